@@ -1,1 +1,1 @@
-"""Tidelog for its users: the client, its types and errors, and the CLI."""
+"""What users of Tidelog import: the client, its types and errors, and the CLI."""

@@ -1,6 +1,6 @@
-"""The checksums of a batch, and the fields that its leader stamps on it.
+"""Checksums of a batch, and the fields that its leader stamps on it.
 
-The layouts are those that `record_batch.proto` documents; all little endian.
+`record_batch.proto` documents the layouts. All integers are little endian.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tidelog.model import (
 
 NO_SEQUENCE = -1
 # The codec of a batch whose records were damaged on the last disk that held them. Its `records`
-# are the damaged bytes, or a part of them: followers copy it, consumers are never sent it.
+# are the damaged bytes or a part of them. Followers copy it; consumers never receive it.
 DAMAGED_CODEC = 255
-# When a batch was appended whose header is lost.
+# Append time of a batch whose header is lost.
 UNKNOWN_MS = 0
 # A RecordBatch with one record that has neither key nor value: value_lengths = [-1].
 _FENCE_RECORDS = b"\x22\x01\x01"
@@ -31,7 +31,7 @@ _BROKER_FIELDS = struct.Struct("<qiqI")
 
 
 def producer_crc32c(header: BatchHeader, records: bytes) -> int:
-    """CRC32C over what the producer set."""
+    """Returns the CRC32C of the fields that the producer sets and of the records."""
     fields = _PRODUCER_FIELDS.pack(
         header.codec,
         header.record_count,
@@ -45,8 +45,8 @@ def producer_crc32c(header: BatchHeader, records: bytes) -> int:
 
 
 def broker_crc32c(base_offset: int, leader_epoch: int, append_time_ms: int, crc: int) -> int:
-    """CRC32C over what the leader set, bound to the producer's own CRC (interleaving 17
-    of docs/internals/interleavings.md)."""
+    """Returns the CRC32C of the fields that the leader sets and of the producer's CRC
+    (interleaving 17 of docs/internals/interleavings.md)."""
     return crc32c(_BROKER_FIELDS.pack(base_offset, leader_epoch, append_time_ms, crc))
 
 
@@ -61,7 +61,7 @@ def new_batch(
     producer_epoch: int = NO_EPOCH,
     base_sequence: int = NO_SEQUENCE,
 ) -> Batch:
-    """A batch as a producer sends it: with its CRC and no offset yet."""
+    """Returns a batch as a producer sends it: with its CRC, without an offset."""
     header = BatchHeader(
         base_offset=0,
         leader_epoch=0,
@@ -80,9 +80,8 @@ def new_batch(
 
 
 def new_fence(producer_id: int, producer_epoch: int, now_ms: int) -> Batch:
-    """From where on no batch of an older epoch of a named producer follows
-    (`record_batch.proto`, base_sequence). It has no sequence, and a record that is
-    nobody's."""
+    """Returns a producer fence: no batch of an older epoch of this named producer follows it
+    (`record_batch.proto`, base_sequence). It has no sequence and one null record."""
     return new_batch(
         _FENCE_RECORDS,
         codec=Codec.NONE,
@@ -95,14 +94,15 @@ def new_fence(producer_id: int, producer_epoch: int, now_ms: int) -> Batch:
 
 
 def is_fence(header: BatchHeader) -> bool:
-    """Whether readers skip the batch."""
+    """Whether the batch is a producer fence, which readers skip."""
     return header.base_sequence == NO_SEQUENCE and header.producer_id != NO_PRODUCER_ID
 
 
 def new_damaged_batch(
     data: bytes, *, first_offset: int, next_offset: int, leader_epoch: int, append_time_ms: int
 ) -> Batch:
-    """A batch in place of those from `first_offset` to `next_offset`, which cannot be read."""
+    """Returns a placeholder for unreadable batches, from `first_offset` to `next_offset`
+    (excluded)."""
     header = BatchHeader(
         base_offset=first_offset,
         leader_epoch=leader_epoch,
@@ -124,12 +124,12 @@ def new_damaged_batch(
 
 
 def is_damaged(header: BatchHeader) -> bool:
-    """Whether the records of the batch are lost."""
+    """Whether the batch is a placeholder for damaged records."""
     return header.codec == DAMAGED_CODEC
 
 
 def stamp(batch: Batch, *, base_offset: int, leader_epoch: int, append_time_ms: int) -> Batch:
-    """The batch as its leader stores it; `records` is the same object."""
+    """Returns the batch as its leader stores it; `records` is the same object."""
     header = batch.header
     return Batch(
         BatchHeader(
@@ -144,8 +144,8 @@ def stamp(batch: Batch, *, base_offset: int, leader_epoch: int, append_time_ms: 
 
 
 def retimed(batch: Batch, timestamp_ms: int) -> Batch:
-    """The batch with one timestamp for all of its records, which must have no deltas of their own
-    (`record_batch.without_deltas`)."""
+    """Returns the batch with one timestamp for all of its records, which must have no timestamp
+    deltas (`record_batch.without_deltas`)."""
     header = batch.header._replace(base_timestamp_ms=timestamp_ms, max_timestamp_ms=timestamp_ms)
     return Batch(
         header._replace(crc32c=producer_crc32c(header, batch.records)),
@@ -154,7 +154,7 @@ def retimed(batch: Batch, timestamp_ms: int) -> Batch:
 
 
 def is_intact(batch: Batch) -> bool:
-    """Whether both checksums hold, as they must for a batch that a leader stored."""
+    """Whether both checksums match, as they do in every batch that a leader stored."""
     header = batch.header
     return (
         broker_crc32c(header.base_offset, header.leader_epoch, header.append_time_ms, header.crc32c)

@@ -1,7 +1,7 @@
-"""Where the columns of a RecordBatch lie in its bytes. Pure.
+"""Finds the columns of a RecordBatch in its bytes. Pure functions.
 
-Finding them costs a step for each field and none for a record, copies nothing, and comes before
-any object is made; only then are lengths, times and headers parsed, as far as they may be.
+The search takes a step for each field and none for a record. It copies nothing and makes no
+object of a record. Lengths, times and headers are parsed afterwards, within their limits.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from tidelog.wire_fields import (
     walk_fields,
 )
 
-# Entries of a column are packed into a few fields; as fields of their own, which no proto3
-# encoder makes, they are taken up to this many.
+# Proto3 encoders pack the entries of a column into a few fields. Unpacked entries are accepted up
+# to this number of fields.
 MAX_COLUMN_FIELDS = 10_000
-# Headers of a run, which are parsed at once.
+# Headers of a run. A run is parsed in one call.
 RUN_HEADERS = 1_024
-# A header longer than this is walked before it is parsed.
+# The fields of a header longer than this are counted before it is parsed.
 _WALKED_HEADER_BYTES = 1_024
 _MAX_HEADER_FIELDS = 16
-# The longest varint: an encoder may make a small number as long.
+# The longest varint. An encoder may use that many bytes for a small number, too.
 _MAX_ENTRY_BYTES = 10
 
 _Pb = record_batch_pb2.RecordBatch
@@ -59,8 +59,12 @@ class Span(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """`columns`: packed entries by field number, in pieces that follow each other. `headers`: runs
-    of header fields with their tags, each of at most RUN_HEADERS; `header_count`: of all runs."""
+    """Where the columns of a message lie.
+
+    - `columns`: spans of the packed entries by field number, in the order of the message.
+    - `headers`: runs of header fields with their tags, each of at most RUN_HEADERS headers.
+    - `header_count`: headers of all runs.
+    """
 
     keys: Span
     values: Span
@@ -90,8 +94,11 @@ def find_layout(
     max_headers: int | None = None,
     too_many: Callable[[int], Exception] = too_many_to_append,
 ) -> Layout:
-    """Of a message that is not compressed any more. Raises `TidelogError` (INVALID_BATCH) for what
-    is no message, and `too_many` for more than `max_headers`, as soon as they are found."""
+    """Returns the layout of a decompressed message.
+
+    Raises `TidelogError` (INVALID_BATCH) if the bytes are not such a message, and
+    `too_many(max_headers)` as soon as more than `max_headers` headers are found.
+    """
     layout = Layout(Span(0, 0), Span(0, 0), {}, [])
     headers = others = position = 0
     try:
@@ -130,7 +137,10 @@ def _with_field(layout: Layout, field: WireField) -> Layout:
 
 
 def _check_header(plain: Plain, start: int, end: int) -> None:
-    """Whether it can be parsed at the cost of its content: it may hold unknown fields alone."""
+    """Raises `TidelogError` (INVALID_BATCH) if a long header has too many fields.
+
+    Unknown fields cost time to parse and have no content that is used.
+    """
     if end - start <= _WALKED_HEADER_BYTES:
         return
     for count, _ in enumerate(walk_fields(plain, start, end), 1):
@@ -142,8 +152,8 @@ def _check_header(plain: Plain, start: int, end: int) -> None:
 
 
 def check_column_sizes(layout: Layout, record_count: int) -> None:
-    """Whether the columns can have no more entries than there are records. Raises `TidelogError`
-    (INVALID_BATCH)."""
+    """Raises `TidelogError` (INVALID_BATCH) if a column has more bytes than one entry for each
+    record can take."""
     for number, name in _COLUMNS.items():
         size = layout.column_bytes(number)
         if size > record_count * _MAX_ENTRY_BYTES:
@@ -154,7 +164,8 @@ def check_column_sizes(layout: Layout, record_count: int) -> None:
 
 
 def field_spans(plain: Plain, number: int) -> list[Span]:
-    """Where the fields of one number lie, with their tags, of a message whose layout was found."""
+    """Returns the spans, with tags, of all fields of this number. `plain` must have a layout
+    (`find_layout`)."""
     spans: list[Span] = []
     position = 0
     for field in walk_fields(plain):
@@ -167,7 +178,7 @@ def field_spans(plain: Plain, number: int) -> list[Span]:
 def parse_columns(
     plain: Plain, layout: Layout, *, with_headers: bool = True
 ) -> record_batch_pb2.RecordBatch:
-    """Lengths, times and headers; keys and values stay where they are. Raises `TidelogError`
+    """Parses lengths, times and headers, and skips keys and values. Raises `TidelogError`
     (INVALID_BATCH)."""
     parts: list[Plain] = []
     for number, pieces in layout.columns.items():
@@ -180,7 +191,7 @@ def parse_columns(
 
 
 def parse(data: bytes, size_bytes: int) -> record_batch_pb2.RecordBatch:
-    """`size_bytes`: of the message that `data` is a part of. Raises `TidelogError`
+    """Parses `data`, a part of a message of `size_bytes`. Raises `TidelogError`
     (INVALID_BATCH)."""
     try:
         return record_batch_pb2.RecordBatch.FromString(data)

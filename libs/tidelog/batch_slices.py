@@ -1,7 +1,8 @@
-"""A batch of very many records, opened slice by slice. Pure.
+"""Decodes a batch of very many records slice by slice. No I/O.
 
-Beside the decompressed message, which `max_decompressed_bytes` bounds, only one slice's objects are
-held. Logs may hold batches that were written before `record_limits` applied.
+Only one slice's objects are held beside the decompressed message, whose size
+`max_decompressed_bytes` bounds. Logs may hold batches that were written before `record_limits`
+applied.
 """
 
 from __future__ import annotations
@@ -31,54 +32,61 @@ from tidelog.record_limits import (
 )
 from tidelog.v1 import record_batch_pb2
 
-# Records of a slice. Python makes objects of them in about ten milliseconds.
+# Records of a slice. Python makes their objects in about ten milliseconds.
 SLICE_RECORDS = 16_384
-# A batch that takes more than this to open is opened off the event loop.
+# A batch with more than this is decoded in a thread, not on the event loop.
 CHEAP_RECORDS = 4_096
 CHEAP_BYTES = 256 << 10
-# So many headers are made on an event loop: a few milliseconds, for each is some objects.
+# Headers that are decoded on an event loop. Each is several objects; this many take a few
+# milliseconds.
 CHEAP_HEADERS = 4_096
-# A header costs a few times as much as a record: a slice has as many fewer.
+# A header costs a few times as much as a record, so a slice has this many times fewer headers.
 _RECORDS_PER_HEADER = 2
-# A message of so many has few: they need not be counted.
+# A message of at most this size has few headers, which need not be counted.
 _FEW_HEADERS_BYTES = 8 << 10
-# How often its compressed bytes a batch is taken to hold whose frame does not say.
+# Assumed ratio of decompressed to compressed bytes where the frame does not state its size.
 UNSTATED_EXPANSION = 4
-# Bytes of packed entries that are parsed at once.
+# Bytes of packed entries that are parsed in one call.
 _CHUNK_BYTES = 16 << 10
-# The tag, a size and the index of a record, which those of the first record do without.
+# The tag, the size and the record index of a header. Headers of the first record omit the index.
 _LEAST_HEADER_BYTES = 4
 
 _Pb = record_batch_pb2.RecordBatch
 
 
 class CostlyBatchError(Exception):
-    """The batch has more headers than are made on an event loop: it is to be opened off it."""
+    """The batch has more headers than may be decoded on an event loop; decode it in a thread."""
 
 
 class BatchSlice(NamedTuple):
-    """`first`: position of its first record within the batch."""
+    """Decoded records of a batch. `first` is the position of the first one in the batch."""
 
     first: int
     joined: JoinedColumns
 
 
 def is_costly_to_open(batch: Batch) -> bool:
-    """Whether opening it may hold an event loop for more than a few milliseconds, its headers
-    apart: how many it has is known once it is decompressed (`CostlyBatchError`)."""
+    """Whether decoding the batch may block an event loop for more than a few milliseconds.
+
+    Headers are not considered: their number is known only after decompression
+    (`CostlyBatchError`).
+    """
     header = batch.header
     if header.record_count > CHEAP_RECORDS or len(batch.records) > CHEAP_BYTES:
         return True
     if header.codec == Codec.NONE:
         return False
-    # Where that is too little, decompression ends there.
+    # A frame that understates its size fails to decompress at that size.
     stated = stated_size(header.codec, batch.records)
     return stated is None or stated > CHEAP_BYTES
 
 
 def decoded_size(batch: Batch) -> int:
-    """Bytes that it holds once decompressed, as its frame states: nothing makes that true, but no
-    reader holds more of one batch than DEFAULT_MAX_DECOMPRESSED_BYTES."""
+    """Returns the bytes of the decompressed batch as its frame states them.
+
+    The statement may be wrong, but no reader holds more of one batch than
+    DEFAULT_MAX_DECOMPRESSED_BYTES.
+    """
     size = len(batch.records)
     stated = stated_size(batch.header.codec, batch.records)
     if stated is None:
@@ -94,9 +102,12 @@ def decode_slices(
     with_headers: bool = True,
     cheap_only: bool = False,
 ) -> Iterator[BatchSlice]:
-    """The batch's records in order, at most `max_records` at a time, and fewer where they have many
-    headers, which count from the slice's first record. Raises `TidelogError` (INVALID_BATCH),
-    perhaps after some slices; at once, where it may be `cheap_only`, `CostlyBatchError`."""
+    """Returns the batch's records in order, in slices of at most `max_records`.
+
+    Slices of records with many headers are smaller. Header positions count from the slice's first
+    record. Raises `TidelogError` (INVALID_BATCH), possibly after some slices. With `cheap_only`
+    the call raises `CostlyBatchError` if there are more than CHEAP_HEADERS headers.
+    """
     plain = decompressed(batch, max_decompressed_bytes)
     layout = None
     if with_headers and len(plain) > _FEW_HEADERS_BYTES:
@@ -115,8 +126,11 @@ def decode_slices(
 
 
 def possible_headers(batch: Batch, limit: int) -> int:
-    """At least as many as it has, without decompressing it; half of them where all are empty and of
-    its first record; of more than `limit` only that they are."""
+    """Returns an upper bound of the batch's headers without decompressing it.
+
+    It is half of their number in one case: all headers are empty and belong to the first record.
+    Headers of a large uncompressed batch are counted, up to `limit + 1`.
+    """
     size = decoded_size(batch)
     if batch.header.codec != Codec.NONE or size <= _FEW_HEADERS_BYTES:
         return size // _LEAST_HEADER_BYTES
@@ -125,7 +139,7 @@ def possible_headers(batch: Batch, limit: int) -> int:
     except CostlyBatchError:
         return limit + 1
     except TidelogError:
-        # What is no message is rejected before its headers are read.
+        # Bytes that are no message are rejected before their headers are read.
         return 0
 
 
@@ -164,7 +178,7 @@ def _slices(
 
 
 class _Entries:
-    """The numbers of one column."""
+    """The numbers of one column, parsed chunk by chunk."""
 
     def __init__(self, plain: Plain, layout: Layout, number: int) -> None:
         self._plain = plain
@@ -175,7 +189,7 @@ class _Entries:
         self.is_empty = layout.column_bytes(number) == 0
 
     def take(self, count: int) -> list[int]:
-        """Raises INVALID_BATCH where there are fewer."""
+        """Returns the next `count` entries. Raises INVALID_BATCH if there are fewer."""
         while len(self._ready) < count:
             if not self._pieces:
                 raise invalid_batch(
@@ -187,7 +201,7 @@ class _Entries:
         return taken
 
     def _next_chunk(self) -> Span:
-        """Ends between two entries."""
+        """Returns the next span to parse, which ends between two entries."""
         start, end = self._pieces.popleft()
         chunk_end = min(start + _CHUNK_BYTES, end)
         while chunk_end < end and self._plain[chunk_end - 1] & 0x80:
@@ -228,19 +242,22 @@ class _Contents:
 
 
 class _Headers:
-    """Those of records that follow each other."""
+    """The headers of consecutive records, parsed run by run."""
 
     def __init__(self, plain: Plain, runs: Sequence[Span], record_count: int) -> None:
         self._plain = plain
         self._runs = deque(runs)
         self._count = record_count
-        # Parsed, and not taken; `_indexes` of their records.
+        # Parsed headers that are not taken yet, and the record index of each.
         self._ready: list[record_batch_pb2.RecordHeader] = []
         self._indexes: list[int] = []
 
     def take(self, first: int, end: int, max_headers: int) -> _TakenHeaders:
-        """Of the records `first` to `end` (exclusive), or to an earlier one behind which they would
-        have more than `max_headers`; of the first record all. Raises INVALID_BATCH."""
+        """Returns the headers of the records from `first` to `end` (excluded).
+
+        Ends at an earlier record if the records would have more than `max_headers` headers
+        together. The first record's headers are always complete. Raises INVALID_BATCH.
+        """
         while len(self._ready) <= max_headers and self._parse_run():
             pass
         taken = bisect_left(self._indexes, end)
@@ -256,7 +273,8 @@ class _Headers:
         return _TakenHeaders({index: tuple(of_one) for index, of_one in found.items()}, end)
 
     def _end_of(self, end: int) -> int:
-        """How many are of records before `end`, of which one may have as many as it may."""
+        """Returns how many headers belong to records before `end`. Raises INVALID_BATCH if they
+        exceed MAX_READ_HEADERS_PER_RECORD."""
         while (taken := bisect_left(self._indexes, end)) == len(self._indexes):
             if taken > MAX_READ_HEADERS_PER_RECORD or not self._parse_run():
                 break
@@ -268,7 +286,7 @@ class _Headers:
         return taken
 
     def _parse_run(self) -> bool:
-        """False: there is none left."""
+        """Returns False if no run is left."""
         if not self._runs:
             return False
         start, end = self._runs.popleft()
@@ -279,7 +297,7 @@ class _Headers:
 
 
 class _TakenHeaders(NamedTuple):
-    """Of records before `end`, counted from the first of them."""
+    """Headers of the records before `end`, by position relative to the slice's first record."""
 
     headers: dict[int, tuple[tuple[str, bytes], ...]]
     end: int

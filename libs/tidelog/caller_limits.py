@@ -1,5 +1,5 @@
-"""How many requests and connections one client address, and all of them together, may have at a
-service. Pure."""
+"""Limits on the requests and connections of one client address, and of all clients together, at
+one service. No I/O."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
 
-# Addresses that are remembered for having reached a limit.
+# Addresses at a limit that are remembered.
 MAX_REMEMBERED = 100
-# Of gateways: by client address, then of all clients together. Each is a setting of that name, but
-# for the number of all connections and the bytes of all bodies that are being received.
+# Limits of a gateway for each client address, then for all clients together. Each is a setting of
+# the same name, except `connections` (all connections) and `body_bytes` (bytes of all request
+# bodies that are being received).
 GATEWAY_CLIENT_LIMITS = ("max_requests_per_client", "max_connections_per_client")
 GATEWAY_TOTAL_LIMITS = (
     "max_concurrent_requests",
@@ -22,19 +23,21 @@ GATEWAY_TOTAL_LIMITS = (
     "body_bytes",
 )
 GATEWAY_LIMITS = (*GATEWAY_CLIENT_LIMITS, *GATEWAY_TOTAL_LIMITS)
-# An address has left a limit when nothing of it was rejected for so long.
+# An address is no longer at a limit after this time without a rejection.
 OVER_AFTER_MS = 60_000
-# Requests beyond the limits that only describe the service: at a limit it still has to say so.
+# Requests beyond the limits for methods that only describe the service: a service at a limit must
+# be able to report it.
 RESERVED_FOR_INSPECTION = 32
 
 
 class CallerLimits(NamedTuple):
-    """Of requests that are being answered, long polls among them.
+    """Limits on requests in progress, long polls included.
 
-    - `max_client_requests`: of all client addresses together.
-    - `max_requests_per_client`: of one address.
-    - `max_connections_per_client`: of one address. A request on one more is rejected, and where
-      idle ones exceed it, those are closed (`tidelog_runtime.pressure.idle_connections`).
+    - `max_client_requests`: requests of all client addresses together.
+    - `max_requests_per_client`: requests of one address.
+    - `max_connections_per_client`: connections of one address. A request on one more connection
+      is rejected. Idle connections above the limit are closed
+      (`tidelog_runtime.pressure.idle_connections`).
     """
 
     max_client_requests: int = 3_584
@@ -61,9 +64,14 @@ class _Caller:
 
 
 class LimitReached(NamedTuple):
-    """A limit that an address is at. `limit`: its name; `value`: what it allows; `requests`: how
-    many of this address were rejected by it since `since_ms`, the last at `last_ms` (both
-    by the monotonic clock: when the wall clock jumps, no limit is reached or left)."""
+    """A limit that an address has reached.
+
+    - `limit`: name of the limit.
+    - `value`: requests or connections that it allows.
+    - `requests`: requests of this address that it rejected since `since_ms`, the last one at
+      `last_ms`. Both times are of the monotonic clock, so that a jump of the wall clock changes
+      nothing.
+    """
 
     address: str
     limit: str
@@ -74,16 +82,16 @@ class LimitReached(NamedTuple):
 
 
 class ReachedLimits:
-    """Which limits addresses are at. `on_reached`: called when an address reaches a limit, and not
-    again until it has left it."""
+    """The limits that addresses have reached. `on_reached` is called when an address reaches a
+    limit, and again only after the address has left it."""
 
     def __init__(self, on_reached: Callable[[LimitReached], None]) -> None:
         self._on_reached = on_reached
-        # The one that was rejected last is the last.
+        # In the order of the last rejections.
         self._reached: dict[tuple[str, str], LimitReached] = {}
 
     def rejected(self, address: str, limit: str, value: int, now_ms: int) -> None:
-        """A request of the address, by the limit of that name, which allows `value`."""
+        """Counts a rejected request of the address, by the limit of that name and `value`."""
         key = (address, limit)
         before = self._reached.pop(key, None)
         if before is None or _is_over(before, now_ms):
@@ -94,11 +102,11 @@ class ReachedLimits:
             del self._reached[next(iter(self._reached))]
 
     def now(self, now_ms: int) -> list[LimitReached]:
-        """The one that was rejected last first."""
+        """Returns the limits that addresses are at, the latest rejection first."""
         return [each for each in reversed(self._reached.values()) if not _is_over(each, now_ms)]
 
     def described(self, now_ms: int) -> list[LimitedClient]:
-        """Likewise."""
+        """Returns the same limits as `now`, in the form in which a service describes itself."""
         return [
             LimitedClient(r.address, r.limit, r.value, r.requests, now_ms - r.last_ms)
             for r in self.now(now_ms)
@@ -106,8 +114,8 @@ class ReachedLimits:
 
 
 class Callers:
-    """Those who have requests now. `begin`, then `end` in any case. `on_reached`: as
-    `ReachedLimits` takes it."""
+    """The addresses with requests in progress. Each successful `begin` needs one `end`.
+    `on_reached` is passed to `ReachedLimits`."""
 
     def __init__(
         self, limits: CallerLimits, on_reached: Callable[[LimitReached], None] = lambda _: None
@@ -121,8 +129,11 @@ class Callers:
         self._reached = ReachedLimits(on_reached)
 
     def begin(self, peer: str, now_ms: int, reserved: int = 0) -> None:
-        """`peer`: as gRPC has it. `reserved`: by how many the request may exceed the limits. Raises
-        TOO_MANY_REQUESTS, which names the limit."""
+        """Counts a request. Raises TOO_MANY_REQUESTS, which names the limit.
+
+        - `peer`: the peer as gRPC names it.
+        - `reserved`: by how many the request may exceed the limits.
+        """
         address = address_of(peer)
         caller = self._callers.get(address)
         if caller is None:
@@ -148,7 +159,7 @@ class Callers:
             del self._callers[address]
 
     def begin_internal(self, peer: str) -> None:
-        """A request of a broker or controller, which has no limit."""
+        """Counts a request of a broker or controller, which has no limit."""
         self._internal[peer] += 1
 
     def end_internal(self, peer: str) -> None:
@@ -162,20 +173,21 @@ class Callers:
         return peer in self._internal or (caller is not None and peer in caller.connections)
 
     def closed(self, address: str, now_ms: int) -> None:
-        """An idle connection of the address, which had more than it may."""
+        """Counts an idle connection that was closed because its address had too many."""
         self._count_rejection(address, "max_connections_per_client", now_ms)
 
     def reached(self, now_ms: int) -> list[LimitReached]:
-        """Limits that addresses are at now, the one that was rejected last first."""
+        """Returns the limits that addresses are at, the latest rejection first."""
         return self._reached.now(now_ms)
 
     def limited(self, now_ms: int) -> list[LimitedClient]:
-        """The same, as the service describes itself."""
+        """Returns the same limits as `reached`, in the form in which a service describes
+        itself."""
         return self._reached.described(now_ms)
 
     @property
     def most(self) -> tuple[int, int]:
-        """Requests, and connections, of the address that has most of them."""
+        """The highest number of requests, and of connections, of any one address."""
         callers = self._callers.values()
         return (
             max((caller.requests for caller in callers), default=0),
@@ -183,7 +195,7 @@ class Callers:
         )
 
     def _limit_of(self, caller: _Caller, peer: str, reserved: int) -> str | None:
-        """The name of the limit that one request more would exceed."""
+        """Returns the name of the limit that one more request would exceed."""
         limits = self.limits
         if self.requests >= limits.max_client_requests + reserved:
             return "max_client_requests"
@@ -195,7 +207,7 @@ class Callers:
         return None
 
     def _count_rejection(self, address: str, limit: str, now_ms: int) -> int:
-        """What the limit allows."""
+        """Counts a rejection and returns the value of the limit."""
         self.rejected[limit] += 1
         value: int = getattr(self.limits, limit)
         self._reached.rejected(address, limit, value, now_ms)
@@ -218,7 +230,7 @@ def _is_over(reached: LimitReached, now_ms: int) -> bool:
 
 
 def address_of(peer: str) -> str:
-    """Without the port.
+    """Returns the address of a gRPC peer, without the port.
 
     >>> address_of("ipv4:10.0.0.7:40112"), address_of("ipv6:%5B::1%5D:40112"), address_of("unix:")
     ('10.0.0.7', '::1', 'unix:')

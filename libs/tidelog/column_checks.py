@@ -1,4 +1,5 @@
-"""Whether the columns of a batch's records fit together. Pure; each raises INVALID_BATCH."""
+"""Checks that the columns of a batch's records are consistent. Pure functions that raise
+INVALID_BATCH."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def keys_without_lengths(key_bytes: int) -> TidelogError:
 
 
 def check_ascending(indexes: Sequence[int], first: int, count: int) -> None:
-    """`first`: the least that the first may be."""
+    """`first`: the lowest index that is allowed."""
     previous = first
     for index in indexes:
         if not previous <= index < count:
@@ -38,7 +39,7 @@ def check_ascending(indexes: Sequence[int], first: int, count: int) -> None:
 
 
 def check_lengths(column: str, lengths: list[int], data_bytes: int) -> None:
-    """They add up to the data."""
+    """Checks that each length is valid and that they add up to the data."""
     shortest = min(lengths)
     if shortest < NULL_LENGTH:
         raise invalid(f"{column}_lengths has {shortest}; a length is at least 0, or -1 for null")
@@ -77,7 +78,7 @@ def check_timestamps(deltas: list[int], header: BatchHeader) -> None:
 
 
 def check_earliest(deltas: list[int], header: BatchHeader) -> None:
-    """For what is to be appended: readers may find earlier ones."""
+    """Checks a batch that is to be appended. Logs may hold batches with earlier timestamps."""
     earliest_ms = header.base_timestamp_ms + min(deltas, default=0)
     if earliest_ms < 0:
         raise invalid(

@@ -1,8 +1,7 @@
-"""The codecs of a batch, each bounded when it decompresses.
+"""Compression codecs of batches. Decompression is bounded.
 
-Compressed data is one gzip member, LZ4 frame or zstd frame: what any library makes of
-one buffer. Whoever receives a batch trusts neither its size nor what its frame says
-about itself.
+Compressed data is one gzip member, LZ4 frame or zstd frame, as any library makes it of one
+buffer. The receiver of a batch trusts neither its size nor the size that its frame states.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ import zstandard
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Codec
 
-# Enough for a batch of the largest max_batch_bytes that compresses four to one.
+# Enough for a batch of the highest max_batch_bytes with a compression ratio of four to one.
 DEFAULT_MAX_DECOMPRESSED_BYTES = 64 << 20
 
 # zlib's window for the gzip format.
 _GZIP_WBITS = 31
 _GZIP_LEVEL = 6
 _ZSTD_LEVEL = 3
-# RFC 8878 asks every decoder for this much, and encoders may use it on tiny inputs.
+# RFC 8878 recommends that decoders support this size, and encoders may use it on tiny inputs.
 _MIN_ZSTD_WINDOW_BYTES = 8 << 20
 _MAX_ZSTD_WINDOW_BYTES = 1 << 30
 
-# Decompressed at once: no thread waits longer for the interpreter while its memory is made. What is
-# larger than a copy should be is returned as it was gathered.
+# Data is decompressed in pieces of this size, so that no thread waits long for the interpreter
+# lock. A result above _COPIED_BYTES is returned as a bytearray, without a copy.
 _PIECE_BYTES = 256 << 10
 _COPIED_BYTES = 4 << 20
 
@@ -38,7 +37,7 @@ _KNOWN = ", ".join(f"{codec.value} ({codec.name.lower()})" for codec in Codec)
 
 
 def codec_of(value: int) -> Codec:
-    """The codec of a header; raises `TidelogError` (INVALID_BATCH) if there is none."""
+    """Returns the codec of a header. Raises `TidelogError` (INVALID_BATCH) if it is unknown."""
     try:
         return Codec(value)
     except ValueError:
@@ -57,23 +56,25 @@ def compress(codec: Codec, data: bytes) -> bytes:
 
 
 def decompress(codec: Codec, data: bytes, *, max_bytes: int) -> Plain:
-    """Never makes more than `max_bytes`; raises `TidelogError` (INVALID_BATCH) for more,
-    and for bytes that are not one whole frame of this codec."""
+    """Decompresses at most `max_bytes`. Raises `TidelogError` (INVALID_BATCH) for more, and for
+    bytes that are not exactly one frame of this codec."""
     if codec is Codec.NONE:
         if len(data) > max_bytes:
             raise _too_large(max_bytes)
         return data
     if codec is Codec.ZSTD:
         return _decompress_zstd(data, max_bytes)
-    # A frame that understates its size ends where that is exceeded: what was taken to be cheap to
-    # open is.
+    # Decompression fails where a frame exceeds its stated size. Callers rely on that size to
+    # decide whether a batch is cheap to decode.
     bound = _Bound(codec, max_bytes, stated_size(codec, data))
     return _decompress_lz4(data, bound) if codec is Codec.LZ4 else _decompress_gzip(data, bound)
 
 
 def stated_size(codec: int, data: bytes) -> int | None:
-    """What a frame says that it holds, without opening it; None where it does not say, or is no
-    frame. Nothing makes it true."""
+    """Returns the size of the content that a frame states, without decompressing it.
+
+    None if the frame states no size or is no frame. The statement may be wrong.
+    """
     try:
         if codec == Codec.NONE:
             return len(data)
@@ -90,7 +91,7 @@ def stated_size(codec: int, data: bytes) -> int | None:
 
 
 class _Bound(NamedTuple):
-    """`stated`: bytes that the frame says it holds; None: it does not say."""
+    """The limits on one frame. `stated`: the size in bytes that the frame states, or None."""
 
     codec: Codec
     max_bytes: int
@@ -153,14 +154,14 @@ def _extend(plain: bytearray, piece: bytes, bound: _Bound) -> None:
 
 
 def _handy(plain: bytearray) -> Plain:
-    """As bytes, unless the copy would take long."""
+    """Returns `bytes`, unless the copy would take long."""
     return bytes(plain) if len(plain) <= _COPIED_BYTES else plain
 
 
 def _decompress_zstd(data: bytes, max_bytes: int) -> bytes:
     window_bytes = min(max(max_bytes, _MIN_ZSTD_WINDOW_BYTES), _MAX_ZSTD_WINDOW_BYTES)
     try:
-        # Where the frame states its size, the library allocates that, whatever the limit.
+        # The library allocates the size that a frame states, whatever `max_output_size` is.
         stated_bytes = zstandard.frame_content_size(data)
         if stated_bytes > max_bytes:
             raise _too_large(max_bytes)

@@ -1,4 +1,4 @@
-"""Errors by code and by class, and which of them a retry may repair.
+"""Errors by code and by class, and which of them may be retried.
 
 `ErrorCode` mirrors `tidelog.v1.ErrorCode`, so that cores raise and compare codes
 without generated code; a contract test keeps the two equal. Services raise
@@ -18,7 +18,7 @@ from tidelog.model import NO_OFFSET, LeaderHint
 
 
 class ErrorCode(enum.IntEnum):
-    """`errors.proto` documents each."""
+    """The error codes. `errors.proto` documents each."""
 
     INTERNAL = 1
     INVALID_REQUEST = 2
@@ -92,11 +92,11 @@ RETRIABLE = frozenset(
     }
 )
 
-# Retriable of a broker, which may not know yet; from a controller, and from brokers that were
-# asked again, they are the answer.
+# Retriable when a broker sends them, since it may not have learned of the topic yet. Final when a
+# controller sends them, or brokers after a retry.
 FINAL_ANSWERS = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
-# After these a client asks for fresh metadata before it tries again.
+# After these a client fetches fresh metadata before it retries.
 STALE_METADATA = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -109,7 +109,7 @@ STALE_METADATA = frozenset(
     }
 )
 
-# After these nobody knows whether the records were appended.
+# After these it is unknown whether the records were appended.
 OUTCOME_UNKNOWN = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.LEADER_CHANGED})
 
 
@@ -117,21 +117,22 @@ class TidelogError(Exception):
     """A rejection with its code. `str(error)` says what is wrong and what would be right.
 
     - `leader`: the leader that a broker named with NOT_LEADER, where it knew one.
-    - `outcome_unknown`: whether what was requested may have been carried out all the same. By
-      default the code decides (OUTCOME_UNKNOWN); the keyword is for a place that knows better.
+    - `outcome_unknown`: whether the request may have been carried out despite the error. The code
+      decides by default (OUTCOME_UNKNOWN); the keyword overrides it.
     """
 
     _by_code: ClassVar[dict[ErrorCode, type[TidelogError]]] = {}
 
     def __init_subclass__(cls, *, code: ErrorCode | None = None) -> None:
-        """`code`: that this class is chosen for; without one it is made by its own name only."""
+        """`code`: the code for which `TidelogError` makes this class. A class without a code is
+        made by its own name only."""
         super().__init_subclass__()
         if code is not None:
             assert code not in TidelogError._by_code, f"two classes for {code.name}"
             TidelogError._by_code[code] = cls
 
     def __new__(cls, code: Any = None, *_: Any, **__: Any) -> Self:
-        # Only the base class chooses: a subclass has arguments of its own.
+        # Only the base class chooses; subclasses have other arguments.
         chosen: Any = TidelogError._by_code.get(code, cls) if cls is TidelogError else cls
         made: Self = super().__new__(chosen)
         return made
@@ -153,7 +154,7 @@ class TidelogError(Exception):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By its attributes: `args` has the message alone, and subclasses differ in theirs.
+        # `args` holds only the message, and subclasses differ in their arguments.
         return _restored, (type(self), self.args), self.__dict__
 
     @property
@@ -172,7 +173,7 @@ class InternalError(TidelogError, code=ErrorCode.INTERNAL):
 
 
 class InvalidRequestError(TidelogError, code=ErrorCode.INVALID_REQUEST):
-    """An argument cannot be right; the message names it."""
+    """An argument is invalid; the message names it."""
 
 
 class InvalidArgumentError(InvalidRequestError, ValueError):
@@ -183,7 +184,7 @@ class InvalidArgumentError(InvalidRequestError, ValueError):
 
 
 class ArgumentTypeError(InvalidArgumentError, TypeError):
-    """An argument is of a wrong type."""
+    """An argument has the wrong type."""
 
 
 class RequestTimedOutError(TidelogError, code=ErrorCode.REQUEST_TIMED_OUT):
@@ -191,8 +192,8 @@ class RequestTimedOutError(TidelogError, code=ErrorCode.REQUEST_TIMED_OUT):
 
 
 class TooManyRequestsError(TidelogError, code=ErrorCode.TOO_MANY_REQUESTS):
-    """The service has as many requests or connections as it takes. Nothing was done; a retry after
-    a pause may help."""
+    """The service has reached its limit of requests or connections. Nothing was done; a retry after
+    a pause may succeed."""
 
 
 class UnknownTopicError(TidelogError, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
@@ -275,8 +276,8 @@ class InvalidTimestampError(TidelogError, code=ErrorCode.INVALID_TIMESTAMP):
 
 
 class RecordsDamagedError(TidelogError, code=ErrorCode.RECORDS_DAMAGED):
-    """The records from `first_offset` up to, but not including, `next_offset` were damaged on the
-    last disk that held them. All others can be read."""
+    """The records from `first_offset` to `next_offset` (excluded) were damaged on the last disk
+    that held them. All others can be read."""
 
     def __init__(
         self,
@@ -298,7 +299,7 @@ class StorageError(TidelogError, code=ErrorCode.STORAGE_ERROR):
 
 
 class InvalidTopicNameError(TidelogError, code=ErrorCode.INVALID_TOPIC_NAME):
-    """The name cannot be a topic's."""
+    """The topic name is not allowed."""
 
 
 class TopicAlreadyExistsError(TidelogError, code=ErrorCode.TOPIC_ALREADY_EXISTS):
@@ -382,8 +383,7 @@ class NotEligibleLeaderError(TidelogError, code=ErrorCode.NOT_ELIGIBLE_LEADER):
 
 
 class ClientClosedError(TidelogError, code=ErrorCode.CLIENT_CLOSED):
-    """The client was closed before or during the call. The client raises it; no service sends
-    it."""
+    """The client was closed before or during the call. Only the client raises it."""
 
 
 class ClientForkedError(TidelogError, code=ErrorCode.CLIENT_FORKED):
@@ -406,7 +406,7 @@ def deleted_topic(topic: str) -> TidelogError:
 
 
 def unknown_partition(topic: str, partition: int, partitions: int) -> TidelogError:
-    """`partitions`: how many the topic has."""
+    """`partitions`: the number of the topic's partitions."""
     return TidelogError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"partition {partition} of topic {topic!r} does not exist; its partitions are 0 to "

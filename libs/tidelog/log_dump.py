@@ -1,5 +1,5 @@
-"""Segment files as `tidelog dump-log` reads them: from a running broker's disk or a copy
-of it. Only reads."""
+"""Reads segment files for `tidelog dump-log`, from the disk of a running broker or from a copy.
+Writes nothing."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tidelog.log_format import SEGMENT_SUFFIX, FrameInfo, dump_frames
 
 
 def segment_paths(path: Path) -> list[Path]:
-    """A segment file itself, or those of a partition's directory, oldest first.
+    """Returns the segment file itself, or the segments of a partition's directory, oldest first.
 
-    Raises `FileNotFoundError` where there is none."""
+    Raises `FileNotFoundError` if there is none."""
     if path.is_dir():
         segments = sorted(path.glob(f"*{SEGMENT_SUFFIX}"))
         if not segments:
@@ -28,7 +28,7 @@ def segment_paths(path: Path) -> list[Path]:
 
 
 def dump_segment(path: Path) -> Iterator[FrameInfo]:
-    """The frames of one segment file, damage included."""
+    """Yields the frames of one segment file, damaged ranges included."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         yield from dump_frames(
@@ -40,7 +40,7 @@ def dump_segment(path: Path) -> Iterator[FrameInfo]:
 
 
 def dump_log(path: Path) -> Iterator[tuple[Path, FrameInfo]]:
-    """The frames of a segment or of a partition, each with the file it lies in."""
+    """Yields the frames of a segment or of a partition, each with its file."""
     for segment in segment_paths(path):
         for info in dump_segment(segment):
             yield segment, info

@@ -1,8 +1,8 @@
-"""How a batch lies in a segment file, and how to walk one. Pure: bytes come from a
-function that the caller passes in.
+"""The layout of a segment file, and functions that walk it. No I/O: the caller passes the function
+that reads.
 
-A segment is frames, one after another and nothing else; a frame is one batch. All
-integers are little endian:
+A segment is a sequence of frames, without gaps; a frame is one batch. All integers are little
+endian:
 
     length          u32   of the whole frame, itself included
     tag             4     b"TLB" and the version of this layout, 1
@@ -17,8 +17,8 @@ integers are little endian:
     producer_epoch, base_sequence                       i32 each
     records         the rest
 
-The offsets of a segment's batches have no gaps. `length` has no checksum of its own: a
-wrong one breaks either the producer's CRC or the frame that should follow.
+The offsets of a segment's batches have no gaps. `length` has no checksum of its own: a wrong
+length breaks either the producer's CRC or the next frame.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from tidelog.batch import broker_crc32c, producer_crc32c
 from tidelog.model import Batch, BatchHeader
 
 FRAME_TAG = b"TLB\x01"
-# Four times the largest batch that a topic can allow: a length beyond it is damage, and
-# nobody allocates memory for it.
+# Four times the largest batch that a topic can allow. A greater length is damage, and no reader
+# allocates memory for it.
 MAX_FRAME_BYTES = 64 << 20
 SEGMENT_SUFFIX = ".log"
 OFFSET_DIGITS = 20
@@ -40,16 +40,16 @@ OFFSET_DIGITS = 20
 _HEADER = struct.Struct("<I4sqiqIIBiqqqii")
 _TAG_AT = 4
 FRAME_HEADER_BYTES = _HEADER.size
-# One read for this much when only headers matter, and when all the bytes do.
+# Bytes of one read, when only headers matter and when all bytes do.
 _HEADERS_CHUNK_BYTES = 4 << 10
 _VERIFY_CHUNK_BYTES = 1 << 20
 
 ReadAt = Callable[[int, int], bytes]
-"""(size, position) → the bytes there; fewer only at the end of the file."""
+"""(size, position) → the bytes at this position; fewer only at the end of the file."""
 
 
 class FrameError(Exception):
-    """The bytes at some position are no sound frame; the message says why."""
+    """The bytes at some position are no valid frame; the message says why."""
 
 
 class Frame(NamedTuple):
@@ -58,8 +58,8 @@ class Frame(NamedTuple):
 
 
 class FrameInfo(NamedTuple):
-    """One frame, or (`fault` set) a stretch of bytes that is none. `header` is None
-    where not even a header could be made out."""
+    """One frame, or a range of bytes that is none (`fault` is set). `header` is None if the range
+    does not begin with a valid header."""
 
     position: int
     size: int
@@ -76,14 +76,14 @@ def frame_bytes(batch: Batch) -> int:
 
 
 def encode_frame_header(batch: Batch) -> bytes:
-    """What stands before `records`, which are written from where they are."""
+    """Returns the bytes before `records`. Records are written from their own buffer."""
     return _HEADER.pack(FRAME_HEADER_BYTES + len(batch.records), FRAME_TAG, *batch.header)
 
 
 def parse_frame(data: bytes | bytearray, at: int, expected_offset: int | None) -> Frame:
-    """The frame header at `at`, of which FRAME_HEADER_BYTES must be there.
+    """Parses the frame header at `at`, where `data` must have FRAME_HEADER_BYTES.
 
-    Checks all but the records and the producer's CRC; raises `FrameError`."""
+    Checks everything except the records and the producer's CRC. Raises `FrameError`."""
     fields = _HEADER.unpack_from(data, at)
     length = fields[0]
     header = BatchHeader(*fields[2:])
@@ -107,8 +107,8 @@ def parse_frame(data: bytes | bytearray, at: int, expected_offset: int | None) -
 
 
 def frame_at(read_at: ReadAt, position: int, end: int) -> BatchHeader | None:
-    """Of the frame that begins there and ends at `end`; None: there is none. The producer's CRC is
-    not checked."""
+    """Returns the header of the frame that begins at `position` and ends at `end`, or None. The
+    producer's CRC is not checked."""
     data = read_at(FRAME_HEADER_BYTES, position)
     if len(data) < FRAME_HEADER_BYTES:
         return None
@@ -120,7 +120,7 @@ def frame_at(read_at: ReadAt, position: int, end: int) -> BatchHeader | None:
 
 
 def check_records(header: BatchHeader, records: bytes) -> None:
-    """Raises `FrameError` unless the producer's CRC holds."""
+    """Raises `FrameError` unless the producer's CRC matches."""
     crc = producer_crc32c(header, records)
     if crc != header.crc32c:
         raise FrameError(
@@ -129,7 +129,7 @@ def check_records(header: BatchHeader, records: bytes) -> None:
 
 
 class _Window:
-    """The part of a file that was read last."""
+    """The part of a file that was read last, as a buffer."""
 
     def __init__(self, read: ReadAt, end: int, chunk_bytes: int) -> None:
         self._read = read
@@ -139,7 +139,7 @@ class _Window:
         self._start = 0
 
     def locate(self, position: int, size: int) -> int | None:
-        """Where in `data` that stretch begins; None: the file ends before its end."""
+        """Returns where this range begins in `data`, or None if the file ends before its end."""
         at = position - self._start
         if at >= 0 and at + size <= len(self.data):
             return at
@@ -159,8 +159,8 @@ def walk_frames(
     expected_offset: int | None = None,
     verify: bool,
 ) -> Iterator[FrameInfo]:
-    """The frames from `start` to `end`. The first one at fault is the last yielded: its
-    size is all the rest. `verify` checks the producer's CRC too, which reads all bytes."""
+    """Yields the frames from `start` to `end`. A frame with a fault is the last one, and its size
+    is all of the rest. `verify` also checks the producer's CRC, which reads all bytes."""
     window = _Window(read, end, _VERIFY_CHUNK_BYTES if verify else _HEADERS_CHUNK_BYTES)
     position = start
     while position < end:
@@ -186,8 +186,8 @@ def walk_frames(
 
 
 def is_torn(read: ReadAt, position: int, end: int) -> bool:
-    """Whether what lies there is the beginning of a frame, whose write was broken off: what
-    a write puts into a file is always a beginning of what was to be written."""
+    """Whether the bytes are the beginning of a frame whose write was interrupted. An interrupted
+    write always leaves a prefix of its data."""
     if end - position < FRAME_HEADER_BYTES:
         return True
     try:
@@ -198,7 +198,7 @@ def is_torn(read: ReadAt, position: int, end: int) -> bool:
 
 
 def find_frame(read: ReadAt, start: int, end: int) -> int | None:
-    """Position of the first sound frame header at or after `start`, wherever it lies."""
+    """Returns the position of the first valid frame header at or after `start`, or None."""
     position = start
     while position + FRAME_HEADER_BYTES <= end:
         data = read(min(_VERIFY_CHUNK_BYTES, end - position), position)
@@ -214,14 +214,14 @@ def find_frame(read: ReadAt, start: int, end: int) -> int | None:
             if position + tag_at - _TAG_AT + length <= end:
                 return position + tag_at - _TAG_AT
             tag_at = data.find(FRAME_TAG, tag_at + 1)
-        # The next chunk overlaps, so that a header across the seam is found.
+        # The next chunk overlaps, so that a header across the boundary is found.
         position += last + 1
     return None
 
 
 def dump_frames(read: ReadAt, end: int) -> Iterator[FrameInfo]:
-    """Everything from 0 to `end`, the damaged stretches too: after each the walk goes on
-    at the next sound frame."""
+    """Yields all frames and damaged ranges from 0 to `end`. After damage the walk continues at the
+    next valid frame."""
     position = 0
     while position < end:
         for info in walk_frames(read, end, start=position, verify=True):

@@ -1,7 +1,7 @@
-"""The nouns that client, broker and controller share. Plain values, no I/O.
+"""Types that client, broker and controller share. Plain values, no I/O.
 
-Batches are named tuples and not dataclasses: a broker makes one for each batch it
-moves, and a named tuple costs a fifth of a frozen dataclass.
+Batches are named tuples instead of dataclasses: a broker makes one for each batch that it
+transfers, and a named tuple costs a fifth of a frozen dataclass.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-# The highest number that a partition or a broker can have: what the wire carries.
+# The highest partition number and broker id: both are int32 on the wire.
 MAX_INT32 = 2**31 - 1
 NO_LEADER = -1
 NO_EPOCH = -1
 NO_PRODUCER_ID = -1
-# Ids from here on belong to producers that have a name.
+# Ids from here on belong to named producers.
 FIRST_NAMED_PRODUCER_ID = 1 << 62
 NO_OFFSET = -1
 
@@ -29,14 +29,14 @@ class Codec(enum.IntEnum):
 
 
 class OnDamage(enum.Enum):
-    """What a consumer does at records that were damaged on the last disk that held them."""
+    """What a consumer does with records that were damaged on the last disk that held them."""
 
     RAISE = "raise"
     SKIP = "skip"
 
 
 class Acks(enum.IntEnum):
-    """When a produced batch is answered. The values are those of the wire."""
+    """When a broker acknowledges a produced batch. The values are those of the wire."""
 
     NONE = 1
     LEADER = 2
@@ -44,7 +44,7 @@ class Acks(enum.IntEnum):
 
 
 class OffsetPosition(enum.IntEnum):
-    """Which offset ListOffsets is asked for. The values are those of the wire."""
+    """Which offset a ListOffsets request asks for. The values are those of the wire."""
 
     EARLIEST = 1
     LATEST = 2
@@ -60,8 +60,8 @@ class TopicPartition(NamedTuple):
 
 
 class BatchHeader(NamedTuple):
-    """What brokers know of a batch without opening it; `record_batch.proto` documents
-    each field."""
+    """What brokers know of a batch without decompressing it; `record_batch.proto` documents each
+    field."""
 
     base_offset: int
     leader_epoch: int
@@ -83,7 +83,7 @@ class BatchHeader(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch as it travels: `records` is a serialized, perhaps compressed RecordBatch."""
+    """A batch on the wire: `records` is a serialized and possibly compressed RecordBatch."""
 
     header: BatchHeader
     records: bytes
@@ -103,7 +103,7 @@ class LeaderHint(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record as a consumer gets it."""
+    """One record as a consumer receives it."""
 
     topic: str
     partition: int

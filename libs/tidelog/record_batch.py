@@ -1,9 +1,9 @@
-"""The records of a batch to and from their columns (`record_batch.proto`).
+"""Encodes records into the columns of a batch, and decodes them (`record_batch.proto`).
 
-What it costs is per batch: columns are joined, measured and cut by built-ins that loop
-in C. Measured (uncompressed, values alone, one core of a shared machine): a batch of 64
-records of 1 KiB is encoded in 40 µs, checked as a leader does in 30 µs and decoded in
-50 µs; one of 655 records of 100 B in 145, 80 and 100 µs.
+The cost is per batch: built-ins that loop in C join, measure and cut the columns. Measured
+(uncompressed, values only, one core of a shared machine): a batch of 64 records of 1 KiB takes
+40 µs to encode, 30 µs to check as a leader does, and 50 µs to decode. A batch of 655 records of
+100 B takes 145, 80 and 100 µs.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ from tidelog.record_limits import (
 from tidelog.v1 import record_batch_pb2
 from tidelog.wire_fields import encode_varint
 
-# The two large fields are written by hand, in one join with the message that holds the
-# rest: messages that follow each other are one message, and this way the bytes are copied
-# once instead of three times. A tag is the field's number and wire type 2.
+# The two large fields are written by hand and joined with the message that holds the rest.
+# Concatenated protobuf messages are one message. The bytes are copied once instead of three times.
+# A tag is the field's number and wire type 2.
 _KEYS_TAG = bytes([record_batch_pb2.RecordBatch.KEYS_FIELD_NUMBER << 3 | 2])
 _VALUES_TAG = bytes([record_batch_pb2.RecordBatch.VALUES_FIELD_NUMBER << 3 | 2])
 _ONLY_BYTES = frozenset({bytes})
 
-# What a message of this many bytes costs to parse is a few milliseconds, whatever it holds.
+# A message of this size takes a few milliseconds to parse, whatever it holds.
 _SMALL_BYTES = 256 << 10
 
 Headers = Sequence[tuple[str, bytes]]
 
 
 class EncodedRecords(NamedTuple):
-    """The bytes of a batch before it has a producer's sequence."""
+    """The encoded records of a batch, without producer id and sequence."""
 
     records: bytes
     codec: Codec
@@ -89,8 +89,11 @@ class EncodedRecords(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The records of a batch, column by column; each of the first three has one entry a
-    record. `headers` maps the position of a record to its headers, where it has any."""
+    """The records of a batch, column by column.
+
+    The first three columns have one entry for each record. `headers` maps the position of a record
+    to its headers; records without headers are missing.
+    """
 
     keys: list[bytes | None]
     values: list[bytes | None]
@@ -99,9 +102,11 @@ class Columns(NamedTuple):
 
 
 class JoinedColumns(NamedTuple):
-    """The columns of a batch as they travel: contents one after the other, and the length of
-    each (-1: null). `key_lengths` is empty where every key is null, `timestamp_deltas_ms` where
-    all are 0."""
+    """The columns of a batch as the wire has them: contents joined, and the length of each (-1 for
+    null).
+
+    `key_lengths` is empty if every key is null, `timestamp_deltas_ms` if all are 0.
+    """
 
     values: bytes
     value_lengths: list[int]
@@ -119,8 +124,11 @@ def encode_records(
     headers: Mapping[int, Headers] | None = None,
     codec: Codec = Codec.NONE,
 ) -> EncodedRecords:
-    """Raises TypeError for a key or value that is not bytes, ValueError for columns of
-    different lengths or none. One timestamp holds for all records."""
+    """Encodes columns into a batch. A single timestamp applies to all records.
+
+    Raises TypeError if a key or value is not bytes, and ValueError if the columns are empty or
+    differ in length.
+    """
     count = len(values)
     if not count:
         raise ValueError("a batch needs at least one record")
@@ -155,7 +163,7 @@ def encode(
     headers: Mapping[int, Headers] | None = None,
     codec: Codec = Codec.NONE,
 ) -> Batch:
-    """A batch of a producer that is not idempotent. Raises as `encode_records` does.
+    """Returns a batch of a producer that is not idempotent. Raises as `encode_records` does.
 
     >>> batch = encode([b"ebb", b"flow"], [b"tide", None], timestamps_ms=1700000000000)
     >>> decode(batch).values
@@ -169,14 +177,17 @@ def encode(
 def decode(
     batch: Batch, *, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 ) -> Columns:
-    """The columns of a batch. Raises `TidelogError` (INVALID_BATCH); the CRCs are the
-    caller's to check. `batch_slices` opens a batch of very many records in bounded memory."""
+    """Decodes the columns of a batch. Raises `TidelogError` (INVALID_BATCH).
+
+    The caller checks the CRCs. `batch_slices` decodes a batch of very many records in bounded
+    memory.
+    """
     joined = decode_joined(batch, max_decompressed_bytes=max_decompressed_bytes)
     return to_columns(joined, batch.header.base_timestamp_ms)
 
 
 def to_columns(joined: JoinedColumns, base_timestamp_ms: int) -> Columns:
-    """An entry for each record; `base_timestamp_ms`: of the batch's header."""
+    """Returns one entry for each record. `base_timestamp_ms` is in the batch's header."""
     count = len(joined.value_lengths)
     values = _cut(joined.values, joined.value_lengths)
     keys: list[bytes | None] = [None] * count
@@ -192,7 +203,7 @@ def to_columns(joined: JoinedColumns, base_timestamp_ms: int) -> Columns:
 def decode_timestamps(
     batch: Batch, *, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 ) -> Sequence[int]:
-    """The records' timestamps alone, in order. Raises as `decode` does."""
+    """Decodes only the timestamps of the records, in order. Raises as `decode` does."""
     plain = decompressed(batch, max_decompressed_bytes)
     message = _open(plain, batch.header, with_headers=False).message
     deltas = message.timestamp_deltas_ms[:]
@@ -206,9 +217,11 @@ def decode_timestamps(
 def without_deltas(
     batch: Batch, *, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 ) -> Batch:
-    """The batch with its first record's timestamp for all; compressed again where its records had
-    others. The header's CRC is no longer right: `batch.retimed` makes it so. Raises as `decode`
-    does."""
+    """Returns the batch with its first record's timestamp for all records.
+
+    Records whose timestamps differ are compressed again. The header's CRC is then wrong;
+    `batch.retimed` corrects it. Raises as `decode` does.
+    """
     plain = decompressed(batch, max_decompressed_bytes)
     layout = batch_layout.find_layout(plain)
     pieces = batch_layout.field_spans(plain, batch_layout.TIMESTAMP_DELTAS)
@@ -223,7 +236,7 @@ def without_deltas(
 
 
 class _Repeated(Sequence[int]):
-    """One number, as often as there are records, in the space of one."""
+    """A sequence that repeats one number and stores it once."""
 
     def __init__(self, number: int, count: int) -> None:
         self._number = number
@@ -243,14 +256,14 @@ def decode_joined(
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     with_headers: bool = True,
 ) -> JoinedColumns:
-    """As `decode`, for callers that make no object of each record. Headers that are left out cost
-    no object."""
+    """Decodes like `decode`, for callers that make no object of each record. Headers that are left
+    out cost no object."""
     plain = decompressed(batch, max_decompressed_bytes)
     return decode_plain(plain, batch.header, with_headers=with_headers)
 
 
 def decode_plain(plain: Plain, header: BatchHeader, *, with_headers: bool = True) -> JoinedColumns:
-    """As `decode_joined`, of a message that is not compressed any more."""
+    """Decodes like `decode_joined`, from a decompressed message."""
     opened = _open(
         plain,
         header,
@@ -270,7 +283,7 @@ def decode_plain(plain: Plain, header: BatchHeader, *, with_headers: bool = True
 def headers_by_record(
     headers: Iterable[record_batch_pb2.RecordHeader],
 ) -> dict[int, tuple[tuple[str, bytes], ...]]:
-    """In steps that grow with the number of headers, and not with its square."""
+    """Groups headers by record, in time linear in the number of headers."""
     found: dict[int, list[tuple[str, bytes]]] = {}
     for item in headers:
         found.setdefault(item.record_index, []).append((item.key, item.value))
@@ -278,11 +291,11 @@ def headers_by_record(
 
 
 def to_records(topic: str, partition: int, header: BatchHeader, columns: Columns) -> list[Record]:
-    """The records of a decoded batch, each with its offset."""
+    """Returns the records of a decoded batch, each with its offset."""
     none: tuple[tuple[str, bytes], ...] = ()
     of_index = columns.headers
     headers = [of_index.get(i, none) for i in range(header.record_count)] if of_index else None
-    # map() ends with the first column that does: what is repeated is not counted.
+    # map() ends with its shortest column, so that `repeat` needs no count.
     return list(
         map(
             Record,
@@ -304,14 +317,15 @@ def check(
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     limits: RecordLimits = RECORD_LIMITS,
 ) -> None:
-    """Whether a leader may append what a producer sent.
+    """Checks whether a leader may append the batch of a producer.
 
-    Each check comes before the work that it bounds: counts before the checksum, the layout of the
-    message before its entries are parsed. Raises `TidelogError`: CORRUPT_BATCH where the CRC does
-    not match, INVALID_BATCH where the bytes are no RecordBatch, the header does not describe it, or
-    it exceeds one of `limits`."""
+    Each check precedes the work that it bounds: counts before the checksum, the layout of the
+    message before its entries are parsed. Raises `TidelogError`: CORRUPT_BATCH if the CRC does not
+    match; INVALID_BATCH if the bytes are no RecordBatch, the header does not describe it, or it
+    exceeds one of `limits`.
+    """
     header = batch.header
-    # A codec or count that does not fit the CRC's fields could not be summed.
+    # The CRC cannot be computed over a codec or count that does not fit its fields.
     codec_of(header.codec)
     if header.record_count < 1:
         raise invalid(f"record_count is {header.record_count}; a batch has at least 1 record")
@@ -333,14 +347,14 @@ def check(
 
 
 def decompressed(batch: Batch, max_decompressed_bytes: int) -> Plain:
-    """The batch's RecordBatch message. Raises `TidelogError` (INVALID_BATCH)."""
+    """Returns the batch's RecordBatch message. Raises `TidelogError` (INVALID_BATCH)."""
     codec = codec_of(batch.header.codec)
     return decompress(codec, batch.records, max_bytes=max_decompressed_bytes)
 
 
 class _Opened(NamedTuple):
-    """A RecordBatch message. Keys and values of a large one are not in `message`: they lie in
-    `plain`, where `layout` says."""
+    """A parsed RecordBatch. For a large one, `message` has no keys and values: they are in `plain`,
+    where `layout` says."""
 
     plain: Plain
     message: record_batch_pb2.RecordBatch
@@ -371,8 +385,11 @@ def _open(
     max_headers: int | None = None,
     too_many: Callable[[int], Exception] = batch_layout.too_many_to_append,
 ) -> _Opened:
-    """What a small message costs to parse is bounded by its bytes. Of a large one the layout comes
-    first: it is parsed once it is known to hold no more entries than its header says."""
+    """Parses a RecordBatch within bounded time.
+
+    The cost of a small message is bounded by its size. A large message is parsed after its layout
+    has shown that its columns are no larger than the header's record count allows.
+    """
     if len(plain) <= _SMALL_BYTES:
         message = batch_layout.parse(bytes(plain), len(plain))
         if max_headers is not None and len(message.headers) > max_headers:
@@ -385,7 +402,7 @@ def _open(
 
 
 class _Lengths(NamedTuple):
-    """The columns of numbers, as lists."""
+    """The number columns, as lists."""
 
     values: list[int]
     keys: list[int]
@@ -395,7 +412,7 @@ class _Lengths(NamedTuple):
 def _check_columns(opened: _Opened, header: BatchHeader) -> _Lengths:
     message, count = opened.message, header.record_count
     key_bytes, value_bytes = opened.sizes()
-    # The counts first. Slices become lists at once; the repeated fields are slow to iterate.
+    # Counts come first. Slices become lists at once; iterating repeated fields is slow.
     check_count("value_lengths", len(message.value_lengths), count)
     values, keys = message.value_lengths[:], []
     check_lengths("value", values, value_bytes)
@@ -418,18 +435,18 @@ def _check_headers(message: record_batch_pb2.RecordBatch, count: int, limits: Re
 
 
 def _check_header_indexes(message: record_batch_pb2.RecordBatch, count: int) -> list[int]:
-    """The record of each header. Raises INVALID_BATCH."""
+    """Returns the record index of each header. Raises INVALID_BATCH."""
     indexes = [item.record_index for item in message.headers]
     check_ascending(indexes, 0, count)
     return indexes
 
 
 def _measure(column: Sequence[bytes | None], name: str) -> tuple[list[bytes], list[int]]:
-    """The column as a field's content (its size as a varint, then its bytes), and the
+    """Returns the column as a field's content (its size as a varint, then its bytes), and the
     length of each entry."""
     contents: list[bytes]
     try:
-        # The usual case: no nulls, and not a step of Python for each record.
+        # The usual case has no nulls and runs no Python step for each record.
         lengths = list(map(len, column))  # type: ignore[arg-type]
         contents = column  # type: ignore[assignment]
         size = sum(lengths)
@@ -450,7 +467,7 @@ def _only_bytes(column: Sequence[object], name: str) -> None:
 
 def _cut(data: bytes, lengths: list[int]) -> list[bytes | None]:
     if NULL_LENGTH not in lengths and len(data) <= LARGE_BYTES:
-        # One call, during which no other thread runs.
+        # One call, during which no other thread runs; hence the limit on its size.
         return list(map(io.BytesIO(data).read, lengths))
     sizes = [max(length, 0) for length in lengths]
     return [

@@ -1,8 +1,8 @@
-"""Limits on the work that one batch of records can cause: named, with defaults, and the same for
-producers, brokers and readers. Pure.
+"""Limits on the work that one batch of records can cause, the same for producers, brokers and
+readers. No I/O.
 
-Bytes alone do not bound work: an empty record or header takes a byte or two on the wire, compressed
-far less, and an object in memory.
+A limit on bytes does not bound work: an empty record or header takes a byte or two on the wire,
+far less when compressed, and an object in memory.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from tidelog.errors import ErrorCode, TidelogError
 
-# What a topic's max_batch_records may be: every producer's batches fit the lowest.
+# Range of a topic's max_batch_records. The batches of every producer are within the lowest value.
 LOWEST_MAX_BATCH_RECORDS = 16_384
 HIGHEST_MAX_BATCH_RECORDS = 1_000_000
 DEFAULT_MAX_BATCH_RECORDS = 100_000
-# What a topic's max_batch_bytes may be: no leader takes a larger batch, whatever its topic.
+# Highest max_batch_bytes of a topic. No leader accepts a larger batch.
 HIGHEST_MAX_BATCH_BYTES = 16 << 20
 
 
@@ -25,9 +25,9 @@ class RecordLimits:
     """What a batch may hold to be appended.
 
     - `max_batch_records`: records of a batch; a topic's `max_batch_records` may be lower.
-    - `max_decoded_bytes`: its RecordBatch message once decompressed.
+    - `max_decoded_bytes`: bytes of its decompressed RecordBatch message.
     - `max_headers_per_record`, `max_batch_headers`: headers of one record, and of all records.
-    - `max_header_name_bytes`, `max_key_bytes`: a header's name and a record's key.
+    - `max_header_name_bytes`, `max_key_bytes`: bytes of a header's name and of a record's key.
     """
 
     max_batch_records: int = HIGHEST_MAX_BATCH_RECORDS
@@ -40,8 +40,9 @@ class RecordLimits:
 
 RECORD_LIMITS = RecordLimits()
 
-# What readers open, who may find batches from before these limits, or from another writer: headers
-# of a batch, of one that is opened at once and not in slices, and of one record.
+# Headers that a reader decodes: of a batch, of a batch that is decoded in one step instead of in
+# slices, and of one record. They are higher than the limits above because logs may hold batches
+# that were written before those limits, or by another writer.
 MAX_READ_HEADERS = 4_000_000
 MAX_READ_HEADERS_AT_ONCE = 1_000_000
 MAX_READ_HEADERS_PER_RECORD = 100_000
@@ -57,7 +58,7 @@ def check_key_size(size_bytes: int, limits: RecordLimits = RECORD_LIMITS) -> Non
 
 
 def check_header_count(count: int, limits: RecordLimits = RECORD_LIMITS) -> None:
-    """Of one record. Raises `TidelogError` (INVALID_BATCH)."""
+    """`count`: headers of one record. Raises `TidelogError` (INVALID_BATCH)."""
     if count > limits.max_headers_per_record:
         raise invalid_batch(
             f"a record has {count} headers; it has at most {limits.max_headers_per_record} "
@@ -76,7 +77,7 @@ def check_header_names(sizes: Iterable[int], limits: RecordLimits = RECORD_LIMIT
 
 
 def check_record_count(count: int, max_records: int) -> None:
-    """`max_records`: of the batch's topic. Raises `TidelogError` (INVALID_BATCH)."""
+    """`max_records`: the limit of the batch's topic. Raises `TidelogError` (INVALID_BATCH)."""
     if count > max_records:
         raise invalid_batch(
             f"a batch has {count} records; it has at most {max_records} (max_batch_records): "
@@ -85,7 +86,7 @@ def check_record_count(count: int, max_records: int) -> None:
 
 
 def check_batch_bytes(partition: object, size_bytes: int) -> None:
-    """Of a batch as it travels. Raises `TidelogError` (BATCH_TOO_LARGE)."""
+    """`size_bytes`: the batch's size on the wire. Raises `TidelogError` (BATCH_TOO_LARGE)."""
     if size_bytes > HIGHEST_MAX_BATCH_BYTES:
         raise TidelogError(
             ErrorCode.BATCH_TOO_LARGE,

@@ -1,8 +1,8 @@
-"""How long a request may wait, how much it and a page may hold, and who may be said to ask: refused
-alike by brokers, the controller, the gateway, the client and the commands. Pure.
+"""Limits on requests: timeouts, sizes, page sizes, and the name of the requester. Brokers, the
+controller, the gateway, the client and the commands reject the same values. Pure functions.
 
-Counts are bounded beside bytes: an empty entry takes two bytes on the wire, and an object and a
-look-up here. What a batch of records may hold is in `record_limits`."""
+Entries are bounded as well as bytes: an empty entry takes two bytes on the wire, and an object and
+a lookup in a service. `record_limits` bounds the content of a batch."""
 
 from __future__ import annotations
 
@@ -16,62 +16,63 @@ MAX_PAGE_SIZE = 1_000
 MAX_REQUESTER_LENGTH = 200
 MAX_TOPIC_NAME_LENGTH = 200
 _WRONG_IN_TOPIC_NAME = re.compile(r"[^a-zA-Z0-9._-]")
-# The intent that keeps the replicas chosen by hand is one value of the metadata store.
+# The intent that stores a manual assignment is one value of the metadata store.
 MAX_ASSIGNED_PARTITIONS = 1_000
 
-# Entries of any repeated field of a request, unless ENTRY_LIMITS has another number for it.
+# Entries of any repeated field of a request, unless ENTRY_LIMITS has another limit for it.
 MAX_ENTRIES_PER_REQUEST = 10_000
-# Of one Produce, Fetch or DescribeProducers request: what a broker looks up and answers without
-# giving its loop away for long.
+# Entries of one Produce, Fetch or DescribeProducers request. A broker handles this many without
+# blocking its event loop for long.
 MAX_PRODUCE_PARTITIONS = 1_000
 MAX_PRODUCE_BATCHES = 1_000
 MAX_FETCH_PARTITIONS = 1_000
 MAX_DESCRIBE_PRODUCERS_PARTITIONS = 1_000
-# Producers that one DescribeProducers request looks up, in all of its partitions together: a
-# partition remembers as many without a name.
+# Producers that one DescribeProducers request looks up, in all of its partitions together. A
+# partition remembers as many unnamed producers.
 MAX_DESCRIBED_PRODUCERS = 100_000
-# Of one Reassign, MoveLeaders or ElectPreferredLeaders request: what the controller plans in one
-# step.
+# Moves of one Reassign, MoveLeaders or ElectPreferredLeaders request. The controller plans them in
+# one step.
 MAX_MOVES_PER_REQUEST = 2_000
-# Entries of all repeated fields of a request together, those of nested messages included. As many
-# as AddPartitions needs to name three replicas of each of MAX_ENTRIES_PER_REQUEST partitions.
+# Entries of all repeated fields of a request together, nested messages included. AddPartitions
+# needs this many to name three replicas of each of MAX_ENTRIES_PER_REQUEST partitions.
 MAX_ENTRIES_IN_ALL = 40_000
-# Of a Produce request: its partitions and its batches together.
+# Partitions and batches of a Produce request together.
 MAX_PRODUCE_ENTRIES = MAX_PRODUCE_PARTITIONS + MAX_PRODUCE_BATCHES
-# Keys of a topic's configuration that one request names: there are fewer than a hundred.
+# Keys of a topic's configuration in one request. Fewer than a hundred exist.
 MAX_CONFIG_KEYS = 1_000
-# Bytes of one text: a name, an id, a value of a configuration. Each has its own rule besides.
+# Bytes of one string: a name, an id, a configuration value. Each has its own rule as well.
 MAX_TEXT_BYTES = 4_096
-# Bytes of a request as it travels: of Produce, which holds batches; of brokers and controllers
-# among themselves, which hold the states of all their partitions; of all others.
+# Bytes of a request on the wire: of Produce, which holds batches; of requests between brokers and
+# controllers, which hold the states of all partitions of a broker. MAX_REQUEST_BYTES is the limit
+# of all others.
 MAX_PRODUCE_REQUEST_BYTES = 20 << 20
 MAX_INTERNAL_REQUEST_BYTES = 32 << 20
-# Replicas that one broker may hold, which the controller keeps to as it places and moves them.
+# Replicas that one broker may hold. The controller observes it in placements and moves.
 MAX_REPLICAS_PER_BROKER = 50_000
-# Replicas that one such request names: those of a broker, and what it may have more for a while, as
-# where the replicas that leave it wait for those that come. And bytes of one of its entries, unless
-# ENTRY_BYTES_LIMITS has another number for it.
+# Replicas that one internal request names. A broker may exceed MAX_REPLICAS_PER_BROKER for a while,
+# when replicas that leave it wait for replicas that arrive.
 MAX_REPLICAS_PER_REQUEST = MAX_REPLICAS_PER_BROKER + 10_000
+# Bytes of one entry of an internal request, unless ENTRY_BYTES_LIMITS has another limit for it.
 MAX_INTERNAL_ENTRY_BYTES = 256 << 10
-# Entries of all lists of a LeaderAndIsr request together, nested ones included: of each replica its
-# members, what a move makes of them, and its configuration.
+# Entries of all lists of a LeaderAndIsr request together, nested ones included. Each replica has
+# its members, the members of a move, and its configuration.
 MAX_LEADER_AND_ISR_ENTRIES = 35 * MAX_REPLICAS_PER_REQUEST
 MAX_REQUEST_BYTES = 1 << 20
-# Of one partition: as many brokers as a cluster may have, and far more than anyone needs.
+# Replicas of one partition: as many as the brokers of a cluster, and far more than needed.
 MAX_REPLICAS_PER_PARTITION = 1_000
 # Partitions that one ReportDisk request names.
 MAX_FAILING_LEADERSHIPS = 1_000
-# Ranges that one ReplicaFetch request reports; batches of one range, the segments that they lie in,
-# and the bytes of their records, as where a leader copies what it cannot read. One batch may have
-# as many bytes: max_batch_bytes allows no more.
+# Ranges that one ReplicaFetch request reports; batches of one range, and segments that hold them;
+# and bytes of their records, which a leader copies to replace what it cannot read. One batch may
+# have as many bytes, which is the highest max_batch_bytes.
 MAX_REPORTED_DIGESTS = 64
 MAX_RANGE_BATCHES = 1 << 14
 MAX_RANGE_CONTENT_BYTES = 16 << 20
-# A header of a batch and the fields around it, or its summary, take less; so does a segment's name.
+# A batch header with the fields around it, or its summary, takes less; so does a segment's name.
 _MAX_BATCH_HEADER_BYTES = 1 << 10
 _RANGE_BATCH_BYTES = 256
 
-# By the field's full name: every repeated field of a request, at any depth.
+# Limits by the field's full name, for every repeated field of a request at any depth.
 ENTRY_LIMITS = {
     "tidelog.v1.ProduceRequest.partitions": MAX_PRODUCE_PARTITIONS,
     "tidelog.v1.ProducePartition.batches": MAX_PRODUCE_BATCHES,
@@ -134,7 +135,7 @@ ENTRY_LIMITS = {
         MAX_ENTRIES_PER_REQUEST,
     ),
 }
-# By the field's full name: bytes of one entry of what brokers and controllers ask of each other.
+# Bytes of one entry in requests between brokers and controllers, by the field's full name.
 ENTRY_BYTES_LIMITS = {
     "tidelog.v1.ReplicaFetchRequest.digests": MAX_RANGE_CONTENT_BYTES
     + MAX_RANGE_BATCHES * _RANGE_BATCH_BYTES,
@@ -143,12 +144,12 @@ ENTRY_BYTES_LIMITS = {
 
 
 def entries_limit(field: str) -> int:
-    """`field`: its full name."""
+    """`field`: the field's full name."""
     return ENTRY_LIMITS.get(field, MAX_ENTRIES_PER_REQUEST)
 
 
 def check_entries(field: str, count: int) -> None:
-    """`field`: its full name. Raises INVALID_REQUEST."""
+    """`field`: the field's full name. Raises INVALID_REQUEST."""
     limit = entries_limit(field)
     if count > limit:
         raise TidelogError(
@@ -157,12 +158,12 @@ def check_entries(field: str, count: int) -> None:
         )
 
 
-# By the request's full name.
+# Limits by the request's full name.
 TOTAL_LIMITS = {
     "tidelog.v1.ProduceRequest": MAX_PRODUCE_ENTRIES,
     "tidelog.v1.ElectPreferredLeadersRequest": MAX_ENTRIES_PER_REQUEST,
     "tidelog.v1.LeaderAndIsrRequest": MAX_LEADER_AND_ISR_ENTRIES,
-    # A follower lists the batches of one range in a request.
+    # A follower lists the batches of only one range in a request.
     "tidelog.v1.ReplicaFetchRequest": (
         2 * MAX_REPLICAS_PER_REQUEST + MAX_REPORTED_DIGESTS + 3 * MAX_RANGE_BATCHES
     ),
@@ -170,12 +171,13 @@ TOTAL_LIMITS = {
 
 
 def total_entries_limit(request: str) -> int:
-    """Of all repeated fields together. `request`: its full name."""
+    """Returns the limit on the entries of all repeated fields together. `request`: the request's
+    full name."""
     return TOTAL_LIMITS.get(request, MAX_ENTRIES_IN_ALL)
 
 
 def check_total_entries(request: str, count: int) -> None:
-    """`request`: its full name. Raises INVALID_REQUEST."""
+    """`request`: the request's full name. Raises INVALID_REQUEST."""
     limit = total_entries_limit(request)
     if count > limit:
         raise TidelogError(
@@ -186,7 +188,7 @@ def check_total_entries(request: str, count: int) -> None:
 
 
 def check_text(field: str, size_bytes: int) -> None:
-    """`field`: its full name. Raises INVALID_REQUEST."""
+    """`field`: the field's full name. Raises INVALID_REQUEST."""
     if size_bytes > MAX_TEXT_BYTES:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
@@ -204,13 +206,14 @@ def check_request_bytes(method: str, size_bytes: int, limit: int) -> None:
 
 
 def entry_bytes_limit(field: str) -> int:
-    """Of what brokers and controllers ask of each other. `field`: its full name."""
+    """Returns the limit for a field of a request between brokers and controllers. `field`: the
+    field's full name."""
     return ENTRY_BYTES_LIMITS.get(field, MAX_INTERNAL_ENTRY_BYTES)
 
 
 def check_entry_bytes(field: str, size_bytes: int) -> None:
-    """Of what brokers and controllers ask of each other. `field`: its full name. Raises
-    INVALID_REQUEST."""
+    """Checks an entry of a request between brokers and controllers. `field`: the field's full name.
+    Raises INVALID_REQUEST."""
     limit = entry_bytes_limit(field)
     if size_bytes > limit:
         raise TidelogError(
@@ -220,7 +223,7 @@ def check_entry_bytes(field: str, size_bytes: int) -> None:
 
 
 def _short(field: str) -> str:
-    """Without the package.
+    """Returns the name without the package.
 
     >>> _short("tidelog.v1.FetchRequest.partitions")
     'FetchRequest.partitions'
@@ -257,8 +260,8 @@ def check_topic_name(topic: str) -> None:
 
 
 def page_size(asked: int) -> int:
-    """More than the most counts as the most (google AIP-158); 0: not said. Raises
-    INVALID_REQUEST.
+    """Returns the page size to use. Larger values are reduced to MAX_PAGE_SIZE (google AIP-158);
+    0 means unset. Raises INVALID_REQUEST.
 
     >>> page_size(0), page_size(7), page_size(5_000)
     (100, 7, 1000)
@@ -272,8 +275,8 @@ def page_size(asked: int) -> int:
 
 
 def check_requester(name: str, said_as: str = "requested_by") -> None:
-    """`said_as`: where it was said. Raises INVALID_REQUEST for what gRPC's metadata cannot carry,
-    or no line of a log should hold."""
+    """Raises INVALID_REQUEST for a name that gRPC metadata cannot carry, or that does not belong
+    into a log line. `said_as`: the name of the field or option, for the message."""
     if len(name) > MAX_REQUESTER_LENGTH or not (name.isascii() and name.isprintable()):
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,

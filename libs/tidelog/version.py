@@ -1,4 +1,4 @@
-"""Which Tidelog this is."""
+"""The installed version of Tidelog."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ UNKNOWN = "unknown"
 
 
 def installed_version() -> str:
-    """As the package says; "unknown" where the sources run without being installed."""
+    """Returns the version of the installed package, or "unknown" if it is not installed."""
     try:
         return importlib.metadata.version("tidelog")
     except importlib.metadata.PackageNotFoundError:

@@ -1,5 +1,5 @@
-"""Walks the fields of a serialized protobuf message without making objects of them, so that what a
-message would cost to parse is known before it is parsed. Pure."""
+"""Walks the fields of a serialized protobuf message without making objects, so that the cost of
+parsing it is known beforehand. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ _MAX_VARINT_BYTES = 10
 
 
 class MalformedMessageError(ValueError):
-    """The bytes are no protobuf message, or hold groups, which proto3 does not have."""
+    """The bytes are no protobuf message, or contain groups, which proto3 does not have."""
 
 
 class WireField(NamedTuple):
-    """`start` and `end` bound the content: for BYTES without its length, for a VARINT itself."""
+    """The place of one field. `start` and `end` bound the content: of BYTES without its length, of
+    a VARINT the number itself."""
 
     number: int
     wire_type: int
@@ -26,7 +27,7 @@ class WireField(NamedTuple):
 
 
 def walk_fields(data: Plain, start: int = 0, end: int | None = None) -> Iterator[WireField]:
-    """The top-level fields in the order of the bytes. Raises `MalformedMessageError`."""
+    """Yields the top-level fields in the order of the bytes. Raises `MalformedMessageError`."""
     position = start
     limit = len(data) if end is None else end
     while position < limit:
@@ -58,7 +59,7 @@ def walk_fields(data: Plain, start: int = 0, end: int | None = None) -> Iterator
 
 
 class FieldRun(NamedTuple):
-    """Fields of one tag that follow each other: how many, and where they end."""
+    """Consecutive fields of one tag: their number, and where they end."""
 
     fields: int
     end: int
@@ -71,8 +72,11 @@ def skip_fields(
     max_count: int,
     check: Callable[[Plain, int, int], None],
 ) -> FieldRun:
-    """The run of BYTES fields with this tag (of one byte) from a position on, in a loop that is
-    kept short: there may be a million. `check` is given the bounds of each content."""
+    """Returns the run of BYTES fields with this one-byte tag that begins at `position`.
+
+    There may be a million, so the loop is short. `check` receives the data and the bounds of each
+    content that is longer than 127 bytes. Raises `MalformedMessageError`.
+    """
     limit = len(data)
     count = 0
     while count < max_count and position < limit and data[position] == tag:
@@ -94,7 +98,7 @@ _CONTINUED = bytes(range(0x80, 0x100))
 
 
 def count_varints(data: bytes, start: int, end: int) -> int:
-    """Of a packed field: how many end in these bytes.
+    """Returns how many varints of a packed field end in these bytes.
 
     >>> count_varints(b"\\x01\\x96\\x01\\x02", 0, 4)
     3

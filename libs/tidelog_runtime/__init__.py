@@ -1,1 +1,1 @@
-"""What Tidelog's services share, and its clients never need."""
+"""Code that Tidelog's services share and that its clients do not need."""

@@ -1,4 +1,4 @@
-"""Whose end a CancelledError is: the task's, or only that of what it waits for."""
+"""Distinguishes the causes of a CancelledError: the task or the object it awaits was cancelled."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import asyncio
 
 
 def is_being_cancelled() -> bool:
-    """Whether somebody asked the running task to end. Otherwise what it waits for was
-    cancelled: another task, or a call whose channel was closed."""
+    """Returns whether the running task itself is being cancelled.
+
+    If not, a `CancelledError` means that the awaited object was cancelled: another task, or a
+    call whose channel was closed.
+    """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,7 +1,7 @@
-"""Time as a parameter, so that the simulator can run the same code on its own clock.
+"""Time as a parameter, so that the simulator runs the same code on its own clock.
 
-Waiting goes through the event loop (`asyncio.sleep`, `loop.call_later`), which the
-simulator replaces; reading the time goes through a `Clock`.
+Code waits through the event loop (`asyncio.sleep`, `loop.call_later`), which the simulator
+replaces, and reads the time through a `Clock`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Protocol
 
 class Clock(Protocol):
     def monotonic_ms(self) -> int:
-        """Milliseconds that only grow; their zero means nothing."""
+        """Returns milliseconds that never decrease; their zero has no meaning."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970 (UTC); may jump."""
+        """Returns milliseconds since 1970 (UTC); may jump."""
 
 
 class SystemClock:

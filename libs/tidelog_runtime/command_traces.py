@@ -1,8 +1,9 @@
-"""Which trace a command belongs to, for the metadata of the call beside its changes. Pure.
+"""The trace of a command, for the metadata of its call. Pure.
 
-A command may carry the changes of many requests; which change is whose, its body says. The
-metadata of the call names a trace for those who see calls alone, and no more than all changes
-bear out."""
+A command may carry the changes of many requests, and its body names the trace of each change.
+The metadata of the call names a trace for observers that see only calls. It names one only if
+that trace is right for every change of the command.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from tidelog_runtime.replica_control import (
 
 
 def shared_trace_id(command: Command) -> str:
-    """Of all changes that have one; empty: none has, or they differ."""
+    """Returns the trace id of all changes that have one; empty: none has one, or they differ."""
     shared = ""
     for change in _changes(command):
         if change.trace_id and shared and change.trace_id != shared:
@@ -27,7 +28,7 @@ def shared_trace_id(command: Command) -> str:
 
 
 def has_trace(command: Command) -> bool:
-    """Whether any of its changes names one."""
+    """Returns whether at least one change of the command has a trace id."""
     return any(change.trace_id for change in _changes(command))
 
 

@@ -1,8 +1,7 @@
 """Configuration of a service: a TOML file, then `TIDELOG_*` variables, then flags.
 
-`load` validates everything once, at start. A wrong value ends the process with exit
-status 2 and a message that names the setting, where its value came from, what is wrong
-with it and what would be right.
+`load` validates everything once, at start. An invalid value ends the process with exit status 2
+and a message that names the setting, the source of its value, the fault and the valid values.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ EXIT_INVALID_CONFIG = 2
 _MAX_PORT = 65_535
 
 METRICS_OFF = "off"
-# Without metrics_listen: so far above the service's own port, on loopback.
+# Without `metrics_listen`, the distance of the metrics port from the service's own port.
 METRICS_PORT_OFFSET = 1_000
 METRICS_HOST = "127.0.0.1"
 
@@ -58,18 +57,18 @@ def _check_metrics_address(value: str) -> str:
 
 
 def split_list(value: Any) -> Any:
-    """For lists that are one string in a variable or a flag."""
+    """Splits a list that a variable or a flag gives as one string."""
     return [item.strip() for item in value.split(",")] if isinstance(value, str) else value
 
 
 Address = Annotated[str, AfterValidator(_check_address)]
 MetricsAddress = Annotated[str, AfterValidator(_check_metrics_address)]
-# One string with commas, in a variable or a flag; a list in the file.
+# One string with commas in a variable or a flag; a list in the file.
 AddressList = Annotated[list[Address], NoDecode, BeforeValidator(split_list)]
 
 
 class ProgramConfig(BaseSettings):
-    """What every program can be told, one that ends by itself too."""
+    """Settings of every program, including programs that end by themselves."""
 
     model_config = SettingsConfigDict(
         env_prefix=ENVIRONMENT_PREFIX,
@@ -92,12 +91,12 @@ class ProgramConfig(BaseSettings):
 
     @property
     def service(self) -> str:
-        """Its name in log lines, events and metrics: its role and id."""
+        """The name of the program in log lines, events and metrics: its role and id."""
         raise NotImplementedError
 
     @classmethod
     def also_in_file(cls) -> frozenset[str]:
-        """Settings of others with whom it shares a file: they are passed over."""
+        """Settings of other programs that share the file; this program ignores them."""
         return frozenset()
 
     @classmethod
@@ -109,12 +108,12 @@ class ProgramConfig(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the base's signature
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        # Highest first; pydantic-settings puts the flags before all of them.
+        # Highest precedence first; pydantic-settings puts the flags before all of them.
         return init_settings, env_settings, _ConfigFileSource(settings_cls)
 
 
 class ServiceConfig(ProgramConfig):
-    """What every service can be told. Services add their own fields in subclasses."""
+    """Settings of every service. Subclasses add the fields of each service."""
 
     cluster: str = Field(
         default="default",
@@ -134,14 +133,16 @@ class ServiceConfig(ProgramConfig):
 
     @property
     def address(self) -> str:
-        """Where others reach this service."""
+        """The address at which others reach this service."""
         return self.advertised_address or self.listen
 
     @property
     def metrics_address(self) -> tuple[str, int] | None:
-        """Host and port to serve metrics on, 0: any free one; None: nothing is measured.
+        """Host and port of the metrics server; port 0: any free one; None: metrics are off.
 
-        Where `listen` leaves its own port open, or has the highest ones, any will do here."""
+        Without `metrics_listen` the port is 0 if `listen` has port 0, or if the port 1000 above
+        that of `listen` does not exist.
+        """
         if self.metrics_listen == METRICS_OFF:
             return None
         if self.metrics_listen is not None:
@@ -153,8 +154,10 @@ class ServiceConfig(ProgramConfig):
 
 
 class RegisteredConfig(ServiceConfig):
-    """What a service can be told besides that registers in etcd, where clients and others find its
-    addresses: a broker, or a controller."""
+    """Settings of a service that registers in etcd: a broker or a controller.
+
+    Clients and other services find its addresses in the registration.
+    """
 
     etcd_endpoints: AddressList = Field(
         default=["127.0.0.1:2379"],
@@ -217,7 +220,10 @@ class RegisteredConfig(ServiceConfig):
 
     @property
     def external_address(self) -> str:
-        """Where clients from outside reach this service; empty: where everybody does."""
+        """The address for clients outside the brokers' network.
+
+        Empty: the same as for all others.
+        """
         return self.external_advertised_address or self.external_listen or ""
 
     @model_validator(mode="after")
@@ -258,7 +264,7 @@ def _is_any_host(address: str) -> bool:
 
 
 class _ConfigFileSource(PydanticBaseSettingsSource):
-    """The TOML file that the flag or variable names: known only once these are read."""
+    """The TOML file. The flag or the variable that names it has to be read first."""
 
     def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
         raise NotImplementedError("this source is read as a whole")
@@ -284,15 +290,19 @@ class _ConfigFileSource(PydanticBaseSettingsSource):
 
 
 class _ConfigFileError(Exception):
-    """The file is not there or is no TOML."""
+    """The file does not exist or is not TOML."""
 
 
 ConfigT = TypeVar("ConfigT", bound=ProgramConfig)
 
 
 def load(config_class: type[ConfigT], argv: Sequence[str], program: str = "") -> ConfigT:
-    """The validated configuration. Exits with status 2 where it is not valid, and with
-    0 after `--help`. `program`: how it was called; by default the package of the class."""
+    """Returns the validated configuration.
+
+    Exits with status 2 if the configuration is not valid, and with 0 after `--help`.
+
+    - `program`: the name in messages; default: the package of `config_class`.
+    """
     program = program or config_class.__module__.partition(".")[0]
     try:
         return config_class(
@@ -341,7 +351,7 @@ def _explain_unknown(config_class: type[ProgramConfig], name: str) -> str:
 
 
 def _origin(name: str, argv: Sequence[str]) -> str:
-    """Which source won, by the order in which they apply."""
+    """Returns the source of the value, by the order of precedence."""
     if any(argument.split("=", 1)[0] == flag(name) for argument in argv):
         return f"the flag {flag(name)}"
     variable = ENVIRONMENT_PREFIX + name.upper()

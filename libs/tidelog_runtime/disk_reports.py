@@ -1,4 +1,4 @@
-"""What a broker reports to the controller about its disk, as plain values.
+"""A broker's reports to the controller about its disk, as plain values.
 
 `controller.proto` documents the fields.
 """
@@ -13,10 +13,12 @@ from tidelog.state_changes.event import NO_CHANGE, Cause, Change
 
 
 class FailingLeadership(NamedTuple):
-    """A partition that the broker leads in this epoch, and whose log the disk rejects.
+    """A partition that the broker leads in this epoch and whose log the disk rejects.
 
-    `cause`: DISK_FULL or DISK_ERROR. `change`: the event under which the broker reported that
-    it began; the same in every report for as long as it lasts."""
+    - `cause`: DISK_FULL or DISK_ERROR.
+    - `change`: the event with which the broker reported the start of the failure. It is the
+      same in every report while the failure lasts.
+    """
 
     partition: TopicPartition
     leader_epoch: int
@@ -27,8 +29,11 @@ class FailingLeadership(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DiskReport:
-    """Replaces the broker's previous report. `is_rejecting`: the disk rejects at least one
-    replica of this broker, led or followed."""
+    """The state of a broker's disk. It replaces the broker's previous report.
+
+    - `is_rejecting`: the disk rejects writes of at least one replica of this broker, leader or
+      follower.
+    """
 
     broker_id: int
     broker_epoch: int

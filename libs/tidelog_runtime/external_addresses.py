@@ -1,7 +1,8 @@
-"""Where clients outside of the brokers' network reach brokers and controllers (KIP-103).
+"""Addresses of brokers and controllers for clients outside the brokers' network (KIP-103).
 
-A service that has `external_listen` registers two addresses. Whoever comes in there is told the
-external one of everybody, and whoever has none is named by the one that he has.
+A service with `external_listen` registers two addresses. A client that connects through an
+external listener gets the external address of every service that has one, and the normal
+address of every other service.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Protocol
 
 
 class Reachable(Protocol):
-    """As a service is registered, or was last. `external_address` empty: it has none."""
+    """A service as it is or was last registered. `external_address` empty: it has none."""
 
     @property
     def address(self) -> str: ...
@@ -21,21 +22,21 @@ class Reachable(Protocol):
 
 
 class KnownServices(Protocol):
-    """As they are known now; None: not at all."""
+    """The services as they are known now; None: the service is not known."""
 
     def broker(self, broker_id: int) -> Reachable | None:
-        """In its present life, or else in its last."""
+        """Returns the broker's current incarnation, or else its last one."""
 
     def departed(self, broker_id: int) -> Reachable | None:
-        """In its last life that ended, also where it is back."""
+        """Returns the last incarnation that ended, even if the broker is registered again."""
 
     def controller(self, controller_id: int) -> Reachable | None: ...
 
     def everybody(self) -> Iterable[Reachable]:
-        """Whoever is there before whoever was."""
+        """Returns all services: first those that are registered, then those that were."""
 
 
-# Between a service's name and its address, in texts for people that clients read, too.
+# Separates a service's name and its address in texts that clients receive.
 _AT = " at "
 
 
@@ -44,12 +45,15 @@ class ExternalAddresses:
         self._known = known
 
     def of_broker(self, broker_id: int, address: str) -> str:
-        """`address`: the one to tell where nothing else is known."""
+        """Returns the external address of the broker; `address` if none is known."""
         return _external(self._known.broker(broker_id), address)
 
     def of_departed(self, broker_id: int, address: str) -> str:
-        """Of its last life that ended. Its present one may be elsewhere, or, where both have one
-        address, be the first that has an external one."""
+        """Returns the external address of the broker's last incarnation that ended.
+
+        The current incarnation may have another address. If both have the same `address`, the
+        current one is used, because it may be the first with an external address.
+        """
         present = self._known.broker(broker_id)
         if present is None or present.address != address:
             return _external(self._known.departed(broker_id), address)
@@ -59,14 +63,14 @@ class ExternalAddresses:
         return _external(self._known.controller(controller_id), address)
 
     def of(self, address: str) -> str:
-        """Of whoever is reached there by those inside."""
+        """Returns the external address of the service that has `address` inside the network."""
         for known in self._known.everybody():
             if known.address == address:
                 return _external(known, address)
         return address
 
     def in_text(self, service: str) -> str:
-        """Of "broker-1 at HOST:PORT", or of the address alone."""
+        """Replaces the address in "broker-1 at HOST:PORT", or in the address alone."""
         name, at, address = service.rpartition(_AT)
         return f"{name}{at}{self.of(address)}"
 

@@ -1,8 +1,9 @@
-"""When a service's garbage is collected: where it has time for it.
+"""Garbage collection at times when the service is idle.
 
-By itself Python's collector looks at what is new whenever so many objects more are there, which is
-most often in the midst of a burst, as when ten thousand leaders are elected: that keeps nearly all
-that it makes, and each look is a pause of tens of milliseconds, or hundreds, for nothing.
+By default, Python's collector runs when the number of new objects passes a threshold. That is
+most often within a burst, such as the election of ten thousand leaders, which keeps nearly
+every object that it makes. Each collection then pauses the service for tens or hundreds of
+milliseconds and frees nothing.
 """
 
 from __future__ import annotations
@@ -14,38 +15,41 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 INTERVAL_S = 0.1
-# So many new objects are worth a look, which takes some milliseconds.
+# The number of new objects that is worth a collection, which takes some milliseconds.
 WORTH_A_LOOK = 2_500
-# A service has time for it once it has used less than this share of a core for so long: in the
-# midst of a burst it waits for others now and then.
+# The service is quiet after it has used less than this share of a core for `QUIET_S`. The time
+# spans short waits: within a burst, a service waits for others now and then.
 QUIET_SHARE = 0.3
 QUIET_S = 1.0
-# Who is not quiet in all that time is busy for good, and has to take the time.
+# A service that is not quiet within this time is permanently busy, and collects anyway.
 LONGEST_WAIT_S = 5.0
-# Each so many looks also take in what outlived the others since.
+# Every so many collections also cover the objects that survived the ones before (generation 1).
 LOOKS_EACH_LATER = 4
-# After so many looks there is one at everything, which takes half a second where a million objects
-# are; of a service that is busy for good, after ten times as many.
+# After so many collections, one covers all objects, which takes half a second for a million
+# objects. A permanently busy service waits ten times as long.
 LOOKS_EACH_FULL = 2_000
 LOOKS_EACH_FULL_IF_BUSY = 20_000
-# Beyond so many new ones Python looks by itself, each third time also at what outlived the looks
-# before: a pause of 2 to 7 ms, whatever a request makes a service keep. It counts one less for each
-# object that is freed, an old one, too, so that a look may find several times as many.
+# Above this number of new objects, Python collects by itself. Every third of these collections also
+# covers the survivors of the previous ones. The pause is 2 to 7 ms, however many objects a request
+# retains. Python's counter falls by one for each freed object, including old ones, so a collection
+# may cover several times this number.
 MOST_NEW = 5_000
 THRESHOLDS = (MOST_NEW, 1, 1 << 30)
 
 
 class Collections:
-    """Decides when; pure."""
+    """Decides when to collect. Pure."""
 
     def __init__(self, now_s: float) -> None:
         self._busy_at_s = now_s
         self._waits_since_s: float | None = None
-        self._looks = 0  # since everything was looked at
+        self._looks = 0  # collections since the last full one
 
     def due(self, now_s: float, used_share: float, new_objects: int) -> int | None:
-        """Which generation to collect now; None: none. `used_share`: of a core, by this process,
-        since this was asked last."""
+        """Returns the generation to collect now; None: no collection.
+
+        - `used_share`: the share of a core that this process used since the previous call.
+        """
         if used_share >= QUIET_SHARE:
             self._busy_at_s = now_s
         if new_objects < WORTH_A_LOOK:
@@ -66,7 +70,7 @@ class Collections:
 
 @asynccontextmanager
 async def collecting_garbage() -> AsyncIterator[None]:
-    """Where there is time for it, while the service does what is inside."""
+    """Collects garbage at idle times while the body of the `async with` runs."""
     gc.set_threshold(*THRESHOLDS)
     collecting = asyncio.create_task(_collect())
     try:
@@ -86,5 +90,5 @@ async def _collect() -> None:
         generation = collections.due(at_s, share, gc.get_count()[0])
         if generation is not None:
             gc.collect(generation)
-            # What that used is nothing that the service is busy with.
+            # The collection's own CPU time does not count as load of the service.
             used_s = time.process_time()

@@ -1,14 +1,16 @@
-"""`python -m tidelog_runtime.health_check grpc|http [--alive] [HOST:PORT]`: whether the service
-there does its work; with `--alive`, whether it answers at all.
+"""The health check of containers: `health_check grpc|http [--alive] [HOST:PORT]`.
 
-grpc: the standard health service says SERVING; alive: it says anything. http: GET /ready of the
-gateway is answered with 200; alive: GET /health is. Without HOST:PORT that of `TIDELOG_LISTEN`
-is asked, on loopback where it names every address. Exit status 0 or 1, and one line why; 2: it
-was asked wrongly.
+Checks whether a service is ready; with `--alive`, whether it answers at all.
 
-Containers run this every few seconds for as long as they live. Importing gRPC takes longer
-than all else that happens here; the one call is therefore written out, over a plain socket: a
-few frames of HTTP/2 (RFC 9113), headers as literals (RFC 7541).
+- grpc: the standard health service answers SERVING; alive: it gives any answer.
+- http: the gateway answers GET /ready with 200; alive: GET /health.
+
+Without HOST:PORT, the check uses `TIDELOG_LISTEN`, with loopback in place of an address that
+means every interface. It prints one line with the reason. Exit status: 0 or 1; 2: wrong usage.
+
+Containers run this every few seconds. Importing gRPC takes longer than everything else here.
+Therefore the single call is hand-written for a plain socket: a few HTTP/2 frames (RFC 9113)
+with literal headers (RFC 7541).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ EXIT_WELL, EXIT_UNWELL, EXIT_USAGE = 0, 1, 2
 USAGE = "usage: python -m tidelog_runtime.health_check grpc|http [--alive] [HOST:PORT]"
 
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "*": "127.0.0.1", "::": "::1"}
-# Of HealthCheckResponse.ServingStatus.
+# HealthCheckResponse.ServingStatus
 _STATUSES = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 _SERVING = 1
 
@@ -36,7 +38,7 @@ _END_HEADERS = 0x4
 _FRAME_HEADER_BYTES = 9
 _MESSAGE_HEADER_BYTES = 5
 _STREAM = 1
-# An answer is some hundred bytes; whoever sends more is no Tidelog service.
+# An answer has some hundred bytes; a longer one is not from a Tidelog service.
 _MAX_ANSWER_BYTES = 1 << 16
 
 
@@ -51,7 +53,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def check_request() -> bytes:
-    """What a client sends for one call of Health.Check with an empty request."""
+    """Returns the bytes of a client's call of Health.Check with an empty request."""
 
     def text(value: bytes) -> bytes:
         return len(value).to_bytes(1) + value
@@ -72,7 +74,10 @@ def check_request() -> bytes:
 
 
 def serving_status(message: bytes) -> int:
-    """Of a serialized HealthCheckResponse. Raises `UnwellError` where it is none."""
+    """Returns the status of a serialized HealthCheckResponse.
+
+    Raises `UnwellError` if `message` is something else.
+    """
     if not message:
         return 0
     if len(message) != 2 or message[0] != 0x08:
@@ -81,15 +86,17 @@ def serving_status(message: bytes) -> int:
 
 
 class Conversation:
-    """The client's side of the one call: bytes in, bytes to answer and the status out."""
+    """The client's side of the call: bytes in; the bytes to reply and the status out."""
 
     def __init__(self) -> None:
         self._unread = b""
         self._message = b""
 
     def receive(self, data: bytes) -> tuple[bytes, int | None]:
-        """What is to be sent at once, and the serving status once it is known. Raises
-        `UnwellError` where the call has failed."""
+        """Returns the bytes to send at once, and the serving status as soon as it is known.
+
+        Raises `UnwellError` if the call failed.
+        """
         self._unread += data
         replies = b""
         for kind, flags, payload in self._frames():
@@ -123,7 +130,7 @@ class Conversation:
 
 
 def check_grpc(connection: socket.socket, deadline: float, *, alive: bool) -> str:
-    """What it says. Raises `UnwellError`, `OSError`."""
+    """Returns the name of the reported status. Raises `UnwellError`, `OSError`."""
     connection.sendall(check_request())
     conversation = Conversation()
     while True:
@@ -138,7 +145,7 @@ def check_grpc(connection: socket.socket, deadline: float, *, alive: bool) -> st
 
 
 def check_http(connection: socket.socket, deadline: float, *, alive: bool) -> str:
-    """What it says. Raises `UnwellError`, `OSError`."""
+    """Returns "ready" or "alive". Raises `UnwellError`, `OSError`."""
     path = "/health" if alive else "/ready"
     question = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     connection.sendall(question.encode())
@@ -166,7 +173,7 @@ _CHECKS = {"grpc": check_grpc, "http": check_http}
 
 
 def where_to_ask(address: str) -> tuple[str, int]:
-    """Raises `ValueError` where that is not host:port."""
+    """Returns host and port. Raises `ValueError` if `address` is not host:port."""
     host, separator, port = address.rpartition(":")
     if not separator or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise ValueError(f"{address!r} is not an address; give host:port, such as 127.0.0.1:7500")

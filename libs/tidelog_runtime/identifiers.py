@@ -1,4 +1,4 @@
-"""Random names for things that must never be mistaken for one another."""
+"""Random unique ids."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ ID_BYTES = 16
 
 
 def new_id(rng: random.Random) -> str:
-    """16 random bytes as 22 characters of base64url, for topics and clusters."""
+    """Returns 16 random bytes as 22 characters of base64url, as the id of a topic or cluster."""
     return base64.urlsafe_b64encode(rng.randbytes(ID_BYTES)).rstrip(b"=").decode()

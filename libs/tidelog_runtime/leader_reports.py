@@ -1,4 +1,4 @@
-"""What a follower tells the controller of leaders that it cannot reach, as plain values.
+"""A follower's reports to the controller about leaders that it cannot reach, as plain values.
 
 `controller.proto` documents the fields.
 """
@@ -12,7 +12,10 @@ from tidelog.state_changes.event import NO_CHANGE, Change
 
 
 class UnreachableLeader(NamedTuple):
-    """`change`: as which it is told, the same in every report for as long as it lasts."""
+    """A leader that does not answer its follower.
+
+    - `change`: the event that reports it; the same in every report while it lasts.
+    """
 
     broker_id: int
     broker_epoch: int
@@ -22,7 +25,7 @@ class UnreachableLeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UnreachableLeadersReport:
-    """Replaces what the same broker reported before."""
+    """The unreachable leaders of a broker. It replaces the broker's previous report."""
 
     broker_id: int
     broker_epoch: int

@@ -1,8 +1,7 @@
-"""How late this process's event loop came to what was due, while somebody waited: so much of
-the time that an answer took was its own.
+"""The delay of this process's event loop while calls wait for an answer.
 
-A loop is late where a turn of it takes long, and where the process gets no CPU; from inside
-the two look alike.
+This part of a response time is caused by the process itself. A loop is late if one of its
+iterations takes long or if the process gets no CPU; from inside, the two are indistinguishable.
 """
 
 from __future__ import annotations
@@ -11,26 +10,29 @@ import asyncio
 
 from tidelog_runtime.clock import Clock
 
-# Between two looks, and only while somebody waits: most waits end before the first.
+# Interval of the timer, which runs only while a call waits: most waits end before the first tick.
 TICK_MS = 25
-# Timers of a loop that is not late come up to so much after their time.
+# Timers of a loop that is not late fire up to this much after their time.
 ON_TIME_MS = 5
 
 
 class LoopLag:
-    """`began_ms = lag.begin()`, then wait, then `lag.end(began_ms)` in any case: milliseconds
-    by which the loop was late in between. Several may wait at a time."""
+    """Measures the delay of the event loop during a wait.
+
+    Call `began_ms = lag.begin()`, wait, and then call `lag.end(began_ms)` in any case. The
+    result is the delay of the loop during the wait, in milliseconds. Waits may overlap.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._waiting = 0
-        # Of all looks together, while anybody waited.
+        # Total delay of all ticks, which run only while there are waits.
         self._late_ms = 0
         self._due_ms = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> int:
-        """What `end` is to be given."""
+        """Returns the argument for `end`."""
         if self._waiting == 0:
             self._look_again()
         self._waiting += 1
@@ -52,6 +54,9 @@ class LoopLag:
         self._timer = asyncio.get_running_loop().call_later(TICK_MS / 1000, self._look)
 
     def _total_ms(self) -> int:
-        """With what is overdue now: an answer may be handled before the timer of that time."""
+        """Returns the total delay, including that of an overdue tick.
+
+        The loop may handle an answer before the timer that was due earlier.
+        """
         overdue_ms = self._clock.monotonic_ms() - self._due_ms
         return self._late_ms + (overdue_ms if overdue_ms > ON_TIME_MS else 0)

@@ -1,16 +1,19 @@
-"""Memory that is kept free for the end of a process that has no other left."""
+"""Memory that is kept free for the shutdown of a process that runs out of memory."""
 
 from __future__ import annotations
 
 import signal
 
-# To hand over its leaders or its lease, to report why it ends, and to close its logs.
+# Enough to transfer leaders or revoke the lease, to report the cause, and to close the logs.
 RESERVED_BYTES = 8 << 20
 
 
 class MemoryReserve:
-    """`release` frees RESERVED_BYTES, and ends the process within so long, in whatever way:
-    starting a thread without memory may never return."""
+    """A block of RESERVED_BYTES that `release` frees.
+
+    `release` also limits the time until the process ends: starting a thread without memory may
+    never return.
+    """
 
     def __init__(self, end_within_s: float) -> None:
         self._reserve: bytes | None = bytes(RESERVED_BYTES)
@@ -24,6 +27,8 @@ class MemoryReserve:
 
 
 def end_within(seconds: float) -> None:
-    """Has the kernel end the process if it has not ended by then. Needs neither memory nor the
-    event loop."""
+    """Has the kernel end the process if it has not ended after this time.
+
+    Needs neither memory nor the event loop.
+    """
     signal.setitimer(signal.ITIMER_REAL, seconds)

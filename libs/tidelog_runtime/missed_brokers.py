@@ -1,4 +1,4 @@
-"""Of which brokers is told that they left: the same by brokers and by every controller. Pure."""
+"""Which departed brokers to report; brokers and controllers use the same rule. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from tidelog.inspection.model import Departure as Missed
 from tidelog_runtime.metadata.schema import Departure
 
-# A broker that left and holds no replicas, so that nobody misses its data, is told of for so
-# long. Longer, and whoever was taken out of service for good would be told of for ever.
+# A departed broker that holds no replicas is reported for this time. Without the limit, a broker
+# that was taken out of service would be reported forever.
 UNMISSED_TOLD_MS = 86_400_000
 
 
@@ -18,7 +18,10 @@ def missed_brokers(
     holds_replicas: Callable[[int], bool],
     wall_ms: int,
 ) -> Iterator[Missed]:
-    """Those that have not come back, newest first. `wall_ms`: the teller's clock."""
+    """Returns departed brokers that have not come back, newest departure first.
+
+    - `wall_ms`: the wall clock of the process that reports them.
+    """
     newest_first = sorted(departures.items(), key=lambda item: (-item[1].at_ms, item[0]))
     for broker_id, left in newest_first:
         if broker_id in registered:

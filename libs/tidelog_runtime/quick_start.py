@@ -1,10 +1,10 @@
-"""Makes a service start quicker; a service's `__main__` imports it before all else.
+"""Shortens the start of a service. A service's `__main__` imports this module first.
 
-Several services often start together on few cores, and what they wait for is their own
-imports. Two things cost a third of these and bring a service nothing:
+Several services often start together on few cores, and most of their start time is spent on
+imports. Two costs make up a third of it and bring a service nothing:
 
-- structlog imports rich where it is installed, to draw tracebacks in colour;
-- the garbage collector looks at everything that is being imported, again and again.
+- structlog imports rich, if installed, to draw tracebacks in colour;
+- the garbage collector inspects the imported objects again and again.
 """
 
 from __future__ import annotations
@@ -13,32 +13,35 @@ import gc
 import os
 import sys
 
-# A thread that works in Python keeps the event loop from running for so long each time the loop has
-# waited: an answer takes the loop several turns. Python's own is 5 ms.
+# How long a thread that runs Python code can hold the interpreter each time the event loop has
+# waited. An answer takes several iterations of the loop. Python's default is 5 ms.
 SWITCH_INTERVAL_S = 0.001
-# For those who do not collect where they have time for it, by `garbage_collection`.
+# For programs that do not collect garbage by `garbage_collection`.
 GC_THRESHOLDS = (50_000, 20, 100)
 
 if "rich" not in sys.modules:
-    # Read by Python's import system: the module counts as not installed.
+    # Python's import system reads this entry as: the module is not installed.
     sys.modules["rich"] = None  # type: ignore[assignment]
-# gRPC's core reads this once, at import, and would write its own lines to stderr; what
-# matters comes as a status or an exception.
+# gRPC's core reads this once, at import. Otherwise it writes its own lines to stderr. Everything
+# that matters is reported as a status or an exception.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 gc.disable()
 
 
 def imports_done() -> None:
-    """What was imported stays for ever: the collector need not look at it again."""
+    """Excludes the imported objects, which are never freed, from garbage collection."""
     gc.freeze()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    # A service makes many small objects and no cycles to speak of: each collection is a
-    # pause for nothing.
+    # A service makes many small objects and hardly any cycles, so most collections free nothing and
+    # only pause it.
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
 
 
 def process_ends() -> None:
-    """What is left goes with the process: the collector would look at all of it twice more, which
-    takes 0.3 s where a million objects are left."""
+    """Excludes all remaining objects from garbage collection, because the process ends.
+
+    Otherwise the collector would inspect all of them twice, which takes 0.3 s for a million
+    objects.
+    """
     gc.freeze()

@@ -1,5 +1,7 @@
-"""What brokers and controllers know of broker directories and rejected starts, and how they
-describe them. No I/O."""
+"""Known broker directories, rejected starts and pressures, and their descriptions. No I/O.
+
+Brokers and controllers share this module.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ from tidelog_runtime.pressure.records import Pressure, decode_pressures
 
 
 class KnownDirectories:
-    """By broker id, as the store had them at the last change that was applied."""
+    """Directories, rejected starts and pressures by broker id, as of the last applied change."""
 
     def __init__(self) -> None:
         self.directories: dict[int, BrokerDirectory] = {}
         self.rejected_starts: dict[int, RejectedStart] = {}
         self.pressures: dict[int, tuple[Pressure, ...]] = {}
-        # Revisions at which the store had the last registration or clean stop of each id, and its
+        # Modification revisions of the last registration or clean stop of each id, and of its last
         # rejected start.
         self._ran_at: dict[int, int] = {}
         self._rejected_at: dict[int, int] = {}
@@ -33,8 +35,11 @@ class KnownDirectories:
     def apply(
         self, key: BrokerDirectoryKey | RejectedStartKey | BrokerPressureKey, value: KeyValue | None
     ) -> None:
-        """`value`: None where the key was deleted. Raises KeyError, TypeError or ValueError for a
-        malformed one."""
+        """Applies one change of the store.
+
+        - `value`: None if the key was deleted. Raises KeyError, TypeError or ValueError if
+          malformed.
+        """
         if isinstance(key, BrokerDirectoryKey):
             self.directories.pop(key.broker_id, None)
             self._ran_at.pop(key.broker_id, None)
@@ -55,8 +60,11 @@ class KnownDirectories:
     def describe(
         self, broker_id: int, broker_epoch: int, registration: BrokerRegistration
     ) -> RegisteredBroker:
-        """A directory that the registration does not name is left out: a release that keeps no
-        directories has registered since."""
+        """Describes a registered broker.
+
+        Leaves out a directory that the registration does not name: in that case, a release that
+        stores no directories has registered the broker since.
+        """
         known = self.directories.get(broker_id)
         if known is None or known.directory_id != registration.node_uuid:
             known = BrokerDirectory(registration.node_uuid, "")
@@ -75,7 +83,7 @@ class KnownDirectories:
         )
 
     def described_rejections(self) -> tuple[DescribedRejection, ...]:
-        """Ordered by broker id."""
+        """Returns the last rejected start of each broker, ordered by broker id."""
         return tuple(
             DescribedRejection(
                 broker_id,
@@ -93,7 +101,7 @@ class KnownDirectories:
         )
 
     def described_pressures(self) -> tuple[BrokerPressure, ...]:
-        """Ordered by broker id."""
+        """Returns the pressures of all brokers, ordered by broker id."""
         return tuple(
             BrokerPressure(broker_id, *pressure)
             for broker_id, pressures in sorted(self.pressures.items())

@@ -1,7 +1,7 @@
-"""What a controller tells a broker, as plain values, and the boundary it goes through.
+"""Commands from a controller to a broker, as plain values, and the interface that sends them.
 
-`replica_control.proto` documents the fields; `replica_control_codec` is the wire form.
-Real channels, and the simulator's, implement `ReplicaControl`.
+`replica_control.proto` documents the fields; `replica_control_codec` is the wire form. Real
+channels and those of the simulator implement `ReplicaControl`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,13 @@ from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 
 class PartitionCommand(NamedTuple):
-    """The state a replica is to take. `revision` is the modification revision of the
-    partition's key: brokers order all they learn of a replica by it. `config_revision`: that of
-    its topic's key, by which they order what they learn of `config`."""
+    """The target state of one replica.
+
+    - `revision`: modification revision of the partition's key. Brokers order all that they
+      learn of a replica by it.
+    - `config_revision`: modification revision of the topic's key. Brokers order the versions of
+      `config` by it.
+    """
 
     partition: TopicPartition
     state: LeaderAndIsr
@@ -35,9 +39,13 @@ class LeaderAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrCommand:
-    """`change`: of a full state, as which that is told; each partition has its own.
-    `unreadable_topics`: of a full state, by name: replicas of these are no strays, whether or not
-    it names them."""
+    """Target states of some or all replicas of one broker.
+
+    - `change`: with `full_state`, the change that the broker reports for it. Each partition has
+      its own change.
+    - `unreadable_topics`: with `full_state`, names of topics whose replicas are not strays even
+      if the command does not name them.
+    """
 
     controller_id: int
     controller_epoch: int
@@ -68,7 +76,11 @@ class StopReplicaCommand:
 
 
 class PartitionResult(NamedTuple):
-    """`revision`: what the broker has now taken for this replica; error None: done."""
+    """The broker's answer for one partition of a command.
+
+    - `revision`: the revision that the broker now has for this replica.
+    - `error`: None if the command was carried out.
+    """
 
     topic_id: str
     partition: int
@@ -78,7 +90,7 @@ class PartitionResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """`error` refuses the command as a whole (a stale controller or broker epoch)."""
+    """The answer to a command. `error` rejects it entirely (stale controller or broker epoch)."""
 
     error: TidelogError | None = None
     partitions: Sequence[PartitionResult] = field(default_factory=tuple)
@@ -86,7 +98,7 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True)
 class DescribeReplicasCommand:
-    """Asks about the logs of replicas; `partitions` by topic id and number."""
+    """Requests the extents of replicas' logs. `partitions`: pairs of topic id and partition."""
 
     controller_id: int
     controller_epoch: int
@@ -98,7 +110,7 @@ Command = LeaderAndIsrCommand | StopReplicaCommand | DescribeReplicasCommand
 
 
 def newest_revision(command: Command) -> int:
-    """Of the metadata store: what its controller has seen of it for certain."""
+    """Returns the newest store revision that the controller is known to have seen."""
     match command:
         case LeaderAndIsrCommand():
             told = [command.store_revision, *(p.revision for p in command.partitions)]
@@ -110,20 +122,25 @@ def newest_revision(command: Command) -> int:
 
 
 class LogExtent(NamedTuple):
-    """How far a log reached at some time."""
+    """The extent of a log at some time: its end, and its leader epochs with their start offsets."""
 
     log_end_offset: int
     epochs: tuple[tuple[int, int], ...]
 
 
 class ReplicaSummary(NamedTuple):
-    """How far a log reaches: its leader epochs and where each starts, in order. Where the
-    partition's key names no leader it holds true as long as that is at `revision`.
+    """The extent of a replica's log.
 
-    `before_cut`: how far it reached before it was found damaged and cut, if that was since its
-    partition was last led and by this process. `lacks`: by its leader alone, for each replica
-    that a move adds, the bytes of the log that it has yet to copy. -1: not told. From
-    `before_cut` on nothing is ever decided by."""
+    If the partition's key names no leader, the summary is valid as long as the key is at
+    `revision`. Decisions use only the fields above `before_cut`.
+
+    - `epochs`: leader epochs and their start offsets, in ascending order.
+    - `before_cut`: the extent before damage was found and truncated. It is set only if that
+      happened in this process and since the partition last had a leader.
+    - `high_watermark`, `size_bytes`: -1: not reported.
+    - `lacks`: reported only by the leader: for each replica that a move adds, its broker id and
+      the bytes of the log that it has yet to copy.
+    """
 
     topic_id: str
     partition: int
@@ -139,18 +156,18 @@ class ReplicaSummary(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DescribeReplicasResult:
-    """`error` refuses the request as a whole; replicas that are not there are left out."""
+    """The summaries. `error` rejects the entire request; missing replicas are left out."""
 
     error: TidelogError | None = None
     replicas: Sequence[ReplicaSummary] = field(default_factory=tuple)
 
 
 class BrokerUnreachableError(Exception):
-    """No answer from the broker; the command may or may not have been carried out."""
+    """The broker did not answer; it may or may not have carried out the command."""
 
 
 class ReplicaControl(Protocol):
-    """One broker, as its controller reaches it. Raises `BrokerUnreachableError`."""
+    """A controller's connection to one broker. Calls raise `BrokerUnreachableError`."""
 
     async def leader_and_isr(self, command: LeaderAndIsrCommand) -> CommandResult: ...
 
@@ -167,7 +184,9 @@ class ReplicaControl(Protocol):
         broker_epoch: int,
         established: Callable[[], None],
     ) -> None:
-        """Returns when the connection to the broker has ended, however it ended. `established` is
-        called once the broker has answered."""
+        """Returns when the connection to the broker has ended, for any reason.
+
+        - `established`: called once the broker has answered.
+        """
 
     async def close(self) -> None: ...

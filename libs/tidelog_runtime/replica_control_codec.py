@@ -1,5 +1,7 @@
-"""Commands of `replica_control` to and from their wire form, for both ends. A full state has
-thousands of partitions: both ends take it in turns with whatever else they do."""
+"""Converts the commands of `replica_control` to and from their wire form, at both ends.
+
+A full state has thousands of partitions, so the conversions yield to the event loop.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,8 @@ from tidelog_runtime.replica_control import (
 )
 from tidelog_runtime.turns import ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN, add_in_turns, in_turns
 
-# To read a state that is not known takes as long as to take so many that are; and so many members
-# or settings as long as one.
+# Units of work between yields: decoding a new state costs as much as `_WORK_OF_NEW_STATE` known
+# ones, and so many members or settings cost as much as one known state.
 _WORK_OF_NEW_STATE = 8
 _LISTED_PER_WORK = 4
 _EPOCHS_PER_ITEM = 8
@@ -78,7 +80,8 @@ def _fill_partition(wire: pb.PartitionState, command: PartitionCommand) -> None:
         wire.config.update(command.config)
 
 
-# As of the JSON form: a failover brings thousands that are the same. Nobody changes what is kept.
+# Cached as the JSON form is: a failover sends thousands of equal states. Callers must not modify
+# the cached messages.
 @lru_cache(maxsize=STATES_REMEMBERED)
 def _state_to_wire(fields: Fields) -> pb.PartitionState:
     state = LeaderAndIsr(*fields)
@@ -123,7 +126,7 @@ async def _partitions_from_wire(
 
 
 def _listed(wire: pb.PartitionState) -> int:
-    """Members and replicas, which the state is made of."""
+    """Returns the number of members and replicas of the state."""
     moving = len(wire.moving.original) + len(wire.moving.target)
     return len(wire.isr) + len(wire.eligible) + len(wire.replicas) + moving
 
@@ -166,7 +169,7 @@ async def leader_and_isr_to_wire(command: LeaderAndIsrCommand) -> pb.LeaderAndIs
         change=change_to_wire(command.change),
         unreadable_topics=command.unreadable_topics,
     )
-    # In place: a message that is made first and then added is copied once more.
+    # Filled in place: a message that is made first and then added would be copied.
     await in_turns(
         lambda each: _fill_partition(wire.partitions.add(), each),
         command.partitions,
@@ -176,7 +179,11 @@ async def leader_and_isr_to_wire(command: LeaderAndIsrCommand) -> pb.LeaderAndIs
 
 
 async def leader_and_isr_to_bytes(command: LeaderAndIsrCommand) -> bytes:
-    """Serialized in slices: a full state takes several times what a loop may be held for."""
+    """Returns the serialized command.
+
+    It is serialized in slices, because serializing a full state at once blocks the event loop
+    for too long.
+    """
     head = await leader_and_isr_to_wire(replace(command, partitions=()))
     slices = [head.SerializeToString()]
     for start in range(0, len(command.partitions), QUICK_ITEMS_PER_TURN):
@@ -185,15 +192,18 @@ async def leader_and_isr_to_bytes(command: LeaderAndIsrCommand) -> bytes:
             _fill_partition(some.partitions.add(), each)
         slices.append(some.SerializeToString())
         await asyncio.sleep(0)
-    # Messages one after another parse as their merge.
+    # Concatenated messages parse as their merge.
     return b"".join(slices)
 
 
 async def leader_and_isr_from_wire(
     wire: pb.LeaderAndIsrRequest, known: StateAt = lambda *_: None
 ) -> LeaderAndIsrCommand:
-    """`known`: the state that the store has of a partition at a revision, where that is known
-    without the command; None: it is not."""
+    """Decodes a command.
+
+    - `known`: returns the state of a partition at a revision if the receiver already has it;
+      None: the state has to be decoded.
+    """
     return replace(
         leader_and_isr_head(wire),
         partitions=await _partitions_from_wire(wire.partitions, known),
@@ -203,7 +213,7 @@ async def leader_and_isr_from_wire(
 
 
 def leader_and_isr_head(wire: pb.LeaderAndIsrRequest) -> LeaderAndIsrCommand:
-    """Without its lists."""
+    """Decodes the command without its lists."""
     return LeaderAndIsrCommand(
         controller_id=wire.controller_id,
         controller_epoch=wire.controller_epoch,
@@ -221,7 +231,10 @@ def _leader_from_wire(wire: pb.LeaderAddress) -> tuple[int, LeaderAddress]:
 
 
 async def with_trace_of_call(command: _Command, trace_id: str) -> _Command:
-    """With `trace_id`, which came in the metadata, in all of its changes where none has one."""
+    """Returns the command with `trace_id`, from the call's metadata, in all of its changes.
+
+    A command in which a change already has a trace id stays unchanged.
+    """
     if not trace_id or has_trace(command):
         return command
     if isinstance(command, StopReplicaCommand):
@@ -338,7 +351,7 @@ async def describe_replicas_from_wire(wire: pb.DescribeReplicasRequest) -> Descr
         controller_id=wire.controller_id,
         controller_epoch=wire.controller_epoch,
         broker_epoch=wire.broker_epoch,
-        # Each once: a request of a few kB would have an answer of hundreds of MB otherwise.
+        # Without duplicates: else a request of a few kB could have an answer of hundreds of MB.
         partitions=list(
             dict.fromkeys(
                 await in_turns(
@@ -354,7 +367,7 @@ async def describe_replicas_from_wire(wire: pb.DescribeReplicasRequest) -> Descr
 async def describe_replicas_result_to_wire(
     result: DescribeReplicasResult, asked: Sequence[tuple[str, int]]
 ) -> pb.DescribeReplicasResponse:
-    """`asked`: the partitions of the request, each of which is answered."""
+    """Encodes the result with one entry for each of the `asked` partitions of the request."""
     if result.error is not None:
         return pb.DescribeReplicasResponse(error=error_to_wire(result.error))
     found = {(r.topic_id, r.partition): r for r in result.replicas}
@@ -364,7 +377,7 @@ async def describe_replicas_result_to_wire(
         described = _description(key, found.get(key))
         wire.partitions.append(described)
         epochs = len(described.epochs) + len(described.before_cut.epochs)
-        # To list and to copy a few epochs takes as long as a replica that has one.
+        # A few epochs cost as much as a replica with a single one.
         work += 1 + epochs // _EPOCHS_PER_ITEM
         if work >= ITEMS_PER_TURN:
             work = 0

@@ -1,4 +1,4 @@
-"""Configuration of a topic: what can be set, in which range, and what holds otherwise."""
+"""Configuration of a topic: its keys, their ranges and their defaults."""
 
 from __future__ import annotations
 
@@ -16,11 +16,8 @@ from tidelog.record_limits import (
     LOWEST_MAX_BATCH_RECORDS,
 )
 
-# A replica's directory is named after topic, partition (6 digits), topic id (22) and, set
-# aside, a time (14): with their separators that must stay below 255, the most that file
-# systems take.
 UNLIMITED = -1
-# What the 64 bits hold that other languages read it into.
+# The largest number that fits the 64-bit integers of other languages.
 _MAX_NUMBER = 2**63 - 1
 _MAX_DIGITS = len(str(_MAX_NUMBER))
 
@@ -28,7 +25,7 @@ _LimitOrUnlimited = Annotated[int, Field(ge=UNLIMITED, le=_MAX_NUMBER)]
 
 
 class TopicConfig(BaseModel):
-    """Every key of a topic's configuration. Immutable; a change makes a new one."""
+    """Every key of a topic's configuration. Immutable: a change creates a new object."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -101,18 +98,18 @@ class TopicConfig(BaseModel):
     )
 
     def min_isr(self, replication_factor: int) -> int:
-        """Of a topic of this replication factor (section 3 of docs/internals/protocol.md)."""
+        """Returns the min ISR for this replication factor (section 3 of protocol.md)."""
         if self.min_insync_replicas is None:
             return min(2, replication_factor)
         return self.min_insync_replicas
 
     def as_text(self) -> dict[str, str]:
-        """Every key as a user would give it; empty: none is in force by itself."""
+        """Returns every key in the form in which a user gives it; empty: not set."""
         return {key: _as_text(value) for key, value in self.model_dump(mode="json").items()}
 
     @classmethod
     def check_keys(cls, keys: Iterable[str]) -> None:
-        """Raises as `parse` does for a key that does not exist."""
+        """Raises `TidelogError` (INVALID_CONFIG) for a key that does not exist."""
         for key in keys:
             if key not in cls.model_fields:
                 close = difflib.get_close_matches(key, cls.model_fields, n=1)
@@ -127,10 +124,11 @@ class TopicConfig(BaseModel):
 
     @classmethod
     def parse(cls, config: Mapping[str, str]) -> TopicConfig:
-        """From the strings that a user gave.
+        """Parses the strings that a user gave.
 
-        Raises `TidelogError` (INVALID_CONFIG), which names the key, what is wrong with
-        it and what would be right."""
+        Raises `TidelogError` (INVALID_CONFIG), which names the key, the fault and the valid
+        values.
+        """
         raw: dict[str, Any] = dict(config)
         cls.check_keys(raw)
         try:
@@ -146,7 +144,10 @@ class TopicConfig(BaseModel):
 
     @classmethod
     def parse_stored(cls, config: Mapping[str, str]) -> TopicConfig:
-        """As `parse`; a number beyond 64 bits, which former releases took, is the largest one."""
+        """As `parse`, for a stored configuration.
+
+        Reduces numbers beyond 64 bits, which earlier releases accepted, to the largest one.
+        """
         return cls.parse({key: _within_64_bits(value) for key, value in config.items()})
 
 

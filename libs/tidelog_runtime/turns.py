@@ -1,5 +1,7 @@
-"""Long work in slices, between which the event loop gets its turn: heartbeats, leases and
-health checks wait for no more than one of them."""
+"""Long work in slices, between which the event loop runs other tasks.
+
+Heartbeats, leases and health checks wait for one slice at most.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Protocol, TypeVar
 
-# What takes 20 µs an item holds the loop for little more than a millisecond.
+# At 20 µs an item, this blocks the event loop for a little more than a millisecond.
 ITEMS_PER_TURN = 64
-# So does what takes 3 µs, as the wire form of a state that is shared does; where all states differ
-# it takes a few milliseconds. Each turn that is given away may take as long as whatever else there
-# is to do.
+# The same for items of 3 µs each, such as the wire form of a shared state. If all states differ, a
+# slice takes a few milliseconds. A larger slice is worth it, because each yield may take as long as
+# all other work that is ready.
 QUICK_ITEMS_PER_TURN = 400
 
 _Item = TypeVar("_Item")
@@ -23,8 +25,10 @@ _Added = TypeVar("_Added", contravariant=True)
 async def in_turns(
     make: Callable[[_Item], _Made], items: Iterable[_Item], items_per_turn: int = ITEMS_PER_TURN
 ) -> list[_Made]:
-    """`[make(item) for item in items]`. Up to `items_per_turn` are made without a pause; nothing
-    that `make` rests on may change in one."""
+    """Returns `[make(item) for item in items]` and yields after every `items_per_turn` items.
+
+    `make` must not depend on state that may change at a yield.
+    """
     made: list[_Made] = []
     for item in items:
         if made and len(made) % items_per_turn == 0:
@@ -34,7 +38,7 @@ async def in_turns(
 
 
 async def give_turns(turns: int) -> None:
-    """Lets everything else that is ready run so many times."""
+    """Yields to all other ready tasks this many times."""
     for _ in range(turns):
         await asyncio.sleep(0)
 
@@ -51,7 +55,10 @@ async def add_in_turns(
     items: Iterable[_Item],
     items_per_turn: int = ITEMS_PER_TURN,
 ) -> None:
-    """`to.extend(map(make, items))`, as `in_turns`: a message copies what it is given."""
+    """Does `to.extend(map(make, items))` and yields as `in_turns` does.
+
+    The slices also bound the time that the message takes to copy the items.
+    """
     coming = iter(items)
     while some := list(islice(coming, items_per_turn)):
         to.extend(map(make, some))

@@ -1,6 +1,6 @@
 """`python -m model`: explores every scenario on all cores, and shows that each rule is needed.
 
-README.md beside this file says what is printed and written.
+README.md beside this file describes the output and the report.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .findings import Finding, begin_process, explore, explore_without, unexplor
 from .profiles import FULL, QUICK
 from .scenarios import REMOVALS, Scenario
 
-# Of processor time, whoever else is busy, and above what they take: budgets are meant to be
-# exhausted. What all take together is seven and a half minutes of two cores.
+# Processor time, whatever else runs; more than explorations take, since budgets are meant to be
+# exhausted. All together take seven and a half minutes of two cores.
 MAX_SECONDS = {"quick": 60, "full": 200}
 MAX_SECONDS_IN_ALL = {"quick": 300, "full": 900}
 
@@ -65,10 +65,12 @@ def run_all(
     max_seconds_in_all: float,
     tell: Any = None,
 ) -> list[Finding]:
-    """Begun in the order in which they are listed, the largest first, and told as they end.
-    Once all together have taken their time nothing more is begun: what is left counts as not
-    exhausted."""
-    # Forked processes would carry over what their parent remembers.
+    """Runs explorations in the order in which they are listed, the largest first.
+
+    Findings are passed to `tell` as they end. Once all together have used `max_seconds_in_all`,
+    no further one begins: the rest counts as not exhausted.
+    """
+    # Forked processes would inherit the caches of their parent.
     context = multiprocessing.get_context("spawn")
     found: dict[int, Finding] = {}
     running: dict[Future[Finding], int] = {}

@@ -1,5 +1,4 @@
-"""Every step that brokers and their messages may take: append, fetch, change the ISR,
-take commands."""
+"""Every step of brokers and their messages: append, fetch, change the ISR, take commands."""
 
 from __future__ import annotations
 
@@ -26,7 +25,10 @@ Label = tuple[str | int, ...]
 
 
 class Step(NamedTuple):
-    """A possible next state; `broken`: the invariant that this very step breaks."""
+    """A possible next state.
+
+    - `broken`: the invariant that this very step breaks
+    """
 
     label: Label
     state: State
@@ -62,7 +64,7 @@ class BrokerActions:
     # -- helpers ---------------------------------------------------------------------------
 
     def changed(self, state: State, label: Label, slot: int, replica: int) -> Step:
-        """The step after which the replica at `slot` (1 to 3) is another."""
+        """Returns the step that replaces the replica at `slot` (1 to 3)."""
         ghost, broken = self._steps.note(state[GHOST], state[slot], replica, state[STORE])
         store, r1, r2, r3, messages, _, budget = state
         if slot == 1:
@@ -76,7 +78,7 @@ class BrokerActions:
         )
 
     def sent(self, state: State, label: Label, message: Message) -> Iterator[Step]:
-        """The message stays on its way, if there is room."""
+        """Yields the step that keeps the message in flight, if there is room."""
         key = (state[MESSAGES], message)
         if key not in self._with:
             kept = self.world.messages.values[state[MESSAGES]]
@@ -92,8 +94,10 @@ class BrokerActions:
     # -- commands --------------------------------------------------------------------------
 
     def _commands(self, state: State, slot: int, number: int) -> Iterator[Step]:
-        """At once, or late: then also those of controllers that are deposed, which see what
-        the present one sees."""
+        """Yields commands that arrive at once or late.
+
+        Late ones also come from deposed controllers, which know what the present one knows.
+        """
         forms = self._steps.forms(slot, state[STORE]) if self._has_topics else (Form.ONE,)
         for form in forms:
             told, store = self._steps.told(number, state[STORE], form)
@@ -165,7 +169,7 @@ class BrokerActions:
                 yield self.changed(paid, label, slot, proposing)
 
     def pay(self, state: State, kind: str) -> State | None:
-        """The state after a fault of this kind is paid for; None: there is no budget."""
+        """Returns the state after paying for a fault of this kind, or None without a budget."""
         if kind not in self._kinds:
             return None
         budget = self.world.budgets.values[state[BUDGET]]
@@ -182,7 +186,7 @@ class BrokerActions:
         return asked is None or (asked.leader, asked.epoch, asked.topic) != at
 
     def _compare_and_swap(self, state: State, slot: int, number: int) -> Step:
-        """The leader's write and its answer at once."""
+        """Returns the step of the leader's write together with its answer."""
         swap = self._steps.swap(number, state[STORE])
         if swap.value is None:
             label: Label = ("is refused its ISR change", slot, swap.why)
@@ -193,7 +197,7 @@ class BrokerActions:
         broken = swap.broken or broken_by_write(self.world.stores.values[state[STORE]], swap.value)
         return step if broken is None else step._replace(broken=broken)
 
-    # -- what was on its way ---------------------------------------------------------------
+    # -- messages in flight ----------------------------------------------------------------
 
     def _arrivals(self, state: State) -> Iterator[Step]:
         for index, message in enumerate(self.world.messages.values[state[MESSAGES]]):
@@ -210,7 +214,7 @@ class BrokerActions:
                 case IsrWrite():
                     yield from self._isr_write_arrives(without, message)
                 case _:
-                    pass  # a controller's: not an affair of brokers
+                    pass  # a controller's message, which concerns no broker
 
     def _request_arrives(self, state: State, message: FetchRequest) -> Iterator[Step]:
         _, follower, life, asked = message
@@ -248,7 +252,7 @@ class BrokerActions:
             yield Step(label, self.world.canonical(after), broken)
 
     def _command_arrives(self, state: State, command: Command) -> Step:
-        """It arrives, or is refused: then it might as well have been lost."""
+        """Returns the step in which a command arrives; a rejected one equals a lost one."""
         slot = command.broker
         taken = self._steps.told_late(state[slot], command)
         broken = broken_by_late(self._replicas[state[slot]], self._replicas[taken], command.reign)

@@ -1,8 +1,8 @@
-"""Equal situations as equal states: lives are numbered anew from 1 for each broker.
+"""Gives equal situations equal states: incarnations are renumbered from 1 for each broker.
 
-Only their order counts, and what they are compared with. So a `whole_since` between two
-lives that something names is as good as the later of them, and one beyond all of them
-stands for the life that comes next.
+Only their order counts, and what they are compared with. So a `whole_since` between two named
+incarnations is equivalent to the later of them, and one beyond all of them means the next
+incarnation.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .values import (
     Value,
 )
 
-# Lives that are named, as bits, of brokers 1, 2 and 3. Bit 0 stands for no life.
+# Named incarnations, as bits, of brokers 1, 2 and 3. Bit 0 is no incarnation.
 Masks = tuple[int, int, int]
-# New number by old one, of brokers 1, 2 and 3.
+# New numbers by old ones, of brokers 1, 2 and 3.
 Renaming = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
@@ -84,8 +84,11 @@ def of_messages(messages: tuple[Message, ...]) -> Masks:
 
 
 def renaming(mask: int) -> tuple[int, ...]:
-    """New numbers by old ones up to UNTIL_ADMITTED; a life that nothing names gets that
-    of the next one that is named, and beyond them all NEXT_LIFE."""
+    """Returns new numbers by old ones up to UNTIL_ADMITTED.
+
+    An incarnation that is not named gets the number of the next named one, and beyond them all
+    NEXT_LIFE.
+    """
     lives = [life for life in range(1, NEXT_LIFE) if mask >> life & 1]
     table = [0]
     for old in range(1, NEXT_LIFE):

@@ -1,4 +1,4 @@
-"""What befalls brokers and store: crashes, reboots, registrations, elections, damage."""
+"""Every step of processes, machines and the store: crashes, registrations, elections, damage."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ClusterActions:
             yield self._step(("crashes", broker), self._end(paid, broker))
         paid = self._brokers.pay(state, "reboot")
         if paid is not None:
-            # What was synced is there; and of a synced topic nothing else ever counted.
+            # What was synced remains; of a synced topic nothing else ever counted.
             for kept in range(max(replica.flushed, 0), len(replica.log) + 1):
                 lost = self._end(paid, broker, self._steps.rebooted(state[broker], kept))
                 if replica.flushed == NOT_SYNCED:
@@ -105,8 +105,11 @@ class ClusterActions:
     # -- data directories ------------------------------------------------------------------
 
     def _directories(self, state: State, replica: Replica) -> Iterator[Step]:
-        """A copy is made, or another directory takes the broker's id, at the price of a fault.
-        That the process on the one disk ends and another starts on the other is free."""
+        """Yields copies of a directory, and other directories that take the broker's id.
+
+        Each costs a fault. That the process on one disk ends and another starts on the other is
+        free.
+        """
         broker = replica.broker
         if replica.spare is not None:
             swapped = self._end(state, broker, self._steps.swapped(state[broker]))
@@ -122,7 +125,7 @@ class ClusterActions:
             yield self._step(("has its directory copied", broker), copied)
 
     def _lost(self, state: State, broker: int) -> State:
-        """Whatever the disk now holds, it may lack what was acknowledged under its broker's id."""
+        """Notes that the present disk may lack what was acknowledged under its broker's id."""
         return put(state, GHOST, self._steps.sound(state[GHOST], broker, NEXT_LIFE))
 
     # -- registrations ---------------------------------------------------------------------
@@ -146,8 +149,8 @@ class ClusterActions:
             yield self._step(("hears that it is registered", broker), heard)
         gone = self._steps.registered(state[STORE], broker, None)
         if not replica.up or replica.own != registered.life:
-            # The lease runs out, the controller sees the crash, or the next life removes it;
-            # or the same life, which does not know that it has registered.
+            # The lease expires, the controller sees the crash, or the next incarnation removes it;
+            # or the same incarnation does, which does not know that it has registered.
             after = put(put(state, STORE, gone), broker, self._steps.asked(state[broker], 0))
             yield self._step(("former registration goes", broker), after)
             return
@@ -173,7 +176,7 @@ class ClusterActions:
                     seen=store.seen and store.registered,
                 )
             )
-            # What the guards refuse from now on might as well have been lost.
+            # Messages that the guards reject from now on might as well have been lost.
             messages = self._steps.takeable(state[MESSAGES], store.reign + 1)
             after = put(put(paid, STORE, later), MESSAGES, messages)
             yield self._step(("another controller reigns",), after)
@@ -193,7 +196,7 @@ class ClusterActions:
                 yield step._replace(broken=broken)
 
     def _sent(self, state: State, new: Value) -> Iterator[Step]:
-        """A deposed controller decides as the present one does, until it knows."""
+        """Yields late decisions. A deposed controller decides like the present one."""
         present = self.world.stores.values[state[STORE]].reign
         for reign in range(present + 1):
             if self._steps.is_taken(reign, present):
@@ -227,8 +230,10 @@ class ClusterActions:
                 yield from self._moves(paid, broker, value._replace(isr=rest))
 
     def _operations(self, state: State, store: Store) -> Iterator[Step]:
-        """Somebody wants the partition to have other replicas, or takes that back. One wish
-        follows another only when the first is fulfilled."""
+        """Yields operations that give the partition other replicas, and their cancellations.
+
+        An operation follows another one only when that is done.
+        """
         paid = self._brokers.pay(state, "reassign")
         value, wanted = store.value, store.wanted
         if paid is None or store.deleting or value.epoch == NO_EPOCH:
@@ -245,8 +250,10 @@ class ClusterActions:
                 yield self._step(label, put(paid, STORE, wish))
 
     def _moves(self, state: State, broker: int, without: Value) -> Iterator[Step]:
-        """A replica is assigned to another broker and back. What the broker is told in
-        between is on its way, and perhaps arrives twice."""
+        """Assigns a replica to another broker and back.
+
+        The StopReplica in between is in flight, and perhaps arrives twice.
+        """
         between = self._steps.write(state, without)
         stop = self._steps.command(broker, between[STORE], Form.STOP)
         if stop is None:
@@ -260,8 +267,7 @@ class ClusterActions:
     # -- damage ----------------------------------------------------------------------------
 
     def _repairs(self, state: State, replica: Replica) -> Iterator[Step]:
-        """A damaged replica resigns by a compare-and-swap of its own, and is cut after
-        that alone."""
+        """Yields repairs: a damaged replica is cut only after it has resigned."""
         broker = replica.broker
         if replica.damaged == FOUND:
             resigned = self._steps.resigned(state[STORE], broker)
@@ -279,7 +285,7 @@ class ClusterActions:
 
 
 def register(world: World, steps: Steps, state: State, broker: int) -> State:
-    """The state after a new registration, not canonical yet: its life is a new one."""
+    """Returns the state, not canonical yet, after a registration in a new incarnation."""
     life = max(world.lives(state)[broker - 1], 1).bit_length()
     whole = replica_steps.intact_since(world.replicas.values[state[broker]]) or life
     store = steps.registered(state[STORE], broker, Registered(life, True, whole))

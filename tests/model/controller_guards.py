@@ -1,5 +1,7 @@
-"""Whether the store takes a controller's transaction, by the guards that production puts
-into it, and what must hold of it when it does."""
+"""Whether the store accepts a controller's transaction, by the guards that production sets.
+
+It also has the invariant of an accepted transaction.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,16 @@ from .values import PRESENT, UNLED, to_production
 KEYS = Keys("model")
 PARTITION = TopicPartition("model", 0)
 NO_DEPOSED_WRITE = "a deposed controller writes nothing"
-# What is written makes no difference to the guards.
+# What is written does not matter to the guards.
 _WRITTEN = to_production(UNLED)
 
 
 def is_taken(reign: int, present_reign: int) -> bool:
-    """A write of the reign's controller that names the present revision of the
-    partition's key, while another may reign."""
+    """Whether the store accepts a write of the controller of term `reign`.
+
+    The write names the present revision of the partition's key; another controller may be
+    active.
+    """
     identity = ControllerIdentity(0, 0, _created(reign))
     write = PartitionWrite(PARTITION, None, _WRITTEN, PRESENT)
     transaction = Transactions(KEYS, identity).begin(PartitionBatch((write,), None)).transaction
@@ -40,5 +45,5 @@ def broken_by(reign: int, present_reign: int) -> str | None:
 
 
 def _created(reign: int) -> int:
-    """Creation revision of the `controller` key."""
+    """Returns the creation revision of the `controller` key."""
     return reign + 1

@@ -1,4 +1,4 @@
-"""What the controller decides, by its own pure functions."""
+"""The decisions of the controller, by its own pure functions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .values import (
 
 
 class Controller:
-    """Remembers what it decided; as the world does, for one exploration."""
+    """Decides, and caches decisions for one exploration, as the world does."""
 
     def __init__(self, *, synced: bool, unclean: bool) -> None:
         self._rules = ElectionRules(synced=synced, unclean_leader_election=unclean)
@@ -41,12 +41,12 @@ class Controller:
         self._decide = cache(self._next_state)
 
     def decide(self, store: Store, replicas: tuple[Replica, ...]) -> Value | None:
-        """What it would write now, by the registrations that it knows of; None: nothing.
-        Once a topic is deleted the next of its name is to come, which waits for as many
-        brokers as it has replicas.
+        """Returns what the controller, by the registrations that it knows, writes now, or None.
 
-        Brokers answer about their logs at once, if they have taken the key's present
-        revision in the life that is registered: that alone counts."""
+        Once a topic is deleted, the next one of its name follows, which waits for as many
+        brokers as it has replicas. Brokers describe their logs at once if they have taken the
+        key's present revision in the registered incarnation: only that counts.
+        """
         if store.seen is not None:
             store = store._replace(registered=store.seen)
         store = store._replace(seen=None, noticed=None)
@@ -85,7 +85,7 @@ class Controller:
 
 
 def _live(store: Store) -> dict[int, LiveBroker]:
-    """Nothing that was synced is ever lost."""
+    """Returns the live brokers. Synced data is intact since FIRST_LIFE: none of it is ever lost."""
     return {
         b: LiveBroker(r.life, r.running, r.whole, FIRST_LIFE)
         for b, r in zip(BROKERS, store.registered, strict=True)
@@ -94,7 +94,7 @@ def _live(store: Store) -> dict[int, LiveBroker]:
 
 
 def _live_if_synced(store: Store) -> dict[int, LiveBroker]:
-    """The lives whose machines have rebooted are as good as any here."""
+    """Returns the live brokers for a synced topic; other claims are as after a reboot."""
     return {
         b: LiveBroker(r.life, r.running, r.life, r.whole)
         for b, r in zip(BROKERS, store.registered, strict=True)

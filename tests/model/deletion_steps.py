@@ -1,4 +1,4 @@
-"""How the controller deletes a topic, by its own `next_write`."""
+"""The deletion of a topic by the controller's own `next_write`."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from .values import (
 KEYS = Keys("model")
 PARTITION = TopicPartition("model", 0)
 
-# Of the keys, in the order in which they were written.
+# Revisions of the keys, in the order in which these were written.
 TOPIC_AT, BROKERS_AT, LED_AT, DELETION_AT, STOPPED_AT = 1, 10, 30, 40, 50
 
 
 def deletion_step(store: Store) -> Value | None:
-    """What is written next; None: brokers are yet to acknowledge."""
+    """Returns what is written next; None: brokers have yet to acknowledge."""
     live = [b for b, r in zip(BROKERS, store.registered, strict=True) if r is not None]
     acknowledged = all(broker in store.acknowledged for broker in live)
     write = next_write(_context(store), PARTITION, lambda _: acknowledged, 0, {}, ())

@@ -1,5 +1,7 @@
-"""Breadth first over every state within the budgets of a scenario, so that the first
-violation that is found has the shortest story."""
+"""Explores every state within the budgets of a scenario, breadth first.
+
+So the first violation that is found has the shortest story.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,10 @@ class Violation(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """`complete`: every state within the budgets was seen."""
+    """The result of an exploration.
+
+    - `complete`: every state within the budgets was seen
+    """
 
     scenario: Scenario
     states: int
@@ -53,7 +58,7 @@ class Outcome(NamedTuple):
 
 class Exploration:
     def __init__(self, scenario: Scenario, *, heals: bool = True) -> None:
-        """`heals`: whether that is asked of every state."""
+        """`heals`: whether every state is checked for healing."""
         self._asks_healing = heals
         self.scenario = scenario
         self.world = World()
@@ -67,7 +72,10 @@ class Exploration:
         self._sound: dict[tuple[int, int, int], str | None] = {}
 
     def start(self) -> State:
-        """Three running brokers, and a partition that the first leads: all know of it."""
+        """Returns the first state: three running brokers, and a partition that broker 1 leads.
+
+        All know the partition.
+        """
         flushed = 0 if self.scenario.synced else NOT_SYNCED
         empty = [
             Replica(b, True, False, SOUND, 1, 1, 1, 0, 0, (), None, NEVER, None, flushed)
@@ -114,7 +122,7 @@ class Exploration:
         return None
 
     def run(self, *, max_states: int, max_seconds: float) -> Outcome:
-        """`max_seconds`: of processor time, whoever else is busy."""
+        """Explores until a violation or a bound. `max_seconds` is processor time."""
         started = time.process_time()
         first = self.start()
         seen: dict[State, int] = {first: 0}

@@ -1,4 +1,4 @@
-"""What became of an exploration; run in processes of their own."""
+"""Results of explorations, which run in processes of their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ MAX_STATES = 5_000_000
 
 
 class Finding(NamedTuple):
-    """What became of a scenario; `rule`: the one that was switched off, '': none."""
+    """The result of a scenario.
+
+    - `rule`: the rule that was switched off; '': none
+    """
 
     rule: str
     scenario: str
@@ -47,8 +50,11 @@ class Finding(NamedTuple):
 
 
 def begin_process() -> None:
-    """The production code is silent: what it says in its log the story tells. No garbage is
-    looked for: millions of states are kept, and nothing is left over before an exploration ends."""
+    """Configures a worker process.
+
+    Production code logs nothing, since the story shows what it does. The garbage collector is
+    off: millions of states are kept, and nothing becomes garbage before an exploration ends.
+    """
     silent = structlog.make_filtering_bound_logger(logging.CRITICAL)
     structlog.configure(wrapper_class=silent)
     gc.disable()
@@ -59,7 +65,7 @@ def explore(scenario: Scenario, max_seconds: float) -> Finding:
     try:
         outcome = Exploration(scenario).run(max_states=MAX_STATES, max_seconds=max_seconds)
     except Exception as error:
-        # Changed production code is judged by this, too: whatever it raises is a finding.
+        # This also checks changed production code: whatever it raises is a finding.
         broken = f"no step raises: {type(error).__name__}: {error}"
         where = traceback.format_exc(limit=-3).splitlines()
         return Finding("", scenario.name, scenario.budgets(), 0, 0, 0, 0.0, False, broken, where)
@@ -67,8 +73,7 @@ def explore(scenario: Scenario, max_seconds: float) -> Finding:
 
 
 def explore_without(index: int, max_seconds: float) -> Finding:
-    """Safety alone: a rule whose removal merely makes the cluster stand still is shown
-    elsewhere."""
+    """Explores for safety alone: other checks find rules without which the cluster only stalls."""
     gc.collect()
     rule, scenario = REMOVALS[index]
     with switched_off(rule):
@@ -79,7 +84,7 @@ def explore_without(index: int, max_seconds: float) -> Finding:
 
 
 def unexplored(job: Scenario | int) -> Finding:
-    """A scenario, or a removal by its number, for which no time was left."""
+    """Returns the finding of a scenario, or of a removal by its number, that had no time left."""
     rule, scenario = ("", job) if isinstance(job, Scenario) else REMOVALS[job]
     name = rule.name if isinstance(rule, Rule) else rule
     return Finding(name, scenario.name, scenario.budgets(), 0, 0, 0, 0.0, False, "", [])

@@ -1,5 +1,8 @@
-"""Whether a state heals: from it on nothing fails any more, everybody runs and everything
-arrives, and the production decisions, taken in turn, lead to a partition that commits."""
+"""Whether a state heals.
+
+From it on nothing fails any more, every process runs and every message arrives. Production
+decisions, taken in turn, have to lead to a partition that commits.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ FETCHES_PER_ROUND = 4
 
 
 class Healing:
-    """What was found to heal is remembered, with every state on the way."""
+    """Checks healing, and caches the result for every state on the way."""
 
     def __init__(
         self, world: World, steps: Steps, nothing: tuple[int, int], *, has_topics: bool
     ) -> None:
-        """`nothing`: ghost and budget, which have no part in it."""
+        """`nothing`: ghost and budget, which do not matter here."""
         self._world = world
         self._steps = steps
         self._nothing = nothing
@@ -28,8 +31,11 @@ class Healing:
         self._no_messages = world.messages.number(())
 
     def heals(self, state: State) -> bool:
-        """What is on its way counts as lost: a state in which it has arrived is a state of
-        its own."""
+        """Whether the state heals.
+
+        Messages in flight count as lost: a state in which one has arrived is a state of its
+        own.
+        """
         found = self._heals.get(state[:MESSAGES])
         return self._run(state) if found is None else found
 
@@ -55,7 +61,7 @@ class Healing:
         return found
 
     def _round(self, state: State) -> State:
-        """Everybody's turn once."""
+        """Gives each process its turn once."""
         steps = self._steps
         for broker in BROKERS:
             state = self._revive(state, broker)
@@ -78,7 +84,7 @@ class Healing:
         return state
 
     def _revive(self, state: State, broker: int) -> State:
-        """Whoever was stopping has stopped; all start, are repaired, and register."""
+        """Ends a stopping process; starts the broker, repairs its replica, and registers it."""
         steps = self._steps
         replica = self._world.replicas.values[state[broker]]
         registered = self._world.stores.values[state[STORE]].registered[broker - 1]
@@ -114,7 +120,7 @@ class Healing:
         return state
 
     def _change_isr(self, state: State, broker: int) -> State:
-        """A leader learns of the key, changes its ISR, and is answered."""
+        """Lets a leader learn the key, change its ISR, and receive the answer."""
         steps = self._steps
         replica = self._world.replicas.values[state[broker]]
         if replica.leading is None or not replica.up:
@@ -135,8 +141,11 @@ class Healing:
 
 
 def is_writable(world: World, state: State) -> bool:
-    """Whole: a leader in the present epoch, all replicas in the ISR, everything committed; the
-    partition where it is wanted, and nothing of it anywhere else."""
+    """Whether the partition is fully healed.
+
+    It has a leader in the present epoch, all its replicas in the ISR, and everything committed.
+    It is on its target brokers, and on no other.
+    """
     store = world.stores.values[state[STORE]]
     value, wanted = store.value, store.wanted
     if store.deleting or value.target:

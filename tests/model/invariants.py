@@ -1,4 +1,4 @@
-"""What must hold in every state that is reached."""
+"""The invariants of every reachable state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_prefix(short: Entries, log: Entries) -> bool:
 
 
 def broken_by(replica: Replica, store: Store, ghost: Ghost) -> str | None:
-    """The invariant that this replica breaks beside this store."""
+    """Returns the invariant that this replica breaks beside this store, or None."""
     if replica.high_watermark > len(replica.log):
         return HW_IN_LOG
     for topic, log in ((replica.topic, replica.log), *replica.shelf):
@@ -51,18 +51,20 @@ def _knows(replica: Replica, unclean: int) -> bool:
 
 
 def broken_by_late(before: Replica, after: Replica, reign: int) -> str | None:
-    """The invariant that a command of this reign breaks by what it changes."""
+    """Returns the invariant that a command of term `reign` breaks by what it changes, or None."""
     obeyed = after._replace(reign=before.reign) != before
     return OBEYS_NEWEST if obeyed and reign < before.reign else None
 
 
 def noted(ghost: Ghost, before: Replica, after: Replica, store: Store) -> tuple[Ghost, str | None]:
-    """What the world remembers after a step of a replica: a leadership that began, and
-    records that its leader counts as committed from now on."""
+    """Returns the ghost after a step of a replica, and the invariant that the step breaks.
+
+    The ghost notes a leadership that began, and records that its leader counts as committed.
+    """
     if after.leading is None or after.value is None:
         return ghost, None
     if after.topic != store.value.topic:
-        # What becomes of a topic that is deleted is nobody's concern.
+        # A topic that is deleted is not checked.
         return ghost, None
     epoch = after.value.epoch
     same = before.value is not None and (before.value.epoch, before.topic) == (epoch, after.topic)
@@ -72,7 +74,7 @@ def noted(ghost: Ghost, before: Replica, after: Replica, store: Store) -> tuple[
             return ghost, ONE_LEADER
         ghost = ghost._replace(led=ghost.led | 1 << epoch)
     if epoch < store.value.unclean:
-        # A leader from before an unclean election: whatever it commits is lost and marked.
+        # What a leader from before an unclean election commits is lost and marked.
         return ghost, None
     below = after.log[: after.high_watermark]
     if len(below) > len(ghost.committed):

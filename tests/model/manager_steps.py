@@ -1,5 +1,7 @@
-"""What one broker makes of commands and fetches: the production `ReplicaManager`, rebuilt
-from the model's state for one step and read back."""
+"""What one broker does with commands and fetches.
+
+The production `ReplicaManager` is rebuilt from the model's state for one step and read back.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,10 @@ CONFIGS = {False: {}, True: {"durability": "synced"}}
 
 
 class Taken(NamedTuple):
-    """`done`: what the controller may count as acknowledged."""
+    """The result of a command.
+
+    - `done`: whether the controller may count it as acknowledged
+    """
 
     replica: Replica
     done: bool
@@ -62,7 +67,7 @@ class _Clock:
 
 
 class _Untold(StateChangeLog):
-    """Nobody listens, and a step of the model is taken a million times."""
+    """Discards state changes: a step of the model is taken a million times."""
 
     def tell(self, *_args: object, **_fields: object) -> None: ...
 
@@ -71,14 +76,14 @@ _UNTOLD = _Untold("broker", _Clock(), capacity=0)
 
 
 class _NoFetchers:
-    """Fetches are steps of their own."""
+    """Fetches nothing: fetches are steps of their own."""
 
     def update(self, partitions: Iterable[Partition]) -> None: ...
     def forget(self, partition: Partition) -> None: ...
 
 
 class ModelLogs:
-    """What the manager uses of a `LogDirectory`. What is set aside is out of reach."""
+    """The part of a `LogDirectory` that the manager uses. What is set aside is out of reach."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
@@ -94,7 +99,7 @@ class ModelLogs:
         return self.logs.setdefault(key, ModelLog((), flushed))
 
     def begin_opening(self, name: TopicPartition, key: ReplicaKey) -> None:
-        """There is no disk: logs are made where they are asked for."""
+        """Does nothing: there is no disk, and logs are made when they are requested."""
         del name, key
 
     def is_new(self, key: ReplicaKey) -> bool:
@@ -181,7 +186,7 @@ def _topics(logs: ModelLogs) -> list[int]:
 
 
 def take(replica: Replica, command: Command) -> Taken:
-    """Unchanged where the broker is down or refuses the whole command."""
+    """Returns the replica after a command, unchanged if it is down or rejects the whole command."""
     if not replica.up:
         return Taken(replica, False)
     manager, logs = _manager(replica)
@@ -223,7 +228,7 @@ def _stop(command: Command) -> StopReplicaCommand:
 
 
 def _run(work: Coroutine[Any, Any, Any]) -> Any:
-    """To its end: it waits for nothing but its turn."""
+    """Runs a coroutine to its end; it waits for nothing but its turn."""
     while True:
         try:
             work.send(None)
@@ -234,9 +239,12 @@ def _run(work: Coroutine[Any, Any, Any]) -> Any:
 def serve(
     replica: Replica, follower: int, life: int, position: Position
 ) -> tuple[Replica, Answer | None]:
-    """A fetch at the broker that it goes to; the answer None is a refusal, after which a
-    follower asks again. As `ReplicaFetch` does it: find the replica by the topic's id, note
-    the position, then read."""
+    """Serves a fetch as `ReplicaFetch` does.
+
+    It finds the replica by the topic's id, notes the position, and then reads.
+
+    An answer of None is a rejection, after which a follower fetches again.
+    """
     manager, _ = _manager(replica)
     try:
         partition = manager.replica(key_of(position.topic))
@@ -265,7 +273,7 @@ def serve(
 
 
 def fences(replica: Replica, follower: int, life: int, position: Position) -> bool:
-    """Whether the fetch is refused for its older epoch, and leaves no trace."""
+    """Whether the fetch is rejected for its older epoch, and leaves no trace."""
     if not replica.up or replica.leading is None or replica.topic != position.topic:
         return False
     partition = rebuild(replica)

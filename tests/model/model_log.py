@@ -1,4 +1,4 @@
-"""A replica's log of batches of one record each, over the production cache of epochs."""
+"""A replica's log, with batches of one record each, over the production cache of epochs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOW_MS = 1_000
 
 
 class NoProducers:
-    """No record of the model has a producer id."""
+    """Knows no producers: no record of the model has a producer id."""
 
     lacking = False
     lost = False
@@ -36,7 +36,7 @@ class NoProducers:
 
 
 class ModelLog:
-    """A `ReplicaLog`. Without `flushed`, everything in it counts as synced at once."""
+    """A `ReplicaLog`. Without `flushed`, all of it counts as synced at once."""
 
     def __init__(self, entries: Entries, flushed: int = NOT_SYNCED) -> None:
         self.flushed = flushed
@@ -120,7 +120,7 @@ class ModelLog:
 
 
 def produced(record: int) -> Batch:
-    """A batch as a producer sends it. Its timestamp says which record it is."""
+    """Returns a batch as a producer sends it. Its timestamp is the number of the record."""
     return new_batch(
         b"",
         codec=Codec.NONE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .scenarios import Scenario, controls, of
 
-# Each fault that a cluster of one reign can have, beside late fetches and ISR changes.
+# Each fault that a cluster can have in one controller term, beside late fetches and ISR changes.
 _ONE_FAULT = of("crash", "reboot", "lag", "lease", "stop", "damage")
 _CHOSEN = (
     Scenario("all together", 1, 2, 3, 1, of("fetch", "isr"), _ONE_FAULT),

@@ -1,6 +1,7 @@
-"""What one replica does: real `Partition` objects, rebuilt from the model's state for one
-step and read back. Every step is pure in its arguments, so that whoever calls may
-remember what came of it.
+"""The steps of one replica.
+
+Real `Partition` objects are rebuilt from the model's state for one step and read back. Every
+step is pure in its arguments, so that callers may cache its result.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ UNSEEN = Progress(0, NO_OFFSET)
 
 
 class _Silent:
-    """Everything that a listener would be told shows in the state."""
+    """Ignores calls: everything that a listener would learn is in the state."""
 
     def log_grew(self, partition: Partition) -> None: ...
     def high_watermark_moved(self, partition: Partition) -> None: ...
@@ -63,7 +64,10 @@ SILENT = _Silent()
 
 
 def rebuild(replica: Replica, log: ModelLog | None = None, *, lagging: int = 0) -> Partition:
-    """`lagging`: the follower that has not been caught up for too long, 0: none."""
+    """Returns the production partition of a replica.
+
+    - `lagging`: the follower that has not been caught up for too long; 0: none
+    """
     partition = Partition(
         NAME,
         topic_id(replica.topic),
@@ -115,7 +119,7 @@ def read_back(replica: Replica, partition: Partition) -> Replica:
             None if proposed is None else from_production(proposed),
         )
     elif value is not None:
-        # Who does not lead asks its state for leader and epoch alone.
+        # A follower uses only the leader and epoch of its state.
         value = Value(value.leader, value.epoch, (), (), NO_EPOCH, value.topic)
     return replica._replace(
         high_watermark=partition.high_watermark,
@@ -128,8 +132,10 @@ def read_back(replica: Replica, partition: Partition) -> Replica:
 
 
 def observe(replica: Replica, value: Value) -> Replica:
-    """As `IsrUpdates` and the watch do it: a key that is gone, or another topic's, says no
-    more than that."""
+    """Does what `IsrUpdates` and the watch do with the key's value.
+
+    A key that is gone, or is another topic's, conveys nothing else.
+    """
     partition = rebuild(replica)
     same_topic = value.topic == replica.topic
     partition.observed(to_production(value) if same_topic else None, PRESENT, NOW_MS)
@@ -144,14 +150,14 @@ def append(replica: Replica, record: int) -> Replica:
 
 
 def flush(replica: Replica, up_to: int) -> Replica:
-    """What was appended before an fsync began is on the disk when it ends."""
+    """Ends an fsync: what was appended before it began is on the disk."""
     partition = rebuild(replica._replace(flushed=up_to))
     partition.log_synced()
     return read_back(replica, partition)
 
 
 def propose(replica: Replica, running: Mapping[int, int], lagging: int) -> Replica | None:
-    """None: there is nothing to propose."""
+    """Returns the leader after a proposal, or None if there is nothing to propose."""
     partition = rebuild(replica, lagging=lagging)
     proposed = partition.propose_isr(running, now_ms=NOW_MS, lag_time_max_ms=LAG_TIME_MAX_MS)
     return None if proposed is None else read_back(replica, partition)
@@ -174,7 +180,7 @@ def isr_refused(replica: Replica) -> Replica:
 
 
 def fetch_position(replica: Replica) -> Position | None:
-    """What the replica asks now; None: it follows nobody."""
+    """Returns the position of the next fetch, or None if the replica follows no leader."""
     partition = rebuild(replica)
     if partition.leader_to_follow not in BROKERS:
         return None
@@ -201,7 +207,7 @@ def fetch_position_of(position: Position) -> FetchPosition:
 
 
 def follow(replica: Replica, position: Position, answer: Answer) -> Replica:
-    """The answer at the follower; an answer that its log cannot hold changes nothing."""
+    """Applies an answer at the follower; one that its log cannot hold changes nothing."""
     if replica.topic != position.topic:
         return replica
     partition = rebuild(replica)
@@ -224,21 +230,21 @@ def follow(replica: Replica, position: Position, answer: Answer) -> Replica:
 
 
 def suspended(replica: Replica) -> Replica:
-    """Its log is found damaged."""
+    """Returns the replica after its log was found damaged."""
     partition = rebuild(replica)
     partition.suspend()
     return read_back(replica, partition)._replace(damaged=FOUND)
 
 
 def resumed(replica: Replica, kept: int) -> Replica:
-    """After its log was cut to what is sound."""
+    """Returns the replica after its log was cut to what is sound."""
     partition = rebuild(replica)
     partition.resume(ModelLog(replica.log[:kept]))
     return read_back(replica, partition)._replace(damaged=SOUND)
 
 
 def unclaimed(replica: Replica, logs: dict[int, tuple[int, ...]]) -> Replica:
-    """A process that holds no replica, with the logs that lie on its disk."""
+    """Returns a process that holds no replica, with the logs that are on its disk."""
     topic = max(logs, default=NO_TOPIC)
     return replica._replace(
         topic=topic,
@@ -252,8 +258,10 @@ def unclaimed(replica: Replica, logs: dict[int, tuple[int, ...]]) -> Replica:
 
 
 def ended(replica: Replica) -> Replica:
-    """The process is gone. The high watermark's checkpoint may be as old as it likes;
-    here it always is."""
+    """Returns the broker after its process has ended.
+
+    The checkpoint of the high watermark may be as old as possible; here it always is.
+    """
     dead = replica._replace(up=False, life=0, own=0, asked=0, reign=0, full=False, stopped=())
     logs = dict(replica.shelf)
     if replica.topic != NO_TOPIC:
@@ -262,7 +270,7 @@ def ended(replica: Replica) -> Replica:
 
 
 def started(replica: Replica) -> Replica:
-    """A new process on the same disk, by `new_life`'s rule of what is whole."""
+    """Returns a new process on the same disk, intact as `new_life` decides."""
     former = Identity(
         replica.broker,
         "uuid",
@@ -273,7 +281,7 @@ def started(replica: Replica) -> Replica:
     present = data_directory.new_life(
         former, "after" if replica.rebooted else "before", same_files=not replica.copied
     )
-    # The mark on the disk outlives a process, and what the last one knew of it does not.
+    # The mark on the disk outlives a process; what the process knew of it does not.
     damaged = FOUND if replica.damaged else SOUND
     synced = replica.flushed != NOT_SYNCED
     whole = present.synced_whole_since if synced else present.whole_since
@@ -283,7 +291,10 @@ def started(replica: Replica) -> Replica:
 
 
 def intact_since(replica: Replica) -> int:
-    """What a registration claims by `not_intact_reason`; 0: only since that registration."""
+    """Returns since when a registration claims to be intact, by `not_intact_reason`.
+
+    0: since that registration.
+    """
     holder = "another" if replica.directory == REPLACED else "own"
     identity = Identity(
         replica.broker,
@@ -296,7 +307,7 @@ def intact_since(replica: Replica) -> int:
 
 
 def registered(replica: Replica) -> Replica:
-    """The disks once the one in use has registered: the other one has missed that."""
+    """Returns the disks after the one in use has registered, which the other one has missed."""
     spare = replica.spare
     if spare is not None:
         spare = spare._replace(directory=OLDER if spare.is_copy else REPLACED)
@@ -306,14 +317,14 @@ def registered(replica: Replica) -> Replica:
 
 
 def replaced(replica: Replica) -> Replica:
-    """Its process has ended, and one with `--replace-directory` starts on an empty directory."""
+    """Ends the process, and starts one with `--replace-directory` on an empty directory."""
     dead = ended(replica)
     old = SpareDisk(dead.log, dead.whole, dead.directory, dead.copied, is_copy=False, swaps=1)
     return started(dead._replace(log=(), whole=0, directory=REPLACED, copied=False, spare=old))
 
 
 def copied(replica: Replica) -> Replica:
-    """The directory is copied as it is now, while its process goes on, or is dead."""
+    """Copies the directory as it is now; its process continues, or is dead."""
     copy = SpareDisk(
         replica.log, replica.whole, replica.directory, copied=True, is_copy=True, swaps=2
     )
@@ -321,7 +332,7 @@ def copied(replica: Replica) -> Replica:
 
 
 def swapped(replica: Replica) -> Replica:
-    """Its process has ended, and one starts on the spare disk."""
+    """Ends the process, and starts one on the spare disk."""
     spare = replica.spare
     assert spare is not None
     dead = ended(replica)

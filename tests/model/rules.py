@@ -1,8 +1,9 @@
-"""Rules that can be switched off: each puts a broken one in the place of production code.
+"""Rules that can be switched off: each replaces production code by a broken version.
 
 The first four (the fourth has two halves) are R1 to R4 of docs/internals/protocol.md: an
-exhaustive model has to find a violation without any one of them. The others are further
-rules that a story of this project hangs on."""
+exhaustive model has to find a violation without any one of them. The others are further rules
+on which this project's safety depends.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +38,15 @@ from tidelog_runtime.replica_control import (
     StopReplicaCommand,
 )
 
-# As a revision: newer than all that the model has.
+# As a revision: newer than any of the model.
 LATEST = 100
 
 
 class Rule(NamedTuple):
-    """`without`: what takes the place of `name` in `owner` when the rule is off."""
+    """A rule of production code.
+
+    - `without`: replaces `attribute` of `owner` when the rule is off
+    """
 
     name: str
     owner: Any
@@ -61,21 +65,21 @@ def switched_off(rule: Rule) -> Iterator[None]:
 
 
 def _nowhere(**_: object) -> None:
-    """Logs never part."""
+    """Finds no divergence of logs."""
 
 
 _follow = Partition.follow
 
 
 def _follow_unfenced(self: Partition, asked: FetchPosition, answer: FetchAnswer) -> bool:
-    """Truncates whenever it is told to, whoever told it and in whichever epoch."""
+    """Truncates on any such answer, from any leader and in any epoch."""
     if answer.diverging is not None and self.leader_to_follow != NO_LEADER:
         asked = self.fetch_position()
     return _follow(self, asked, answer)
 
 
 def _never_fenced(known_epoch: int, leader_epoch: int) -> None:
-    """A fetch of any epoch counts."""
+    """Accepts a fetch of any epoch."""
     del known_epoch, leader_epoch
 
 
@@ -94,8 +98,10 @@ def _joins_at_epoch_start(
 
 
 def _committed_isr(state: LeaderAndIsr, proposed: LeaderAndIsr | None) -> frozenset[int]:
-    """A joiner counts once the leader knows that the store has taken it, a leaver no more
-    as soon as its removal is proposed."""
+    """Counts a joiner only once the leader knows that the store has accepted it.
+
+    A leaver no longer counts as soon as its removal is proposed.
+    """
     return state.isr_ids if proposed is None else state.isr_ids & proposed.isr_ids
 
 
@@ -121,7 +127,7 @@ def _advanced_below_min_isr(
 
 
 def _with_isr_and_all_who_left(self: LeaderAndIsr, members: Iterable[Member]) -> LeaderAndIsr:
-    """Whoever has left stays eligible, also when the ISR is large enough to commit."""
+    """Keeps all that left eligible, even while the ISR is large enough to commit."""
     present = tuple(sorted(members))
     ids = {member.broker_id for member in present}
     former = {m.broker_id: m for m in (*self.eligible, *self.isr)}
@@ -152,7 +158,7 @@ def _commands_of_former_lives(
     known_controller_epoch: int,
     known_broker_epoch: int,
 ) -> ErrorCode | None:
-    """As long as a process is not registered it takes any command."""
+    """Takes any command as long as the process is not registered."""
     if controller_epoch < known_controller_epoch:
         return ErrorCode.STALE_CONTROLLER_EPOCH
     return ErrorCode.STALE_BROKER_EPOCH if broker_epoch < known_broker_epoch else None
@@ -262,7 +268,7 @@ def _resigned_in_the_same_epoch(self: LeaderAndIsr, broker_id: int) -> LeaderAnd
 
 
 def _still_asks_from_there(self: Partition, asked: FetchPosition) -> bool:
-    """An answer counts at the same leader, epoch and offset, whatever lies there now."""
+    """Accepts an answer at the same leader, epoch and offset, whatever the log holds there now."""
     return self.leader_to_follow != NO_LEADER and self.fetch_position()[:3] == asked[:3]
 
 

@@ -1,4 +1,4 @@
-"""What is explored: profiles of faults, each with the budgets within which it is exhaustive."""
+"""Scenarios: profiles of faults, each with the budgets within which it is explored exhaustively."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from .rules import Rule
 
 
 class Scenario(NamedTuple):
-    """Budgets, and what may happen at all.
+    """Budgets, and what may happen.
 
-    `faults`: how many of `kinds` happen in one history. `records`: appends. `epochs`:
-    leader epochs, the first among them. `in_flight`: messages between sending and arrival
-    at once; what arrives at once needs none. `late`: which messages take their time, and
-    may be lost or overtaken. `synced`: the topic's durability. `unclean`:
-    the topic allows unclean elections from any live replica; broker 3 begins outside of the
-    ISR, so that two faults are enough for one."""
+    - `faults`: how many of `kinds` happen in one history
+    - `records`: appends
+    - `epochs`: leader epochs, with the first one
+    - `in_flight`: messages between sending and arrival at a time; one that arrives at once
+      needs no room
+    - `late`: messages that take time, and may be lost or overtaken
+    - `synced`: the topic's durability
+    - `unclean`: the topic allows unclean elections of any live replica; broker 3 begins outside
+      of the ISR, so that two faults are enough for one
+    """
 
     name: str
     faults: int
@@ -30,11 +34,11 @@ class Scenario(NamedTuple):
 
     @property
     def has_topics(self) -> bool:
-        """Whether replicas come and go: then it matters in which form a broker is told."""
+        """Whether replicas come and go: then the form of a command matters."""
         return bool(self.kinds & {"delete", "move", "reassign"})
 
     def lies_within(self, other: Scenario) -> bool:
-        """Whether every history of this one is a history of the other."""
+        """Whether every history of this scenario is a history of the other one."""
         budgets = (self.faults, self.records, self.epochs, self.in_flight)
         others = (other.faults, other.records, other.epochs, other.in_flight)
         return (
@@ -42,7 +46,7 @@ class Scenario(NamedTuple):
             and self.late <= other.late
             and self.kinds <= other.kinds
             and (self.synced, self.unclean) == (other.synced, other.unclean)
-            # In what form brokers are told at the start depends on it.
+            # The form of commands at the start depends on it.
             and self.has_topics == other.has_topics
         )
 
@@ -90,7 +94,7 @@ def of(*names: str) -> frozenset[str]:
 
 
 class Removal(NamedTuple):
-    """A rule switched off, and the budgets within which that shows."""
+    """A rule that is switched off, and the budgets within which this shows."""
 
     rule: Rule
     scenario: Scenario
@@ -149,8 +153,10 @@ REMOVALS = (
 
 
 def controls(scenarios: tuple[Scenario, ...]) -> tuple[Scenario, ...]:
-    """The budgets of removals that lie within none of these scenarios: a rule is shown to be
-    needed only where nothing is found as long as it is there."""
+    """Returns budgets of removals that lie within none of these scenarios.
+
+    A rule is shown to be needed only if nothing is found while it is in force.
+    """
     return tuple(
         removal.scenario._replace(name=f'with the rule "{removal.rule.name}"')
         for removal in REMOVALS

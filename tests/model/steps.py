@@ -1,5 +1,8 @@
-"""Every step on the numbers of the parts that it reads, remembered: however many states
-there are, production code runs once for each different pair of a replica and an event."""
+"""Every step on the numbers of the parts that it reads, with a cache.
+
+However many states there are, production code runs once for each pair of a replica and an
+event.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +50,12 @@ RUNS = BrokerRegistration("host", "", "uuid", RUNNING, 0, 0)
 
 
 class Swap(NamedTuple):
-    """What the store makes of a leader's ISR change: `value` where it takes it; else the
-    leader as it is after the refusal, and why. `broken`: an invariant, by taking it."""
+    """The store's reaction to a leader's ISR change.
+
+    - `value`: what is written, or None after a rejection
+    - `refused`, `why`: the leader after the rejection, and the reason
+    - `broken`: an invariant that the write breaks
+    """
 
     value: Value | None
     refused: int
@@ -64,7 +71,7 @@ class Steps:
         self._controller = controller
         self._replicas = world.replicas.values
         self._number = world.replicas.number
-        # The methods below with a memory each.
+        # The methods below, each with a cache.
         self.position = cache(self._position)
         self.serve = cache(self._serve)
         self.follow = cache(self._follow)
@@ -112,7 +119,7 @@ class Steps:
     # -- following and leading -------------------------------------------------------------
 
     def _position(self, replica: int) -> Position | None:
-        """What the replica asks its leader now; None: it asks nobody."""
+        """Returns the position of the replica's next fetch, or None if it does not fetch."""
         r = self._replicas[replica]
         return replica_steps.fetch_position(r) if r.up and not r.damaged else None
 
@@ -126,7 +133,7 @@ class Steps:
         return self._number(replica_steps.follow(self._replicas[follower], asked, answer))
 
     def _fetch(self, follower: int, leader: int) -> tuple[int, int] | None:
-        """Both after a fetch that is answered at once; None: nothing changes."""
+        """Returns both after a fetch that is answered at once, or None if nothing changes."""
         asked = self.position(follower)
         if asked is None or not self._replicas[leader].up:
             return None
@@ -148,7 +155,7 @@ class Steps:
     # -- commands --------------------------------------------------------------------------
 
     def forms(self, slot: int, store: int) -> tuple[Form, ...]:
-        """Of the commands that say to a broker how it stands; the full state first."""
+        """Returns the forms of the present commands to a broker, the full state first."""
         value = self.world.stores.values[store].value
         if value.epoch == NO_EPOCH:
             return (Form.NOTHING,)
@@ -156,7 +163,7 @@ class Steps:
         return (Form.NOTHING, Form.STOP) if stops else (Form.ALL, Form.ONE)
 
     def command(self, slot: int, store: int, form: Form) -> Command | None:
-        """What the controller tells a registered broker now."""
+        """Returns the controller's present command to a registered broker."""
         held = self.world.stores.values[store]
         registered = (held.seen or held.registered)[slot - 1]
         if registered is None:
@@ -165,8 +172,7 @@ class Steps:
         return Command(kind, slot, registered.life, held.value, PRESENT, held.reign, form)
 
     def _told(self, replica: int, store: int, form: Form) -> tuple[int, int]:
-        """The broker, and the store with what the controller knows of it, after a command
-        that is answered at once."""
+        """Returns the broker, and the store, after a command that is answered at once."""
         broker = self._replicas[replica].broker
         command = self.command(broker, store, form)
         if command is None:
@@ -185,7 +191,7 @@ class Steps:
     # -- the ISR ---------------------------------------------------------------------------
 
     def _proposals(self, replica: int, store: int) -> tuple[tuple[int, int], ...]:
-        """Who may be found to lag (0: nobody), and the leader after its proposal."""
+        """Returns each follower that may be found to lag (0: none), and the leader then."""
         r = self._replicas[replica]
         assert r.value is not None
         held = self.world.stores.values[store]
@@ -254,12 +260,12 @@ class Steps:
         return self._number(replica_steps.resumed(self._replicas[replica], kept))
 
     def _joined(self, replica: int, life: int) -> int:
-        """The process after its registration."""
+        """Returns the process after its registration."""
         r = replica_steps.registered(self._replicas[replica])
         return self._number(r._replace(life=life, own=life, asked=0, whole=r.whole or life))
 
     def _asked(self, replica: int, life: int) -> int:
-        """The process before it hears of its registration, if ever (0)."""
+        """Returns the process before it learns of its registration in `life`, if any (0)."""
         return self._number(self._replicas[replica]._replace(asked=life))
 
     # -- the store -------------------------------------------------------------------------
@@ -271,7 +277,7 @@ class Steps:
         )
 
     def _resigned(self, store: int, broker: int) -> Value | None:
-        """What a damaged replica writes; None: there is nothing to write."""
+        """Returns what a damaged replica writes, or None."""
         found = to_production(self.world.stores.values[store].value)
         written = resignation(found, found.topic_id, broker)
         return None if written is None else from_production(written)
@@ -280,7 +286,7 @@ class Steps:
         held = self.world.stores.values[store]
         slots = list(held.registered)
         slots[broker - 1] = registered
-        # Another life has yet to acknowledge; the same one that is stopping has not.
+        # A new incarnation has yet to acknowledge; a stopping one keeps its acknowledgement.
         old = held.registered[broker - 1]
         same = old is not None and registered is not None and old.life == registered.life
         return self.world.stores.number(
@@ -291,12 +297,12 @@ class Steps:
         )
 
     def _seen(self, store: int) -> int:
-        """Once the controller knows of all registrations."""
+        """Returns the store once the controller knows all registrations."""
         held = self.world.stores.values[store]
         return self.world.stores.number(held._replace(seen=held.seen and held.registered))
 
     def _noticed(self, store: int) -> int:
-        """Once leaders do."""
+        """Returns the store once leaders know all registrations."""
         held = self.world.stores.values[store]
         return self.world.stores.number(held._replace(noticed=held.noticed and held.registered))
 
@@ -311,19 +317,21 @@ class Steps:
         )
 
     def _wanting(self, store: int, wanted: Wanted) -> int:
-        """An operation wants the partition moved, or no more."""
+        """Returns the store with the target of an operation, or its cancellation."""
         held = self.world.stores.values[store]
         return self.world.stores.number(held._replace(wanted=wanted))
 
     def _deleting(self, store: int) -> int:
-        """Somebody wants the topic deleted."""
+        """Returns the store after a request to delete the topic."""
         held = self.world.stores.values[store]
         return self.world.stores.number(held._replace(deleting=True))
 
     def write(self, state: State, value: Value) -> State:
-        """The state after the store has taken `value`, not canonical yet. Whatever named
-        the former revision in a compare-and-swap is void; whoever had taken it is
-        outdated."""
+        """Returns the state after the store has accepted `value`, not canonical yet.
+
+        Messages that name the former revision in a compare-and-swap are void; replicas that follow
+        it are outdated.
+        """
         store = self.valued(state[STORE], value)
         messages = self.voided(state[MESSAGES])
         ghost = self.after_write(state[GHOST], state[STORE], store, state[1], state[2], state[3])
@@ -345,10 +353,12 @@ class Steps:
         return self._number(r._replace(revision=min(r.revision, 1), stopped=()))
 
     def knows_all(self, replica: Replica, store: int) -> bool:
-        """Whether the present command says nothing to a follower that it does not know. It
-        would change the revision alone, which says which command is newer, and whose
-        description counts for a recovery: while there is a leader, and no command is ever
-        late, whoever has had it and whoever has yet to get it are alike."""
+        """Whether the present command contains nothing new for a follower.
+
+        It would change only the revision, which orders commands and decides whose description
+        counts for a recovery. While there is a leader and no command is ever late, a follower
+        that has had the command and one that has yet to get it are equivalent.
+        """
         known, value = replica.value, self.world.stores.values[store].value
         return (
             self._commands_are_prompt
@@ -360,8 +370,10 @@ class Steps:
         )
 
     def _settled(self, replica: int, messages: int) -> int:
-        """Once no command is on its way to it, all outdated revisions are alike, and those
-        at which it was stopped matter no more."""
+        """Merges revisions that make no difference once no command to the broker is in flight.
+
+        All outdated revisions are equal then, and those at which it was stopped do not matter.
+        """
         r = self._replicas[replica]
         if r.revision in (NEVER, 1, PRESENT) and all(at == PRESENT for _, at in r.stopped):
             return replica
@@ -379,7 +391,7 @@ class Steps:
         return self.world.messages.number(tuple(m for m in kept if not writes.is_swap(m)))
 
     def _takeable(self, messages: int, reign: int) -> int:
-        """Without the controllers' writes that are refused in this reign, and in all later."""
+        """Removes the controllers' writes that are rejected in this term, and in all later ones."""
         kept = self.world.messages.values[messages]
         return self.world.messages.number(
             tuple(
@@ -388,16 +400,18 @@ class Steps:
         )
 
     def _fences(self, leader: int, fetch: FetchRequest) -> bool:
-        """Whether this broker leads a later epoch than the fetch knows, refuses it for that, and
-        takes no note of it: it might as well be lost, as epochs only grow. (Not so where another
-        topic may take the name, with epochs of its own.)"""
+        """Whether this broker leads a later epoch, and rejects the fetch without noting it.
+
+        Such a fetch might as well be lost, since epochs only grow. This does not hold if
+        another topic may take the name, with epochs of its own.
+        """
         _, follower, life, asked = fetch
         return not self._has_topics and manager_steps.fences(
             self._replicas[leader], follower, life, asked
         )
 
     def _unfenced(self, messages: int, replica: int) -> int:
-        """Without the fetches that this replica fences."""
+        """Removes the fetches that this replica fences."""
         broker = self._replicas[replica].broker
         return self.world.messages.number(
             tuple(
@@ -414,13 +428,13 @@ class Steps:
         return self.world.messages.number(kept[:index] + kept[index + 1 :])
 
     def _without_answers(self, messages: int, broker: int) -> int:
-        """Answers end with the process that asked."""
+        """Removes the answers to a process that has ended."""
         kept = self.world.messages.values[messages]
         return self.world.messages.number(
             tuple(m for m in kept if not (isinstance(m, FetchResponse) and m.follower == broker))
         )
 
-    # -- what nobody in the cluster knows --------------------------------------------------
+    # -- the ghost, which no process knows -------------------------------------------------
 
     def _sound(self, ghost: int, broker: int, life: int) -> int:
         held = self.world.ghosts.values[ghost]
@@ -456,7 +470,7 @@ def joiners_of(old: Value, new: Value) -> tuple[MemberKey, ...]:
 
 
 def guard_holds(registered: Registrations, joiners: tuple[MemberKey, ...]) -> bool:
-    """The guard on joiners: each one's registration as it was read while running."""
+    """Whether the guard on joiners holds: each registration is the one read while it ran."""
     read = {b: LiveBroker(RUNS, _created(life), _created(life)) for b, life in joiners}
     for guard in isr_updates.joiner_guards(KEYS, read, read):
         found = next(
@@ -475,5 +489,5 @@ def _created(life: int) -> int:
 
 
 def _revision(registered: Registered) -> int:
-    """A registration is written once more, when its broker is stopping."""
+    """Returns the revision of a registration, which is written again when its broker stops."""
     return _created(registered.life) + (not registered.running)

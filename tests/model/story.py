@@ -1,5 +1,4 @@
-"""A violation as a story that a person can read: one line for each step, with what it
-changed."""
+"""A violation as a story for a person: one line for each step, with what it changed."""
 
 from __future__ import annotations
 
@@ -92,7 +91,7 @@ _ENDINGS = {
 
 
 def lines(violation: Violation) -> list[str]:
-    """Numbered; the last one says which invariant is broken, and how it shows."""
+    """Returns numbered lines; the last one names the broken invariant, and how it shows."""
     steps = violation.path
     told = []
     before = steps[0][1]
@@ -140,7 +139,7 @@ def sentence(label: Label) -> str:
 
 
 def log_words(log: Entries) -> str:
-    """Records with the epochs that they were written in."""
+    """Returns records with the epochs in which they were written."""
     return "[" + " ".join(f"{record_name(e)}@{epoch_of(e)}" for e in log) + "]"
 
 

@@ -1,4 +1,4 @@
-"""States that the model takes for one are alike: when they are told apart, it reaches no others."""
+"""Situations that the model merges are equivalent: separated, they reach no further state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Recorded(Exploration):
         return super().broken_in(state)
 
     def as_told(self, state: State) -> Expanded:
-        """Commands that say nothing new to a follower have arrived."""
+        """Returns the state after the arrival of commands that contain no news for a follower."""
         expanded = self.world.expand(state)
         first, second, third = (
             r._replace(revision=PRESENT) if self.steps.knows_all(r, state[STORE]) else r
@@ -31,7 +31,7 @@ class Recorded(Exploration):
         return expanded._replace(replicas=(first, second, third))
 
     def as_lost(self, state: State) -> Expanded:
-        """Fetches to whoever knows a later epoch are lost."""
+        """Returns the state after the loss of fetches to a broker that knows a later epoch."""
         expanded = self.world.expand(state)
         known = [NO_EPOCH if r.value is None else r.value.epoch for r in expanded.replicas]
         kept = tuple(

@@ -1,4 +1,4 @@
-"""What the scenarios of `make model` combine, and that removals are judged beside what holds."""
+"""The scenarios of `make model` cover the needed combinations, and each removal has its control."""
 
 from __future__ import annotations
 

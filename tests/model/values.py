@@ -1,8 +1,8 @@
-"""What a model state is made of: plain tuples of small integers.
+"""The parts of a model state: plain tuples of small integers.
 
-Brokers are 1, 2 and 3, in the order of preference. A *life* of a broker stands for its
-broker epoch, and is counted for each broker by itself: broker epochs of two brokers are
-never compared. 0 is no life (`NOT_WHOLE` in an entry of the ISR).
+Brokers are 1, 2 and 3, in the order of preference. A *life* is an incarnation of a broker. Its
+number represents the broker epoch, and is counted for each broker by itself: broker epochs of
+two brokers are never compared. 0 is no incarnation (`NOT_WHOLE` in an entry of the ISR).
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from tidelog_runtime.metadata.schema import LeaderAndIsr, Member, Moving
 
 BROKERS = (1, 2, 3)
 MIN_ISR = 2
-# Of at least MIN_ISR replicas, so that min ISR is the same for all of them.
+# Targets have at least MIN_ISR replicas, so that min ISR is the same for all of them.
 TARGETS = ((1, 2), (2, 3), (3, 1), (1, 2, 3))
 OPERATION = "move"
 
-# A topic, and the one that is created under its name after it was deleted.
+# A topic, and the one that is created under its name after its deletion.
 NO_TOPIC, FIRST_TOPIC, SECOND_TOPIC = 0, 1, 2
 TOPICS = (FIRST_TOPIC, SECOND_TOPIC)
 
-# Of a broker, in the numbers that `canonical` gives.
+# The first incarnation of a broker, in the numbers that `canonical` gives.
 FIRST_LIFE = 1
 
-# A revision of the partition's key, as one broker sees it: none yet, some that are
-# outdated (in their order, where late commands make it matter), or the present one.
+# A revision of the partition's key, as one broker knows it: none yet, some outdated ones (in their
+# order, if late commands make it matter), or the present one.
 NEVER = 0
 PRESENT = 9
 
-# Of a topic with durability `replicated`: all of a log counts, and none of it is synced.
+# For a topic with durability `replicated`: all of a log counts, and none of it is synced.
 NOT_SYNCED = -1
 
 # How far the repair of a damaged replica has come.
 SOUND, FOUND, RESIGNED = 0, 1, 2
 
-# Of a data directory, beside what the store has of its broker id: it registered last, or nobody
-# has since; the same id's directory has registered from a copy since; another directory has.
+# A data directory, compared with the store's record of its broker id: it registered last, or none
+# has since; a copy of it has registered since; another directory has.
 CURRENT, OLDER, REPLACED = 0, 1, 2
 
 # In the ghost field `sound`: only what is admitted from now on has lost nothing.
@@ -55,9 +55,11 @@ MemberKey = tuple[int, int]  # broker, life
 
 
 class Value(NamedTuple):
-    """`LeaderAndIsr` without what never changes here; whom it is moved by is always the same.
-    NO_EPOCH: the key is not there yet,
-    or no more, and a topic of that number is to come."""
+    """`LeaderAndIsr` without the fields that never change here.
+
+    The operation of a move is always the same. NO_EPOCH: the key does not exist yet, or no
+    longer, and a topic of that number is to come.
+    """
 
     leader: int
     epoch: int
@@ -66,7 +68,7 @@ class Value(NamedTuple):
     unclean: int
     topic: int = FIRST_TOPIC
     replicas: tuple[int, ...] = BROKERS
-    # Of a move that is under way: from these to those. Empty: there is none.
+    # The move that is under way: original and target replicas. Empty: there is none.
     original: tuple[int, ...] = ()
     target: tuple[int, ...] = ()
 
@@ -84,20 +86,23 @@ Registrations = tuple[Registered | None, Registered | None, Registered | None]
 
 
 class Wanted(NamedTuple):
-    """What an operation wants: that the partition has these replicas, or, where it is
-    `cancelled`, that it is moved there no further."""
+    """The target of an operation: these replicas, or no further move there if `cancelled`."""
 
     target: tuple[int, ...]
     cancelled: bool
 
 
 class Store(NamedTuple):
-    """What etcd holds. `reign`: how often the controller has changed. `deleting`: the topic
-    is to be deleted. `acknowledged`: the brokers that have told this reign's controller, in
-    the lives that are registered, that the topic is stopped there.
+    """The contents of etcd.
 
-    `seen`: the registrations that the controller knows of, and `noticed` those that leaders
-    know of, where these are late; None: the present ones."""
+    - `reign`: how often the controller has changed
+    - `deleting`: the topic is to be deleted
+    - `acknowledged`: brokers that have reported to this term's controller, in their registered
+      incarnations, that they have stopped the topic
+    - `seen`: the registrations that the controller knows, if these are late; None: the present
+      ones
+    - `noticed`: the same for leaders
+    """
 
     value: Value
     registered: Registrations
@@ -110,14 +115,17 @@ class Store(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """`FollowerProgress` without its times: whether a follower lags is nobody's to say."""
+    """`FollowerProgress` without its times: any follower may be found to lag."""
 
     life: int
     log_end: int
 
 
 class Leading(NamedTuple):
-    """`followers`: by broker id, this broker's own place is unused."""
+    """The state of a leader.
+
+    - `followers`: by broker id; the leader's own place is unused
+    """
 
     epoch_start: int
     followers: tuple[Progress, ...]
@@ -125,9 +133,12 @@ class Leading(NamedTuple):
 
 
 class SpareDisk(NamedTuple):
-    """A second disk with a broker's id, and without a process. `log`, `whole`, `directory` and
-    `copied`: as in `Replica`. `is_copy`: the disk in use is of the same directory. `swaps`: how
-    often the one may still take the other's place."""
+    """A second disk with a broker's id, and without a process.
+
+    - `log`, `whole`, `directory`, `copied`: as in `Replica`
+    - `is_copy`: the disk in use is of the same directory
+    - `swaps`: how often the two may still change places
+    """
 
     log: Entries
     whole: int
@@ -140,20 +151,22 @@ class SpareDisk(NamedTuple):
 class Replica(NamedTuple):
     """One broker: its process, its disk, its replica.
 
-    `life`: the newest broker epoch its process knows of. `own`: the one it registered
-    itself, 0: none yet. `whole`: `whole_since` on its disk, 0: since the registration
-    that comes next. `damaged`: SOUND, FOUND or RESIGNED. `value`: what it has taken;
-    ISR and eligible set only while it leads. `revision`: NEVER, outdated ones in order,
-    PRESENT. `flushed`: how far the log of a `synced` topic is on the disk.
-
-    `topic`: whose replica this is, or (`value` None) whose log is on the disk; `shelf`: the
-    other topic's log, if that is there, too. `stopped`: topics with the revisions at which
-    they were stopped here. `full`: the process has been told of all of its replicas.
-
-    `asked`: the life that its process has registered, and has not heard of yet.
-
-    `directory`: CURRENT, OLDER or REPLACED. `copied`: its files are copies, and it has not
-    registered since. `spare`: a second disk with the broker's id."""
+    - `life`: the newest broker epoch that its process knows
+    - `own`: the one that it registered itself; 0: none yet
+    - `whole`: `whole_since` on its disk; 0: since the next registration
+    - `damaged`: SOUND, FOUND or RESIGNED
+    - `value`: what it has taken; ISR and eligible set only while it leads
+    - `revision`: NEVER, outdated ones in order, PRESENT
+    - `flushed`: how far the log of a `synced` topic is on the disk
+    - `topic`: whose replica this is, or (`value` None) whose log is on the disk
+    - `shelf`: the other topic's log, if that is there, too
+    - `stopped`: topics with the revisions at which they were stopped here
+    - `full`: the process has received its full state
+    - `asked`: the incarnation that its process has registered without an answer yet
+    - `directory`: CURRENT, OLDER or REPLACED
+    - `copied`: its files are copies, and it has not registered since
+    - `spare`: a second disk with the broker's id
+    """
 
     broker: int
     up: bool
@@ -183,7 +196,7 @@ class Replica(NamedTuple):
 
 
 class Position(NamedTuple):
-    """`FetchPosition`, of which the log start never changes here."""
+    """`FetchPosition` without the log start, which never changes here."""
 
     leader: int
     epoch: int
@@ -194,7 +207,7 @@ class Position(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """`FetchAnswer`, or a refusal because the offset is out of range."""
+    """`FetchAnswer`, or a rejection because the offset is out of range."""
 
     high_watermark: int
     epoch: int
@@ -218,8 +231,10 @@ class FetchResponse(NamedTuple):
 
 
 class IsrWrite(NamedTuple):
-    """A leader's compare-and-swap whose answer never comes. It names the present
-    revision: once the key has moved it is void, and no longer kept."""
+    """A leader's compare-and-swap whose answer never comes.
+
+    It names the present revision: once the key has moved it is void, and dropped.
+    """
 
     kind: str
     value: Value
@@ -227,8 +242,10 @@ class IsrWrite(NamedTuple):
 
 
 class ElectionWrite(NamedTuple):
-    """A controller's transaction on its way; void once the key has moved. The store judges
-    its guards when it arrives."""
+    """A controller's transaction in flight; void once the key has moved.
+
+    The store evaluates its guards when it arrives.
+    """
 
     kind: str
     value: Value
@@ -236,8 +253,13 @@ class ElectionWrite(NamedTuple):
 
 
 class Form(enum.IntEnum):
-    """Of a command: LeaderAndISR of this partition; the full state, in which it is all
-    there is, or which is empty; StopReplica."""
+    """The form of a command.
+
+    - `ONE`: LeaderAndISR of this partition
+    - `ALL`: the full state, which consists of this partition
+    - `NOTHING`: the full state, which is empty
+    - `STOP`: StopReplica
+    """
 
     ONE = 0
     ALL = 1
@@ -261,9 +283,11 @@ Message = FetchRequest | FetchResponse | IsrWrite | ElectionWrite | Command
 class Ghost(NamedTuple):
     """What no broker knows, and the invariants are about.
 
-    `committed`: the longest log below a leader's high watermark. `sound`: by broker, the
-    first life since which it has lost nothing, by what the model did to its disk. `led`:
-    the epochs in which a process began to lead, as bits."""
+    - `committed`: the longest log below a leader's high watermark
+    - `sound`: by broker, the first incarnation since which it has lost nothing, by what the
+      model did to its disk
+    - `led`: the epochs in which a process began to lead, as bits
+    """
 
     committed: Entries
     sound: tuple[int, int, int]
@@ -271,7 +295,7 @@ class Ghost(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """What is left."""
+    """The remaining budget."""
 
     faults: int
     records: int
@@ -308,7 +332,7 @@ def from_production(state: LeaderAndIsr) -> Value:
 
 
 def is_stopped(value: Value) -> bool:
-    """For its topic's deletion: nothing else leaves both sets empty."""
+    """Whether it is stopped for its topic's deletion: nothing else leaves both sets empty."""
     return value.epoch != NO_EPOCH and not value.isr and not value.eligible
 
 
@@ -317,7 +341,7 @@ def topic_id(topic: int) -> str:
 
 
 def record_of(topic: int, record: int) -> int:
-    """A record is one of its topic, wherever it is found."""
+    """Returns the number of a topic's record, which shows the topic wherever it is found."""
     return (topic - 1) * RECORDS_PER_TOPIC + record
 
 
@@ -334,6 +358,9 @@ def epoch_of(logged: int) -> int:
 
 
 def record_name(logged: int) -> str:
-    """Records are called a, b, c in the order in which they were produced; those of the
-    second topic e, f, g."""
+    """Returns the name of a record.
+
+    Records are a, b, c in the order in which they were produced; those of the second topic e,
+    f, g.
+    """
     return "abcdefgh"[logged % RECORDS_PER_EPOCH]

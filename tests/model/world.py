@@ -1,6 +1,7 @@
-"""States as tuples of seven small numbers, each standing for one interned part, and
-memories of every step by the numbers of its parts: however many states there are, a step
-of the production code runs once for each pair of a replica and what happens to it.
+"""States as tuples of seven small numbers, each the number of one interned part.
+
+Steps are cached by the numbers of their parts: however many states there are, production code
+runs once for each pair of a replica and an event.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .values import (
 
 T = TypeVar("T", bound=Hashable)
 
-# Numbers of: store, replicas 1 to 3, messages, ghost, budget.
+# Numbers of the store, replicas 1 to 3, messages, ghost and budget.
 State = tuple[int, int, int, int, int, int, int]
 STORE, MESSAGES, GHOST, BUDGET = 0, 4, 5, 6
 
@@ -29,7 +30,7 @@ class Parts(Generic[T]):
 
     def __init__(self, lives: Callable[[T], canonical.Masks]) -> None:
         self.values: list[T] = []
-        self.lives: list[int] = []  # lives that each value names, as `packed`
+        self.lives: list[int] = []  # incarnations that each value names, as `packed`
         self._lives_of = lives
         self._numbers: dict[T, int] = {}
 
@@ -43,7 +44,7 @@ class Parts(Generic[T]):
 
 
 class Expanded(NamedTuple):
-    """A state that can be read."""
+    """A state with its values instead of numbers."""
 
     store: Store
     replicas: tuple[Replica, Replica, Replica]
@@ -52,12 +53,12 @@ class Expanded(NamedTuple):
     budget: Budget
 
 
-# Above NEXT_LIFE and UNTIL_ADMITTED.
+# More than NEXT_LIFE and UNTIL_ADMITTED.
 BITS_PER_BROKER = 16
 
 
 def packed(masks: canonical.Masks) -> int:
-    """One number for three masks."""
+    """Packs three masks into one number."""
     return masks[0] | masks[1] << BITS_PER_BROKER | masks[2] << 2 * BITS_PER_BROKER
 
 
@@ -67,7 +68,7 @@ def unpacked(lives: int) -> canonical.Masks:
 
 
 class Renamed(NamedTuple):
-    """What one renaming makes of each part, by its number."""
+    """The result of one renaming for each part, by its number."""
 
     table: canonical.Renaming
     stores: dict[int, int]
@@ -81,17 +82,20 @@ def _names_none(_: object) -> canonical.Masks:
 
 
 class World:
-    """Numbers hold true for one exploration: what is remembered is what the production
-    functions said while it lasted."""
+    """The interned parts of one exploration.
+
+    Its numbers hold for that exploration alone, since cached results are those of the
+    production functions during it.
+    """
 
     def __init__(self) -> None:
         self.stores = Parts[Store](canonical.of_store)
         self.replicas = Parts[Replica](canonical.of_replica)
         self.messages = Parts[tuple[Message, ...]](canonical.of_messages)
-        self.messages.number(())  # 0: nothing is on its way
+        self.messages.number(())  # 0: nothing is in flight
         self.ghosts = Parts[Ghost](_names_none)
         self.budgets = Parts[Budget](_names_none)
-        self._renamed: dict[int, Renamed] = {}  # by the lives that a state names
+        self._renamed: dict[int, Renamed] = {}  # by the incarnations that a state names
 
     def expand(self, state: State) -> Expanded:
         replicas = self.replicas.values
@@ -118,7 +122,7 @@ class World:
         )
 
     def lives(self, state: State) -> canonical.Masks:
-        """Every life that something in this state names."""
+        """Returns every incarnation that some part of this state names."""
         return unpacked(self._named(state))
 
     def _named(self, state: State) -> int:
@@ -133,7 +137,7 @@ class World:
         )
 
     def canonical(self, state: State) -> State:
-        """The state with its lives numbered anew."""
+        """Returns the state with renumbered incarnations."""
         named = self._named(state)
         try:
             _, stores, replicas, messages, ghosts = self._renamed[named]

@@ -31,8 +31,10 @@ def is_swap(message: Message) -> bool:
 def aged(
     replicas: list[Replica], messages: tuple[Message, ...], numbers: Parts[tuple[Message, ...]]
 ) -> tuple[list[Replica], int]:
-    """Once the key has moved: revisions that a broker has taken, or may still be told of,
-    by their order alone."""
+    """Renumbers revisions once the key has moved.
+
+    Only the order of those counts that a broker has taken, or may still receive.
+    """
     kept: list[Message] = [m for m in messages if not isinstance(m, Command)]
     older = []
     for replica in replicas:
@@ -53,7 +55,7 @@ def after_write(
         return Ghost((), ghost.sound, 0)
     committed = ghost.committed
     if new.unclean == new.epoch != old.epoch and new.leader != NO_LEADER:
-        # Marked: what the new leader lacks is lost, and clients are told so.
+        # Marked: what the new leader lacks is lost, and clients are informed of it.
         committed = common_prefix(committed, replicas[new.leader - 1].log)
     before = {*old.isr, *old.eligible}
     sound = list(ghost.sound)
@@ -65,8 +67,11 @@ def after_write(
 
 
 def assigned_again(value: Value) -> Value:
-    """The leader may never have heard that the replica was gone: what it knows of it would
-    count in the same epoch, as the broker's life is the same."""
+    """Returns the value with a new epoch, in which the replica is assigned again.
+
+    The leader may never have learned that the replica was gone. In the same epoch, what it
+    knows of the replica would count, since the broker's incarnation is the same.
+    """
     return value._replace(epoch=value.epoch + 1)
 
 
@@ -78,7 +83,7 @@ def common_prefix(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def broken_by_joiners(registered: Registrations, joiners: tuple[MemberKey, ...]) -> str | None:
-    """Whoever is about to go, or has gone, would hold up every write."""
+    """Returns a violation if a joiner does not run: it would hold up every write."""
     for broker, life in joiners:
         found = registered[broker - 1]
         if found is None or (found.life, found.running) != (life, True):
@@ -87,7 +92,7 @@ def broken_by_joiners(registered: Registrations, joiners: tuple[MemberKey, ...])
 
 
 def broken_by_giving_up(store: Store, new: Value, sound: tuple[int, int, int]) -> str | None:
-    """Records are given up by a mark, and where nobody who holds them all could lead."""
+    """Returns a violation if an unclean election takes place although an intact member runs."""
     if new.unclean == store.value.unclean:
         return None
     for broker, life in (*store.value.isr, *store.value.eligible):
@@ -98,7 +103,7 @@ def broken_by_giving_up(store: Store, new: Value, sound: tuple[int, int, int]) -
 
 
 def broken_by_write(store: Store, new: Value) -> str | None:
-    """The invariant of the key that a write would break."""
+    """Returns the invariant of the key that a write would break, or None."""
     old = store.value
     isr, eligible = dict(new.isr), dict(new.eligible)
     if new.topic != old.topic:
@@ -125,7 +130,7 @@ def broken_by_write(store: Store, new: Value) -> str | None:
 
 
 def _broken_by_end(old: Value, new: Value) -> str | None:
-    """Of a move."""
+    """Returns the invariant that the end of a move breaks, or None."""
     if new.epoch == old.epoch:
         return "every end of a move takes a new leader epoch"
     switches = new.replicas == old.target != old.original

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 from commit import checked_out_commit
 from mutants.checks import EXCEPTION, MAX_SEEDS, Verdict, explore, replay, simulate
-from mutants.planted import Mutant, PatchError, all_mutants
+from mutants.planted import Mutant, all_mutants
 from mutants.reach import collect
+from mutants.rewrite import PatchError
 from mutants.tree import REACHED, ROOT, planted
 
 DEFAULT_JOBS = 2
@@ -29,7 +30,7 @@ BASELINE_SEEDS = 60
 
 
 class Outcome(NamedTuple):
-    """`executed`: how often each changed line ran, by "file:line", without those that never
+    """`executed`: how often each changed line ran, by "file: code", without those that never
     did."""
 
     mutant: Mutant

@@ -1,6 +1,6 @@
 """Counts how often a planted bug is executed.
 
-`instrument` rewrites a patched file of the temporary tree so that each changed line calls
+`instrument` rewrites a changed file of the temporary tree so that each changed line calls
 `hit`. The counts tell a bug that was never reached from one that was reached and not judged.
 """
 
@@ -10,7 +10,6 @@ import ast
 import atexit
 import json
 import os
-import re
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -18,7 +17,6 @@ from pathlib import Path
 # Names the directory in which each process of a check leaves its counts.
 DIRECTORY_VARIABLE = "TIDELOG_MUTANT_REACH"
 
-_FILE = re.compile(r"^\+\+\+ b/(.+)$", re.MULTILINE)
 _COUNTS: dict[str, int] = {}
 _HIT = "_mutant_hit"
 
@@ -41,7 +39,7 @@ def _write() -> None:
 
 
 def collect(directory: Path) -> dict[str, int]:
-    """The counts of all processes, by "file:line"."""
+    """The counts of all processes, by "file: code"."""
     total: dict[str, int] = {}
     for path in sorted(directory.glob("*.json")):
         for line, times in json.loads(path.read_text()).items():
@@ -52,13 +50,9 @@ def collect(directory: Path) -> dict[str, int]:
 # -- planting the counters ---------------------------------------------------------------------
 
 
-def patched_files(patch: str) -> list[str]:
-    return _FILE.findall(patch)
-
-
 def changed_lines(before: str, after: str) -> list[int]:
     """Lines of `after` that are not in `before`; where lines are only removed, the one that now
-    follows them. Not by the numbers of a patch: it still applies where its place has moved."""
+    follows them."""
     matcher = SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
     found: list[int] = []
     for kind, _, _, start, end in matcher.get_opcodes():
@@ -68,13 +62,14 @@ def changed_lines(before: str, after: str) -> list[int]:
 
 
 def instrument(path: Path, name: str, lines: list[int]) -> list[str]:
-    """Plants a counter at each of these lines; returns the names of those that have one. A line
-    without code of its own (a comment, a bracket) has none. Line numbers are those of the
-    patched file as it was; the rewritten file has others."""
-    tree = ast.parse(path.read_text())
+    """Plants a counter at each of these lines; returns the names of those that have one, as
+    "file: code". A line without code of its own (a bracket) has none."""
+    text = path.read_text()
+    tree = ast.parse(text)
+    code = text.splitlines()
     names: list[str] = []
     for number in dict.fromkeys(lines):
-        line = f"{name}:{number}"
+        line = f"{name}: {code[min(number, len(code)) - 1].strip()}"
         if _plant(tree, number, line):
             names.append(line)
     _import_hit(tree)

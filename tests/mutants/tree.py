@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mutants.planted import Mutant, PatchError
-from mutants.reach import DIRECTORY_VARIABLE, changed_lines, instrument, patched_files
+from mutants.planted import Mutant
+from mutants.reach import DIRECTORY_VARIABLE, changed_lines, instrument
+from mutants.rewrite import PatchError, normalized, rewritten
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("libs", "services", "tests", "pyproject.toml")
@@ -22,7 +22,7 @@ REACHED = "reached"
 
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[Path]:
-    """Raises `PatchError` where the patch does not apply any more."""
+    """Raises `PatchError` where the bug does not fit the code."""
     with tempfile.TemporaryDirectory(prefix=f"mutant-{mutant.name}-") as name:
         tree = Path(name)
         for part in COPIED:
@@ -41,33 +41,25 @@ def copy(source: Path, target: Path) -> None:
 
 
 def apply(mutant: Mutant, tree: Path) -> None:
-    result = subprocess.run(
-        ["git", "apply", "--whitespace=nowarn", str(mutant.path)],
-        cwd=tree,
-        env={**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if result.returncode:
-        raise PatchError(
-            f"{mutant.path.name} does not apply any more: {result.stderr.strip()}; plant the "
-            "same bug in the code as it is now, and make the patch anew"
-        )
+    for name in mutant.files:
+        path = tree / name
+        changes = [change for change in mutant.changes if change.file == name]
+        try:
+            path.write_text(rewritten(path.read_text(), changes))
+        except PatchError as error:
+            raise PatchError(f"{mutant.name}: {error}") from None
 
 
 def plant_counters(mutant: Mutant, tree: Path) -> list[str]:
-    """Returns the changed lines that have one, as "file:line"."""
+    """Returns the changed lines that have one, as "file: code"."""
     (tree / REACHED).mkdir(exist_ok=True)
     return [
-        line
-        for name in patched_files(mutant.path.read_text())
-        for line in instrument(tree / name, name, changed(name, tree))
+        line for name in mutant.files for line in instrument(tree / name, name, changed(name, tree))
     ]
 
 
 def changed(name: str, tree: Path) -> list[int]:
-    return changed_lines((ROOT / name).read_text(), (tree / name).read_text())
+    return changed_lines(normalized((ROOT / name).read_text()), (tree / name).read_text())
 
 
 def environment(tree: Path) -> dict[str, str]:

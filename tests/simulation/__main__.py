@@ -1,8 +1,9 @@
-"""`python -m simulation`: runs seeds over several processes, shows what fails and which
-rules were exercised, and writes `out/sim.json` (a seed alone: `out/sim.partial.json`).
+"""`python -m simulation`: runs seeds in several processes and writes `out/sim.json`.
 
-Exit status 0: nothing was violated, and with MIN_SEEDS_FOR_COVERAGE seeds or more every
-rule and every kind of fault was met; 1 otherwise.
+It shows what fails and which rules were exercised. A single seed writes `out/sim.partial.json`.
+
+Exit status 0: nothing was violated, and with MIN_SEEDS_FOR_COVERAGE seeds or more every rule
+and every kind of fault occurred; 1 otherwise.
 """
 
 from __future__ import annotations
@@ -39,25 +40,25 @@ from simulation.stories import STORY_NAMES
 
 DEFAULT_JOBS = 2
 OUT = Path("out/sim.json")
-# One seed proves nothing, and does not take the place of what many have proven.
+# The report of one seed does not replace the report of many.
 PARTIAL_OUT = Path("out/sim.partial.json")
-# A worker collects no garbage, which is a tenth of the work: it ends after so many seeds.
+# A worker collects no garbage, which would take a tenth of its time; it ends after so many seeds.
 SEEDS_PER_WORKER = 20
-# Of CPU, much longer than any seed takes; then it is an endless loop within one step.
+# CPU time, much more than any seed takes: beyond it, a step is an endless loop.
 SEED_TIMEOUT_S = 120
 MIN_SEEDS_FOR_COVERAGE = 160
 MAX_SHRUNK = 3
 MAX_SHRINK_RUNS = 40
 PROGRESS_INTERVAL_S = 5.0
-# With --append, what is lost where a run is ended before its end.
+# How many seeds are lost if a run with --append is interrupted.
 PORTION_SEEDS = 50
 TRACE_LINES = 60
-# A seed must amount to something, to show anything; a plan that somebody gives may be less.
+# A drawn seed has to do enough to show anything; a given plan may do less.
 THIN = "seed_shows_too_little"
 
 
 class _TooLongError(BaseException):
-    """Past every `except Exception` of what is simulated."""
+    """A `BaseException`, which no `except Exception` of the simulated code catches."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -89,7 +90,7 @@ def _portions(seeds: Sequence[int], size: int) -> Iterator[Sequence[int]]:
 
 
 def _run_portion(seeds: Sequence[int], options: argparse.Namespace) -> tuple[list[Result], float]:
-    """And in how many seconds."""
+    """Returns the results, and how many seconds they took."""
     began = time.monotonic()
     results: list[Result] = []
     for result in _progress(run_all(seeds, options.jobs), len(seeds), quiet=options.json):
@@ -169,7 +170,7 @@ def _read_plan(path: str) -> StoredPlan:
 
 
 def run_all(seeds: Sequence[int], jobs: int) -> Iterator[Result]:
-    """As they are done. Workers end with the iterator."""
+    """Yields results as they are done. Workers end with the iterator."""
     if jobs == 1:
         yield from map(run_bounded, seeds)
         return
@@ -181,7 +182,7 @@ def run_all(seeds: Sequence[int], jobs: int) -> Iterator[Result]:
 
 
 def run_bounded(seed: int, plan: Sequence[Fault] | None = None) -> Result:
-    """One that does not end has failed."""
+    """Runs a seed; one that does not end has failed."""
     with _time_limit():
         try:
             result = run_seed(seed, plan)
@@ -194,7 +195,7 @@ def run_bounded(seed: int, plan: Sequence[Fault] | None = None) -> Result:
 
 
 def require_enough(result: Result) -> None:
-    """One that shows too little has failed, unless it has already."""
+    """Marks a result that shows too little as failed, unless it has failed already."""
     if result.violation is not None:
         return
     lacking = [
@@ -225,7 +226,7 @@ def _time_limit() -> Iterator[None]:
 
 
 def verdict(failed: Result | None, seeds: int) -> dict[str, object]:
-    """What `--json` prints: `name` is null where nothing was violated in that many seeds."""
+    """Returns what `--json` prints; `name` is null if nothing was violated in that many seeds."""
     if failed is None:
         return {"name": None, "seeds": seeds}
     return {
@@ -236,11 +237,14 @@ def verdict(failed: Result | None, seeds: int) -> dict[str, object]:
     }
 
 
-# -- telling -------------------------------------------------------------------------------
+# -- output --------------------------------------------------------------------------------
 
 
 def tell(results: Sequence[Result], report: Mapping[str, Any]) -> int:
-    """`report`: of these results, and with --append of those of earlier runs."""
+    """Prints the results and returns the exit status.
+
+    - `report`: of these results, and with --append of those of earlier runs
+    """
     failed = sorted((r for r in results if r.violation), key=lambda r: r.seed)
     missing: list[str] = []
     for what in ("faults", "rules"):
@@ -264,7 +268,7 @@ def tell(results: Sequence[Result], report: Mapping[str, Any]) -> int:
 
 
 def _tell_failed(result: Result) -> None:
-    """With the fewest faults that still lead to it."""
+    """Prints a failed seed with the fewest faults that still cause its failure."""
     _say(f"\nseed {result.seed}: {result.message}")
     if result.violation == THIN:
         _say(f"again: make sim SEED={result.seed}")
@@ -276,7 +280,7 @@ def _tell_failed(result: Result) -> None:
     )
     again = run_bounded(result.seed, plan)
     if again.violation != result.violation:
-        # What the seed had gone on with needs all that was before it.
+        # The faults with which the seed continued depend on everything before them.
         _say("what follows is the seed itself: run from a list of its faults it does not fail")
         plan, again = result.plan, result
     for fault in plan:
@@ -287,14 +291,16 @@ def _tell_failed(result: Result) -> None:
 
 
 def events_around(trace: Sequence[str]) -> list[str]:
-    """Its last lines, and of those before only where faults began and ended: one that all
-    hear of is followed by hundreds of lines."""
+    """Returns the last lines of a trace, and the beginnings and ends of earlier faults.
+
+    An event that all services receive is followed by hundreds of lines.
+    """
     faults = [line for line in trace[:-TRACE_LINES] if " fault_" in line]
     return [*faults, *trace[-TRACE_LINES:]]
 
 
 def judge_one(seed: int, plan: Sequence[Fault] | None) -> int:
-    """What `--json` prints of one seed."""
+    """Prints the line of `--json` for one seed."""
     result = run_bounded(seed, plan)
     failed = result if result.violation else None
     _say(json.dumps(verdict(failed, seeds=1)))
@@ -302,7 +308,10 @@ def judge_one(seed: int, plan: Sequence[Fault] | None) -> int:
 
 
 def show_one(seed: int, plan: Sequence[Fault] | None = None, *, shrinks: bool = False) -> int:
-    """The same in every run, byte for byte. `shrinks`: what fails is told like one of many."""
+    """Prints a seed with its trace, which is the same in every run, byte for byte.
+
+    - `shrinks`: print a failure as if the seed were one of many
+    """
     result = run_seed(seed, plan, keep_trace=True)
     if plan is None:
         require_enough(result)

@@ -1,5 +1,7 @@
-"""What the active controller knows is what the store holds, some seconds later at the latest: a
-watch that has left out a change would never make up for it."""
+"""Checks that the active controller knows what the store holds, some seconds later at the latest.
+
+A watch that omits a change would never catch up with it.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,12 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 INTERVAL_MS = 1_000
-# Long enough for a watch that broke to be opened again, and the store to be read again.
+# Long enough to open a broken watch again and to read the store again.
 KNOWN_WITHIN_MS = 6_000
 
 
 class Held(NamedTuple):
-    """What the store held at one moment: the keys with their versions (`version_of`)."""
+    """The keys of the store at one moment, with their versions (`version_of`)."""
 
     time_ms: int
     revision: int
@@ -35,17 +37,16 @@ class Held(NamedTuple):
 class ControllerWatch:
     def __init__(self, world: World) -> None:
         self._world = world
-        # Of each controller: its present term, and since when it could follow the store.
+        # By controller: its present term, and since when it could follow the store.
         self._since: dict[int, tuple[object, int]] = {}
-        # The oldest one is of KNOWN_WITHIN_MS ago.
+        # Snapshots of the store; the first is from KNOWN_WITHIN_MS ago.
         self._held: deque[Held] = deque()
 
     async def run(self) -> None:
-        """As `watch`."""
         await watch(self._world, self.look, INTERVAL_MS)
 
     def look(self) -> None:
-        """Raises `Violation`."""
+        """Takes a snapshot and checks the controllers. Raises `Violation`."""
         now_ms = self._world.now_ms
         snapshot = self._world.store_data.snapshot(self._world.keys.root)
         items = snapshot.items
@@ -62,7 +63,7 @@ class ControllerWatch:
                 self._judge(controller, term.context, items)
 
     def _term_of(self, controller: ControllerProcess) -> EventLoop | None:
-        """None: it is not the active one, or cannot follow the store now."""
+        """Returns the term of a controller that is active and can follow the store now."""
         service = controller.service
         term = service.reign if service is not None else None
         if term is None or not term.is_loaded:
@@ -73,7 +74,7 @@ class ControllerWatch:
     def _judge(
         self, controller: ControllerProcess, context: Context, items: Mapping[str, KeyValue]
     ) -> None:
-        """Of keys that have not changed for long enough."""
+        """Checks keys that have not changed for long enough."""
         then = self._held[0].versions
         for key in sorted({*then, *items}):
             parsed = self._world.keys.parse(key)
@@ -92,7 +93,10 @@ class ControllerWatch:
     def _judge_gone(
         self, controller: ControllerProcess, context: Context, items: Mapping[str, KeyValue]
     ) -> None:
-        """Not of a key that was there meanwhile: the controller knows it by a later revision."""
+        """Checks keys that the store lacks.
+
+        A key that existed meanwhile is exempt: the controller knows it by a later revision.
+        """
         then = self._held[0]
         keys = self._world.keys
         known = [
@@ -112,13 +116,15 @@ class ControllerWatch:
 
 
 def version_of(item: KeyValue, key: ParsedKey | None) -> int:
-    """The revision of its last change; of a broker, that of its registration."""
+    """Returns the revision of the key's last change; for a broker, that of its registration."""
     return item.create_revision if isinstance(key, BrokerKey) else item.mod_revision
 
 
 def known_version(context: Context, key: ParsedKey | None) -> int | None:
-    """The same as a controller knows it; 0: it knows no such broker, topic or partition. None:
-    another key, which is not judged."""
+    """Returns the version that a controller knows.
+
+    It is 0 for an unknown broker, topic or partition, and None for a key that is not checked.
+    """
     match key:
         case BrokerKey(broker_id):
             broker = context.brokers.get(broker_id)

@@ -1,8 +1,8 @@
 """Counts which guarded rules a run has exercised.
 
-A rule counts when it did its work: a refusal that passed the network, a log line of the
-production code, a write of the store. Over enough seeds none may stay at zero, else the
-simulator does not show what it claims to.
+A rule counts when it took effect: a rejection was sent, production code logged a line, or the
+store was written. Over many seeds every rule must occur; otherwise the simulator does not show
+what it claims to show.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from simulation.loop import SimProcess
     from simulation.world import World
 
-# Log lines of the production code, and what they show.
+# Log lines of the production code, and the rules that they show.
 LOGGED = {
     "broker_id_taken": "id taken by another node",
     "duplicate_answered": "duplicate batch answered like its original",
@@ -43,7 +43,7 @@ LOGGED = {
     "metadata_rolled_back": "restored store not believed",
     "producers_expired": "silent producers forgotten",
 }
-# State changes that services tell: by kind and stage, and by cause where that tells them apart.
+# State changes, by kind and stage, and by cause where that is needed to identify the rule.
 TOLD = {
     ("become_follower", "ignored", "stale_revision"): "decision that is not newer ignored",
     ("become_leader", "ignored", "stale_revision"): "decision that is not newer ignored",
@@ -66,7 +66,7 @@ TOLD = {
     ("truncation", "completed", "no_longer_held"): "replica restarted at the leader's start",
 }
 DAMAGE_FOUND = {True: "damage found at a start", False: "damage found while running"}
-# Refusals of one partition, by the method that was answered.
+# Rejections of one partition, by the method that was answered.
 REFUSED = {
     ("replica_fetch", ErrorCode.FENCED_LEADER_EPOCH): "replica fetch fenced",
     ("replica_fetch", ErrorCode.UNKNOWN_LEADER_EPOCH): "replica fetch of an unknown epoch",
@@ -86,7 +86,7 @@ REFUSED = {
     ("recover_partitions", ErrorCode.REQUEST_TIMED_OUT): "recovery waits for replicas",
     ("recover_partitions", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): "impossible consent refused",
 }
-# Refusals of whole requests between services.
+# Rejections of whole requests between services.
 REFUSED_WHOLE = {
     ("leader_and_isr", ErrorCode.STALE_CONTROLLER_EPOCH): "command of a deposed controller",
     ("leader_and_isr", ErrorCode.STALE_BROKER_EPOCH): "command for a former life",
@@ -157,7 +157,11 @@ def _rule_told(event: Mapping[str, Any]) -> str | None:
 
 
 class Coverage:
-    """Of one world. `noting()`: a context, while it runs. `told`: what clients were."""
+    """Counts the rules of one world.
+
+    - `noting`: returns a context in which held-back replicas and high watermarks are counted
+    - `told`: counts of what clients were informed of
+    """
 
     def __init__(self, world: World, invariants: Invariants, told: Counter[str]) -> None:
         self._rules: Counter[str] = Counter()
@@ -198,7 +202,7 @@ class Coverage:
             if answer.error is not None:
                 self._refused_whole(kind, answer.error.code)
         elif isinstance(answer, broker_pb2.DescribeProducersResponse):
-            # Only who takes over a name asks, and has a fence put there.
+            # Only the next holder of a name sends this request, and has a fence appended.
             self._rules[FENCED] += sum(not p.HasField("error") for p in answer.partitions)
         elif isinstance(answer, _CLIENT_ANSWERS):
             errors = [p.error for p in answer.partitions if p.HasField("error")]
@@ -245,6 +249,8 @@ _CLIENT_ANSWERS = (
 
 
 def never_met(counts: Mapping[str, int]) -> list[str]:
-    """Of these rules, and kinds of fault that had an effect, those that 160 seeds or more should
-    have met: for what chance brings about seldom there are `stories`."""
+    """Returns the rules, and kinds of faults with an effect, that did not occur.
+
+    160 seeds or more leave none; `stories` produce what chance seldom does.
+    """
     return [name for name, count in counts.items() if not count]

@@ -1,4 +1,4 @@
-"""What machines have lost: all that a disk held and did not keep, or a bit of one replica."""
+"""Losses of data: all that the disk of a machine did not keep, or bits of one replica."""
 
 from __future__ import annotations
 
@@ -11,44 +11,51 @@ _REPLICA_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\.(?P<topic_id
 
 
 def replica_in(directory: PurePath) -> tuple[str, PartitionId]:
-    """The topic and the partition whose replica lies there."""
+    """Returns the topic and the partition whose replica is in `directory`."""
     match = _REPLICA_DIRECTORY.fullmatch(directory.name)
     assert match is not None, directory
     return match["topic"], PartitionId(match["topic_id"], int(match["partition"]))
 
 
 class DataLosses:
-    """Numbered in their order, over all machines, which have the ids of their brokers (see
-    `twins`). `count`: how many there were."""
+    """The losses of all machines, numbered in their order. `count` is the number so far.
+
+    Machines have the ids of their brokers (see `twins`).
+    """
 
     def __init__(self) -> None:
         self.count = 0
         self._of_machines: dict[int, int] = {}
         self._of_replicas: dict[tuple[int, PartitionId], int] = {}
-        # The directory that each machine has from a loss on: the number of the loss by which that
-        # directory came to be; its first one is named by the negative of the machine's id.
+        # By machine: the directory that it has from a loss on. A directory has the number of the
+        # loss that brought it about; the first one of a machine has the negative of the machine's
+        # id.
         self._directories: dict[int, list[tuple[int, int]]] = {}
         self._registrations: dict[int, int] = {}
 
     def contents_replaced(self, machine_id: int) -> None:
-        """Its directory is another one from now on, empty, older or a copy: what it holds need
-        not be the begin of what it held."""
+        """Notes that the machine has another directory from now on: empty, older or a copy.
+
+        Its contents need not be the beginning of what the previous one held.
+        """
         self.machine_lost(machine_id)
         self._has(machine_id, self.count)
 
     def directory_put_back(self, machine_id: int, directory: int) -> None:
-        """It has the very one that it had before, as `directory_at` numbers it."""
+        """Notes that the machine has a previous directory again, numbered as by `directory_at`."""
         self.machine_lost(machine_id)
         self._has(machine_id, directory)
 
     def copied(self, source_id: int, to_id: int) -> None:
-        """Of a machine whose broker does not run: each is the same directory, until one of them is
-        registered."""
+        """Notes a copy from a machine whose broker does not run.
+
+        Both have the same directory, until one of them registers.
+        """
         self.machine_lost(to_id)
         self._has(to_id, self.directory_at(source_id, self.count))
 
     def registered(self, machine_id: int) -> None:
-        """A broker registers from there: copies of its directory are older than it from now on."""
+        """Notes that a broker registers: from now on copies of its directory are older ones."""
         self._registrations[machine_id] = self.registrations(machine_id) + 1
         directory = self.directory_at(machine_id, self.count)
         for other_id in sorted({*self._directories, *self._registrations}):
@@ -60,12 +67,14 @@ class DataLosses:
         return self._registrations.get(machine_id, 0)
 
     def last_replaced(self, machine_id: int) -> int:
-        """The number of the last time; 0: never."""
+        """Returns the number of the loss that last replaced the directory; 0: none did."""
         return self._directories[machine_id][-1][0] if machine_id in self._directories else 0
 
     def directory_at(self, machine_id: int, number: int) -> int:
-        """Which one the machine had after so many losses; no two machines have the same one, but
-        for copies."""
+        """Returns the directory that the machine had after loss `number`.
+
+        Only copies have the same one on several machines.
+        """
         had = [d for since, d in self._directories.get(machine_id, ()) if since <= number]
         return had[-1] if had else -machine_id
 
@@ -73,12 +82,12 @@ class DataLosses:
         self._directories.setdefault(machine_id, []).append((self.count, directory))
 
     def machine_lost(self, broker_id: int) -> None:
-        """Perhaps of every replica."""
+        """Notes a possible loss of every replica on the machine."""
         self.count += 1
         self._of_machines[broker_id] = self.count
 
     def replica_damaged(self, broker_id: int, partition: PartitionId) -> None:
-        """Of this one alone: bits were flipped, or that was noticed and the damage cut."""
+        """Notes a loss of this replica alone: bits were flipped, or damage was cut off."""
         self.count += 1
         self._of_replicas[broker_id, partition] = self.count
 
@@ -90,6 +99,6 @@ class DataLosses:
         return {broker_id for broker_id, _ in self._of_replicas}
 
     def last_of(self, broker_id: int, partition: PartitionId) -> int:
-        """The number of the last that this replica may have suffered; 0: of none."""
+        """Returns the number of the last loss that the replica may have suffered, or 0 for none."""
         of_replica = self._of_replicas.get((broker_id, partition), 0)
         return max(of_replica, self._of_machines.get(broker_id, 0))

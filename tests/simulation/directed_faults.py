@@ -1,5 +1,7 @@
-"""Faults whose steps depend on who leads and who follows when they begin: chance would seldom bring
-them about, and a plan that is drawn beforehand cannot name these brokers."""
+"""Faults whose steps depend on the leader and the followers at their beginning.
+
+Chance would seldom produce them, and a plan that is drawn beforehand cannot name these brokers.
+"""
 
 from __future__ import annotations
 
@@ -35,18 +37,19 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 POLL_S = 0.02
-# Clients that hold the workload's producer name one after the other have this name and a number.
+# The clients that hold the workload's producer name in turn have this name and a number.
 HOLDER, MAX_HOLDERS = "named-", 12
-# What is written to a leader that is cut off, and to its successor.
+# Batches that are written to a leader that is cut off, and to its successor.
 OLD_TAIL_BATCHES = 3
 NEW_TAIL_BATCHES = 1
-# The parts of the whole time at which the steps are due.
+# Fractions of the fault's duration at which the steps are due.
 CUT_SECOND, CRASH_LEADER = 0.38, 0.62
-# A joiner is out of the ISR, has joined again and registered again within these times.
+# Times within which a joiner leaves the ISR, joins it again, and registers again.
 LEAVES_WITHIN_S, JOINS_WITHIN_S, REGISTERS_WITHIN_S = 5.0, 8.0, 2.2
-# A partition of which all members are dead is without a leader, and a consent is stored.
+# Times within which a partition whose members are all dead loses its leader, and a consent is
+# stored.
 LEADERLESS_WITHIN_S, CONSENT_WITHIN_S = 5.0, 4.0
-# Until damaged replicas are to check their disks again.
+# Interval at which replicas are made to check their disks until all damage is found.
 SCRUB_AGAIN_S = 0.5
 
 
@@ -56,8 +59,12 @@ class _Place(NamedTuple):
 
 
 class _Pair(NamedTuple):
-    """The members of an ISR, and the batches that all of them hold, by base offset. `follower`: one
-    of the members, which is damaged at another batch than the rest."""
+    """A leader and a follower that are damaged at different batches.
+
+    - `brokers`: the members of the ISR
+    - `follower`: the member that is damaged at another batch than the rest
+    - `shared`: base offsets of batches that all members hold
+    """
 
     partition: TopicPartition
     topic_id: str
@@ -67,8 +74,10 @@ class _Pair(NamedTuple):
 
 
 class DirectedFaults:
-    """`begin`: by kind, as `FaultInjector` has it. What is still under way is cancelled by the end
-    that each returns, or by `heal`."""
+    """Begins the directed faults; `begin` has them by kind, as in `FaultInjector`.
+
+    Each returns a function that ends it. That function or `heal` cancels the remaining steps.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -101,7 +110,7 @@ class DirectedFaults:
     # -- steps -------------------------------------------------------------------------------
 
     def _cut(self, concerns: Concerns) -> Callable[[], None]:
-        """Returns what lifts it, once."""
+        """Cuts links, and returns a function that restores them, once."""
         number = self._world.network.disturb(concerns, Conditions(cut=True))
         token = object()
 
@@ -113,7 +122,7 @@ class DirectedFaults:
         return lift
 
     def _lose(self, is_lost: Callable[[Call], bool]) -> Callable[[], None]:
-        """Requests for which it holds, until what it returns is called, once."""
+        """Loses the requests for which `is_lost` holds, until the returned function is called."""
         self._world.network.lose(is_lost)
         token = object()
 
@@ -137,7 +146,7 @@ class DirectedFaults:
         return release
 
     def _places(self) -> list[_Place]:
-        """Partitions with a leader, in the order of their names."""
+        """Returns the partitions with a leader, in the order of their names."""
         world = self._world
         items = world.store_data.snapshot(world.keys.topics).items
         places = [
@@ -171,9 +180,12 @@ class DirectedFaults:
     # -- an unclean election between an older, longer log and a newer, shorter one -------------
 
     def _older_tail(self, fault: Fault, _: random.Random) -> End:
-        """A leader is cut off from all services and takes writes that nobody gets. Its successor
-        takes fewer; the third replica has those, leaves the ISR, and the successor dies. Then both
-        others are live, and one of them is elected at the price of records."""
+        """Brings about an unclean election between a longer old log and a shorter new one.
+
+        A leader is cut off from all services and appends batches that no follower receives. Its
+        successor appends fewer. The third replica has those and leaves the ISR; then the
+        successor dies. Both others are live, and the election of one of them loses records.
+        """
         places = [place for place in self._places() if self._may_lose(place)]
         if not places:
             return no_end
@@ -181,7 +193,7 @@ class DirectedFaults:
         return self._spawn(self._tell_older_tail(place, fault.duration_ms / 1_000))
 
     def _may_lose(self, place: _Place) -> bool:
-        """Whether any live replica may lead it, by its topic's configuration or a consent."""
+        """Whether any live replica may be elected, by the topic's configuration or a consent."""
         config = self._config(place)
         may = config.get("unclean_leader_election") == "true" or config.get("recovery") == "manual"
         return may and len(place.state.replicas) == 3 and len(place.state.isr) == 3
@@ -200,7 +212,7 @@ class DirectedFaults:
         await self._until(lambda: self._led_by(successor, partition) is not None, 1.0)
         world.write_to(partition, successor, NEW_TAIL_BATCHES)
         await asyncio.sleep(max(0.3, began + CUT_SECOND * whole_s - world.loop.time()))
-        # It registers again, and would cut its log as soon as it could fetch.
+        # The old leader registers again; it would truncate its log as soon as it could fetch.
         lift_rest()
         third = next(b for b in place.state.replicas if b not in (place.state.leader, successor))
         lift_third = self._cut(lambda a, b: _is_between(a, b, f"broker-{third}", ("broker-",)))
@@ -224,8 +236,12 @@ class DirectedFaults:
     # -- a joiner whose proposal is lost, and that registers again before the retry --------------
 
     def _lost_join(self, fault: Fault, _: random.Random) -> End:
-        """A follower is cut off until it has left the ISR. When it catches up, its leader's
-        proposal is lost on the way to the store, and it registers again before the retry."""
+        """Loses the proposal for a joiner, which registers again before the retry.
+
+        A follower is cut off until it has left the ISR. When it catches up, its leader's
+        proposal is lost on the way to the store, and the follower registers again before the
+        leader retries.
+        """
         places = [place for place in self._places() if len(place.state.isr) == 3]
         if not places:
             return no_end
@@ -254,15 +270,17 @@ class DirectedFaults:
             )
             if again and self._proposes(leader, partition, joiner):
                 self._reach("lost_join")
-                # The leader's own watch brings the new registration.
+                # The leader's own watch reports the new registration.
                 await asyncio.sleep(0.1)
         lift_store()
 
     def _lose_proposals(
         self, leader: int, partition: TopicPartition, joiner: int
     ) -> Callable[[], None]:
-        """What the leader writes to the store to have the joiner in the ISR is lost on the way.
-        Returns what ends it."""
+        """Loses the leader's writes to the store that add the joiner to the ISR.
+
+        Returns a function that ends it.
+        """
         host, key = f"broker-{leader}", self._world.keys.leader_and_isr(partition)
 
         def is_lost(call: Call) -> bool:
@@ -282,9 +300,12 @@ class DirectedFaults:
     # -- a consent that waits for replicas, which turn out to be intact --------------------------
 
     def _needless_consent(self, fault: Fault, _: random.Random) -> End:
-        """A follower of a topic that is recovered by hand, from now on at the latest, leaves the
-        ISR, and then all members crash. A consent to a loss has to wait for them; they are back
-        when its caller has waited long enough, and nothing is lost."""
+        """Makes a consent to a loss wait for replicas that return intact.
+
+        The topic is recovered by hand, from now on at the latest. A follower leaves the ISR;
+        then all members crash. The consent waits for them. They return when its caller has
+        waited long enough, and nothing is lost.
+        """
         places = [
             place
             for place in self._places()
@@ -325,8 +346,10 @@ class DirectedFaults:
     # -- a holder of a name that has fenced the one before it, and writes nothing ----------------
 
     def _silent_successor(self, _: Fault, __: random.Random) -> End:
-        """What the next holders of the name write is lost on the way; those before them write on,
-        with the very sequences that come next."""
+        """Loses what the next holders of the name write.
+
+        The holders before them write on, with the very sequences that come next.
+        """
         first = self._newest_holder()
 
         def is_lost(call: Call) -> bool:
@@ -339,16 +362,18 @@ class DirectedFaults:
         return self._lose(is_lost)
 
     def _newest_holder(self) -> int:
-        """0: there was none yet."""
+        """Returns the number of the newest holder, or 0 if there was none yet."""
         hosts = self._world.network.hosts
         return max((n for n in range(1, MAX_HOLDERS + 1) if _holder(n) in hosts), default=0)
 
     # -- a leader and a follower that are damaged at different batches ---------------------------
 
     def _two_damages(self, fault: Fault, rng: random.Random) -> End:
-        """A bit flips in a committed batch of a leader, and in another one of a follower in sync.
-        All other members lose the leader's, so that the follower alone has that. Then all check
-        their disks."""
+        """Flips a bit in a committed batch of a leader, and in another one of an in-sync follower.
+
+        All other members lose the leader's batch, so that only the follower has it. Then all
+        check their disks.
+        """
         pairs = [
             pair
             for place in self._places()
@@ -368,7 +393,7 @@ class DirectedFaults:
         return self._spawn(self._tell_two_damages(pair, fault.duration_ms / 1_000))
 
     def _damageable(self, place: _Place, follower: int) -> _Pair | None:
-        """Where all members hold two committed batches on their disks."""
+        """Returns the pair if all members hold two committed batches on their disks."""
         brokers = sorted(place.state.isr_ids)
         logs = [p.log for b in brokers if (p := self._replica(b, place.partition)) is not None]
         led = self._led_by(place.state.leader, place.partition)
@@ -440,7 +465,7 @@ class DirectedFaults:
         paths = self._world.brokers[broker_id].machine.disk.paths()
         return any(p.parent.name == "evidence" and p.name.startswith(prefix) for p in paths)
 
-    # -- what is there -----------------------------------------------------------------------
+    # -- the present state ------------------------------------------------------------------
 
     def _isr(self, partition: TopicPartition) -> set[int]:
         state = self._state(partition)
@@ -452,7 +477,7 @@ class DirectedFaults:
         return proposed is not None and joiner in proposed.isr_ids
 
     def _broker_epoch(self, broker_id: int) -> int:
-        """Of its registration, where that says it runs; 0: there is none."""
+        """Returns the broker's epoch if its registration says that it runs, else 0."""
         held = self._world.store_data.get(self._world.keys.broker(broker_id))
         if held is None or decode_broker(held.value).state != RUNNING:
             return 0

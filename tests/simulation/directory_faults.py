@@ -1,8 +1,8 @@
-"""Faults about data directories: two processes with one broker id, a directory that is replaced,
-restored from an older copy, or copied to a second machine.
+"""Faults of data directories.
 
-Neither production code nor rules are asked how they tell directories apart, but for a restore in
-place.
+Two processes have one broker id; or a directory is replaced, restored from an older copy, or
+copied to a second machine. The faults do not use what production code or rules know about the
+identity of directories, except for a restore in place.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 
-# Of copies, how many lose power once a broker has started on them; and of these, how many before
-# it can have synced them.
+# The share of copies that lose power after a broker has started on them, and the share of these
+# that lose it before the broker can have synced the copy.
 POWER_FAILS_SHARE = 0.5
 AT_ONCE_SHARE = 0.3
 AT_ONCE_S = 0.02
@@ -39,7 +39,7 @@ def _nothing() -> None:
 
 
 def is_unreadable(broker: BrokerProcess) -> bool:
-    """Bits or sectors of it were: rules could not read what a copy of it holds."""
+    """Whether bits or sectors are damaged: rules could not read what a copy holds."""
     return broker.machine.disk.flipped + broker.machine.disk.spoiled > 0
 
 
@@ -72,13 +72,16 @@ class DirectoryFaults:
     def _run_twin(
         self, broker: BrokerProcess, disk: SimDisk, of_copy: random.Random | None = None
     ) -> End:
-        """`of_copy`: what befalls a copy is drawn from it; None: the disk holds none."""
+        """Starts the second process of a broker id on `disk`, and returns a function that ends it.
+
+        - `of_copy`: decides what happens to a copy; None: the disk holds none
+        """
         twin = self._world.twin(broker.broker_id)
         if twin.alive:
             return _nothing
         twin.machine.disk = disk
         if of_copy is not None and not broker.alive:
-            # It holds all that the first one does, and is as good if it registers first.
+            # The copy holds all that the original does, and is equivalent if it registers first.
             self._world.data_losses.copied(broker.machine_id, twin.machine_id)
         else:
             self._world.data_losses.contents_replaced(twin.machine_id)
@@ -93,7 +96,7 @@ class DirectoryFaults:
         return end
 
     def _power_may_fail(self, broker: BrokerProcess, rng: random.Random) -> None:
-        """Soon after the broker was started on a copy, which only the broker itself has synced."""
+        """Lets the power fail soon after the start on a copy, which only the broker synced."""
         if rng.random() >= POWER_FAILS_SHARE:
             return
         loop, disk = self._world.loop, broker.machine.disk
@@ -107,11 +110,11 @@ class DirectoryFaults:
         loop.call_later(rng.random() * within_s, fail)
 
     def _second_process(self, fault: Fault, _: random.Random) -> End:
-        """It has an empty directory, and no command has given up the first one."""
+        """Starts a second process on an empty directory; no operator has released the first one."""
         return self._run_twin(self._broker(fault), SimDisk())
 
     def _copied_directory(self, fault: Fault, rng: random.Random) -> End:
-        """While the first process runs, or is paused, or is dead."""
+        """Starts a second process on a copy, while the first one runs, is paused, or is dead."""
         broker = self._broker(fault)
         if is_unreadable(broker):
             return _nothing
@@ -120,9 +123,12 @@ class DirectoryFaults:
         return self._run_twin(broker, copy, rng)
 
     def _restored_directory(self, fault: Fault, rng: random.Random) -> End:
-        """At the end, from a backup that was taken at the begin: into other files, or in place,
-        unless the broker has written no checkpoint since (docs/adr/0001 says that nothing tells
-        the one from the other then)."""
+        """Restores the directory, at the end, from a backup that is taken at the beginning.
+
+        The backup is restored into other files, or in place. In place needs a checkpoint that
+        the broker has written since; without one, no broker can detect the restore
+        (docs/adr/0001).
+        """
         broker = self._broker(fault)
         if is_unreadable(broker):
             return _nothing
@@ -130,7 +136,8 @@ class DirectoryFaults:
         in_place = rng.random() < 0.5
         losses, machine_id = self._world.data_losses, broker.machine_id
         directory = losses.directory_at(machine_id, losses.count)
-        # Taken while nothing runs, it is the same until its broker registers again.
+        # A backup of a broker that does not run is the same directory until the broker registers
+        # again.
         same_until = -1 if broker.alive else losses.registrations(machine_id)
 
         def restore() -> None:
@@ -139,7 +146,7 @@ class DirectoryFaults:
             disk = broker.machine.disk
             is_same = disk.contents() == backup
             if in_place and _checkpoint_ids(broker) != was:
-                # As if the store had had no change since: nothing but checkpoints tells.
+                # As if the store had not changed since: only the checkpoints show the restore.
                 kept = DATA_DIR / REVISION_FILE
                 now = {path: c for path, c in disk.contents().items() if path == kept}
                 disk.restore_in_place({**backup, **now})
@@ -155,7 +162,7 @@ class DirectoryFaults:
         return restore
 
     def _swapped_directory(self, fault: Fault, _: random.Random) -> End:
-        """An empty one replaces it, and at the end it comes back: each time an operator says so."""
+        """Replaces the directory by an empty one until the end; an operator allows both swaps."""
         broker = self._broker(fault)
         if is_unreadable(broker):
             return _nothing
@@ -180,7 +187,7 @@ class DirectoryFaults:
         broker.release()
 
     def _empty_disk(self, fault: Fault, _: random.Random) -> End:
-        """The machine gets a new one."""
+        """Gives the machine an empty disk."""
         broker = self._broker(fault)
         broker.hold_down()
         broker.kill()

@@ -1,4 +1,4 @@
-"""Stories about data directories: each makes one of them claim what another one held."""
+"""Stories of data directories: in each, a directory could pass for another one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ def _crashes(rng: random.Random, brokers: list[str], at_ms: int) -> list[Fault]:
 
 
 def _second_process_while_the_first_is_paused(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """The first one's lease ends meanwhile, so that no registration is there. A second one that
-    were let in would be in sync; then it is gone, and the first is back, alone of those that were
-    last in sync."""
+    """A second process starts on an empty directory while the first one is paused.
+
+    The lease of the first one ends meanwhile, so that there is no registration. If the second
+    one were admitted, it would be in sync. It stops, and the first one returns, alone of the
+    brokers that were last in sync.
+    """
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 18_000)
     number = rng.randint(1, cluster.brokers)
     broker = f"broker-{number}"
@@ -31,8 +34,10 @@ def _second_process_while_the_first_is_paused(rng: random.Random, cluster: Clust
 
 
 def _copy_while_the_original_is_paused(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """The copy registers, is in sync and may lead; then it is gone, and the original is back,
-    alone of those that were last in sync."""
+    """The copy registers, is in sync and may lead.
+
+    It stops, and the original returns, alone of the brokers that were last in sync.
+    """
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 20_000)
     loser = f"broker-{cluster.loser}"
     others = [f"broker-{n}" for n in range(1, cluster.brokers + 1) if n != cluster.loser]
@@ -54,7 +59,7 @@ def _copy_while_the_original_is_paused(rng: random.Random, cluster: Cluster) -> 
 
 
 def _copy_beside_the_original(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """Both run, for longer than a lease; then the copy alone."""
+    """Both run, for longer than a lease; then the copy runs alone."""
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 16_000)
     loser = f"broker-{cluster.loser}"
     return [
@@ -66,7 +71,7 @@ def _copy_beside_the_original(rng: random.Random, cluster: Cluster) -> list[Faul
 
 
 def _restored_when_others_are_away(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """What it restores would be all that there is, were it to count as intact."""
+    """What is restored would be the only data if it counted as intact."""
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 14_000)
     loser = f"broker-{cluster.loser}"
     others = [f"broker-{n}" for n in range(1, cluster.brokers + 1) if n != cluster.loser]
@@ -80,7 +85,7 @@ def _restored_when_others_are_away(rng: random.Random, cluster: Cluster) -> list
 
 
 def _old_directory_comes_back(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """It held what was committed before it was replaced, and lacks what was since."""
+    """The directory holds what was committed before it was replaced, and lacks what followed."""
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 16_000)
     loser = f"broker-{cluster.loser}"
     others = [f"broker-{n}" for n in range(1, cluster.brokers + 1) if n != cluster.loser]

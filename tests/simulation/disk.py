@@ -1,6 +1,9 @@
-"""The disk of a machine: keeps what was synced through a power failure, and of the rest what
-chance leaves; fills up, refuses to read, write or sync, and flips bits. What a failed sync
-could not write no later one of the same file brings to the disk."""
+"""The disk of a machine.
+
+A power failure keeps what was synced and a random part of the rest. The disk fills up, fails
+reads, writes and syncs, and flips bits. What a failed sync could not write, no later sync of
+the same file writes either.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,14 @@ def _missing(path: PurePath) -> FileNotFoundError:
 
 
 class Inode:
-    """`before`: what a power failure leaves, where it is not simply the first
-    `synced_bytes` of `data`. `dropped`: from where to where the page cache holds what a
-    failed sync could not write, and what the kernel takes for written since. `cold`: the pages
-    that memory does not hold. `bad`: the pages that cannot be read, whatever is written to them.
-    `id`: of the file; unset until somebody asks for it."""
+    """A file's contents, and what of them is durable.
+
+    - `before`: what a power failure leaves, if it is not the first `synced_bytes` of `data`
+    - `dropped`: the range that a failed sync could not write and the kernel takes for written
+    - `cold`: pages that memory does not hold
+    - `bad`: pages that cannot be read, whatever is written to them
+    - `id`: of the file; None until it is first requested
+    """
 
     __slots__ = ("bad", "before", "cold", "data", "dropped", "id", "synced_bytes")
 
@@ -46,12 +52,12 @@ class Inode:
         self.bad: set[int] = set()
 
     def keep_synced(self, position: int) -> None:
-        """Before bytes from `position` on change."""
+        """Saves what is synced before bytes from `position` on change."""
         if position < self.synced_bytes and self.before is None:
             self.before = bytes(self.data[: self.synced_bytes])
 
     def written(self, start: int, end: int) -> None:
-        """What is written again is there to be synced again."""
+        """Notes that a range was written again, and can be synced again."""
         if self.dropped is None:
             return
         first, last = self.dropped
@@ -65,12 +71,12 @@ class Inode:
         self.cold = set(range(-(-len(self.data) // PAGE_BYTES)))
 
     def touch(self, start: int, end: int) -> None:
-        """It is in memory from now on."""
+        """Notes that a range is in memory from now on."""
         if self.cold:
             self.cold.difference_update(range(start // PAGE_BYTES, -(-end // PAGE_BYTES)))
 
     def first_cold(self, start: int, end: int) -> int:
-        """Where memory ends; at `end` at the latest."""
+        """Returns where memory ends, which is `end` at the latest."""
         pages = range(start // PAGE_BYTES, -(-end // PAGE_BYTES)) if self.cold else ()
         cold = next((page * PAGE_BYTES for page in pages if page in self.cold), end)
         return min(max(cold, start), end)
@@ -85,7 +91,7 @@ class Inode:
             self.before = bytes(durable)
 
     def fail_sync(self) -> None:
-        """What was not synced is clean from now on, and on no disk."""
+        """Takes what was not synced for clean, although it is on no disk."""
         durable = self.durable
         pairs = enumerate(zip(durable, self.data, strict=False))
         shorter = min(len(durable), len(self.data))
@@ -116,7 +122,7 @@ class SimFile:
         data = b"".join(buffers)
         self._disk.check_write()
         inode = self._inode
-        # What lies there already has its space.
+        # Bytes that replace others take no space.
         present = max(min(len(inode.data) - position, len(data)), 0)
         taken = present + self._disk.take_space(len(data) - present)
         inode.keep_synced(position)
@@ -139,7 +145,7 @@ class SimFile:
         return self.read_at(held, position) if held else b""
 
     def drop_cached(self, size: int, position: int) -> None:
-        """Here the cache and the disk are one."""
+        """Does nothing: the cache and the disk are the same here."""
 
     def truncate(self, size: int) -> None:
         self._inode.keep_synced(size)
@@ -162,13 +168,18 @@ class SimFile:
 
 
 class SimDisk:
-    """`space`: bytes that can still be written; None: no limit. `failing_syncs`: how many syncs
-    of files or directories fail from now on; `failing_segment_syncs`: of segments that hold what is
-    not synced; `failing_reads`, `failing_writes`: how many of open files.
-    `failed`: how many were refused, by "sync", "read" or "write", or for want of "space".
-    `flipped`, `spoiled`: how many bits and sectors were. `rewritten`: how many files took the
-    place of one that a failed sync had left open what is on the disk. Directories themselves are
-    always durable; the names in one are as of its last sync."""
+    """The files of a machine, and the faults of its disk.
+
+    - `space`: bytes that can still be written; None: no limit
+    - `failing_syncs`: how many syncs of files or directories fail from now on
+    - `failing_segment_syncs`: the same for segments with unsynced data
+    - `failing_reads`, `failing_writes`: the same for reads and writes of open files
+    - `failed`: numbers of failures, by "sync", "read", "write", "sector" and "space"
+    - `flipped`, `spoiled`: numbers of damaged bits and sectors
+    - `rewritten`: how many files replaced one whose failed sync left it uncertain
+
+    Directories themselves are always durable; the names in one are as of its last sync.
+    """
 
     def __init__(self) -> None:
         self._directories: dict[PurePath, dict[str, Inode]] = {}
@@ -177,11 +188,11 @@ class SimDisk:
         self.failing_syncs = self.failing_segment_syncs = 0
         self.failing_reads = self.failing_writes = 0
         self.rewritten = self.flipped = self.spoiled = 0
-        # Copied to, and written to by no broker since.
+        # Whether no broker has written since a copy was made here.
         self._is_new_copy = False
         self.failed: Counter[str] = Counter()
         self._next_inode = 1
-        # Moves on with each wipe, after which inodes begin again from the first.
+        # Increases with each wipe, after which inode numbers begin again.
         self._birth_ns = 1
 
     # -- faults ------------------------------------------------------------------------
@@ -224,14 +235,14 @@ class SimDisk:
             raise refusal(errno.EIO)
 
     def mend(self) -> None:
-        """It takes all and fails no more."""
+        """Ends the faults: there is room, and nothing fails any more."""
         self.space = None
         self.failing_syncs = self.failing_segment_syncs = 0
         self.failing_reads = self.failing_writes = 0
 
     @contextmanager
     def looked_at(self) -> Iterator[None]:
-        """Without an error that is meant for those who use it."""
+        """Suspends read errors, which are meant for the users of the disk."""
         failing, self.failing_reads = self.failing_reads, 0
         try:
             yield
@@ -239,8 +250,10 @@ class SimDisk:
             self.failing_reads = failing
 
     def durable_bytes(self, path: PurePath) -> int | None:
-        """How many bytes of a file, from its start on, are on the disk as they are in memory; None:
-        there is no such file. Without a durable name none are."""
+        """Returns how many bytes from the file's start on are on the disk as they are in memory.
+
+        It is 0 without a durable name, and None if there is no such file.
+        """
         inode = self._directories.get(path.parent, {}).get(path.name)
         if inode is None:
             return None
@@ -253,11 +266,12 @@ class SimDisk:
         return next((n for n, (kept, now) in enumerate(pairs) if kept != now), shorter)
 
     def power_failure(self, rng: random.Random) -> int:
-        """Leaves what was synced, and of the rest what chance leaves. Returns how many
-        bytes and names are gone or are back.
+        """Keeps what was synced and a random part of the rest.
 
-        A copy on which no broker has started is synced first: nothing tells a broker that the
-        copying itself was cut off (docs/adr/0001)."""
+        Returns how many bytes and names are gone or are back. A copy on which no broker has
+        started is synced first: no broker can detect that the copying itself was cut off
+        (docs/adr/0001).
+        """
         if self._is_new_copy:
             self._sync_all()
         lost = 0
@@ -291,17 +305,19 @@ class SimDisk:
         self._is_new_copy = False
 
     def _start_numbering_again(self) -> None:
-        """As real file systems do, that use inodes again: only the birth time differs."""
+        """Reuses inode numbers, as real file systems do: only the birth time differs."""
         self._next_inode = 1
         self._birth_ns += 1
 
     def contents(self) -> dict[PurePath, bytes]:
-        """Of every file: what a backup takes."""
+        """Returns the contents of every file, as a backup has them."""
         return {path: bytes(self._inode(path).data) for path in self.paths()}
 
     def restore(self, contents: Mapping[PurePath, bytes]) -> None:
-        """Replaces everything by files with these contents, as cp, rsync and tar do: they are other
-        files, and nothing of them is synced."""
+        """Replaces everything by new files with these contents, as cp, rsync and tar do.
+
+        Nothing of them is synced.
+        """
         self.wipe()
         for path, data in contents.items():
             self.make_directory(path.parent)
@@ -309,8 +325,10 @@ class SimDisk:
         self._is_new_copy = True
 
     def restore_in_place(self, contents: Mapping[PurePath, bytes]) -> None:
-        """The same over what is there, as `cp -a backup/. data/` does: a file of the same name is
-        still the same file. What is not in the backup goes."""
+        """Restores over the present files, as `cp -a backup/. data/` does.
+
+        A file of the same name stays the same file. Files that the backup lacks are removed.
+        """
         kept = {path: self._inode(path).id for path in self.paths() if path in contents}
         numbering = self._birth_ns, self._next_inode
         self.restore(contents)
@@ -319,13 +337,13 @@ class SimDisk:
             self._inode(path).id = number
 
     def evict(self) -> None:
-        """Memory holds no file any more."""
+        """Drops all files from memory."""
         for names in self._directories.values():
             for inode in names.values():
                 inode.evict()
 
     def flip_bit(self, path: PurePath, position: int, bit: int) -> None:
-        """Also in what is durable."""
+        """Flips a bit, also in what is durable."""
         inode = self._inode(path)
         inode.data[position] ^= 1 << bit
         self.flipped += 1
@@ -335,15 +353,15 @@ class SimDisk:
             inode.before = bytes(before)
 
     def spoil(self, path: PurePath, position: int) -> None:
-        """The sector there cannot be read any more: a copy of the file has others."""
+        """Makes a sector unreadable; a copy of the file has other sectors."""
         self._inode(path).bad.add(position // PAGE_BYTES)
         self.spoiled += 1
 
     def paths(self) -> list[PurePath]:
-        """Of every file."""
+        """Returns the paths of all files."""
         return sorted(d / name for d, names in self._directories.items() for name in names)
 
-    # -- as the log sees it --------------------------------------------------------------
+    # -- the interface that the log uses -------------------------------------------------
 
     def open(self, path: PurePath, *, create: bool = False) -> SimFile:
         return SimFile(self, path, self.opened(path, create=create))
@@ -428,7 +446,10 @@ class SimDisk:
         self._directories.get(path.parent, {}).pop(path.name, None)
 
     def rename(self, source: PurePath, target: PurePath) -> None:
-        """A directory's new name is durable at once, with the names in it as they were."""
+        """Renames a file or a directory.
+
+        A directory's new name is durable at once, with the names in it as they were.
+        """
         there = self.names_in(target.parent)
         moved = self._directories.get(source.parent, {}).pop(source.name, None)
         if moved is not None:
@@ -455,7 +476,7 @@ class SimDisk:
             self.write_atomically(path, bytes(size), sync=False)
 
     def check_append_room(self) -> None:
-        """Nothing is kept here."""
+        """Does nothing: this disk reserves no room."""
 
     def _inode(self, path: PurePath) -> Inode:
         inode = self._directories.get(path.parent, {}).get(path.name)
@@ -464,7 +485,7 @@ class SimDisk:
         return inode
 
     def names_in(self, directory: PurePath) -> dict[str, Inode]:
-        """The files of a directory that was made."""
+        """Returns the files of a directory that exists."""
         names = self._directories.get(directory)
         if names is None:
             raise _missing(directory)

@@ -1,8 +1,8 @@
-"""A leader whose disk rejects its log gives up the leadership where an in-sync replica could lead.
+"""Checks that a leader whose disk rejects its log gives up the leadership.
 
-Sampled, because it judges that something does not happen. Where leader, in-sync replica, store and
-active controller cannot all reach one another undisturbed, nothing is judged, and the leader has
-its whole time again afterwards.
+This holds if an in-sync replica can lead. The watch samples, because it checks that something
+does not happen. If leader, in-sync replica, store and active controller cannot all reach one
+another undisturbed, nothing is checked, and the leader has its whole time again afterwards.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 INTERVAL_MS = 500
-# Until the controller knows of the leader's disk, and no more of a candidate's that has recovered;
-# then it writes its decision.
+# Until the controller knows of the leader's disk, and what it knew of a candidate's disk has
+# expired after that disk recovered. Then the controller writes its decision.
 ALLOWED_MS = REPORTED_AFTER_MS + REPORT_INTERVAL_MS + REPORT_EXPIRY_MS + 1_000
 LEFT = "leadership left a failing disk"
 
@@ -42,22 +42,24 @@ class _Led(NamedTuple):
 
 
 class DiskWatch:
-    """`seen`: counts the leaderships that were given up after this had begun to watch them."""
+    """Watches leaders with failing disks.
+
+    - `seen`: counts leaderships that were given up while they were watched
+    """
 
     def __init__(self, world: World, invariants: Invariants, seen: Counter[str]) -> None:
         self._world = world
         self._seen = seen
         self._invariants = invariants
         self._since: dict[_Led, int] = {}
-        # After a transfer the partition rests.
+        # Until when a partition is not checked after a transfer.
         self._rests: dict[PartitionId, int] = {}
 
     async def run(self) -> None:
-        """As `watch`."""
         await watch(self._world, self.look, INTERVAL_MS)
 
     def look(self) -> None:
-        """Raises `Violation`."""
+        """Checks the leaders with failing disks. Raises `Violation`."""
         now_ms = self._world.now_ms
         self._note_transfers(now_ms)
         present = {led: self._since.get(led, now_ms) for led in self._judged()}
@@ -129,7 +131,7 @@ class DiskWatch:
         return there.conditions is FAIR and back.conditions is FAIR
 
     def _may_move(self, state: LeaderAndIsr, partition: Partition, broker_id: int) -> bool:
-        """As the store has it, and not being moved to other replicas."""
+        """Whether the store names this leader and epoch, and no reassignment is under way."""
         return (
             state.leader == broker_id
             and state.leader_epoch == partition.leader_epoch

@@ -1,5 +1,7 @@
-"""How far a replica's log is on its disk, as the simulated disk has it. Production's own
-`flushed_offset` is compared with this, and counts for nothing else."""
+"""How far a replica's log is durable on the simulated disk.
+
+Production's own `flushed_offset` is compared with this, and used for nothing else.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,14 @@ from tidelog.log_format import SEGMENT_SUFFIX
 
 class KeptBytes(Protocol):
     def durable_bytes(self, path: PurePath) -> int | None:
-        """How many bytes of a file a power failure would leave as they are, from its start on;
-        None: there is no such file, not even a name that is not synced."""
+        """Returns how many bytes from the file's start on a power failure would leave unchanged.
+
+        It is None if there is no such file, not even one whose name is not synced.
+        """
 
 
 class _Written(NamedTuple):
-    """A log reaches to `end_offset` where the segment from `base_offset` on has `size` bytes."""
+    """A log reaches to `end_offset` when the segment at `base_offset` has `size` bytes."""
 
     end_offset: int
     base_offset: int
@@ -25,15 +29,18 @@ class _Written(NamedTuple):
 
 
 class DurableEnd:
-    """Of one replica."""
+    """The durable end of one replica."""
 
     def __init__(self) -> None:
         self.offset = 0
         self._written: deque[_Written] = deque()
 
     def opened(self, segments: list[tuple[int, int, int]], end_offset: int) -> None:
-        """`segments`: of a log as it was opened, by the offset at which each ends, the one at which
-        it begins, and its size. Nothing of them is known to be durable beyond what was."""
+        """Begins with a log that was opened, of which no more is known to be durable than before.
+
+        - `segments`: of each, the offset at which it ends, the one at which it begins, and its
+          size
+        """
         self.cut(end_offset)
         self._written = deque(
             _Written(*segment) for segment in segments if segment[0] > self.offset
@@ -49,7 +56,7 @@ class DurableEnd:
             self._written.pop()
 
     def forget_below(self, start: int) -> None:
-        """Retention has deleted what ends at or below it."""
+        """Drops what retention has deleted, which ends at or below `start`."""
         while self._written and self._written[0].end_offset <= start:
             self._written.popleft()
         self.offset = max(self.offset, start)
@@ -59,12 +66,12 @@ class DurableEnd:
         self.offset = offset
 
     def look(self, disk: KeptBytes, directory: PurePath) -> int:
-        """After a sync: the offset below which all is durable."""
+        """Checks the disk after a sync, and returns the offset below which all is durable."""
         while self._written:
             end_offset, base_offset, size = self._written[0]
             path = directory / f"{base_offset:020d}{SEGMENT_SUFFIX}"
             kept = disk.durable_bytes(path)
-            # A segment that retention has deleted owes nothing.
+            # A segment that retention has deleted need not be durable.
             if kept is not None and kept < size:
                 break
             self.offset = max(self.offset, end_offset)

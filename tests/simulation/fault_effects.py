@@ -1,7 +1,8 @@
-"""Whether a fault had an effect: a crash of a dead process has none, nor a cut of a link over
-which nothing was sent, nor a full disk to which nobody wrote.
+"""Whether a fault had an effect.
 
-Each kind is told by what it did to the world, as far as that shows it. Nobody else is asked.
+The crash of a dead process has none, nor has the cut of a link over which nothing was sent, nor
+a full disk to which nothing was written. Each kind is judged by what the world shows of it, and
+by nothing else.
 """
 
 from __future__ import annotations
@@ -17,30 +18,30 @@ from tidelog_runtime.metadata.schema import decode_controller, decode_topic
 if TYPE_CHECKING:
     from simulation.world import World
 
-# Drawn among faults, because what they do has to hold beside them.
+# Drawn among the faults, because their work has to succeed beside them.
 _NO_DISORDER = ("throttled", "consent")
 
-# Whether it had one: asked once it has lasted as long as it should, and before it is ended.
+# Whether the fault had an effect; called after its duration, before it is ended.
 HadEffect: TypeAlias = Callable[[], bool]
 _Begin: TypeAlias = Callable[[], object]
 _Look: TypeAlias = "Callable[[World, Fault, _Begin], HadEffect]"
 
 
 def began(world: World, fault: Fault, begin: _Begin) -> HadEffect:
-    """Calls `begin`, which begins the fault at once."""
+    """Calls `begin`, which begins the fault at once, and returns the check of its effect."""
     looks = _LOOKS.get(fault.kind, _disturbs)
     return looks(world, fault, begin)
 
 
 def struck(effects: Mapping[str, int]) -> int:
-    """How many had an effect, by kind, without those that put nothing out of order."""
+    """Returns how many faults had an effect, without the kinds that put nothing out of order."""
     return sum(times for kind, times in effects.items() if kind not in _NO_DISORDER)
 
 
 def _at_once(
     is_there: Callable[[World, Fault], bool],
 ) -> _Look:
-    """What it strikes is there when it begins."""
+    """The fault has an effect if its target exists when it begins."""
 
     def look(world: World, fault: Fault, begin: _Begin) -> HadEffect:
         found = is_there(world, fault)
@@ -51,7 +52,7 @@ def _at_once(
 
 
 def _counted(count: Callable[[World, Fault], int]) -> _Look:
-    """It was met at least once while it lasted."""
+    """The fault has an effect if a count grows while it lasts."""
 
     def look(world: World, fault: Fault, begin: _Begin) -> HadEffect:
         before = count(world, fault)
@@ -62,7 +63,7 @@ def _counted(count: Callable[[World, Fault], int]) -> _Look:
 
 
 def _disturbs(world: World, _: Fault, begin: _Begin) -> HadEffect:
-    """A message was lost, late, repeated or overtaken by it."""
+    """The fault has an effect if a message is lost, late, repeated or overtaken by it."""
     network = world.network
     before = network.last_disturbance
     begin()
@@ -71,7 +72,7 @@ def _disturbs(world: World, _: Fault, begin: _Begin) -> HadEffect:
 
 
 def _topic_there(topic: str) -> _Look:
-    """It was created, and is deleted next."""
+    """The fault has an effect if the topic exists at its end, where it is deleted."""
 
     def look(world: World, fault: Fault, begin: _Begin) -> HadEffect:
         begin()
@@ -157,7 +158,7 @@ def _twin(world: World, fault: Fault) -> BrokerProcess:
 
 
 def _contents_changed(world: World, fault: Fault, begin: _Begin) -> HadEffect:
-    """Since the backup was taken."""
+    """The fault has an effect if the contents have changed since the backup was taken."""
     disk = _service(world, fault).machine.disk
     before, can_be_copied = disk.contents(), _can_be_copied(world, fault)
     begin()
@@ -191,7 +192,7 @@ _LOOKS: dict[str, _Look] = {
     "clock_jump": _counted(lambda w, f: _service(w, f).machine.clock.wrong_readings),
     "topic_deleted": _topic_there(GONE),
     "topic_recreated": _topic_there(AGAIN),
-    # In the end it has lost the partitions that it is about to regain.
+    # At its end the topic has lost the partitions that it regains next.
     "partitions_removed": _has_shrunk,
     "older_tail": _counted(lambda w, f: w.directed_reached[f.kind]),
     "lost_join": _counted(lambda w, f: w.directed_reached[f.kind]),
@@ -201,6 +202,6 @@ _LOOKS: dict[str, _Look] = {
     "move": _counted(_moves_wanted),
     "move_and_back": _counted(_moves_wanted),
     "move_cancelled": _counted(_moves_wanted),
-    # A key is written, or somebody is asked, whatever there is; what comes of it, rules count.
+    # A key is written or a request sent in any case; rules count the results.
     **dict.fromkeys(_NO_DISORDER, _at_once(lambda *_: True)),
 }

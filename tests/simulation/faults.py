@@ -1,4 +1,4 @@
-"""What goes wrong in a run: which kinds of faults there are, and how each is drawn.
+"""The kinds of faults, and how each is drawn.
 
 A fault is plain data, so that a plan can be printed, shortened and run again.
 """
@@ -15,7 +15,7 @@ LAST_FAULT_MS = 42_000
 LAST_END_MS = 50_000
 
 HOUR_MS = 3_600_000
-# From the time of day at which worlds begin.
+# Measured from the time of day at which worlds begin.
 TO_1970_MS, TO_2099_MS = -1_699_990_000_000, 2_370_908_800_000
 
 Args: TypeAlias = "tuple[int | str, ...]"
@@ -25,8 +25,12 @@ _FAULT = re.compile(r"(?P<at>\d+) ms: (?P<kind>\w+)\((?P<args>.*)\) for (?P<dura
 
 
 class Fault(NamedTuple):
-    """`args`: as its kind has them, in KINDS; what is drawn while it lasts comes from a
-    random of its own."""
+    """A fault of a plan.
+
+    - `args`: as its kind has them, in KINDS
+
+    What is drawn while the fault lasts comes from a random generator of its own.
+    """
 
     at_ms: int
     kind: str
@@ -43,7 +47,10 @@ class Fault(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """What a plan is drawn for. `loser`: the one broker whose machine may lose data."""
+    """The cluster for which a plan is drawn.
+
+    - `loser`: the only broker whose machine may lose data
+    """
 
     brokers: int
     controllers: int
@@ -60,7 +67,7 @@ class Cluster(NamedTuple):
 
 
 def parse_fault(line: str) -> Fault:
-    """Reads what `str(fault)` writes. Raises ValueError."""
+    """Parses what `str(fault)` writes. Raises ValueError."""
     match = _FAULT.fullmatch(line.strip())
     if match is None or match["kind"] not in KINDS:
         raise ValueError(
@@ -80,7 +87,10 @@ Draw: TypeAlias = "Callable[[random.Random, Cluster], Args]"
 
 
 class Kind(NamedTuple):
-    """How a fault of this kind is drawn. `durations_ms`: shortest and longest."""
+    """How a fault of this kind is drawn.
+
+    - `durations_ms`: shortest and longest
+    """
 
     args: Draw
     durations_ms: tuple[int, int]
@@ -88,7 +98,7 @@ class Kind(NamedTuple):
 
 
 def _scope(rng: random.Random, cluster: Cluster) -> str:
-    """A host whose links are concerned, or all."""
+    """Returns a host whose links are disturbed, or "all"."""
     return "all" if rng.random() < 0.4 else cluster.host(rng)
 
 
@@ -114,12 +124,12 @@ def _the_loser(_rng: random.Random, cluster: Cluster) -> Args:
 
 
 def _two_numbers(rng: random.Random, _cluster: Cluster) -> Args:
-    """They choose among what there is when it begins."""
+    """Returns two numbers, which choose among what exists when the fault begins."""
     return rng.randrange(1_000), rng.randrange(1_000)
 
 
 def _pair(rng: random.Random, cluster: Cluster) -> Args:
-    """Two brokers, or a broker and a controller; in either order."""
+    """Returns two brokers, or a broker and a controller, in either order."""
     if rng.random() < 0.7:
         return _two_brokers(rng, cluster)
     pair = [cluster.broker(rng), cluster.controller(rng)]
@@ -128,21 +138,21 @@ def _pair(rng: random.Random, cluster: Cluster) -> Args:
 
 
 def _half_cut(rng: random.Random, cluster: Cluster) -> Args:
-    """A host, whom it is cut from, and whether nothing comes in or nothing goes out."""
+    """Returns a host, what it is cut from, and the direction that is cut."""
     far = rng.choice(("etcd", "etcd", "controllers", "brokers"))
     host = cluster.host(rng) if far == "etcd" else cluster.broker(rng)
     return host, far, rng.choice(("in", "out"))
 
 
 def _clock_jump(rng: random.Random, cluster: Cluster) -> Args:
-    """Of one machine, so that most clocks are right."""
+    """Returns a jump of one machine's clock, so that most clocks are right."""
     hours = rng.randint(1, 72) * HOUR_MS
     jump_ms = rng.choice((hours, -hours, TO_1970_MS, TO_2099_MS))
     return f"broker-{cluster.loser}", jump_ms
 
 
 KINDS: dict[str, Kind] = {
-    # The network: of a host's links, or of all; in stories also of one direction ("a>b").
+    # The network: the links of a host, or all links; in stories also one direction ("a>b").
     "loss": Kind(lambda r, c: (r.randint(2, 30), _scope(r, c)), (500, 8_000)),
     "delay": Kind(lambda r, c: (r.randint(20, 1_500), _scope(r, c)), (500, 8_000)),
     "repeat": Kind(lambda r, c: (r.randint(10, 60), _scope(r, c)), (2_000, 12_000), 1.5),
@@ -153,12 +163,12 @@ KINDS: dict[str, Kind] = {
     "cut_from_controllers": Kind(_one_broker, (500, 9_000)),
     "cut_from_brokers": Kind(_one_broker, (500, 9_000), 1.5),
     "half_cut": Kind(_half_cut, (500, 9_000), 1.5),
-    # Whoever leads most then, from all other brokers: in and out, or one of them.
+    # The broker that leads most partitions, from all other brokers: in and out, or one of them.
     "cut_leader": Kind(
         lambda r, _: (r.choice(("both", "both", "in", "out")),), (5_000, 14_000), 1.5
     ),
     "cut_off": Kind(_one_host, (500, 9_000)),
-    # Processes. A short one restarts within its lease.
+    # Processes. After a short crash a process restarts within its lease.
     "crash_broker": Kind(_one_broker, (50, 6_000), 2.0),
     "crash_controller": Kind(lambda r, c: (c.controller(r),), (50, 6_000)),
     "crash_active_controller": Kind(_nothing, (50, 6_000), 1.5),
@@ -169,8 +179,8 @@ KINDS: dict[str, Kind] = {
     "reboot": Kind(_the_loser, (300, 5_000), 1.5),
     "reboot_all": Kind(_nothing, (300, 3_000), 0.0),
     "empty_disk": Kind(_the_loser, (300, 5_000)),
-    # Data directories: a second process of a broker's id, with an empty one or with a copy; and
-    # a directory that is restored from an older copy, or replaced for a while.
+    # Data directories: a second process of a broker's id, on an empty one or on a copy; and a
+    # directory that is restored from an older copy, or replaced for a while.
     "second_process": Kind(_one_broker, (2_000, 9_000)),
     "copied_directory": Kind(_the_loser, (3_000, 12_000)),
     "restored_directory": Kind(_the_loser, (1_000, 8_000)),
@@ -181,7 +191,7 @@ KINDS: dict[str, Kind] = {
     "lost_answers": Kind(lambda r, _: (r.randint(10, 70),), (1_000, 8_000), 1.5),
     "watch_loss": Kind(_one_host, (200, 4_000)),
     "compaction": Kind(_nothing, (500, 5_000)),
-    # A broker is led to a backup, from when this begins.
+    # A broker uses a backup of the store, made when this begins.
     "store_restored": Kind(_one_broker, (5_000, 9_000)),
     # Disks.
     "failed_fsync": Kind(lambda r, c: (f"broker-{c.loser}", r.randint(1, 2)), (500, 6_000)),
@@ -192,26 +202,27 @@ KINDS: dict[str, Kind] = {
     "disk_full": Kind(lambda r, c: (c.broker(r), r.randint(0, 2_000)), (500, 12_000)),
     "bit_flip": Kind(_the_loser, (0, 0)),
     "bad_sector": Kind(_the_loser, (0, 0), 0.5),
-    # Wall clocks: by so many milliseconds, and back at the end.
+    # Wall clocks: changed by a number of milliseconds, and set back at the end.
     "clock_jump": Kind(_clock_jump, (2_000, 20_000)),
     # Metadata.
     "topic_deleted": Kind(lambda r, _: (r.randint(1, 3),), (500, 6_000)),
     "topic_recreated": Kind(lambda r, _: (r.randint(1, 3),), (500, 6_000), 1.5),
     "partitions_removed": Kind(lambda r, _: (r.randint(1, 2),), (3_000, 10_000), 1.5),
-    # Whose steps depend on who leads then; in stories alone. The number chooses a partition.
+    # Directed faults, whose steps depend on the leader; in stories only. The number chooses a
+    # partition.
     "older_tail": Kind(lambda r, _: (r.randrange(1_000),), (12_000, 14_000), 0.0),
     "lost_join": Kind(lambda r, _: (r.randrange(1_000),), (14_000, 15_000), 0.0),
     "silent_successor": Kind(_nothing, (16_000, 17_000), 0.0),
     "needless_consent": Kind(lambda r, _: (r.randrange(1_000),), (17_000, 18_000), 0.0),
     "two_damages": Kind(lambda r, _: (r.randrange(1_000),), (8_000, 9_000), 0.0),
-    # Partitions, to other replicas; in stories alone. One that is moved away and back is so at
-    # the end, one that is cancelled, too.
+    # Moves of partitions to other replicas; in stories only. A move that is reversed or cancelled
+    # is so when the fault ends.
     "move": Kind(_two_numbers, (500, 6_000), 0.0),
     "move_and_back": Kind(_two_numbers, (500, 6_000), 0.0),
     "move_cancelled": Kind(_two_numbers, (500, 6_000), 0.0),
-    # What moves may carry, in bytes per second: little, so that they last.
+    # The throttle of moves, in bytes per second: low, so that moves last.
     "throttled": Kind(lambda r, _: (r.randint(1_024, 4_096),), (2_000, 15_000), 0.0),
-    # To the loss of records, of topics that are recovered by hand.
+    # Consent to the loss of records, for topics that are recovered by hand.
     "consent": Kind(
         lambda r, _: (r.choice(("last_known", "last_known", "live_replicas")),), (500, 8_000)
     ),
@@ -222,6 +233,6 @@ def draw_fault(name: str, rng: random.Random, cluster: Cluster) -> Fault:
     kind = KINDS[name]
     shortest, longest = kind.durations_ms
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS)
-    # As many short ones as long ones, on a scale of factors.
+    # Uniform on a logarithmic scale: as many short durations as long ones.
     duration_ms = round(shortest * (longest / shortest) ** rng.random()) if shortest else 0
     return Fault(at_ms, name, kind.args(rng, cluster), min(duration_ms, LAST_END_MS - at_ms))

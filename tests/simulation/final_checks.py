@@ -1,5 +1,8 @@
-"""What must hold once a world has come to rest: replicas are equal byte by byte below their
-high watermark, everything acknowledged is read, and the history shows no anomaly."""
+"""Checks of a world that has become quiescent.
+
+Replicas are equal byte by byte below their high watermark, everything acknowledged is read, and
+the history shows no anomaly.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ READ_BYTES = 1 << 20
 
 
 class Contents(NamedTuple):
-    """What one replica holds below the committed end. `is_readable`: all of it, to that end."""
+    """What one replica holds below the committed end.
+
+    - `is_readable`: whether all of it can be read, to that end
+    """
 
     partition: TopicPartition
     broker_id: int
@@ -34,8 +40,10 @@ class Contents(NamedTuple):
 
 
 def read_replicas(world: World, invariants: Invariants) -> list[list[Contents]]:
-    """By partition, the leader's first. One that was damaged may be unreadable in parts, but
-    never different."""
+    """Returns the replicas of each partition, the leader's first.
+
+    A damaged replica may be unreadable in parts, but never different.
+    """
     found: list[list[Contents]] = []
     for written in invariants.store.partitions.values():
         leader = written.state.leader
@@ -62,8 +70,10 @@ def _contents(world: World, broker_id: int, partition: Partition, end: int) -> C
 
 
 def require_named_known(world: World, contents: Sequence[Sequence[Contents]]) -> None:
-    """No replica forgets a producer with a name whose batches it holds, however long that has
-    been silent."""
+    """Checks that replicas remember each named producer whose batches they hold.
+
+    They do so however long the producer has been silent.
+    """
     for replicas in contents:
         for replica in replicas:
             known = next(
@@ -83,7 +93,7 @@ def require_named_known(world: World, contents: Sequence[Sequence[Contents]]) ->
 
 
 def note_digests(contents: Sequence[Sequence[Contents]], recorder: Recorder) -> None:
-    """In the history, of what all replicas of a partition still have."""
+    """Adds digests to the history, of what all replicas of a partition still have."""
     for replicas in contents:
         start = max(replica.start for replica in replicas)
         for replica in replicas:
@@ -107,7 +117,10 @@ def digest_of(batches: Sequence[Batch], start: int) -> str:
 
 
 def require_equal_replicas(contents: Sequence[Sequence[Contents]]) -> None:
-    """Also where the history judges nothing, and in parts of what cannot be read whole."""
+    """Compares replicas, also of topics that the history does not judge.
+
+    Of a damaged replica it compares the parts that can be read.
+    """
     for replicas in contents:
         reference: dict[int, Batch] = {}
         for replica in replicas:
@@ -151,15 +164,17 @@ def _read(broker_id: int, partition: Partition, end: int, *, is_damaged: bool) -
 def require_clean_history(
     recorder: Recorder, topics: Collection[str], *, idempotent: bool
 ) -> Report:
-    """Raises `Violation` named after the first anomaly that nothing excuses. Where
-    producers are not `idempotent`, a retry may write a batch twice."""
+    """Checks the history. Raises `Violation` named after the first anomaly without an excuse.
+
+    If producers are not `idempotent`, a retry may write a batch twice.
+    """
     report = recorder.report(topics)
     _require_clean(report, idempotent=idempotent)
     return report
 
 
 def require_clean_lives(recorder: Recorder) -> None:
-    """Likewise, of topics that have, or had, a name that others have had."""
+    """Checks likewise each of the topics that had one name in turn."""
     for report in recorder.reports_of_lives():
         _require_clean(report, idempotent=True)
 

@@ -1,5 +1,7 @@
-"""Notes when a leader holds back its high watermark, or a replica that would join: nothing
-is told of what does not happen, and so the production code is asked beside its work."""
+"""Notes when a leader holds back its high watermark, or a replica that would join.
+
+Production code logs nothing about what does not happen, so its decisions are observed here.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ def noting_held_back(seen: Counter[str]) -> Iterator[None]:
 
 
 def why_not_joined(end: int, high_watermark: int, epoch_start: int) -> str | None:
-    """None: it has shown nothing yet, or has all that it needs."""
+    """Returns the reason, or None if the replica has shown nothing yet or may join."""
     if end == NO_OFFSET or end >= max(high_watermark, epoch_start):
         return None
     return BELOW_HIGH_WATERMARK if end < high_watermark else BELOW_EPOCH_START
@@ -82,7 +84,7 @@ def why_held(
     proposed: Collection[int] | None,
     min_isr: int,
 ) -> str | None:
-    """What keeps it from where the committed or the proposed ISR alone would have it."""
+    """Returns what keeps the HW below where the committed or the proposed ISR would have it."""
 
     def lowest(members: Collection[int]) -> int:
         return min((ends.get(member, NO_OFFSET) for member in members), default=NO_OFFSET)

@@ -1,9 +1,9 @@
-"""Writes down what the clients of one world did, for the history checker, and judges at once
-what a client was told against what was committed.
+"""Records what the clients of one world did, for the history checker.
 
-Records carry a unique integer as their value. What a reader was not given is judged twice: by
-the history checker, which knows what clients know, and at once against the logs, where an
-offset that is passed over has to be that of a producer's fence.
+What clients receive is checked at once against what was committed. Values of records are unique
+integers. A record that a reader does not receive is judged twice: by the history checker, which
+knows what clients know, and at once against the logs, where only a producer's fence may be
+skipped.
 """
 
 from __future__ import annotations
@@ -64,8 +64,7 @@ def value_of(record: Record) -> int:
 
 
 class Recorder:
-    """Operations of the topics named `judged`, and of short-lived ones by their topic ids;
-    others are only counted. `epoch_led`: as `Acknowledgers` has it."""
+    """Records operations of the topics named `judged` and of short-lived topics; counts others."""
 
     def __init__(
         self,
@@ -75,7 +74,7 @@ class Recorder:
         epoch_led: Callable[[str, TopicPartition], int],
         unreadable: Unreadable | None = None,
     ) -> None:
-        """`unreadable`: None: no disk loses anything."""
+        """`epoch_led`: as in `Acknowledgers`. `unreadable`: None if no disk loses data."""
         self._unreadable = unreadable
         self.operations: list[Operation] = []
         self.acknowledged = 0
@@ -114,7 +113,7 @@ class Recorder:
         *,
         outcome: Outcome,
     ) -> None:
-        """`report`: of an acknowledged batch, which holds these values in their order."""
+        """Notes the end of a send. `report`: of an acknowledged batch with these values."""
         offset, leader_epoch = NO_OFFSET, NO_EPOCH
         if report is not None and outcome is Outcome.OK:
             self.acknowledged += len(values)
@@ -166,12 +165,12 @@ class Recorder:
             self._judge_committed("acknowledged_before_commit", client, place, offset, leader_epoch)
 
     def _place_now(self, partition: TopicPartition) -> PartitionId | None:
-        """In the topic that has the name now."""
+        """Returns the partition of the topic that has the name now."""
         topic = self._invariants.store.topics.get(partition.topic)
         return None if topic is None else PartitionId(topic.topic_id, partition.partition)
 
     def topic_id(self, topic: str) -> str | None:
-        """Of the topic that has the name now."""
+        """Returns the id of the topic that has the name now."""
         found = self._invariants.store.topics.get(topic)
         return found.topic_id if found is not None else None
 
@@ -180,7 +179,7 @@ class Recorder:
         return any(loss.partition == place for loss in self._invariants.losses)
 
     def _places(self, partition: TopicPartition) -> list[PartitionId]:
-        """In every topic that has, or had, the name."""
+        """Returns the partition in every topic that has, or had, the name."""
         ids = self._invariants.store.lives.get(partition.topic, ())
         return [PartitionId(topic_id, partition.partition) for topic_id in ids]
 
@@ -220,7 +219,7 @@ class Recorder:
         final: bool = False,
         repositioned: frozenset[TopicPartition] = frozenset(),
     ) -> None:
-        """What one poll gave, of whatever partitions."""
+        """Notes what one poll returned, of any partitions."""
         by_partition: dict[TopicPartition, list[Record]] = {}
         for record in records:
             by_partition.setdefault(TopicPartition(record.topic, record.partition), []).append(
@@ -254,7 +253,7 @@ class Recorder:
         final: bool,
         repositioned: bool,
     ) -> None:
-        # The first records of another life follow nothing of it.
+        # The first records of another topic id follow no earlier ones of it.
         is_first = self._lives_read.of(client, partition) != topic_id
         self._lives_read.read(client, partition, topic_id)
         place = PartitionId(topic_id, partition.partition)
@@ -318,7 +317,7 @@ class Recorder:
     def _judge_passed_over(
         self, client: str, partition: TopicPartition, first: int, record: Record
     ) -> None:
-        """`record` was given where `first` was next."""
+        """Checks that what lies between `first`, which was next, and `record` are fences."""
         place = self._place_now(partition)
         assert place is not None, "topics that are judged by their names stay"
         for offset in range(first, record.offset):
@@ -333,8 +332,7 @@ class Recorder:
                 )
 
     def answered(self, kind: str, source: str, target: str, answer: object) -> None:
-        """Notes who acknowledges; and brokers tell no consumer that its offset is beyond the
-        log unless something was given up."""
+        """Notes acknowledgements; checks that offsets are out of range only after a loss."""
         if isinstance(answer, broker_pb2.ProduceResponse):
             self._acknowledgers.answered(source, target, answer)
         if kind != "fetch" or not isinstance(answer, broker_pb2.FetchResponse):
@@ -367,7 +365,7 @@ class Recorder:
         if partition.topic in self._judged and not self.has_lost(partition):
             self._invariants.found("sent_back_without_loss", why, partition=str(partition))
 
-    # -- what clients are told ---------------------------------------------------------------
+    # -- answers to clients ------------------------------------------------------------------
 
     def asked(self, host: str, request: object) -> int:
         question = next(self._questions)
@@ -380,8 +378,11 @@ class Recorder:
         return question
 
     def told(self, host: str, question: int, request: object, answer: object) -> None:
-        """Each question is a client of its own to the history: a client may have several under
-        way, and does not believe every answer. Ends are so compared by epoch alone."""
+        """Notes an answer. In the history each question is a client of its own.
+
+        A client may have several questions under way, and does not accept every answer. So ends
+        are compared by epoch alone.
+        """
         self._lives.told(host, request, answer)
         for hear in self.on_told:
             hear(host, request, answer)
@@ -404,7 +405,6 @@ class Recorder:
             self._lives_history.add(operation)
 
     def _key(self, partition: TopicPartition, topic_id: str) -> tuple[str, int]:
-        """As the history has it."""
         if is_short_lived(partition.topic):
             return self._lives_history.name(partition.topic, topic_id), partition.partition
         return partition
@@ -431,7 +431,7 @@ class Recorder:
         self.operations.append(HighWatermarkInvoked(self._now_ms(), client, *partition))
 
     def end_told(self, client: str, partition: TopicPartition, offset: int | None) -> None:
-        """`offset`: the committed end; None: no answer."""
+        """Notes the committed end that a client received; None: there was no answer."""
         outcome = Outcome.INFO if offset is None else Outcome.OK
         told = NO_OFFSET if offset is None else offset
         self.operations.append(
@@ -455,7 +455,7 @@ class Recorder:
         self.operations.append(Nemesis(self._now_ms(), event, detail))
 
     def report(self, topics: Collection[str]) -> Report:
-        """The checker's verdict on these, with what unclean elections gave up as loss marks."""
+        """Returns the checker's report, with loss marks for unclean elections and damage."""
         checker = HistoryChecker()
         for line, operation in enumerate([*self.operations, *self._loss_marks()], 1):
             if isinstance(operation, Nemesis) or operation.topic in topics:
@@ -463,7 +463,7 @@ class Recorder:
         return checker.finish()
 
     def reports_of_lives(self) -> Iterator[Report]:
-        """On each life of a short-lived topic."""
+        """Yields a report for each short-lived topic."""
         yield from self._lives_history.reports(self._loss_marks())
 
     def _loss_marks(self) -> list[LossMark]:

@@ -30,9 +30,9 @@ from tidelog_runtime.metadata.schema import (
 if TYPE_CHECKING:
     from simulation.world import World
 
-# How long a process that was told to stop may take before it is killed.
+# How long a process may take to stop before it is killed.
 STOP_TIMEOUT_S = 15.0
-# How often it is looked whether a broker could tell the store from its backup.
+# How often to check whether a broker could distinguish the store from its backup.
 LOOKS_APART_S = 0.5
 BACKUP = "backup-"
 
@@ -93,11 +93,11 @@ class FaultInjector:
         return list(self._begin)
 
     async def run(self, plan: Sequence[Fault]) -> None:
-        """Returns when the last one has ended."""
+        """Returns when the last fault has ended."""
         await asyncio.gather(*(self._apply(fault, number) for number, fault in enumerate(plan)))
 
     async def heal(self) -> None:
-        """Everything runs, and everybody reaches everybody."""
+        """Starts every process, and restores all links, disks and the store."""
         world = self._world
         world.trace("heal")
         self._directed.heal()
@@ -113,7 +113,7 @@ class FaultInjector:
             self._network.host(service.host).up = True
             service.machine.disk.mend()
             service.release_all()
-        # Else a topic might come or go after everything was found to be well.
+        # Otherwise a topic could be created or deleted after the world was found to be healthy.
         await self._metadata.over()
 
     async def _apply(self, fault: Fault, number: int) -> None:
@@ -137,8 +137,11 @@ class FaultInjector:
     # -- the network -----------------------------------------------------------------------
 
     def _disturb(self, concerns: Concerns, conditions: Conditions) -> End:
-        """All but the ways to backups of the store: a write there whose answer is lost may bring
-        one to the very revision that was seen of the store, and nobody could tell them apart."""
+        """Disturbs links, except those to backups of the store.
+
+        A write to a backup whose answer is lost could bring the backup to the very revision
+        that was seen of the store, and nothing could distinguish the two.
+        """
         number = self._network.disturb(
             lambda a, b: not (_is_backup(a) or _is_backup(b)) and concerns(a, b), conditions
         )
@@ -171,7 +174,7 @@ class FaultInjector:
         return self._cut_direction(host, there, direction)
 
     def _cut_leader(self, fault: Fault, _: random.Random) -> End:
-        """From its followers alone: etcd and the controllers reach it."""
+        """Cuts a leader off from its followers alone: etcd and the controllers reach it."""
         world = self._world
         led = Counter(
             decode_leader_and_isr(item.value).leader
@@ -185,7 +188,7 @@ class FaultInjector:
         return self._cut_direction(f"broker-{leader}", _begins("broker-"), str(fault.args[0]))
 
     def _cut_direction(self, host: str, there: Callable[[str], bool], direction: str) -> End:
-        """What comes "in" to a host, goes "out" of it, or "both"."""
+        """Cuts what comes "in" to a host, goes "out" of it, or "both"."""
         goes_out, comes_in = direction != "in", direction != "out"
         return self._disturb(
             lambda a, b: (
@@ -270,7 +273,7 @@ class FaultInjector:
         return lambda: self._world.etcd.serve_watches(host)
 
     def _compaction(self, _: Fault, __: random.Random) -> End:
-        """While nobody watches, so that all who come back have to read anew."""
+        """Compacts the store while it serves no watch, so that all clients read it again."""
         etcd = self._world.etcd
         etcd.refuse_watches("")
 
@@ -281,9 +284,11 @@ class FaultInjector:
         return compact
 
     def _store_restored(self, fault: Fault, _: random.Random) -> End:
-        """A broker reaches a backup in the place of the store, from half of the time on and
-        once it has seen more of that, by whatever way: nobody else could tell the two apart.
-        It is started anew in the end, and reaches the store."""
+        """Leads a broker to a backup of the store, from half of the time on.
+
+        First the broker has to see a newer revision of the store, in any way: otherwise nothing
+        could distinguish the two. At the end it is restarted and reaches the store.
+        """
         world, service = self._world, self._service(fault)
         assert isinstance(service, BrokerProcess)
         backup = EtcdServer(
@@ -311,8 +316,10 @@ class FaultInjector:
         return restart
 
     def _shown_to(self, service: BrokerProcess) -> int:
-        """The newest revision of the store: by its answers, by what the disk keeps, or by a
-        state that a replica goes by."""
+        """Returns the newest revision of the store that the broker has seen.
+
+        It is in the store's answers, on the disk, or in the state that a replica follows.
+        """
         if service.broker is None:
             return 0
         taken = (partition.revision for partition in self._world.partitions_of(service))
@@ -330,8 +337,7 @@ class FaultInjector:
     # -- disks -------------------------------------------------------------------------------
 
     def _failed_fsync(self, fault: Fault, _: random.Random) -> End:
-        """Of the next syncs, which may be those of directories, or of "segments" that hold
-        what is not synced."""
+        """Fails the next syncs of files and directories, or of "segments" with unsynced data."""
         disk = self._service(fault).machine.disk
         if fault.args[2:] == ("segments",):
             disk.failing_segment_syncs = int(fault.args[1])
@@ -344,7 +350,7 @@ class FaultInjector:
         return mend
 
     def _disk_error(self, fault: Fault, _: random.Random) -> End:
-        """Of the next reads or writes."""
+        """Fails the next reads or writes."""
         disk = self._service(fault).machine.disk
         what, times = fault.args[1:]
         if what == "read":
@@ -376,7 +382,7 @@ class FaultInjector:
         return no_end
 
     def _bad_sector(self, fault: Fault, rng: random.Random) -> End:
-        """Nothing reads it any more, until another file takes the place of this one."""
+        """Makes a sector unreadable until another file takes the place of its file."""
         place = self._place_in_segment(fault, rng)
         if place is not None:
             path, position = place
@@ -385,7 +391,7 @@ class FaultInjector:
         return no_end
 
     def _place_in_segment(self, fault: Fault, rng: random.Random) -> tuple[PurePath, int] | None:
-        """Somewhere in a segment, of which there is another copy."""
+        """Chooses a place in a segment that has another copy, and notes the damage."""
         service = self._service(fault)
         assert isinstance(service, BrokerProcess)
         if self._is_yet_to_be_read(service):
@@ -407,8 +413,10 @@ class FaultInjector:
         return path, position
 
     def _is_yet_to_be_read(self, service: BrokerProcess) -> bool:
-        """Whether another directory may have been put there that no process has opened: rules read
-        then what it holds, which a flipped bit would hide from them."""
+        """Whether the disk may hold another directory that no process has opened yet.
+
+        Rules will read what that holds, which a flipped bit would hide from them.
+        """
         was_replaced = self._world.data_losses.last_replaced(service.machine_id) > 0
         return was_replaced and not any(True for _ in self._world.partitions_of(service))
 

@@ -1,6 +1,6 @@
-"""Invariants, judged after every step of a world, and only where something changed.
+"""Checks invariants after every step of a world, where something changed.
 
-What they say is in `store_rules` and `replica_rules`.
+`store_rules` and `replica_rules` define them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class WatchedMachine(Protocol):
 
 
 class WatchedBroker(Protocol):
-    """A broker over all its lives; `broker` is None while it is dead."""
+    """A broker over all its incarnations; `broker` is None while it is dead."""
 
     @property
     def broker_id(self) -> int: ...
@@ -97,7 +97,7 @@ class WatchedWorld(Protocol):
 
 
 class Life:
-    """One life of a broker, as the owner of its replicas."""
+    """One incarnation of a broker, as the owner of its replicas."""
 
     def __init__(self, broker: WatchedBroker) -> None:
         self.broker_id = broker.broker_id
@@ -115,7 +115,10 @@ class Life:
 
 
 class Invariants:
-    """Of one world. `losses` is what unclean elections gave up, in their order."""
+    """The invariants of one world.
+
+    - `losses`: what unclean elections gave up, in their order
+    """
 
     def __init__(self, world: WatchedWorld) -> None:
         self._world = world
@@ -128,18 +131,18 @@ class Invariants:
         self._changed: dict[Partition, None] = {}
         self._replica_of: dict[Log, Replica] = {}
         self._losses_seen: dict[tuple[int, PartitionId], int] = {}
-        # By broker id: the machine whose process opened the log last.
+        # By broker id and partition: the machine whose process opened the log last.
         self._opened_at: dict[tuple[int, PartitionId], int] = {}
         self._failed: dict[Replica, None] = {}
         self._violation: Violation | None = None
         self._revision = 0
         self._waits: dict[Partition, list[tuple[object, asyncio.Future[Any]]]] = {}
-        # Newest controller epoch and broker epoch that each process has obeyed.
+        # The newest controller epoch and broker epoch that each process has obeyed.
         self._obeyed: dict[ReplicaManager, tuple[int, int]] = {}
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """While the world runs."""
+        """Checks the world while the context lasts."""
         self._revision = self._world.store_data.revision
         self._world.store_data.listen(self._store_changed)
         self._world.after_step.append(self._after_step)
@@ -168,8 +171,10 @@ class Invariants:
         self._noting(lambda: self.store.absorb(changes))
 
     def _noting(self, judge: Callable[[], None]) -> None:
-        """In the middle of a production call: what is found is raised after the step, for
-        production code might catch it."""
+        """Runs a check in the middle of a production call.
+
+        A violation is raised after the step, since production code might catch it.
+        """
         try:
             judge()
         except Violation as violation:
@@ -198,7 +203,7 @@ class Invariants:
         replica.disk_log = log
         end = log.log_end_offset
         key = (broker.machine_id, partition)
-        # What flipped bits have damaged may be noticed, and cut, at any later start.
+        # Damage by flipped bits may be noticed, and cut off, at any later start.
         if end < replica.log.end and self._data_losses.was_damaged(*key):
             self._data_losses.replica_damaged(*key)
         losses = self._data_losses.last_of(*key)
@@ -209,7 +214,7 @@ class Invariants:
         self._failed.pop(replica, None)
         last_at = self._opened_at.get((broker.broker_id, partition), broker.machine_id)
         self._opened_at[broker.broker_id, partition] = broker.machine_id
-        # A copy of the directory was the broker meanwhile: this one missed what it went through.
+        # A copy of the directory was the broker meanwhile: this one missed its changes.
         if replaced > seen or last_at != broker.machine_id:
             self.replicas.contents_replaced(replica)
         found: list[Entry] | int = end
@@ -222,11 +227,11 @@ class Invariants:
             )
         )
         if replaced > seen:
-            replica.durable.reset(0)  # what was is of another directory
+            replica.durable.reset(0)  # the former end is of another directory
         segments = [(s.next_offset, s.base_offset, s.size) for s in log._segments]
         replica.durable.opened(segments, end)
         if replaced > seen:
-            replica.durable.look(broker.machine.disk, log.directory)  # as its start synced it
+            replica.durable.look(broker.machine.disk, log.directory)  # its start has synced the log
 
     def _broker_with(self, disk: Disk) -> WatchedBroker:
         for broker in self._processes():
@@ -241,7 +246,7 @@ class Invariants:
         return next(b for b in self._processes() if b.machine_id == replica.machine_id)
 
     def _is_time_unknown(self, replica: Replica) -> bool:
-        """Its machine began with a wrong clock, and no other broker has said what time it is."""
+        """Whether its machine began with a wrong clock and no other broker reported the time."""
         process = self._process_of(replica)
         has_heard = process.broker is not None and bool(process.broker.clock_check.peers)
         return process.machine.clock.is_lost and not has_heard
@@ -267,7 +272,7 @@ class Invariants:
         self._judge_sole_copies(log, offset)
 
     def _judge_sole_copies(self, log: Log, offset: int) -> None:
-        """A replica keeps what no other one can read, however damaged it is elsewhere."""
+        """Checks that a replica keeps what no other one can read, even if it is damaged itself."""
         replica = self._replica_of[log]
         written = self.store.partitions.get(replica.partition)
         if written is None or replica.broker_id not in written.state.replicas:
@@ -302,7 +307,7 @@ class Invariants:
 
     def log_cut(self, log: Log, offset: int) -> None:
         self.replicas.cut(self._replica_of[log], offset)
-        # It ends within what was noted as one, where it was opened longer.
+        # Entries beyond the cut are dropped; the new end may lie within one of them.
         self._note_written(log, self._replica_of[log])
         for producer_id, entry in log.producers.states.entries:
             if entry.end_offset > log.log_end_offset:
@@ -314,7 +319,7 @@ class Invariants:
                 )
 
     def producers_learned(self, history: ProducerHistory, states: ProducerStates) -> None:
-        """Its log may hold no batch of theirs."""
+        """Checks that learned producers are known; the log may hold no batch of theirs."""
         if history.states.to_value() != states.to_value():
             self.found(
                 "learned_producers_lost",
@@ -324,7 +329,7 @@ class Invariants:
     def divergence_found(
         self, key: ReplicaKey, broker_id: int, own: RangeDigest, other: RangeDigest
     ) -> None:
-        """No replica may hold another committed batch, whatever has happened to it."""
+        """Reports a violation: no replica may ever hold another committed batch."""
         self.found(
             "divergence_reported",
             f"the replica of broker {broker_id} is reported to hold other committed batches",
@@ -337,7 +342,7 @@ class Invariants:
         self._waits.setdefault(partition, []).append((partition.leading, future))
 
     def _judge_waits(self, partition: Partition) -> None:
-        """What waits for the high watermark of an epoch ends with it."""
+        """Checks that waits for the high watermark of an epoch end with the epoch."""
         waits = self._waits.get(partition)
         if not waits:
             return
@@ -350,8 +355,10 @@ class Invariants:
             )
 
     def leader_committed(self, partition: Partition) -> None:
-        """Judged at once: within the same step it may hear of a smaller ISR, or that it was
-        deposed."""
+        """Checks the high watermark at once.
+
+        Within the same step the leader may receive a smaller ISR, or its deposition.
+        """
         replica = self._replica_of.get(partition.log)  # type: ignore[call-overload]
         if replica is not None:
             self._noting(lambda: self.replicas.judge(replica, partition))
@@ -374,10 +381,12 @@ class Invariants:
         self._noting(lambda: self.replicas.start_moved(replica, start))
 
     def log_synced(self, log: Log) -> None:
-        """What counts as synced is on the disk. An fsync that succeeds after one that failed brings
-        nothing back (interleaving 9)."""
+        """Checks that what counts as synced is on the disk.
+
+        An fsync that succeeds after a failed one restores nothing (interleaving 9).
+        """
         if log.closed:
-            return  # it was deleted while it was synced, and another may lie in its place
+            return  # deleted during the sync; another log may be in its place
         replica = self._replica_of[log]
         disk = self._machine_of(replica).disk
         durable = replica.durable.look(disk, log.directory)
@@ -394,7 +403,10 @@ class Invariants:
         self._failed[self._replica_of[log]] = None
 
     def log_sealing(self, log: Log) -> None:
-        """A member counts for what it holds: it resigns where another one can send it again."""
+        """Checks that no member seals a damaged batch that another member could send again.
+
+        It has to resign instead, since a member counts for what it holds.
+        """
         replica = self._replica_of[log]
         written = self.store.partitions.get(replica.partition)
         members = () if written is None else written.state.isr
@@ -434,9 +446,12 @@ class Invariants:
             )
 
     def key_deleted(self, data: MemoryData, transaction: Transaction, former: KeyValue) -> None:
-        """A controller takes no broker for dead that serves, and neither does another process of
-        the same broker id. A process may end its own registration, to register again; and a
-        backup, which no other process reads, has no registration of a running process."""
+        """Checks that no registration of a serving process is removed.
+
+        Neither a controller nor another process of the same broker id may remove it. A process
+        may end its own registration, to register again. A backup of the store, which no other
+        process reads, has no registration of a running process.
+        """
         key = self._world.keys.parse(former.key)
         if data is not self._world.store_data or not isinstance(key, BrokerKey):
             return
@@ -456,9 +471,9 @@ class Invariants:
                 )
 
     def found(self, name: str, message: str, **fields: object) -> None:
-        """Raised after the step."""
+        """Notes a violation, which is raised after the step."""
         self.note(Violation(name, message, **fields))
 
     def note(self, violation: Violation) -> None:
-        """Likewise."""
+        """Keeps the first violation, which is raised after the step."""
         self._violation = self._violation or violation

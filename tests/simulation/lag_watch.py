@@ -1,8 +1,8 @@
-"""No member of an ISR lags for longer than it may while its leader could remove it.
+"""Checks that no ISR member lags for longer than it may while its leader could remove it.
 
-Sampled, because it judges that something does not happen. A leader that cannot write to the
-store, whose own process does not run, or that waits for the answer to an ISR change is not judged,
-and has its whole time again afterwards.
+The watch samples, because it checks that something does not happen. A leader that cannot write
+to the store, does not run, or waits for the answer to an ISR change is not checked, and has its
+whole time again afterwards.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 INTERVAL_MS = 500
-# Beyond the lag time: a leader judges by a timer, the store takes its time, a blocking fsync may
-# hold up a write, and samples are this far apart.
+# Beyond the lag time: a leader checks it by a timer, the store takes its time, a blocking fsync may
+# delay a write, and samples are INTERVAL_MS apart.
 SLACK_MS = 3_000
 
 
@@ -42,8 +42,11 @@ def store_is_reachable(world: World, service: Service) -> bool:
 
 @dataclass(slots=True)
 class _Led:
-    """One partition as its leader has led it, undisturbed. `members`: since when each has been in
-    the ISR. `ends`: how far the leader's log reached, and when."""
+    """A partition while its leader leads it undisturbed.
+
+    - `members`: since when each has been in the ISR
+    - `ends`: how far the leader's log reached, and when
+    """
 
     leading: object
     members: dict[Member, int] = field(default_factory=dict)
@@ -59,11 +62,10 @@ class LagWatch:
         self._led: dict[tuple[int, PartitionId], _Led] = {}
 
     async def run(self) -> None:
-        """As `watch`."""
         await watch(self._world, self.look, INTERVAL_MS)
 
     def look(self) -> None:
-        """Raises `Violation`."""
+        """Takes a sample and checks the partitions. Raises `Violation`."""
         present: dict[tuple[int, PartitionId], _Led] = {}
         for broker_id, partition in self._judged():
             identity = PartitionId(partition.topic_id, partition.name.partition)

@@ -1,5 +1,7 @@
-"""Once all is well again, a broker dies and a partition is moved off it: the move waits for
-nobody who leaves (interleaving 16 of docs/internals/interleavings.md)."""
+"""Checks a move off a broker that dies after the world has healed.
+
+The move waits for no replica that leaves (interleaving 16 of docs/internals/interleavings.md).
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,17 @@ MOVE_TIME_MS = 15_000
 async def require_moved_off_the_dead(
     world: World, invariants: Invariants, damaged: Set[int]
 ) -> None:
-    """Raises `Violation` where that takes too long. `damaged`: brokers on whose disks bits were
-    flipped: what they hold may prove unreadable when it is copied, and then a dead one is one too
-    many. In the end the dead one is back."""
+    """Raises `Violation` if the move takes too long. At the end the dead broker is back.
+
+    - `damaged`: brokers on whose disks bits were flipped. What they hold may prove unreadable
+      when it is copied, and then a dead broker is one too many.
+    """
     rng = world.rng("last move")
     found = [
         (written, broker_id)
         for written in invariants.store.partitions.values()
         for broker_id in written.state.replicas
-        # Without another replica there is nothing that could be moved.
+        # Without another replica nothing could be moved.
         if len(written.state.replicas) > 1
         if damaged.isdisjoint(written.state.replicas) and _target(world, written, broker_id)
     ]
@@ -57,7 +61,10 @@ async def require_moved_off_the_dead(
 
 
 def _target(world: World, written: Written, dead: int) -> tuple[int, ...]:
-    """As many others as there are, up to as many as it has; empty: too few for its min ISR."""
+    """Returns as many other brokers as possible, up to as many as the partition has replicas.
+
+    It is empty if they are too few for its min ISR.
+    """
     others = [b for b in (*written.state.replicas, *world.brokers) if b != dead]
     target = tuple(dict.fromkeys(others))[: len(written.state.replicas)]
     return target if len(target) >= written.state.min_isr else ()

@@ -1,7 +1,7 @@
-"""After the last fault: the cluster heals by itself, within bounded virtual time.
+"""Checks that the cluster heals after the last fault, within bounded virtual time.
 
-Every broker is registered, every partition has a leader and all its replicas in sync, takes
-a write with acks=all, every intent is done, and no broker keeps a replica that is not its own.
+Every broker is registered. Every partition has a leader and all its replicas in sync, and
+accepts a write with acks=all. Every intent is done, and no broker keeps a stray.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tidelog_runtime.metadata.schema import RUNNING, decode_leader_and_isr
 HEALING_TIME_MS = 30_000
 WRITE_TIME_MS = 10_000
 LOOK_INTERVAL_S = 0.25
-# After healing, until what is too old is gone; and how late it may go always: a segment is rolled
-# first, and retention looks every few seconds.
+# From healing until what is too old is deleted; and how late it may always be deleted: a segment is
+# rolled first, and retention runs every few seconds.
 RETENTION_TIME_MS = 20_000
 RETENTION_SLACK_MS = 12_000
 
 
 async def require_healed(world: World, invariants: Invariants) -> None:
-    """Raises `Violation` with the name of what is still missing."""
+    """Waits until the world has healed. Raises `Violation` with the name of what is missing."""
     deadline_ms = world.now_ms + HEALING_TIME_MS
     while True:
         problem = first_problem(world, invariants)
@@ -43,8 +43,7 @@ async def require_healed(world: World, invariants: Invariants) -> None:
 
 
 async def require_retention(world: World, invariants: Invariants) -> None:
-    """No leader keeps for good what is too old: topics that set `retention_ms` soon hold nothing
-    much older. Raises `Violation`."""
+    """Waits until no leader holds anything much older than `retention_ms`. Raises `Violation`."""
     deadline_ms = world.now_ms + RETENTION_TIME_MS
     while (problem := _first_overdue(world, invariants)) is not None:
         if world.now_ms >= deadline_ms:
@@ -58,7 +57,7 @@ def _first_overdue(world: World, invariants: Invariants) -> str | None:
             continue  # of a second process, which is gone
         present = world.partitions_of(world.brokers[machine_id])
         if not any(id(partition.log) == id(replica.disk_log) for partition in present):
-            continue  # it went with its disk, and is another broker's now
+            continue  # it left with its disk, which another broker has now
         config = invariants.store.config_of(replica.partition)
         if replica.leading is None or "retention_ms" not in config or not replica.log.entries:
             continue
@@ -127,7 +126,7 @@ def _partitions(world: World, invariants: Invariants) -> Iterator[tuple[str, str
 
 
 def _moves(world: World, invariants: Invariants) -> Iterator[tuple[str, str]]:
-    """What was begun is ended, and what is wanted is so."""
+    """Yields moves that have not ended, and targets that are missed."""
     for written in invariants.store.partitions.values():
         state, wanted = written.state, world.mover.wanted.get(written.name)
         if state.moving is not None:
@@ -137,7 +136,7 @@ def _moves(world: World, invariants: Invariants) -> Iterator[tuple[str, str]]:
 
 
 def _replicas(world: World, invariants: Invariants) -> Iterator[tuple[str, str]]:
-    """What each broker has is what it is assigned, in the state of the store."""
+    """Yields where the replicas of a broker differ from its assignment in the store."""
     for broker_id, process in world.brokers.items():
         assigned = {
             partition: written
@@ -163,7 +162,7 @@ def _replicas(world: World, invariants: Invariants) -> Iterator[tuple[str, str]]
 async def require_writable(
     world: World, recorder: Recorder, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, BatchReport]:
-    """One write with acks=all to each; raises `Violation` where it fails."""
+    """Writes to each partition with acks=all; raises `Violation` if a write fails."""
     client = world.client("probe")
     reports: dict[TopicPartition, BatchReport] = {}
 

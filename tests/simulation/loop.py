@@ -1,10 +1,9 @@
-"""An event loop on a virtual clock, of whose steps every one belongs to a process.
+"""An event loop on a virtual clock, in which every step belongs to a process.
 
-Time jumps to the next timer as soon as nothing is left to run. A context variable names the
-process that a callback belongs to: of a paused process everything is held back, of a dead
-one dropped. What runs, and in which order, depends on nothing but what was scheduled: tasks
-and futures hash by the order in which they were first hashed, so that sets of them iterate
-alike in every run.
+Time jumps to the next timer when nothing is left to run. A context variable names the process
+of a callback: callbacks of a paused process are held back, those of a dead one dropped. What
+runs, and in which order, depends only on what was scheduled: tasks and futures hash by the
+order in which they were first hashed, so that sets of them iterate alike in every run.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# What a callback takes: messages arrive between the steps of longer work.
+# The virtual time of a callback: messages arrive between the steps of longer work.
 STEP_US = 5
-# More callbacks than this within so short a time are an endless loop.
+# More than MAX_STEPS_AT_ONE_TIME callbacks within LIVELOCK_US are an endless loop.
 LIVELOCK_US = 1_000_000
 MAX_STEPS_AT_ONE_TIME = 50_000
 
@@ -32,20 +31,21 @@ MAX_STEPS_AT_ONE_TIME = 50_000
 MAX_CLOSING_ROUNDS = 20
 
 
-# Numbers in the order in which tasks and futures are first hashed; from 1 for each loop, so that
-# nothing depends on what ran before in the same process.
+# Numbers tasks and futures in the order in which they are first hashed, from 1 in each loop, so
+# that nothing depends on earlier runs of the same interpreter.
 _next_serial: Callable[[], int] = count(1).__next__
 
 
 class LivelockError(Exception):
-    """Callbacks go on without end."""
+    """The run makes no progress: callbacks continue without end, or everything waits."""
 
 
 class SimProcess:
     """One incarnation of something that can be paused and killed.
 
-    `observed`: whether invariants are looked at after its steps. `held`: what became due
-    while it was paused, in order."""
+    - `observed`: whether invariants are checked after its steps
+    - `held`: what became due while it was paused, in order
+    """
 
     __slots__ = ("alive", "context", "held", "host", "incarnation", "name", "observed", "paused")
 
@@ -95,10 +95,11 @@ class SimFuture(asyncio.Future[Any]):
 
 
 class SimHandle:
-    """What `call_soon` and `call_at` return: as much of `asyncio.TimerHandle` as is used.
+    """What `call_soon` and `call_at` return: the part of `asyncio.TimerHandle` that is used.
 
-    `callback`: None once it is cancelled. A timer waits on for its time then, and keeps
-    nothing else alive."""
+    - `callback`: None once it is cancelled. A cancelled timer stays queued until its time, and
+      keeps nothing else alive.
+    """
 
     __slots__ = ("args", "callback", "context", "process", "when_us")
 
@@ -128,7 +129,10 @@ class SimHandle:
 
 
 class SimLoop(asyncio.AbstractEventLoop):
-    """Also a `Clock`. `after_step` is called after every step of an observed process."""
+    """The loop, which is also a `Clock`.
+
+    - `after_step`: called after every step of an observed process
+    """
 
     def __init__(self, *, wall_start_ms: int = 1_700_000_000_000) -> None:
         global _next_serial
@@ -136,21 +140,21 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.now_us = 0
         self.steps = 0
         self.after_step: list[Callable[[], None]] = []
-        # Whose callback has run last, and whose is running.
+        # The process of the callback that runs, or has run last.
         self.stepped: SimProcess | None = None
-        # What ends the run: the first thing that went wrong.
+        # The first error, which ends the run.
         self.failure: BaseException | None = None
         self._wall_start_ms = wall_start_ms
         self._ready: deque[SimHandle] = deque()
         self._timers: list[tuple[int, int, SimHandle]] = []
         self._next_sequence = count().__next__
-        # Of what belongs to no process: messages under way, the world's own doing.
+        # The context of what belongs to no process: messages in flight, and the world's own work.
         self.world_context = Context()
         self._context = self.world_context
         self._closed = False
-        # Asked for each task and future: a call of C is a tenth of one of Python.
+        # Called for each task and future: a call of C costs a tenth of one of Python.
         self.get_debug = bool  # type: ignore[method-assign]
-        # Tasks of the dead: referenced, so that none of their `finally` runs.
+        # Tasks of dead processes, referenced so that none of their `finally` blocks runs.
         self._graveyard: list[asyncio.Task[Any]] = []
 
     # -- time ------------------------------------------------------------------------
@@ -200,8 +204,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> SimHandle:
-        # Some time passes before any timer: whoever waits for the rest of a fraction of a
-        # microsecond would else wait for ever.
+        # Some time passes before any timer: otherwise a wait for the rest of a fraction of a
+        # microsecond would never end.
         when_us = max(self.now_us + 1, round(when * 1e6))
         return self.call_at_us(when_us, callback, *args, context=context)
 
@@ -235,7 +239,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return task
 
     def spawn(self, process: SimProcess, coro: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """A task of that process."""
+        """Creates a task of that process."""
         return self.create_task(coro, context=process.context.copy())
 
     # -- processes -------------------------------------------------------------------
@@ -249,14 +253,14 @@ class SimLoop(asyncio.AbstractEventLoop):
         process.held = []
 
     def kill(self, process: SimProcess) -> None:
-        """It does nothing any more, not even what should be done at its end."""
+        """Ends a process at once, without its cleanup."""
         process.alive = False
         self._graveyard += [t for t in asyncio.all_tasks(self) if _process_of(t) is process]
 
     # -- running ---------------------------------------------------------------------
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Until `main` is done. Raises what it raised, or the first failure."""
+        """Runs until `main` is done. Raises its exception, or the first failure."""
         events._set_running_loop(self)
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(finalizer=self._end_generator)
@@ -280,7 +284,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         while not task.done():
             if not ready:
                 self._jump()
-            # As asyncio's own loops: what is ready now runs before what becomes due meanwhile.
+            # As in asyncio's own loops, what is ready now runs before what becomes due meanwhile.
             for _ in range(len(ready)):
                 handle = pop_ready()
                 callback = handle.callback
@@ -321,7 +325,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             raise self.failure
 
     def _jump(self) -> None:
-        """Moves the clock to the next timer, and makes all that are due then ready."""
+        """Advances the clock to the next timer, and makes all timers that are due then ready."""
         timers, pop_timer = self._timers, heapq.heappop
         while timers and timers[0][2].callback is None:
             pop_timer(timers)
@@ -335,7 +339,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         if not self._closed:
             self.create_task(generator.aclose())
 
-    # -- the rest of what asyncio asks of a loop ---------------------------------------
+    # -- the rest of the interface of an asyncio loop -----------------------------------
 
     def is_running(self) -> bool:
         return not self._closed
@@ -349,7 +353,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             self.fail(error)
 
     def close(self) -> None:
-        """Ends every coroutine where it stands. Nothing that it does then has an effect."""
+        """Closes every coroutine where it awaits. What it does then has no effect."""
         self._closed = True
         self._ready.clear()
         self._timers.clear()
@@ -361,7 +365,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 ended: list[asyncio.Task[Any]] = []
-                # What ends may begin tasks of its own.
+                # A coroutine that is closed may create tasks.
                 for _ in range(MAX_CLOSING_ROUNDS):
                     pending = asyncio.all_tasks(self).difference(ended)
                     if not pending:
@@ -391,7 +395,7 @@ def _process_of(task: asyncio.Task[Any]) -> SimProcess | None:
 
 
 def current_process() -> SimProcess:
-    """Whose code is running."""
+    """Returns the process whose code is running."""
     process = PROCESS.get()
     assert process is not None, "this belongs to no process"
     return process

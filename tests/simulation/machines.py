@@ -1,4 +1,4 @@
-"""Machines: what outlives the processes that run on one."""
+"""Machines, which outlive the processes that run on them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from tidelog_runtime.clock import Clock
 
 
 class MachineClock:
-    """`offset_ms`: by how much its wall clock is ahead of true time, while a fault lasts.
-    `wrong_readings`: how often it was read while it was wrong. `is_lost`: the machine last rebooted
-    while it was wrong. Then only other brokers can tell what time it is
-    (`clock_check.MAX_OFF_MS`)."""
+    """The clock of a machine.
+
+    - `offset_ms`: how far its wall clock is ahead of true time, while a fault lasts
+    - `wrong_readings`: how often it was read while it was wrong
+    - `is_lost`: the machine last rebooted while the clock was wrong. Then only other brokers
+      know what time it is (`clock_check.MAX_OFF_MS`).
+    """
 
     def __init__(self, true_time: Clock) -> None:
         self._true_time = true_time
@@ -27,7 +30,7 @@ class MachineClock:
 
 
 class Machine:
-    """Its disk outlives processes, and reboots as far as it was synced."""
+    """A machine. Its disk outlives processes, and keeps what was synced when it reboots."""
 
     def __init__(self, name: str, true_time: Clock) -> None:
         self.name = name

@@ -1,5 +1,4 @@
-"""Faults of metadata: topics that come and go, partitions that are added, removed and moved,
-consents to losses."""
+"""Faults of metadata: changes of topics, partitions and moves, and consents to losses."""
 
 from __future__ import annotations
 
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
 
 RECREATED_TOPIC_TIMEOUT_MS = 6_000
 SHORT_LIVED_PARTITIONS = 2
-# Of a topic that is resized: before, and while the others are removed.
+# Partitions of a topic that is resized: at first, and while the others are removed.
 RESIZED_PARTITIONS = 3
 KEPT_PARTITIONS = 1
-# One request to add them again may fail while the cluster is in trouble.
+# A request to add them again may fail while the cluster is in trouble.
 RESIZE_TRIES = 3
 
-# Ends what a fault began.
+# A function that ends a fault.
 End: TypeAlias = "Callable[[], None]"
 
 
@@ -59,7 +58,7 @@ class MetadataFaults:
     # -- topics ------------------------------------------------------------------------------
 
     def _topic_deleted(self, fault: Fault, _: random.Random) -> End:
-        """Created at the begin, deleted at the end."""
+        """Creates a topic at the beginning, and deletes it at the end."""
         topic = f"{GONE}{fault.args[0]}"
 
         async def delete() -> None:
@@ -71,7 +70,10 @@ class MetadataFaults:
         return lambda: self._spawn(delete())
 
     def _topic_recreated(self, fault: Fault, _: random.Random) -> End:
-        """Created at the begin; deleted and created again, under the same name, at the end."""
+        """Creates a topic at the beginning.
+
+        At the end it is deleted and created again under the same name.
+        """
         topic = f"{AGAIN}{fault.args[0]}"
 
         async def recreate() -> None:
@@ -105,8 +107,10 @@ class MetadataFaults:
                 await admin.delete_topic(topic, timeout_ms=RECREATED_TOPIC_TIMEOUT_MS)
 
     def _partitions_removed(self, fault: Fault, _: random.Random) -> End:
-        """The topic is created at the begin, when it is not there yet. Halfway its last partitions
-        are removed, and at the end they are added again."""
+        """Removes the last partitions of a topic half-way, and adds them again at the end.
+
+        The topic is created at the beginning, if it does not exist yet.
+        """
         topic = f"{RESIZED}{fault.args[0]}"
         self._spawn(self._create_topic(topic, RESIZED_PARTITIONS))
         loop = self._world.loop
@@ -142,7 +146,10 @@ class MetadataFaults:
         return self._world.mover.move(choice, order)
 
     def _move_and_back(self, fault: Fault, _: random.Random) -> End:
-        """Back as soon as it is there, and until then it follows; perhaps at once."""
+        """Moves a partition, and at the end back again.
+
+        The way back begins when the first move is done, perhaps at once.
+        """
         mover = self._world.mover
         moved = self._begin_move(fault)
         if moved is None:
@@ -162,7 +169,7 @@ class MetadataFaults:
         return lambda: _forget_key(data, key)
 
     def _consent(self, fault: Fault, _: random.Random) -> End:
-        """At the begin and once more at the end, each perhaps too early or not needed."""
+        """Consents at the beginning and again at the end; each may be too early or needless."""
         operator = Operator(self._world)
         from_live_replicas = fault.args[0] == "live_replicas"
         operator.ask_the_impossible()

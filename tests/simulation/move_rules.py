@@ -1,5 +1,8 @@
-"""What the steps of a move may do to a partition's key, written again from section 4
-of docs/internals/protocol.md and from interleavings 7 and 16."""
+"""What the steps of a move may change in a partition's key.
+
+This is derived independently from section 4 of docs/internals/protocol.md and from
+interleavings 7 and 16.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def is_end(old: LeaderAndIsr, new: LeaderAndIsr) -> bool:
 def judge_step(
     old: LeaderAndIsr, new: LeaderAndIsr, config: Mapping[str, str], seen: Counter[str]
 ) -> Broken | None:
-    """Of a write that changed replicas or move; None: it may."""
+    """Checks a write that changed the replicas or the move. None: it is allowed."""
     if old.moving is None and new.moving is not None:
         seen[ACTIVATED] += 1
         return _activation(old, new, new.moving) or _min_isr(new, config)

@@ -1,5 +1,7 @@
-"""Partitions that are moved in the midst of trouble: who moves them, who is added, who leaves and
-who leads may go at any step."""
+"""Stories in which partitions move while processes fail.
+
+The controller, or a broker that is added, leaves or leads, may go at any step.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ from collections.abc import Callable
 
 from simulation.faults import FIRST_FAULT_MS, LAST_FAULT_MS, Cluster, Fault
 
-# Moves that begin together: some of one partition, which then follow each other.
+# The number of moves that begin together; several of one partition follow each other.
 MOVES = (2, 6)
-# In how many stories they may carry so little that they last for some seconds.
+# The share of stories in which moves carry so little that they last for some seconds.
 THROTTLED_SHARE = 0.6
 
 
@@ -62,7 +64,7 @@ def _without_its_controller(rng: random.Random, cluster: Cluster) -> list[Fault]
 
 
 def _without_a_broker(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """One that leads, is added, leaves or stays is killed, paused, cut off or told to stop."""
+    """A broker that leads, is added, leaves or stays is killed, paused, cut off or stopped."""
     at_ms = _at_ms(rng)
     kinds = ("crash_broker", "crash_broker", "pause_broker", "cut_from_brokers", "shut_down")
     return [
@@ -77,14 +79,13 @@ def _without_a_broker(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _away_and_back(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """Replicas leave and are assigned again while what the controllers send comes late and
-    twice."""
+    """Replicas leave and are assigned again while messages of controllers come late and twice."""
     del cluster
     at_ms = _at_ms(rng)
     story = [
         Fault(at_ms, "repeat", (60, "all"), 10_000),
         Fault(at_ms, "reorder", (30, "all"), 8_000),
-        # At full speed, so that what was said at a replica's end comes after its next beginning.
+        # At full speed, so that commands about the end of a replica come after its next beginning.
         *_moves(rng, at_ms + 300, ("move_and_back",), throttled_share=0),
         *_moves(rng, at_ms + 2_500, ("move_and_back",), throttled_share=0),
     ]
@@ -121,8 +122,10 @@ def _after_loss(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _too_few_to_go_back(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A move is cancelled when one alone of its original replicas is in sync: of two the other
-    one is away, which is to stay, too."""
+    """A move is cancelled while only one of its original replicas is in sync.
+
+    The other one of the two is away, and belongs to the target, too.
+    """
     kept, away, added, *_ = rng.sample(range(1, cluster.brokers + 1), cluster.brokers)
     partition = rng.choice(("sea/0", "sea/1", "sea/2", "lake/0"))
     at_ms = _at_ms(rng)

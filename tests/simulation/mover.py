@@ -1,5 +1,4 @@
-"""Whoever moves partitions: what operations want of them, known to every controller as though
-it had read it from the store."""
+"""Moves partitions as operations do: controllers know the targets as if read from the store."""
 
 from __future__ import annotations
 
@@ -21,20 +20,22 @@ if TYPE_CHECKING:
 
 
 class Mover:
-    """What is wanted outlives every controller. One move of a partition may be wanted while
-    another goes on: it follows it."""
+    """Target moves, which outlive every controller.
+
+    A partition may get another target during a move: that move follows.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.wanted: dict[TopicPartition, WantedMove] = {}
         self.operations = 0
-        # Of these some target was a single replica; these are never left with one.
+        # Partitions with a single replica as a target, and those that never get such a target.
         self._left_one: set[TopicPartition] = set()
         self._need_two: set[TopicPartition] = set()
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """While it lasts, controllers know what is wanted."""
+        """Gives controllers the target moves while the context lasts."""
         with patched(Controller, "handle", self._telling):
             yield
 
@@ -46,9 +47,11 @@ class Mover:
         return telling_handle
 
     def move(self, choice: int | str, order: int | str) -> TopicPartition | None:
-        """One of the partitions that there are to other replicas, or to the same in another
-        order; None: there is none yet. Numbers choose among what there is then; "sea/0" and
-        "1-2" name a partition and its target."""
+        """Moves a partition to other replicas, or to the same in another order.
+
+        Returns it, or None if there is none yet. Numbers choose among what exists then; "sea/0"
+        and "1-2" name a partition and its target.
+        """
         states = self._states()
         if isinstance(choice, str):
             states = [each for each in states if str(each[0]) == choice]
@@ -67,12 +70,12 @@ class Mover:
         self._want(partition, WantedMove(f"op-{self.operations}", target))
 
     def replicas_of(self, partition: TopicPartition) -> tuple[int, ...]:
-        """Those that it is settled with; empty: there is no such partition."""
+        """Returns the replicas, the original ones during a move; empty: no such partition."""
         found = dict(self._states()).get(partition)
         return found.settled_replicas if found else ()
 
     def needs_two(self, partition: TopicPartition) -> bool:
-        """From now on no target is a single replica; False: one was already."""
+        """Prevents targets of a single replica from now on; False: there was one already."""
         if partition in self._left_one:
             return False
         self._need_two.add(partition)
@@ -89,7 +92,7 @@ class Mover:
             self._left_one.add(partition)
         world = self._world
         world.trace("move_wanted", partition=str(partition), wanted=tuple(wanted))
-        # A write that everybody's watch tells, as that of an operation would be.
+        # A write that every watch reports, as it would that of an operation.
         note = Put(f"{world.keys.root}moves_wanted", b"%d" % self.operations)
         world.store_data.transact(Transaction([], [note]))
 
@@ -104,7 +107,7 @@ class Mover:
         return [(p, s) for p, s in found if world.keys.topic(p.topic) in items]
 
     def _targets(self, partition: TopicPartition, state: LeaderAndIsr) -> list[tuple[int, ...]]:
-        """Every order of as many brokers as the topic's configuration asks for, or more."""
+        """Returns every order of as many brokers as the topic's min ISR, or more."""
         world = self._world
         entry = world.store_data.get(world.keys.topic(partition.topic))
         assert entry is not None

@@ -1,8 +1,8 @@
-"""Named hosts, links between them, and calls that travel over these.
+"""Named hosts, links between them, and calls over these links.
 
 A call is a request and an answer, two messages that may each be late, lost, repeated or
-overtaken. Whoever calls learns of a loss only by its own timeout; of a process that is dead
-on a machine that is up, at once (the connection is refused or reset).
+overtaken. A caller learns of a loss only by its own timeout. It learns at once of a process
+that is dead on a machine that is up: the connection is refused or reset.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ MIN_LATENCY_US = 200
 LATENCY_RANGE_US = 4_800
 SPIKE_PROBABILITY = 0.002
 SPIKE_RANGE_US = 300_000
-# A repeated message comes this much after the first, at most.
+# How long after the first message a repeated one arrives, at most.
 REPEAT_RANGE_US = 8_000_000
-# What is overtaken comes this much later, at most.
+# How much later an overtaken message arrives, at most.
 REORDER_RANGE_US = 3_000_000
-# A connection over which nothing comes is given up, as by gRPC's pings.
+# A silent connection is given up, as by gRPC's pings.
 KEEPALIVE_S = 5.0
 MAX_SILENT_KEEPALIVES = 3
-# Calls whose request may arrive twice: those that the protocol itself sends again.
+# Calls whose request may arrive twice, since the protocol itself sends them again.
 REPEATED_KINDS = frozenset({"leader_and_isr", "stop_replica", "describe_replicas", "replica_fetch"})
 
 
@@ -34,13 +34,18 @@ Concerns: TypeAlias = Callable[[str, str], bool]
 
 
 class CallFailedError(Exception):
-    """No answer: refused, reset, or lost and timed out."""
+    """There is no answer: refused, reset, or lost and timed out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Of a link. `cut`: nothing passes; the others are probabilities, `delay_us` is the
-    most that is added."""
+    """The conditions of a link.
+
+    - `cut`: nothing passes
+    - `delay_us`: the longest delay that is added
+
+    The others are probabilities.
+    """
 
     cut: bool = False
     loss: float = 0.0
@@ -68,7 +73,7 @@ class Link:
         self.last_us = 0
 
     def arrival_us(self, now_us: int) -> int | None:
-        """When a message that is sent now arrives; None: never."""
+        """Returns when a message that is sent now arrives; None: never."""
         rng = self.rng
         draw = rng.random()
         arrival = now_us + MIN_LATENCY_US + int(draw * draw * draw * LATENCY_RANGE_US)
@@ -86,7 +91,7 @@ class Link:
                 self.met["delay_us"] = None
                 arrival += int(rng.random() * conditions.delay_us)
             if conditions.reorder and rng.random() < conditions.reorder:
-                # It does not hold up what is sent after it.
+                # It does not delay what is sent after it.
                 self.met["reorder"] = None
                 return arrival + int(rng.random() * REORDER_RANGE_US)
         if arrival < self.last_us:
@@ -95,7 +100,7 @@ class Link:
         return arrival
 
     def repeat_us(self, arrival_us: int) -> int | None:
-        """When the same message arrives once more."""
+        """Returns when the same message arrives again; None: never."""
         repeat = self.conditions.repeat
         if repeat and self.rng.random() < repeat:
             self.met["repeat"] = None
@@ -104,17 +109,17 @@ class Link:
 
 
 class Server(Protocol):
-    """Who listens at an address."""
+    """A server at an address."""
 
     @property
     def process(self) -> SimProcess: ...
 
     def serve(self, serving: Serving) -> None:
-        """In the server's process; `serving.reply`, now or later."""
+        """Serves a request in the server's process; calls `serving.reply`, now or later."""
 
 
 class Call:
-    """What the caller waits for, and every arrival of its request that is being served."""
+    """A call: the future of its caller, and all arrivals of its request that are being served."""
 
     __slots__ = ("future", "kind", "request", "servings", "silent", "source", "target", "timer")
 
@@ -153,7 +158,7 @@ class Serving:
         self.task: asyncio.Task[Any] | None = None
 
     def reply(self, answer: object) -> None:
-        """`answer` may be an exception, which the caller's end then raises."""
+        """Sends the answer, which may be an exception that the caller's end then raises."""
         self.ended()
         call = self.call
         for observe in self.network.on_answer:
@@ -161,30 +166,33 @@ class Serving:
         self.network.send(call.target, call.source, call.settle, answer, answer_of=call.kind)
 
     def hung_up(self) -> None:
-        """The caller does not wait any more: what serves it is cancelled, as by gRPC."""
+        """Cancels the handler, as gRPC does: the caller no longer waits."""
         if self in self.host.servings and self.task is not None:
             self.task.cancel()
         self.ended()
 
     def ended(self) -> None:
-        """Nobody serves it any more."""
+        """Forgets the request: it is no longer served."""
         self.host.servings.pop(self, None)
         self.call.servings.pop(self, None)
 
 
 class Host:
-    """`up`: whether its machine runs."""
+    """A host.
+
+    - `up`: whether its machine runs
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.up = True
         self.servers: dict[str, Server] = {}
-        # Requests that have arrived here and are not answered yet.
+        # Requests that have arrived here and have no answer yet.
         self.servings: dict[Serving, None] = {}
 
 
 class Network:
-    """Addresses are host:port; one server at each."""
+    """Hosts and links. An address is host:port, with one server."""
 
     def __init__(self, loop: SimLoop, rng: Callable[[str], random.Random]) -> None:
         self.loop = loop
@@ -195,9 +203,9 @@ class Network:
         self._rng = rng
         self._disturbances: dict[int, tuple[Concerns, Conditions]] = {}
         self.last_disturbance = 0
-        # A dict for its order.
+        # A dict, for its order.
         self._lost_requests: dict[Callable[[Call], bool], None] = {}
-        # Those that a message has met.
+        # Disturbances that a message has met.
         self._effective: dict[int, None] = {}
 
     def host(self, name: str) -> Host:
@@ -209,8 +217,10 @@ class Network:
     # -- disturbances ----------------------------------------------------------------
 
     def disturb(self, concerns: Concerns, conditions: Conditions) -> int:
-        """Every link (source, target) that is concerned is under these conditions, until
-        they are lifted by the number that this returns."""
+        """Puts every link (source, target) that is concerned under these conditions.
+
+        Returns a number by which `lift` ends them.
+        """
         self._note_effects()
         self.last_disturbance += 1
         self._disturbances[self.last_disturbance] = (concerns, conditions)
@@ -218,7 +228,7 @@ class Network:
         return self.last_disturbance
 
     def had_effect(self, number: int) -> bool:
-        """Whether a message has met that disturbance, perhaps with others like it."""
+        """Whether a message has met that disturbance, perhaps together with similar ones."""
         self._note_effects()
         return number in self._effective
 
@@ -239,7 +249,7 @@ class Network:
         self._reconsider()
 
     def lose(self, is_lost: Callable[[Call], bool]) -> None:
-        """Requests for which it holds when they are sent never arrive, until `lose_no_more`."""
+        """Loses requests for which `is_lost` holds when they are sent, until `lose_no_more`."""
         self._lost_requests[is_lost] = None
 
     def lose_no_more(self, is_lost: Callable[[Call], bool]) -> None:
@@ -281,8 +291,10 @@ class Network:
         *args: object,
         answer_of: str = "",
     ) -> bool:
-        """`deliver` runs in the target's process when the message arrives. Returns whether
-        it will."""
+        """Runs `deliver` in the target's process when the message arrives.
+
+        Returns whether it will.
+        """
         self.messages += 1
         link = self.link(source, target.host)
         arrival = link.arrival_us(self.loop.now_us)
@@ -308,7 +320,10 @@ class Network:
         self.host(host).servers.pop(port, None)
 
     def process_ended(self, process: SimProcess, *, noticed: bool = True) -> None:
-        """Nobody listens for it any more. `noticed`: its machine tells those who wait."""
+        """Closes the servers of a process.
+
+        - `noticed`: its machine resets the connections of those that wait
+        """
         host = self.host(process.host)
         for port in [p for p, server in host.servers.items() if server.process is process]:
             del host.servers[port]
@@ -320,8 +335,11 @@ class Network:
     # -- calls -------------------------------------------------------------------------
 
     async def call(self, kind: str, address: str, request: object, timeout_ms: int | None) -> Any:
-        """Raises `CallFailedError`, and whatever the server refused the call with. Without
-        `timeout_ms`, the connection is watched instead."""
+        """Returns the answer.
+
+        Raises `CallFailedError`, or the exception with which the server rejected the call.
+        Without `timeout_ms`, the connection is watched instead.
+        """
         host, _, port = address.partition(":")
         call = Call(kind, current_process(), host, request)
         self._send_request(call, port)
@@ -338,8 +356,10 @@ class Network:
                 self.send(call.source.host, serving.process, serving.hung_up)
 
     async def dial(self, address: str, timeout_ms: int) -> bool | None:
-        """Whether a connection is accepted; None: no answer. The kernel accepts, also for a
-        process that is paused."""
+        """Returns whether a connection is accepted; None: no answer.
+
+        The kernel accepts, also for a process that is paused.
+        """
         name, _, port = address.partition(":")
         call = Call("dial", current_process(), name, None)
         arrival = self.link(call.source.host, name).arrival_us(self.loop.now_us)
@@ -392,7 +412,7 @@ class Network:
         self.send(call.target, call.source, call.fail, f"{call.target}: {why}")
 
     def _keep_alive(self, call: Call) -> None:
-        """In the caller's process, as long as it waits."""
+        """Checks the connection, in the caller's process, as long as it waits."""
         call.silent = 0 if self._is_heard(call) else call.silent + 1
         if call.silent == MAX_SILENT_KEEPALIVES:
             call.fail(f"{call.target}: nothing was heard from it")
@@ -414,7 +434,7 @@ class Network:
 
 
 def worst(conditions: Sequence[Conditions]) -> Conditions:
-    """Of every kind the worst."""
+    """Returns the worst of each condition."""
     if not conditions:
         return FAIR
     if len(conditions) == 1:

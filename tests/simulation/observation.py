@@ -1,8 +1,8 @@
-"""Hears of every change of a replica while a world runs, at the cost of a call each.
+"""Observes every change of a replica while a world runs, at the cost of a call each.
 
-Production code is wrapped for as long as the context lasts: logs tell of appends and cuts
-when they happen, partitions are noted as changed whenever one of the fields that the rules
-judge is set. Nothing is polled, because a world takes a hundred thousand steps.
+Production code is wrapped while the context lasts. Logs report appends and cuts when they
+happen, and partitions are noted as changed whenever a field is set that the rules check.
+Nothing is polled, because a world takes a hundred thousand steps.
 """
 
 from __future__ import annotations
@@ -63,28 +63,28 @@ class Observer(Protocol):
     def log_start_moved(self, log: Log) -> None: ...
 
     def log_synced(self, log: Log) -> None:
-        """It takes for synced what it holds below its flushed offset."""
+        """The log takes what it holds below its flushed offset for synced."""
 
     def log_failed(self, log: Log) -> None:
-        """A cut failed half-way."""
+        """A truncation or reset failed half-way."""
 
     def log_sealing(self, log: Log) -> None:
-        """What is damaged in it is about to become unreadable, while it is in use."""
+        """Damaged batches of the log are about to become unreadable ones, while it is in use."""
 
     def log_removed(self, log: Log) -> None:
-        """Its directory was set aside or is to be deleted."""
+        """The directory of the log was set aside, or is to be deleted."""
 
     def wait_began(self, partition: Partition, future: asyncio.Future[Any]) -> None:
-        """A produce waits for the high watermark."""
+        """A produce request waits for the high watermark."""
 
     def leader_committed(self, partition: Partition) -> None:
-        """Its high watermark has moved."""
+        """The high watermark of a leader has moved."""
 
     def end_told(self, partition: Partition, end: int) -> None:
-        """A leader has told the committed end."""
+        """A leader has reported the committed end."""
 
     def command_obeyed(self, manager: ReplicaManager, command: ControlCommand) -> None:
-        """A broker has carried it out. In the order in which that broker did."""
+        """A broker has carried out a command; reported in the order in which that broker did."""
 
     def divergence_found(
         self, key: ReplicaKey, broker_id: int, own: RangeDigest, other: RangeDigest
@@ -92,16 +92,21 @@ class Observer(Protocol):
         """A broker has found that its replica and another one hold different batches."""
 
     def producers_learned(self, history: ProducerHistory, states: ProducerStates) -> None:
-        """A follower with an empty log was sent who wrote below its start."""
+        """A follower with an empty log has received the producers that wrote below its start."""
 
     def key_deleted(self, data: MemoryData, transaction: Transaction, former: KeyValue) -> None:
-        """By a transaction, and not by the end of a lease. `data`: of the store, or of a backup of
-        it that a process was led to."""
+        """A transaction has deleted a key; the end of a lease is not reported.
+
+        - `data`: of the store, or of a backup of it that a process uses
+        """
 
 
 @contextmanager
 def observed(observer: Observer, changed: dict[Partition, None]) -> Iterator[None]:
-    """`changed` collects partitions; whoever judges them clears it."""
+    """Reports to `observer` while the context lasts.
+
+    - `changed`: collects changed partitions; the code that checks them clears it
+    """
     with patched(Log, "open", lambda open_: classmethod(_opening(open_.__func__, observer))):  # noqa: SIM117
         with (
             patched(Log, "append", lambda append: _appending(append, observer)),
@@ -315,7 +320,7 @@ def _setting(
 
 
 def read_entries(log: Log) -> list[Entry]:
-    """What a log holds, up to the first batch that cannot be read."""
+    """Returns what a log holds, up to the first batch that cannot be read."""
     entries: list[Entry] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:

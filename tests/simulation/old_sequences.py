@@ -1,7 +1,7 @@
-"""Sends again, under a producer's name, what a holder of it wrote long ago: as a program does
-that was restarted with a former state, and asks nobody where to go on.
+"""Sends again, under a producer's name, what a holder of it wrote long ago.
 
-It is in the log already, and must not be written once more: the history would show its
+So does a program that was restarted with an old state and does not query where to continue. The
+records are in the log already, and must not be written again: the history would show their
 values twice.
 """
 
@@ -34,8 +34,11 @@ class _Written(NamedTuple):
 
 
 class OldSequences:
-    """Of the producers on hosts that begin with `holders`. Nothing is sent again to a
-    partition that `has_lost` something: there its sequences may be free again."""
+    """The first batches of producers on hosts whose names begin with `holders`.
+
+    Nothing is sent again to a partition that `has_lost` something: its sequences may be free
+    again.
+    """
 
     def __init__(
         self, world: World, holders: str, has_lost: Callable[[TopicPartition], bool]
@@ -47,7 +50,7 @@ class OldSequences:
         self._identity = (-1, -1)
 
     def told(self, host: str, request: object, answer: object) -> None:
-        """A client has taken the answer to its request."""
+        """Notes an answer that a client has accepted."""
         if not host.startswith(self._holders) or not isinstance(answer, broker_pb2.ProduceResponse):
             return
         assert isinstance(request, broker_pb2.ProduceRequest)
@@ -65,7 +68,7 @@ class OldSequences:
                 )
 
     async def send_again(self, rng: random.Random) -> None:
-        """The first that was acknowledged in some partition, as its present holder."""
+        """Sends the first acknowledged batch of some partition, as the present holder."""
         known = [partition for partition in self._first if not self._has_lost(partition)]
         if not known:
             return

@@ -1,4 +1,4 @@
-"""How the rules name a partition."""
+"""How the rules identify a partition."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class PartitionId(NamedTuple):
-    """A partition of one topic, and of no other that has the name before or after."""
+    """A partition of one topic id, and of no other topic that has the name before or after."""
 
     topic_id: str
     partition: int

@@ -1,5 +1,8 @@
-"""The plan of faults that a seed draws. It keeps to what the design tolerates: one machine at
-most loses data, unless all reboot at once."""
+"""The plan of faults that a seed draws.
+
+It stays within what the design tolerates: at most one machine loses data, unless all reboot at
+once.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +15,26 @@ from simulation.stories import STORIES, story_name
 
 MIN_FAULTS = 6
 MAX_FAULTS = 12
-# Of the kinds, a seed uses this share: what is rare meets what is rare more often.
+# The share of kinds that a seed uses, so that rare kinds meet more often.
 USED_KINDS = 0.6
 # All machines at once: what is lost then is legitimately lost, and has to be marked.
 REBOOT_ALL_SHARE = 0.15
-# How many seeds have a story beside what they draw; 160 seeds have each of them five or six times.
+# The share of seeds with a story beside their faults; 160 seeds have each of the stories five or
+# six times.
 STORY_SHARE = 0.9
-# In how many of them partitions are moved meanwhile.
+# The share of seeds in which partitions move meanwhile.
 MOVE_SHARE = 0.5
 
 
-# What a plan goes on with whose faults had too little effect: soon, short, and no loss of data.
+# Kinds with which a plan continues whose faults had too little effect: they begin soon, are short,
+# and lose no data.
 MORE_KINDS = ("crash_broker", "pause_broker", "crash_active_controller", "cut_from_brokers")
 MORE_AFTER_MS = 500
 MORE_LASTS_MS = (300, 1_500)
 
 
 class Size(Protocol):
-    """Of a world."""
+    """The size of a world."""
 
     @property
     def brokers(self) -> int: ...
@@ -39,12 +44,12 @@ class Size(Protocol):
 
 
 def draw_plan(seed: int, size: Size) -> list[Fault]:
-    """In the order in which they begin."""
+    """Returns the faults in the order in which they begin."""
     return sorted(_draw(seed, size)[0])
 
 
 def story_of(seed: int, size: Size) -> str:
-    """The name of the story that the seed's plan has; empty: none."""
+    """Returns the name of the story that the seed's plan has, or an empty string."""
     return _draw(seed, size)[1]
 
 
@@ -60,7 +65,7 @@ def _draw(seed: int, size: Size) -> tuple[list[Fault], str]:
     plan = [draw_fault(name, rng, cluster) for name in chosen]
     name = ""
     if rng.random() < STORY_SHARE:
-        # In turn, so that a row of seeds tells all of them.
+        # In turn, so that consecutive seeds have all of them.
         story = STORIES[seed % len(STORIES)]
         name = story_name(story)
         plan += story(rng, cluster)

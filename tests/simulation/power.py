@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def power_off(world: World, broker: BrokerProcess, rng: random.Random) -> End:
-    """Returns what ends it."""
+    """Cuts the power of a machine, and returns a function that restores it."""
     host = world.network.host(broker.host)
     broker.hold_down()
     broker.kill(noticed=False)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from simulation.disk import Inode
 
-# Of what a file gained since its last sync, a power failure keeps all, nothing or a torn part; or
-# the file has its full length, and pages of it hold zeros or whatever lay there before.
+# Cumulative probabilities. Of what a file gained since its last sync, a power failure keeps all,
+# nothing or a torn part; or the file keeps its full length, with pages of zeros or garbage.
 _KEEP_ALL = 0.25
 _KEEP_NOTHING = 0.45
 _KEEP_TORN = 0.65
@@ -17,7 +17,10 @@ PAGE_BYTES = 512
 
 
 def lose_unsynced(inode: Inode, rng: random.Random) -> int:
-    """Cuts back to what was synced, or to somewhere between that and the present."""
+    """Cuts the file back to what was synced, or to a point between that and the present.
+
+    Returns how much is lost, at least 1 if anything is.
+    """
     if inode.is_synced:
         return 0
     before = len(inode.data)
@@ -43,8 +46,11 @@ def lose_unsynced(inode: Inode, rng: random.Random) -> int:
 
 
 def _spoil(data: bytearray, start: int, rng: random.Random) -> bool:
-    """The length was written, and not all pages from `start` on were: these hold zeros or garbage.
-    Any of them may be, whatever comes before it. Returns whether anything is lost."""
+    """Overwrites some pages from `start` on, as if only the length had been written.
+
+    They hold zeros or garbage. Any page may be affected, whatever comes before it. Returns
+    whether anything is lost.
+    """
     pages = list(range(start, len(data), PAGE_BYTES))
     if not pages:
         return False

@@ -1,7 +1,7 @@
 """Machines, and the processes that run on them: brokers, controllers, clients.
 
-Each is the production object over simulated boundaries, put together as its `__main__`
-does. A supervisor starts a service anew that has ended by itself.
+Each is the production object over simulated boundaries, composed as in its `__main__`. A
+supervisor restarts a service that has ended.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 MAX_DECOMPRESSED_BATCH_BYTES = 1 << 20
 RESTART_DELAY_S = 1.0
-# Half of what blocking work takes at most, and how often it takes much longer.
+# Half of the longest time that blocking work takes, and how often it takes much longer.
 SYNC_S = 0.003
 SLOW_SYNC_S = 0.4
 SLOW_SYNC_PROBABILITY = 0.01
@@ -93,7 +93,7 @@ def timestamps_of(batch: Batch) -> list[int]:
 
 
 class Service:
-    """A process that serves: calls become tasks of it."""
+    """A process that serves: each call becomes a task of it."""
 
     def __init__(self, world: World, host: str, address: str) -> None:
         self._world = world
@@ -106,7 +106,7 @@ class Service:
         self.stop_requested: asyncio.Event | None = None
         self.ended = asyncio.Event()
         self.ended.set()
-        # As long as this is not 0, something keeps it down.
+        # The process does not start while this is above 0.
         self._holds = 0
         world.network.host(host)
 
@@ -126,7 +126,7 @@ class Service:
         self._world.loop.spawn(process, self._run(process))
 
     def kill(self, *, noticed: bool = True) -> None:
-        """SIGKILL. `noticed`: by the machine, which goes on and resets connections."""
+        """Sends SIGKILL. `noticed`: the machine runs on and resets connections."""
         process = self.process
         if process is None:
             return
@@ -143,23 +143,22 @@ class Service:
             self._world.loop.resume(self.process)
 
     def request_stop(self) -> None:
-        """SIGTERM, of which also a paused process learns in time."""
+        """Sends SIGTERM; a paused process receives it when it resumes."""
         if self.process is not None and self.stop_requested is not None:
             loop = self._world.loop
             loop.call_soon(self.stop_requested.set, context=self.process.context)
 
     async def terminate(self) -> None:
-        """SIGTERM; returns when the process has ended."""
+        """Sends SIGTERM, and returns when the process has ended."""
         self.request_stop()
         await self.ended.wait()
 
     def hold_down(self) -> None:
-        """It is not started until `release` was called as often."""
+        """Prevents a start until `release` was called as often."""
         self._holds += 1
 
     def release(self) -> None:
-        """Starts it when nothing else holds it down. One that is still about to stop is
-        started by its supervisor when it has."""
+        """Starts it if nothing else holds it down. If it is still stopping, the supervisor does."""
         self._holds = max(0, self._holds - 1)
         if self._holds == 0:
             self.start()
@@ -180,7 +179,7 @@ class Service:
             self.start()
 
     def _gone(self, process: SimProcess, *, noticed: bool) -> None:
-        """However it ended, a supervisor starts it again, unless something holds it down."""
+        """Notes the end. A supervisor starts it again, unless something holds it down."""
         self._world.network.process_ended(process, noticed=noticed)
         self.process = None
         self._forget()
@@ -220,14 +219,14 @@ class _Edge:
         except asyncio.CancelledError:
             return
         except Exception as error:
-            # A caller would only see a call that failed, as calls do.
+            # To a caller it would be a failed call like any other.
             self._world.loop.fail(error)
             return
         serving.reply(answer)
 
 
 class _BrokerEdge(_Edge):
-    """`tidelog_broker.life.Edge`."""
+    """Implements `tidelog_broker.life.Edge`."""
 
     def __init__(
         self,
@@ -251,9 +250,12 @@ class _BrokerEdge(_Edge):
 
 
 class BrokerProcess(Service):
-    """`host`: of a second process with this broker's id. `may_replace_directory`: an operator
-    gives up the directory that holds the id at each start. `rejected`: how many
-    starts were, because the id belongs to another directory."""
+    """A broker over all its incarnations.
+
+    - `host`: of a second process with this broker's id
+    - `may_replace_directory`: an operator releases the id's directory at each start
+    - `rejected`: how many starts were, because the id belongs to another directory
+    """
 
     def __init__(self, world: World, broker_id: int, host: str = "") -> None:
         host = host or f"broker-{broker_id}"
@@ -275,7 +277,7 @@ class BrokerProcess(Service):
         self.broker = None
 
     async def _life(self, process: SimProcess) -> int:
-        """What `tidelog_broker.__main__` does."""
+        """Does what `tidelog_broker.__main__` does."""
         world = self._world
         rng = world.rng(f"{process.name}/broker")
         try:
@@ -308,7 +310,7 @@ class BrokerProcess(Service):
         return 1
 
     def _given_up_directory(self) -> str:
-        """As an operator gives it in `replace_directory` who was told to."""
+        """Returns the `replace_directory` of an operator who releases the present directory."""
         world = self._world
         record = world.store_data.get(world.keys.directory(self.broker_id))
         if record is None or not self.may_replace_directory:
@@ -362,7 +364,7 @@ class BrokerProcess(Service):
         return await getattr(service, _camel(kind))(request, CONTEXT)
 
     async def _watch(self, broker: Broker, broker_epoch: int) -> object:
-        """As `ReplicaControlService.Watch`."""
+        """Does what `ReplicaControlService.Watch` does."""
         if broker_epoch < broker.manager.broker_epoch:
             return TidelogError(ErrorCode.STALE_BROKER_EPOCH, "a former life is watched")
         await broker.stopped.wait()
@@ -389,7 +391,7 @@ class ControllerProcess(Service):
         self.service = None
 
     async def _life(self, process: SimProcess) -> int:
-        """What `tidelog_controller.__main__` does."""
+        """Does what `tidelog_controller.__main__` does."""
         world, log = self._world, structlog.get_logger()
         state_changes = StateChangeLog(self.host, self.machine.clock)
         store = MeasuredStore(
@@ -410,7 +412,7 @@ class ControllerProcess(Service):
                 log=log,
                 state_changes=state_changes,
                 command_timeout_ms=timeout_ms,
-                # With turns some interleavings of many changes do not come.
+                # Intervals between writes prevent some interleavings of many changes.
                 intervals=world.rng(f"{process.name}/pace").choice((Intervals(0, 0), INTERVALS)),
             ),
             ControllerEntry(self.controller_id, self.address),

@@ -1,4 +1,4 @@
-"""Consumers that read on for as long as a world lives, whatever they are told."""
+"""Consumers that read for as long as a world lives, whatever errors they receive."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 POLL_TIMEOUT_MS = 2_000
 RETRY_PAUSE_S = 0.5
-# The longer, the fewer steps a world takes.
+# With a longer wait a world takes fewer steps.
 FETCH_WAIT_MS = 1_000
-# After healing.
+# Time after healing in which readers reach the ends.
 READ_ON_S = 20.0
 CONSUMER_LASTS_S = (4.0, 12.0)
 RESUMED = "partition resumed by another consumer"
@@ -34,8 +34,11 @@ _UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITI
 
 
 class Reader:
-    """Runs as `client` until `end`. With `rng` its consumer ends now and then, and another resumes
-    where it was, as a task of Spark does."""
+    """Reads as `client` until `end`.
+
+    With `rng` its consumer ends now and then, and another one resumes where it was, as Spark
+    tasks do.
+    """
 
     def __init__(
         self,
@@ -51,11 +54,11 @@ class Reader:
         self._consumer: Consumer | None = None
         self._ending = False
         self._rng = rng
-        # Where each partition is to be resumed: the next offset, and the epoch before it.
+        # Where each partition is resumed: the next offset, and the epoch of the record before it.
         self._reached: dict[TopicPartition, tuple[int, int]] = {}
 
     def end(self) -> None:
-        """Soon."""
+        """Lets `run` end soon."""
         self._ending = True
 
     async def run(self) -> None:
@@ -63,7 +66,7 @@ class Reader:
             await self._read_on()
 
     async def _read_on(self) -> None:
-        """As one consumer, for as long as it lives."""
+        """Reads with one consumer until that ends."""
         consumer = self._consumer = self._client.consumer(
             max_wait_ms=FETCH_WAIT_MS,
             on_out_of_range=OnOutOfRange.ERROR,
@@ -79,7 +82,7 @@ class Reader:
             over_at = loop.time() + lasts_s
             repositioned: frozenset[TopicPartition] = frozenset()
             if self._rng is not None:
-                # It begins at the start of those that it does not resume.
+                # It begins at the start of the partitions that it does not resume.
                 repositioned = frozenset(self.partitions) - self._reached.keys()
             while not self._ending and loop.time() < over_at:
                 try:
@@ -94,7 +97,7 @@ class Reader:
                     self._reached[partition] = r.offset + 1, r.leader_epoch
 
     async def _resume(self, consumer: Consumer) -> bool:
-        """Whether it could be: a broker may be asked for metadata."""
+        """Returns whether all could be resumed, for which a broker may be needed for metadata."""
         for partition, (offset, read_epoch) in self._reached.items():
             topic_id = self._recorder.topic_id(partition.topic)
             if topic_id is None:
@@ -108,7 +111,7 @@ class Reader:
         return True
 
     async def _told(self, consumer: Consumer, error: TidelogError) -> frozenset[TopicPartition]:
-        """Goes where the error says; returns which partitions it has moved in."""
+        """Reacts to an error, and returns the partitions in which the consumer was repositioned."""
         if isinstance(error, LogTruncatedError):
             resumes = self._rng is not None
             self._recorder.truncation_told(self.name, error, resumes=resumes)
@@ -127,18 +130,18 @@ class Reader:
             await asyncio.sleep(RETRY_PAUSE_S)
             return frozenset()
         finally:
-            # While it waits for leaders it may have read on.
+            # While it waited for leaders it may have read on.
             self._begin_again()
         return frozenset(consumer.assignment)
 
     def _begin_again(self) -> None:
-        """Where consumers are resumed, the next one knows nothing of what came before."""
+        """Forgets what was read: a consumer that resumes after this knows nothing of it."""
         self._reached.clear()
         if self._rng is not None:
             self._recorder.losses.begins_again(self.name)
 
     def missing(self, ends: Mapping[TopicPartition, int]) -> tuple[TopicPartition, int] | None:
-        """A partition that it has not read to its end, and how far it has."""
+        """Returns a partition that is not read to its end, and how far it is read."""
         for partition in self.partitions:
             position = self._consumer.position(partition) if self._consumer else None
             if (position or 0) < ends.get(partition, 0):
@@ -149,8 +152,10 @@ class Reader:
 async def require_read(
     readers: Sequence[Reader], recorder: Recorder, ends: Mapping[TopicPartition, int]
 ) -> None:
-    """Those that read all the time read to the `ends`, too, and are told by then of what they
-    have lost. Raises `Violation`."""
+    """Waits until the readers have reached the `ends` and know what they have lost.
+
+    Raises `Violation`.
+    """
     waited_s = 0.0
     while True:
         behind = [(r.name, found) for r in readers if (found := r.missing(ends))]

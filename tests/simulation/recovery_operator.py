@@ -1,7 +1,7 @@
-"""Whoever recovers partitions by hand: consents to losses, also needlessly, late and twice,
-and asks for what has to be refused.
+"""A simulated operator who recovers partitions by hand.
 
-Nothing but a consent has a topic recovered whose `recovery` is manual; `StoreRules` sees to
+The operator consents to losses, also needlessly, late and twice, and sends requests that must
+be rejected. A topic with manual `recovery` is recovered only by consent; `StoreRules` checks
 that.
 """
 
@@ -25,12 +25,12 @@ MANUAL = "manual"
 TIMEOUT_MS = 4_000
 NO_SUCH_TOPIC = "no-such-topic"
 NO_SUCH_PARTITION = 99
-# A person takes this long to look before the last consents, and between them.
+# How long a person takes before the last consents, and between them.
 LOOKS_FOR_S = 2.0
 
 
 class Operator:
-    """Asks the controllers as a client of its own."""
+    """Sends requests to the controllers, as a client of its own."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -47,21 +47,26 @@ class Operator:
         ]
 
     def consent(self, *, from_live_replicas: bool, topic: str = "") -> None:
-        """In the background, once to this topic, or to each that is recovered by hand; nothing
-        comes of it where a partition has a leader, or nobody answers."""
+        """Consents in the background, once: for this topic, or for each that is recovered by hand.
+
+        It has no effect if a partition has a leader, or if no controller answers.
+        """
         topics = [topic] if topic else self.manual_topics()
         self._client.spawn(self._consent(topics, from_live_replicas))
 
     def have_recovered_by_hand(self, topic: str) -> None:
-        """In the background, from now on."""
+        """Makes the topic's recovery manual, in the background."""
         self._client.spawn(self._have_recovered_by_hand(topic))
 
     def ask_the_impossible(self) -> None:
-        """In the background. Raises `Violation` in the world where it is not refused."""
+        """Sends requests that must be rejected, in the background.
+
+        The world fails with a `Violation` if one of them is not.
+        """
         self._client.spawn(self._ask_the_impossible(self.manual_topics()))
 
     async def recover_until(self, over: asyncio.Event) -> None:
-        """Consents to whatever of these topics has no leader, again and again."""
+        """Consents again and again for topics that are recovered by hand and lack a leader."""
         while not over.is_set():
             await asyncio.sleep(LOOKS_FOR_S)
             waiting = [topic for topic in self.manual_topics() if self._waits(topic)]

@@ -1,8 +1,7 @@
-"""What no replica may do, judged from what each holds and from what the store has taken.
+"""Rules for replicas, checked against what each holds and what the store has accepted.
 
-`ReplicaRules` hears of every append and cut when it happens, and judges a replica after
-the step in which it changed. It keeps what was committed: whatever lay below the high
-watermark of any leader.
+`ReplicaRules` observes every append and cut, and checks a replica after the step in which it
+changed. It keeps what was committed: what was below the high watermark of any leader.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ class ReplicaRules:
         self.committed: dict[PartitionId, Committed] = {}
         self.cuts = 0  # of records, by running brokers
         self._leaders: dict[tuple[PartitionId, int], str] = {}
-        # As they were, of topics that are being deleted: their leader may have yet to hear of
-        # it, and counts what they have told it.
+        # Replicas of topics that are being deleted, as they were: their leader may not know of the
+        # deletion yet, and counts what they have reported to it.
         self._deleted: dict[tuple[int, PartitionId], Replica] = {}
         # Likewise those that moves have left, for leaders of epochs before that one.
         self._left: dict[tuple[int, PartitionId], tuple[int, Replica]] = {}
         store.on_joined = self._joined
         store.on_added_again = self._added_again
-        # What was committed in partitions that were removed, and are there again.
+        # What was committed in partitions that were removed and added again.
         self._before_removal: dict[PartitionId, list[Committed]] = {}
 
     def of(self, machine_id: int, partition: PartitionId, broker_id: int | None = None) -> Replica:
-        """`broker_id`: where it is not that of the machine."""
+        """Returns a replica of a machine. `broker_id`: if it is not that of the machine."""
         key = (machine_id, partition)
         replica = self.replicas.get(key)
         if replica is None:
@@ -52,7 +51,7 @@ class ReplicaRules:
         return committed
 
     def _added_again(self, partition: PartitionId) -> None:
-        """Nothing of the removed one counts for it."""
+        """Forgets the removed partition, which does not count for the new one."""
         former = self.committed.pop(partition, None)
         if former is not None:
             self._before_removal.setdefault(partition, []).append(former)
@@ -71,9 +70,11 @@ class ReplicaRules:
         *,
         lost: bool,
     ) -> None:
-        """A log was opened, and recovered where need be. `found`: its end, where it is known
-        to hold a prefix of what it held, else what was read. `lost`: its machine has lost
-        data since it was last open, or its disk failed."""
+        """Notes that a log was opened, and recovered if needed.
+
+        - `found`: its end, if it is known to hold a prefix of what it held, else what was read
+        - `lost`: its machine has lost data since it was last open, or its disk failed
+        """
         before = replica.log.end
         replica.owner = owner
         replica.leading = None
@@ -100,12 +101,11 @@ class ReplicaRules:
             replica.verified = start
 
     def contents_replaced(self, replica: Replica) -> None:
-        """By older ones, perhaps from before an unclean election, or from before the partition was
-        removed and added again."""
+        """Notes older contents, perhaps from before an unclean election or a removal."""
         replica.suspect = True
 
     def before_cut(self, replica: Replica, offset: int) -> None:
-        """A running broker is about to cut its log to `offset`."""
+        """Checks a cut to `offset` that a running broker is about to make."""
         if replica.leading is not None:
             raise Violation(
                 "leader_cut_its_log", f"it leads and cuts to {offset}", **where(replica)
@@ -120,8 +120,7 @@ class ReplicaRules:
             )
 
     def before_reset(self, replica: Replica, offset: int) -> None:
-        """It is about to empty its log and to begin anew at `offset`. What others have
-        deleted as too old is no loss."""
+        """Checks a reset to `offset`. What others have deleted as too old is no loss."""
         starts = (o.log.start for (_, p), o in self.replicas.items() if p == replica.partition)
         is_old = offset <= max(starts)
         self.before_cut(replica, offset if is_old else min(offset, replica.log.start))
@@ -140,8 +139,7 @@ class ReplicaRules:
         replica.verified = offset
 
     def appended(self, replica: Replica, headers: Iterable[BatchHeader]) -> None:
-        """A producer's epoch never falls within a log: who has a newer one has fenced all before
-        it."""
+        """Checks that no producer's epoch falls within a log: a newer one fences all before it."""
         for header in headers:
             replica.log.add(Entry.of(header))
             producer_id, epoch = header.producer_id, header.producer_epoch
@@ -156,7 +154,7 @@ class ReplicaRules:
             replica.producer_epochs[producer_id] = epoch
 
     def start_moved(self, replica: Replica, start: int) -> None:
-        """Retention has deleted all below `start`: it deletes nothing above what is committed."""
+        """Checks a deletion by retention below `start`, which stays below what is committed."""
         replica.log.forget_below(start)
         replica.durable.forget_below(start)
         committed = self.committed_of(replica.partition)
@@ -168,7 +166,7 @@ class ReplicaRules:
             )
 
     def removed(self, replica: Replica) -> None:
-        """Its directory was set aside or deleted by a running broker."""
+        """Notes that a running broker has set the directory aside or deleted it."""
         key = (replica.machine_id, replica.partition)
         self.replicas.pop(key, None)
         if self._store.is_being_deleted(replica.partition):
@@ -182,8 +180,10 @@ class ReplicaRules:
             self._left[key] = state.leader_epoch, replica
 
     def _joined(self, partition: PartitionId, member: Member) -> None:
-        """The store has taken a new member, or deletes the replicas beside it: it holds all that
-        is committed. What an unclean election gives up shows when its leader begins to lead."""
+        """Checks that a new member, or one that remains after a move, holds all that is committed.
+
+        What an unclean election gives up is noted when its leader begins to lead.
+        """
         if self._store.has_lost_data_since(member, partition) or self._store.is_superseded(member):
             return
         written = self._store.partitions.get(partition)
@@ -203,16 +203,16 @@ class ReplicaRules:
             )
 
     def _is_member_now(self, replica: Replica) -> bool:
-        """Whether the store has it in the ISR in its present life."""
+        """Whether the store has it in the ISR in its present incarnation."""
         written = self._store.partitions.get(replica.partition)
         if written is None or replica.owner is None:
             return False
         return Member(replica.broker_id, replica.owner.broker_epoch) in written.state.isr
 
-    # -- what a replica is after a step ----------------------------------------------------
+    # -- a replica after a step ------------------------------------------------------------
 
     def judge(self, replica: Replica, now: ReplicaState) -> None:
-        """Raises `Violation`."""
+        """Checks a replica after a step. Raises `Violation`."""
         if now.high_watermark > replica.log.end:
             raise Violation(
                 "high_watermark_beyond_log",
@@ -223,7 +223,7 @@ class ReplicaRules:
         if state is not None and state.leader_epoch < self._store.first_epoch.get(
             replica.partition, NO_EPOCH
         ):
-            return  # Of the removed partition of this number: it has yet to hear of its end.
+            return  # of the removed partition of this number, whose end it does not know yet
         committed = self.committed_of(replica.partition)
         if now.leading is not None and state is not None:
             self._judge_leader(replica, now, state, committed)
@@ -238,7 +238,7 @@ class ReplicaRules:
         self._judge_content(replica, now.high_watermark, committed)
 
     def _judge_content(self, replica: Replica, high_watermark: int, committed: Committed) -> None:
-        """Below its high watermark a replica holds what was committed, and nothing else."""
+        """Checks that a replica holds below its high watermark what was committed, nothing else."""
         if high_watermark > committed.log.end:
             raise Violation(
                 "high_watermark_never_committed",
@@ -332,14 +332,13 @@ class ReplicaRules:
         for other in self.replicas.values():
             if other.partition == replica.partition:
                 other.verified = min(other.verified, kept)
-                # Whoever kept what an earlier one gave up, and leads now, is judged first.
+                # A leader that kept what an earlier election gave up stays suspect.
                 other.suspect = other.suspect or other is not replica
 
     def _take_back(
         self, replica: Replica, high_watermark: int, state: LeaderAndIsr, committed: Committed
     ) -> None:
-        """A second unclean election brought back what the first gave up: it was committed
-        once, below this replica's high watermark, and it is again."""
+        """Commits again what an unclean election gave up and a later one brought back."""
         for entry in list(replica.log.from_offset(committed.log.end)):
             if entry.next_offset > high_watermark:
                 break
@@ -352,17 +351,17 @@ class ReplicaRules:
     def _judge_kept(
         self, replica: Replica, state: LeaderAndIsr, committed: Committed, kept: int
     ) -> None:
-        """An unclean election keeps as much as any member that was last known has."""
+        """Checks that an unclean election keeps as much as any last-known member has."""
         before = self._store.before_unclean.get((replica.partition, state.leader_epoch))
         if before is None or self._store.permits_loss(replica.partition, state.leader_epoch):
             return
         for member in (*before.isr, *before.eligible):
             machine_id = self._store.machine_of(member)
             if machine_id != self._store.present_machine(member.broker_id):
-                continue  # What it held is not there.
+                continue  # what it held is gone
             other = self.replicas.get((machine_id, replica.partition))
             if other is None or not other.log.entries:
-                continue  # Retention has emptied it: there is nothing that it could keep.
+                continue  # retention has emptied it, so that it has nothing to keep
             if common_end(other.log, committed.log) > kept:
                 raise Violation(
                     "recovery_gave_up_too_much",
@@ -372,8 +371,10 @@ class ReplicaRules:
                 )
 
     def _judge_newest_epoch(self, replica: Replica, state: LeaderAndIsr) -> None:
-        """Of live replicas one is elected whose log ends in the newest leader epoch, however long
-        others are: an older epoch's tail was never committed."""
+        """Checks that the log of the elected live replica ends in the newest leader epoch.
+
+        Other logs may be longer: the tail of an older epoch was never committed.
+        """
         key = (replica.partition, state.leader_epoch)
         if not replica.log.entries:
             return
@@ -458,10 +459,10 @@ class ReplicaRules:
                 **where(leader),
             )
 
-    # -- what brokers tell -------------------------------------------------------------------
+    # -- what brokers report -----------------------------------------------------------------
 
     def judge_end(self, replica: Replica, leader_epoch: int, end: int) -> None:
-        """A leader tells the committed end."""
+        """Checks the committed end that a leader reports."""
         committed = self.committed_of(replica.partition)
         needed = committed.end_before(leader_epoch)
         if leader_epoch >= committed.unclean_epoch and end < needed:
@@ -472,21 +473,20 @@ class ReplicaRules:
                 **where(replica),
             )
 
-    # -- what clients were told --------------------------------------------------------------
+    # -- what clients received ---------------------------------------------------------------
 
     def committed_entry(self, partition: PartitionId, offset: int) -> Entry | None:
         committed = self.committed.get(partition)
         return committed.log.entry_with(offset) if committed is not None else None
 
     def was_committed(self, partition: PartitionId, offset: int, leader_epoch: int) -> bool:
-        """In this epoch, also where the partition was removed and added again since."""
+        """Whether it was committed in this epoch, also before a removal of the partition."""
         known = [self.committed.get(partition), *self._before_removal.get(partition, ())]
         entries = [each.log.entry_with(offset) for each in known if each is not None]
         return any(entry is not None and entry.leader_epoch == leader_epoch for entry in entries)
 
     def fence_read(self, partition: PartitionId, offset: int, read_epoch: int) -> Entry | None:
-        """The fence that was committed at `offset` in the log from which a record of
-        `read_epoch` was read above it."""
+        """Returns the fence at `offset` in the log in which `read_epoch` was read above it."""
         committed = self.committed.get(partition)
         if committed is None:
             return None

@@ -1,4 +1,4 @@
-"""What is known of each replica beside the production code, and of what was committed."""
+"""The state of each replica, and what was committed, kept apart from the production code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 
 class ReplicaState(Protocol):
-    """What a production `Partition` shows of itself."""
+    """The state that a production `Partition` exposes."""
 
     @property
     def state(self) -> LeaderAndIsr | None: ...
@@ -29,18 +29,18 @@ class ReplicaState(Protocol):
 
 
 class Owner(Protocol):
-    """The life of a broker that a replica is open in."""
+    """The incarnation of a broker in which a replica is open."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def broker_epoch(self) -> int:
-        """As far as it knows; 0: not yet."""
+        """As far as the broker knows it; 0: not yet."""
 
 
 class DiskLog(Protocol):
-    """What a production `Log` shows of itself."""
+    """The state that a production `Log` exposes."""
 
     @property
     def failed(self) -> object | None: ...
@@ -48,17 +48,17 @@ class DiskLog(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Replica:
-    """One replica on one machine, over all its lives."""
+    """One replica on one machine, over all incarnations of its broker."""
 
     broker_id: int
     partition: PartitionId
     machine_id: int
     log: ShadowLog = field(default_factory=ShadowLog)
     owner: Owner | None = None
-    # Known to agree with what was committed up to here.
+    # Up to here it is known to agree with what was committed.
     verified: int = 0
-    # Since an unclean election, and until it agrees with what was committed by then and
-    # since, what is below its high watermark may be what was given up.
+    # From an unclean election until it agrees with what was committed by then and since: what is
+    # below its high watermark may be what was given up.
     suspect: bool = False
     leading: object | None = None  # in the epoch in which it was last seen leading
     high_watermark: int = -1
@@ -76,21 +76,24 @@ class Replica:
 class Committed:
     log: ShadowLog = field(default_factory=ShadowLog)
     unclean_epoch: int = NO_EPOCH  # of the last unclean election that took effect
-    ends: dict[int, int] = field(default_factory=dict)  # that leaders have reached, by epoch
-    # Whether an unclean election has ever brought back what one before it had given up.
+    ends: dict[int, int] = field(default_factory=dict)  # that leaders have committed, by epoch
+    # Whether an unclean election has ever brought back what an earlier one had given up.
     brought_back: bool = False
-    # Fences that unclean elections gave up, with the epoch of that election: readers may
-    # pass over them that hold what was committed before.
+    # Fences that unclean elections gave up, with the epoch of that election. Readers that hold what
+    # was committed before may skip them.
     lost_fences: list[tuple[Entry, int]] = field(default_factory=list)
 
     def end_before(self, leader_epoch: int) -> int:
-        """What a leader of this epoch has to have. One that was paused may hear of its
-        election after others have committed more in later epochs."""
+        """Returns the end that a leader of this epoch must have.
+
+        A leader that was paused may learn of its election after others have committed more in
+        later epochs.
+        """
         return max((end for epoch, end in self.ends.items() if epoch < leader_epoch), default=0)
 
 
 class Loss(NamedTuple):
-    """What an unclean election gave up: from `first_offset` on, of all epochs before."""
+    """What an unclean election gave up: all earlier epochs from `first_offset` on."""
 
     partition: PartitionId
     leader_epoch: int

@@ -1,4 +1,4 @@
-"""What `out/sim.json` holds, and how a run adds to what earlier runs have found."""
+"""The contents of `out/sim.json`, and how a run adds to those of earlier runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simulation.coverage import RULES
 from simulation.faults import KINDS
 from simulation.scenario import EXCEPTION, Result
 
-# Of one number for each of these, a longer report has the sum.
+# Numbers that are summed when reports are combined.
 _SUMS = (
     "seeds",
     "violations",
@@ -26,10 +26,15 @@ _SUMS = (
 
 
 def summary(results: Sequence[Result], seconds: float, commit: str = "") -> dict[str, Any]:
-    """`violations` counts every seed that failed, by whatever; `exceptions` those of them that an
-    exception ended which is no invariant's; `acknowledged`, `faults_in_all` and
-    `faults_with_effect` are sums, as are those of each kind in `faults`, which had an effect;
-    `cpu_seconds` is of a seed. `runs`: this one, with its seeds and commit."""
+    """Returns the report of a run.
+
+    - `violations`: how many seeds failed, for any reason
+    - `exceptions`: those of them that an exception ended, and no invariant
+    - `acknowledged`, `faults_in_all`, `faults_with_effect`: sums over the seeds
+    - `faults`: how many of each kind had an effect
+    - `cpu_seconds`: of one seed
+    - `runs`: this one, with its seeds and commit
+    """
     faults: Counter[str] = Counter()
     rules: Counter[str] = Counter()
     for result in results:
@@ -60,7 +65,7 @@ def summary(results: Sequence[Result], seconds: float, commit: str = "") -> dict
 
 
 def combined(former: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    """One report of both. Kinds of faults and rules that only the former one knows are kept."""
+    """Returns one report of both. Kinds of faults and rules that only `former` has are kept."""
     both = {**former, **later}
     for name in _SUMS:
         both[name] = former[name] + later[name]
@@ -76,7 +81,10 @@ def combined(former: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, A
 
 
 def write(path: Path, report: Mapping[str, Any], *, append: bool = False) -> dict[str, Any]:
-    """Returns what the file holds then. `append`: this report is added to the one in the file."""
+    """Writes the report, and returns what the file holds then.
+
+    - `append`: add this report to the one in the file
+    """
     held = dict(report)
     if append and path.exists():
         held = combined(json.loads(path.read_text()), report)
@@ -86,7 +94,7 @@ def write(path: Path, report: Mapping[str, Any], *, append: bool = False) -> dic
 
 
 def ranges(seeds: Iterable[int]) -> str:
-    """As `--seeds` reads them: "3,17,40-60"; one seed alone is "3,"."""
+    """Returns the seeds as `--seeds` reads them: "3,17,40-60"; a single seed is "3,"."""
     parts = []
     for _, members in groupby(enumerate(sorted(seeds)), lambda pair: pair[1] - pair[0]):
         run = [seed for _, seed in members]

@@ -1,4 +1,4 @@
-"""What retention may delete, by true time: no machine's clock counts."""
+"""What retention may delete, by true time and not by the clock of any machine."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from simulation.violation import Violation
 from tidelog.model import BatchHeader
 from tidelog_runtime.topic_config import UNLIMITED, TopicConfig
 
-# A batch, by the leader epoch that wrote it and its first offset.
+# A batch, by its partition, the leader epoch that wrote it, and its first offset.
 _Batch = tuple[PartitionId, int, int]
 
 
 class RetentionRules:
-    """Keeps when each batch was first in any log, in true milliseconds."""
+    """Checks deletions. Keeps when each batch was first in any log, in true milliseconds."""
 
     def __init__(self) -> None:
         self._first_ms: dict[_Batch, int | None] = {}
@@ -24,7 +24,10 @@ class RetentionRules:
     def appended(
         self, partition: PartitionId, headers: Iterable[BatchHeader], true_ms: int | None
     ) -> None:
-        """`true_ms` None: by a machine that cannot know the time; these are not judged."""
+        """Notes batches.
+
+        `true_ms` None: the machine cannot know the time, and they are not checked.
+        """
         for header in headers:
             key = (partition, header.leader_epoch, header.base_offset)
             self._first_ms.setdefault(key, true_ms)
@@ -32,9 +35,12 @@ class RetentionRules:
     def deleted(
         self, replica: Replica, start: int, config: Mapping[str, str], true_ms: int | None
     ) -> None:
-        """The log is about to begin at `start`. Raises `Violation` for a batch that is younger
-        than its topic's `retention_ms`. `true_ms` None: by a machine that cannot know the time;
-        others delete the same after it."""
+        """Checks the deletion of what lies below `start`.
+
+        Raises `Violation` for a batch that is younger than its topic's `retention_ms`. If
+        `true_ms` is None, the machine cannot know the time, and others delete the same after
+        it.
+        """
         retention_ms = retention_of(config)
         for entry in replica.log.entries:
             if entry.next_offset > start:
@@ -51,12 +57,12 @@ class RetentionRules:
                 )
 
     def age_ms(self, partition: PartitionId, entry: Entry, true_ms: int) -> int | None:
-        """Since its first append; None: nobody saw that."""
+        """Returns the time since the first append of a batch, or None if it is not known."""
         first_ms = self._first_ms.get((partition, entry.leader_epoch, entry.base_offset))
         return None if first_ms is None else true_ms - first_ms
 
 
 def retention_of(config: Mapping[str, str]) -> int:
-    """`retention_ms` of a topic."""
+    """Returns the `retention_ms` of a topic."""
     default: int = TopicConfig.model_fields["retention_ms"].default
     return int(config.get("retention_ms", default))

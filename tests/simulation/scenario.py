@@ -1,5 +1,4 @@
-"""One seed from its beginning to its verdict: world, workload, faults, invariants, healing
-and what must hold in the end."""
+"""Runs one seed: world, workload, faults, invariants, healing and final checks."""
 
 from __future__ import annotations
 
@@ -46,24 +45,29 @@ from tidelog_broker.partition import producer_state
 # A seed lasts at least this long before it heals: a little longer than its faults.
 MIN_WORK_MS = LAST_END_MS + 2_000
 MIN_ACKNOWLEDGED = 500
-# Where faults have let too few records through: so long it is waited for more at most.
+# How much longer the workload runs, at most, if faults have let too few records through.
 MORE_WORK_S = 30
 DRAIN_S = 20.0
 # More than the DELIVERY_TIMEOUT_MS of the workload's producers.
 LONGEST_DELIVERY_MS = 25_000
-# A seed's own plan goes on until so many of its faults had an effect: by so many more at most.
+# A drawn plan continues until this many of its faults had an effect, with at most MAX_MORE_FAULTS
+# more.
 MIN_FAULTS = 5
 MAX_MORE_FAULTS = 10
-# What a broker heard of another's clock counts for so long here, that it can end within a seed.
+# How long what a broker knows of another's clock counts here: it has to end within a seed.
 PEER_VALID_MS = 1_500
-# How an exception is named that is no violation of an invariant.
+# The name of an exception that is no violation of an invariant.
 EXCEPTION = "exception"
 
 
 @dataclass(slots=True)
 class Result:
-    """`violation`: name of the invariant, EXCEPTION, or None. `trace`: the last lines where
-    there is one, all where they are kept. `faults`: how many of each kind had an effect."""
+    """The outcome of a seed.
+
+    - `violation`: name of the invariant, EXCEPTION, or None
+    - `trace`: the last lines after a failure, or all lines if they are kept
+    - `faults`: how many of each kind had an effect
+    """
 
     seed: int
     plan: list[Fault]
@@ -86,8 +90,10 @@ def run_seed(
     settings: Settings | None = None,
     keep_trace: bool = False,
 ) -> Result:
-    """Without a plan, the one that the seed draws. Leaves about 10 MB for the collector of
-    garbage, which does not run meanwhile."""
+    """Runs a seed, without a plan with the one that it draws.
+
+    Leaves about 10 MB to the garbage collector, which does not run meanwhile.
+    """
     settings = settings or Settings(keep_trace=keep_trace)
     faults = draw_plan(seed, settings) if plan is None else list(plan)
     result = Result(seed, faults)
@@ -106,7 +112,7 @@ def run_seed(
         if keep_trace:
             result.trace = world.tracer.all_lines()
         elif result.violation is not None:
-            # Of the others nobody reads it, and thousands of results are kept.
+            # Other traces are not read, and thousands of results are kept.
             result.trace = world.tracer.lines()
         result.digest = world.tracer.digest()
         result.virtual_ms = world.now_ms
@@ -119,7 +125,7 @@ def run_seed(
 
 
 def _where(error: BaseException) -> str:
-    """The innermost frames of its traceback."""
+    """Returns the innermost frames of its traceback."""
     frames = []
     trace = error.__traceback__
     while trace is not None:
@@ -164,8 +170,7 @@ def _run(world: World, plan: list[Fault], result: Result, *, goes_on: bool) -> N
 
 @contextmanager
 def _short_times() -> Iterator[None]:
-    """Brokers know that here nobody delivers for as long as they have to allow for, and one that is
-    cut off for a few seconds has heard no other's clock lately."""
+    """Shortens how long brokers allow for deliveries, and trust what they know of other clocks."""
     with (
         patched(producer_state, "LONGEST_DELIVERY_MS", lambda _: LONGEST_DELIVERY_MS),
         patched(clock_check, "PEER_VALID_MS", lambda _: PEER_VALID_MS),
@@ -183,14 +188,14 @@ def _epoch_led(world: World, address: str, partition: TopicPartition) -> int:
 
 
 def _flipped(plan: Sequence[Fault]) -> set[int]:
-    """Brokers on whose disks bits or sectors were damaged."""
+    """Returns the brokers on whose disks bits or sectors were damaged."""
     kinds = ("bit_flip", "bad_sector")
     hosts = [str(fault.args[0]) for fault in plan if fault.kind in kinds]
     return {int(host.rpartition("-")[2]) for host in hosts}
 
 
 async def _enough_faults(world: World, injector: FaultInjector, plan: list[Fault]) -> None:
-    """Appends to the plan what it goes on with."""
+    """Runs more faults until enough had an effect, and appends them to the plan."""
     rng = world.rng("more faults")
     for _ in range(MAX_MORE_FAULTS):
         if struck(injector.effects) >= MIN_FAULTS:
@@ -235,7 +240,7 @@ async def _live(
     there = [p for p in workload.visited_partitions() if p.topic in invariants.store.topics]
     partitions = [p for topic in workload.topics for p in topic.all_partitions]
     probes = await require_writable(world, recorder, [*partitions, *there])
-    # What retention passes by cannot be read from its start.
+    # Partitions in which retention deletes cannot be read from their start.
     kept = [p for topic in workload.topics if topic.keeps_all for p in topic.all_partitions]
     ends = {p: probes[p].base_offset + probes[p].record_count for p in [*kept, *there]}
     await require_read(workload.readers, recorder, ends)

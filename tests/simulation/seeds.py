@@ -1,5 +1,4 @@
-"""Which seeds a run consists of: a number of them, a list, or those whose plan has a fault of
-some kind, or a story."""
+"""The seeds of a run: a number, a list, or those whose plan has some fault or story."""
 
 from __future__ import annotations
 
@@ -11,13 +10,15 @@ from typing import NamedTuple
 from simulation.plans import draw_plan, story_of
 from simulation.world import Settings
 
-# Of a kind that stories alone bring about, one seed in many has one.
+# A kind of fault that only stories have is in one seed of many.
 MAX_SEEDS_SEARCHED = 200_000
 
 
 class PlanFilter(NamedTuple):
-    """Of the plans that seeds draw: those with a fault of one of these kinds, and with one of these
-    stories. Empty: any."""
+    """Selects plans with one of these kinds of faults, and with one of these stories.
+
+    Empty: any.
+    """
 
     faults: Collection[str] = ()
     stories: Collection[str] = ()
@@ -33,14 +34,17 @@ ANY_PLAN = PlanFilter()
 
 
 class SeedChoice(NamedTuple):
-    """`how_many` from the first on, or the `listed` ones."""
+    """The first `how_many` seeds, or the `listed` ones."""
 
     how_many: int = 0
     listed: tuple[int, ...] = ()
 
     def chosen(self, first: int, wanted: PlanFilter = ANY_PLAN) -> Sequence[int]:
-        """Listed seeds with another plan are left out; of others the search goes past them, so
-        that there are `how_many`."""
+        """Returns the seeds to run.
+
+        Listed seeds with another plan are left out. Otherwise the search skips them until there
+        are `how_many`.
+        """
         if self.listed:
             return [seed for seed in self.listed if wanted.passes(seed)]
         if not any(wanted):
@@ -50,7 +54,7 @@ class SeedChoice(NamedTuple):
 
 
 def parse_seeds(text: str) -> SeedChoice:
-    """Reads "200", how many, or "3,17,40-60", a list."""
+    """Parses "200", a number of seeds, or "3,17,40-60", a list."""
     try:
         if text.isdecimal():
             choice = SeedChoice(how_many=int(text))

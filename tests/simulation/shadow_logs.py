@@ -1,7 +1,7 @@
-"""What each replica holds, and what was committed, kept beside the production code.
+"""Shadows of what each replica holds, and of what was committed.
 
-A shadow follows every append and cut of its log in constant time, so that logs can be
-compared without reading them. Batches are the unit: they are never split.
+A shadow follows every append and cut of its log in constant time, so that logs can be compared
+without reading them. Batches are the unit: they are never split.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ShadowLog:
         self._bases.append(entry.base_offset)
 
     def cut(self, offset: int) -> None:
-        """The batch that holds `offset` goes, and all after it; the log may begin lower then."""
+        """Removes the batch that holds `offset`, and all after it; `start` may become lower."""
         keep = bisect_right(self._bases, offset)
         while keep and self.entries[keep - 1].next_offset > offset:
             keep -= 1
@@ -73,18 +73,18 @@ class ShadowLog:
         self.start = offset
 
     def forget_below(self, offset: int) -> None:
-        """Retention has deleted what ends at or below `offset`."""
+        """Removes what retention has deleted below `offset`."""
         gone = bisect_left(self._bases, offset)
         del self.entries[:gone]
         del self._bases[:gone]
         self.start = max(self.start, offset)
 
     def from_offset(self, offset: int) -> Iterable[Entry]:
-        """Entries that begin at `offset` or later, in order."""
+        """Returns the entries that begin at `offset` or later, in order."""
         return self.entries[bisect_left(self._bases, offset) :]
 
     def entry_with(self, offset: int) -> Entry | None:
-        """The batch that holds `offset`."""
+        """Returns the batch that holds `offset`."""
         index = bisect_right(self._bases, offset) - 1
         if index < 0 or self.entries[index].next_offset <= offset:
             return None
@@ -92,8 +92,10 @@ class ShadowLog:
 
 
 def first_difference(log: ShadowLog, committed: ShadowLog, low: int, high: int) -> Entry | None:
-    """The first batch of `log` within `low` to `high` that is not the committed one, nor stands
-    unreadable for it."""
+    """Returns the first batch of `log` from `low` to `high` that is not the committed one.
+
+    A batch that is unreadable in one of the two does not count as different.
+    """
     for entry in log.from_offset(low):
         if entry.base_offset >= high:
             return None
@@ -106,8 +108,10 @@ def first_difference(log: ShadowLog, committed: ShadowLog, low: int, high: int) 
 
 
 def _stands_for(unreadable: Entry, log: ShadowLog) -> bool:
-    """Whether it has the offsets of whole batches of the log, which a disk may have damaged. Its
-    leader epoch is known only where it is that of one of them."""
+    """Whether an unreadable batch has the offsets of whole batches of the log.
+
+    A disk may have damaged these. The leader epoch is known only if it is that of one of them.
+    """
     first, last = log.entry_with(unreadable.base_offset), log.entry_with(unreadable.next_offset - 1)
     return (
         unreadable.is_unreadable
@@ -118,7 +122,7 @@ def _stands_for(unreadable: Entry, log: ShadowLog) -> bool:
 
 
 def common_end(log: ShadowLog, committed: ShadowLog) -> int:
-    """Where `log` parts from what was committed, or where the shorter of the two ends."""
+    """Returns where `log` departs from what was committed, or where the shorter of the two ends."""
     different = first_difference(log, committed, 0, committed.end)
     end = min(log.end, committed.end)
     return end if different is None else min(end, different.base_offset)

@@ -1,6 +1,6 @@
-"""The shortest list of faults with which a seed still fails: delta debugging (Zeller).
+"""Finds the shortest list of faults with which a seed still fails: delta debugging (Zeller).
 
-Pure: `fails` runs a seed with a plan and says whether the same invariant is violated.
+Pure: `fails` runs a seed with a plan, and returns whether the same invariant is violated.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ class _OutOfRunsError(Exception):
 def shrink(
     plan: Sequence[Fault], fails: Callable[[list[Fault]], bool], max_runs: int = MAX_RUNS
 ) -> list[Fault]:
-    """A sublist of `plan`, in its order, that still fails; without any one of its faults
-    it does not, unless `max_runs` ended the search. `plan` itself is known to fail."""
+    """Returns a sublist of `plan`, in its order, that still fails.
+
+    Without any one of its faults it does not fail, unless `max_runs` ended the search. `plan`
+    itself is known to fail.
+    """
     runs = 0
 
     def counted(candidate: list[Fault]) -> bool:

@@ -1,4 +1,4 @@
-"""Committed batches that one replica alone can read."""
+"""Finds committed batches that one replica alone can read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog_broker.partition.replica_log import ReplicaLog
 def sole_sound_copy(
     log: ReplicaLog, offset: int, committed: ShadowLog, others: Iterable[ReplicaLog]
 ) -> Entry | None:
-    """The first committed batch from the offset on that this log holds, and no other one."""
+    """Returns the first committed batch from `offset` on that only this log holds."""
     others = list(others)
     for entry in committed.from_offset(offset):
         if entry.base_offset >= log.log_end_offset:

@@ -1,9 +1,13 @@
-"""etcd in memory, behind the network: one server over `MemoryData`, and a `MetadataStore`
-for each process.
+"""An etcd in memory: a server over `MemoryData`, and a `MetadataStore` for each process.
 
-It is away (nothing answers), without a leader (reads and writes fail, watches end, leases do
-not run out), loses the answers of transactions (that is the network's doing), loses watches,
-forgets history, and lets leases run out by virtual time.
+Its faults:
+
+- it is away, and nothing answers
+- it has no leader: reads and writes fail, watches end, and leases do not expire
+- the network loses the answers of transactions
+- watches are lost, and history is compacted
+
+Leases expire by virtual time.
 """
 
 from __future__ import annotations
@@ -34,24 +38,24 @@ from tidelog_runtime.metadata.store import (
 )
 from tidelog_runtime.metadata.watch_view import WatchView
 
-# A backup keeps it.
+# A backup has the same id.
 ETCD_CLUSTER_ID = 1
 REQUEST_TIMEOUT_MS = 3_000
 KEEP_ALIVES_PER_TTL = 3
 RETRY_DELAY_S = 0.3
-# A notice that was lost on its way is sent again, as by TCP.
+# A lost message of a watch is sent again, as by TCP.
 RESEND_DELAY_S = 0.4
 
 
 class StoreAnswer(NamedTuple):
-    """`revision`: of the store when it answered."""
+    """An answer, and the revision of the store at that time."""
 
     value: object
     revision: int
 
 
 class EtcdServer:
-    """Serves every `SimStore`."""
+    """The server of every `SimStore`."""
 
     def __init__(
         self, loop: SimLoop, network: Network, data: MemoryData, host: str = "etcd"
@@ -63,9 +67,9 @@ class EtcdServer:
         self.has_leader = True
         # The process whose transaction is being carried out.
         self.caller: SimProcess | None = None
-        # What faults came to: requests refused without a leader, processes that were misled by
-        # host, watches that ended or did not begin, by the name that was refused; and how often
-        # a compaction had somebody read anew.
+        # Effects of faults: requests that were rejected without a leader; processes that were led
+        # to a backup, by host; watches that ended or did not begin, by the rejected name; and how
+        # often a client read the store again after a compaction.
         self.refused_leaderless = self.read_anew = 0
         self.misled: Counter[str] = Counter()
         self.denied_watches: Counter[str] = Counter()
@@ -103,7 +107,7 @@ class EtcdServer:
         self._renew_leases()
 
     def mislead(self, process: SimProcess, other: EtcdServer) -> None:
-        """From now on this process reaches another store, for as long as it lives."""
+        """Leads this process to another store until it ends."""
         self._misled[process] = other
         self.misled[process.host] += 1
         for stream in [s for s in self._streams if s.process is process]:
@@ -113,8 +117,10 @@ class EtcdServer:
         return self._misled.get(process, self)
 
     def refuse_watches(self, host: str) -> None:
-        """Of a host, or with an empty name of all: those that are there end, and none
-        begins until `serve_watches`."""
+        """Ends the watches of a host, or with an empty name all, and rejects new ones.
+
+        This lasts until `serve_watches`.
+        """
         self._refused.append(host)
         for stream in [s for s in self._streams if s.process.host.startswith(host)]:
             self.denied_watches[host] += 1
@@ -140,14 +146,14 @@ class EtcdServer:
             )
 
     def _break_again(self, stream: _Stream) -> None:
-        """A lost end is noticed later, as by TCP."""
+        """Sends a lost end of a watch again, as by TCP."""
         if stream.process.alive and not stream.ended:
             self._break(stream)
 
     # -- leases ------------------------------------------------------------------------
 
     def _hold_leases(self) -> None:
-        """Without a leader no lease runs out; a new one gives each its whole time again."""
+        """Stops the expiry of leases without a leader; a new one gives each its whole time."""
         for _, timer in self._leases.values():
             timer.cancel()
 
@@ -169,7 +175,7 @@ class EtcdServer:
         )
 
     def end_lease(self, lease_id: int) -> None:
-        """It has run out, or was revoked."""
+        """Ends a lease that has expired or was revoked."""
         ended = self._leases.pop(lease_id, None)
         if ended is not None:
             ended[1].cancel()
@@ -179,7 +185,7 @@ class EtcdServer:
 
     def serve(self, serving: Serving) -> None:
         if not self.has_leader:
-            # What etcd says at once where it is asked for `has leader`.
+            # etcd answers this at once to requests that need a leader.
             self.refused_leaderless += 1
             serving.reply(StoreUnavailableError("etcdserver: no leader"))
             return
@@ -253,7 +259,7 @@ class EtcdServer:
 
 
 class _Stream:
-    """A watch as the network carries it: how far its process has been told."""
+    """A watch as the network carries it. `revision`: the newest that its process has received."""
 
     def __init__(self, process: SimProcess) -> None:
         self.process = process
@@ -271,7 +277,7 @@ class _Stream:
 
 
 class SimLease:
-    """As `EtcdLease`: kept alive until the store says that it is gone."""
+    """Works like `EtcdLease`: kept alive until the store reports that it is gone."""
 
     def __init__(self, store: SimStore, lease_id: int, ttl_seconds: int) -> None:
         self._store = store
@@ -327,7 +333,7 @@ class SimLease:
 
 
 class SimStore:
-    """One process's way to the store."""
+    """The store as one process uses it."""
 
     def __init__(self, server: EtcdServer, network: Network, process: SimProcess) -> None:
         self._etcd = server
@@ -432,7 +438,7 @@ class SimStore:
 
 
 def _news(data: MemoryData, view: WatchView, revision: int) -> list[Sequence[Changed]]:
-    """What a stream has brought: everything up to `revision`."""
+    """Returns what a stream has brought: everything up to `revision`."""
     if revision <= view.revision:
         return []
     changes = [c for c in data.changes_after(view.revision, view.prefix) if c.revision <= revision]

@@ -1,7 +1,8 @@
-"""What no write of the metadata store may do, judged write by write, in their order.
+"""Rules for writes of the metadata store, checked write by write, in their order.
 
-The rules are written again from section 2 of docs/internals/protocol.md and from interleavings 1 to
-4 and 9 to 10. They call none of production's own functions: a mistake there must show here.
+They are derived independently from section 2 of docs/internals/protocol.md and from
+interleavings 1 to 4 and 9 to 10. They call none of production's own functions: a mistake there
+must show here.
 """
 
 from __future__ import annotations
@@ -61,14 +62,14 @@ class Written(NamedTuple):
 
 
 class StoreRules:
-    """`data_losses`: so far, of all machines."""
+    """Checks every write. `data_losses`: those of all machines so far."""
 
     def __init__(self, keys: Keys, data_losses: DataLosses) -> None:
         self._keys = keys
         self._intents = f"{keys.root}admin/"
         self._data_losses = data_losses
         self._controller_epoch = 0
-        self._losses_at: dict[Member, int] = {}  # how many, at the registration of each life
+        self._losses_at: dict[Member, int] = {}  # how many, at each registration
         self._lives: dict[Member, BrokerRegistration] = {}  # as last written
         self.registered: dict[int, Registered] = {}
         self._away_since: dict[int, int] = {}  # revisions at which registrations ended
@@ -83,37 +84,35 @@ class StoreRules:
         # By partition that was added again: the leader epoch with which it began.
         self.first_epoch: dict[PartitionId, int] = {}
         self._last_epoch: dict[PartitionId, int] = {}  # of removed partitions
-        # What an unclean election found, by its leader epoch.
+        # The state before an unclean election, by its leader epoch.
         self.before_unclean: dict[tuple[PartitionId, int], LeaderAndIsr] = {}
-        # Who ran before it was held, where any live replica could be elected.
+        # The replicas that ran before it, if any live replica could be elected.
         self.live_before_unclean: dict[tuple[PartitionId, int], tuple[Member, ...]] = {}
         self._given_up: set[tuple[PartitionId, int]] = set()  # by consent, of leader epochs
-        self.seen: Counter[str] = Counter()  # what happened, for the coverage
+        self.seen: Counter[str] = Counter()  # what happened, for `Coverage`
         self._reign_of_intent: dict[str, int] = {}
         self._history: dict[PartitionId, dict[int, LeaderAndIsr]] = {}
         self._last_of_epoch: dict[tuple[PartitionId, int], LeaderAndIsr] = {}
         self._ids: dict[TopicPartition, PartitionId] = {}
 
-    # -- what is known -----------------------------------------------------------------
+    # -- the present state -------------------------------------------------------------
 
     def state_at(self, partition: PartitionId, revision: int) -> LeaderAndIsr | None:
-        """What was written at this very revision."""
+        """Returns the state that was written at this very revision."""
         return self._history.get(partition, {}).get(revision)
 
     def last_state_of(self, partition: PartitionId, leader_epoch: int) -> LeaderAndIsr | None:
-        """The newest that the store has, or had, of this epoch."""
+        """Returns the newest state of this epoch that the store has, or had."""
         return self._last_of_epoch.get((partition, leader_epoch))
 
     def has_lost_data_since(self, member: Member, partition: PartitionId) -> bool:
-        """Whether its replica may have lost anything since that life was registered; a life
-        that never was counts as lost."""
+        """Whether its replica may have lost data since it registered; True if it never did."""
         before = self._losses_at.get(member)
         machine_id = self.machine_of(member)
         return before is None or self._data_losses.last_of(machine_id, partition) > before
 
     def is_superseded(self, member: Member) -> bool:
-        """Another data directory registered later under its id, and was not intact. From then on
-        no process counts as this member, nor does its first directory when it is back."""
+        """Whether another directory, not intact, registered later: the member is gone for good."""
         return any(
             life.broker_id == member.broker_id
             and life.broker_epoch > member.broker_epoch
@@ -123,12 +122,12 @@ class StoreRules:
         )
 
     def present_machine(self, broker_id: int) -> int:
-        """On which the broker is registered now; its own where it is not."""
+        """Returns the machine on which the broker is registered now, or its own one."""
         live = self.registered.get(broker_id)
         return broker_id if live is None else machine_at(broker_id, live.registration.address)
 
     def machine_of(self, member: Member) -> int:
-        """On which the broker ran in that life."""
+        """Returns the machine on which the broker ran in that incarnation."""
         registration = self._lives.get(member)
         if registration is None:
             return member.broker_id
@@ -144,10 +143,10 @@ class StoreRules:
         # It is being removed from a topic that stays.
         return partition.partition >= topic.partitions
 
-    # -- what is written -----------------------------------------------------------------
+    # -- writes ------------------------------------------------------------------------
 
     def absorb(self, changes: Sequence[Changed]) -> None:
-        """Changes in the order of their revisions. Raises `Violation`."""
+        """Checks changes in the order of their revisions. Raises `Violation`."""
         for revision, group in groupby(changes, key=lambda change: change.revision):
             of_partitions: list[tuple[TopicPartition, KeyValue | None]] = []
             of_consents: list[tuple[TopicPartition, KeyValue | None]] = []
@@ -181,8 +180,7 @@ class StoreRules:
             self.seen["intent finished by a successor"] += 1
 
     def _consent_changed(self, name: TopicPartition, value: KeyValue | None) -> None:
-        """It speaks of a partition that has no leader, and of no other. An election that
-        rests on it has ended it already."""
+        """Checks that a consent is for a partition without a leader; an election uses it up."""
         if value is None:
             if self._consents.pop(name, None) is not None:
                 self.seen["consent not needed after all"] += 1
@@ -270,7 +268,7 @@ class StoreRules:
         self._last_of_epoch[partition, new.leader_epoch] = new
 
     def _judge_added_again(self, partition: PartitionId, last: int, new: LeaderAndIsr) -> None:
-        """Clients and brokers that knew the removed one take no older epoch for news."""
+        """Checks the first epoch: those that knew the removed partition ignore older epochs."""
         self.seen[ADDED_AGAIN] += 1
         if new.leader_epoch <= last:
             raise violation_of(
@@ -305,7 +303,7 @@ class StoreRules:
         if broken is not None:
             raise violation_of(broken.name, broken.why, partition, old, new)
         if is_end(old, new):
-            # Those that leave are deleted: what they held is to be held by all that stay.
+            # Replicas that leave are deleted: those that stay have to hold what they held.
             for member in new.isr:
                 self.on_joined(partition, member)
 
@@ -370,7 +368,7 @@ class StoreRules:
             self._judge_clean(partition, old, new)
 
     def _passes_over(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> bool:
-        """Whether a member that runs would lead, had it not lost data."""
+        """Whether a running member would lead if it had not lost data."""
         if new.unclean_leader_epoch == new.leader_epoch:
             return False
         for members in (old.isr, old.eligible):
@@ -410,8 +408,7 @@ class StoreRules:
         elected: Member,
         admitted: Member,
     ) -> None:
-        """Whoever is elected as clean was admitted with the very directory that it has now,
-        whatever any registration says."""
+        """Checks by `data_losses` that a clean leader has the directory of its admission."""
         directories = [
             self._data_losses.directory_at(self.machine_of(life), self._losses_at.get(life, 0))
             for life in (admitted, elected)
@@ -429,8 +426,7 @@ class StoreRules:
         )
 
     def _claims_whole(self, partition: PartitionId, life: Member, admitted: int) -> bool:
-        """What the registration of this life says, or said: it may just have gone, or have
-        been followed by another, in which nobody leads by this election."""
+        """Whether this incarnation's registration claims, or claimed at its end, to be intact."""
         registration = self._lives.get(life)
         if registration is None:
             return False
@@ -443,8 +439,7 @@ class StoreRules:
         return self.config_of(partition).get("durability") == SYNCED
 
     def permits_loss(self, partition: PartitionId, leader_epoch: int) -> bool:
-        """Whether any live replica could be elected rather than none: its topic says so, or
-        somebody did who consented to this election."""
+        """Whether any live replica may be elected, by the topic's configuration or a consent."""
         return (
             self.config_of(partition).get("unclean_leader_election") == "true"
             or (partition, leader_epoch) in self._given_up
@@ -456,9 +451,12 @@ class StoreRules:
         return topic.config if topic is not None else {}
 
     def _judge_unclean(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
-        """Only where nobody could have been elected as clean, with all who were last known to
-        be in sync, and where the topic is recovered by hand with a consent. Whoever registers
-        or goes while the election is under way is not known to it."""
+        """Checks an unclean election.
+
+        No last-known member could have been elected as clean, and none is away unless a loss is
+        permitted. A topic that is recovered by hand needs a consent. A registration that begins
+        or ends during the election is not known to it.
+        """
         since = self.partitions[partition].revision
         self._judge_consent(partition, old, new)
         if self.permits_loss(partition, new.leader_epoch):
@@ -502,7 +500,7 @@ class StoreRules:
     def _is_by_config_alone(
         self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr
     ) -> bool:
-        """Whether it could not have been held without the topic's leave."""
+        """Whether only the topic's configuration permits it."""
         if self.config_of(partition).get("unclean_leader_election") != "true":
             return False
         running = [b for b, r in self.registered.items() if r.registration.state == RUNNING]
@@ -511,7 +509,7 @@ class StoreRules:
         )
 
     def _judge_consent(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
-        """What an election rests on is used up by it."""
+        """Uses up the consent on which the election rests."""
         config = self.config_of(partition)
         consent = self._consents.pop(self.partitions[partition].name, None)
         if consent is not None and consent.topic_id == partition.topic_id:

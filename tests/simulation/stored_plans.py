@@ -1,8 +1,8 @@
-"""Plans that revealed a bug, kept as lists of faults: what a seed draws changes with the kinds of
-faults, a list does not.
+"""Plans that revealed a bug, stored as lists of faults.
 
-A file has lines beginning with "#": `# Seed: 7`, which draws all but the faults (the network,
-the workload), and what went wrong; then a fault a line, as a failure prints them.
+What a seed draws changes with the kinds of faults; a list does not. A file has lines that begin
+with "#": `# Seed: 7`, which determines all but the faults (the network, the workload), and a
+description. Then it has one fault a line, as a failure prints them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SEED = "Seed:"
 
 
 class StoredPlan(NamedTuple):
-    """`seed`: None where the file names none."""
+    """A stored plan. `seed` is None if the file names none."""
 
     name: str
     seed: int | None
@@ -26,7 +26,7 @@ class StoredPlan(NamedTuple):
 
 
 def read_plan(path: Path) -> StoredPlan:
-    """Raises OSError, and ValueError for a line that is neither a comment nor a fault."""
+    """Parses a file. Raises OSError, or ValueError for a line that is no comment and no fault."""
     seed: int | None = None
     story: list[str] = []
     faults: list[Fault] = []

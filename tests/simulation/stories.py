@@ -1,5 +1,7 @@
-"""Faults that are dangerous together, at times that chance would seldom find: each story
-brings about one of docs/internals/interleavings.md, or the doing of one rule."""
+"""Stories: faults that are dangerous together, at times that chance would seldom find.
+
+Each brings about one of docs/internals/interleavings.md, or exercises one rule.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,10 @@ from simulation.faults import FIRST_FAULT_MS, LAST_FAULT_MS, Cluster, Fault
 
 
 def _stale_joiner(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A follower is away until its lease has run out, and is back before the leader, which
-    watches nothing, has heard of it: it would join in a life that is over."""
+    """A follower is back before its leader, without a watch, learns that its lease has expired.
+
+    It would join the ISR as an incarnation that is over.
+    """
     away = rng.randint(1, cluster.brokers)
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
     others = [f"broker-{n}" for n in range(1, cluster.brokers + 1) if n != away]
@@ -23,7 +27,7 @@ def _stale_joiner(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _slow_hand_over(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A broker is told to stop while the controllers hear little and late."""
+    """A broker stops while all that the controllers learn from the store comes late."""
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
     return [
         Fault(at_ms - 200, "delay", (rng.randint(500, 3_000), "etcd"), 8_000),
@@ -32,8 +36,7 @@ def _slow_hand_over(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _bounced_leader(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A broker restarts at once, and what the controllers told its former life comes late
-    and twice."""
+    """A broker restarts at once; commands to its previous incarnation come late and twice."""
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
     broker = cluster.broker(rng)
     return [
@@ -45,8 +48,7 @@ def _bounced_leader(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _late_deletion(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A topic goes while the controllers' commands come late and twice; the controller that
-    deletes it may go as well."""
+    """A topic is deleted while commands come late and twice; the controller may crash as well."""
     del cluster
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 12_000)
     lasting_ms = rng.randint(800, 3_000)
@@ -63,8 +65,7 @@ def _late_deletion(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _created_again(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A topic is created again when its partitions have had other leaders: epochs begin anew,
-    and clients know newer ones."""
+    """A topic is created again after elections: epochs begin again, and clients know newer ones."""
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 13_000)
     crashed = rng.sample(range(1, cluster.brokers + 1), 2)
     return [
@@ -79,8 +80,10 @@ def _created_again(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _removed_and_added_again(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """Partitions are removed and added again when they have had other leaders, while commands come
-    late and twice; the controller may go, and a broker may be away meanwhile."""
+    """Partitions are removed and added again while commands come late and twice.
+
+    They have had other leaders. The controller may crash, and a broker may be away meanwhile.
+    """
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 14_000)
     lasting_ms = rng.randint(7_000, 10_000)
     story = [
@@ -101,21 +104,25 @@ def _removed_and_added_again(rng: random.Random, cluster: Cluster) -> list[Fault
 
 
 def _late_stops(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A topic is deleted, and all that the controllers say comes a second time, much later:
-    when a broker has restarted, and another controller reigns."""
+    """All commands about a deleted topic come a second time, much later.
+
+    By then a broker has restarted, and another controller is active.
+    """
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
     deleted_ms = at_ms + 1_500
     return [
         Fault(at_ms, "topic_deleted", (rng.randint(1, 3),), 1_500),
         *_second_hearing(rng, cluster, deleted_ms + rng.randint(300, 700)),
-        # Another one, for the former lives of two have more to be told.
+        # Another broker, so that the previous incarnations of two receive late commands.
         Fault(deleted_ms + rng.randint(800, 1_200), "crash_broker", (cluster.broker(rng),), 100),
     ]
 
 
 def _late_questions(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """Likewise when all have rebooted, and are asked how far their logs reach; three times, for
-    chance often misses that moment."""
+    """Likewise after all have rebooted and report how far their logs reach.
+
+    This happens three times, since chance often misses the moment.
+    """
     first_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 34_000)
     return [
         fault
@@ -136,7 +143,7 @@ def _second_hearing(rng: random.Random, cluster: Cluster, crash_ms: int) -> list
 
 
 def _restarted_twice(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """While no controller runs, a machine reboots and its broker restarts once more."""
+    """While no controller runs, a machine reboots, and then its broker restarts again."""
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 8_000)
     loser = f"broker-{cluster.loser}"
     return [
@@ -150,8 +157,7 @@ def _restarted_twice(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _emptied_follower(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A broker is back without its data, and fetches slowly, while fetches of its former life
-    still arrive."""
+    """A broker is back without its data and fetches slowly, while earlier fetches still arrive."""
     at_ms = rng.randint(FIRST_FAULT_MS + 2_000, LAST_FAULT_MS - 8_000)
     loser = f"broker-{cluster.loser}"
     return [
@@ -165,7 +171,7 @@ def _emptied_follower(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _late_removal(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A broker restarts while whatever the controllers write comes late."""
+    """A broker restarts while all that the controllers write comes late."""
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 8_000)
     return [
         *(
@@ -189,8 +195,7 @@ def _deposed_and_back(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _zombie_leader(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A leader that has lost etcd goes on to tell that it leads, while clients look for
-    another because those fail."""
+    """A leader without etcd still claims to lead, while the others fail and clients search one."""
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
     zombie = rng.randint(1, cluster.brokers)
     others = [n for n in range(1, cluster.brokers + 1) if n != zombie]
@@ -204,8 +209,10 @@ def _zombie_leader(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _unanswered_change(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A follower that was cut off joins again while leaders hear nothing of what the store
-    has taken, not from the controllers either."""
+    """A cut-off follower joins again while leaders do not learn what the store has accepted.
+
+    The controllers do not reach them either.
+    """
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
     away_ms = rng.randint(3_000, 3_800)
     deaf_ms = at_ms + away_ms - rng.randint(100, 300)
@@ -223,7 +230,7 @@ def _unanswered_change(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _crashed_again_and_again(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A broker crashes, within a minute, more often than it is removed at once for it."""
+    """A broker crashes more often within a minute than it is removed at once for it."""
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 16_000)
     broker = cluster.broker(rng)
     return [
@@ -235,8 +242,7 @@ def _crashed_again_and_again(rng: random.Random, cluster: Cluster) -> list[Fault
 
 
 def _emptied_within_lease(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A broker is back on an empty disk before anybody has noticed that it was gone: its id
-    belongs to the node that it was."""
+    """A broker is back on an empty disk within its lease; its id belongs to its old directory."""
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 8_000)
     loser = f"broker-{cluster.loser}"
     return [
@@ -246,7 +252,7 @@ def _emptied_within_lease(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _deaf_at_its_stop(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A broker that is told to stop does not hear that it has handed over."""
+    """A broker that stops does not learn that its leaderships were transferred."""
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
     broker = cluster.broker(rng)
     return [
@@ -256,9 +262,11 @@ def _deaf_at_its_stop(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _deaf_leader(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A leader does not hear of its new epochs, in which a follower fetches that has given
-    them by its resignations; a crash of the third makes clients ask for metadata, and so
-    they know these epochs, too."""
+    """A leader does not learn of its new epochs, in which a follower fetches.
+
+    The follower's resignations have caused these epochs. A crash of the third broker makes
+    clients request metadata, and so they know these epochs, too.
+    """
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 12_000)
     loser = f"broker-{cluster.loser}"
     others = [f"broker-{n}" for n in range(1, cluster.brokers + 1) if n != cluster.loser]
@@ -266,7 +274,7 @@ def _deaf_leader(rng: random.Random, cluster: Cluster) -> list[Fault]:
     third = next(other for other in others if other != deaf)
     return [
         *_deafness(deaf, at_ms, 9_000, cluster),
-        # It would read why the store refuses its next change of an ISR.
+        # It would learn the state when the store rejects its next ISR change.
         Fault(at_ms, "lost_answers", (90,), 9_000),
         Fault(at_ms + 200, "failed_fsync", (loser, 8), 6_500),
         Fault(at_ms + rng.randint(6_000, 7_500), "crash_broker", (third,), rng.randint(50, 400)),
@@ -274,8 +282,7 @@ def _deaf_leader(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _half_taken_command(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """While a broker hands over what it leads, its answers to followers come late, and these
-    stand still: they find a command and an answer of their former leader together."""
+    """Paused followers find a command and a late answer of a leader that stops together."""
     first, second = rng.sample(range(1, cluster.brokers + 1), 2)
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 16_000)
     return [
@@ -286,7 +293,7 @@ def _half_taken_command(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _recovered_by_hand(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """All reboot; somebody consents, and the controller that was told may go."""
+    """All reboot; an operator consents, and the controller that received it may crash."""
     del cluster
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 12_000)
     down_ms = rng.randint(300, 2_000)
@@ -302,8 +309,10 @@ def _recovered_by_hand(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _given_up(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A follower is cut off until it has left the ISRs; then all others crash, and somebody
-    consents to its leading. The controller may go."""
+    """A follower has left the ISRs, the others crash, and a consent lets it lead.
+
+    The controller may crash.
+    """
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 14_000)
     left = rng.randint(1, cluster.brokers)
     others = [n for n in range(1, cluster.brokers + 1) if n != left]
@@ -322,16 +331,17 @@ def _given_up(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _waited_for(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """Somebody consents to a recovery that has to wait for those who are down, and who
-    then prove to be whole."""
+    """A consent has to wait for members that are down, and then prove to be intact."""
     del cluster
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 18_000)
     return [Fault(at_ms, "needless_consent", (rng.randrange(1_000),), 17_000)]
 
 
 def _dropped_pages(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A broker's machine reboots a while after an fsync failed there, when all others have
-    just crashed: whatever it claims to have synced is all that there is."""
+    """A machine reboots some time after a failed fsync, when all others have just crashed.
+
+    What its broker claims to have synced is all that there is.
+    """
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 14_000)
     others = [f"broker-{n}" for n in range(1, cluster.brokers + 1) if n != cluster.loser]
     end_ms = at_ms + rng.randint(3_000, 7_000)
@@ -343,8 +353,7 @@ def _dropped_pages(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _slow_follower(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """What a broker asks of the others and what they answer comes late, and yet in time: it
-    is caught up now and then, and always some bytes behind."""
+    """Fetches and answers of a broker are late but in time: it is always some bytes behind."""
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 14_000)
     slow = rng.randint(1, cluster.brokers)
     delay_ms = rng.randint(300, 700)
@@ -382,7 +391,7 @@ def _paused_hand_over(
 
 
 def _deafness(broker: str, at_ms: int, duration_ms: int, cluster: Cluster) -> list[Fault]:
-    """It hears nothing from the controllers, nor of what the store has taken."""
+    """Cuts a broker's watches of the store, and what it receives from the controllers."""
     return [
         Fault(at_ms, "watch_loss", (broker,), duration_ms),
         *(
@@ -393,7 +402,7 @@ def _deafness(broker: str, at_ms: int, duration_ms: int, cluster: Cluster) -> li
 
 
 def _older_tail(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """Of two live replicas the one with the shorter log has the newer epoch."""
+    """Of two live replicas, the one with the shorter log has the newer epoch."""
     del cluster
     first_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 28_000)
     return [
@@ -416,8 +425,10 @@ def _lost_join(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _name_handed_over_unseen(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """Leaders do not hear from the store that a name has another holder, beside which the former
-    writes on, perhaps before that one has written: what their logs say has to fence it."""
+    """A producer name gets another holder while leaders do not learn of it from the store.
+
+    The former holder writes on, perhaps before the new one: the logs have to fence it.
+    """
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 18_000)
     away = rng.randint(1, cluster.brokers)
     story = [
@@ -431,14 +442,14 @@ def _name_handed_over_unseen(rng: random.Random, cluster: Cluster) -> list[Fault
 
 
 def _long_full_disk(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A disk takes nothing for much longer than a follower may lag, while others are written to."""
+    """A disk is full for much longer than a follower may lag, while other brokers take writes."""
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 14_000)
     room = rng.randint(0, 500)
     return [Fault(at_ms, "disk_full", (cluster.broker(rng), room), rng.randint(9_000, 14_000))]
 
 
 def _two_damages(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A leader and a follower are damaged at different batches, which together they have."""
+    """A leader and a follower are damaged at different batches; together they have all."""
     del cluster
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 9_000)
     return [Fault(at_ms, "two_damages", (rng.randrange(1_000),), 8_500)]

@@ -1,5 +1,7 @@
-"""Disks whose data memory does not always hold, by chance of their own, so that no seed of the
-other tests means anything else: nothing is violated where readers have to wait for threads."""
+"""Disks whose data is not always in memory: nothing is violated when readers wait for threads.
+
+The chance is drawn apart from the seed, so that the seeds of other tests keep their meaning.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cuts between who is alive: in one direction, and of a leader from its followers alone."""
+"""Cuts between live processes: in one direction, and of a leader from its followers alone."""
 
 from __future__ import annotations
 
@@ -56,8 +56,10 @@ class Writer:
         return decode_leader_and_isr(item.value)
 
     async def write_through(self, cut: Callable[[LeaderAndIsr], Callable[[str, str], bool]]) -> int:
-        """Cuts links, by what the partition's state is then, and writes for CUT_MS; returns
-        the longest time that one record took, in milliseconds."""
+        """Cuts links, chosen by the partition's state then, and writes for CUT_MS.
+
+        Returns the longest time that one record took, in milliseconds.
+        """
         client = self.world.client("producer")
         async with client.admin() as admin:
             await admin.create_topic("sea", partitions=1, replication_factor=3)
@@ -75,7 +77,7 @@ class Writer:
 def run_through(
     cut: Callable[[LeaderAndIsr], Callable[[str, str], bool]],
 ) -> tuple[int, LeaderAndIsr, LeaderAndIsr]:
-    """The longest write, and the partition's state before the cut and at its end."""
+    """Returns the longest write, and the partition's state before the cut and at its end."""
     world = World(SEED)
     before: list[LeaderAndIsr] = []
 

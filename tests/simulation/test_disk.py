@@ -1,4 +1,4 @@
-"""What a power failure leaves."""
+"""What a power failure and failed operations leave on a disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fault counts where it had an effect, and a seed goes on until enough of them had."""
+"""A fault counts if it had an effect, and a seed continues until enough of them had."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulation.scenario import MAX_MORE_FAULTS, MIN_FAULTS, run_seed
 
 SEED = 1
 ROOM = 1 << 30
-# What did something, beside what did not.
+# A fault with an effect, beside one without.
 DONE = Fault(5_000, "crash_broker", ("broker-1",), 3_000)
 
 

@@ -1,4 +1,4 @@
-"""Plans: drawn alike, within their bounds, and of every kind."""
+"""Plans are reproducible, stay within their bounds, and have faults of every kind."""
 
 from __future__ import annotations
 

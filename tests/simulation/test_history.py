@@ -1,4 +1,4 @@
-"""What the recorder writes down lets the checker find what is planted."""
+"""The checker finds planted anomalies in what the recorder has recorded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EPOCH = 4
 
 
 class Leaders:
-    """Which epoch each address leads in."""
+    """Returns the epoch that each address leads in."""
 
     def __init__(self, **epochs: int) -> None:
         self.epochs = {f"{name.replace('_', '-')}:7500": epoch for name, epoch in epochs.items()}
@@ -46,8 +46,10 @@ def acknowledged(
     told: int | None = None,
     error: int | None = None,
 ) -> int:
-    """By `broker`, in EPOCH; the broker that the history names. `told`: the base offset of
-    the answer, where the batch is not its first."""
+    """Records an acknowledgement by `broker` in EPOCH; returns the broker that the history names.
+
+    - `told`: the base offset of the answer, if the batch is not its first
+    """
     recorder.send_invoked(CLIENT, SEA, [value])
     failure = None if error is None else errors_pb2.Error(code=cast(Any, error))
     answer = broker_pb2.ProduceResponse(
@@ -99,7 +101,7 @@ def test_a_refusal_acknowledges_nothing() -> None:
 def fetched(
     recorder: Recorder, host: str, high_watermark: int, leader_epoch: int, asked: int | None = None
 ) -> None:
-    """`asked`: the number of a question that was asked before."""
+    """Records an answer. `asked`: the number of a question that was recorded before."""
     request, answer = broker_pb2.FetchRequest(), broker_pb2.FetchResponse()
     request.partitions.add(topic=SEA.topic, topic_id="id")
     answer.partitions.add(topic=SEA.topic, high_watermark=high_watermark, leader_epoch=leader_epoch)
@@ -154,10 +156,10 @@ def _header(offset: int) -> BatchHeader:
     [
         (contents(2, b"a", b"b"), {}),
         (contents(2, b"a", b"X"), {Anomaly.REPLICA_DIVERGENCE: 1}),
-        # Retention has deleted the rest, of which nothing is said.
+        # Retention has deleted the rest, which is not compared.
         (contents(2, b"X", b"b", start=1), {}),
         (contents(2, b"X", b"X", start=1), {Anomaly.REPLICA_DIVERGENCE: 1}),
-        # A flipped bit, which its broker has yet to find.
+        # A flipped bit that its broker has not found yet.
         (contents(2, b"a", is_readable=False), {}),
     ],
 )
@@ -170,7 +172,7 @@ def test_replicas_with_different_contents_are_found(
 
 
 def recorder_of_a_log(*, fences: Sequence[int]) -> Recorder:
-    """In which fences were committed at these offsets, and records everywhere else."""
+    """Returns a recorder for a log with fences at these offsets, and records everywhere else."""
     committed = SimpleNamespace(
         committed_entry=lambda _, __: SimpleNamespace(leader_epoch=EPOCH),
         was_committed=lambda _, __, epoch: epoch == EPOCH,
@@ -186,7 +188,7 @@ def recorder_of_a_log(*, fences: Sequence[int]) -> Recorder:
 
 
 def given(recorder: Recorder, client: str, *offsets: int, repositioned: bool = False) -> None:
-    """The record at an offset has the next number as its value."""
+    """Records what a client read; the record at an offset has the next number as its value."""
     records = [Record(*SEA, offset, 0, None, b"%d" % (offset + 1), (), EPOCH) for offset in offsets]
     recorder.polled(client, records, repositioned=frozenset([SEA] if repositioned else []))
 

@@ -1,4 +1,4 @@
-"""Calls over links that lose, repeat and cut, and to processes that are not there."""
+"""Calls over links that lose, repeat and cut, and to processes that do not run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ADDRESS = "server:1"
 
 
 class Echo:
-    """Answers at once, or never."""
+    """A server that answers at once, or never."""
 
     def __init__(self, *, answers: bool = True) -> None:
         self.process = SimProcess("server", 1)

@@ -1,6 +1,8 @@
-"""A partition of one replica whose machine loses power, or whose disk is damaged: what is
-still on the disk is read again, what is missing in the middle is an error with its offsets, and
-writes continue."""
+"""A partition of one replica whose machine loses power, or whose disk is damaged.
+
+What is still on the disk is read again, what is missing in the middle is an error with its
+offsets, and writes continue.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,13 @@ NAME = TopicPartition("sea", 0)
 SEEDS = range(1, 25)
 SECTOR_SEEDS = range(1, 9)
 RECORDS = 24
-# Each is a batch, and some pages of the disk long.
+# Each record is a batch of several pages of the disk.
 RECORD_BYTES = 4_000
 DOWN_S = 1.0
-# By then the high watermark is in a checkpoint, and nothing is known to be synced.
+# After CHECKPOINTED_S the high watermark is in a checkpoint, and nothing is known to be synced.
 CHECKPOINTED_S, FLUSH_INTERVAL_MS = 4.0, 60_000
 ATTEMPT_PAUSE_S = 0.2
-# Of the producer, until the broker is back.
+# How long the producer tries, until the broker is back.
 TIMEOUT_MS = 40_000
 
 Frames = Mapping[int, bytes]
@@ -40,7 +42,7 @@ def value(number: int) -> bytes:
 
 
 def segments(disk: SimDisk) -> list[PurePath]:
-    """Those of the topic."""
+    """Returns the segments of the topic."""
     return [
         path
         for path in disk.paths()
@@ -49,7 +51,7 @@ def segments(disk: SimDisk) -> list[PurePath]:
 
 
 def sound_frames(disk: SimDisk) -> Frames:
-    """By base offset, the batches of the topic that are on the disk."""
+    """Returns the batches of the topic that are on the disk, by base offset."""
     found: dict[int, bytes] = {}
     for path in segments(disk):
         file = disk.open(path)
@@ -60,7 +62,7 @@ def sound_frames(disk: SimDisk) -> Frames:
 
 
 def offsets_in(content: bytes, start: int, end: int) -> set[int]:
-    """The base offsets of the batches of a segment that lie there."""
+    """Returns the base offsets of a segment's batches that overlap `start` to `end`."""
 
     def read(size: int, position: int) -> bytes:
         return content[position : position + size]
@@ -73,7 +75,10 @@ def offsets_in(content: bytes, start: int, end: int) -> set[int]:
 
 
 class Story:
-    """`kept`: the offsets that the power failure left on the disk."""
+    """Writes to one replica, damages it, and reads what remains.
+
+    - `kept`: the offsets that the damage left on the disk
+    """
 
     def __init__(self, seed: int, **broker_options: int) -> None:
         options = {**Settings().broker_options, **broker_options}
@@ -89,7 +94,7 @@ class Story:
         return NO_LEADER if item is None else decode_leader_and_isr(item.value).leader
 
     async def strike(self, broker: BrokerProcess) -> None:
-        """As the fault `reboot` does."""
+        """Does what the fault `reboot` does."""
         before = sound_frames(broker.machine.disk)
         host = self.world.network.host(broker.host)
         broker.hold_down()
@@ -112,7 +117,7 @@ class Story:
             for number in range(RECORDS):
                 await (await producer.send(NAME.topic, value(number)))
         await self.strike(self.world.brokers[self.leader()])
-        # The partition may know nothing of the first producer any more.
+        # The partition may not remember the first producer.
         async with client.producer(delivery_timeout_ms=TIMEOUT_MS) as producer:
             self.next_offset = (await (await producer.send(NAME.topic, b"after"))).offset
         async with client.consumer() as consumer:
@@ -130,14 +135,14 @@ class Story:
 
 
 class BadSectors(Story):
-    """Some pages cannot be read any more, whatever is done, and the process may crash."""
+    """Some pages become unreadable, and the process may crash."""
 
     async def strike(self, broker: BrokerProcess) -> None:
         disk = broker.machine.disk
         self.kept = set(sound_frames(disk))
         for path in segments(disk):
             content = disk.read_file(path)
-            # The last page is shared with what is written next.
+            # The last page is left out: it is shared with what is written next.
             pages = range(len(content) // PAGE_BYTES)
             for page in self._rng.sample(pages, self._rng.randint(0, 3)):
                 first = page * PAGE_BYTES
@@ -181,7 +186,7 @@ def told(story: Story) -> Story:
 
 
 def judge(story: Story, seed: int) -> bool:
-    """Whether anything was lost; nothing is that is still there."""
+    """Checks that nothing is lost that the disk still has; returns whether anything is lost."""
     old = {offset: data for offset, data in story.read.items() if offset < story.next_offset}
     assert set(old) == story.kept, f"seed {seed}"
     assert all(data == value(offset) for offset, data in old.items())

@@ -1,5 +1,7 @@
-"""The simulator finds bugs: each of these rules is broken on purpose, and the violation that
-a run then shows has a name that fits."""
+"""The simulator finds bugs: each of these rules is broken on purpose.
+
+The violation that a run then shows has a fitting name.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ LOST = {
 
 
 def first_violation(seeds: Sequence[int] = range(1, MAX_SEEDS + 1)) -> str | None:
-    """The name of the first invariant that these seeds show to be violated."""
+    """Returns the name of the first invariant that these seeds violate."""
     names = (run_seed(seed).violation for seed in seeds)
     return next((name for name in names if name not in (None, EXCEPTION)), None)
 
@@ -70,7 +72,7 @@ def recover_without_consent(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_replica_that_keeps_another_committed_batch_is_found_by_its_digest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each stamps its own time; all else is the same, and every checksum holds."""
+    """Each replica stamps its own time; all else is equal, and every checksum is right."""
     append = Log.append
 
     def append_with_own_time(self: Log, batches: Sequence[Batch]) -> None:
@@ -222,7 +224,7 @@ def test_an_fsync_that_is_trusted_after_one_that_failed_is_found(
 
 
 def clock_jumps(jump_ms: int) -> list[Fault]:
-    """Of one machine after another."""
+    """Returns jumps of one machine's clock after another."""
     return [
         Fault(8_000 + 12_000 * number, "clock_jump", (f"broker-{number + 1}", jump_ms), 10_000)
         for number in range(3)
@@ -272,7 +274,7 @@ def test_a_consumer_that_passes_over_a_record_is_found(monkeypatch: pytest.Monke
 
 
 def test_a_handler_that_raises_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its caller sees a call that failed, as calls do."""
+    """Its caller would see an ordinary failed call."""
 
     def broken(*_: object) -> None:
         raise TypeError("not what it takes")

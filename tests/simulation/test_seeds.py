@@ -1,5 +1,7 @@
-"""Many seeds, over as many processes as there are cores: nothing is violated, and together
-they exercise every rule and every kind of fault."""
+"""Many seeds over several processes violate nothing.
+
+Together they exercise every rule and every kind of fault.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from simulation.report import summary
 from simulation.scenario import run_seed
 from simulation.stored_plans import StoredPlan, stored_plans
 
-# What so few seeds meet only by chance, a stored plan always does.
+# These plans always cover what so few seeds meet only by chance.
 COVERING_PLANS = frozenset({"shorter-log-of-newer-epoch", "unclean-election-brought-back"})
 
 

@@ -1,4 +1,4 @@
-"""A failure is told so that it can be understood and run again."""
+"""The output on a failure explains it and allows to run it again."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def result(
 ) -> Result:
     return Result(
         7,
-        # One more came to nothing.
+        # One more had no effect.
         [FAULT] * (faults + 1),
         acknowledged=acknowledged,
         virtual_ms=virtual_ms,
@@ -169,7 +169,7 @@ CULPRIT = Fault(2, "etcd_away", (), 1)
 
 
 def fails_by_the_culprit(seed: int, plan: Sequence[Fault] | None = None, **_: object) -> Result:
-    """As `run_seed`."""
+    """Replaces `run_seed`."""
     faults = [FAULT, CULPRIT, FAULT] if plan is None else list(plan)
     violation = NAME if CULPRIT in faults else None
     return Result(seed, faults, violation=violation, message=f"{NAME}: it does not hold")

@@ -1,4 +1,4 @@
-"""What clients are told of losses is judged in both directions."""
+"""What clients are informed of about losses is checked in both directions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog.model import Record, TopicPartition
 
 SEA = TopicPartition("sea", 0)
 PLACE = PartitionId("id-of-sea", 0)
-# The election in epoch 5 gave up what was written from offset 10 on, and offset 10 is there anew.
+# The election in epoch 5 gave up what was written from offset 10 on; offset 10 was written again.
 LOSS = Loss(PLACE, leader_epoch=5, first_offset=10, end_offset=12)
 
 

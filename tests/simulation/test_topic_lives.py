@@ -1,4 +1,4 @@
-"""The lives of one topic's name are kept apart, and mixing them is found."""
+"""Topics that had one name in turn are kept apart, and mixing them is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A quiet world: the production services work in virtual time, and alike in every run."""
+"""A quiet world: production services work in virtual time, and alike in every run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIN_TRACE_LINES = 150
 
 
 def quiet_run(seed: int) -> tuple[list[int], list[bytes | None], str]:
-    """Offsets that were acknowledged, values that were read, and the trace's digest."""
+    """Returns acknowledged offsets, the values that were read, and the trace's digest."""
     world = World(seed, Settings())
     offsets: list[int] = []
     values: list[bytes | None] = []
@@ -59,7 +59,7 @@ def test_what_is_produced_is_read() -> None:
 
 
 def elsewhere(code: str, hash_seed: str) -> str:
-    """What it says in a process of its own."""
+    """Returns the output of `code` in a process of its own."""
     path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -77,14 +77,14 @@ def shown(seed: int) -> str:
 
 @pytest.mark.parametrize("seed", [3, 5, 11])
 def test_a_run_is_the_same_in_another_process_with_another_hash_seed(seed: int) -> None:
-    """What `make sim SEED=n` says: its faults, every line of the trace, the number of steps."""
+    """The output of `make sim SEED=n`: faults, every line of the trace, the number of steps."""
     first, second = (elsewhere(shown(seed), hash_seed) for hash_seed in "12")
     assert len(first.splitlines()) > MIN_TRACE_LINES
     assert first == second
 
 
 def test_an_order_that_hangs_on_hashes_shows() -> None:
-    """Else the test above would hold of anything."""
+    """Without this, the test above might hold for any output."""
     planted = (
         "from simulation import workload\n"
         "named = {topic.name: topic for topic in workload.TOPICS}\n"

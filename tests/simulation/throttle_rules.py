@@ -1,5 +1,7 @@
-"""The throttle of moves bounds replicas that are being added; a member of the ISR it never holds
-(interleaving 16 of docs/internals/interleavings.md)."""
+"""Checks that the throttle of moves bounds added replicas, and never a member of the ISR.
+
+See interleaving 16 of docs/internals/interleavings.md.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,11 @@ _Receivable: TypeAlias = Callable[[MoveThrottle, Partition], int | None]
 
 @contextmanager
 def watching_throttle(found: _Found, seen: Counter[str]) -> Iterator[None]:
-    """Reports what is wrong by its name and a message. `seen` counts members that are not bound
-    while their partition is moved."""
+    """Checks throttles while the context lasts.
+
+    - `found`: receives the name of a violation and a message
+    - `seen`: counts members that are not bound while their partition is moved
+    """
 
     def judge(partition: Partition, isr: set[int], broker_id: int, limit: int | None) -> None:
         state = partition.state
@@ -49,7 +54,7 @@ def watching_throttle(found: _Found, seen: Counter[str]) -> Iterator[None]:
     def receiving(receivable: _Receivable) -> _Receivable:
         def judged(throttle: MoveThrottle, partition: Partition) -> int | None:
             limit = receivable(throttle, partition)
-            # The controller tells a follower nothing of the ISR: it is as its watch brought it.
+            # The controller sends a follower no ISR: it has the one of its own watch.
             newest = throttle._states.state_of(partition.name)
             if newest is not None and newest.state.topic_id == partition.topic_id:
                 judge(partition, set(newest.state.isr_ids), throttle._broker_id, limit)

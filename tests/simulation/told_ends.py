@@ -1,8 +1,8 @@
-"""The committed ends that leaders tell, as they lie in answers: to readers beside records
-(the high watermark), and to whoever asks for the latest offset.
+"""The committed ends in the answers of leaders.
 
-The library hides the high watermark from its users, and neither of them tells the leader
-epoch; other clients see both.
+Readers get them beside records (the high watermark), and other clients by a request for the
+latest offset. The library hides the high watermark from its users, and neither of its
+interfaces returns the leader epoch; other clients see both.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def ends_asked(request: object) -> Iterator[Asked]:
 
 
 def ends_told(request: object, answer: object) -> Iterator[Told]:
-    """Of what was asked; a leader that does not know it yet tells none."""
+    """Yields the ends of the requested partitions; a leader that does not know an end omits it."""
     asked = dict(ends_asked(request))
     if isinstance(answer, broker_pb2.FetchResponse):
         for fetched in answer.partitions:

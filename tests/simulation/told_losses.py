@@ -1,9 +1,10 @@
-"""What clients are told of losses, against the losses that there were, in both directions.
+"""Compares the losses that clients are informed of with those that occurred, in both directions.
 
-A reader is given nothing from behind a loss that reaches below what it was given before,
-unless it was told (`LogTruncatedError`). Whoever read, or had acknowledged, what an unclean
-election gave up is told of that election or of a later one. And nobody is told of an
-election, or of a truncation, that was none.
+- A reader that had records beyond the beginning of a loss receives nothing behind it before a
+  notice (`LogTruncatedError`).
+- A client that read, or had acknowledged, what an unclean election gave up is informed of that
+  election or of a later one.
+- No client is informed of an election or a truncation that did not occur.
 """
 
 from __future__ import annotations
@@ -32,24 +33,27 @@ class _Reached(NamedTuple):
 
 
 class ToldLosses:
-    """`seen`: how often anybody was told of what, for the coverage."""
+    """Compares notices with losses.
+
+    `seen`: how often clients were informed of what, for `Coverage`.
+    """
 
     def __init__(self, invariants: Invariants) -> None:
         self._invariants = invariants
         self.seen: Counter[str] = Counter()
-        # By client and partition: where it was last, and the last offset of each epoch.
+        # By client and partition: the last record, and the last offset of each epoch.
         self._last: dict[tuple[str, PartitionId], _Reached] = {}
         self._reached: dict[tuple[str, PartitionId], dict[int, int]] = {}
         self._told_epoch: dict[tuple[str, PartitionId], int] = {}
 
-    # -- what clients do ---------------------------------------------------------------------
+    # -- reads and writes of clients ---------------------------------------------------------
 
     def sought(self, client: str, partition: PartitionId) -> None:
-        """What comes next has no predecessor."""
+        """Notes that the next record has no predecessor."""
         self._last.pop((client, partition), None)
 
     def read(self, client: str, partition: PartitionId, records: Sequence[Record]) -> None:
-        """In the order in which they were given. Raises `Violation`."""
+        """Notes records in the order in which they were received. Raises `Violation`."""
         key = (client, partition)
         last = self._last.get(key)
         for record in records:
@@ -70,19 +74,20 @@ class ToldLosses:
         reached[leader_epoch] = max(offset, reached.get(leader_epoch, offset))
 
     def begins_again(self, client: str) -> None:
-        """It reads from the start of every partition, and its next consumer knows nothing of what
-        came before."""
+        """Forgets a client: its next consumer reads every partition from the start."""
         for key in [key for key in self._reached if key[0] == client]:
             del self._reached[key]
             self._last.pop(key, None)
 
-    # -- what clients are told ---------------------------------------------------------------
+    # -- what clients are informed of --------------------------------------------------------
 
     def election_told(
         self, client: str, lives: Sequence[PartitionId], election: UncleanElection
     ) -> None:
-        """`lives`: of the partition's name; all but short-lived topics have one. Raises
-        `Violation`."""
+        """Notes a notice of an unclean election. Raises `Violation`.
+
+        - `lives`: partitions that had this name; more than one only for short-lived topics
+        """
         self.seen[ELECTION_TOLD] += 1
         unclean = self._invariants.store.before_unclean
         if not any((partition, election.leader_epoch) in unclean for partition in lives):
@@ -103,8 +108,11 @@ class ToldLosses:
         *,
         resumes: bool = False,
     ) -> None:
-        """`resumes`: the client reads by one consumer after the other, and one that resumes hears
-        of what its predecessor has read in this way alone. Raises `Violation`."""
+        """Notes a notice of a truncation. Raises `Violation`.
+
+        - `resumes`: the client uses one consumer after another, and one that resumes learns
+          only by this notice what its predecessor has read in vain
+        """
         self.seen[TRUNCATION_TOLD] += 1
         for partition in lives:
             self.sought(client, partition)
@@ -113,7 +121,7 @@ class ToldLosses:
                 self._told_epoch[client, partition] = max(before, error.leader_epoch)
         added_again = (self._invariants.store.first_epoch.get(p, NO_EPOCH) for p in lives)
         if any(error.read_epoch < first <= error.leader_epoch for first in added_again):
-            return  # What it read went with the removed partition of this number.
+            return  # what it read went with the removed partition of this number
         if not any(
             loss.partition in lives
             and error.read_epoch < loss.leader_epoch <= error.leader_epoch
@@ -144,9 +152,11 @@ class ToldLosses:
                 )
 
     def untold(self, client: str, *, only_where_later: bool) -> Loss | None:
-        """One that this client should have been told of and was not. `only_where_later`: of
-        partitions alone where it reached something in the epoch of the election or later, and
-        so has heard of it."""
+        """Returns a loss of which this client should have been informed and was not.
+
+        - `only_where_later`: only for partitions in which it reached something in the epoch of
+          the election or later, and so knows the new leader
+        """
         for (who, partition), reached in self._reached.items():
             if who != client or not self._is_there(partition):
                 continue
@@ -161,7 +171,7 @@ class ToldLosses:
         return None
 
     def _is_there(self, partition: PartitionId) -> bool:
-        """And has lost what it has lost for good."""
+        """Whether the partition exists, and its losses are final."""
         topic = self._invariants.store.topics.get(self._invariants.name_of(partition).topic)
         is_gone = topic is None or topic.topic_id != partition.topic_id
         return not is_gone and not self._invariants.replicas.committed_of(partition).brought_back

@@ -1,8 +1,8 @@
-"""Topics that are deleted, and created again under their names, while clients use them.
+"""Topics that are deleted and created again under their names, while clients use them.
 
-Clients name a topic, and what they are told belongs to one *life* of that name: to a topic
-id. Which one, is seen where a client takes an answer, for its request says which topic it
-meant. The history judges each life by itself, as a topic of its own.
+Clients name a topic, but what they receive belongs to one topic id of that name, a *life*. The
+request of each accepted answer shows the topic id. The history checks each topic id separately,
+as a topic of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidelog.v1 import broker_pb2
 
 GONE = "gone-"
 AGAIN = "again-"
-# Topics that stay, and lose and regain their last partitions.
+# Topics that remain, but lose and regain their last partitions.
 RESIZED = "tide-"
 
 
@@ -37,7 +37,7 @@ def is_short_lived(topic: str) -> bool:
 
 
 def life_name(topic: str, topic_id: str) -> str:
-    """As the history has it."""
+    """Returns the name of a topic id in the history."""
     return f"{topic}@{topic_id}"
 
 
@@ -48,15 +48,15 @@ class _Written(NamedTuple):
 
 
 class TopicLives:
-    """What clients were told of short-lived topics, by client host."""
+    """What clients received of short-lived topics, by client host."""
 
     def __init__(self) -> None:
         self._written: dict[tuple[str, int], list[_Written]] = {}
-        # By offset, leader epoch and value: in which topic it was given last.
+        # By offset, leader epoch and value: the topic id of the last record that was received.
         self._given: dict[tuple[str, TopicPartition, int, int, int], str] = {}
 
     def told(self, host: str, request: object, answer: object) -> None:
-        """`host` has taken the answer to its request."""
+        """Notes the answer that `host` has accepted to its request."""
         if isinstance(answer, broker_pb2.ProduceResponse):
             assert isinstance(request, broker_pb2.ProduceRequest)
             self._produced(host, request, answer)
@@ -98,7 +98,7 @@ class TopicLives:
                     self._given[key] = ids[partition]
 
     def written_in(self, host: str, value: int, offset: int, leader_epoch: int) -> str:
-        """The topic id of an acknowledged record."""
+        """Returns the topic id of an acknowledged record."""
         found = [
             written.topic_id
             for written in self._written.get((host, value), ())
@@ -113,7 +113,7 @@ class TopicLives:
         return found[-1]
 
     def given_in(self, host: str, record: Record, value: int) -> str:
-        """The topic id of a record that a client was given."""
+        """Returns the topic id of a record that a client received."""
         partition = TopicPartition(record.topic, record.partition)
         found = self._given.get((host, partition, record.offset, record.leader_epoch, value))
         if found is None:
@@ -127,8 +127,10 @@ class TopicLives:
 
 
 class LivesRead:
-    """In which life of a name each client reads. It goes on to another only when it was told
-    that there is one, and never back."""
+    """The topic id of a name that each client reads.
+
+    It continues with another one only after it was informed of it, and never goes back.
+    """
 
     def __init__(self, ids_in_order: dict[str, list[str]]) -> None:
         self._ids = ids_in_order
@@ -139,12 +141,12 @@ class LivesRead:
         return self._life.get((client, partition))
 
     def told(self, client: str) -> None:
-        """That a topic which it reads was created again."""
+        """Notes that the client learned that a topic which it reads was created again."""
         mine = {partition: None for reader, partition in self._life if reader == client}
         self._told.setdefault(client, {}).update(mine)
 
     def read(self, client: str, partition: TopicPartition, topic_id: str) -> None:
-        """Raises `Violation`."""
+        """Notes the topic id that a client reads. Raises `Violation`."""
         before = self._life.get((client, partition))
         if topic_id == before:
             return
@@ -171,13 +173,16 @@ class LivesRead:
 
 
 class LivesHistory:
-    """Operations on short-lived topics: sends under the name, for nobody knows yet where they
-    end up, polls under the name of a life."""
+    """Operations on short-lived topics.
+
+    Sends have the topic's name, since it is not known yet where they end up; polls have the
+    name of a topic id.
+    """
 
     def __init__(self) -> None:
         self._operations: list[Operation] = []
-        self._names: dict[str, dict[str, None]] = {}  # of lives, by topic
-        self._written: dict[int, str] = {}  # by value, the life
+        self._names: dict[str, dict[str, None]] = {}  # of topic ids, by topic
+        self._written: dict[int, str] = {}  # by value, the name of the topic id
 
     def add(self, operation: Operation) -> None:
         self._operations.append(operation)
@@ -192,7 +197,7 @@ class LivesHistory:
         return name
 
     def reports(self, marks: Sequence[LossMark]) -> Iterator[Report]:
-        """One for each life that a client has met."""
+        """Yields a report for each topic id that a client has met."""
         for topic, names in self._names.items():
             for name in names:
                 checker = HistoryChecker()
@@ -203,7 +208,10 @@ class LivesHistory:
                 yield checker.finish()
 
     def _seen_from(self, topic: str, name: str, operation: Operation) -> Operation | None:
-        """A send that was acknowledged in one life may, by an earlier try, be in another."""
+        """Returns the operation as the topic id sees it, or None.
+
+        A send that was acknowledged in one topic id may have reached another by an earlier try.
+        """
         if isinstance(operation, SendInvoked):
             return operation._replace(topic=name) if operation.topic == topic else None
         if isinstance(operation, SendEnded):

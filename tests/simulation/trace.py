@@ -1,5 +1,4 @@
-"""What happened, one line an event: the last ones for a person, a digest of all to compare
-two runs by."""
+"""The trace of a run: one line an event, the last ones for a person, a digest for comparisons."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ RING_LINES = 1_000
 
 
 class Tracer:
-    """`keep_all`: every line is kept, else the last RING_LINES."""
+    """Collects lines. `keep_all`: every line is kept, else the last RING_LINES."""
 
     def __init__(self, *, keep_all: bool = False) -> None:
         self._lines: deque[str] = deque(maxlen=None if keep_all else RING_LINES)

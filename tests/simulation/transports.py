@@ -1,7 +1,7 @@
-"""How simulated processes reach each other: the production boundaries over `Network`.
+"""The production boundaries between processes, over the simulated `Network`.
 
-What a call of gRPC would raise is raised here: no answer is `UnreachableError`,
-`PeerUnreachableError` or `BrokerUnreachableError`.
+They raise what gRPC would: no answer is `UnreachableError`, `PeerUnreachableError` or
+`BrokerUnreachableError`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Refusal(Exception):  # noqa: N818 - as gRPC's own, it only carries a statu
 
 
 class _Context:
-    """As much of a servicer's context as the edge uses."""
+    """The part of a servicer's context that the edge uses."""
 
     def invocation_metadata(self) -> tuple[()]:
         return ()
@@ -102,7 +102,7 @@ class SimPeers:
         self._hurrying: set[asyncio.Task[None]] = set()
 
     async def reach(self, address: str) -> None:
-        """A message of its own opens no connection here: the fetch tells."""
+        """Does nothing: no connection is opened in advance here, and the fetch shows failures."""
 
     async def replica_fetch(
         self, address: str, request: ReplicaFetchRequest
@@ -116,7 +116,7 @@ class SimPeers:
         return cast(ReplicaFetchResponse, answer)
 
     def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
-        """No stream carries it, so it may come late, or before what it is to hurry."""
+        """Sends it without a stream: it may come late, or before the fetch that it concerns."""
         hurrying = asyncio.create_task(self._hurry(address, request.name))
         self._hurrying.add(hurrying)
         hurrying.add_done_callback(self._hurrying.discard)
@@ -141,7 +141,7 @@ class SimDialer:
 
 
 class SimReplicaControl:
-    """`ReplicaControl`: what is not `watch` or `close` is a command of that name."""
+    """Implements `ReplicaControl`: what is not `watch` or `close` is a command of that name."""
 
     def __init__(self, world: World, address: str, timeout_ms: int) -> None:
         self._network = world.network
@@ -168,7 +168,7 @@ class SimReplicaControl:
         broker_epoch: int,
         established: Callable[[], None],  # noqa: ARG002
     ) -> None:
-        """Whether it stands is reported, and decides nothing."""
+        """Watches the broker. `established` is not called: its report decides nothing."""
         try:
             await self._network.call("watch", self._address, broker_epoch, None)
         except (CallFailedError, TidelogError):
@@ -179,7 +179,7 @@ class SimReplicaControl:
 
 
 class _ClientApi:
-    """`BrokerApi` or `AdminApi`: every call is one of that name."""
+    """Implements `BrokerApi` or `AdminApi`: every method is a call of that name."""
 
     def __init__(self, world: World, address: str) -> None:
         self._world = world
@@ -205,7 +205,10 @@ class _ClientApi:
 
 
 class SimConnections:
-    """`Connections`. A process's calls end with it, not with the object that made them."""
+    """Implements `Connections`.
+
+    Calls end with their process, not with the object that made them.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -1,7 +1,7 @@
 """A second process of one broker id, on a machine of its own.
 
-Rules tell the replicas of the two apart by machine: a broker's own has the broker's id, and that
-of its twin another number.
+Rules identify replicas of the two by machine: a broker's own machine has the broker's id, and
+that of its twin another number.
 """
 
 from __future__ import annotations
@@ -15,5 +15,5 @@ def twin_host(broker_id: int) -> str:
 
 
 def machine_at(broker_id: int, address: str) -> int:
-    """The machine on which a process of this broker listens at this address."""
+    """Returns the machine on which a process of this broker listens at this address."""
     return _FIRST_TWIN + broker_id if address.startswith(_TWIN) else broker_id

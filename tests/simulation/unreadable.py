@@ -1,4 +1,4 @@
-"""Records that clients are told are damaged on the last disk that held them."""
+"""Records that are reported to clients as damaged on the last disk that held them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ class Range(NamedTuple):
 
 
 class Unreadable:
-    """Bounded by what the disks of one seed lose."""
+    """The reported ranges, which are bounded by what the disks of one seed lose."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._ranges: dict[PartitionId, set[Range]] = {}
 
     def reported(self, place: PartitionId, found: Range) -> None:
-        """By a leader, to a consumer. Raises `Violation` where no disk has lost anything, or
-        where an in-sync replica still has all of these records."""
+        """Notes a range that a leader has reported to a consumer.
+
+        Raises `Violation` if no disk has lost anything, or if an in-sync replica still has all
+        of these records.
+        """
         self._ranges.setdefault(place, set()).add(found)
         losses = self._world.data_losses
         if not any(losses.last_of(broker_id, place) for broker_id in self._world.brokers):
@@ -44,12 +47,12 @@ class Unreadable:
             )
 
     def _in_sync_holder(self, place: PartitionId, found: Range) -> int | None:
-        """One that has all of it: a part of what one batch stands for is not copied."""
+        """Returns an in-sync broker with all of it: parts of unreadable batches are not copied."""
         for broker_id, process in self._world.brokers.items():
             for partition in self._world.partitions_of(process):
                 if PartitionId(partition.topic_id, partition.name.partition) != place:
                     continue
-                # A follower's own state may be older than its joining.
+                # A follower's own state may be older than its admission to the ISR.
                 item = self._world.store_data.get(self._world.keys.leader_and_isr(partition.name))
                 state = None if item is None else decode_leader_and_isr(item.value)
                 if state is None or broker_id not in state.isr_ids or process.broker is None:

@@ -1,10 +1,14 @@
-"""What an invariant of the simulator raises."""
+"""The exception for a violated invariant."""
 
 from __future__ import annotations
 
 
 class Violation(Exception):  # noqa: N818 - it is a finding, not an error of the program
-    """`name` is that of the invariant; `fields` say where it does not hold."""
+    """An invariant does not hold.
+
+    - `name`: of the invariant
+    - `fields`: where it does not hold
+    """
 
     def __init__(self, name: str, message: str, **fields: object) -> None:
         said = " ".join(f"{key}={value}" for key, value in fields.items())

@@ -1,4 +1,4 @@
-"""How an invariant is judged that holds over time: it is looked at again and again."""
+"""Checks invariants over time, by sampling."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def watch(world: World, look: Callable[[], None], interval_ms: int) -> None:
-    """Until cancelled; a `Violation` that `look` raises ends the world's run."""
+    """Calls `look` until cancelled; a `Violation` that it raises ends the world's run."""
     while True:
         await asyncio.sleep(interval_ms / 1000)
         try:

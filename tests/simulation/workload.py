@@ -1,6 +1,6 @@
-"""What clients do to a world: produce unique records, poll, and ask for committed ends.
+"""The clients of a world: they produce unique records, poll, and request committed ends.
 
-Production producers and consumers; every operation is written down by the `Recorder`.
+They are production producers and consumers; the `Recorder` records every operation.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ from tidelog.history import Outcome
 from tidelog.model import Acks, OffsetPosition, TopicPartition
 
 CREATE_TIMEOUT_MS = 20_000
-# A record that is not settled by then is of unknown outcome.
+# A record without an outcome by then is of unknown outcome.
 DELIVERY_TIMEOUT_MS = 20_000
 REQUEST_TIMEOUT_MS = 4_000
 END_PAUSE_S = 1.5
-# A producer that writes on is told of a loss within this time after healing.
+# How long after healing a producer that still writes may take to learn of a loss.
 TOLD_WITHIN_S = 10
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """`acks`: of its producer. What a leader alone acknowledges is not judged for loss."""
+    """A topic and its producer.
+
+    - `acks`: of the producer. What only a leader acknowledges is not checked for loss.
+    """
 
     name: str
     partitions: int
@@ -44,7 +47,7 @@ class TopicPlan:
     config: Mapping[str, str] = field(default_factory=dict)
     acks: Acks = Acks.ALL
     batches_per_second: float = 1.0
-    # Whether its records stay, so that clients' histories can be judged by them.
+    # Whether its records are kept, so that clients' histories can be checked by them.
     keeps_all: bool = True
 
     @property
@@ -54,17 +57,17 @@ class TopicPlan:
 
 SYNCED_TOPIC = "lake"
 TOPICS = (
-    # Segments are rolled beside named producers, so that their state is carried over.
+    # Segments are rolled while named producers write, so that their state is carried over.
     TopicPlan("sea", 3, 3, {"segment_ms": "1500"}, batches_per_second=1.3),
     TopicPlan(SYNCED_TOPIC, 1, 3, {"durability": "synced"}, batches_per_second=0.8),
     TopicPlan("pond", 1, 2, {"min_insync_replicas": "1"}, batches_per_second=0.5),
     TopicPlan("brook", 1, 3, {"min_insync_replicas": "1"}, Acks.LEADER, batches_per_second=0.3),
 )
-# Which of these may be recovered by hand alone, and how often a seed has it so; and how often
-# any live replica may lead instead, at the price of records.
+# Topics that may be recovered only by hand, with the share of seeds that have it so; and the share
+# in which any live replica may lead instead, at the price of records.
 MANUAL = {"sea": 0.25, "pond": 0.6, "brook": 0.6}
 UNCLEAN = {"sea": 0.1, "pond": 0.3, "brook": 0.25}
-# Retention passes by followers that were away.
+# Retention overtakes followers that were away.
 CREEK = TopicPlan(
     "creek",
     1,
@@ -76,10 +79,10 @@ CREEK = TopicPlan(
 MAX_RECORDS_A_BATCH = 10
 GUEST_RECORDS = 5
 PRODUCER_NAME = "ship"
-# How long a holder of the name is left alone, and how long it writes on beside the next.
+# How long a holder of the name is left alone, and how long it writes on beside the next one.
 HOLDING_S = (5.0, 18.0)
 OVERLAP_S = 4.0
-# How many of them stop before the next one begins.
+# The share of holders that stop before the next one begins.
 QUIET_END = 0.3
 PASSING_NAME = "boat"
 PASSING_S = 4.0
@@ -89,8 +92,11 @@ SHORT_LIVED_BATCHES_PER_SECOND = 2.0
 
 
 def draw_topics(rng: random.Random) -> list[TopicPlan]:
-    """Those of a seed: some wait for somebody's consent before they lose anything, some ask
-    nobody; and the times of records that retention goes by are their producer's or the leader's."""
+    """Returns the topics of a seed.
+
+    Some need a consent before they lose anything, and some allow any live replica. Records have
+    the times of their producer or of the leader, by which retention deletes them.
+    """
     drawn = [_drawn(plan, rng.random()) for plan in TOPICS]
     timestamp_type = rng.choice(("create", "append"))
     return [*drawn, replace(CREEK, config={**CREEK.config, "timestamp_type": timestamp_type})]
@@ -107,7 +113,10 @@ def _drawn(plan: TopicPlan, draw: float) -> TopicPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Visitors:
-    """Of a short-lived topic. `over`: the producer is to end."""
+    """The clients of a short-lived topic.
+
+    - `over`: ends the producer
+    """
 
     plan: TopicPlan
     over: asyncio.Event
@@ -116,8 +125,12 @@ class _Visitors:
 
 
 class Workload:
-    """`start` creates the topics and begins; `stop` ends the producers and waits for what
-    they have on the way; `end` ends the rest."""
+    """The clients of a world.
+
+    - `start` creates the topics and begins
+    - `stop` ends the producers and waits for their records in flight
+    - `end` ends the rest
+    """
 
     def __init__(self, world: World, recorder: Recorder, topics: Sequence[TopicPlan]) -> None:
         self._world = world
@@ -126,7 +139,7 @@ class Workload:
         self._stopping = asyncio.Event()
         self._ending = False
         self._producing: list[asyncio.Task[None]] = []
-        # Those of topics that stay, and of short-lived ones by their names.
+        # Readers of topics that stay, and of short-lived ones.
         self.readers: list[Reader] = []
         self._visitors: dict[str, _Visitors] = {}
         self._visits = 0
@@ -155,7 +168,7 @@ class Workload:
         reader.spawn(self._read_ends(reader, "ends"))
 
     async def stop(self) -> None:
-        """Raises `Violation` where a producer was not told of what it has lost."""
+        """Raises `Violation` if a producer was not informed of what it has lost."""
         await self._require_told()
         self._stopping.set()
         for visitors in self._visitors.values():
@@ -169,8 +182,7 @@ class Workload:
             reader.end()
 
     async def _require_told(self) -> None:
-        """Whoever goes on to write has heard of the new leader, and is to hear how it was
-        elected."""
+        """Checks that producers that still write, and so know a new leader, know their losses."""
         producers = [f"p-{plan.name}" for plan in self.topics if plan.keeps_all]
         for _ in range(TOLD_WITHIN_S):
             untold = [
@@ -197,8 +209,7 @@ class Workload:
     # -- topics that come and go -----------------------------------------------------------
 
     def _visit(self, topic: str) -> None:
-        """One producer and one reader, who know the topic by its name and stay when it is
-        created again."""
+        """Starts a producer and a reader by the topic's name; they survive its recreation."""
         if topic in self._visitors or self._stopping.is_set():
             return
         is_resized = topic.startswith(RESIZED)
@@ -208,7 +219,7 @@ class Workload:
             3,
             batches_per_second=SHORT_LIVED_BATCHES_PER_SECOND,
         )
-        # Who comes again, when it is there again, knows nothing of before.
+        # Clients of a topic that exists again know nothing of earlier ones.
         self._visits += 1
         name, over = f"p-{topic}-{self._visits}", asyncio.Event()
         client = self._world.client(name)
@@ -225,7 +236,7 @@ class Workload:
             self._producing.append(visitors.producing)
 
     def visited_partitions(self) -> list[TopicPartition]:
-        """Of short-lived topics that are there now."""
+        """Returns the partitions of short-lived topics that exist now."""
         return [
             partition
             for topic, visitors in self._visitors.items()
@@ -241,8 +252,11 @@ class Workload:
     # -- producing -----------------------------------------------------------------------
 
     async def _hold_name(self, plan: TopicPlan) -> None:
-        """Producers of one name, each taking over from the one before it, which often does
-        not know and writes on until it is fenced."""
+        """Runs producers of one name in turn.
+
+        Each takes over from the previous one, which often does not know it and writes until it
+        is fenced.
+        """
         rng = self._world.rng("workload/name")
         plan = replace(plan, batches_per_second=plan.batches_per_second / 2)
         holding: dict[asyncio.Task[None], None] = {}
@@ -264,7 +278,7 @@ class Workload:
         await asyncio.gather(*holding)
 
     async def _pass_by(self, plan: TopicPlan, producer_name: str | None) -> None:
-        """A producer that writes a little, and is forgotten unless it has a name."""
+        """Runs a producer that writes a little, and is forgotten unless it has a name."""
         over = asyncio.Event()
         name = f"passing-{producer_name or 'by'}"
         client = self._world.client(name)
@@ -289,7 +303,7 @@ class Workload:
         over: asyncio.Event,
         producer_name: str | None = None,
     ) -> None:
-        """Until it is over, or, with a name, until the producer can go on no longer."""
+        """Writes until `over`, or with a name until the producer cannot continue."""
         rng = self._world.rng(f"workload/{name}")
         producer = client.producer(
             acks=plan.acks,
@@ -334,14 +348,17 @@ class Workload:
         partition: TopicPartition,
         values: list[int],
     ) -> BatchDelivery | None:
-        """None: it was refused at once. One after the other, for that is their order."""
+        """Hands over records one after another, in their order.
+
+        None: they were rejected at once.
+        """
         self._recorder.send_invoked(name, partition, values)
         try:
             return await producer.send_many(
                 partition.topic, [b"%d" % value for value in values], partition=partition.partition
             )
         except TidelogError:
-            # Nothing was taken: the topic is not known, or the producer has ended.
+            # Nothing was accepted: the topic is not known, or the producer has ended.
             self._recorder.send_ended(name, partition, values, None, outcome=Outcome.FAIL)
             return None
 
@@ -353,13 +370,13 @@ class Workload:
         partition: TopicPartition,
         values: list[int],
     ) -> bool:
-        """False: the producer has been fenced."""
+        """Records the outcome. False: the producer has been fenced."""
         report: BatchReport | None = None
         fenced = False
         try:
             (report,) = await delivery
         except TidelogError as error:
-            # What clients are told for certain is held against the log.
+            # What a client is certain of is compared with the log.
             outcome = Outcome.INFO if error.outcome_unknown else Outcome.FAIL
             fenced = error.code is ErrorCode.FENCED_PRODUCER_EPOCH
         else:
@@ -368,8 +385,10 @@ class Workload:
         return not fenced
 
     def _write_to(self, partition: TopicPartition, broker_id: int, batches: int) -> None:
-        """In the background, as a client that knows this broker alone: others may know another
-        leader."""
+        """Writes in the background as a client that knows only this broker.
+
+        Other clients may know another leader.
+        """
         if self._stopping.is_set():
             return
         self._guests += 1
@@ -444,8 +463,10 @@ async def create_topic(admin: Admin, plan: TopicPlan) -> None:
 async def drain(
     client: ClientProcess, recorder: Recorder, ends: Mapping[TopicPartition, int], timeout_s: float
 ) -> dict[TopicPartition, int]:
-    """A fresh consumer reads every partition from its start to `ends`; returns where it came
-    to, which is below the end where `timeout_s` were not enough."""
+    """Reads every partition from its start to `ends` with a new consumer.
+
+    Returns where it came to, which is below the end if `timeout_s` was not enough.
+    """
     reached = dict.fromkeys(ends, 0)
     async with client.consumer(max_wait_ms=FETCH_WAIT_MS, on_damage="skip") as consumer:
         consumer.assign(list(ends), start=OffsetPosition.EARLIEST)

@@ -1,4 +1,4 @@
-"""One seed's world: brokers, controllers, clients, network, store, and who looks on."""
+"""The world of one seed: brokers, controllers, clients, network, store and observers."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.memory_data import MemoryData
 
 T = TypeVar("T")
-# Of virtual time. A seed's faults, healing and reading take half of it at most; what has not
-# come to an end by then waits for something that never comes.
+# Virtual time. A seed takes half of it at most; what has not ended by then waits for something that
+# never comes.
 MAX_RUN_S = 300
 OnLog = Callable[[SimProcess | None, dict[str, Any]], None]
 
 
 class ClientObserver(Protocol):
-    """Hears of what clients ask, and of each answer that its client has taken."""
+    """Observes the requests of clients, and the answers that they accept."""
 
     def asked(self, host: str, request: object) -> int:
-        """Returns a number, by which the answer is told."""
+        """Notes a request, and returns a number that its answer will have."""
 
     def told(self, host: str, question: int, request: object, answer: object) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`broker_options`: settings of every broker."""
+    """The size of a world. `broker_options`: settings of every broker."""
 
     brokers: int = 3
     controllers: int = 2
@@ -69,8 +69,8 @@ class Settings:
     keep_trace: bool = False
 
 
-# How many seeds limit by how many bytes a member of an ISR may lag, and to how many: less than
-# a user may set, for the batches here have a hundred bytes.
+# The share of seeds that limit the bytes by which an ISR member may lag, and the limit. It is lower
+# than users may set, since batches here have a hundred bytes.
 LAG_BYTES_SHARE = 0.4
 LAG_MAX_BYTES = (60, 250)
 
@@ -80,13 +80,13 @@ def draw_lag_max_bytes(rng: random.Random) -> int | None:
 
 
 class World:
-    """Made, run and closed once. Two cannot run at the same time: logging is global."""
+    """Is made, run and closed once. Two cannot run at the same time: logging is global."""
 
     def __init__(self, seed: int, settings: Settings | None = None) -> None:
         self.seed = seed
         self.settings = settings or Settings()
         self.tracer = Tracer(keep_all=self.settings.keep_trace)
-        self.loop = SimLoop()  # type: ignore[abstract]  # what nothing here uses is left out
+        self.loop = SimLoop()  # type: ignore[abstract]  # unused methods are left out
         self.network = Network(self.loop, self.rng)
         self.store_data = MemoryData()
         self.etcd = EtcdServer(self.loop, self.network, self.store_data)
@@ -96,7 +96,7 @@ class World:
         self.controllers = {
             n: ControllerProcess(self, n) for n in range(1, self.settings.controllers + 1)
         }
-        # Second processes of a broker's id, held down unless a fault has one run.
+        # Second processes of a broker's id, held down unless a fault starts one.
         self.twins: dict[int, BrokerProcess] = {}
         self.clients: dict[str, ClientProcess] = {}
         self.bootstrap = [broker.address for broker in self.brokers.values()]
@@ -105,16 +105,16 @@ class World:
         self.after_step = self.loop.after_step
         self.fault_callbacks: list[OnFault] = []
         self.client_observer: ClientObserver | None = None
-        # Called with the topic: it is there now; it is about to be deleted for good.
+        # Called with a topic that exists now, and with one that is about to be deleted for good.
         self.on_topic_created: list[Callable[[str], None]] = []
         self.on_topic_given_up: list[Callable[[str], None]] = []
-        # Has somebody write so many batches to a partition, by way of one broker alone.
+        # Writes a number of batches to a partition, through one broker alone.
         self.write_to: Callable[[TopicPartition, int, int], None] = lambda *_: None
-        # How often a directed fault of each kind came to the step that it is for.
+        # How often a directed fault of each kind reached the step that it is for.
         self.directed_reached: Counter[str] = Counter()
         self._on_log: list[OnLog] = []
 
-    # -- for those who look on ---------------------------------------------------------
+    # -- for observers -----------------------------------------------------------------
 
     @property
     def now_ms(self) -> int:
@@ -122,7 +122,7 @@ class World:
 
     @property
     def true_ms(self) -> int:
-        """Since 1970, as no fault changes it."""
+        """The true time since 1970, which no fault changes."""
         return self.loop.wall_ms()
 
     @property
@@ -131,11 +131,11 @@ class World:
 
     @property
     def store_caller(self) -> SimProcess | None:
-        """Whose transaction the store carries out in this very moment."""
+        """The process whose transaction the store carries out at this moment."""
         return self.etcd.caller
 
     def rng(self, name: str) -> random.Random:
-        """One for each purpose, so that what one draws disturbs no other."""
+        """Returns a generator for each purpose, so that no draw disturbs another purpose."""
         return random.Random(f"{self.seed}/{name}")
 
     def trace(self, event: str, **fields: object) -> None:
@@ -171,7 +171,7 @@ class World:
         return twin
 
     def broker_at(self, address: str) -> BrokerProcess | None:
-        """The process of a broker that listens there while it runs."""
+        """Returns the broker's process that listens at the address while it runs."""
         both = (*self.brokers.values(), *self.twins.values())
         return next((broker for broker in both if broker.address == address), None)
 
@@ -181,18 +181,20 @@ class World:
     def service(self, host: str) -> Service:
         return next(service for service in self.services() if service.host == host)
 
-    # -- life ----------------------------------------------------------------------------
+    # -- start and end -----------------------------------------------------------------
 
     def start_all(self) -> None:
         for service in self.services():
             service.start()
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Starts every service, and runs `main` to its end in virtual time: a `Violation`
-        named `run_never_ends` if that is not within MAX_RUN_S."""
+        """Starts every service, and runs `main` to its end in virtual time.
+
+        Raises a `Violation` named `run_never_ends` if that takes longer than MAX_RUN_S.
+        """
         former, former_turn = structlog.get_config(), replica_manager.COST_PER_TURN
         former_judged = dirty_partitions.MAX_JUDGED_PER_BATCH
-        # Topics are small here, and nothing that may come between two partitions is to be missed.
+        # Topics are small here, and nothing that may happen between two partitions is to be missed.
         replica_manager.COST_PER_TURN = 1
         dirty_partitions.MAX_JUDGED_PER_BATCH = 2
         structlog.configure(
@@ -227,7 +229,7 @@ class World:
             callback(process, {"event": event, "level": level, **fields})
 
     def close(self) -> None:
-        """Everything is disposed of; what is pending says nothing at its end."""
+        """Disposes of everything; what is pending logs nothing at its end."""
         former = structlog.get_config()
         structlog.configure(processors=[], wrapper_class=_logger_class(lambda *_: None))
         try:
@@ -237,7 +239,7 @@ class World:
 
 
 class _LibraryHandler(logging.Handler):
-    """What the client library says goes where the services' log lines go."""
+    """Sends the client library's log lines where those of the services go."""
 
     def __init__(self, said: Callable[[str, str, dict[str, Any]], None]) -> None:
         super().__init__()
@@ -248,7 +250,7 @@ class _LibraryHandler(logging.Handler):
 
 
 def _logger_class(said: Callable[[str, str, dict[str, Any]], None]) -> type[Any]:
-    """As little of a structlog logger as the production code uses."""
+    """Returns a logger with the part of structlog's interface that production code uses."""
 
     class Logger:
         def __init__(self, logger: object, processors: object, context: object) -> None:

@@ -1,4 +1,4 @@
-"""What a partition's key says by itself, and how a violation shows it."""
+"""Checks the value of a partition's key by itself, and formats it for violations."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def brief(state: LeaderAndIsr | None) -> str:
 
 
 def is_resignation(old: LeaderAndIsr, new: LeaderAndIsr) -> bool:
-    """A damaged replica gives the leader a new epoch."""
+    """Whether a damaged replica has given the leader a new epoch."""
     return (
         new.leader == old.leader != NO_LEADER
         and new.leader_broker_epoch == old.leader_broker_epoch

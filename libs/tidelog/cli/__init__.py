@@ -1,1 +1,1 @@
-"""The command `tidelog`: one file a command group. It knows only the client."""
+"""The command `tidelog`, with one file for each command group. It uses only the client."""

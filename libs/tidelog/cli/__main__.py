@@ -1,7 +1,7 @@
-"""`tidelog`, the command. `exit_status` documents what it ends with.
+"""Entry point of the command `tidelog`. `exit_status` documents its exit statuses.
 
-What a command needs beyond the standard library and typer is imported when it runs, so
-that `--help` and completion are quick.
+Commands import what they need beyond the standard library and typer when they run, so that
+`--help` and completion are fast.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from tidelog.cli.session import BootstrapOption, JsonOption, session_of
 from tidelog.cli.streams import OutputError, prepare_streams, stop_writing
 from tidelog.cli.trace import trace
 
-# Where it is set, an error that should not exist shows where it came from.
+# If set, an internal error prints its traceback.
 DEBUG_VARIABLE = "TIDELOG_DEBUG"
 
 app = typer.Typer(
     name="tidelog",
     cls=CommandLine,
     no_args_is_help=True,
-    # Plain help: rendering it by rich would take longer than all the rest.
+    # Plain help: rendering by rich would take longer than all the rest.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     epilog=manual(
@@ -74,12 +74,12 @@ def tidelog(
     context: typer.Context,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
-    version: Annotated[  # noqa: ARG001 - its callback has told it
+    version: Annotated[  # noqa: ARG001 - its callback prints it
         bool,
         typer.Option("--version", is_eager=True, callback=_tell_version, help="Print the version."),
     ] = False,
 ) -> None:
-    """Look after a Tidelog cluster, and write and read its topics."""
+    """Manage a Tidelog cluster, and write and read its topics."""
     context.obj = session_of(context, bootstrap, as_json)
 
 
@@ -115,7 +115,7 @@ app.command("check-history", epilog=EPILOG)(check_history)
 
 
 def main() -> None:
-    # gRPC's own log lines about connections are not for whoever uses the command.
+    # gRPC's own log lines about connections do not help users of the command.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     prepare_streams()
     try:

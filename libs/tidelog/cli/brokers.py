@@ -1,4 +1,4 @@
-"""`tidelog brokers`: who takes part, and how one joins, leaves and is restarted."""
+"""`tidelog brokers`: lists brokers, and adds, removes, drains and checks them."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ _LEADERS = f"[topic, partition, leader_before (-1: none), leader, {ERROR_FIELDS}
 def brokers() -> None:
     """Add, remove, drain and check brokers.
 
-    To grow: start a broker, and give it its share with add. To shrink: move everything off one
-    with remove, and stop it when that is done. To restart one: see by check-restart that it can
-    be spared; maintenance moves its leaders away beforehand.
+    To grow: start a broker, and move replicas to it with add. To shrink: move everything off a
+    broker with remove, and stop it when that is done. To restart a broker: check with check-restart
+    that it is safe; maintenance moves its leaders away beforehand.
     """
 
 
@@ -75,7 +75,7 @@ def list_(
 ) -> None:
     """List all brokers.
 
-    Those that are registered, hold replicas, are in maintenance or were removed.
+    Lists brokers that are registered, hold replicas, are in maintenance or were removed.
     """
     session = session_of(context, bootstrap, as_json)
     session.run(lambda: _list(session, Manner(timeout_seconds=timeout)))
@@ -95,7 +95,7 @@ def describe(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a broker, and each replica that it holds."""
+    """Show a broker and the replicas that it holds."""
     session = session_of(context, bootstrap, as_json)
     session.run(lambda: _describe(session, Manner(timeout_seconds=timeout), broker_id))
 
@@ -125,9 +125,9 @@ def add(
 ) -> None:
     """Give brokers their share of the replicas.
 
-    The least moves to them that balances replicas and leaders. A broker that has been started
-    is known, and gets replicas of what was there before only once it is added. One that was
-    removed takes replicas again from then on. It shows its plan and asks.
+    Moves as few replicas as possible that balance replicas and leaders. A broker that was only
+    started gets no replicas of existing partitions until it is added. A broker that was removed
+    receives replicas again after it is added. Shows the plan and asks for confirmation.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)
@@ -159,12 +159,12 @@ def remove(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Move everything off brokers, dead ones too.
+    """Move everything off brokers, including dead ones.
 
-    New replicas are kept away from them, until they are added again. When the operation is done
-    they may be stopped for good. Of a dead broker its replicas are built anew elsewhere, from
-    those that are left. Refused where the others could not keep a topic's replication factor.
-    It shows its plan and asks.
+    The brokers get no new replicas until they are added again. When the operation is done, they may
+    be stopped for good. Replicas of a dead broker are copied to other brokers from the remaining
+    replicas. Rejected if the other brokers could not keep a topic's replication factor. Shows the
+    plan and asks for confirmation.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)
@@ -199,8 +199,8 @@ def maintenance(
 ) -> None:
     """Move the leaders off brokers, or end that.
 
-    In maintenance they keep their replicas, and lead only what no other replica can. Clients go
-    to the other leaders by themselves.
+    A broker in maintenance keeps its replicas and leads only what no other replica can lead.
+    Clients follow the new leaders automatically.
 
     Leadership returns to preferred replicas by itself: every leader_balance_interval_ms
     (5 minutes), for each broker that lacks more than leader_imbalance_percent (10 %) of the
@@ -230,8 +230,8 @@ def check_restart(
 ) -> None:
     """Say what stopping a broker now would do. Exit status 0: it can be stopped.
 
-    It cannot where a partition would become unavailable, or fall under its min ISR, so that
-    writes with acks=all are refused until it is back.
+    It cannot be stopped if a partition would become unavailable, or would fall below its min ISR,
+    so that writes with acks=all would be rejected until the broker is back.
     """
     session = session_of(context, bootstrap, as_json)
     session.run(lambda: _check_restart(session, Manner(timeout_seconds=timeout), broker_id))

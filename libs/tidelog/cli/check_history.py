@@ -1,4 +1,4 @@
-"""`tidelog check-history`: what a recorded history of sends and polls shows."""
+"""`tidelog check-history`: checks a recorded history of sends and polls."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from tidelog.history import Anomaly, Finding, Nemesis, Report
     from tidelog.history.write_gaps import Gap
 
-# Nemesis events, and partitions that were not drained, that the text names.
+# Nemesis events, and partitions without final reads, that the text names.
 MAX_SHOWN_EVENTS = 50
 MAX_SHOWN_PARTITIONS = 10
-# Operations that the text shows for one example; JSON has all of them.
+# Operations that the text shows for one example; JSON contains all of them.
 MAX_SHOWN_OPERATIONS = 6
 
 
@@ -39,10 +39,10 @@ def check_history(
     ] = 3,
     as_json: JsonOption = False,
 ) -> None:
-    """Check what clients recorded: lost, repeated, reordered or forked records.
+    """Check what clients recorded: lost, repeated, reordered or diverged records.
 
-    The exit status is 1 if an anomaly is found that no recorded loss mark excuses, and 2
-    if the file is no history.
+    The exit status is 1 if an anomaly is found that no recorded loss mark excuses, and 2 if the
+    file is no history.
 
     Example: tidelog check-history run.history --examples 1
     """

@@ -1,4 +1,4 @@
-"""`tidelog cluster`: the brokers, the controllers, and what is wrong."""
+"""`tidelog cluster`: brokers, controllers, gateways, and counts of unhealthy partitions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def describe(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the brokers, controllers and gateways, and how many partitions are unwell."""
+    """Show the brokers, controllers and gateways, and how many partitions are unhealthy."""
     session = session_of(context, bootstrap, as_json)
     session.run(lambda: _describe(session, Manner(timeout_seconds=timeout)))
 

@@ -1,4 +1,4 @@
-"""Names that the shell completes."""
+"""Shell completion of names."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 _Names = list[tuple[str, str]]
 
-# Longer than this nobody waits after a Tab.
+# Users do not wait longer than this after a Tab.
 TIMEOUT_SECONDS = 2.0
 
 
 def complete_topic(context: typer.Context, incomplete: str) -> Iterable[str]:
-    """Topics that begin with what was typed; the cluster's own only where somebody has begun
-    to type a name."""
+    """Returns topics that begin with what was typed. Internal topics are included only if
+    something was typed."""
 
     async def ask(admin: Admin) -> _Names:
         topics = await admin.list_topics(internal=bool(incomplete))
@@ -39,7 +39,7 @@ def complete_broker(context: typer.Context, incomplete: str) -> Iterable[tuple[s
 
 
 def complete_operation(context: typer.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    """The newest first."""
+    """Returns operations, the newest first."""
 
     async def ask(admin: Admin) -> _Names:
         operations = await admin.list_operations()
@@ -61,8 +61,10 @@ def complete_running_operation(
 def _completed(
     context: typer.Context, incomplete: str, ask: Callable[[Admin], Awaitable[_Names]]
 ) -> _Names:
-    """Names that begin with what was typed, each with its help; none where the cluster cannot
-    be asked, because a message in the middle of a command line helps nobody."""
+    """Returns names that begin with what was typed, each with its help.
+
+    Returns none if the cluster does not answer: an error message would break the command line.
+    """
     import asyncio
 
     from tidelog.cli.exit_status import ClusterUnreachableError, UsageError

@@ -1,8 +1,8 @@
-"""Which brokers a command talks to.
+"""Finds the brokers that a command connects to.
 
-In this order: `--bootstrap`; `TIDELOG_BOOTSTRAP`; the key `bootstrap` of
-`.tidelog/cluster.json`, which a local cluster writes, in the current directory or the
-nearest one above it; the usual ports of this machine.
+Sources in this order: `--bootstrap`; `TIDELOG_BOOTSTRAP`; the key `bootstrap` of
+`.tidelog/cluster.json`, which a local cluster writes, in the current directory or the nearest one
+above it; the default ports of this machine.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tidelog.cli.exit_status import ClusterUnreachableError, UsageError
 BOOTSTRAP_VARIABLE = "TIDELOG_BOOTSTRAP"
 CLUSTER_FILE = Path(".tidelog") / "cluster.json"
 USUAL_BOOTSTRAP = "127.0.0.1:7500,127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503"
-# A broker that does not take a connection within this is not known to be down.
+# A broker that accepts no connection within this time is not known to be down.
 DIAL_TIMEOUT_SECONDS = 1.0
 
 
 class Bootstrap(NamedTuple):
-    """`source` says where the addresses come from. `services`: role, id and address of each
-    that a cluster file names."""
+    """The addresses, and where they come from (`source`). `services`: role, id and address of each
+    service in a cluster file."""
 
     addresses: str
     source: str
@@ -31,8 +31,8 @@ class Bootstrap(NamedTuple):
 
 
 def find_bootstrap(given: str | None, environment: Mapping[str, str], directory: Path) -> Bootstrap:
-    """Raises `UsageError` for a cluster file that is none, and for a `given` without addresses:
-    where a script's variable is empty, no other cluster is meant."""
+    """Raises `UsageError` for an invalid cluster file, and for a `given` without addresses. An
+    empty variable in a script must not select another cluster."""
     if given is not None and not given.strip(", "):
         raise UsageError(
             "--bootstrap is empty; name brokers, as --bootstrap 127.0.0.1:7500, or leave it out"
@@ -80,8 +80,10 @@ def _services_in(content: dict[str, object], path: Path) -> Iterator[tuple[str, 
 
 
 def nobody_answers(reason: str, *, stand_still: bool = False) -> ClusterUnreachableError:
-    """Neither a broker nor a controller, where any of them would do. `stand_still`: some of
-    them take connections, so that there are processes."""
+    """Returns the error for a cluster of which neither a broker nor a controller answers.
+
+    `stand_still`: some of them accept connections, so that their processes exist.
+    """
     remedy = "start the cluster"
     if stand_still:
         remedy = (
@@ -95,9 +97,9 @@ def nobody_answers(reason: str, *, stand_still: bool = False) -> ClusterUnreacha
 
 
 async def check_somebody_listens(bootstrap: Bootstrap) -> None:
-    """Raises `ClusterUnreachableError` at once where every address refuses connections, so
-    that nobody waits for a cluster that is not running; whatever else is wrong is the
-    client's to find out."""
+    """Raises `ClusterUnreachableError` at once if every address refuses connections or no name
+    resolves, so that a command does not wait for a cluster that is not running. The client detects
+    all other problems."""
     import asyncio
     import socket
 

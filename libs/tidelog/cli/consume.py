@@ -1,4 +1,4 @@
-"""`tidelog consume`: records of a topic to stdout."""
+"""`tidelog consume`: writes records of a topic to stdout."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from tidelog.model import MAX_INT32, OffsetPosition, OnDamage, Record, TopicPart
 if TYPE_CHECKING:
     from tidelog.client import Consumer
 
-# Records that are taken at once: enough to write much, few enough to stop soon.
+# Records of one poll: enough for throughput, few enough to stop soon.
 POLL_RECORDS = 500
 POLL_TIMEOUT_MS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumeRequest:
-    """`timeout_ms`: how long to ask for offsets and, without `follow`, to wait for the next
-    record that is known to be there."""
+    """`timeout_ms`: the timeout of requests for offsets and, without `follow`, the longest wait for
+    the next record that is known to exist."""
 
     topic: str
     partitions: tuple[int, ...]
@@ -115,7 +115,7 @@ def consume(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the records of a topic that are there now; with --follow those to come too.
+    """Print the existing records of a topic; with --follow also new ones.
 
     Example: tidelog consume sea --from -5m --json
     """
@@ -135,7 +135,7 @@ def consume(
         round(timeout * 1000),
         on_damage,
     )
-    # Nobody who follows a topic ends it otherwise than by Ctrl-C.
+    # Ctrl-C is the normal end of a command that follows a topic.
     session.run(lambda: _consume(session, request), when_interrupted=ExitStatus.DONE, streams=True)
 
 
@@ -151,7 +151,7 @@ async def _consume(session: Session, request: ConsumeRequest) -> None:
         if request.follow:
             await _go_to(consumer, partitions, request.start)
             if not request.partitions:
-                # Those that are there go on; those that are added later are read, too.
+                # Keeps the positions of existing partitions, and reads partitions added later.
                 await consumer.assign_topic(request.topic)
             await _write_all_that_come(consumer, request)
             return
@@ -184,8 +184,8 @@ def check_offset(
     beginnings: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> None:
-    """Raises `TidelogError` (OFFSET_OUT_OF_RANGE) where a partition does not hold it. The
-    end is no record yet, and a place to begin."""
+    """Raises `TidelogError` (OFFSET_OUT_OF_RANGE) if a partition does not have the offset. Its end
+    is allowed as a start, though it has no record yet."""
     for partition, beginning in beginnings.items():
         if not beginning <= offset <= ends[partition]:
             raise TidelogError(
@@ -206,7 +206,7 @@ async def _write_all_that_come(consumer: Consumer, request: ConsumeRequest) -> N
 async def _write_up_to(
     consumer: Consumer, ends: Mapping[TopicPartition, int], request: ConsumeRequest
 ) -> None:
-    """Ends where the partitions ended as of the start."""
+    """Writes records up to the ends that the partitions had at the start."""
     from tidelog.client.clock import SystemClock
 
     clock = SystemClock()
@@ -225,7 +225,7 @@ async def _write_up_to(
             raise TimedOutError(_what_is_missing(consumer, ends, left, request.timeout_ms))
         still_left = _unfinished(consumer, left, ends)
         if len(still_left) < len(left):
-            # What comes after their ends is not for us.
+            # Records after the ends of finished partitions are not read.
             left = still_left
             consumer.assign(left)
 

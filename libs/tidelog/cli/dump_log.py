@@ -1,4 +1,4 @@
-"""`tidelog dump-log`: what lies in a partition's segment files."""
+"""`tidelog dump-log`: shows the content of a partition's segment files."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def dump_log(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the batches of a log on disk, or check them. Nothing is changed.
+    """Show the batches of a log on disk, or check them. Changes nothing.
 
-    Checksums are always checked; the exit status is 1 where anything is damaged. The last
-    bytes of a log that is being written may look damaged for a moment.
+    Checksums are always checked; the exit status is 1 if anything is damaged. The last bytes of a
+    log that is being written may look damaged for a moment.
 
     Example: tidelog dump-log .tidelog/brokers/1/replicas/sea-0.* --verify
     """

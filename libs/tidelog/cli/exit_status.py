@@ -1,7 +1,7 @@
-"""The exit statuses of `tidelog`, for scripts, and what each error becomes.
+"""The exit statuses of `tidelog`, for scripts, and the status of each error.
 
 0    done
-1    refused or failed; or a log that is damaged, a history with anomalies,
+1    rejected or failed; or a log that is damaged, a history with anomalies,
      a finding of explain, a broker that cannot be stopped without harm,
      an operation that failed
 2    wrong usage: an option, an argument, a file that cannot be read
@@ -29,7 +29,7 @@ class ExitStatus(enum.IntEnum):
     INTERRUPTED = 130
 
 
-# \b keeps help from joining the lines that follow.
+# \b keeps typer from joining the lines that follow.
 EPILOG = """\b
 Exit status:
   0    done
@@ -54,19 +54,19 @@ _NOT_FOUND = frozenset(
 
 
 class UsageError(Exception):
-    """What was asked for makes no sense; the message says what would."""
+    """The request is invalid; the message says what would be valid."""
 
 
 class NotConfirmedError(UsageError):
-    """Nobody has said yes to what cannot be taken back, and nobody can be asked."""
+    """A destructive command was not confirmed, and without a terminal it cannot ask."""
 
 
 class ClusterUnreachableError(Exception):
-    """Nobody listens at any of the addresses."""
+    """No service listens at any of the addresses."""
 
 
 class TimedOutError(Exception):
-    """Not done within the time that was given, or not known to be done."""
+    """The command was not done within its time limit, or it is unknown whether it was done."""
 
 
 def status_of(error: BaseException) -> ExitStatus:
@@ -89,7 +89,7 @@ def status_of(error: BaseException) -> ExitStatus:
 
 
 def status_of_results(errors: Iterable[TidelogError | None]) -> ExitStatus:
-    """Of several things at once, None: done. A refusal says more than a wait."""
+    """Returns the status of several results; None means done. A rejection outranks a timeout."""
     codes = {error.code for error in errors if error is not None}
     refused = codes - {ErrorCode.REQUEST_TIMED_OUT}
     if refused:
@@ -100,12 +100,12 @@ def status_of_results(errors: Iterable[TidelogError | None]) -> ExitStatus:
 def _is_unreachable(error: BaseException) -> bool:
     if isinstance(error, ClusterUnreachableError):
         return True
-    # Imported here because it brings gRPC along; whoever raises it has it already.
+    # Imported here because it imports gRPC; code that raises it has imported gRPC already.
     from tidelog.rpc.status import UnreachableError
 
     if isinstance(error, UnreachableError):
         return True
-    # The client gives its own error where no broker answered, and chains what it saw.
+    # If no broker answers, the client raises an error of its own, chained to what it saw.
     return (
         isinstance(error, TidelogError)
         and error.code is ErrorCode.REQUEST_TIMED_OUT

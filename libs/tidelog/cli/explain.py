@@ -1,4 +1,4 @@
-"""`tidelog explain`: what is wrong now, why, and what to do about it."""
+"""`tidelog explain`: reports current problems, their causes, and the next steps."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from tidelog.inspection.model import Explanation, Finding, Scope
 
 MAX_TIMEOUT_SECONDS = 60.0
-# What `info` tells is no fault.
+# Severities that count as faults; `info` does not.
 _FAULTS = ("critical", "warning")
 _WIDTH = 100
 _INDENT = "    "
-# Before a broker's id.
+# The word before a broker's id.
 _BROKER = "broker"
 
 
@@ -72,11 +72,10 @@ def explain(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what is wrong now, why, and what to do next. Exit status 0: nothing is.
+    """Report current problems, their causes and the next steps. Exit status 0: there are none.
 
-    All services are asked, and those that do not answer are named; it works without a
-    controller, without etcd, and with any one service that is left. --bootstrap may name
-    controllers, too.
+    Queries all services, and names those that do not answer. It works without a controller, without
+    etcd, and with any single service that is left. --bootstrap may name controllers, too.
 
     Example: tidelog explain sea/3
 
@@ -90,7 +89,7 @@ def explain(
 
 
 def answer_time_ms(timeout_seconds: float) -> int:
-    """Raises `UsageError`, for what is no number too.
+    """Raises `UsageError` if the time is out of range or no number.
 
     >>> answer_time_ms(2.5)
     2500
@@ -105,8 +104,8 @@ def answer_time_ms(timeout_seconds: float) -> int:
 
 
 def parse_scope(targets: Sequence[str], broker: int | None = None) -> Scope:
-    """Words as TOPIC, TOPIC/P, broker N, or a topic and then a broker. A topic that is called
-    broker is meant where no number follows. Raises `UsageError`.
+    """Parses TOPIC, TOPIC/P, broker N, or a topic followed by a broker. A single word "broker"
+    means a topic of that name. Raises `UsageError`.
 
     >>> parse_scope(["sea/3", "broker", "2"])
     Scope(topic='sea', partition=3, broker=2)
@@ -168,8 +167,8 @@ def document(explained: Explanation) -> dict[str, object]:
 
 
 def lines(explained: Explanation, scope: Scope) -> Iterator[str]:
-    """For people: a headline for each finding, its evidence, what it follows from, and the
-    next step last."""
+    """Yields text for people: for each finding a headline, its evidence, what it follows from, and
+    the next step."""
     for finding in explained.findings:
         yield from _told(finding)
         yield ""

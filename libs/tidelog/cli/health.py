@@ -1,4 +1,4 @@
-"""What is wrong with a partition, in words. Pure."""
+"""Describes problems of partitions. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SOUND = "ok"
 
 
 def partition_health(partition: PartitionDescription) -> str:
-    """What hurts most comes first."""
+    """Names the worst problem first."""
     problems = []
     if partition.leader == NO_LEADER:
         problems.append("no leader")
@@ -30,7 +30,7 @@ def partition_health(partition: PartitionDescription) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HealthCounts:
-    """A partition below its min ISR is under-replicated too."""
+    """A partition below its min ISR also counts as under-replicated."""
 
     partitions: int
     without_leader: int

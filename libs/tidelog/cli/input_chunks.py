@@ -1,4 +1,4 @@
-"""Input that may block for ever, read without blocking the event loop."""
+"""Reads input that may block indefinitely, without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
-# As much as a pipe holds; a file gives more at once.
+# The capacity of a pipe, and a larger chunk for files.
 CHUNK_BYTES = 64 << 10
 FILE_CHUNK_BYTES = 1 << 20
-# Chunks that wait to be taken; then the thread waits, and with it whoever writes to us.
+# Chunks read ahead. Beyond them the thread waits, and the writer of the pipe blocks.
 READ_AHEAD_CHUNKS = 4
 
 
 def stdin_reader() -> Callable[[], bytes]:
-    """Gives what is there, and b"" at the end."""
+    """Returns a function that reads the available bytes, and b"" at the end."""
     try:
         descriptor = sys.stdin.fileno()
     except io.UnsupportedOperation:
-        # No file behind it, as in a notebook or under a test's runner.
+        # stdin has no file descriptor, for example in a notebook or a test runner.
         return lambda: sys.stdin.buffer.read(CHUNK_BYTES)
-    # Past Python's buffer: its lock must not be held by a thread that outlives main.
+    # Bypasses Python's buffer: a thread that outlives main must not hold its lock.
     return lambda: os.read(descriptor, CHUNK_BYTES)
 
 
 async def read_chunks(read: Callable[[], bytes]) -> AsyncGenerator[bytes]:
-    """What `read` gives until it gives b"". Raises the `OSError` that it raises.
+    """Yields what `read` returns until it returns b"". Raises the `OSError` that `read` raises.
 
-    It runs in a daemon thread, because a read of a terminal cannot be called off, and must
-    not keep the process alive after Ctrl-C."""
+    `read` runs in a daemon thread: a read of a terminal cannot be cancelled, and must not keep the
+    process alive after Ctrl-C."""
     loop = asyncio.get_running_loop()
     arrived: asyncio.Queue[bytes | OSError] = asyncio.Queue()
     room = threading.Semaphore(READ_AHEAD_CHUNKS)
@@ -48,7 +48,7 @@ async def read_chunks(read: Callable[[], bytes]) -> AsyncGenerator[bytes]:
                 item = read()
             except OSError as error:
                 item = error
-            # The loop may be closed by now: then nobody wants it.
+            # If the loop is closed already, the item is dropped.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(arrived.put_nowait, item)
             if not item or isinstance(item, OSError):

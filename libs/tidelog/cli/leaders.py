@@ -1,4 +1,4 @@
-"""`tidelog leaders`: who leads partitions."""
+"""`tidelog leaders`: changes the leaders of partitions."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ def elect_preferred(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let the preferred replicas lead.
+    """Elect the preferred replicas as leaders.
 
-    Each does where it is in sync. A partition's first replica is its preferred leader. Those
-    that are led by it already are left out. Clients go to the new leaders by themselves, and
-    nothing is lost.
+    A partition's first replica is its preferred leader. It is elected if it is in sync. Partitions
+    that it leads already are left out. Clients follow the new leaders automatically, and no records
+    are lost.
 
     Leadership returns to preferred replicas by itself: every leader_balance_interval_ms
     (5 minutes), for each broker that lacks more than leader_imbalance_percent (10 %) of the
@@ -109,10 +109,10 @@ def move(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let chosen replicas lead from now on.
+    """Elect chosen replicas as leaders, and make them the preferred ones.
 
-    Each becomes its partition's preferred one, too. It has to be in sync. Clients go to the new
-    leaders by themselves, and nothing is lost.
+    Each replica must be in sync. Clients follow the new leaders automatically, and no records are
+    lost.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, requested_by=requested_by, timeout_seconds=timeout)

@@ -1,4 +1,4 @@
-"""Lines to a producer, and their outcomes to the tally."""
+"""Sends lines to a producer and records their outcomes in the tally."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from tidelog.cli.produce_tally import ProduceTally
 from tidelog.client import BatchDelivery, BatchReport, Delivery
 from tidelog.errors import ErrorCode, TidelogError
 
-# As many lines at once are sent by the batch, which costs a fraction; fewer one by one, so
-# that a trickle of lines lingers and shares batches.
+# From this number of lines on, lines are sent as a batch, which costs a fraction. Fewer lines are
+# sent one by one, so that a slow stream of lines lingers and shares batches.
 BULK_LINES = 32
-# Lines that are sent, and reported if they fail, as one.
+# Lines that are sent as one batch, and reported together if they fail.
 MAX_BULK_LINES = 10_000
-# With a longer line, which its topic may not take, lines are sent one by one: an error names it.
+# If any line is longer, which its topic may reject, lines are sent one by one: an error then names
+# the line.
 LARGE_LINE_BYTES = (1 << 20) - 1_024
-# Lines without an answer yet. The producer bounds their bytes; this bounds their number,
-# because the shortest lines cost the most beside their bytes.
+# Lines without an answer. The producer bounds their bytes; this bounds their number, because short
+# lines have a high overhead for each byte.
 MAX_LINES_IN_FLIGHT = 100_000
 
 
 class LineProducer(Protocol):
-    """What is used of `tidelog.client.Producer`."""
+    """The part of `tidelog.client.Producer` that is used here."""
 
     async def send(
         self, topic: str, value: bytes | None, key: bytes | None = None, *, partition: int | None
@@ -61,8 +62,8 @@ class LineSender:
         self._settled = asyncio.Event()
 
     async def send(self, lines: Sequence[Line]) -> None:
-        """Waits for room alone. What goes wrong with a line is told to the tally; after a
-        failure that the next ones would share nothing more is sent."""
+        """Sends lines, and waits only for buffer space. Errors of lines are recorded in the tally.
+        After an error that would affect the following lines too, nothing more is sent."""
         for start in range(0, len(lines), MAX_BULK_LINES):
             numbers, records = self._sendable(lines[start : start + MAX_BULK_LINES])
             await self._wait_for(lambda: self._tally.in_flight < MAX_LINES_IN_FLIGHT)
@@ -71,7 +72,7 @@ class LineSender:
                 await self._send_singly(numbers, records)
 
     async def settled(self) -> None:
-        """Returns when the tally has heard of every line."""
+        """Waits until the tally has the outcome of every line."""
         await self._wait_for(lambda: not self._tally.in_flight)
 
     async def _wait_for(self, reached: Callable[[], bool]) -> None:
@@ -108,7 +109,8 @@ class LineSender:
             self._follow_one(delivery, number, len(value) + len(key or b""))
 
     async def _send_bulk(self, numbers: list[int], records: list[KeyedValue]) -> bool:
-        """False: one of them is too large, and which is to be found out; none was sent."""
+        """Returns False, with nothing sent, if one of the lines is too large; it has to be
+        found."""
         if self._tally.stopped:
             return True
         values = [record.value for record in records]
@@ -146,7 +148,7 @@ class LineSender:
             outcomes = done.result()
             errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
             delivered = sum(o.record_count for o in outcomes if isinstance(o, BatchReport))
-            # Exact where all were delivered, else as much as they have on average.
+            # Exact if all were delivered, otherwise an estimate by the average size.
             self._tally.delivered_more(delivered, size_bytes * delivered // count)
             if errors:
                 self._tally.failed(first, last, count - delivered, errors[0])

@@ -1,17 +1,17 @@
-"""Lines of input as records. Pure."""
+"""Splits input into lines, and lines into records. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# The largest batch that any topic can allow; a line beyond it is not kept in memory.
+# The largest batch that a topic can allow. A longer line is not kept in memory.
 MAX_LINE_BYTES = 16 << 20
 _ESCAPES = {"\\t": "\t", "\\0": "\0", "\\n": "\n", "\\r": "\r", "\\\\": "\\"}
 
 
 class Line(NamedTuple):
-    """Numbered from 1, without its newline; `data` is None where it was too long."""
+    """A line without its newline, numbered from 1. `data` is None if it is too long."""
 
     number: int
     data: bytes | None
@@ -23,11 +23,11 @@ class KeyedValue(NamedTuple):
 
 
 class LineError(Exception):
-    """The line cannot be made a record; the message says why."""
+    """A line cannot become a record; the message says why."""
 
 
 class LineSplitter:
-    """Cuts chunks at newlines. Holds at most `max_line_bytes` and a chunk."""
+    """Splits chunks at newlines. Holds at most `max_line_bytes` and one chunk."""
 
     def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self._max_line_bytes = max_line_bytes
@@ -44,7 +44,7 @@ class LineSplitter:
             self._keep(piece)
 
     def end(self) -> Iterator[Line]:
-        """The last line, where no newline ends it."""
+        """Yields the last line if it does not end with a newline."""
         if self._rest_bytes or self._too_long:
             yield self._finish()
 
@@ -66,8 +66,8 @@ class LineSplitter:
 
 
 def parse_separator(text: str) -> bytes:
-    r"""What divides key from value; \t, \0, \n, \r and \\ as shells hand them over.
-    Raises ValueError.
+    r"""Returns the separator of key and value. \t, \0, \n, \r and \\ may be given as shells pass
+    them. Raises ValueError.
 
     >>> parse_separator(":"), parse_separator("\\t")
     (b':', b'\t')
@@ -79,7 +79,7 @@ def parse_separator(text: str) -> bytes:
 
 
 def to_keyed_value(line: Line, separator: bytes | None) -> KeyedValue:
-    """Raises `LineError`."""
+    """Splits a line into key and value. Raises `LineError`."""
     if line.data is None:
         raise LineError(f"longer than {MAX_LINE_BYTES:,} bytes, which no batch can hold")
     if separator is None:

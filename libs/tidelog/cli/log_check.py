@@ -1,4 +1,4 @@
-"""Walks the segments of a log, and notes all that is damaged."""
+"""Walks the segments of a log and records all damage."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tidelog.record_batch import Columns, decode
 from tidelog.record_limits import HIGHEST_MAX_BATCH_RECORDS
 from tidelog.wording import plural
 
-# Damaged places that are named one by one.
+# Damaged places that are named individually.
 MAX_NAMED_FAULTS = 100
 
 
 class Fault(NamedTuple):
-    """Bytes of a segment that are not as they should be."""
+    """A damaged range of bytes in a segment."""
 
     segment: Path
     position: int
@@ -37,8 +37,11 @@ class Fault(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """`batch` is None where the frame is damaged or its records were not asked for;
-    `columns` is None too where they could not be opened."""
+    """A frame of a segment.
+
+    - `batch`: None if the frame is damaged or records were not requested.
+    - `columns`: None as well if the batch cannot be decoded, or has too many records to list.
+    """
 
     segment: Path
     info: FrameInfo
@@ -48,7 +51,7 @@ class Frame(NamedTuple):
 
 @dataclass(slots=True)
 class LogTally:
-    """What was seen. `faults` holds the first of them, `fault_count` counts all."""
+    """Counts of what was read. `faults` holds the first faults, `fault_count` counts all."""
 
     segments: int = 0
     batches: int = 0
@@ -70,7 +73,7 @@ class LogTally:
 
 
 def walk_segment(segment: Path, tally: LogTally, *, with_records: bool) -> Iterator[Frame]:
-    """Its frames, the damaged stretches too; the tally hears of each."""
+    """Yields the frames of a segment, damaged ranges included, and adds them to the tally."""
     tally.segments += 1
     with segment.open("rb") as file:
         for info in dump_segment(segment):
@@ -102,11 +105,13 @@ def _open(segment: Path, info: FrameInfo, batch: Batch, tally: LogTally) -> Colu
 
 
 def check_segments(segments: Sequence[Path], advance: Callable[[int], None]) -> LogTally:
-    """Checks checksums, that each batch can be opened, and that offsets have no gaps:
-    from the name of a segment to its first batch, from batch to batch, and from segment
-    to segment."""
+    """Checks checksums, that each batch can be decoded, and that offsets have no gaps.
+
+    Offsets are compared from the name of a segment to its first batch, from batch to batch, and
+    from segment to segment.
+    """
     tally = LogTally()
-    # None: not known, at the start and after damage.
+    # The expected next offset. None: unknown, at the start and after damage.
     following: int | None = None
     for segment in segments:
         named = _named_offset(segment)
@@ -128,5 +133,5 @@ def check_segments(segments: Sequence[Path], advance: Callable[[int], None]) -> 
 
 
 def _named_offset(segment: Path) -> int | None:
-    """None for a copy under another name."""
+    """Returns the base offset in the file name, or None for a copy under another name."""
     return int(segment.stem) if segment.stem.isdecimal() else None

@@ -1,4 +1,4 @@
-"""`tidelog operations`: what was asked for and takes its time."""
+"""`tidelog operations`: lists, follows, cancels and reverses long-running operations."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ app = typer.Typer(no_args_is_help=True, epilog=EPILOG)
 
 @app.callback()
 def operations() -> None:
-    """List, follow, cancel and reverse what takes its time.
+    """List, follow, cancel and reverse long-running operations.
 
     reassign, rebalance, brokers add, brokers remove and topics set-replication-factor begin
-    operations. The cluster keeps each under an id; what one controller began, the next one
-    finishes, and the last 100 that have ended can still be looked at.
+    operations. The cluster stores each under an id. If the controller changes, the next one
+    continues it. The last 100 operations that have ended can still be described.
     """
 
 
@@ -121,7 +121,7 @@ def list_(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List those that run or have ended, the newest first."""
+    """List running and ended operations, the newest first."""
     session = session_of(context, bootstrap, as_json)
     manner = Manner(timeout_seconds=timeout)
     session.run(lambda: _list(session, manner, state or [], kind or []))
@@ -141,7 +141,7 @@ def describe(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show who asked for what, and how it stands."""
+    """Show an operation: its requester, its request and its progress."""
     session = session_of(context, bootstrap, as_json)
     session.run(lambda: _describe(session, Manner(timeout_seconds=timeout), operation_id))
 
@@ -166,7 +166,7 @@ def moves(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show each move, and whom it waits for."""
+    """Show each move, and the replicas that it waits for."""
     session = session_of(context, bootstrap, as_json)
     manner = Manner(timeout_seconds=timeout)
     session.run(lambda: _moves(session, manner, operation_id, state or []))
@@ -206,8 +206,8 @@ def watch(
 ) -> None:
     """Follow an operation to its end.
 
-    On a terminal by progress bars, else by a line for each change. Exit status 0: it is done;
-    1: it was cancelled, or has failed. Ctrl-C leaves it running.
+    Shows progress bars on a terminal, otherwise a line for each change. Exit status 0: it is done;
+    1: it was cancelled or has failed. Ctrl-C leaves the operation running.
     """
     session = session_of(context, bootstrap, as_json)
     session.run(lambda: _watch(session, operation_id, interval, timeout), streams=True)
@@ -245,9 +245,9 @@ def cancel(
 ) -> None:
     """Stop an operation.
 
-    What has not begun never does, what is under way goes back. What is done stays; operations
-    reverse takes that back, too. Nothing that was committed is lost: where a move can only go
-    back once a replica has caught up, the cancellation waits.
+    Moves that have not begun never begin, and active moves go back. Moves that are done stay;
+    operations reverse moves them back, too. No committed record is lost: a move that can only go
+    back once a replica has caught up delays the cancellation.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
@@ -276,8 +276,8 @@ def reverse(
 ) -> None:
     """Move back what an operation has moved.
 
-    That is an operation of its own. Partitions that have moved on since, or are gone, are left
-    alone. It shows its plan and asks.
+    The reversal is an operation of its own. Partitions that have moved again since, or are gone,
+    are left alone. Shows the plan and asks for confirmation.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)

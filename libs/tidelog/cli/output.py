@@ -1,4 +1,4 @@
-"""How commands show things: tables for people, JSON for programs, notes on stderr."""
+"""Output of commands: tables for people, JSON for programs, notes on stderr."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-# Tables are never wrapped: an id or an address that is broken cannot be copied.
+# Tables for files and pipes are never wrapped: an id or address that is broken cannot be copied.
 PLAIN_WIDTH = 10_000
-# Between two columns of a table.
+# Spaces between two columns of a table.
 COLUMN_GAP = 2
-# A cell of so many words or more may be wrapped.
+# A cell of this many words or more may be wrapped.
 PROSE_WORDS = 5
-# In tables and dumps for people a key or value is cut after this many characters.
+# Keys and values in tables and dumps for people are truncated after this many characters.
 MAX_SHOWN_CHARACTERS = 80
 _ENCODING_SUFFIX = "_encoding"
 _TABS_AND_NEWLINES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
 def bytes_fields(name: str, value: bytes | None) -> dict[str, str | None]:
-    """Text as it is; what is not UTF-8 in base64, said by a field beside it.
+    """Returns a field with text as it is, or in base64 with a second field that says so.
 
     >>> bytes_fields("key", b"north")
     {'key': 'north'}
@@ -43,14 +43,14 @@ def bytes_fields(name: str, value: bytes | None) -> dict[str, str | None]:
 
 
 def shown_bytes(value: bytes | None) -> str:
-    """A key or value on one line, cut where it is long.
+    """Returns a key or value on one line, truncated if it is long.
 
     >>> shown_bytes(b"ebb"), shown_bytes(None), shown_bytes(bytes([255]))
     ('ebb', 'null', "b'\\\\xff'")
     """
     if value is None:
         return "null"
-    # A character has at most four bytes, so that this much is enough and cheap.
+    # A character has at most four bytes, so decoding this much is enough, and cheap.
     head = value[: 4 * MAX_SHOWN_CHARACTERS + 4]
     try:
         text = head.decode("utf-8", "strict" if len(head) == len(value) else "ignore")
@@ -65,7 +65,7 @@ def shown_bytes(value: bytes | None) -> str:
 
 
 def timestamp_text(timestamp_ms: int) -> str:
-    """ISO 8601 in UTC; the number itself where it lies beyond the calendar.
+    """Returns ISO 8601 in UTC, or the number itself if it is out of range.
 
     >>> timestamp_text(1_700_000_000_123)
     '2023-11-14T22:13:20.123Z'
@@ -117,14 +117,14 @@ def json_line(document: object) -> str:
 
 
 def write_line(text: str = "") -> None:
-    # Bytes of a file name that are no text must not stop a command from printing it.
+    # Bytes of a file name that are not UTF-8 must not keep a command from printing it.
     line = text.encode("utf-8", "surrogateescape") + b"\n"
     sys.stdout.flush()
     sys.stdout.buffer.write(line)
 
 
 def write_json(document: object) -> None:
-    """One document, for people too."""
+    """Writes one indented document."""
     write_line(json.dumps(document, ensure_ascii=False, indent=2))
 
 
@@ -140,10 +140,12 @@ def table_lines(
     on_terminal: bool,
     width: int | None = None,
 ) -> list[str]:
-    """Aligned columns; numbers to the right. Colour only on a terminal, and of the layouts that fit
-    into its `width` (None: as it is) the first: a table; one whose prose is wrapped at words; a
-    block of lines for each row. Only prose is ever broken: an id, an address or a state stays in
-    one piece, so that it can be read and copied."""
+    """Returns aligned columns, with numbers to the right, and colour only on a terminal.
+
+    On a terminal it uses the first layout that fits into `width` (None: the actual width): a table;
+    a table whose prose is wrapped at words; a block of lines for each row. Only prose is wrapped:
+    an id, an address or a state stays in one piece, so that it can be read and copied.
+    """
     import io
 
     from rich.console import Console
@@ -152,7 +154,7 @@ def table_lines(
     console = Console(
         file=io.StringIO(),
         force_terminal=on_terminal,
-        # Without rows there is nothing to make blocks of.
+        # Without rows there is nothing to arrange in blocks.
         width=width if on_terminal and rows else PLAIN_WIDTH,
     )
     cells = [[c if isinstance(c, Text) else Text(str(c)) for c in row] for row in rows]
@@ -165,7 +167,7 @@ def table_lines(
 def _column_widths(
     columns: Sequence[str], rows: Sequence[Sequence[str]], width: int
 ) -> list[int] | None:
-    """In cells of a terminal, of which some characters take two. None: no table fits."""
+    """Returns widths in terminal cells; some characters take two. None if no table fits."""
     from rich.cells import cell_len
 
     def least_of(cell: str) -> int:
@@ -215,8 +217,8 @@ def _table(
 
 
 def _blocks(columns: Sequence[str], cells: Sequence[Sequence[Text]], console: Console) -> list[str]:
-    """A line for each cell, with an empty line between two rows; what is too long for a line goes
-    beyond its end."""
+    """Returns a line for each cell, with an empty line between two rows. Long lines are not
+    wrapped."""
     name_width = max(map(len, columns)) + COLUMN_GAP
     lines: list[str] = []
     for row in cells:
@@ -230,7 +232,7 @@ def _blocks(columns: Sequence[str], cells: Sequence[Sequence[Text]], console: Co
 
 
 def write_note(text: str) -> None:
-    """Something beside the data, on stderr."""
+    """Writes a message beside the data, to stderr."""
     import typer
 
     sys.stdout.flush()
@@ -247,8 +249,8 @@ def write_error(text: str) -> None:
 
 @contextmanager
 def progress_bar(description: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """Gives a function that takes how many bytes more are done. Shows nothing unless
-    stderr is a terminal."""
+    """Yields a function that adds to the number of processed bytes. Shows nothing unless stderr is
+    a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

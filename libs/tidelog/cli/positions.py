@@ -1,4 +1,4 @@
-"""Where to begin to read: what `--from` can say. Pure."""
+"""Positions at which `--from` can begin to read. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 
 _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _RELATIVE = re.compile(r"-(\d+)([smhd])")
-# Far above any offset and any age in milliseconds that is meant seriously.
+# More digits than any valid offset or age in milliseconds has.
 _MAX_DIGITS = 18
 _TIME_PREFIX = "time:"
 
@@ -30,7 +30,7 @@ class AtOffset:
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first record at or after it; milliseconds since 1970, UTC."""
+    """The first record at or after a time, in milliseconds since 1970 (UTC)."""
 
     timestamp_ms: int
 
@@ -39,7 +39,7 @@ Position = Beginning | End | AtOffset | AtTime
 
 
 def parse_position(text: str, now_ms: int) -> Position:
-    """Raises ValueError. A time without a zone is local time, as in ISO 8601.
+    """Parses a position. A time without a zone is local time, as in ISO 8601. Raises ValueError.
 
     >>> parse_position("17", now_ms=0)
     AtOffset(offset=17)

@@ -1,4 +1,4 @@
-"""`tidelog produce`: lines of stdin or a file become records."""
+"""`tidelog produce`: produces the lines of stdin or a file as records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tidelog.client import Producer
     from tidelog.client.descriptions import TopicDescription
 
-# How long a leader may wait for its replicas.
+# The longest time that a leader may wait for its replicas.
 REQUEST_TIMEOUT_MS = 30_000
 MAX_LINGER_MS = 3_600_000
 
@@ -159,11 +159,11 @@ def produce(
 ) -> None:
     """Produce each line of stdin, or of a file, as a record.
 
-    A line ends at its newline, which is no part of the record. What was done is summed up
-    on stderr, or with --json on stdout. Lines that were not delivered are named with the
-    reason, and the exit status is not 0. Each is written once, a change of leader included,
-    unless --acks 0 or 1 or --no-idempotence is given: then a retry may write lines twice.
-    Beginning again after a failure may do so in any case.
+    A line ends at its newline, which is not part of the record. A summary goes to stderr, or with
+    --json to stdout. Lines that were not delivered are named with the reason, and the exit status
+    is not 0. Each line is written once, even if the leader changes. With --acks 0 or 1, or
+    --no-idempotence, a retry may write lines twice. Running the command again after a failure may
+    always do so.
 
     Example: printf 'north:calm\\nsouth:storm\\n' | tidelog produce sea -k :
     """
@@ -187,7 +187,7 @@ def produce(
             "delivery_timeout_ms": timeout_ms,
             "idempotent": None if idempotence else False,
             "producer_name": producer_name,
-            # A try that goes on longer would hold up the verdict.
+            # A longer request would delay the verdict beyond the timeout.
             "request_timeout_ms": min(REQUEST_TIMEOUT_MS, timeout_ms),
         },
     )
@@ -198,7 +198,7 @@ async def _producer(session: Session, request: ProduceRequest) -> Producer:
     try:
         return await session.producer(
             acks=request.acks,
-            # The topic's max_batch_bytes decides what is too large.
+            # The topic's max_batch_bytes is the limit, not the client's own.
             max_request_bytes=HIGHEST_MAX_BATCH_BYTES,
             **request.settings,
         )
@@ -211,7 +211,7 @@ async def _produce(session: Session, request: ProduceRequest) -> ExitStatus:
     from tidelog.cli.line_sender import LineSender
     from tidelog.client.clock import SystemClock
 
-    # Before a line is read, so that none is taken in vain.
+    # Checked before any input is consumed.
     async with await session.admin() as admin:
         _check_partition(await admin.describe_topic(request.topic), request.partition)
     clock = SystemClock()
@@ -247,13 +247,13 @@ def _opened(file: Path | None) -> Any:
 
 
 def _not_shown(_: int) -> None:
-    """The progress of what has no known end."""
+    """Shows no progress, for input of unknown length."""
 
 
 async def _lines(
     read: Callable[[], bytes], advance: Callable[[int], None]
 ) -> AsyncGenerator[list[Line]]:
-    """The lines that end in each chunk of input."""
+    """Yields the lines that end in each chunk of input."""
     from tidelog.cli.input_chunks import read_chunks
 
     splitter = LineSplitter()
@@ -267,7 +267,7 @@ async def _lines(
 async def _send_lines(
     chunks: AsyncGenerator[list[Line]], sender: LineSender, tally: ProduceTally
 ) -> bool:
-    """Sends until the input ends, a failure stops it or Ctrl-C does. True: interrupted."""
+    """Sends until the input ends, or an error or Ctrl-C stops it. Returns True if interrupted."""
     import asyncio
 
     async with aclosing(chunks):
@@ -277,7 +277,7 @@ async def _send_lines(
                 try:
                     await asyncio.shield(sending)
                 except asyncio.CancelledError:
-                    # What was read is still delivered; a second Ctrl-C ends that too.
+                    # Lines that were read are still delivered; a second Ctrl-C ends that, too.
                     await sending
                     raise
                 if tally.stopped:

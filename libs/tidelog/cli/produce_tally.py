@@ -1,4 +1,4 @@
-"""What became of the lines that were produced. Pure."""
+"""Counts the outcomes of produced lines. No I/O."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tidelog.cli.output import size_text
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.wording import plural
 
-# Failures that are told one by one; the others are counted by their kind.
+# Failures that are named individually; others are counted by kind.
 MAX_NAMED_FAILURES = 10
 NO_RECORD = "not a record"
 
-# The fault of a line, or of the batch it was in: the next ones may well be taken.
+# Errors of a line, or of its batch. The following lines may still succeed.
 _GO_ON = frozenset({ErrorCode.BATCH_TOO_LARGE, ErrorCode.INVALID_BATCH})
 
 
 class UnsentLines(NamedTuple):
-    """`unsent` of the lines from `first` to `last`."""
+    """`unsent` of the lines `first` to `last` were not delivered."""
 
     first: int
     last: int
@@ -38,8 +38,8 @@ class UnsentLines(NamedTuple):
 
 @dataclass(slots=True)
 class ProduceTally:
-    """`stopped`: a failure that the lines after it would share, so that none is taken
-    any more."""
+    """`stopped`: an error that would affect the following lines too has occurred, so that no more
+    lines are sent."""
 
     taken: int = 0
     delivered: int = 0
@@ -70,11 +70,11 @@ class ProduceTally:
         self.kinds[error.code.name if isinstance(error, TidelogError) else NO_RECORD] += count
         if isinstance(error, TidelogError):
             self.stopped = self.stopped or error.code not in _GO_ON
-        # The gravest: an outcome that is not known is worse than a refusal.
+        # The worst status counts: an unknown outcome is worse than a rejection.
         self.status = max(self.status, status_of(error))
 
     def report_lines(self) -> list[str]:
-        """Which lines are not known to be delivered, and why; empty where all are."""
+        """Returns which lines are not known to be delivered, and why. Empty if all are."""
         if not self.unsent:
             return []
         lines = [f"{plural(self.unsent, 'line')} not delivered, or not known to be:"]
@@ -86,7 +86,7 @@ class ProduceTally:
         return lines
 
     def summary(self, topic: str, seconds: float, *, acknowledged: bool) -> str:
-        """One line with counts and rates."""
+        """Returns one line with counts and rates."""
         records_per_second = self.delivered / seconds if seconds else 0.0
         bytes_per_second = self.delivered_bytes / seconds if seconds else 0.0
         verb = "delivered" if acknowledged else "sent, without acknowledgement,"

@@ -1,4 +1,4 @@
-"""`tidelog reassign`: partitions to the brokers that are named."""
+"""`tidelog reassign`: moves partitions to named brokers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 MAX_MOVES = 100_000
-# More text than as many moves take.
+# More text than MAX_MOVES moves take.
 MAX_FILE_BYTES = 64 << 20
 
 
@@ -75,14 +75,14 @@ def reassign(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Move partitions to the brokers that are named.
+    """Move partitions to named brokers.
 
-    With more or fewer brokers than before, it changes how many replicas the partition has.
-    With the same in another order, another replica is preferred as its leader. It shows its
-    plan and asks; partitions serve on while they move.
+    More or fewer brokers than before change the number of the partition's replicas. The same
+    brokers in another order change the preferred leader. Shows the plan and asks for confirmation.
+    Partitions stay available while they move.
 
-    A file may be what another command printed with --dry-run --json: then the moves are made
-    exactly as they were shown, or refused where a partition has changed since.
+    A file may be the output of another command with --dry-run --json. Then the moves are made
+    exactly as shown, or rejected if a partition has changed since.
     """
     session = session_of(context, bootstrap, as_json)
     with ending_with_a_status(as_json=session.as_json):
@@ -100,8 +100,8 @@ def reassign(
 
 
 def read_moves(words: list[str], file: str | None) -> list[Move]:
-    """None, where a file holds none: a plan by which nothing moves is no fault. Raises
-    `UsageError`, and `OSError` for a file that cannot be read."""
+    """Returns the moves of arguments and file. A file without moves is valid: a plan may move
+    nothing. Raises `UsageError`, and `OSError` for a file that cannot be read."""
     from tidelog.cli.operating.move_files import parse_moves
     from tidelog.cli.operating.targets import parse_move
 

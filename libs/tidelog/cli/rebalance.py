@@ -1,4 +1,4 @@
-"""`tidelog rebalance`: replicas and leaders spread evenly, by the least that has to move."""
+"""`tidelog rebalance`: spreads replicas and leaders evenly with as few moves as possible."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def rebalance(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Spread all partitions evenly, by the least movement.
+    """Spread all partitions evenly, with as few moves as possible.
 
-    Replicas and preferred leaders of the present brokers get within one of each other, and
-    replicas of a partition lie in different racks while there are enough. It shows its plan and
-    asks; partitions serve on while they move. What is moved may be bounded by the throttle,
-    stopped by operations cancel, and taken back by operations reverse.
+    The numbers of replicas, and of preferred leaders, of any two current brokers differ by at most
+    one afterwards. Replicas of a partition are in different racks while there are enough racks.
+    Shows the plan and asks for confirmation. Partitions stay available while they move. The
+    throttle bounds the moves, operations cancel stops them, and operations reverse undoes them.
 
-    A plan may be kept, and run later exactly as it was shown: reassign --file takes what
-    --dry-run --json prints.
+    A plan can be saved, and run later exactly as shown: reassign --file takes the output of
+    --dry-run --json.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)

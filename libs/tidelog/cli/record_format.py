@@ -1,4 +1,4 @@
-"""Records as `consume` writes them. Pure."""
+"""Formats records for `consume`. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from tidelog.model import Record
 
 
 class RecordFormat(enum.StrEnum):
-    """value: one value a line; raw: the values' bytes and nothing else; json: one JSON
-    document a line."""
+    """Formats of `consume`.
+
+    - value: one value a line.
+    - raw: only the bytes of the values.
+    - json: one JSON document a line.
+    """
 
     VALUE = "value"
     RAW = "raw"
@@ -20,7 +24,8 @@ class RecordFormat(enum.StrEnum):
 
 
 def record_document(record: Record) -> dict[str, Any]:
-    """Bytes that are not UTF-8 as base64, said by a field `…_encoding` beside them."""
+    """Returns a record as a document. Bytes that are not UTF-8 are in base64, with a field
+    `…_encoding` that says so."""
     return {
         "topic": record.topic,
         "partition": record.partition,
@@ -38,7 +43,7 @@ def record_document(record: Record) -> dict[str, Any]:
 def format_records(
     records: Sequence[Record], record_format: RecordFormat, key_separator: bytes | None = None
 ) -> bytes:
-    """A null key or value is empty in `value` and `raw`."""
+    """Formats records. A null key or value is empty in the formats `value` and `raw`."""
     if record_format is RecordFormat.RAW:
         return b"".join([record.value or b"" for record in records])
     if record_format is RecordFormat.JSON:

@@ -1,4 +1,4 @@
-"""`tidelog recovery`: partitions without a leader, and who is to lead them at which price."""
+"""`tidelog recovery`: describes partitions without a leader, and elects chosen replicas."""
 
 from __future__ import annotations
 
@@ -86,10 +86,9 @@ def describe(
 ) -> None:
     """Show what each choice of a leader would lose.
 
-    It tells what the replicas of partitions without a leader hold. A partition has no leader
-    while all that are known to hold every committed record are away, or have lost data. It is
-    led again as soon as one of them is back: nothing has to be chosen unless they are lost for
-    good.
+    Describes what the replicas of partitions without a leader hold. A partition has no leader while
+    all replicas that are known to hold every committed record are away or have lost data. It gets a
+    leader as soon as one of them is back. Choose a leader only if they are lost for good.
     """
     session = session_of(context, bootstrap, as_json)
     with ending_with_a_status(as_json=session.as_json):
@@ -122,12 +121,12 @@ def choose(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let chosen replicas lead, whatever is lost.
+    """Elect chosen replicas of partitions without a leader, whatever is lost.
 
-    For partitions that have no leader. What the chosen replica does not hold is gone for good,
-    also where it was acknowledged: the others cut it when they follow. It shows what that is,
-    and asks for the topic's name. Refused where a partition has changed since it was shown. To
-    take the best of what is left instead: topics recover.
+    Records that the chosen replica does not hold are lost for good, even if they were acknowledged:
+    the other replicas truncate them when they follow. The command shows the loss and asks for the
+    topic's name. It is rejected if a partition has changed since it was shown. To elect the best
+    surviving replica instead, use topics recover.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
@@ -137,7 +136,7 @@ def choose(
 
 
 def _of_one_topic(words: Sequence[str]) -> tuple[str, dict[int, int]]:
-    """Raises `UsageError`."""
+    """Returns the topic and the chosen leaders by partition. Raises `UsageError`."""
     leaders = parse_leaders(words)
     topics = sorted({name.topic for name in leaders})
     if len(topics) > 1:
@@ -188,7 +187,7 @@ async def _choose(
     from tidelog.client.admin_topics import RecoveredPartition, RecoveryChoice
 
     async with await manner.admin(session) as admin:
-        # What cannot be chosen is refused before anybody is asked for consent.
+        # An invalid choice is rejected before the command asks for consent.
         wanted = [RecoveryChoice(*choice) for choice in sorted(chosen.items())]
         found = await _looked(admin, manner, topic, sorted(chosen), wanted)
         check_can_be_asked(session, manner, f"records of topic {topic!r} may be lost for good")
@@ -226,9 +225,12 @@ async def _choose(
 async def _check_leaders(
     admin: Admin, topic: str, led: Sequence[int], chosen: Mapping[int, int]
 ) -> None:
-    """Of those that need no recovery: what was chosen before, and has come about, is no fault.
-    A choice without a revision would hold for whatever the partition has become by the time of
-    its election, which nobody was shown. Raises `TidelogError`."""
+    """Checks chosen partitions that need no recovery. Raises `TidelogError`.
+
+    It is no error if the chosen leader leads already, by an earlier choice for example. A choice
+    without a revision would apply to whatever state the partition has at its election, which the
+    user has not seen.
+    """
     (details,) = await admin.topic_details([topic])
     leaders = {partition.partition: partition.leader for partition in details.partitions}
     for number in led:

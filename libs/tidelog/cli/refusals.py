@@ -1,5 +1,5 @@
-"""What refuses a command, as `--json` tells it: with the code that gRPC and the REST gateway give
-the same bad input, in the same words."""
+"""Errors of a command as `--json` prints them. Their codes and messages are those that gRPC and the
+REST gateway return for the same input."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tidelog.cli.exit_status import (
 from tidelog.cli.output import write_json
 from tidelog.errors import FINAL_ANSWERS, ErrorCode, TidelogError
 
-# What the parser raises, of which a wrong value is one kind.
+# The base class of the parser's errors; `BadParameter` is one kind of them.
 ParserError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
-# Of what is no error of the cluster: it was never asked, or something else failed.
+# Codes of errors that are not the cluster's: it was not reached, or something else failed.
 UNREACHABLE = "UNREACHABLE"
 OS_ERROR = "OS_ERROR"
 
 
 def refusal_document(error: BaseException, message: str = "") -> dict[str, dict[str, Any]]:
-    """`message`: in place of the error's own.
+    """Returns the JSON document of an error. `message` replaces the error's own message.
 
     >>> refusal_document(UsageError("no moves are named"))["error"]["code"]
     'INVALID_REQUEST'
@@ -47,7 +47,7 @@ def refusal_document(error: BaseException, message: str = "") -> dict[str, dict[
 
 
 def code_of(error: BaseException) -> str:
-    """A name of `ErrorCode`, or one of those above."""
+    """Returns a name of `ErrorCode`, or one of the codes above."""
     if isinstance(error, TidelogError):
         return error.code.name
     if isinstance(error, NotConfirmedError):
@@ -62,7 +62,7 @@ def code_of(error: BaseException) -> str:
 
 
 class CommandLine(TyperGroup):
-    """The root command. Words that cannot be parsed are refused as everything else is."""
+    """The root command. It prints parse errors as JSON, too, with `--json`."""
 
     def invoke(self, ctx: Any) -> Any:
         words = (*ctx._protected_args, *ctx.args)

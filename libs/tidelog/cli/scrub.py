@@ -1,4 +1,4 @@
-"""`tidelog brokers scrub`: have brokers check what is on their disks."""
+"""`tidelog brokers scrub`: lets brokers check the batches on their disks."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def scrub(
 ) -> None:
     """Check every batch on the disks of brokers.
 
-    A new pass begins now. Brokers do this by themselves once in scrub_period_ms. Damage is
-    repaired from other replicas, and shown by explain where there are none. What replicas hold is
-    compared, too: DIVERGED counts the ranges of offsets in which two of them differ.
+    Begins a new pass now. Brokers do this by themselves once in scrub_period_ms. Damage is repaired
+    from other replicas; if there are none, explain reports it. The contents of replicas are
+    compared, too: DIVERGED counts the offset ranges in which two replicas differ.
     """
     if full_rate and status:
         raise typer.BadParameter(

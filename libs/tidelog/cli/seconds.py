@@ -1,4 +1,4 @@
-"""Times in seconds, as options say them. The parser's own ranges let through what is no number."""
+"""Options in seconds. The parser's own ranges let NaN pass."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 import typer
 
 LEAST_SECONDS = 0.1
-# A month: nobody waits for longer in one go, and every clock below holds it.
+# A month: no command waits longer, and all clocks can represent it.
 MOST_SECONDS = 31 * 86_400.0
 
 
 def seconds_up_to(most: float) -> Callable[[float | None], float | None]:
-    """A callback of an option. Its refusal says what would be right."""
+    """Returns a callback for an option that rejects times out of range."""
 
     def check(value: float | None) -> float | None:
         if value is not None and not LEAST_SECONDS <= value <= most:

@@ -1,7 +1,6 @@
-"""What commands take from outside: the cluster, the terminal, and how errors end them.
+"""The environment of commands: the cluster, the terminal, and the exit status of errors.
 
-Tests pass a `Session` of their own as the context's `obj`, with connections to a cluster
-of theirs.
+Tests pass a `Session` as the context's `obj`, with connections to a cluster of their own.
 """
 
 from __future__ import annotations
@@ -51,15 +50,18 @@ JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON instead of text; of an error, too.")
 ]
 
-# For each controller, all at once.
+# Timeout of the request to each controller; the requests run in parallel.
 FIND_GATEWAYS_MS = 1_000
 _EXPECTED = (TidelogError, UsageError, ClusterUnreachableError, TimedOutError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """`connections` is None outside of tests: each client opens its own. `interactive`:
-    whether somebody can be asked; None: where stdin is a terminal."""
+    """The settings that all commands share.
+
+    - `connections`: None outside of tests; each client opens its own.
+    - `interactive`: whether the command may ask for confirmation. None: if stdin is a terminal.
+    """
 
     bootstrap: str | None = None
     as_json: bool = False
@@ -73,8 +75,8 @@ class Session:
         return sys.stdin.isatty() if self.interactive is None else self.interactive
 
     async def reach(self) -> str:
-        """The addresses, once it is known that somebody listens at one of them. Raises
-        `UsageError` and `ClusterUnreachableError`."""
+        """Returns the addresses once one of them accepts a connection. Raises `UsageError` and
+        `ClusterUnreachableError`."""
         bootstrap = self.found_bootstrap()
         _addresses_in(bootstrap)
         if self.connections is None:
@@ -82,21 +84,21 @@ class Session:
         return bootstrap.addresses
 
     def service_addresses(self) -> list[str]:
-        """Brokers and controllers that are known beforehand, whether they listen or not.
+        """Returns the known addresses of brokers and controllers, whether they listen or not.
         Raises `UsageError`."""
         bootstrap = self.found_bootstrap()
         named = (address for _, _, address in bootstrap.services)
         return list(dict.fromkeys((*_addresses_in(bootstrap), *named)))
 
     async def service_states(self, request: StateRequest) -> ToldStates:
-        """What all services tell that answer."""
+        """Returns the states of all services, and which of them do not answer."""
         from tidelog.client.clock import SystemClock
         from tidelog.client.service_states import ServiceStates
 
         return await ServiceStates(self.service_addresses(), SystemClock()).ask(request)
 
     async def gateways(self, controllers: Iterable[str]) -> list[AnnouncedGateway]:
-        """As the controllers at these addresses know them that answer in time."""
+        """Returns the gateways that the controllers at these addresses report in time."""
         from tidelog.client.connections import GrpcConnections
         from tidelog.client.gateways import find_gateways
 
@@ -107,7 +109,7 @@ class Session:
             await connections.close()
 
     def known_services(self) -> dict[str, tuple[str, int]]:
-        """Role and id by address, where a cluster file tells them."""
+        """Returns role and id by address, from the cluster file."""
         return {address: (role, id_) for role, id_, address in self.found_bootstrap().services}
 
     async def admin(self, **settings: Any) -> Admin:
@@ -132,8 +134,11 @@ class Session:
         when_interrupted: ExitStatus = ExitStatus.INTERRUPTED,
         streams: bool = False,
     ) -> None:
-        """Runs a command to its end, which is its exit status. `streams`: it writes a document
-        a line, among which an error would be taken for one of them."""
+        """Runs a command and exits with its status.
+
+        `streams`: the command writes one document a line, among which an error document would be
+        mistaken for data.
+        """
         import asyncio
 
         with ending_with_a_status(when_interrupted, as_json=self.as_json and not streams):
@@ -154,7 +159,7 @@ def _addresses_in(bootstrap: Bootstrap) -> list[str]:
 def session_of(
     context: typer.Context, bootstrap: str | None = None, as_json: bool = False
 ) -> Session:
-    """What was said before the command holds unless the command's own options differ."""
+    """Returns the session. Options of the command override those before the command."""
     session = context.obj if isinstance(context.obj, Session) else Session()
     return replace(
         session,
@@ -164,7 +169,7 @@ def session_of(
 
 
 def separator_from(option: str | None) -> bytes | None:
-    """The bytes of `--key-separator`; wrong usage where it is empty."""
+    """Returns the bytes of `--key-separator`. An empty one is a usage error."""
     if option is None:
         return None
     try:
@@ -177,8 +182,8 @@ def separator_from(option: str | None) -> bytes | None:
 def ending_with_a_status(
     when_interrupted: ExitStatus = ExitStatus.INTERRUPTED, *, as_json: bool = False
 ) -> Iterator[None]:
-    """Errors that a person can do something about become a message and `typer.Exit`; with
-    `as_json` a document, too."""
+    """Turns errors that a user can fix into a message and `typer.Exit`; with `as_json` also into a
+    document."""
     try:
         yield
         sys.stdout.flush()
@@ -189,8 +194,8 @@ def ending_with_a_status(
         raise typer.Exit(ExitStatus.DONE) from None
     except Exception as error:
         status = status_of(error)
-        # What nobody can do anything about is a fault of ours; UnreachableError is known by its
-        # status alone, because importing it would bring gRPC along.
+        # Other errors are faults of tidelog. UnreachableError is recognized by its status, because
+        # importing it would import gRPC.
         if not isinstance(error, _EXPECTED) and status is not ExitStatus.UNREACHABLE:
             raise
         write_error(str(error))

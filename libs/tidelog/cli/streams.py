@@ -1,5 +1,4 @@
-"""stdin, stdout and stderr of the process, as whoever starts it may leave them: closed, or on a
-disk that is full."""
+"""Prepares stdin, stdout and stderr of the process. They may be closed, or lead to a full disk."""
 
 from __future__ import annotations
 
@@ -13,12 +12,12 @@ if TYPE_CHECKING:
 
 
 class OutputError(OSError):
-    """stdout takes nothing more."""
+    """stdout accepts no more data."""
 
 
 class _Stdout(io.FileIO):
-    """After a write that failed everything is dropped: the interpreter writes again what is left
-    when it ends, and would fail at that."""
+    """After a failed write it discards all data. At exit the interpreter flushes what is left and
+    would fail again."""
 
     _has_failed = False
 
@@ -37,8 +36,8 @@ class _Stdout(io.FileIO):
 
 
 def prepare_streams() -> None:
-    """Of the whole process; called once, before anything is written. Raises nothing."""
-    # In the order of their numbers, each of which goes to what is opened next.
+    """Prepares the streams of the process. Call once, before any output. Raises nothing."""
+    # In the order of descriptors: each takes the number of the next file that is opened.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
@@ -52,8 +51,8 @@ def prepare_streams() -> None:
 
 
 def stop_writing() -> None:
-    """Whoever read our output has seen enough (`| head`); the interpreter must not try
-    again to write the rest when it ends."""
+    """Redirects stdout after its reader closed it (`| head`). The interpreter must not flush the
+    rest again at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -1,4 +1,4 @@
-"""`tidelog throttle`: the bound on what moves carry."""
+"""`tidelog throttle`: the bound on the bandwidth of moves."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def describe(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the bound on what moves carry.
+    """Show the bound on the bandwidth of moves.
 
-    It is what each broker may send to replicas that are being added, and receive as such.
-    Replicas that are in sync are never slowed.
+    It limits what each broker may send to, and receive as, replicas that are being added. Replicas
+    that are in sync are never slowed down.
     """
     session = session_of(context, bootstrap, as_json)
     session.run(lambda: _describe(session, Manner(timeout_seconds=timeout)))
@@ -82,11 +82,10 @@ def set_(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Bound what moves carry, from now on.
+    """Bound the bandwidth of moves, from now on.
 
-    It holds for those that run, too. Each broker sends at most so much to replicas that are
-    being added, and receives at most so much as such. Replicas that are in sync are never
-    slowed.
+    The bound applies to active moves, too. It limits what each broker may send to, and receive as,
+    replicas that are being added. Replicas that are in sync are never slowed down.
     """
     session = session_of(context, bootstrap, as_json)
     with ending_with_a_status(as_json=session.as_json):

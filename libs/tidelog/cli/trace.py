@@ -1,4 +1,4 @@
-"""`tidelog trace`: what became of a partition, and why, as all services tell it."""
+"""`tidelog trace`: shows the history of a partition and its causes, as all services report it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tidelog.state_changes.event import StateChange
     from tidelog.state_changes.life import TraceScope
 
-# What services told between the two questions, by clocks that differ, is asked for again.
+# Events within this time before the newest one are requested again, since clocks differ.
 FOLLOW_OVERLAP_MS = 60_000
 
 
@@ -64,11 +64,11 @@ def trace(
 ) -> None:
     """Show the changes of a partition in the order of their causes, with every stage.
 
-    All services are asked, and the topic __state_changes, which still holds what was told by
-    those that have ended. A topic that was deleted has a story as long as somebody remembers it.
+    Queries all services, and reads the topic __state_changes, which holds the events of services
+    that have ended. A deleted topic can be traced as long as a service remembers it.
 
-    Of a topic or the cluster each change is one line. Times after + count from the moment
-    at which the change was requested; ! marks what has not come to its end.
+    For a topic or the cluster, each change is one line. Times after + count from the request of the
+    change; ! marks a change that is not complete.
 
     Example: tidelog trace sea/3 --since 10m
 
@@ -217,7 +217,7 @@ def _named(scope: TraceScope) -> str:
 async def _follow(
     streams: EventStreams, past: Sequence[StateChange], scope: TraceScope, *, as_json: bool
 ) -> None:
-    """Each stage by itself, as it comes, and none of the past again."""
+    """Prints each new stage as it arrives, and no earlier event again."""
     from contextlib import aclosing
 
     from tidelog.client.event_streams import Silent

@@ -1,4 +1,4 @@
-"""Log files of services, gzipped or not, as state changes."""
+"""Reads state changes from log files of services, plain or gzipped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog.state_changes.log_lines import LogLines
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK_BYTES = 1 << 20
-# No event is so long; of a file that is no log, no more than this is held.
+# Longer than any event. No more than this is held of a file that is no log.
 _MAX_LINE_BYTES = 1 << 20
 
 
@@ -26,8 +26,8 @@ class FileTargets(NamedTuple):
 
 
 def split_targets(targets: Sequence[str], since_ms: int = 0) -> FileTargets:
-    """Arguments that are files, and the one that is none: TOPIC or TOPIC/P. Raises
-    `UsageError` where there is more than one of those, or no file."""
+    """Splits arguments into files and at most one TOPIC or TOPIC/P. Raises `UsageError` for more
+    than one of the latter, and if there is no file."""
     paths = [Path(target) for target in targets if Path(target).is_file()]
     others = [target for target in targets if not Path(target).is_file()]
     for other in others:
@@ -45,7 +45,7 @@ def split_targets(targets: Sequence[str], since_ms: int = 0) -> FileTargets:
 
 
 class LogsRead(NamedTuple):
-    """`damaged`: of a gzip file that is cut or broken, up to where it could be read."""
+    """`damaged`: the faults of truncated or corrupt gzip files, which were read up to the fault."""
 
     lines: LogLines
     damaged: Mapping[Path, str]
@@ -63,7 +63,7 @@ def read_logs(paths: Sequence[Path], scope: TraceScope) -> LogsRead:
                 continue
             with gzip.open(plain) as unzipped:
                 try:
-                    # `read` would keep to itself what it has read before the fault.
+                    # `read` would discard the data that it decompressed before the fault.
                     lines.take(_lines_of(unzipped.read1))
                 except (EOFError, gzip.BadGzipFile, zlib.error) as error:
                     damaged[path] = str(error)
@@ -71,7 +71,7 @@ def read_logs(paths: Sequence[Path], scope: TraceScope) -> LogsRead:
 
 
 def _lines_of(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    """Empty in place of one that is too long."""
+    """Yields lines; one that is too long becomes an empty line."""
     splitter = LineSplitter(_MAX_LINE_BYTES)
     while chunk := read(_CHUNK_BYTES):
         for line in splitter.feed(chunk):

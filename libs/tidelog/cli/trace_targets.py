@@ -1,4 +1,4 @@
-"""What a partition is called on the command line, and since when. Pure."""
+"""Parses partitions and start times on the command line. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AGE = re.compile(r"-?(\d{1,15})(ms|s|m|h|d)")
 
 
 def parse_target(text: str) -> TraceScope:
-    """Raises `UsageError`.
+    """Parses TOPIC or TOPIC/PARTITION. Raises `UsageError`.
 
     >>> parse_target("sea/3")
     TraceScope(topic='sea', partition=3, since_ms=0)
@@ -25,12 +25,12 @@ def parse_target(text: str) -> TraceScope:
     topic, slash, number = text.partition("/")
     if not topic or (slash and not (number.isascii() and number.isdecimal())):
         raise UsageError(f"{text!r} is neither TOPIC nor TOPIC/PARTITION, as sea or sea/3")
-    # What a shell passes on is any bytes.
+    # A shell may pass arbitrary bytes.
     try:
         topic.encode()
     except UnicodeEncodeError:
         raise UsageError(f"topic {topic!r} is no text in UTF-8; correct its characters") from None
-    # A service would reject it, which is not to be taken for one that does not answer.
+    # Checked here because a rejection by a service would look like a missing answer.
     try:
         check_topic_name(topic)
     except TidelogError as error:
@@ -39,14 +39,14 @@ def parse_target(text: str) -> TraceScope:
 
 
 def parse_number(digits: str, of: str) -> int:
-    """Of a partition or a broker. Raises `UsageError`."""
+    """Parses the number of a partition or a broker. Raises `UsageError`."""
     if len(digits) > len(str(MAX_INT32)) or int(digits) > MAX_INT32:
         raise UsageError(f"{of} {digits}: no {of} has a higher number than {MAX_INT32}")
     return int(digits)
 
 
 def parse_since(text: str, now_ms: int) -> int:
-    """Milliseconds since 1970. Raises `UsageError`. A time without a zone is local time.
+    """Returns milliseconds since 1970. A time without a zone is local time. Raises `UsageError`.
 
     >>> parse_since("10m", now_ms=1_000_000), parse_since("1970-01-01T00:00:02Z", now_ms=0)
     (400000, 2000)

@@ -1,5 +1,5 @@
-"""How lives of partitions are shown: as stories with every stage, condensed to a line each,
-or as JSON. Pure."""
+"""Formats the changes of partitions: as stories with every stage, as one line each, or as JSON.
+Pure functions."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tidelog.state_changes.event import (
 from tidelog.state_changes.json_form import format_time, to_object
 from tidelog.wording import plural
 
-# About a broker, and carried out by a controller.
+# Kinds that are about a broker and that a controller carries out.
 _DONE_TO_BROKERS = (Kind.LEADER_UNREACHABLE, Kind.BROKER_FENCED)
-# In a condensed line partitions beyond these are counted.
+# Partitions that a condensed line names; others are counted.
 MAX_NAMED_PARTITIONS = 12
 _ELAPSED_WIDTH = 11
 _SERVICE_WIDTH = 13
@@ -40,13 +40,13 @@ _UNKNOWN = {
 
 
 def story_lines(life: ChangeLife) -> Iterator[str]:
-    """A headline, then each stage with who told it and how long after the request."""
+    """Yields a headline, then each stage with its service and the time since the request."""
     yield headline(life)
     details = _details(life.headline.details)
     if details:
         yield f"    {details}"
     if len(life.parts) == 1 and len(life.parts[0].stages) == 1 and not life.is_failed:
-        # The headline has said it all but who tells it.
+        # The headline says everything except the service that reported it.
         yield f"    told by {life.headline.service}"
     else:
         for part in life.parts:
@@ -64,7 +64,7 @@ def headline(life: ChangeLife) -> str:
 
 
 def _about(told: StateChange, cause: Cause, subject: str = "") -> Iterator[str]:
-    """What changes, or all the partitions that do, whom it is about, and why."""
+    """Yields the subject (or all partitions of the change), the broker, and the cause."""
     if told.topic:
         yield subject or _subject(told)
     if told.broker != NO_BROKER:
@@ -74,7 +74,7 @@ def _about(told: StateChange, cause: Cause, subject: str = "") -> Iterator[str]:
 
 
 def _decided(leader_epoch: int, revision: int, change_id: str) -> Iterator[str]:
-    """By what it is found elsewhere."""
+    """Yields the numbers by which the change can be found elsewhere."""
     if leader_epoch != NO_EPOCH:
         yield f"leader epoch {leader_epoch}"
     if revision != NO_REVISION:
@@ -109,7 +109,7 @@ def _stage_line(life: ChangeLife, told: StateChange) -> str:
     line = f"{elapsed}  {told.service.ljust(_SERVICE_WIDTH)}  {told.stage.value}"
     if told.cause not in (Cause.NONE, life.cause):
         line += f", because {told.cause.value}"
-    # What the headline has said already is not said again.
+    # Details of the headline are not repeated.
     said = life.headline.details
     news = {name: value for name, value in told.details.items() if said.get(name) != value}
     details = _details(news)
@@ -126,7 +126,7 @@ def gap_text(gap: Gap) -> str:
 
 
 def _details(details: Mapping[str, Detail]) -> str:
-    """What was so before stands beside what is so now: leader 2 -> 3."""
+    """Formats details; a previous value is shown with the current one: leader 2 -> 3."""
     words: list[str] = []
     for name, value in details.items():
         if value == "" or name.removesuffix(_BEFORE) in details.keys() - {name}:
@@ -153,7 +153,7 @@ def elapsed_text(milliseconds: int) -> str:
     ('+7 ms', '+12.3 s', '+2 h 5 min', '-2 ms')
     """
     if milliseconds < 0:
-        # Two machines' clocks differ.
+        # The clocks of two machines differ.
         return f"{milliseconds} ms"
     if milliseconds < 10_000:
         return f"+{milliseconds} ms"
@@ -164,7 +164,7 @@ def elapsed_text(milliseconds: int) -> str:
 
 
 def condensed_lines(lives: Sequence[ChangeLife]) -> list[str]:
-    """One line for a change, of all its partitions together, in the order of `lives`."""
+    """Returns one line for each change with all its partitions, in the order of `lives`."""
     groups: dict[tuple[object, ...], list[ChangeLife]] = {}
     for number, life in enumerate(lives):
         told = life.headline
@@ -221,7 +221,7 @@ def _outcome(group: Sequence[ChangeLife]) -> str:
 
 
 def _why_failed(failed: Sequence[ChangeLife]) -> str:
-    """Where it is not the cause for which it was requested, which is said already."""
+    """Returns causes of the failure that differ from the cause of the request."""
     causes = {
         told.cause: None
         for life in failed
@@ -237,7 +237,7 @@ def _only_acks(gaps: Sequence[Gap]) -> bool:
 
 
 def event_line(told: StateChange) -> str:
-    """One stage by itself, as it comes."""
+    """Formats one stage by itself, as it arrives."""
     words = [format_time(told.time_ms), told.service.ljust(_SERVICE_WIDTH), told.kind.value]
     words.append(told.stage.value)
     if told.duration_ms >= 0:
@@ -251,7 +251,7 @@ def event_line(told: StateChange) -> str:
 
 
 def document(life: ChangeLife) -> dict[str, Any]:
-    """One change as JSON: what its headline says, then all its stages as they were told."""
+    """Returns one change as JSON: the fields of its headline, then all its stages."""
     return {
         "change_id": life.change_id,
         "began": format_time(life.began_ms),
@@ -277,7 +277,7 @@ def document(life: ChangeLife) -> dict[str, Any]:
 
 
 def is_told_from(lives: Sequence[ChangeLife], since_ms: int) -> bool:
-    """Whether it all began since: the creation is among it."""
+    """Whether the whole history is after `since_ms`: it includes the creation."""
     return any(
         life.headline.kind is Kind.TOPIC_CREATION
         or (life.headline.kind is Kind.CREATE and life.headline.broker == NO_BROKER)
@@ -287,7 +287,7 @@ def is_told_from(lives: Sequence[ChangeLife], since_ms: int) -> bool:
 
 
 def reach_note(service: str, since_ms: int) -> str:
-    """`service`: the one that remembers least."""
+    """`service`: the service whose memory begins last."""
     return (
         f"{service} remembers nothing from before {format_time(since_ms)}: of what is older "
         "stages may be missing, and log files have more (--files)."

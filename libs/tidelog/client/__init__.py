@@ -1,7 +1,7 @@
-"""The client: `Producer`, `Consumer`, `Admin`, and the same without async in `sync`.
+"""The client: `Producer`, `Consumer`, `Admin`, and their synchronous counterparts in `sync`.
 
-Every error is a `TidelogError`, most of them of the class of their `ErrorCode`
-(`tidelog.errors`); what else the client guarantees is in docs/client-guarantees.md.
+Every error is a `TidelogError`; most error codes have a class of their own (`tidelog.errors`).
+docs/client-guarantees.md is the contract.
 """
 
 from tidelog.client.admin import Admin

@@ -1,15 +1,15 @@
-"""What a producer holds until it is delivered: batches by partition, in order. No I/O.
+"""Undelivered batches of a producer, in order within each partition. No I/O.
 
-Records gather in a partition's open batch until it is full, or has lingered and is to go
-(`gathers_until`); a sealed batch waits in its partition's queue; `drain` takes batches from the
-queues into one request per broker; a settled batch leaves, a failed one goes back to where it was.
+Records gather in the open batch of their partition (`gathers_until`). A sealed batch waits in the
+queue of its partition. `drain` moves batches from the queues into requests, each for one broker. A
+batch with an outcome is removed; a failed batch that can be retried returns to its place.
 
-Order: a partition's batches are numbered when they are sealed, and its queue is always
-sorted by that number. After a failure nothing more is sent for the partition until all
-that is in flight for it has been answered, so that what failed together is sent again in
-order. An idempotent producer gives each batch a sequence besides (`sequences`), and so
-brokers append it once and in its place. Without one, a batch that failed while a later one
-was appended comes after it, and one whose answer was lost is appended twice.
+Order: the batches of a partition are numbered when they are sealed, and the queue is sorted by
+that number. After a failure no batch of the partition is sent until all its batches in flight
+are answered, so batches that failed together are sent again in order. Batches of an idempotent
+producer also have a sequence (`sequences`), so brokers append each of them once and in order.
+Without sequences, a batch that failed while a later one was appended comes after that one, and a
+batch whose response was lost may be appended twice.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from tidelog.record_batch import EncodedRecords
 from tidelog.request_bounds import MAX_PRODUCE_BATCHES, MAX_PRODUCE_PARTITIONS
 from tidelog.rpc.trace_context import Metadata
 
-# Of an idempotent producer's partition whose batches queue up, so many share a request.
+# While a partition has batches in flight, an idempotent producer sends this many more together.
 SHARED_BATCHES = 3
 
 
 class Accumulator:
-    """Bounds: `max_in_flight_per_broker` requests to a broker, `max_in_flight_per_partition`
-    of them with batches of one partition, `max_request_bytes` in a request unless a single
-    batch is larger; MAX_UNSETTLED_BATCHES of a partition with a sequence and no outcome.
-    What it holds in all is the caller's to bound.
+    """Queues of sealed batches by partition, and requests in flight by broker.
 
-    `fatal`: why an idempotent producer has ended; what is sealed then fails with it."""
+    Bounds: `max_in_flight_per_broker` requests to a broker, `max_in_flight_per_partition` of them
+    with batches of one partition; `max_request_bytes`, unless a single batch is larger;
+    MAX_UNSETTLED_BATCHES of a partition without an outcome. The caller bounds the total size.
+    `fatal`: the error that ended an idempotent producer. Later batches fail with it."""
 
     def __init__(
         self,
@@ -72,9 +72,9 @@ class Accumulator:
         self._name = producer_name
         self._identity: Identity | None = None
         self._queues: dict[TopicPartition, PartitionQueue] = {}
-        # Queues with waiting batches; those that were just served are at the end.
+        # Queues with waiting batches; the queues that were served last are at the end.
         self._waiting: dict[TopicPartition, PartitionQueue] = {}
-        # By broker, when each was sent that has no answer yet; the newest is last.
+        # By broker: the send time of each request without an answer; the newest is last.
         self._in_flight: dict[int, dict[Request, int]] = {}
         self.unsettled = 0
         self.fatal: TidelogError | None = None
@@ -88,7 +88,7 @@ class Accumulator:
         on_settled: Callable[[Outcome], None],
         trace_context: Metadata | None = None,
     ) -> None:
-        """Puts a batch at the end of its partition's queue."""
+        """Appends a batch to the queue of its partition. Fails it if `fatal` is set."""
         if self.fatal is not None:
             on_settled(self.fatal)
             return
@@ -102,7 +102,7 @@ class Accumulator:
         self.unsettled += 1
 
     def begin_at(self, partition: TopicPartition, next_sequence: int) -> None:
-        """Of a named producer that is identified: what is sealed next has this sequence."""
+        """Sets the sequence of a partition's next batch, for a named producer with an identity."""
         queue = self._queue(partition)
         assert queue.numbering is not None, "the producer is idempotent"
         queue.numbering.adopt(self._identity)
@@ -122,10 +122,12 @@ class Accumulator:
     def gathers_until(
         self, now_ms: int, leader_of: Callable[[TopicPartition], Leader | None]
     ) -> Callable[[TopicPartition], int]:
-        """Until when a batch that is not full gathers on, by its partition; not after `now_ms`: it
-        goes. A request costs brokers more than the records in it: while there is no answer to
-        another one of the last MAX_GATHERING_MS, there is none for what is not full (Nagle, RFC
-        896), unless one is to be sent anyway. Nor goes what would only wait in its queue."""
+        """Returns a function that gives the time until which a partition's open batch gathers.
+
+        A batch that has lingered is due if that time is not after `now_ms`. Requests cost brokers
+        more than records do. So while the newest request to a broker has no answer and is younger
+        than MAX_GATHERING_MS, partial batches for it keep gathering (Nagle, RFC 896), unless a
+        request is sent to it anyway. So do batches that would only wait in their queues."""
         to_be_asked = cache(lambda: self._brokers_to_ask(now_ms, leader_of))
         blocked_ms = now_ms + MAX_GATHERING_MS
 
@@ -149,7 +151,7 @@ class Accumulator:
     def _brokers_to_ask(
         self, now_ms: int, leader_of: Callable[[TopicPartition], Leader | None]
     ) -> set[int]:
-        """Those to which something waits that may be sent now."""
+        """Returns the brokers to which a waiting batch can be sent now."""
         found = set()
         for queue in self._waiting.values():
             leader = leader_of(queue.partition)
@@ -158,8 +160,8 @@ class Accumulator:
         return found
 
     def _can_send(self, queue: PartitionQueue, leader: Leader, now_ms: int) -> bool:
-        """Whether the next batch of the queue may be sent there now, if there is room for another
-        request. Brings its numbering up to date."""
+        """Returns whether the queue's next batch can be sent to `leader` now, given room for a
+        request. Updates the numbering of the queue."""
         if queue.settling or queue.in_flight >= self._max_in_flight_per_partition:
             return False
         if queue.gone is not None:
@@ -169,15 +171,15 @@ class Accumulator:
         return queue.route.open_to(leader, now_ms)
 
     def _would_wait(self, queue: PartitionQueue, leader: Leader, now_ms: int) -> bool:
-        """Whether a batch that is put at the end of the queue could not be sent now."""
+        """Returns whether a batch at the end of the queue could not be sent now."""
         no_room = queue.numbering is not None and not queue.numbering.room
         return no_room or not self._can_send(queue, leader, now_ms)
 
     def drain(
         self, now_ms: int, leader_of: Callable[[TopicPartition], Leader | None]
     ) -> list[Request]:
-        """Takes what may be sent now, at most one group of each partition; every request
-        counts as in flight until `finish`. Whoever wants all calls until it is empty."""
+        """Moves batches that can be sent now into requests, at most one group per partition. Each
+        request is in flight until `finish`. To send all, call this until it returns nothing."""
         full: list[Request] = []
         filling: dict[int, Request] = {}
         for queue in list(self._waiting.values()):
@@ -190,7 +192,7 @@ class Accumulator:
         return [*full, *filling.values()]
 
     def _can_number(self, queue: PartitionQueue, numbering: Numbering) -> bool:
-        """Whether the next batch has a sequence, or may get one."""
+        """Returns whether the next batch has a sequence or can get one."""
         if not queue.in_flight:
             numbering.mend()
         if not queue.waits_for_number:
@@ -198,8 +200,7 @@ class Accumulator:
         numbering.adopt(self._identity)
         if not numbering.may_number:
             return False
-        # Each answer frees room for one batch: sent at once, they would never share a
-        # request again.
+        # If the room of each answer were used at once, batches would never share a request again.
         return not queue.in_flight or numbering.room >= min(len(queue.waiting), SHARED_BATCHES)
 
     def _request_for(
@@ -256,12 +257,12 @@ class Accumulator:
             self._waiting[queue.partition] = queue
 
     def finish(self, request: Request) -> None:
-        """The request has been answered, or never will be. Each of its groups is told by
-        itself, through `appended` or `failed`."""
+        """Ends a request that is answered or never will be. The caller reports the result of each
+        group through `appended` or `failed`."""
         del self._in_flight[request.leader.broker_id][request]
 
     def appended(self, group: Group, where: Appended) -> list[SealedBatch]:
-        """Settles the batches of a group; returns them."""
+        """Completes the batches of a group; returns them."""
         queue = self._landed(group)
         queue.route.succeeded()
         queue.last_error = None
@@ -276,15 +277,15 @@ class Accumulator:
     def failed(
         self, group: Group, error: TidelogError, now_ms: int, *, stale: bool
     ) -> list[SealedBatch]:
-        """Puts the batches of a group back where a retry may help, else settles them;
-        returns those. `stale`: fresh metadata may name another leader."""
+        """Puts a group's batches back if a retry may help, else completes them; returns the
+        completed ones. `stale`: newer metadata may name another leader."""
         in_doubt = any(batch.in_doubt for batch in group.batches)
         if error.code is ErrorCode.DUPLICATE_SEQUENCE:
             if not self._idempotence.of_a_name:
-                # An earlier try was appended; where is no longer known.
+                # An earlier try was appended; its offset is no longer known.
                 return self.appended(group, Appended(NO_OFFSET, group.leader.leader_epoch, -1))
-            # Were it an earlier try of its own, it would be remembered: no more than that
-            # many are ever without an outcome.
+            # A leader remembers as many batches as can be without an outcome. It would know an
+            # earlier try of this batch and its offset, so another producer used the sequence.
             error = foreign_sequence(group.partition, self._name)
             self._end(error)
         elif error.code is ErrorCode.FENCED_PRODUCER_EPOCH:
@@ -298,8 +299,8 @@ class Accumulator:
         queue.last_error = error
         retriable = error.retriable and self.fatal is None
         if queue.numbering is not None and error.code in SEQUENCE_REFUSED:
-            # Behind another it may only have overtaken it. What is first and was never in
-            # doubt is refused by a leader that does not know what came before.
+            # A batch behind another may only have overtaken it. The leader rejects a first batch
+            # that was never in doubt because it does not know the sequences before it.
             alien = group.first_in_line and not in_doubt
             if alien:
                 queue.numbering.spoil()
@@ -327,7 +328,7 @@ class Accumulator:
         return list(group.batches)
 
     def wants_identity(self) -> bool:
-        """Whether something waits for a producer id that `identified` is to bring."""
+        """Returns whether a waiting batch needs a producer id, to be set by `identified`."""
         return self.fatal is None and any(
             queue.waits_for_number
             and queue.numbering is not None
@@ -339,7 +340,7 @@ class Accumulator:
         self._identity = identity
 
     def identity_failed(self, error: TidelogError) -> None:
-        """Told to whoever waits for it; where no retry can help, at once."""
+        """Records the error for batches that wait for an id; fails them if a retry cannot help."""
         for queue in list(self._waiting.values()):
             numbering = queue.numbering
             if queue.waits_for_number and numbering and numbering.wants_identity(self._identity):
@@ -350,8 +351,8 @@ class Accumulator:
     def take_positions_wanted(
         self, now_ms: int, leader_of: Callable[[TopicPartition], Leader | None]
     ) -> list[tuple[TopicPartition, Leader]]:
-        """Partitions whose leaders are to be asked where a named producer goes on; each is
-        given once, until `positioned` or `position_failed`."""
+        """Returns partitions for which to query the leader for the next sequence of a named
+        producer. Each is returned once, until `positioned` or `position_failed`."""
         wanted: list[tuple[TopicPartition, Leader]] = []
         for partition, queue in self._waiting.items():
             if queue.positioning or queue.numbering is None or not queue.waits_for_number:
@@ -394,15 +395,15 @@ class Accumulator:
             self._fail_unnumbered(queue, error)
 
     def expire(self, now_ms: int) -> list[SealedBatch]:
-        """Settles what has waited beyond its deadline, and returns it. Looks at every
-        partition that has something waiting: meant to be called now and then."""
+        """Fails waiting batches beyond their deadline; returns them. Iterates over all partitions
+        with waiting batches, so it is meant to be called periodically."""
         expired: list[SealedBatch] = []
         for queue in list(self._waiting.values()):
             expired += self._expire(queue, now_ms)
         return expired
 
     def fail_all(self, error: TidelogError) -> list[SealedBatch]:
-        """Settles all that waits; what is in flight stays so."""
+        """Fails all waiting batches. Batches in flight stay in flight."""
         batches = [batch for queue in self._waiting.values() for batch in queue.waiting]
         for queue in self._waiting.values():
             queue.waiting.clear()
@@ -412,17 +413,17 @@ class Accumulator:
         return batches
 
     def fail_gone(self, partition: TopicPartition, error: TidelogError) -> None:
-        """Settles all that waits for a partition which does not exist any more, and what is in
-        flight for it as soon as that is answered."""
+        """Fails the batches of a partition that does not exist any more: those that wait at once,
+        those in flight as soon as they are answered."""
         queue = self._queues[partition]
         self._waiting.pop(partition, None)
         batches = [*queue.waiting]
         queue.waiting.clear()
         queue.gone = error
         if self._idempotence is not Idempotence.GIVEN:
-            # Its sequences end with the partition: no later batch continues them, and none begins
-            # them again under this identity. A leader that has yet to hear of the end would answer
-            # that as a duplicate.
+            # Its sequences end with the partition. No later batch continues them, and none uses
+            # them again under this identity, because a leader that does not know of the end yet
+            # would answer it as a duplicate.
             numbering, queue.numbering = queue.numbering, None
             if numbering and not numbering.named and numbering.identity == self._identity:
                 self._identity = None
@@ -431,8 +432,8 @@ class Accumulator:
             self._settle(queue, batch, doubtful(batch, error))
 
     def _end_gone(self, queue: PartitionQueue) -> None:
-        """Forgets a partition that is gone once nothing is in flight for it. What waits by then
-        was sent to a later partition of the same name, and has sequences of its own."""
+        """Removes a deleted partition once nothing is in flight for it. Batches that wait by then
+        belong to a later partition of the same name, and get sequences of their own."""
         if queue.gone is None or queue.in_flight:
             return
         queue.gone = None
@@ -444,8 +445,8 @@ class Accumulator:
             del self._queues[queue.partition]
 
     def next_retry_ms(self, now_ms: int) -> int | None:
-        """When the next partition that failed may be tried again. One whose time has come
-        waits for something else, whose coming is noticed by itself."""
+        """Returns when the next failed partition may be retried; None: none after `now_ms`. A
+        partition whose retry time has passed waits for another event, which wakes the sender."""
         return min(
             (
                 queue.route.retry_at_ms
@@ -456,18 +457,17 @@ class Accumulator:
         )
 
     def wants_metadata(self, leader_of: Callable[[TopicPartition], Leader | None]) -> bool:
-        """Whether some partition has something to send and looks for a (newer) leader."""
+        """Returns whether a partition with waiting batches needs a (newer) leader."""
         return any(
             queue.route.wants_metadata(leader_of(partition))
             for partition, queue in self._waiting.items()
         )
 
     def partitions(self) -> list[TopicPartition]:
-        """All that something is kept about."""
         return list(self._queues)
 
     def waiting(self) -> Mapping[TopicPartition, int]:
-        """How many batches wait in each queue."""
+        """Returns the number of waiting batches by partition."""
         return {partition: len(queue.waiting) for partition, queue in self._waiting.items()}
 
     def _landed(self, group: Group) -> PartitionQueue:
@@ -478,7 +478,7 @@ class Accumulator:
         return queue
 
     def _expire(self, queue: PartitionQueue, now_ms: int) -> list[SealedBatch]:
-        # In order of their numbers, and so of their deadlines.
+        # Sorted by number, and so by deadline, except batches moved from a removed partition.
         expired: list[SealedBatch] = []
         while queue.waiting and queue.waiting[0].deadline_ms <= now_ms:
             expired.append(queue.waiting.popleft())
@@ -505,7 +505,7 @@ class Accumulator:
                 fate = Fate.UNKNOWN if batch.in_doubt else Fate.NOT_WRITTEN
             numbering.settled(batch, fate)
             if fate is Fate.UNKNOWN and numbering.named and isinstance(outcome, TidelogError):
-                # The name's sequences must not be used for anything else.
+                # The sequences of the name must not be used for other records.
                 self._end(name_in_doubt(batch.partition, outcome))
             elif self._idempotence is Idempotence.GIVEN and isinstance(outcome, TidelogError):
                 self._end(not_written_before(batch.partition, outcome))

@@ -4,7 +4,8 @@
         await admin.create_topic("sea", partitions=6, replication_factor=3)
         print(await admin.describe_topic("sea"))
 
-What changes something goes to the active controller, every question to any broker.
+Requests of AdminService go to the active controller. `describe_cluster`, `list_topics`,
+`find_topics` and `describe_topic` query any broker.
 """
 
 from __future__ import annotations
@@ -66,21 +67,23 @@ from tidelog.rpc.wire import error_from_wire
 from tidelog.state_changes.topic import is_internal
 from tidelog.v1 import broker_pb2
 
-# A topic that is missing may just have been created; so often other brokers are asked.
+# A missing topic may just have been created, so `describe_topic` queries this many brokers.
 DESCRIBE_ATTEMPTS = 4
 DESCRIBE_PAUSE_MS = 50
-# The least that a broker has to answer, however little time the caller has.
+# A broker gets at least this much time to answer, however little the caller has left.
 MIN_TRY_MS = 10
 
 
 @guarded
 @checks_arguments(fence=instance(Identity), known=mapping(topic_name, integer))
 class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
-    """Finds the active controller and follows it. Belongs to one event loop. Every error is a
-    `TidelogError`.
-    `requested_by`: who asks, kept in events and operations; at most 200 printable characters
-    of ASCII, and INVALID_REQUEST is raised for others.
-    `timeout_ms`: how long requests are tried that name no time of their own."""
+    """Administration client, which finds the active controller and follows it.
+
+    It belongs to one event loop. Every error is a `TidelogError`.
+
+    - `requested_by`: the caller's name for events and operations; at most 200 printable ASCII
+      characters, else INVALID_REQUEST.
+    - `timeout_ms`: time limit of requests that have no time limit of their own."""
 
     def __init__(
         self,
@@ -114,16 +117,17 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
         await self.close()
 
     def traced(self) -> AbstractContextManager[str]:
-        """Requests made inside belong to one trace, and every event of what they bring about
-        carries its id, which is given: that of the user's own span, where there is one."""
+        """Returns a context manager that yields a trace id. Requests made inside belong to that
+        trace, and all events that they cause carry its id. If the caller has a span, the trace is
+        that of the span."""
         return of_request(self._rng)
 
     async def describe_cluster(self) -> ClusterDescription:
         return cluster_from_wire(await self._describe(None))
 
     async def list_topics(self, *, internal: bool = False) -> list[TopicDescription]:
-        """All topics, by name; with `internal`, also those that the cluster keeps for
-        itself."""
+        """Returns all topics, ordered by name; with `internal`, the cluster's internal topics,
+        too."""
         answer = await self._describe(())
         topics = await topics_from_wire(
             topic
@@ -133,7 +137,8 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
         return sorted(topics, key=lambda topic: topic.name)
 
     async def find_topics(self, names: Sequence[str]) -> list[TopicDescription]:
-        """Those of the names that exist, as one broker knows it, which may be behind."""
+        """Returns the topics among `names` that exist, as one broker knows them. It may be
+        behind."""
         found = (await self._describe(names)).topics if names else ()
         return [topic_from_wire(topic) for topic in found if not topic.HasField("error")]
 
@@ -152,9 +157,11 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
     async def default_replication_factor(
         self, topic: str, operation_id: str = "", timeout_ms: int | None = None
     ) -> int:
-        """The factor of a topic that is created without one: DEFAULT_REPLICATION_FACTOR, or the
-        number of brokers where they are fewer. A request that is repeated by its operation's id
-        asks for what it asked for before, however many brokers there are by then."""
+        """Returns the replication factor of a topic that is created without one.
+
+        That is DEFAULT_REPLICATION_FACTOR, or the number of brokers if there are fewer. With an
+        `operation_id`, it is the factor of an existing topic of this name, so that a repeated
+        request is the same request even if the number of brokers has changed."""
         if operation_id:
             with contextlib.suppress(UnknownTopicError):
                 (there,) = await self.topic_details([topic], with_partitions=False)
@@ -169,12 +176,15 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
         *,
         epoch: int | None = None,
     ) -> Identity:
-        """For whoever writes batches with sequences of its own: an id that nobody else has,
-        or with a name that name's id in its next epoch, or in `epoch`, which the name may have
-        already (FENCED_PRODUCER_EPOCH where it has a newer one). Leaders refuse former holders once
-        the metadata store has told them of it; to be certain, fence these in each partition
-        before writing there (`describe_producers`). A try without an answer may have made an
-        epoch that nobody uses."""
+        """Returns a producer id for a caller that writes batches with its own sequences.
+
+        Without a name the id is new and unique. With a name it is the id of the name, in its next
+        epoch or in `epoch`, which may be the name's current one. FENCED_PRODUCER_EPOCH if the name
+        has a newer epoch.
+
+        Leaders reject previous holders of the name as soon as the metadata store notifies them.
+        To be certain, fence the previous holders in each partition before writing there
+        (`describe_producers`). A try without an answer may have used up an epoch."""
         return (await self._take_epoch(name, epoch, {}, timeout_ms)).identity
 
     async def partition_counts(
@@ -184,12 +194,14 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
         known: Mapping[str, int],
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> Mapping[str, int]:
-        """By how many partitions of each topic whoever shares this epoch of a producer's name
-        places records, so that a try that is repeated places them alike: `known`, unless another
-        number was told before. Takes the epoch, and raises, as `init_producer_id` does."""
+        """Returns the number of partitions, by topic, that all holders of this epoch of a name use
+        to place records, so that a repeated try places its records alike.
+
+        That is the number in `known`, unless a holder of the epoch reported another one before.
+        Takes the epoch, and raises, as `init_producer_id` does."""
         give_up_ms = self._clock.monotonic_ms() + timeout_ms
         counts: dict[str, int] = {}
-        # The epoch is taken by the first, and is the same for all of them.
+        # The first request takes the epoch; the others get the same one.
         for part in in_parts(known, COUNTS_FIELD, name_bytes):
             asked = {topic: known[topic] for topic in part}
             left_ms = give_up_ms - self._clock.monotonic_ms()
@@ -204,11 +216,11 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
         attempt = 0
         while True:
             attempt += 1
-            # One broker after another, never two at once: each call is a new epoch.
+            # One broker after another, never two at once: each call may create a new epoch.
             addresses = self._metadata.candidates()
             unresolved = unknown = 0
             for asked, address in enumerate(addresses):
-                # A silent broker costs its part of the time that is left.
+                # A silent broker uses up its share of the remaining time.
                 left_ms = max(give_up_ms - self._clock.monotonic_ms(), 0)
                 try_ms = max(left_ms // (len(addresses) - asked), MIN_TRY_MS)
                 try:
@@ -249,11 +261,13 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
         fence: Identity | None = None,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> dict[int, list[ProducerPosition]]:
-        """How far producers have come, by partition (None: all of the topic) and producer
-        id (none: all that the partition knows), as far as it is committed. With `fence`, no
-        batch of an older epoch of that named producer is appended any more where this has
-        returned, and what it tells of that producer is final; FENCED_PRODUCER_EPOCH where
-        a newer epoch has been there."""
+        """Returns the committed positions of producers, by partition.
+
+        - `partitions`: None: all of the topic.
+        - `producer_ids`: empty: all that the partition knows.
+        - `fence`: a named producer. Once this returns, no batch of an older epoch of it is
+          appended, and its positions are final. FENCED_PRODUCER_EPOCH if a partition knows a newer
+          epoch."""
         if partitions is None:
             begun_ms = self._clock.monotonic_ms()
             partitions = range((await self._metadata.topic(topic, timeout_ms)).partitions)
@@ -271,8 +285,8 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
 
     @guards_itself
     async def close(self) -> None:
-        """Ends requests in progress with CLIENT_CLOSED: whether they are carried out is not
-        known. Can be cancelled, and repeated."""
+        """Ends requests in progress with CLIENT_CLOSED; whether they are carried out is unknown.
+        Can be cancelled and repeated."""
         await self._lifecycle.close(self._finish, self._connections.close)
 
     async def _finish(self) -> None:

@@ -1,4 +1,4 @@
-"""How the client reaches controllers: every call of AdminService, and gRPC behind it."""
+"""AdminService as the client calls it: the protocol, and its gRPC implementation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Response = TypeVar("_Response")
 
 
 class AdminApi(Protocol):
-    """One controller. `timeout_ms` bounds the whole call."""
+    """Calls to one controller. `timeout_ms` bounds the entire call."""
 
     async def create_topic(
         self, request: pb.CreateTopicRequest, timeout_ms: int

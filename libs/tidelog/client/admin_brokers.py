@@ -1,4 +1,4 @@
-"""Requests about brokers, and about who leads."""
+"""Admin requests about brokers and leadership."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class BrokerRequests:
     _controllers: ControllerCalls
 
     async def describe_brokers(self, broker_ids: Sequence[int] = ()) -> list[BrokerDetails]:
-        """All that are registered, hold replicas or are marked; or these."""
+        """Returns the brokers with these ids; without ids, every broker that is registered, holds
+        replicas, is in maintenance or was removed."""
         found: list[BrokerDetails] = []
         for part in in_parts(dict.fromkeys(broker_ids), BROKER_IDS_FIELD, number_bytes):
             answer = await self._described_brokers(
@@ -50,8 +51,10 @@ class BrokerRequests:
         *,
         dry_run: bool = False,
     ) -> list[LeaderChange]:
-        """By topic, of which no numbers are all; None: everywhere. Those that are led by their
-        preferred replicas are left out."""
+        """Elects preferred replicas as leaders; returns the partitions that had another leader.
+
+        `partitions`: partition numbers by topic, where no numbers mean all partitions of the
+        topic; None: all topics."""
         selectors = [
             built(pb.PartitionSelector, topic=topic, partitions=numbers)
             for topic, numbers in (partitions or {}).items()
@@ -74,7 +77,7 @@ class BrokerRequests:
         *,
         dry_run: bool = False,
     ) -> list[LeaderChange]:
-        """Each becomes its partition's preferred one, too."""
+        """Makes the chosen replicas the leaders and preferred replicas of their partitions."""
         moves = [
             built(pb.LeaderMove, topic=name.topic, partition=name.partition, leader=leader)
             for name, leader in leaders.items()
@@ -93,8 +96,10 @@ class BrokerRequests:
         maintenance: bool = True,
         dry_run: bool = False,
     ) -> tuple[list[LeaderChange], int]:
-        """Partitions that they led and others lead now, and how many they go on leading because
-        nobody else can."""
+        """Starts or ends maintenance of brokers.
+
+        Returns the changes of leaders, and the number of partitions that the brokers continue to
+        lead because no other replica can."""
         request = built(
             pb.SetMaintenanceRequest,
             broker_ids=broker_ids,
@@ -108,7 +113,7 @@ class BrokerRequests:
         return leaders_from_wire(answer.leaders), answer.leaders_kept
 
     async def check_restart(self, broker_id: int) -> RestartCheck:
-        """What stopping the broker now would do."""
+        """Returns the effects of stopping the broker now."""
         findings: list[pb.RestartFinding] = []
         token = ""
         for _ in range(MAX_PAGES):

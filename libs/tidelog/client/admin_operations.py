@@ -1,7 +1,7 @@
-"""Requests that begin, follow and end operations, and bound what they carry.
+"""Admin requests that start, describe and end operations, and limit their bandwidth.
 
-Every try of a request has one operation id, chosen here unless the caller did: whichever of
-them the controller takes, it is one operation."""
+All tries of a request have the same operation id, which the caller or this module chooses. So
+they start one operation, whichever try reaches the controller."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tidelog.client.operations import (
 from tidelog.client.request_fields import built
 from tidelog.v1 import admin_pb2 as pb
 
-# Each is bound by what the controller keeps, or by what a plan may have.
+# The number of operations that the controller keeps, or the size of a plan, bounds each list.
 PAGE_SIZE = 1_000
 MAX_PAGES = 1_000
 
@@ -42,14 +42,16 @@ class _Begun(Protocol):
 
 @checks_arguments(moves=several(instance(Move)))
 class OperationRequests:
-    """`expected_plan`: the digest of the plan that a dry run gave. What would not be exactly that
-    any more is refused with REVISION_CONFLICT."""
+    """Operation requests of `Admin`.
+
+    `expected_plan`: digest of a dry run's plan. The controller rejects the request with
+    REVISION_CONFLICT if its plan has changed since."""
 
     _controllers: ControllerCalls
 
     def new_operation_id(self) -> str:
-        """To be kept by who may have to ask again: the same request by the same id is the same
-        operation."""
+        """Returns an id for a request that the caller may have to repeat. The same request with
+        the same id is the same operation."""
         return self._controllers.new_operation_id()
 
     async def reassign(
@@ -60,8 +62,8 @@ class OperationRequests:
         dry_run: bool = False,
         expected_plan: str = "",
     ) -> BegunOperation:
-        """Moves partitions to the replicas that are named. The moves of a dry run's plan, given
-        here, are made exactly, or refused where something has changed."""
+        """Reassigns partitions to the given replicas. Moves from the plan of a dry run are made
+        exactly as planned, or rejected if something has changed."""
         request = built(
             pb.ReassignRequest,
             moves=[move_to_wire(move) for move in moves],
@@ -75,7 +77,7 @@ class OperationRequests:
     async def rebalance(
         self, *, operation_id: str = "", dry_run: bool = False, expected_plan: str = ""
     ) -> BegunOperation:
-        """Moves the least that balances replicas and leaders over the present brokers."""
+        """Balances replicas and leaders over the participating brokers with the fewest moves."""
         operation_id = self._id(operation_id, dry_run=dry_run)
         request = built(
             pb.RebalanceRequest,
@@ -94,7 +96,7 @@ class OperationRequests:
         dry_run: bool = False,
         expected_plan: str = "",
     ) -> BegunOperation:
-        """Gives brokers that have registered their share of what there is."""
+        """Moves a fair share of the existing replicas to newly registered brokers."""
         operation_id = self._id(operation_id, dry_run=dry_run)
         request = built(
             pb.AddBrokersRequest,
@@ -114,8 +116,8 @@ class OperationRequests:
         dry_run: bool = False,
         expected_plan: str = "",
     ) -> BegunOperation:
-        """Moves everything off brokers, which may be dead; when the operation is done they may
-        be stopped for good."""
+        """Moves all replicas off brokers, which may be dead. The brokers can be stopped permanently
+        when the operation is done."""
         operation_id = self._id(operation_id, dry_run=dry_run)
         request = built(
             pb.RemoveBrokersRequest,
@@ -136,7 +138,7 @@ class OperationRequests:
         dry_run: bool = False,
         expected_plan: str = "",
     ) -> BegunOperation:
-        """Gives all partitions of topics another number of replicas."""
+        """Changes the number of replicas of all partitions of topics."""
         request = built(
             pb.SetReplicationFactorRequest,
             topics=topics,
@@ -158,7 +160,7 @@ class OperationRequests:
         dry_run: bool = False,
         expected_plan: str = "",
     ) -> BegunOperation:
-        """Moves back what an operation has moved."""
+        """Reverses the moves of an operation."""
         request = built(
             pb.ReverseOperationRequest,
             reversed_operation_id=reversed_operation_id,
@@ -170,7 +172,8 @@ class OperationRequests:
         return _begun(answer, dry_run=dry_run)
 
     async def cancel_operation(self, operation_id: str, *, expected_revision: int = 0) -> Operation:
-        """Stops an operation; what is under way goes back. Asking again is no fault."""
+        """Cancels an operation; its active moves return to the original replicas. Can be
+        repeated."""
         request = built(
             pb.CancelOperationRequest,
             operation_id=operation_id,
@@ -180,7 +183,7 @@ class OperationRequests:
         return operation_from_wire(answer.operation)
 
     async def plan_cancellation(self, operation_id: str, *, expected_revision: int = 0) -> Plan:
-        """What a cancellation would move back."""
+        """Returns the moves that a cancellation would reverse."""
         request = built(
             pb.CancelOperationRequest,
             operation_id=operation_id,
@@ -193,14 +196,14 @@ class OperationRequests:
     async def list_operations(
         self, states: Sequence[str] = (), kinds: Sequence[str] = ()
     ) -> list[Operation]:
-        """Those that run, and the last that have ended; the newest first. `states`, `kinds`: of
-        these alone, as `Operation` names them."""
+        """Returns running operations and the last ones that have ended, newest first. `states`,
+        `kinds`: only these, in the words of `Operation`; empty: all."""
         found: list[Operation] = []
         token = ""
         for _ in range(MAX_PAGES):
             request = built(
                 pb.ListOperationsRequest,
-                # There are few of each, however often they are named.
+                # Each enum has few members, however often the caller names them.
                 states=dict.fromkeys(map(state_to_wire, states)),
                 kinds=dict.fromkeys(map(kind_to_wire, kinds)),
                 page_size=PAGE_SIZE,
@@ -221,7 +224,7 @@ class OperationRequests:
         return operation_from_wire((await self._described(request)).operation)
 
     async def operation_moves(self, operation_id: str) -> list[MoveProgress]:
-        """Each of its moves, as it stands."""
+        """Returns the progress of all moves of an operation."""
         found: list[MoveProgress] = []
         token = ""
         for _ in range(MAX_PAGES):
@@ -234,8 +237,8 @@ class OperationRequests:
     async def operation_moves_page(
         self, operation_id: str, page_size: int, page_token: str = ""
     ) -> tuple[list[MoveProgress], str]:
-        """Some of its moves by topic and partition, and the token of the next page; empty: these
-        were the last."""
+        """Returns one page of moves, ordered by topic and partition, and the token of the next
+        page; empty: this is the last page."""
         request = built(
             pb.DescribeOperationRequest,
             operation_id=operation_id,
@@ -257,8 +260,8 @@ class OperationRequests:
         expected_revision: int = 0,
         dry_run: bool = False,
     ) -> Throttle:
-        """Bounds what moves carry, also while they run; None: no more. The revision of a dry
-        run is that of the bound which stands."""
+        """Limits the bandwidth of moves, including those in progress; None: no limit. A dry run
+        returns the revision of the current limit."""
         request = built(
             pb.SetThrottleRequest,
             throttle=built(pb.Throttle, bytes_per_second=bytes_per_second),

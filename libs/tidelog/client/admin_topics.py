@@ -1,4 +1,4 @@
-"""Requests that create, change and delete topics."""
+"""Admin requests that create, change, delete and recover topics."""
 
 from __future__ import annotations
 
@@ -15,21 +15,24 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import admin_pb2 as pb
 
-# Replicas of a topic that is created without a factor, on as many brokers or more.
+# Replication factor of a topic that is created without one, if there are enough brokers.
 DEFAULT_REPLICATION_FACTOR = 3
 PAGE_SIZE = 1_000
 MAX_PAGES = 1_000
 PARTITIONS_FIELD = "tidelog.v1.DescribeRecoveryRequest.partitions"
 
-# Replicas of each partition, in order; the first of each is preferred.
+# Replicas of each partition; the first is the preferred one.
 Assignment = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """`pending_brokers` have not started their replicas in time; they go on. `trace_id`:
-    32 hexadecimal digits, carried by every event of the creation. `assignment`: of a dry run,
-    to be asked for as it is."""
+    """A topic that was created, or in a dry run could be.
+
+    - `pending_brokers`: brokers that have not started their replicas in time; they continue.
+    - `trace_id`: 32 hexadecimal digits, carried by all events of the creation.
+    - `assignment`: from a dry run; a request with it creates exactly that.
+    """
 
     topic_id: str
     pending_brokers: tuple[int, ...]
@@ -39,7 +42,7 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """`before`, `after`: in force; empty: none."""
+    """Change of one key. `before`, `after`: effective values; empty: no value."""
 
     key: str
     before: str
@@ -48,7 +51,11 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class AlteredConfig:
-    """`changes` empty: all was as asked for. `revision`: of the topic now."""
+    """Result of a configuration change.
+
+    - `changes`: empty if all values were already as requested.
+    - `revision`: the current revision of the topic.
+    """
 
     changes: tuple[ConfigChange, ...]
     revision: int
@@ -57,8 +64,12 @@ class AlteredConfig:
 
 @dataclass(frozen=True, slots=True)
 class ResizedTopic:
-    """`partitions`: that came or went, or in a dry run would. `assignment`: of a dry run of an
-    addition. `brokers`: of a dry run of a removal, those that hold what would go."""
+    """Result of an addition or removal of partitions, or of the plan to delete a topic.
+
+    - `partitions`: the number of partitions that were added or removed, or in a dry run would be.
+    - `assignment`: the new replicas, from a dry run of an addition.
+    - `brokers`: the brokers that hold the partitions to delete, from a dry run.
+    """
 
     partitions: int
     revision: int
@@ -69,7 +80,8 @@ class ResizedTopic:
 
 @dataclass(frozen=True, slots=True)
 class RecoveredPartition:
-    """`error` None: it has a leader. REQUEST_TIMED_OUT: not yet; the consent stands."""
+    """Result of one partition's recovery. `error`: None if it has a leader; REQUEST_TIMED_OUT if it
+    has none yet, while the consent remains in effect."""
 
     partition: int
     error: TidelogError | None
@@ -77,7 +89,7 @@ class RecoveredPartition:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryChoice:
-    """Who is to lead a partition. `expected_revision`: as described; 0: any."""
+    """The replica to elect as leader. `expected_revision`: from `Recovery`; 0: not checked."""
 
     partition: int
     broker_id: int
@@ -86,8 +98,14 @@ class RecoveryChoice:
 
 @dataclass(frozen=True, slots=True)
 class Survivor:
-    """`described`: its log is; otherwise `problem` says why not. `last_epoch` -1: it is empty.
-    `lost_records` None: nobody can tell. `high_watermark` None: it did not tell."""
+    """The log of one replica of a partition without a leader.
+
+    - `described`: the fields below describe the log; if false, `problem` says why they do not.
+    - `last_epoch`: leader epoch of the last batch; -1: the log is empty.
+    - `whole`: the replica is intact.
+    - `lost_records`: records that are lost if this replica becomes leader; None: not known.
+    - `high_watermark`: None: the broker did not report it.
+    """
 
     broker_id: int
     described: bool
@@ -102,7 +120,7 @@ class Survivor:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """A partition without a leader."""
+    """A partition without a leader, and the logs of its replicas."""
 
     topic: str
     topic_id: str
@@ -137,10 +155,12 @@ class TopicRequests:
         operation_id: str = "",
         dry_run: bool = False,
     ) -> CreatedTopic:
-        """Returns when the replicas have started, or `timeout_ms` is over. Counts that are not
-        given are those of the `assignment`, or 1 partition and `default_replication_factor`. A
-        try whose answer was lost may have created the
-        topic: all tries have one operation id, and then one of the same shape counts as created."""
+        """Creates a topic. Returns when its replicas have started, or after `timeout_ms`.
+
+        Counts that are None are those of the `assignment`, else 1 partition and
+        `default_replication_factor`. All tries have one operation id. A try whose answer was lost
+        may have created the topic, so afterwards an existing topic with the same counts counts as
+        created."""
         if partitions is None:
             partitions = len(assignment) or 1
         if replication_factor is None and assignment:
@@ -190,9 +210,9 @@ class TopicRequests:
         topic_id: str = "",
         expected_revision: int = 0,
     ) -> tuple[int, ...]:
-        """Returns the brokers that have not deleted their replicas within `timeout_ms`;
-        they go on. With `topic_id` and `expected_revision`, refused unless the topic still has
-        the one and is as it was at the other."""
+        """Deletes a topic. Returns the brokers that have not deleted their replicas within
+        `timeout_ms`; they continue. Rejected if the topic has another id than `topic_id`, or has
+        changed since `expected_revision`."""
         request = built(
             pb.DeleteTopicRequest,
             topic=topic,
@@ -211,7 +231,7 @@ class TopicRequests:
         return tuple(answer.pending_brokers)
 
     async def plan_deletion(self, topic: str, *, expected_revision: int = 0) -> ResizedTopic:
-        """What a deletion would delete."""
+        """Returns what a deletion would delete."""
         request = built(
             pb.DeleteTopicRequest, topic=topic, dry_run=True, expected_revision=expected_revision
         )
@@ -229,8 +249,8 @@ class TopicRequests:
         expected_revision: int = 0,
         dry_run: bool = False,
     ) -> AlteredConfig:
-        """Sets keys, and gives others their default again; the rest stays. What is as asked for
-        already is no fault, so a try may be repeated."""
+        """Sets the keys in `changed`, and resets those in `unset` to their defaults. Succeeds if
+        all values are already as requested, so it can be repeated."""
         request = built(
             pb.AlterTopicConfigRequest,
             topic=topic,
@@ -258,7 +278,8 @@ class TopicRequests:
         expected_revision: int = 0,
         dry_run: bool = False,
     ) -> ResizedTopic:
-        """To so many partitions in all. Records with a key go to other partitions from then on."""
+        """Increases the number of partitions to `partitions`. Records with a key go to other
+        partitions from then on."""
         request = built(
             pb.AddPartitionsRequest,
             topic=topic,
@@ -287,8 +308,8 @@ class TopicRequests:
         expected_revision: int = 0,
         dry_run: bool = False,
     ) -> ResizedTopic:
-        """Keeps the first `partitions` and deletes the others with their data, which
-        `confirm_topic`, the topic's name once more, confirms."""
+        """Keeps the first `partitions` partitions and deletes the others with their data.
+        `confirm_topic`: the topic's name, repeated as a confirmation."""
         request = built(
             pb.RemovePartitionsRequest,
             topic=topic,
@@ -314,11 +335,14 @@ class TopicRequests:
         from_live_replicas: bool = False,
         choices: Sequence[RecoveryChoice] = (),
     ) -> list[RecoveredPartition]:
-        """Consents to the loss of records: where no replica that holds every committed
-        record will come back, the best of what is left leads. Without `partitions`, all
-        that have no leader. With `from_live_replicas`, the replicas last known to be in
-        sync are not waited for. `choices`: who is to lead, whatever is lost by it, as
-        `describe_recovery` tells."""
+        """Consents to the loss of records, and waits for the elections.
+
+        A partition elects its best surviving replica if no replica with every committed record
+        will return.
+
+        - `partitions`: empty: all that have no leader.
+        - `from_live_replicas`: do not wait for the replicas that were last known to be in sync.
+        - `choices`: the leaders to elect, regardless of lost records; see `describe_recovery`."""
         request = built(
             pb.RecoverPartitionsRequest,
             topic=topic,
@@ -346,15 +370,17 @@ class TopicRequests:
         *,
         choices: Sequence[RecoveryChoice] = (),
     ) -> list[Recovery]:
-        """What the surviving replicas of partitions without a leader hold; without a topic, of
-        all. `timeout_ms`: for brokers to tell how far their logs reach. `choices`: looked at,
-        too, and refused as `recover_partitions` would refuse them."""
+        """Returns the logs of the surviving replicas of partitions without a leader; without a
+        topic, of all topics.
+
+        - `timeout_ms`: how long brokers may take to describe their logs.
+        - `choices`: validated and rejected as by `recover_partitions`, and described as well."""
         chosen = {choice.partition for choice in choices}
         found: list[Recovery] = []
         for place, part in enumerate(
             in_parts(dict.fromkeys(partitions), PARTITIONS_FIELD, number_bytes)
         ):
-            # Choices are judged together, and described by the request that names them.
+            # The first request has all choices: they are validated together and described by it.
             numbers = [number for number in part if not place or number not in chosen]
             if numbers or not place:
                 named = choices if not place else ()

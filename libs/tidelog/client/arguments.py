@@ -1,11 +1,12 @@
-"""Checks what public methods are called with, before anything is sent.
+"""Checks the arguments of public methods before anything is sent.
 
-`checks_arguments` decorates a class: each public method of it gets a rule for every parameter, by
-the parameter's name or else by its annotation. A parameter without a rule fails at import, so that
-none is forgotten. What callers call for each record is left out (`unchecked`) and checks by hand.
+`checks_arguments` decorates a class. Each parameter of a public method gets a rule, by the
+parameter's name or else by its annotation. A parameter without a rule fails at import, so none is
+forgotten. Methods that are called for each record are left out (`unchecked`), and check their
+arguments themselves.
 
-Every error is an `InvalidArgumentError`, which is a ValueError and a `TidelogError`, and for a
-wrong type also a TypeError; a name that no topic can have is an `InvalidTopicNameError`.
+Every error is an `InvalidArgumentError`, which is a ValueError and a `TidelogError`; for a wrong
+type it is also a TypeError. An invalid topic name is an `InvalidTopicNameError`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tidelog.request_bounds import MAX_TIMEOUT_MS, check_timeout, check_topic_na
 from tidelog.request_bounds import page_size as bounded_page_size
 
 MAX_INT64 = 2**63 - 1
-# So much of a wrong value is shown.
+# Characters of a wrong value that a message shows.
 _MAX_SHOWN = 60
 
 Rule = Callable[[str, Any], Any]
@@ -33,7 +34,7 @@ _Enum = TypeVar("_Enum", bound=enum.Enum)
 
 
 def shown(value: object) -> str:
-    """A value for a message: printable, and not long."""
+    """Returns a printable, short form of a value for messages."""
     try:
         text = repr(value[: _MAX_SHOWN + 1] if isinstance(value, str | bytes) else value)
     except Exception:
@@ -47,8 +48,8 @@ def wrong_type(name: str, value: object, right: str) -> ArgumentTypeError:
 
 
 def integer(name: str, value: Any, least: int | None = None, most: int = MAX_INT64) -> int:
-    """An int, or what converts to one without loss; no bool. Without `least`, of any size: what a
-    field of a request cannot hold is rejected when it is built."""
+    """Returns an int, converted without loss if necessary; rejects bool. Without `least`, any size
+    passes: the request is rejected when it is built if its field cannot hold the number."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise wrong_type(name, value, "an integer")
     number = int(value.__index__())
@@ -68,7 +69,7 @@ def positive(name: str, value: Any) -> int:
 
 
 def int32(least: int) -> Rule:
-    """For a setting that travels in a field of 32 bits."""
+    """Returns a rule for a setting that travels in a 32-bit field."""
     return lambda name, value: integer(name, value, least, MAX_INT32)
 
 
@@ -76,7 +77,7 @@ poll_timeout = int32(0)
 
 
 def service_timeout(name: str, value: Any) -> int:
-    """A setting that limits how long a service may take."""
+    """Checks a setting that limits how long a service may take."""
     return integer(name, value, 1, MAX_TIMEOUT_MS)
 
 
@@ -143,7 +144,7 @@ def topic_partition(name: str, value: Any) -> TopicPartition:
 
 
 def several(rule: Rule) -> Rule:
-    """A sequence, or anything else to iterate over once, but no string."""
+    """Returns a rule for a sequence or another iterable that is neither a string nor a mapping."""
 
     def check(name: str, value: Any) -> list[Any]:
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
@@ -173,7 +174,7 @@ def mapping(key: Rule, item: Rule) -> Rule:
 
 
 def choice(kind: type[_Enum]) -> Rule:
-    """A member, or its name or value as a string, in capitals or not."""
+    """Returns a rule for a member of an enum, or the member's name in upper or lower case."""
 
     def check(name: str, value: Any) -> _Enum:
         if isinstance(value, kind):
@@ -208,7 +209,7 @@ def instance(kind: type) -> Rule:
 
 
 def having(method: str) -> Rule:
-    """For what tests put in the place of the network and the clock."""
+    """Returns a rule for replacements of the network and the clock in tests."""
 
     def check(name: str, value: Any) -> Any:
         if not hasattr(value, method):
@@ -223,7 +224,7 @@ def optional(rule: Rule) -> Rule:
 
 
 def addresses(name: str, value: Any) -> str | list[str]:
-    """What `parse_bootstrap` takes."""
+    """Checks the type of bootstrap addresses; `parse_bootstrap` checks their form."""
     return value if isinstance(value, str) else _texts(name, value)
 
 
@@ -231,7 +232,7 @@ _texts = several(text)
 
 
 def or_empty(rule: Rule) -> Rule:
-    """For a parameter whose default "" says that nothing is chosen."""
+    """Returns a rule for a parameter whose default "" means that nothing is chosen."""
     return lambda name, value: value if value == "" else rule(name, value)
 
 
@@ -272,8 +273,10 @@ _BY_ANNOTATION: dict[str, Rule] = {
 def checks_arguments(
     *, unchecked: Iterable[str] = (), **by_name: Rule
 ) -> Callable[[_Class], _Class]:
-    """`unchecked`: methods that check by hand. `by_name`: rules of this class's parameters, before
-    those of all."""
+    """Returns a class decorator that checks the arguments of public methods.
+
+    - `unchecked`: methods that check their arguments themselves.
+    - `by_name`: rules for this class's parameters; they precede the rules for all classes."""
 
     def decorate(decorated: _Class) -> _Class:
         for name, method in vars(decorated).copy().items():

@@ -1,4 +1,4 @@
-"""Has a cluster explained, whatever of it still answers."""
+"""Explains a cluster, using whichever of its services answer."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import inspect_pb2
 
-# A service that has not answered a health check within this is joined by the next; who answers
-# first is the one that explains.
+# If a service does not answer a health check within this time, the next one is probed as well. The
+# first that answers explains the cluster.
 HEDGE_MS = 250
-# How long a service has to show that more can be reached from here.
+# Time in which a service that was reported as silent may prove that it can be reached from here.
 REACH_MS = 1_000
-# What a service needs beyond the time for its questions: to judge the answers, busy as it may
-# be.
+# Time that a service needs, beyond that of its queries, to evaluate the answers while it is busy.
 ANSWER_GRACE_MS = 3_000
-# As a service tells that others are: who asks from elsewhere may reach those. Who is busy or
-# stands still is so for everybody, and asked again only has more to do.
+# States of silent services, as reported by another service, in which this client may still reach
+# them. A busy or stalled service is so for every client, and another query only adds load.
 _MAY_BE_REACHED = frozenset(
     {
         Listening.SILENT.value,
@@ -49,13 +48,15 @@ async def explain_cluster(
     known: Mapping[str, Identity] | None = None,
     dial: Dial = tcp_dial,
 ) -> Explanation:
-    """By the word of a service that could ask all the others. Where it could not, though they
-    can be reached from here, or did not know all of `addresses`, by asking them from here,
-    unless that reaches fewer: after a cut of the network each sees another part. One after
-    the other: each asks all services, and a cluster that is asked twice at a time answers late.
+    """Explains a cluster through a service that queries all the others.
 
-    Raises `NobodyAnswersError`, and `TidelogError` where the topic or partition does not
-    exist, or `timeout_ms` is less than LEAST_ANSWER_MS."""
+    The client queries the services itself if that service could not reach some that can be reached
+    from here, or did not know all of `addresses`. It uses the result unless fewer services answered
+    it: after a network partition each side sees another part. The two rounds are sequential,
+    because each queries all services, and a cluster that is queried twice at a time answers late.
+
+    Raises `NobodyAnswersError`, and `TidelogError` if the topic, partition or broker does not
+    exist, or if `timeout_ms` is less than LEAST_ANSWER_MS."""
     check_answer_time(timeout_ms)
     connections = connect()
     try:
@@ -75,7 +76,8 @@ async def explain_cluster(
 
 
 def _covers(explanation: Explanation, addresses: Sequence[str]) -> bool:
-    """Whether all of these were asked: of those that are down the cluster may not know."""
+    """Returns whether all `addresses` were queried. A cluster may not know services that are
+    down."""
     asked = {_address_in(service) for service in explanation.asked}
     return asked.issuperset(addresses)
 
@@ -95,10 +97,10 @@ def _answered(explanation: Explanation) -> int:
 async def _more_is_reached(
     connections: ExplainConnections, told: Explanation, addresses: Sequence[str]
 ) -> bool:
-    """From here, than by the service that explained."""
+    """Returns whether more services can be reached from here than by the explaining service."""
     if not _covers(told, addresses):
         return True
-    # A service of an older version does not tell how those are that gave no answer.
+    # A service of an older version does not report the states of silent services.
     listening = told.listening or [Listening.SILENT.value] * len(told.silent)
     silent = [
         _address_in(service)
@@ -114,7 +116,7 @@ async def _more_is_reached(
 async def _ask_a_service(
     connections: ExplainConnections, addresses: Sequence[str], scope: Scope, timeout_ms: int
 ) -> Explanation | None:
-    """None: none of them is there, or the first that is does not explain."""
+    """Returns None if no service answers, or if the first one that does cannot explain."""
 
     async def probed(address: str) -> str:
         await connections.inspected(address).probe(timeout_ms)
@@ -130,7 +132,7 @@ async def _ask_a_service(
 
 
 class _CannotExplainError(Exception):
-    """The service answered, and did not explain: another may."""
+    """The service answered but did not explain; another one may."""
 
 
 async def _ask_one(

@@ -1,4 +1,4 @@
-"""Asks the leader of each of some partitions, and follows leaders until all have answered."""
+"""Queries the leaders of partitions, and follows changes of leaders until all have answered."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ from tidelog.rpc.status import UnreachableError
 
 _Told = TypeVar("_Told")
 
-# What leaders and brokers have denied for this long is not there.
+# A partition does not exist if leaders and brokers have said so for this long.
 DENIED_MS = 10_000
-# An error names no more partitions than this.
+# Maximum number of partitions that an error names.
 MAX_NAMED = 10
 
 Asked = Sequence[tuple[TopicPartition, Leader]]
 Answers = list[tuple[TopicPartition, Leader, _Told | TidelogError]]
-# Puts the question to one leader; raises `UnreachableError` and `TidelogError`.
+# Sends the query to one leader; raises `UnreachableError` and `TidelogError`.
 Ask = Callable[[BrokerApi, Asked], Awaitable[Answers[_Told]]]
 
 
 class LeaderAsker:
-    """`field` of a question: the full name of the repeated field that holds its partitions. A
-    leader of more than one request may name is sent several."""
+    """Sends one query to the leaders of partitions.
+
+    `field` of its methods: the full name of the repeated field that holds a request's partitions.
+    A leader of more partitions than one request may name gets several requests."""
 
     def __init__(
         self,
@@ -51,8 +53,8 @@ class LeaderAsker:
     async def ask_all(
         self, partitions: Iterable[TopicPartition], ask: Ask[_Told], wanted: str, field: str
     ) -> dict[TopicPartition, _Told]:
-        """The answer for each partition. Raises `TidelogError` as soon as one has none:
-        what `ask_each` gives for it."""
+        """Returns the answer for each partition. Raises the first `TidelogError` that `ask_each`
+        yields."""
         found: dict[TopicPartition, _Told] = {}
         async with contextlib.aclosing(self.ask_each(partitions, ask, wanted, field)) as outcomes:
             async for partition, outcome in outcomes:
@@ -64,9 +66,11 @@ class LeaderAsker:
     async def ask_each(
         self, partitions: Iterable[TopicPartition], ask: Ask[_Told], wanted: str, field: str
     ) -> AsyncGenerator[tuple[TopicPartition, _Told | TidelogError]]:
-        """The answer for each partition as it comes, or else its error: what no retry can mend,
-        that it is not there once that was said for DENIED_MS, or REQUEST_TIMED_OUT, which names
-        what was `wanted`, after the time it was given."""
+        """Yields the answer for each partition as it arrives, or its error:
+
+        - an error that no retry can fix;
+        - that the partition does not exist, once that was reported for DENIED_MS;
+        - REQUEST_TIMED_OUT after the timeout, with `wanted`, the kind of answer, in its message."""
         give_up_ms = self._clock.monotonic_ms() + self._timeout_ms
         missing = {partition: Route() for partition in partitions}
         for partition, refusal in await self._refused(missing):
@@ -111,13 +115,13 @@ class LeaderAsker:
     def _gone(
         self, partitions: Iterable[TopicPartition]
     ) -> list[tuple[TopicPartition, TidelogError]]:
-        """Those that were removed, or whose topic was deleted, since they were checked."""
+        """Returns partitions that were removed, or whose topic was deleted, since the check."""
         return [(p, error) for p in partitions if (error := self._metadata.gone(p)) is not None]
 
     async def _refused(
         self, partitions: Iterable[TopicPartition]
     ) -> list[tuple[TopicPartition, TidelogError]]:
-        """Those that do not exist; all of them where no broker answers."""
+        """Returns partitions that do not exist; all partitions if no broker answers."""
 
         async def refusal(partition: TopicPartition) -> TidelogError | None:
             try:
@@ -158,7 +162,7 @@ class LeaderAsker:
     async def _ask_open(
         self, missing: dict[TopicPartition, Route], ask: Ask[_Told], field: str
     ) -> list[tuple[TopicPartition, _Told | TidelogError]]:
-        """What every leader says that may be asked now."""
+        """Returns the answers of all leaders that may be queried now."""
         now_ms = self._clock.monotonic_ms()
         by_leader: dict[str, list[tuple[TopicPartition, Leader]]] = {}
         for partition, route in missing.items():

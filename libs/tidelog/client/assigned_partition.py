@@ -1,4 +1,4 @@
-"""One partition that a consumer reads: its position, and what is buffered. No I/O."""
+"""One partition that a consumer reads: its position and its buffer. No I/O."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ from tidelog.model import NO_EPOCH, Batch, OffsetPosition, Record, TopicPartitio
 
 @dataclass(slots=True, eq=False)
 class Assigned:
-    """One partition. `position` is the next offset for the user (None: to be found, as
-    `reset` says), `fetch_offset` the next to ask for; all between is in `buffered`.
-    `generation` grows with every seek: an answer to an older one is dropped. Nothing is
-    fetched from `end_offset` on, where there is one. `buffered_bytes`: of `buffered` once it is
-    decompressed. `expansion`: how often their bytes on the wire that is, of the last answer."""
+    """One partition.
+
+    - `position`: the next offset for the user; None: to be found, as `reset` says.
+    - `fetch_offset`: the next offset to fetch; all offsets between are in `buffered`.
+    - `generation`: increases with every seek, and when a fetch is given up. An answer to an older
+      generation is dropped.
+    - `end_offset`: nothing is fetched from this offset on; None: no limit.
+    - `buffered_bytes`: decompressed size of `buffered`.
+    - `expansion`: decompressed size over wire size of the last answer.
+    """
 
     partition: TopicPartition
     reset: OffsetPosition | None
@@ -31,10 +36,10 @@ class Assigned:
     buffered: deque[Batch] = field(default_factory=deque)
     buffered_bytes: int = 0
     expansion: float = 1.0
-    # The first of `buffered`, once records of it have been asked for.
+    # The first batch of `buffered`, once records of it have been requested.
     opened: OpenedBatch | None = None
     in_flight: bool = False
-    # When it was last part of a fetch, as `FetchState` counts them.
+    # Number of the last fetch that included the partition, as `FetchState` counts them.
     fetch_turn: int = 0
     finding: bool = False
     topic_id: str = ""
@@ -46,8 +51,9 @@ class Assigned:
     out_of_range: int = 0
     truncation_told: bool = False
     error: TidelogError | None = None
-    # Whether `error` says that the partition does not exist; whether a broker was asked for that
-    # when the error was due; whether a call has raised it since the last answer of a leader.
+    # `missing`: `error` says that the partition does not exist. `confirmed`: a broker was queried
+    # when the error was due. `missing_reported`: a call has raised the error since the last answer
+    # of a leader.
     missing: bool = False
     confirmed: bool = False
     missing_reported: bool = False
@@ -69,19 +75,19 @@ class Assigned:
         self.error = None
         self.missing = self.confirmed = False
         if self.missing_reported:
-            # The caller seeks in whatever topic has the name now.
+            # The caller seeks in the topic that has the name now.
             self.missing_reported = False
             self.begin_anew("")
 
     def found(self, offset: int, topic_id: str) -> None:
-        """Goes to an offset that a leader of this topic id reported."""
+        """Seeks to an offset that a leader of this topic id reported."""
         self.seek(offset)
         if offset and not self.topic_id:
-            # It says nothing of another topic of the name; 0 is the beginning of any.
+            # The offset is valid for this topic id only; 0 is the beginning of any topic.
             self.topic_id = topic_id
 
     def resume(self, offset: int, topic_id: str, read_epoch: int, end_offset: int | None) -> None:
-        """Goes on where another consumer of this topic id has ended."""
+        """Continues where another consumer of this topic id has ended."""
         self.seek(offset)
         self.end_offset = end_offset
         self.topic_id = topic_id
@@ -89,15 +95,16 @@ class Assigned:
         self.continuity.resume(read_epoch)
 
     def begin_anew(self, topic_id: str) -> None:
-        """Another topic has the name: its epochs are its own, and neither the former's
-        records nor its failures say anything of it."""
+        """Resets the state for another topic of the name, which has epochs of its own. Records and
+        failures of the previous topic do not count."""
         self.topic_id = topic_id
         self.newest_epoch = NO_EPOCH
         self.continuity = Continuity()
         self.route = Route()
 
     def may_fetch(self, share: int) -> bool:
-        """`share`: bytes of the prefetch buffer that belong to this partition."""
+        """Returns whether to fetch more. `share`: bytes of the prefetch buffer for this
+        partition."""
         return (
             self.position is not None
             and not self.in_flight
@@ -108,19 +115,19 @@ class Assigned:
 
     @property
     def is_closed(self) -> bool:
-        """Whether no batch of it is open."""
+        """Whether no batch of this partition is open."""
         return self.opened is None
 
     def to_open(self) -> FetchedBatch:
-        """The first batch of `buffered`."""
+        """Returns the first batch of `buffered`, from `position` on."""
         assert self.position is not None, "what is buffered has a position"
         batch = self.buffered[0]
         skip = max(self.position - batch.header.base_offset, 0)
         return FetchedBatch(self.partition, batch, skip)
 
     def is_to_open(self, fetched: FetchedBatch) -> bool:
-        """Whether this is still what comes next, and not open. While a batch is opened in a thread,
-        others may seek, take it, or open it and take some of its records."""
+        """Returns whether this is still the next batch and is not open. While a thread opens a
+        batch, other calls may seek, take it, or open it and take some of its records."""
         return (
             self.opened is None
             and bool(self.buffered)
@@ -129,7 +136,7 @@ class Assigned:
         )
 
     def take(self) -> FetchedBatch:
-        """Takes the first batch of `buffered`."""
+        """Removes the first batch of `buffered`; returns it."""
         taken = self.to_open()
         self.buffered.popleft()
         self.buffered_bytes -= decoded_size(taken.batch)
@@ -138,8 +145,8 @@ class Assigned:
         return taken
 
     def close_buffered(self) -> None:
-        """The first batch of `buffered` cannot be opened: nothing is buffered, and nothing that was
-        requested is awaited any more."""
+        """Clears `buffered` and drops answers in flight, because the first batch cannot be
+        opened."""
         assert self.position is not None, "what is buffered has a position"
         self.generation += 1
         self.in_flight = False
@@ -149,8 +156,8 @@ class Assigned:
         self.fetch_offset = self.position
 
     def take_records(self, max_records: int) -> list[Record]:
-        """Takes records of the first batch of `buffered`; none where it is a fence. Raises
-        `TidelogError` (INVALID_BATCH), and CostlyBatchError for one that is not open yet."""
+        """Takes records of the first batch of `buffered`; none if it is a producer fence. Raises
+        `TidelogError` (INVALID_BATCH), and CostlyBatchError for a batch that is not open yet."""
         batch = self.buffered[0]
         if is_fence(batch.header):
             self.take()

@@ -1,4 +1,4 @@
-"""Runs an asynchronous client on an event loop in a thread of its own, for callers without one."""
+"""Runs an async client on an event loop in its own thread, for synchronous callers."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ _Client = TypeVar("_Client", bound=_Closable)
 
 
 class BackgroundClient(Generic[_Client]):
-    """An asynchronous client that any number of threads may call. docs/client-guarantees.md is
-    the contract. No call outlives `close`: each ends with CLIENT_CLOSED."""
+    """An async client that any number of threads may call.
+
+    docs/client-guarantees.md is the contract. `close` ends each call with CLIENT_CLOSED."""
 
     def __init__(self, make: Callable[[], _Client]) -> None:
         self._generation = forks.generation
-        # Between checking `_closed` and giving work to the loop.
+        # Held from the check of `_closed` until work is submitted to the loop.
         self._lock = threading.Lock()
         self._closed = False
         self._loop = asyncio.new_event_loop()
-        # A daemon, so that a script which forgets to close still ends.
+        # A daemon, so that a script that does not close the client still ends.
         self._thread = threading.Thread(
             target=_serve, args=(self._loop,), name="tidelog-client", daemon=True
         )
@@ -63,22 +64,22 @@ class BackgroundClient(Generic[_Client]):
         self.close()
 
     def __del__(self) -> None:
-        # `_closed` is missing where the constructor did not get that far.
+        # `_closed` is missing if the constructor failed early.
         if getattr(self, "_closed", True) or self._generation != forks.generation:
             return
         warnings.warn(f"{type(self).__name__} was not closed", ResourceWarning, stacklevel=2)
-        # Not joined: this may run in any thread, and in the client's own.
+        # Not joined: this may run in any thread, including the client's own.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.stop)
 
     def ask(self, request: Callable[[_Client], Coroutine[Any, Any, _Result]]) -> _Result:
-        """Any other request of the client, as an admin's:
+        """Runs any other request of the client, for example of an admin:
         `ask(lambda a: a.rebalance(dry_run=True))`."""
         return self._run(request(self._client))
 
     def close(self) -> None:
-        """Ends calls of other threads with CLIENT_CLOSED. Can be repeated, in any thread but the
-        client's own; in a forked child it does nothing."""
+        """Ends calls of other threads with CLIENT_CLOSED. Can be repeated, in any thread except the
+        client's own. Does nothing in a forked child."""
         self._close(lambda client: client.close())
 
     def _close(self, close: Callable[[_Client], Coroutine[Any, Any, None]]) -> None:
@@ -103,10 +104,10 @@ class BackgroundClient(Generic[_Client]):
         try:
             return future.result()
         except concurrent.futures.CancelledError:
-            # No caller can cancel it: the loop ended, and with it what was in progress.
+            # No caller can cancel it: the loop ended, and with it the work in progress.
             raise closed_error(type(self).__name__) from None
         except BaseException:
-            # Ctrl-C in the caller's thread ends the work as well.
+            # Ctrl-C in the caller's thread cancels the work, too.
             future.cancel()
             raise
 
@@ -118,7 +119,8 @@ class BackgroundClient(Generic[_Client]):
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def _check(self) -> None:
-        """Raises `TidelogError` unless it is open, in this process and in this thread."""
+        """Raises `TidelogError` unless the client is open, in its process, and not called from its
+        own thread."""
         if self._generation != forks.generation:
             raise forked_error(type(self).__name__)
         self._check_thread()
@@ -142,7 +144,7 @@ class BackgroundClient(Generic[_Client]):
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """Runs the loop until it is stopped, then ends all that is left on it."""
+    """Runs the loop until it is stopped, then cancels the remaining tasks."""
     try:
         loop.run_forever()
         if left := asyncio.all_tasks(loop):

@@ -1,7 +1,7 @@
-"""Opens batches that take long to open in a thread, one at a time for each consumer.
+"""Opens costly batches in a thread, one at a time for each consumer.
 
-Concurrent polls share an opening: each waits for the one that is in progress, and then takes what
-is there. A poll that is cancelled does not end it.
+Concurrent polls share an opening: each waits for the one in progress, and then takes records of
+the opened batch. Cancelling a poll does not end the opening.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from tidelog.errors import TidelogError
 
 
 class BatchOpening:
-    """`room`: shared by consumers of one event loop, each of which takes one place of it before it
-    opens its first batch that takes long to open, and keeps that until `stop`. It bounds how many
-    such batches they hold together."""
+    """Opens the batches of one consumer.
+
+    `room`: shared by the consumers of one event loop. It bounds how many costly batches they hold
+    together. Each consumer takes one place before it opens its first costly batch, and keeps it
+    until `stop`."""
 
     def __init__(self, taking: RecordTaking, room: asyncio.Semaphore | None = None) -> None:
         self._taking = taking
@@ -27,9 +29,9 @@ class BatchOpening:
         self._task: asyncio.Task[None] | None = None
 
     async def open_costly(self) -> bool:
-        """Waits for an opening where the last taking ended at a batch that takes long to open;
-        returns whether it did. The next taking raises the error of a batch that cannot be opened.
-        Nothing may be awaited between the taking and this call."""
+        """Waits for an opening if the last taking ended at a costly batch; returns whether it did.
+        The next taking raises the error of a batch that cannot be opened. The caller must not await
+        anything between the taking and this call."""
         costly = self._taking.costly
         if costly is None or not costly.buffered:
             return False

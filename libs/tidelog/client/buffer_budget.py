@@ -1,5 +1,4 @@
-"""A producer's bounded memory: whoever wants more than is free waits, first come first
-served."""
+"""A producer's bounded memory. Callers that need more than is free wait in order."""
 
 from __future__ import annotations
 
@@ -14,14 +13,15 @@ class BufferBudget:
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def try_take(self, size_bytes: int) -> bool:
-        """Takes at once if nobody waits and there is enough."""
+        """Takes the bytes at once if no caller waits and enough are free."""
         if self._waiters or self.free_bytes < self._cost(size_bytes):
             return False
         self.free_bytes -= self._cost(size_bytes)
         return True
 
     async def take(self, size_bytes: int) -> None:
-        """More than the total counts as the total: it waits until it is alone."""
+        """Waits for the bytes. A size above the total counts as the total, so it waits until it is
+        alone."""
         if self.try_take(size_bytes):
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -32,7 +32,7 @@ class BufferBudget:
             if granted.done() and not granted.cancelled():
                 self.give_back(size_bytes)
             else:
-                # There may be room for those behind it.
+                # There may be room for the next waiters.
                 self._grant()
             raise
 

@@ -1,7 +1,7 @@
-"""How the client reads the time; it waits only through asyncio.
+"""The client's source of time; it waits only through asyncio.
 
-A shape of its own, and not the services', because the client needs nothing of theirs;
-any clock with these two methods fits both.
+This protocol is separate from that of the services, because the client does not depend on them.
+Any clock with these two methods fits both.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Protocol
 
 class Clock(Protocol):
     def monotonic_ms(self) -> int:
-        """Milliseconds that only grow; their zero means nothing."""
+        """Returns milliseconds that only increase, from an arbitrary zero."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970 (UTC); may jump."""
+        """Returns milliseconds since 1970 (UTC), which may jump."""
 
 
 class SystemClock:

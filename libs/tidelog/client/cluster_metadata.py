@@ -1,4 +1,4 @@
-"""Keeps what a client knows of the cluster fresh (the shell around `MetadataCache`)."""
+"""Keeps a client's metadata of the cluster up to date: the I/O around `MetadataCache`."""
 
 from __future__ import annotations
 
@@ -29,31 +29,32 @@ from tidelog.model import LeaderHint, TopicPartition
 from tidelog.rpc.status import UnreachableError
 from tidelog.v1 import broker_pb2
 
-# How many brokers one refresh may ask before it gives up.
+# How many brokers one refresh may query.
 MAX_CANDIDATES = 16
-# A broker that has not answered within this is joined by the next; the first answer wins.
+# If a broker does not answer within this time, the next one is queried as well. The first answer
+# counts.
 HEDGE_MS = 200
-# The least that it is given, however little time the caller has.
+# Minimum of that time, however little time the caller has.
 MIN_HEDGE_MS = 10
 REQUEST_TIMEOUT_MS = 2_000
-# While leaders are looked for, metadata is asked for this often.
+# Pause between queries for metadata while a leader is missing: it doubles from MIN to MAX.
 MIN_POLL_MS = 20
 MAX_POLL_MS = 100
-# And less often where the answer is long: that about ten thousand partitions, every 200 ms.
+# The pause is longer after a long answer: 200 ms after ten thousand partitions.
 PARTITIONS_PER_POLL_MS = 50
-# Without any broker that answers, a first question is given up after this long.
+# A first query gives up after this time if no broker answers,
 UNREACHABLE_TIMEOUT_MS = 10_000
-# The same where no bootstrap name can be resolved: resolvers try a name again after a second.
+# or after this time if no bootstrap name can be resolved: resolvers retry a name after a second.
 UNRESOLVED_TIMEOUT_MS = 2_000
-# A topic that was created a moment ago may not be known to every broker yet.
+# Some brokers may not know a topic yet that was just created.
 UNKNOWN_TOPIC_ATTEMPTS = 4
 UNKNOWN_TOPIC_PAUSE_MS = 50
-# How old knowledge of a topic in use may become before a broker is asked whether the topic still
-# exists and how many partitions it has. The answer leaves the partitions out, so that it costs
-# about as much as an empty fetch.
+# Maximum age of the metadata of a topic in use. Then a broker is queried whether the topic still
+# exists and how many partitions it has. The answer omits the partitions, so it costs about as much
+# as an empty fetch.
 DEFAULT_METADATA_MAX_AGE_MS = 5_000
 MIN_METADATA_MAX_AGE_MS = 100
-# One such request names at most so many topics; clients of more check them in turn.
+# Maximum number of topics per check; clients of more topics check them in turn.
 MAX_CHECKED_TOPICS = 500
 TOPICS_FIELD = "tidelog.v1.MetadataRequest.topics"
 
@@ -63,7 +64,7 @@ _HOST = re.compile(rb"[a-zA-Z0-9._-]{1,253}")
 
 
 def parse_bootstrap(bootstrap: str | Sequence[str]) -> list[str]:
-    """Addresses from "host:port,host:port" or a sequence; raises `TidelogError`."""
+    """Returns the addresses from "host:port,host:port" or a sequence; raises `TidelogError`."""
     given = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
     addresses = [address.strip() for address in given if address.strip()]
     for address in addresses:
@@ -82,7 +83,7 @@ def parse_bootstrap(bootstrap: str | Sequence[str]) -> list[str]:
 
 
 def _is_host(host: str) -> bool:
-    """A name, an IPv4 address, or an IPv6 address in brackets."""
+    """Returns whether `host` is a name, an IPv4 address, or an IPv6 address in brackets."""
     try:
         if host.startswith("[") and host.endswith("]"):
             return bool(ipaddress.IPv6Address(host[1:-1]))
@@ -92,12 +93,13 @@ def _is_host(host: str) -> bool:
 
 
 class ClusterMetadata:
-    """Asks brokers, one refresh at a time, for the topics that are in use: those that were looked
-    up and exist, and those that are followed.
+    """Queries brokers for the topics in use, one refresh at a time.
 
-    - `on_change` is called after every refresh that brought an answer, and after every check that
-      found a topic changed.
-    - `max_age_ms`: every topic in use is checked this often, MAX_CHECKED_TOPICS at a time."""
+    A topic is in use if it was looked up and exists, or if it is followed.
+
+    - `on_change`: called after every refresh with an answer, and after every check that found a
+      changed topic.
+    - `max_age_ms`: interval of the checks of a topic in use, MAX_CHECKED_TOPICS at a time."""
 
     def __init__(
         self,
@@ -115,9 +117,9 @@ class ClusterMetadata:
         self._clock = clock
         self._on_change = on_change
         self._cache = MetadataCache()
-        # Topics in use; those that were checked last are at the end.
+        # Topics in use; the ones checked last are at the end.
         self._interest: dict[str, None] = {}
-        # Of these, those that stay in use while they do not exist.
+        # The topics among these that stay in use while they do not exist.
         self._followed: frozenset[str] = frozenset()
         self._aging: asyncio.Task[None] | None = None
         self._refreshing: asyncio.Task[None] | None = None
@@ -133,7 +135,7 @@ class ClusterMetadata:
 
     @property
     def controller_address(self) -> str:
-        """Empty where no active controller is known."""
+        """Address of the active controller; empty: none is known."""
         return self._cache.controller_address
 
     def leader(self, partition: TopicPartition) -> Leader | None:
@@ -143,8 +145,8 @@ class ClusterMetadata:
         return self._cache.apply_hint(partition, topic_id, hint)
 
     def led(self, partition: TopicPartition, topic_id: str, leader_epoch: int) -> None:
-        """A leader of this epoch has answered. How it was elected is told by metadata alone,
-        which is asked for until it does: the broker that answers may be behind."""
+        """Records that a leader of this epoch has answered. Only metadata says how the leader was
+        elected. It is polled until it does, because a broker that answers may be behind."""
         known = self._cache.leader(partition)
         if known is None or known.topic_id != topic_id:
             return
@@ -152,15 +154,15 @@ class ClusterMetadata:
             self.poke()
 
     def gone(self, partition: TopicPartition) -> TidelogError | None:
-        """The final error of a partition that was removed, or whose topic was deleted."""
+        """Returns the final error of a partition that was removed, or whose topic was deleted."""
         return self._cache.gone(partition)
 
     def want(self, topic: str) -> None:
-        """The next refresh asks for this topic too."""
+        """Includes this topic in the next refresh."""
         self._use(topic)
 
     def follow(self, topics: Iterable[str]) -> None:
-        """Keeps these topics fresh from now on, in place of those that were followed before."""
+        """Keeps these topics up to date from now on, in place of those followed before."""
         self._followed = frozenset(topics)
         for topic in self._followed:
             self._use(topic)
@@ -169,9 +171,10 @@ class ClusterMetadata:
         return self._cache.topic(name)
 
     async def topic(self, name: str, patience_ms: int | None = None) -> KnownTopic:
-        """From the cache, else from the brokers. Raises `TidelogError`:
-        UNKNOWN_TOPIC_OR_PARTITION for a topic that does not exist, REQUEST_TIMED_OUT when
-        no broker answers, as `refresh_patiently`."""
+        """Returns a topic from the cache, else from the brokers.
+
+        Raises `TidelogError`: UNKNOWN_TOPIC_OR_PARTITION if the topic does not exist, and as
+        `refresh_patiently` if no broker answers."""
         known = self._cache.topic(name)
         attempt = 0
         if known is None:
@@ -191,9 +194,11 @@ class ClusterMetadata:
     async def refresh_patiently(
         self, names: Sequence[str] = (), patience_ms: int | None = None
     ) -> None:
-        """`refresh` until a broker answers; raises `TidelogError` (REQUEST_TIMED_OUT) after
-        UNREACHABLE_TIMEOUT_MS without one, or `patience_ms` where that is less. A silent broker
-        costs a part of it. Raises `BootstrapUnresolvedError` after UNRESOLVED_TIMEOUT_MS."""
+        """Calls `refresh` until a broker answers.
+
+        Raises `TidelogError` (REQUEST_TIMED_OUT) after UNREACHABLE_TIMEOUT_MS, or after
+        `patience_ms` if that is less, and `BootstrapUnresolvedError` after UNRESOLVED_TIMEOUT_MS.
+        A silent broker uses up only a part of the time."""
         bound_ms = UNREACHABLE_TIMEOUT_MS
         if patience_ms is not None:
             bound_ms = max(min(patience_ms, bound_ms), 0)
@@ -219,8 +224,8 @@ class ClusterMetadata:
             ) from None
 
     def _unresolved(self, error: UnreachableError, since_ms: int | None) -> int | None:
-        """Since when no bootstrap name can be resolved; None: one can, or brokers are known by
-        other addresses. Raises `BootstrapUnresolvedError` where that is too long."""
+        """Returns since when no bootstrap name can be resolved; None: one can, or other addresses
+        of brokers are known. Raises `BootstrapUnresolvedError` after UNRESOLVED_TIMEOUT_MS."""
         if not error.unresolved or self._cache.addresses():
             return None
         now_ms = self._clock.monotonic_ms()
@@ -236,21 +241,22 @@ class ClusterMetadata:
     async def check_partition(
         self, partition: TopicPartition, patience_ms: int | None = None
     ) -> None:
-        """Raises `TidelogError` for a partition that does not exist, and as `refresh_patiently`."""
+        """Raises `TidelogError` if the partition does not exist, and as `refresh_patiently`."""
         count = (await self.topic(partition.topic, patience_ms)).partitions
         if partition.partition >= count:
-            # What is known may be older than the partition, or than its topic's creation.
+            # The cached metadata may be older than the partition, or than its topic.
             await self.refresh_patiently((partition.topic,), patience_ms)
             count = (await self.topic(partition.topic, patience_ms)).partitions
         if not 0 <= partition.partition < count:
             raise unknown_partition(partition.topic, partition.partition, count)
 
     async def refresh(self, names: Sequence[str] = (), hedge_ms: int = HEDGE_MS) -> None:
-        """Asks for fresh metadata, or waits for the refresh that is under way. With
-        `names`, returns only after an answer to a question that named them. With less than
-        HEDGE_MS it asks by itself: the refresh under way may wait longer for a silent broker.
-        Raises `UnreachableError` when no broker answers."""
-        # A name that cannot be asked for would spoil every later question.
+        """Queries fresh metadata, or waits for the refresh in progress.
+
+        With `names`, returns only after an answer to a query that included them. With a shorter
+        `hedge_ms` it sends its own query, because the refresh in progress may wait longer for a
+        silent broker. Raises `UnreachableError` if no broker answers."""
+        # A name that cannot be sent would make every later query fail.
         built(broker_pb2.MetadataRequest, topics=names)
         for name in names:
             self._use(name)
@@ -259,26 +265,29 @@ class ClusterMetadata:
             self._on_change()
             return
         if self._refreshing is not None and names:
-            # It may have been asked before the names were of interest.
+            # That refresh may have begun before these names were in use.
             await asyncio.wait([self._refreshing])
         if self._refreshing is None:
             self._refreshing = asyncio.create_task(self._refresh())
-            # Whoever waits for it may be gone when it fails.
+            # All callers that wait for it may have been cancelled when it fails.
             self._refreshing.add_done_callback(mark_seen)
         await asyncio.shield(self._refreshing)
 
     def poke(self) -> None:
-        """Asks for fresh metadata soon, in the background: at once the first time, then
-        every 20 to 100 ms, or less often where the answer is long, for as long as somebody goes
-        on poking."""
+        """Queries fresh metadata soon, in the background: at once the first time; then every 20 to
+        100 ms while callers repeat the call, or less often if the answers are long."""
         if self._polling is None or self._polling.done():
             self._polling = asyncio.create_task(self._poll())
 
     async def describe(
         self, topics: Sequence[str] | None, patience_ms: int | None = None
     ) -> broker_pb2.MetadataResponse:
-        """An answer fresh from a broker; None: brokers and controller alone, empty: all
-        topics. Raises `UnreachableError`. `patience_ms`: of this a silent broker costs a part."""
+        """Returns a fresh answer from a broker.
+
+        - `topics`: None: only brokers and controller; empty: all topics.
+        - `patience_ms`: the caller's time, of which a silent broker uses up only a part.
+
+        Raises `UnreachableError`."""
         hedge_ms = HEDGE_MS if patience_ms is None else self._hedge_ms(patience_ms)
         if topics is None:
             request = broker_pb2.MetadataRequest(cluster_only=True)
@@ -314,7 +323,7 @@ class ClusterMetadata:
         else:
             await asyncio.sleep(max(self._poll_pause_ms, self._long_answer_ms) / 1000)
             self._poll_pause_ms = min(2 * self._poll_pause_ms, MAX_POLL_MS)
-        # No broker answers: whoever still needs metadata pokes again.
+        # No broker answers: callers that still need metadata poke again.
         with contextlib.suppress(UnreachableError, TidelogError):
             await self.refresh()
         self._last_poll_ms = self._clock.monotonic_ms()
@@ -343,21 +352,21 @@ class ClusterMetadata:
             self._aging = asyncio.create_task(self._keep_fresh())
 
     def _forget(self, topic: str) -> None:
-        """Keeps nothing about a name that no topic has, unless it is followed."""
+        """Removes a name that no topic has, unless it is followed."""
         if topic not in self._followed:
             self._interest.pop(topic, None)
             self._cache.forget_missing(self._interest)
 
     def _apply(self, answer: broker_pb2.MetadataResponse) -> list[str]:
         changed = self._cache.apply(answer)
-        # A lookup may have given up while the answer was on its way.
+        # The caller that looked a topic up may have given up meanwhile.
         self._cache.forget_missing(self._interest)
         return changed
 
     async def _keep_fresh(self) -> None:
         while True:
             await asyncio.sleep(self._max_age_ms / 1000)
-            # No broker answers: whoever needs metadata notices by itself.
+            # No broker answers: requests that need metadata notice it themselves.
             with contextlib.suppress(UnreachableError, TidelogError):
                 await self._check_age()
 
@@ -369,7 +378,7 @@ class ClusterMetadata:
         changed = self._apply(await self._ask(request))
         existing = [name for name in changed if self._cache.topic(name) is not None]
         if existing:
-            # For the leaders of what is new.
+            # Query the leaders of new partitions.
             self._apply(await self._ask(broker_pb2.MetadataRequest(topics=existing)))
         if changed:
             self._on_change()
@@ -377,13 +386,13 @@ class ClusterMetadata:
             if self._cache.is_denied(name):
                 self._forget(name)
             elif name in self._interest:
-                # To the end: the next check begins with those that were left out.
+                # Move the topic to the end, so the next check begins with the remaining ones.
                 del self._interest[name]
                 self._use(name)
 
     def candidates(self) -> list[str]:
-        """Every address, beginning each time with another, so that a broker that is
-        behind, or hangs, is not always the one that is believed."""
+        """Returns all addresses, starting with another one each time, so that the first answer
+        does not always come from a broker that is behind or hangs."""
         addresses = self._addresses()
         self._turn += 1
         first = self._turn % len(addresses)
@@ -393,8 +402,8 @@ class ClusterMetadata:
         return list(dict.fromkeys((*self._cache.addresses(), *self._bootstrap)))
 
     def _hedge_ms(self, patience_ms: int) -> int:
-        """After how long the next broker is asked by a caller that waits for `patience_ms`, so
-        that each is asked in that time, and has a part of it to answer."""
+        """Returns the time after which to query the next broker, so that each is queried within
+        `patience_ms` and has a part of that time to answer."""
         parts = min(len(self._addresses()), MAX_CANDIDATES) + 1
         return max(min(HEDGE_MS, patience_ms // parts), MIN_HEDGE_MS)
 
@@ -408,7 +417,7 @@ class ClusterMetadata:
             (UnreachableError, TidelogError),
         )
         if answer is None:
-            # What no broker takes is no better the next time.
+            # A request that every broker rejects as invalid will not succeed later.
             rejections = [f for f in failures if isinstance(f, TidelogError)]
             if rejections and all(
                 isinstance(f, TidelogError) and f.code is ErrorCode.INVALID_REQUEST

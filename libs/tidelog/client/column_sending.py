@@ -1,4 +1,4 @@
-"""Columns of records become batches directly, without gathering (`Producer.send_many`)."""
+"""Turns columns of records into batches directly, without gathering (`Producer.send_many`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidelog.record_batch import encode_records
 
 
 class ColumnSending:
-    """Of one producer. `batch_bytes`: of keys and values of one batch."""
+    """Sends columns for one producer. `batch_bytes`: maximum size of a batch's keys and values."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class ColumnSending:
         partition: int | None,
         batches: list[DeliveryFuture[BatchReport]],
     ) -> None:
-        """Adds each batch to `batches` when it is made."""
+        """Sends the columns. Adds each batch to `batches` when it is created."""
         admission = self._admission
         known = await admission.known_topic(topic, partition, admission.new_deadline_ms())
         sizes = columns.sizes()
@@ -58,7 +58,8 @@ class ColumnSending:
             if of_partition is not columns:
                 sizes = of_partition.sizes()
             for piece, size in cut(of_partition, sizes, self._batch_bytes):
-                # A batch's time begins with its turn: one call may send more than the buffer holds.
+                # The delivery timeout of a batch begins when its turn comes, because one call may
+                # send more than the buffer holds.
                 deadline_ms = admission.new_deadline_ms()
                 await admission.take_room(size, deadline_ms)
                 try:
@@ -81,7 +82,7 @@ class ColumnSending:
                     unsent_bytes >= admission.max_request_bytes
                     or unsent_records >= MAX_BATCH_RECORDS
                 ):
-                    # A request is full, or its records took long to encode: lets it go before the
-                    # next is made.
+                    # A request is full, or its records took long to encode: let it be sent before
+                    # the next one is built.
                     unsent_bytes = unsent_records = 0
                     await asyncio.sleep(0)

@@ -1,7 +1,7 @@
-"""How the client reaches brokers and controllers: narrow protocols, and gRPC behind them.
+"""Connections of the client to brokers and controllers: narrow protocols, implemented by gRPC.
 
-Every call raises `UnreachableError` when no answer came, and `TidelogError` when the
-request as a whole was refused.
+Every call raises `UnreachableError` if no answer came, and `TidelogError` if the entire request
+was rejected.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from tidelog.v1 import (
     inspect_pb2_grpc,
 )
 
-# Of clients that were inherited from the parent of this process; see `in_child`.
+# Channels of clients that this process inherited from its parent; see `in_child`.
 _inherited: list[object] = []
 
-# Called by its name, because clients do without the package of its messages: what is asked of
-# the service as a whole is the empty message.
+# The method is called by its name, because clients do not depend on the package with its messages.
+# The empty message asks for the health of the entire service.
 _HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 
 
 class BrokerApi(Protocol):
-    """One broker. `timeout_ms` bounds the whole call."""
+    """Calls to one broker. `timeout_ms` bounds the entire call."""
 
     async def produce(
         self, request: broker_pb2.ProduceRequest, timeout_ms: int
@@ -64,16 +64,16 @@ class BrokerApi(Protocol):
 
 
 class InspectApi(Protocol):
-    """What every service answers about itself. `timeout_ms` bounds the whole call."""
+    """Calls that every service answers about itself. `timeout_ms` bounds the entire call."""
 
     def watch_events(
         self, request: inspect_pb2.WatchEventsRequest, timeout_ms: int | None
     ) -> AsyncIterator[inspect_pb2.WatchEventsResponse]:
-        """Without `timeout_ms`, for as long as the service goes on."""
+        """Streams events. Without `timeout_ms`, for as long as the service runs."""
 
     async def probe(self, timeout_ms: int, *, patient: bool = False) -> None:
-        """Returns once it answers the standard health check, whatever it says; `patient`: tries
-        to connect for all of the time."""
+        """Returns once the service answers the standard health check, with any status. `patient`:
+        retries to connect until `timeout_ms` is over."""
 
     async def describe_service(
         self, request: inspect_pb2.DescribeServiceRequest, timeout_ms: int
@@ -85,13 +85,13 @@ class InspectApi(Protocol):
 
 
 class InspectConnections(Protocol):
-    """Gives the InspectApi of any service, broker or controller."""
+    """Returns the InspectApi of any service, broker or controller."""
 
     def inspected(self, address: str) -> InspectApi: ...
 
 
 class Connections(Protocol):
-    """Gives the API of the service at an address; connects when it is first used."""
+    """Returns the API of the service at an address, and connects on first use."""
 
     def broker(self, address: str) -> BrokerApi: ...
 
@@ -101,16 +101,17 @@ class Connections(Protocol):
 
 
 class GrpcConnections:
-    """One channel per address, opened when it is first used, closed together. Once closed, it opens
-    no other: all raise CLIENT_CLOSED. Around a fork it closes them too, and opens new ones
-    afterwards."""
+    """One channel per address, opened on first use; all are closed together.
+
+    After `close` no channel is opened, and all calls raise CLIENT_CLOSED. The channels are also
+    closed before a fork, and opened again afterwards."""
 
     def __init__(self, open_: Callable[[str], grpc.aio.Channel] = open_channel) -> None:
         self._open = open_
         self._closed = False
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._brokers: dict[str, _GrpcBroker] = {}
-        # Where the channels were opened: the event loop, and its thread's identifier.
+        # The event loop in which the channels were opened, and the identifier of its thread.
         self._home: tuple[asyncio.AbstractEventLoop, int] | None = None
         self._parking: asyncio.Task[None] | None = None
         check_usable()
@@ -137,9 +138,9 @@ class GrpcConnections:
             return None
         loop, thread = self._home
         if thread == threading.get_ident() or not loop.is_running():
-            # A channel that nobody holds is closed, if no request is in progress.
+            # A channel without references is closed, unless a request is in progress.
             if loop.is_running():
-                # One that is in progress crashes the child in gRPC's own threads, unless it is
+                # A request in progress crashes the child in gRPC's own threads, unless it is
                 # cancelled before the fork.
                 _close_at_once(self._channels.values())
             self._channels.clear()
@@ -148,19 +149,19 @@ class GrpcConnections:
         parking = forks.Parking()
         try:
             loop.call_soon_threadsafe(self._park, parking)
-        except RuntimeError:  # closed meanwhile
+        except RuntimeError:  # the loop was closed meanwhile
             return None
         return parking
 
     def in_child(self) -> None:
-        # Closing what belongs to the parent's threads would hang.
+        # Closing channels that belong to the parent's threads would hang.
         _inherited.append((self._channels, self._brokers))
         self._channels, self._brokers = {}, {}
 
     def _park(self, parking: forks.Parking) -> None:
         async def park() -> None:
             await self._close_channels()
-            # Requests in progress end, and let go of the channels.
+            # Requests in progress end and drop their references to the channels.
             await forks.until_not_polling()
             parking.stand_still()
 
@@ -186,8 +187,8 @@ class GrpcConnections:
 
 
 def _close_at_once(channels: Iterable[grpc.aio.Channel]) -> None:
-    """In the thread of their event loop. Without a grace, gRPC closes a channel and cancels its
-    requests before it first suspends."""
+    """Closes channels, in the thread of their event loop. Without a grace period, gRPC closes a
+    channel and cancels its requests before it first suspends."""
     for channel in channels:
         closing = channel.close()
         with suppress(StopIteration):

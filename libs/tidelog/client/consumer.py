@@ -5,8 +5,8 @@
         async for record in consumer:
             print(record.offset, record.key, record.value)
 
-`poll` gives records, `poll_batches` whole batches, which cost a fraction when they are
-read column by column. Both hand out what was fetched in the background.
+`poll` returns records. `poll_batches` returns batches, which cost a fraction of that if they are
+read by column. Both return records that were fetched in the background.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from tidelog.errors import ErrorCode, InvalidArgumentError, TidelogError
 from tidelog.model import NO_EPOCH, NO_OFFSET, OffsetPosition, OnDamage, Record, TopicPartition
 from tidelog.rpc.trace_context import captured
 
-# What `poll` and `poll_batches` give at most, unless asked otherwise.
+# Default limits of `poll` and `poll_batches`.
 DEFAULT_MAX_RECORDS = 500
 DEFAULT_MAX_BATCHES = 64
 DEFAULT_POLL_TIMEOUT_MS = 1_000
-# A poll returns early when it has opened batches for so long: other tasks run before the next.
+# A poll returns early once it has opened batches for this long, so that other tasks run.
 TAKING_MS = 20
 
 _log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ _Partitions = Iterable[TopicPartition | tuple[str, int]]
 
 
 class _Growing(NamedTuple):
-    """A topic of which all partitions are assigned, those that are added later too."""
+    """A topic whose partitions are all assigned, including those that are added later."""
 
     topic: str
     topic_id: str
@@ -88,29 +88,29 @@ class _Growing(NamedTuple):
     offsets=mapping(topic_partition, natural),
 )
 class Consumer:
-    """Belongs to one event loop. Every error is a `TidelogError`.
+    """Reads committed records. It belongs to one event loop. Every error is a `TidelogError`.
 
-    - `max_wait_ms`, `min_bytes`: a leader answers a fetch when it has `min_bytes` or after
+    - `max_wait_ms`, `min_bytes`: a leader answers a fetch when it has `min_bytes`, or after
       `max_wait_ms`.
-    - `max_bytes`: about as much as one fetch brings.
-    - `prefetch_bytes`: about as much as is held ahead in all, counted as batches are once they are
-      decompressed, and shared evenly between the partitions; a share is exceeded by no more than
-      one batch. Of all partitions together one batch is decompressed at a time.
-    - `on_out_of_range`: "error" raises OFFSET_OUT_OF_RANGE from `poll` until somebody
-      seeks; "earliest" and "latest" go there. So too where a new leader's log does not go
-      on after what was read: then the error is a `LogTruncatedError`, and a warning is
-      logged in any case. Nothing is passed over. (After a seek nothing is known of what
-      comes before, until the first record is read.)
-    - `on_damage`: "raise" raises `RecordsDamagedError` from `poll` at records that the last disk
-      which held them has damaged, until the consumer seeks; "skip" logs a warning and continues
-      behind them.
-    - `offsets_timeout_ms`: how long leaders are asked for offsets before it is an error.
-    - `on_unclean_election`: called, and a warning logged, once for each election after
-      which records that were read may be gone.
-    - `metadata_max_age_ms`: added and removed partitions, and deleted topics, are noticed within
-      this time even if no fetch fails.
-    - `opening_room`: for consumers of one event loop that are to hold few large batches together,
-      as `BatchOpening` says.
+    - `max_bytes`: approximate limit of one fetch's answer.
+    - `prefetch_bytes`: approximate limit of the prefetch buffer, in decompressed bytes. Partitions
+      share it evenly; each may exceed its share by one batch at most. Only one batch of all
+      partitions together is decompressed at a time.
+    - `on_out_of_range`: "error" raises OFFSET_OUT_OF_RANGE from `poll` until the caller seeks;
+      "earliest" and "latest" seek there. This also applies if the log of a new leader does not
+      continue after the records that were read; the error is then a `LogTruncatedError`, and a
+      warning is logged in any case. No record is skipped. (After a seek, the preceding records
+      are unknown until the first record is read.)
+    - `on_damage`: "raise" raises `RecordsDamagedError` from `poll`, until the caller seeks, at
+      records that are damaged on the last disk that had them; "skip" logs a warning and continues
+      after them.
+    - `offsets_timeout_ms`: time limit of queries for offsets.
+    - `on_unclean_election`: called once for each election after which records that were read may
+      be lost; a warning is logged as well.
+    - `metadata_max_age_ms`: time within which added and removed partitions, and deleted topics,
+      are noticed even if no fetch fails.
+    - `opening_room`: bounds the large batches that consumers of one event loop hold together; see
+      `BatchOpening`.
     """
 
     def __init__(
@@ -182,9 +182,9 @@ class Consumer:
     def assign(
         self, partitions: _Partitions, *, start: OffsetPosition | str = OffsetPosition.EARLIEST
     ) -> None:
-        """Reads these partitions and no others. One that is new begins at `start` unless
-        somebody seeks; one that was assigned before goes on. That a partition does not
-        exist is told by `seek` and `poll`."""
+        """Reads these partitions and no others. New ones begin at `start` unless the caller seeks;
+        partitions that were assigned before continue. `seek` and `poll` report partitions that do
+        not exist."""
         self._lifecycle.check()
         self._assign([TopicPartition(*partition) for partition in partitions], start)
 
@@ -199,20 +199,20 @@ class Consumer:
             raise InvalidArgumentError("start is EARLIEST or LATEST; use seek_to_time for a time")
         self._growing = growing
         self._metadata.follow({partition.topic for partition in wanted})
-        # Where another topic has the name by the time of the first fetch, `poll` raises.
+        # `poll` raises an error if another topic has the name by the time of the first fetch.
         topic_ids = {growing.topic: growing.topic_id} if growing is not None else {}
         self._state.assign(wanted, position, topic_ids)
         self._fetcher.start()
         self._fetcher.wake()
-        # A call that waits for partitions which are not assigned any more does not wait on.
+        # Ends calls that wait for partitions which are no longer assigned.
         self._fetcher.arrived.set()
 
     async def assign_topic(
         self, topic: str, *, start: OffsetPosition | str = OffsetPosition.EARLIEST
     ) -> list[TopicPartition]:
         """Reads all partitions of a topic and no others; returns them. Partitions that are added
-        later are assigned when they are noticed, and read from their beginning, whatever `start`
-        says: all their records are younger than this call."""
+        later are assigned when they are noticed, and read from their beginning even if `start` is
+        the end: all their records are newer than this call."""
         known = await self._metadata.topic(topic)
         partitions = [TopicPartition(topic, number) for number in range(known.partitions)]
         self._assign(partitions, start, _Growing(topic, known.topic_id, known.partitions))
@@ -228,12 +228,12 @@ class Consumer:
 
     @property
     def buffered_bytes(self) -> int:
-        """What is held ahead now, as it is once decompressed: so the frames state."""
+        """Decompressed size of the buffered batches, as their frames state it."""
         return self._state.buffered_bytes
 
     def position(self, partition: TopicPartition | tuple[str, int]) -> int | None:
-        """Offset of the next record that this consumer gives; None where a partition that
-        was just assigned has not found its start yet."""
+        """Returns the offset of the next record that this consumer returns; None if a newly
+        assigned partition has not found its start yet."""
         return self._state.get(TopicPartition(*partition)).position
 
     async def seek(self, partition: TopicPartition | tuple[str, int], offset: int) -> None:
@@ -250,11 +250,14 @@ class Consumer:
         read_epoch: int = NO_EPOCH,
         end_offset: int | None = None,
     ) -> None:
-        """Goes on, in a partition that need not be assigned yet, where another consumer has
-        ended that read this topic id, the record before `offset` in `read_epoch` (NO_EPOCH:
-        none is compared). What it read is compared with the log: `poll` raises UNKNOWN_TOPIC_ID
-        where another topic has the name, and is as told of `on_out_of_range` where the log was
-        truncated. Nothing is fetched from `end_offset` on; the last batch may reach beyond."""
+        """Continues where another consumer has ended; assigns the partition if necessary.
+
+        - `offset`: the next offset to read.
+        - `topic_id`: of the topic that was read. `poll` raises UNKNOWN_TOPIC_ID if another topic
+          has the name.
+        - `read_epoch`: leader epoch of the record before `offset`. It is compared with the log:
+          `on_out_of_range` applies if the log was truncated. NO_EPOCH: nothing is compared.
+        - `end_offset`: nothing is fetched from here on; the last batch may extend beyond."""
         name = TopicPartition(*partition)
         await self._metadata.check_partition(name)
         assigned = self._state.partitions
@@ -266,16 +269,17 @@ class Consumer:
         self._fetcher.wake()
 
     async def seek_to_beginning(self, partitions: _Partitions | None = None) -> None:
-        """All that are assigned, unless some are named; so the next two."""
+        """Seeks to the start of the logs; without `partitions`, of all that are assigned."""
         await self._seek_to(self._chosen(partitions), OffsetPosition.EARLIEST)
 
     async def seek_to_end(self, partitions: _Partitions | None = None) -> None:
-        """Beyond the last record that is committed now."""
+        """Seeks to the end of the committed records; without `partitions`, in all that are
+        assigned."""
         await self._seek_to(self._chosen(partitions), OffsetPosition.LATEST)
 
     async def seek_to_time(self, timestamp_ms: int, partitions: _Partitions | None = None) -> None:
-        """To the first record at or after a time (milliseconds since 1970, UTC); to the end
-        where none is that young."""
+        """Seeks to the first record at or after a time (milliseconds since 1970, UTC), or to the
+        end if there is none; without `partitions`, in all that are assigned."""
         found = await self.offsets_at_time(timestamp_ms, self._chosen(partitions))
         for partition, offset in found.items():
             self._seek(partition, offset)
@@ -283,8 +287,8 @@ class Consumer:
     async def offsets_at_time(
         self, timestamp_ms: int, partitions: _Partitions
     ) -> dict[TopicPartition, int]:
-        """The first record of each at or after a time (milliseconds since 1970, UTC); the end
-        where none is that young. The partitions need not be assigned; so the next two."""
+        """Returns the offset of each partition's first record at or after a time (milliseconds
+        since 1970, UTC), or its end if there is none. The partitions need not be assigned."""
         wanted = [TopicPartition(*partition) for partition in partitions]
         found = await self._finder.find(wanted, OffsetPosition.TIMESTAMP, timestamp_ms)
         too_old = [partition for partition, offset in found.items() if offset == NO_OFFSET]
@@ -293,32 +297,33 @@ class Consumer:
         return found
 
     async def beginning_offsets(self, partitions: _Partitions) -> dict[TopicPartition, int]:
-        """Where the logs start."""
+        """Returns the start offset of each log. The partitions need not be assigned."""
         wanted = [TopicPartition(*partition) for partition in partitions]
         return await self._finder.find(wanted, OffsetPosition.EARLIEST)
 
     async def end_offsets(self, partitions: _Partitions) -> dict[TopicPartition, int]:
-        """The offset after the last committed record of each."""
+        """Returns the offset after the last committed record of each partition. The partitions
+        need not be assigned."""
         wanted = [TopicPartition(*partition) for partition in partitions]
         return await self._finder.find(wanted, OffsetPosition.LATEST)
 
     async def told_offsets(
         self, position: OffsetPosition, partitions: _Partitions, timestamp_ms: int = 0
     ) -> dict[TopicPartition, FoundOffset]:
-        """Each with the leader epoch and the topic id of the leader that told it; offset -1
-        where no record is that young."""
+        """Returns offsets with the leader epoch and topic id of the leader that answered; offset
+        -1 if no record is at or after the time."""
         wanted = [TopicPartition(*partition) for partition in partitions]
         return await self._finder.find_told(wanted, position, timestamp_ms)
 
     async def record_epochs(
         self, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, RecordEpoch]:
-        """In which leader epoch the record at one offset of each was written, for `resume`."""
+        """Returns the leader epoch of the record at one offset of each partition, for `resume`."""
         return await self._epochs.find(offsets)
 
     async def known_topic(self, topic: str, *, fresh: bool = False) -> KnownTopic:
-        """As it is known here, with `fresh` once some broker was asked again; raises
-        UNKNOWN_TOPIC_OR_PARTITION."""
+        """Returns the known metadata of a topic; with `fresh`, after another query to a broker.
+        Raises UNKNOWN_TOPIC_OR_PARTITION."""
         if fresh:
             await self._metadata.refresh_patiently((topic,))
         return await self._metadata.topic(topic)
@@ -329,9 +334,9 @@ class Consumer:
         timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS,
         max_records: int = DEFAULT_MAX_RECORDS,
     ) -> list[Record]:
-        """Records as soon as there are any, `max_records` or as many as are opened in TAKING_MS;
-        none after `timeout_ms`. A poll that is cancelled has taken none. Raises INVALID_REQUEST
-        where nothing is assigned; so the next two."""
+        """Returns records as soon as there are any; none after `timeout_ms`. The limit is
+        `max_records`, or the records opened within TAKING_MS. A cancelled poll has taken none.
+        Raises INVALID_REQUEST if nothing is assigned, as do `poll_batches` and iteration."""
         poll_timeout("timeout_ms", timeout_ms)
         positive("max_records", max_records)
         self._fetcher.trace_context = captured()
@@ -340,7 +345,7 @@ class Consumer:
             await self._lifecycle.checkpoint()
             opened = False
             while not (records := self._take(max_records)):
-                # Another call may have taken all that was opened.
+                # Another call may have taken all opened records.
                 if opened and self._clock.monotonic_ms() >= deadline_ms:
                     return []
                 opened = await self._opening.open_costly()
@@ -354,8 +359,8 @@ class Consumer:
         timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS,
         max_batches: int = DEFAULT_MAX_BATCHES,
     ) -> list[FetchedBatch]:
-        """Batches as soon as there are any; none after `timeout_ms`. A poll that is cancelled
-        has taken none."""
+        """Returns batches as soon as there are any; none after `timeout_ms`. A cancelled poll has
+        taken none."""
         poll_timeout("timeout_ms", timeout_ms)
         positive("max_batches", max_batches)
         self._fetcher.trace_context = captured()
@@ -364,7 +369,7 @@ class Consumer:
             await self._lifecycle.checkpoint()
             while True:
                 self._prepare_to_take()
-                # Nothing is awaited between taking and returning, or a cancellation would lose it.
+                # Do not await between taking and returning: a cancellation would lose the batches.
                 batches = self._state.take_batches(max_batches)
                 self._fetcher.confirm_missing()
                 if batches:
@@ -378,9 +383,9 @@ class Consumer:
 
     @guards_itself
     async def __anext__(self) -> Record:
-        """Waits for the next record, however long it takes."""
+        """Waits for the next record without a time limit."""
         self._lifecycle.check()
-        # What is open already is quick to take: others have their turn now and then.
+        # Open records are quick to take, so other tasks get their turn only now and then.
         if not self._lifecycle.turn_due(self._clock.monotonic_ms()) and (records := self._take(1)):
             return records[0]
         with self._lifecycle.call():
@@ -404,8 +409,8 @@ class Consumer:
         await self._connections.close()
 
     def _take(self, max_records: int) -> list[Record]:
-        """Not more than opening for TAKING_MS brings. What it returns is the caller's at once:
-        nothing may be awaited in between, or a cancellation would lose it."""
+        """Takes records, for TAKING_MS at most. The caller must return them without awaiting, or a
+        cancellation would lose them."""
         self._prepare_to_take()
         if max_records == 1:
             records = self._state.take_records(1)
@@ -430,7 +435,7 @@ class Consumer:
         self._fetcher.check()
 
     async def _wait_until(self, deadline_ms: int) -> bool:
-        """False once the time is up; other tasks have run in any case."""
+        """Returns False once the time is up. Other tasks have run in any case."""
         left_ms = deadline_ms - self._clock.monotonic_ms()
         if left_ms <= 0:
             await asyncio.sleep(0)
@@ -464,7 +469,7 @@ class Consumer:
         growing = self._growing
         known = self._metadata.cached_topic(growing.topic) if growing is not None else None
         if growing is None or known is None or known.topic_id != growing.topic_id:
-            # A later topic of the same name is another one: `poll` raises.
+            # A later topic of the same name is a different one: `poll` raises an error.
             return
         if known.partitions > growing.partitions:
             added = range(growing.partitions, known.partitions)

@@ -1,5 +1,5 @@
-"""How requests reach the active controller: found, followed when another takes over, and asked
-again until there is an answer or time is up."""
+"""Requests to the active controller: finds it, follows it when another one takes over, and retries
+until there is an answer or the time is up."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import errors_pb2
 
 DEFAULT_TIMEOUT_MS = 30_000
-# An answer may come this much after the time that the controller was given.
+# An answer may arrive this much later than the time limit of the controller.
 ANSWER_GRACE_MS = 1_000
-# With pauses of 50 ms to 1 s; the timeout usually ends it first.
+# With pauses of 50 ms to 1 s. Usually the timeout ends the retries first.
 MAX_ATTEMPTS = 60
 
 REQUESTED_BY = "tidelog-requested-by"
-# The address of who asked whoever passes a request on.
+# Address of the original caller, set by a proxy.
 REQUESTED_FROM = "tidelog-requested-from"
 _OPERATION_ID_BITS = 96
 
@@ -44,8 +44,11 @@ _Response = TypeVar("_Response", bound=Response)
 
 
 class Answered(NamedTuple):
-    """`error`: what the controller refused the request with; None: nothing. `in_doubt`: an
-    earlier try got no answer. `trace_id`: that all tries belong to."""
+    """The outcome of a request.
+
+    - `error`: the error with which the controller rejected it; None: none.
+    - `in_doubt`: an earlier try got no answer.
+    - `trace_id`: the trace of all tries."""
 
     error: TidelogError | None
     in_doubt: bool
@@ -53,9 +56,11 @@ class Answered(NamedTuple):
 
 
 class ControllerCalls:
-    """`requested_by`: who asks, for events and operations; empty: nothing is said. Raises
-    INVALID_REQUEST for one that cannot be sent. `timeout_ms`: for requests that name no time of
-    their own."""
+    """Sends requests to the active controller.
+
+    - `requested_by`: the caller's name for events and operations; empty: none. Raises
+      INVALID_REQUEST for one that cannot be sent.
+    - `timeout_ms`: time limit of requests that have no time limit of their own."""
 
     def __init__(
         self,
@@ -76,7 +81,7 @@ class ControllerCalls:
         self._timeout_ms = timeout_ms
 
     def new_operation_id(self) -> str:
-        """One that nobody else has, so that a try which is repeated is the same operation."""
+        """Returns a unique id, so that all tries of a request are the same operation."""
         return f"op-{self._rng.getrandbits(_OPERATION_ID_BITS):024x}"
 
     async def ask(
@@ -84,8 +89,8 @@ class ControllerCalls:
         call: Callable[[AdminApi, int], Awaitable[_Response]],
         timeout_ms: int | None = None,
     ) -> _Response:
-        """The active controller's answer. `call` is given the time for one try, milliseconds.
-        Raises what the request is refused with."""
+        """Returns the active controller's answer; raises its error if it rejects the request.
+        `call` gets the time limit of one try in milliseconds."""
         if timeout_ms is None:
             timeout_ms = self._timeout_ms
         answer, answered = await self.ask_in_doubt(call, timeout_ms)
@@ -96,7 +101,7 @@ class ControllerCalls:
     async def ask_in_doubt(
         self, call: Callable[[AdminApi, int], Awaitable[_Response]], timeout_ms: int
     ) -> tuple[_Response, Answered]:
-        """The same for who reads a refusal by what earlier tries may have done."""
+        """As `ask`, for callers that interpret an error by what earlier tries may have done."""
         with of_request(self._rng) as trace_id, self._signed():
             answer, in_doubt = await self._try_controllers(call, timeout_ms)
         error = error_from_wire(answer.error) if answer.HasField("error") else None
@@ -113,7 +118,7 @@ class ControllerCalls:
     async def _try_controllers(
         self, call: Callable[[AdminApi, int], Awaitable[_Response]], timeout_ms: int
     ) -> tuple[_Response, bool]:
-        """An answer that a retry cannot mend is the caller's to read."""
+        """Returns the first answer that is no error, or an error that a retry cannot fix."""
         give_up_ms = self._clock.monotonic_ms() + timeout_ms
         in_doubt = False
         problem = "no active controller is known"
@@ -125,7 +130,7 @@ class ControllerCalls:
             except TidelogError as error:
                 if attempt == 1 or error.code is not ErrorCode.REQUEST_TIMED_OUT:
                     raise
-                # The problem of the try before says more, and it may have been carried out.
+                # The problem of the previous try says more, and that try may have succeeded.
                 break
             address = self._metadata.controller_address
             if address:
@@ -153,7 +158,8 @@ def _may_change(answer: Response) -> bool:
 
 
 def no_answer(problem: str, *, sent: bool) -> TidelogError:
-    """`sent`: whether a request for a change was sent, and may have been carried out."""
+    """Returns the error of a request without an answer. `sent`: whether a change was requested,
+    and may have been carried out."""
     check = "then look whether it was carried out after all" if sent else "nothing was changed"
     return TidelogError(
         ErrorCode.REQUEST_TIMED_OUT,

@@ -1,4 +1,4 @@
-"""The part of a delivery timeout in which nothing has been sent yet."""
+"""Delivery timeouts of records that have not been sent yet."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tidelog.errors import ErrorCode, TidelogError
 
 @asynccontextmanager
 async def unsent_after(clock: Clock, deadline_ms: int, missing: str) -> AsyncIterator[None]:
-    """Raises REQUEST_TIMED_OUT, with a known outcome, where the block takes longer than until
-    `deadline_ms`. `missing`: what the block waits for, as a clause."""
+    """Raises REQUEST_TIMED_OUT, with a known outcome, if the block is not done by `deadline_ms`.
+    `missing`: the condition that the block waits for, as a clause."""
     try:
         async with asyncio.timeout(max(deadline_ms - clock.monotonic_ms(), 0) / 1000):
             yield

@@ -1,4 +1,4 @@
-"""What a producer reports."""
+"""Delivery results of a producer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Report = TypeVar("_Report")
 
 
 class Appended(NamedTuple):
-    """Where a leader put a batch."""
+    """Position at which a leader appended a batch."""
 
     base_offset: int
     leader_epoch: int
@@ -25,8 +25,12 @@ Outcome = Appended | TidelogError
 
 
 class Delivery(NamedTuple):
-    """Where one record is; offset -1 with acks none, and where an earlier try was written and it
-    is no longer known where. The timestamp is the record's."""
+    """Position of one record.
+
+    - `offset`: -1 with acks none, and if an earlier try was written at an offset that is no longer
+      known.
+    - `timestamp_ms`: the record's timestamp.
+    """
 
     topic: str
     partition: int
@@ -36,8 +40,8 @@ class Delivery(NamedTuple):
 
 
 class BatchReport(NamedTuple):
-    """Where one batch is (base_offset -1: as in `Delivery`), or, with `error`, why it is not
-    known to be anywhere."""
+    """Position of one batch (base_offset -1: as in `Delivery`), or the `error` for which its
+    position is not known."""
 
     topic: str
     partition: int
@@ -49,14 +53,16 @@ class BatchReport(NamedTuple):
 
 
 class DeliveryFuture(asyncio.Future[_Report]):
-    """What becomes of a record or batch, for any number of waits. Each `await` waits by itself:
-    one that is cancelled changes nothing for the others, and can be repeated. `cancel` does
-    nothing and returns False, because what was sent cannot be taken back."""
+    """Outcome of a record or batch, for any number of waiters.
+
+    Each `await` waits independently: a cancelled one does not affect the others, and can be
+    repeated. `cancel` does nothing and returns False, because sent records cannot be recalled."""
 
     __slots__ = ()
-    # `gather` and `wait_for` cancel a future together with the wait for it. With this, asyncio does
-    # not take it for one (`asyncio.isfuture`), and awaits it in a task of its own, at some
-    # microseconds each. `asyncio.wait` makes no tasks: the cheap way to wait for many.
+    # `gather` and `wait_for` cancel a future together with the wait for it. With this attribute
+    # asyncio does not treat the object as a future (`asyncio.isfuture`), and awaits it in a task,
+    # which costs some microseconds. `asyncio.wait` creates no tasks: the cheap way to wait for
+    # many.
     _asyncio_future_blocking = None  # type: ignore[assignment]
 
     def cancel(self, msg: Any | None = None) -> bool:  # noqa: ARG002
@@ -83,9 +89,11 @@ def _wake(waiter: asyncio.Future[None], _: object) -> None:
 
 
 class BatchDelivery:
-    """The batches that one `send_many` made. Awaiting it gives their reports, in the order
-    in which they were made, and raises the first error once all are settled. A wait that is
-    cancelled changes nothing: it can be repeated, and the batches are delivered all the same."""
+    """The batches of one `send_many`.
+
+    Awaiting it returns their reports, in order of creation, or raises the first error once all
+    batches have an outcome. A cancelled wait changes nothing: it can be repeated, and the batches
+    are still delivered."""
 
     def __init__(self, batches: Sequence[DeliveryFuture[BatchReport]]) -> None:
         self.batches = batches
@@ -95,7 +103,7 @@ class BatchDelivery:
 
     async def _wait(self) -> list[BatchReport]:
         if self.batches:
-            # Not `gather`: it would cancel the batches together with the wait.
+            # `gather` would cancel the batches together with the wait.
             await asyncio.wait(self.batches)
         for batch in self.batches:
             mark_seen(batch)
@@ -110,15 +118,15 @@ def settle(
     count: int,
     outcome: Outcome,
 ) -> BatchReport:
-    """Informs all that wait for a batch: for it as a whole, or, where `records` is not empty, for
-    each of its records. asyncio logs an error that is never retrieved."""
+    """Informs the waiters of a batch: of the batch, or of each record if `records` is not empty.
+    asyncio logs an error that is never retrieved."""
     topic, number = partition
     if isinstance(outcome, TidelogError):
         report = BatchReport(topic, number, NO_OFFSET, count, NO_EPOCH, -1, outcome)
         for record in records:
             if not record.done():
                 record.set_exception(outcome)
-        # Records that are waited for one by one have been informed already.
+        # The records' own waiters have been informed already.
         if batch is not None and not records:
             batch.set_exception(outcome)
         return report
@@ -135,6 +143,6 @@ def settle(
 
 
 def mark_seen(future: asyncio.Future[Any]) -> None:
-    """Its error has been told elsewhere, and is not for asyncio's log."""
+    """Marks an error as retrieved, because it is reported elsewhere; asyncio does not log it."""
     if future.done() and not future.cancelled():
         future.exception()

@@ -1,4 +1,4 @@
-"""What `Admin` tells about a cluster."""
+"""Descriptions of a cluster and its topics that `Admin` returns."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from tidelog.rpc.wire import partition_count
 from tidelog.v1 import broker_pb2
 
-# A slice takes a millisecond or two.
+# Partitions converted between two pauses: a millisecond or two.
 PARTITIONS_PER_TURN = 400
 
-# The word of every view for a broker whose registration has ended.
+# The status of a broker whose registration has ended.
 GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerDescription:
-    """`status`: running, stopping or gone."""
+    """A broker. `status`: running, stopping or gone."""
 
     broker_id: int
     address: str
@@ -41,7 +41,7 @@ class ControllerDescription:
 
 @dataclass(frozen=True, slots=True)
 class ControllerProcessDescription:
-    """A controller that lives, active or not. `started_at_ms`: wall clock."""
+    """A live controller, active or not. `started_at_ms`: wall clock."""
 
     controller_id: int
     address: str
@@ -50,8 +50,11 @@ class ControllerProcessDescription:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """`controller` is None where no active one is known. `controllers`: all that live, ordered
-    by id."""
+    """Brokers and controllers of a cluster.
+
+    - `controller`: None if no active one is known.
+    - `controllers`: all live ones, ordered by id.
+    """
 
     cluster_id: str
     controller: ControllerDescription | None
@@ -60,14 +63,14 @@ class ClusterDescription:
 
     @property
     def standby(self) -> tuple[ControllerProcessDescription, ...]:
-        """Those that would take over from the active one."""
+        """Controllers that can take over from the active one."""
         active = self.controller.controller_id if self.controller else None
         return tuple(c for c in self.controllers if c.controller_id != active)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """`broker.proto` documents the fields (PartitionMetadata)."""
+    """The fields of `PartitionMetadata`, which broker.proto documents."""
 
     partition: int
     leader: int
@@ -93,15 +96,19 @@ class PartitionDescription:
 
     @property
     def is_under_replicated(self) -> bool:
-        """Those that a move adds are not missing before it has switched."""
+        """Replicas that a move adds count as missing only after its switch."""
         return len(self.isr) < len(self.original_replicas or self.replicas)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """`config` holds what was set for the topic; what is absent has its default. `partitions`:
-    those that have replicas, of `partition_count`. `create_revision`: a later topic of the same
-    name has a greater one. `revision`: at which its entry changed last."""
+    """A topic and its partitions.
+
+    - `config`: keys that are set for the topic; absent keys have their defaults.
+    - `partitions`: those among `partition_count` that have replicas.
+    - `create_revision`: a later topic of the same name has a greater one.
+    - `revision`: of the last change of the topic's entry.
+    """
 
     name: str
     topic_id: str
@@ -135,8 +142,8 @@ def cluster_from_wire(answer: broker_pb2.MetadataResponse) -> ClusterDescription
 async def topics_from_wire(
     topics: Iterable[broker_pb2.TopicMetadata],
 ) -> list[TopicDescription]:
-    """In slices, between which the event loop runs what else is ready: some thousand partitions
-    take tens of milliseconds."""
+    """Converts topics in slices, between which the event loop runs other tasks: some thousand
+    partitions take tens of milliseconds."""
     converted: list[TopicDescription] = []
     since_pause = 0
     for topic in topics:

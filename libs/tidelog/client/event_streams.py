@@ -1,9 +1,9 @@
-"""State changes of all services of a cluster, asked side by side.
+"""State changes of all services of a cluster, queried concurrently.
 
     async with EventStreams("127.0.0.1:7501") as streams:
         gathered = await streams.recent(TraceScope("sea", 0))
 
-What cannot be heard is named, and the others are heard all the same.
+Services that do not answer are named in the result, which has the events of all others.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from tidelog.state_changes.life import CLUSTER_KINDS, TraceScope
 from tidelog.v1 import inspect_pb2 as pb
 
 RECENT_TIMEOUT_MS = 5_000
-# For a service to say which others there are.
+# For a service to name the other services.
 FIND_TIMEOUT_MS = 1_000
-# A controller that stands by names the active one, which names the brokers.
+# A standby controller names the active one, which names the brokers.
 MAX_FIND_ROUNDS = 2
-# For whether there is a topic: brokers have just been asked for others.
+# For the check whether a topic exists; brokers have just answered other queries.
 METADATA_TIMEOUT_MS = 1_000
-# Brokers and controllers that one call asks.
+# Brokers and controllers that one call queries.
 MAX_SERVICES = 1_000
-# Of what follows, before it is taken; whoever tells more waits.
+# Followed events that wait for the caller; when it is full, streams pause.
 MAX_QUEUED_EVENTS = 10_000
-# So long what services tell at the same moment may take to arrive.
+# Time in which events that services emit at the same moment may arrive.
 SETTLE_MS = 300
-# A service that was lost is tried again so often.
+# Pause before a lost service is tried again.
 RECONNECT_MS = 1_000
-# What a machine calls itself.
+# Names of the local machine.
 THIS_MACHINE = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -51,8 +51,13 @@ class Silent(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """`events` in no order. `heard`: addresses that answered. `memories`: how far back those
-    remember who told some of the events, wall clock, by the name of the service."""
+    """Events of all services that answered.
+
+    - `events`: in no order.
+    - `heard`: addresses that answered.
+    - `memories`: by the name of a service with events, the wall clock time since which it keeps
+      them.
+    """
 
     events: list[StateChange]
     heard: tuple[str, ...]
@@ -61,15 +66,16 @@ class Gathered(NamedTuple):
 
 
 class _Recent(NamedTuple):
-    """Of one service. `oldest_kept_ms`: wall clock; 0: it does not say how far back it
-    remembers, as older versions do not."""
+    """Events of one service. `oldest_kept_ms`: wall clock time since which it keeps events; 0: not
+    reported, as by older versions."""
 
     events: list[StateChange]
     oldest_kept_ms: int
 
     @property
     def remembers_since_ms(self) -> int:
-        """What it tells it remembers, wherever its clock stood."""
+        """Time since which the service keeps events. A returned event is kept, even if the
+        service's clock was wrong."""
         told_ms = [event.time_ms for event in self.events]
         return min([self.oldest_kept_ms, *told_ms] if self.oldest_kept_ms else told_ms, default=0)
 
@@ -79,8 +85,10 @@ class _Connections(Connections, InspectConnections, Protocol):
 
 
 class EventStreams:
-    """Brokers and controllers, active or not, are found by the metadata of any broker, or by
-    any controller; what `bootstrap` names is asked in any case."""
+    """Reads events of all brokers and controllers, active or standby.
+
+    They are found through the metadata of any broker, or through any controller. The addresses in
+    `bootstrap` are always queried."""
 
     def __init__(
         self,
@@ -108,7 +116,8 @@ class EventStreams:
         await self._connections.close()
 
     async def addresses(self) -> list[str]:
-        """All services that can be found; at least those of `bootstrap`."""
+        """Returns the addresses of all services that can be found, at least those of
+        `bootstrap`."""
         try:
             answer = await self._metadata.describe(None)
         except (UnreachableError, TidelogError):
@@ -121,7 +130,7 @@ class EventStreams:
         return _each_once((*found, *self._metadata.bootstrap))[:MAX_SERVICES]
 
     async def _told_by_controllers(self) -> list[str]:
-        """For when no broker is known that answers."""
+        """Returns the services that controllers name, for the case that no broker answers."""
         named = dict.fromkeys(self._metadata.bootstrap)
         asked: dict[str, None] = {}
         for _ in range(MAX_FIND_ROUNDS):
@@ -132,7 +141,7 @@ class EventStreams:
         return list(named)
 
     async def _others_by(self, address: str) -> list[str]:
-        """By the word of one service; empty: it gives no answer."""
+        """Returns the services that one service names; empty: it does not answer."""
         request = pb.DescribeServiceRequest(services_only=True)
         try:
             service = self._connections.inspected(address)
@@ -144,7 +153,8 @@ class EventStreams:
         return [*found, *(controller.address for controller in state.controllers)]
 
     async def recent(self, scope: TraceScope, timeout_ms: int = RECENT_TIMEOUT_MS) -> Gathered:
-        """What services remember. Raises `UnreachableError` where nobody answers."""
+        """Returns the events that services keep. Raises `UnreachableError` if no service
+        answers."""
         return await self._gathered(_requests(scope), timeout_ms)
 
     async def newest(
@@ -155,8 +165,8 @@ class EventStreams:
         since_ms: int = 0,
         timeout_ms: int = RECENT_TIMEOUT_MS,
     ) -> Gathered:
-        """Of the whole cluster, of each service its newest `limit`: the newest of all are among
-        them. `kinds` empty: all. Raises `UnreachableError` where nobody answers."""
+        """Returns the newest `limit` events of each service, which include the newest ones of the
+        cluster. `kinds`: empty: all. Raises `UnreachableError` if no service answers."""
         request = pb.WatchEventsRequest(
             kinds=[kind.value for kind in kinds],
             since_ms=since_ms,
@@ -188,9 +198,8 @@ class EventStreams:
         return Gathered(events, tuple(heard), tuple(silent), memories)
 
     async def require_known(self, scope: TraceScope, told: Sequence[StateChange]) -> None:
-        """Raises `TidelogError` (UNKNOWN_TOPIC_OR_PARTITION) where the cluster has no such topic
-        or partition, and nothing was `told` of one either. Where no broker says, neither does
-        this."""
+        """Raises `TidelogError` (UNKNOWN_TOPIC_OR_PARTITION) if the topic or partition does not
+        exist, and none of the events `told` is about it. Does nothing if no broker answers."""
         of_topic = [event for event in told if event.topic == scope.topic]
         if not scope.topic or any(scope.partition in (None, e.partition) for e in of_topic):
             return
@@ -218,7 +227,7 @@ class EventStreams:
         except TidelogError as error:
             return Silent(address, error.message)
         events = [event for answer in answers for event in answer.events]
-        # Between the two questions it may have forgotten some.
+        # The service may have dropped some events between the two queries.
         return _Recent(events, max(answer.oldest_kept_ms for answer in answers))
 
     async def _collect(
@@ -232,9 +241,9 @@ class EventStreams:
         return _Recent(told, oldest_kept_ms)
 
     async def follow(self, scope: TraceScope) -> AsyncGenerator[list[StateChange | Silent]]:
-        """What services remember and then what they tell, until closed; and each time that
-        one is lost, that it is. What arrives within SETTLE_MS is in the order of its times.
-        A service that is lost is tried again, and those that join the cluster are found."""
+        """Yields the events that services keep, then new ones, until closed; and a `Silent` each
+        time a service is lost. Events that arrive within SETTLE_MS are ordered by time. A lost
+        service is tried again, and services that join the cluster are found."""
         queue: asyncio.Queue[StateChange | Silent] = asyncio.Queue(MAX_QUEUED_EVENTS)
         tasks: dict[str, asyncio.Task[None]] = {}
         finding = asyncio.create_task(self._follow_all(scope, queue, tasks))
@@ -280,7 +289,8 @@ class EventStreams:
                     stream.cancel()
                 ends = await asyncio.gather(*streams, return_exceptions=True)
             problem = next((e for e in ends if isinstance(e, UnreachableError | TidelogError)), "")
-            # What it told since is asked for again, so that nothing of it is lost.
+            # Later events are requested again, so none is lost. A service that has sent nothing
+            # since it was lost is not reported again.
             if not lost or taken.told_since_asked:
                 await queue.put(Silent(address, str(problem) or "it ended the stream"))
             lost, taken.told_since_asked = True, False
@@ -305,8 +315,8 @@ class EventStreams:
 
 
 class _Taken:
-    """What one service has told, so that it can be asked for the rest after a break: all of
-    the last millisecond comes again, and is known."""
+    """The newest events of one service. After a break the service is queried for the rest: it
+    sends the events of the last millisecond again, and they are recognized."""
 
     def __init__(self, since_ms: int) -> None:
         self.newest_ms = since_ms
@@ -326,8 +336,8 @@ class _Taken:
 
 
 def _each_once(addresses: Sequence[str]) -> list[str]:
-    """Services of this machine are often called by one of its names in metadata, and by
-    another on the command line; the first is kept."""
+    """Returns each service once. A local service may have one name of the machine in metadata and
+    another one on the command line; the first address is kept."""
     by_place: dict[tuple[str, str], str] = {}
     for address in addresses:
         host, _, port = address.rpartition(":")
@@ -341,21 +351,21 @@ def _time_ms(told: StateChange | Silent) -> int:
 
 
 def _requests(scope: TraceScope) -> list[pb.WatchEventsRequest]:
-    """Filters join by and: a partition's own events are one question, and what befalls
-    brokers, controllers and whole topics is another."""
+    """Returns the requests for a scope. Filters are combined by AND, so a partition's own events
+    and the events of brokers, controllers and entire topics need one request each."""
     if not scope.topic:
         return [pb.WatchEventsRequest(since_ms=scope.since_ms)]
     own = pb.WatchEventsRequest(topic=scope.topic, since_ms=scope.since_ms)
     if scope.partition is not None:
         own.partition = scope.partition
     kinds = [kind.value for kind in (*CLUSTER_KINDS, *TOPIC_KINDS)]
-    # Services of an older version do not know them all.
+    # Services of an older version do not know all kinds.
     of_all = pb.WatchEventsRequest(kinds=kinds, since_ms=scope.since_ms, skip_unknown_kinds=True)
     return [own, of_all]
 
 
 def _known(events: Sequence[pb.StateChangeEvent]) -> list[StateChange]:
-    """Without those whose kind or stage a newer version has brought."""
+    """Converts events; omits those of a kind or stage of a newer version."""
     known: list[StateChange] = []
     for event in events:
         with contextlib.suppress(ValueError):

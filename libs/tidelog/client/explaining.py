@@ -1,13 +1,13 @@
-"""Asks all services of a cluster side by side how they stand, and explains what is wrong.
+"""Queries the state of all services of a cluster concurrently, and explains its problems.
 
     explained = await Explainer(SystemClock()).explain(["127.0.0.1:7501"], Scope("sea", 0))
 
-It needs neither a controller nor the store. Those that do not answer cost no more than
-`longest_ms`; where all that answer are too busy to tell in time how they stand, that is what
-is explained.
+It needs neither a controller nor the store. Services that do not answer delay it by `longest_ms`
+at most. If all services that answer are too busy to describe themselves in time, the explanation
+says so.
 
-What is pure runs in threads: ten thousand partitions that are unwell take half a second, and
-whoever explains may be a broker.
+Pure code runs in threads: ten thousand unhealthy partitions take half a second, and the process
+may be a broker.
 """
 
 from __future__ import annotations
@@ -57,26 +57,27 @@ from tidelog.rpc.wire import error_from_wire, partition_count
 from tidelog.v1 import broker_pb2
 
 DEFAULT_TIMEOUT_MS = 2_000
-# Between two looks at a replica that lags, to see how fast it comes.
+# Pause between two queries about a replica that lags, to measure how fast it catches up.
 RATE_SAMPLE_MS = 500
-# Where no controller tells of partitions, so many brokers are asked for what they have read.
+# If no controller reports partitions, the metadata of this many brokers is queried.
 MAX_METADATA_ATTEMPTS = 3
-# Gateways that no controller has heard lately, and that are asked whether they answer.
+# Maximum number of gateways to probe that no controller has heard lately.
 MAX_DIALED_GATEWAYS = 20
 
 _NOBODY_KNOWN: Mapping[str, Identity] = MappingProxyType({})
 
 
 def longest_ms(timeout_ms: int) -> int:
-    """How long an explanation may take where each service has `timeout_ms`: the round, and
-    within the time of one more question all that is asked after it, each for LEAST_ANSWER_MS at
-    the least."""
+    """Returns the maximum duration of an explanation in which each service has `timeout_ms`.
+
+    That is the round, and the time of one more query for all later queries together, each of which
+    has at least LEAST_ANSWER_MS."""
     after_ms = timeout_ms + (MAX_METADATA_ATTEMPTS + 1) * LEAST_ANSWER_MS + RATE_SAMPLE_MS
     return TIMES_IN_ALL * timeout_ms + PROBE_GRACE_MS + max(after_ms, DIAL_GATEWAY_MS)
 
 
 class NobodyAnswersError(UnreachableError):
-    """Not one of the addresses, and of those that they would have named."""
+    """No service answered at any known address."""
 
     def __init__(self, silent: Sequence[SilentService]) -> None:
         said = "; ".join(f"{service} {service.listening.value}" for service in silent)
@@ -85,8 +86,10 @@ class NobodyAnswersError(UnreachableError):
 
 
 class Explainer:
-    """`connect`: new connections for each question, closed when it is answered, so that none
-    is kept to a service that is gone, or waits to be tried again."""
+    """Explains a cluster.
+
+    `connect`: creates the connections of one explanation, which are closed at its end, so that
+    none is kept to a service that is gone or waits to reconnect."""
 
     def __init__(
         self,
@@ -108,10 +111,13 @@ class Explainer:
         own: Describe | None = None,
         known: Mapping[str, Identity] = _NOBODY_KNOWN,
     ) -> Explanation:
-        """`own`: the service that explains, which asks itself without a call. `known`: who is
-        to be at which of the addresses, for those that do not answer. Raises
-        `NobodyAnswersError`, and `TidelogError` (UNKNOWN_TOPIC_OR_PARTITION,
-        UNKNOWN_BROKER) for a topic, partition or broker that does not exist."""
+        """Returns the problems of the services that can be found through `addresses`.
+
+        - `own`: describes the explaining service without a call; None: a client explains.
+        - `known`: expected role and id of services, by address, in case they do not answer.
+
+        Raises `NobodyAnswersError`, and `TidelogError` (UNKNOWN_TOPIC_OR_PARTITION,
+        UNKNOWN_BROKER) if the topic, partition or broker does not exist."""
         observed = await self.observe(addresses, scope, timeout_ms, own, known)
         answered = [f"{name_of(state)} at {state.address}" for state in observed.states]
         silent = [str(service) for service in observed.silent]
@@ -179,9 +185,10 @@ class Explainer:
         silent: Sequence[SilentService],
         scope: Scope,
     ) -> tuple[PartitionKeyState, ...]:
-        """Partitions that the active controller tells of only when it is asked for them. What
-        a broker has read of them, where no controller tells, or is asked for a topic that it
-        does not know."""
+        """Returns partitions that the states do not contain.
+
+        From the active controller: partitions that have an unavailable broker in their ISR. If no
+        controller answers, or it does not know the topic: the metadata of a broker."""
         active = active_controller(states)
         if active is not None and _tells_of(active, scope):
             gone = () if scope.topic else _gone_brokers(found, states, silent)
@@ -208,10 +215,11 @@ class Explainer:
     async def _keys_with(
         self, found: ServiceRound, active: ServiceState, brokers: Sequence[int]
     ) -> tuple[PartitionKeyState, ...] | None:
-        """Partitions in whose ISRs these are, as their leaders are: of those that are well by
-        their keys nobody told before. Without what is led by a broker that has come back or
-        gone since the first question, of which only that can be judged. None: it answers no
-        more."""
+        """Returns the partitions that have one of `brokers` in their ISR; None: the controller no
+        longer answers. Its first answer omitted those with a healthy key.
+
+        Partitions whose leader has joined or left since the first query are left out, because the
+        states of services are from that query."""
         request = replace(found.request, in_isr=brokers)
         address = found.answered_at[active.role, active.id]
         try:
@@ -230,7 +238,8 @@ class Explainer:
     async def _look_again(
         self, found: ServiceRound, states: list[ServiceState]
     ) -> tuple[list[ServiceState], list[ServiceState]]:
-        """Leaders of replicas that lag, once more: as they were, and all as they are."""
+        """Queries the leaders of lagging replicas again. Returns their earlier states, and all
+        states with theirs updated."""
         lagging = await asyncio.to_thread(_with_laggards, states)
         if not lagging:
             return [], states
@@ -257,7 +266,7 @@ class Explainer:
 
 
 def _lives(controller: ServiceState) -> dict[int, int]:
-    """Broker epochs by id."""
+    """Returns the epochs of registered brokers, by id."""
     told = controller.controller.registered if controller.controller is not None else ()
     return {broker.broker_id: broker.broker_epoch for broker in told}
 
@@ -265,7 +274,7 @@ def _lives(controller: ServiceState) -> dict[int, int]:
 def _gone_brokers(
     found: ServiceRound, states: Sequence[ServiceState], silent: Sequence[SilentService]
 ) -> tuple[int, ...]:
-    """Ids of those that may be dead or stand still, and of those that are starting."""
+    """Returns the ids of brokers that may be dead or stalled, and of those that are starting."""
     ids = {
         service.id
         for service in silent
@@ -277,7 +286,7 @@ def _gone_brokers(
 
 
 def _tells_of(active: ServiceState | None, scope: Scope) -> bool:
-    """Whether an active controller tells how the partitions in question stand."""
+    """Returns whether an active controller reports the partitions in `scope`."""
     controller = None if active is None else active.controller
     if controller is None:
         return False
@@ -305,7 +314,7 @@ def _has_laggards(state: ServiceState) -> bool:
 
 
 def _require_broker(found: ServiceRound, broker_id: int) -> None:
-    """Raises `TidelogError` (UNKNOWN_BROKER) for a broker that no service knows."""
+    """Raises `TidelogError` (UNKNOWN_BROKER) if no service knows the broker."""
     known = {id_ for role, id_ in (*found.known_as.values(), *found.states) if role == BROKER}
     for state in found.states.values():
         for key in state.controller.partitions if state.controller else ():
@@ -335,7 +344,7 @@ def _require_known(answer: broker_pb2.MetadataResponse, scope: Scope) -> None:
 
 
 def _keys_of(answer: broker_pb2.MetadataResponse) -> tuple[PartitionKeyState, ...]:
-    """Without what metadata does not tell: lives, revisions, changes."""
+    """Converts metadata, which has no broker epochs of members, no revisions and no changes."""
     return tuple(
         PartitionKeyState(
             topic.name,
@@ -365,7 +374,7 @@ def _keys_of(answer: broker_pb2.MetadataResponse) -> tuple[PartitionKeyState, ..
 
 
 def _move_of(p: broker_pb2.PartitionMetadata) -> PartitionMoveState | None:
-    """Whether it is cancelled only the active controller knows."""
+    """Returns the move of a partition. Only the active controller knows if it is cancelled."""
     if not p.moving_operation:
         return None
     return PartitionMoveState(

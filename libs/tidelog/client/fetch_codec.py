@@ -1,4 +1,4 @@
-"""Fetch and ListOffsets in their wire form."""
+"""Fetch and ListOffsets requests and responses on the wire."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tidelog.v1 import broker_pb2
 
 
 class FoundOffset(NamedTuple):
-    """An offset (-1: no record is that young) as the leader of `leader_epoch` told it of the
-    topic with this id."""
+    """An offset (-1: no record is at or after the time) with the leader epoch and topic id of the
+    leader that answered."""
 
     offset: int
     leader_epoch: int
@@ -91,7 +91,7 @@ def offsets_to_wire(
 def offsets_from_wire(
     partitions: Sequence[tuple[TopicPartition, Leader]], answer: broker_pb2.ListOffsetsResponse
 ) -> list[tuple[TopicPartition, Leader, FoundOffset | TidelogError]]:
-    """Offsets and errors, in the order of the question."""
+    """Returns offsets and errors, in the order of `partitions`."""
     by_partition = {
         TopicPartition(result.topic, result.partition): result for result in answer.partitions
     }

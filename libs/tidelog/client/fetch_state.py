@@ -1,8 +1,8 @@
-"""What a consumer wants and has, partition by partition. No I/O.
+"""Fetch state of a consumer, partition by partition. No I/O.
 
-`plan` tells what to ask which leader; answers come back through `received` and `failed`;
-`take_batches` and `take_records` hand out what has arrived, in order within a partition
-and in turn between partitions.
+`plan` says what to fetch from which leader. Answers return through `received` and `failed`.
+`take_batches` and `take_records` return fetched data, in order within a partition and in turn
+between partitions.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from tidelog.errors import STALE_METADATA, ErrorCode, RecordsDamagedError, Tidel
 from tidelog.model import Batch, OffsetPosition, OnDamage, Record, TopicPartition
 from tidelog.request_bounds import MAX_FETCH_PARTITIONS
 
-# A leader is asked at most this many fetches at once; partitions that join while a fetch
-# waits for data need not wait for it.
+# Maximum number of fetches in flight to a leader: partitions that are added while a fetch waits for
+# data need not wait for it.
 MAX_FETCHES_PER_LEADER = 4
 # A batch that arrives damaged this often in a row is reported.
 MAX_CORRUPT_FETCHES = 3
-# An offset is out of range when leaders have said so this often, with fresh metadata
-# between: one of them alone may be a zombie (interleaving 13 of docs/internals/interleavings.md).
+# An offset is out of range when leaders have said so this often, with fresh metadata in between,
+# because one leader may be a zombie (interleaving 13 of docs/internals/interleavings.md).
 OUT_OF_RANGE_CONFIRMATIONS = 2
-# A topic that every broker has denied for this long is gone.
+# A topic is gone if all brokers have reported it as unknown for this long.
 UNKNOWN_TOPIC_TIMEOUT_MS = 30_000
 
 _UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class OnOutOfRange(enum.Enum):
-    """What a consumer does whose offset is no longer, or not yet, in the log."""
+    """Policy for an offset that is no longer, or not yet, in the log."""
 
     ERROR = "error"
     EARLIEST = "earliest"
@@ -53,8 +53,8 @@ _RESET_TO = {
 
 
 class Want(NamedTuple):
-    """One partition of a fetch. `offset` lies below the next offset that is missing where
-    the leader has to show what was read before it."""
+    """One partition of a fetch. `offset` is below the next missing offset if the leader has to
+    prove that its log has the records read before."""
 
     assigned: Assigned
     generation: int
@@ -64,7 +64,7 @@ class Want(NamedTuple):
 
 class FetchPlan(NamedTuple):
     leader: Leader
-    # Each with its leader's entry: the topic id differs.
+    # Each partition has its own leader entry, because the topic ids differ.
     wants: Sequence[tuple[Want, Leader]]
 
 
@@ -78,9 +78,11 @@ class Fetched(NamedTuple):
 
 
 class FetchState:
-    """Bound: a partition asks for no more while it holds half of its share of `prefetch_bytes`,
-    and never for more than fills its share, as batches are once they are decompressed. Of what
-    comes beyond its share one batch is kept, and the rest requested again."""
+    """Positions, buffers and errors of the assigned partitions.
+
+    Bound: a partition fetches nothing while it holds more than half of its share of
+    `prefetch_bytes`, and never more than fills its share, in decompressed bytes. Of an answer
+    beyond its share one batch is kept, and the rest is fetched again."""
 
     def __init__(
         self,
@@ -108,8 +110,8 @@ class FetchState:
         start: OffsetPosition,
         topic_ids: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Keeps those that stay as they are, and starts the new ones at `start`. `topic_ids`: by
-        name, of topics where no other of the name may be read."""
+        """Keeps the state of partitions that stay, and starts new ones at `start`. `topic_ids`: by
+        name, for topics where no other topic of the name may be read."""
         before = self._assigned
         self._assigned = {p: before.get(p) or Assigned(p, start) for p in partitions}
         for partition, assigned in before.items():
@@ -132,7 +134,7 @@ class FetchState:
         return sum(assigned.buffered_bytes for assigned in self._assigned.values())
 
     def get(self, partition: TopicPartition) -> Assigned:
-        """Raises `TidelogError` for a partition that is not assigned."""
+        """Returns the state of a partition. Raises `TidelogError` if it is not assigned."""
         assigned = self._assigned.get(partition)
         if assigned is None:
             raise TidelogError(
@@ -142,7 +144,7 @@ class FetchState:
         return assigned
 
     def to_find(self) -> dict[OffsetPosition, list[tuple[Assigned, int]]]:
-        """Partitions without a position, with their generations; each is given once."""
+        """Returns partitions without a position, with their generations; each of them once."""
         found: dict[OffsetPosition, list[tuple[Assigned, int]]] = {}
         for assigned in self._assigned.values():
             if assigned.reset is not None and not assigned.finding and assigned.error is None:
@@ -152,13 +154,13 @@ class FetchState:
 
     @property
     def _share(self) -> int:
-        """Bytes of `prefetch_bytes` that belong to one partition."""
+        """Share of one partition in `prefetch_bytes`."""
         return max(self._prefetch_bytes // max(len(self._assigned), 1), 1)
 
     def plan(
         self, now_ms: int, leader_of: Callable[[TopicPartition], Leader | None]
     ) -> list[FetchPlan]:
-        """What to fetch now; every plan counts as under way until `finish`."""
+        """Returns the fetches to send now. Each is in flight until `finish`."""
         share = self._share
         by_leader: dict[int, tuple[Leader, list[tuple[Want, Leader]]]] = {}
         for assigned in self._assigned.values():
@@ -196,15 +198,15 @@ class FetchState:
             self.errors.add(assigned, error)
             return False
         if leader.leader_epoch < assigned.newest_epoch:
-            # Records of a newer leader have been read: this one has been deposed.
+            # Records of a newer leader have been read, so this leader is deposed.
             if not assigned.route.stale:
                 assigned.route.failed(leader, now_ms, self._backoff, stale=True)
             return False
         return assigned.route.open_to(leader, now_ms)
 
     def finish(self, plan: FetchPlan) -> None:
-        """The fetch has been answered, or never will be; each of its partitions is told by
-        itself."""
+        """Ends a fetch that is answered or never will be. The caller reports the result of each
+        partition."""
         self._fetches[plan.leader.broker_id] -= 1
 
     def received(self, want: Want, leader: Leader, fetched: Fetched, now_ms: int) -> None:
@@ -226,7 +228,7 @@ class FetchState:
             return
         assigned.route.succeeded()
         assigned.failing_since_ms = 0
-        # To the end of the line: who has just got something is asked for last.
+        # Move the partition to the end, so that the others are fetched first.
         if fetched.batches and self._assigned.get(assigned.partition) is assigned:
             del self._assigned[assigned.partition]
             self._assigned[assigned.partition] = assigned
@@ -234,7 +236,7 @@ class FetchState:
     def _keep(
         self, assigned: Assigned, leader: Leader, batches: Sequence[Batch], now_ms: int
     ) -> bool:
-        """As many as there is room for. False: one is damaged."""
+        """Buffers as many batches as there is room for. Returns False if one is damaged."""
         wire_bytes = decoded_bytes = kept = 0
         for batch in batches:
             if batch.header.next_offset <= assigned.fetch_offset:
@@ -243,7 +245,7 @@ class FetchState:
             wire_bytes += len(batch.records)
             decoded_bytes += size
             assigned.expansion = max(decoded_bytes / max(wire_bytes, 1), 1.0)
-            # One of each answer is kept, or it would be requested again at once.
+            # One batch of each answer is kept, or it would be requested again at once.
             if kept and assigned.buffered_bytes + size > self._share:
                 break
             if not is_intact(batch):
@@ -261,7 +263,7 @@ class FetchState:
     def _continues(
         self, assigned: Assigned, leader: Leader, batches: Sequence[Batch], now_ms: int
     ) -> bool:
-        """Whether a new leader has shown that its log goes on after what was read."""
+        """Returns whether a new leader has proved that its log has the records read before."""
         if batches and not is_intact(batches[0]):
             self._corrupt(assigned, batches[0], leader, now_ms)
             return False
@@ -291,24 +293,25 @@ class FetchState:
 
     def _reset(self, assigned: Assigned, leader: Leader, now_ms: int) -> None:
         if assigned.buffered:
-            # What was read before is handed out first.
+            # The buffered records are returned first.
             assigned.route.failed(leader, now_ms, self._backoff, stale=False)
         else:
             assigned.route.succeeded()
             assigned.seek(None, _RESET_TO[self._on_out_of_range])
 
     def take_truncations(self) -> list[LogTruncatedError]:
-        """Those found since the last call; with the policy "error" they are raised too."""
+        """Returns truncations since the last call. The policy "error" raises them as well."""
         found, self._truncations = self._truncations, []
         return found
 
     def take_skipped(self) -> list[RecordsDamagedError]:
-        """Damaged records that were skipped since the last call."""
+        """Returns damaged records that were skipped since the last call."""
         found, self._skipped = self._skipped, []
         return found
 
     def give_up(self, want: Want) -> None:
-        """The leader hangs, and there is a newer one: what it answers yet is dropped."""
+        """Gives up a fetch because its leader hangs and there is a newer one. A late answer is
+        dropped."""
         assigned = want.assigned
         if assigned.generation == want.generation:
             assigned.generation += 1
@@ -340,7 +343,8 @@ class FetchState:
         stale: bool,
         answer: Fetched | None = None,
     ) -> None:
-        """`answer`: what came with the error, where the leader answered at all."""
+        """Handles the error of a fetch. `answer`: the result that came with it; None if the leader
+        did not answer."""
         assigned = want.assigned
         if assigned.generation != want.generation:
             return
@@ -363,7 +367,7 @@ class FetchState:
     def _damaged(self, assigned: Assigned, want: Want, error: RecordsDamagedError) -> None:
         assigned.route.succeeded()
         if want.offset < assigned.fetch_offset:
-            # They were read while they were sound, so that there is nothing to compare.
+            # The records were intact when they were read. Nothing can be compared with them now.
             assigned.continuity.forget()
         elif self._on_damage is OnDamage.RAISE:
             self.errors.add(assigned, error)
@@ -385,11 +389,11 @@ class FetchState:
     ) -> None:
         checking = want.offset < assigned.fetch_offset
         if checking and want.offset < answer.log_start_offset <= assigned.fetch_offset:
-            # What was read is no longer kept, and so there is nothing to compare.
+            # The records that were read are no longer kept, so there is nothing to compare.
             assigned.continuity.forget()
             return
-        # The fetch named the epoch that is known here, which a leader of another refuses.
-        # An answer to an error need not tell its epoch (0); where it does, it is held to it.
+        # The fetch had the epoch that is known here; a leader of another epoch rejects it. An
+        # answer with an error may have no epoch (0); if it has one, that is checked.
         told_epoch = answer.leader_epoch or leader.leader_epoch
         believed = told_epoch >= max(leader.leader_epoch, assigned.newest_epoch)
         assigned.out_of_range += believed
@@ -418,12 +422,12 @@ class FetchState:
         leader_of: Callable[[TopicPartition], Leader | None],
         gone: Callable[[TopicPartition], TidelogError | None],
     ) -> None:
-        """Partitions that do not exist any more end with the error that `gone` gives, until they
+        """Sets the errors that `gone` returns for partitions that no longer exist, until they
         exist again."""
         self.errors.update_missing(self._assigned.values(), leader_of, gone)
 
     def confirm_missing(self, topic: str) -> None:
-        """A broker has just been asked about this topic."""
+        """Records that a broker has just been queried about this topic."""
         confirm_missing(self._assigned.values(), topic)
 
     def wants_metadata(self, leader_of: Callable[[TopicPartition], Leader | None]) -> bool:
@@ -433,8 +437,8 @@ class FetchState:
         )
 
     def next_retry_ms(self, now_ms: int) -> int | None:
-        """When the next partition that failed may be asked for again. One whose time has
-        come waits for something else, whose coming is noticed by itself."""
+        """Returns when the next failed partition may be retried; None: none after `now_ms`. A
+        partition whose retry time has passed waits for another event, which wakes the fetcher."""
         return min(
             (
                 a.route.retry_at_ms
@@ -445,8 +449,8 @@ class FetchState:
         )
 
     def take_batches(self, max_batches: int) -> list[FetchedBatch]:
-        """Raises a partition's error as `PartitionErrors` says; where one is to be confirmed
-        first, `errors.unconfirmed` names the partition."""
+        """Raises a partition's error as `PartitionErrors` says. If it must be confirmed first,
+        `errors.unconfirmed` is the partition."""
         self.errors.raise_new()
         taken: list[FetchedBatch] = []
         for assigned in list(self._assigned.values()):
@@ -461,9 +465,9 @@ class FetchState:
     def take_records(
         self, max_records: int, enough: Callable[[], bool] = lambda: False
     ) -> list[Record]:
-        """Raises errors as `take_batches`. Where it ends at a batch that takes long to open,
-        `taking.costly` says whose: the caller opens it, and takes again. Ends early, with some
-        records, once it is `enough`, which is checked every RECORDS_PER_CHECK."""
+        """Raises errors as `take_batches`. If it ends at a costly batch, `taking.costly` is the
+        partition: the caller opens the batch and takes again. Ends early, with some records, once
+        `enough` returns true, which is checked every RECORDS_PER_CHECK records."""
         self.errors.raise_new()
         taken = self.taking.take(self._assigned.values(), max_records, enough)
         if not taken and self.taking.costly is None:
@@ -476,7 +480,7 @@ class FetchState:
 
 
 def _longest_waiting(wants: list[tuple[Want, Leader]]) -> list[tuple[Want, Leader]]:
-    """As many as one fetch may name: the others are in the next one, before these."""
+    """Returns as many partitions as one fetch may name: those that were fetched longest ago."""
     if len(wants) <= MAX_FETCH_PARTITIONS:
         return wants
     return sorted(wants, key=lambda entry: entry[0].assigned.fetch_turn)[:MAX_FETCH_PARTITIONS]

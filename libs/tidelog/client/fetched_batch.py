@@ -1,4 +1,4 @@
-"""A batch as a consumer gets it: opened only when its records are asked for."""
+"""A batch that a consumer fetched. It is opened only when its records are requested."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tidelog.model import Batch, BatchHeader, Record, TopicPartition
 from tidelog.record_batch import Columns, decode, to_columns, to_records
 from tidelog.record_limits import HIGHEST_MAX_BATCH_RECORDS, invalid_batch
 
-# Of an open batch, which are made on the caller's event loop: two milliseconds.
+# Records that are created at once on the caller's event loop: two milliseconds.
 OPEN_SLICE_RECORDS = 2_048
 
 
 class FetchedBatch(NamedTuple):
-    """Its first `skip` records lie below the offset that was asked for; `columns` and
-    `records` leave them out."""
+    """A batch whose first `skip` records are below the requested offset. `columns` and `records`
+    omit these."""
 
     partition: TopicPartition
     batch: Batch
@@ -41,8 +41,8 @@ class FetchedBatch(NamedTuple):
         return self.batch.header.record_count - self.skip
 
     def columns(self) -> Columns:
-        """Keys, values and timestamps as lists. Raises `TidelogError` (INVALID_BATCH), also for a
-        batch of more than 1,000,000 records, which only `record_slices` opens."""
+        """Returns keys, values and timestamps as lists. Raises `TidelogError` (INVALID_BATCH), also
+        for a batch of more than 1,000,000 records, which only `record_slices` opens."""
         self._check_count()
         with self.opening():
             columns = decode(self.batch)
@@ -56,7 +56,7 @@ class FetchedBatch(NamedTuple):
         )
 
     def records(self) -> list[Record]:
-        """Raises as `columns` does."""
+        """Returns the records. Raises as `columns` does."""
         self._check_count()
         topic, partition = self.partition
         with self.opening():
@@ -65,7 +65,7 @@ class FetchedBatch(NamedTuple):
 
     @contextmanager
     def opening(self) -> Iterator[None]:
-        """INVALID_BATCH that is raised within says which batch it is, and what follows it."""
+        """Adds the batch, and the offset after it, to the message of an INVALID_BATCH error."""
         try:
             yield
         except InvalidBatchError as error:
@@ -77,8 +77,8 @@ class FetchedBatch(NamedTuple):
     def record_slices(
         self, max_records: int = SLICE_RECORDS, *, cheap_only: bool = False
     ) -> Iterator[list[Record]]:
-        """The same records, at most so many at a time, and fewer where they have many headers:
-        beside the decompressed batch no more is held. Raises as `decode_slices`."""
+        """Yields the same records in slices of at most `max_records`, or fewer if they have many
+        headers. Holds one slice beside the decompressed batch. Raises as `decode_slices`."""
         with self.opening():
             for piece in decode_slices(self.batch, max_records=max_records, cheap_only=cheap_only):
                 records = self._records(piece)
@@ -105,8 +105,8 @@ class FetchedBatch(NamedTuple):
 
 
 class OpenedBatch:
-    """The records of a batch from `skip` on, of which a slice is held at a time. What it costs to
-    make is decompression and the first slice."""
+    """The records of a batch from `skip` on, one slice at a time. Creating the object decompresses
+    the batch and creates the first slice."""
 
     def __init__(self, fetched: FetchedBatch, *, cheap_only: bool = False) -> None:
         """Raises as `decode_slices`."""
@@ -116,7 +116,7 @@ class OpenedBatch:
         self._taken = 0
 
     def take(self, max_records: int) -> list[Record]:
-        """The next ones; none: all are taken. Raises `TidelogError` (INVALID_BATCH)."""
+        """Returns the next records; none: all are taken. Raises `TidelogError` (INVALID_BATCH)."""
         if self._taken >= len(self._ready):
             self._ready, self._taken = next(self._slices, []), 0
         records = self._ready[self._taken : self._taken + max_records]

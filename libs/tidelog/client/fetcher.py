@@ -1,4 +1,4 @@
-"""The consumer's shell: fetches ahead from every leader in the background."""
+"""Fetches ahead from every leader in the background: the I/O around `FetchState`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.trace_context import Metadata, carrying
 from tidelog.v1 import broker_pb2
 
-# An answer may come this much after the time that the broker was given to wait.
+# An answer may arrive this much later than the maximum wait of the broker.
 ANSWER_GRACE_MS = 5_000
-# A fetch that has had no answer for so long after its wait may be with a leader that hangs:
-# newer ones are looked for,
+# A leader may hang if a fetch has no answer this long after its maximum wait. Metadata is then
+# polled for newer leaders,
 UNANSWERED_MS = 1_000
-# this often, until it is answered or given up.
+# at this interval, until the fetch is answered or given up.
 UNANSWERED_POLL_MS = 500
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class _Pending:
 
 
 class Fetcher:
-    """`arrived` is set whenever there may be something new to take."""
+    """Fetches for one consumer. `arrived` is set whenever there may be something new to take."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Fetcher:
         self._elections = UncleanElections()
         self._wake = asyncio.Event()
         self.arrived = asyncio.Event()
-        # Of the user's span in which records were last asked for.
+        # Trace context of the user's span in which records were last requested.
         self.trace_context: Metadata | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._fetches: dict[asyncio.Task[None], _Pending] = {}
@@ -82,7 +82,7 @@ class Fetcher:
             self._loop_task.add_done_callback(lambda _: self.arrived.set())
 
     def check(self) -> None:
-        """Raises `TidelogError` where a fault has ended the background work."""
+        """Raises `TidelogError` if a fault has ended the background work."""
         if self._loop_task is None or not self._loop_task.done():
             return
         fault = None if self._loop_task.cancelled() else self._loop_task.exception()
@@ -94,17 +94,17 @@ class Fetcher:
         ) from fault
 
     def wake(self) -> None:
-        """Something may be fetched that could not before."""
+        """Wakes the loop when something may be fetched that could not be before."""
         self._wake.set()
 
     def confirm_missing(self) -> None:
-        """Asks a broker, in the background, for the partition whose error waits for that."""
+        """Queries a broker, in the background, about the partition whose error is unconfirmed."""
         partition = self._state.errors.unconfirmed
         if partition is not None and (self._confirming is None or self._confirming.done()):
             self._confirming = self._spawn(self._confirm(partition.topic))
 
     async def _confirm(self, topic: str) -> None:
-        # Without an answer nothing is confirmed: the next call asks again.
+        # Without an answer nothing is confirmed, and the next call queries again.
         with contextlib.suppress(UnreachableError, TidelogError):
             await self._metadata.refresh((topic,))
             self._state.update_missing(self._metadata.leader, self._metadata.gone)
@@ -131,7 +131,8 @@ class Fetcher:
                 timer.cancel()
 
     def _step(self) -> int | None:
-        """Starts all that can be fetched now; returns when to look again at the latest."""
+        """Starts all fetches that are possible now. Returns the maximum pause until the next step
+        in milliseconds; None: no limit."""
         now_ms = self._clock.monotonic_ms()
         self._state.update_missing(self._metadata.leader, self._metadata.gone)
         for position, partitions in self._state.to_find().items():
@@ -142,7 +143,7 @@ class Fetcher:
             self._fetches[self._spawn(self._fetch(pending))] = pending
             due.append(self._late_ms(pending))
         if self._state.has_error:
-            # Found while planning, and told by whoever takes next.
+            # The error was found while planning; the next call that takes records raises it.
             self.arrived.set()
         if self._state.wants_metadata(self._metadata.leader):
             self._metadata.poke()
@@ -154,11 +155,11 @@ class Fetcher:
         return pending.sent_ms + self._max_wait_ms + UNANSWERED_MS
 
     def _give_up_superseded(self, now_ms: int) -> list[int]:
-        """Asks newer leaders for what an old one should have answered UNANSWERED_MS ago.
-        Returns when to look again, one time for each fetch."""
+        """Gives up fetches that old leaders have not answered for UNANSWERED_MS, if there are newer
+        leaders. Returns when to check the remaining fetches again, one time for each."""
         due: list[int] = []
         for task, pending in list(self._fetches.items()):
-            if task.done():  # answered a moment ago: its partitions have been told
+            if task.done():  # answered a moment ago, and its partitions have their results
                 continue
             if self._late_ms(pending) > now_ms:
                 due.append(self._late_ms(pending))
@@ -213,7 +214,7 @@ class Fetcher:
             self._all_failed(plan, unknown, stale=True)
         except TidelogError as error:
             self._all_failed(plan, error, stale=False)
-        except Exception as error:  # told to whoever polls
+        except Exception as error:  # reported by the next poll
             fault = TidelogError(ErrorCode.INTERNAL, f"the client failed to fetch: {error!r}")
             fault.__cause__ = error
             self._all_failed(plan, fault, stale=False)
@@ -241,7 +242,7 @@ class Fetcher:
                 if error.leader is not None and self._metadata.apply_hint(
                     partition, leader.topic_id, error.leader
                 ):
-                    # It is used at once; how it was elected is told by metadata alone.
+                    # The hint is used at once; only metadata says how the leader was elected.
                     self._metadata.poke()
                 self._state.failed(want, leader, error, now_ms, stale=False, answer=fetched)
         for truncation in self._state.take_truncations():
@@ -256,7 +257,7 @@ class Fetcher:
             self._state.failed(want, leader, error, now_ms, stale=stale)
 
     async def _find(self, position: OffsetPosition, partitions: list[tuple[Assigned, int]]) -> None:
-        """Finds where partitions without a position begin."""
+        """Finds the start of partitions without a position."""
         wanted = {assigned.partition: (assigned, generation) for assigned, generation in partitions}
         async with contextlib.aclosing(self._finder.find_each(wanted, position)) as outcomes:
             async for partition, outcome in outcomes:

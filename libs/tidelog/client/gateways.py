@@ -1,4 +1,4 @@
-"""Which gateways the controllers of a cluster have heard, and whether a silent one answers."""
+"""Gateways that a cluster's controllers know, and whether a silent gateway answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog.rpc.inspect_codec import from_wire, to_wire
 from tidelog.rpc.status import UnreachableError
 from tidelog.v1 import inspect_pb2
 
-# In all, for the name, the connect and the answer.
+# Total time for the name, the connection and the answer.
 DIAL_GATEWAY_MS = 2_000
 _REQUEST = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
@@ -26,7 +26,8 @@ DialGateway = Callable[[AnnouncedGateway], Awaitable[Listening | None]]
 async def find_gateways(
     controllers: Iterable[str], connections: InspectConnections, timeout_ms: int
 ) -> list[AnnouncedGateway]:
-    """`controllers`: their addresses; those that do not answer are left out."""
+    """Returns the gateways that controllers know. `controllers`: their addresses; those that do not
+    answer are left out."""
     request = to_wire(StateRequest(services_only=True), inspect_pb2.DescribeServiceRequest)
 
     async def ask(address: str) -> ServiceState | None:
@@ -41,8 +42,8 @@ async def find_gateways(
 
 
 async def dial_gateway(gateway: AnnouncedGateway) -> Listening | None:
-    """A plain TCP connect, and where that is taken one HTTP request. BUSY: it answers HTTP. None:
-    its address is of another machine's own."""
+    """Probes a gateway with a TCP connection and, if it is accepted, one HTTP request. BUSY: it
+    answers HTTP. None: its address is a loopback address of another machine."""
     if is_loopback(gateway.address) and gateway.host != socket.gethostname():
         return None
     listening = Listening.SILENT

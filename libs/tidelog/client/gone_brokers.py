@@ -16,13 +16,13 @@ from tidelog.client.descriptions import (
 from tidelog.client.operations import BrokerDetails
 from tidelog.errors import TidelogError
 
-# How long the controller may take to send the last known addresses. A cluster is described
-# without them, too.
+# How long the controller may take to send the last known addresses. Without them the cluster is
+# described all the same.
 ADDRESSES_TIMEOUT_SECONDS = 2.0
 
 
 class DescribesBrokers(Protocol):
-    """What is needed of an `Admin`."""
+    """The part of `Admin` that is used here."""
 
     async def describe_cluster(self) -> ClusterDescription: ...
 
@@ -34,10 +34,10 @@ class DescribesBrokers(Protocol):
 async def describe_with_gone_brokers(
     admin: DescribesBrokers,
 ) -> tuple[ClusterDescription, list[TopicDescription]]:
-    """The cluster and all its topics, internal ones included. Raises `TidelogError`.
+    """Returns the cluster and all its topics, internal ones included. Raises `TidelogError`.
 
-    A broker that holds replicas and is not registered is among the brokers as gone, with its last
-    known address. Only the controller has that address: without an active one it is empty."""
+    A broker that holds replicas and is not registered is listed as gone, with its last known
+    address. Only the controller has that address: without an active one it is empty."""
     described = await admin.describe_cluster()
     topics = await admin.list_topics(internal=True)
     gone = _gone(described, topics)

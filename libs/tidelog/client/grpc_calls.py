@@ -1,4 +1,4 @@
-"""What a client's gRPC calls raise: never gRPC's own errors, and no cancellation of its making."""
+"""Errors of a client's gRPC calls: none of gRPC's own, and no cancellation that gRPC causes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Answer = TypeVar("_Answer")
 
 
 async def answered(call: Awaitable[_Answer], address: str) -> _Answer:
-    """The answer of a call to an address. Raises `UnreachableError` and `TidelogError`."""
+    """Returns the answer of a call to an address. Raises `UnreachableError` and `TidelogError`."""
     try:
         return await call
     except grpc.aio.AioRpcError as error:
@@ -28,14 +28,14 @@ async def answered(call: Awaitable[_Answer], address: str) -> _Answer:
 
 
 def is_own_cancellation() -> bool:
-    """Whether the current task is being cancelled. gRPC raises CancelledError as well where the
-    channel is closed during a call, in a task that nobody cancelled."""
+    """Returns whether the current task is being cancelled. gRPC also raises CancelledError if the
+    channel is closed during a call, in a task that was not cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def check_usable() -> None:
-    """Raises CLIENT_FORKED in a process in which gRPC does not work."""
+    """Raises CLIENT_FORKED if gRPC does not work in this process."""
     if not forks.usable:
         raise TidelogError(
             ErrorCode.CLIENT_FORKED,

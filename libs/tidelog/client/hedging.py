@@ -1,4 +1,4 @@
-"""One question to several services, one after another, until one of them answers."""
+"""Sends a query to several services, one after another, until one of them answers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ async def first_answer(
     hedge_ms: int,
     passing: tuple[type[Exception], ...],
 ) -> tuple[_Answer | None, list[BaseException]]:
-    """A service that has not answered within `hedge_ms` is joined by the next; the first answer
-    wins. With None: what each was `passing` with, all of them. Other errors are raised."""
+    """Returns the first answer, and the errors before it.
+
+    If a service has failed, or has not answered within `hedge_ms`, the next one is queried as well.
+    The answer is None if all services failed with an error in `passing`; other errors are
+    raised."""
     left = list(addresses)
     failures: list[BaseException] = []
-    # In the order in which they were asked, which decides between answers that come at the
-    # same moment. Who was judged is taken out.
+    # In the order of the queries, which decides between answers that arrive at the same moment.
+    # Finished tasks are removed.
     asked: list[asyncio.Task[_Answer]] = []
     try:
         while left or asked:
@@ -42,7 +45,7 @@ async def first_answer(
     finally:
         for task in asked:
             task.cancel()
-        # Waited for, so that none outlives the channels; and their errors, which no longer count,
-        # are seen by somebody.
+        # Awaited, so that none outlives the channels, and so that their errors, which no longer
+        # count, are retrieved.
         await asyncio.gather(*asked, return_exceptions=True)
     return None, failures

@@ -1,9 +1,9 @@
-"""How a client is used and how it ends: in one process, on one event loop, until `close`.
+"""Use and end of a client: in one process, on one event loop, until `close`.
 
-`Lifecycle` keeps the calls that are in progress. `close` ends them with CLIENT_CLOSED the way
+`Lifecycle` keeps the calls in progress. `close` ends them with CLIENT_CLOSED in the way that
 `asyncio.timeout` ends its block: it cancels the task, and the call turns that cancellation, and no
-other, into `ClientClosedError`. So a caller gets a CancelledError only where somebody cancelled the
-caller. docs/client-guarantees.md is the contract.
+other, into `ClientClosedError`. So a caller gets a CancelledError only if the caller was
+cancelled. docs/client-guarantees.md is the contract.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from tidelog.client.delivery import mark_seen
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc import forks
 
-# Calls that wait for nothing keep the event loop for no longer than this before other tasks run,
+# Calls that do not wait let other tasks run after this time,
 SLICE_MS = 5
-# or for so many calls, for clocks that do not move meanwhile.
+# or after this many calls, for clocks that do not advance meanwhile.
 SLICE_CALLS = 256
 
-# An event loop does not keep its tasks alive; these have nobody else once `close` is cancelled.
+# An event loop does not keep its tasks alive. If `close` is cancelled, only this set does.
 _closing_tasks: set[asyncio.Task[None]] = set()
 
 Finish = Callable[[], Coroutine[Any, Any, None]]
 
-# Calls without a public name: entering the client, and iterating over it.
+# Public calls without a public name: entering the client, and iterating over it.
 _PUBLIC_DUNDERS = frozenset({"__aenter__", "__aiter__", "__anext__"})
 
 _P = ParamSpec("_P")
@@ -53,19 +53,19 @@ def forked_error(client: str) -> TidelogError:
 
 
 class Lifecycle:
-    """Guards one client. `client`: its name in messages, as "producer"."""
+    """Guards one client. `client`: its name in messages, such as "producer"."""
 
     def __init__(self, client: str, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._generation = forks.generation
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Tasks that are in a call of this client.
+        # The call in progress of each task.
         self._calls: dict[asyncio.Task[Any], Call] = {}
         self._closing: asyncio.Task[None] | None = None
         self._slice_began_ms = 0
         self._slice_calls = 0
-        # True from the beginning of the first `close`.
+        # True from the start of the first `close`.
         self.closed = False
 
     def __del__(self) -> None:
@@ -73,8 +73,8 @@ class Lifecycle:
             warnings.warn(f"a {self._client} was not closed", ResourceWarning, stacklevel=2)
 
     def check(self) -> asyncio.AbstractEventLoop:
-        """The running event loop. Raises `TidelogError` unless the client can be used in this
-        process, on this event loop, and is open."""
+        """Returns the running event loop. Raises `TidelogError` unless the client is open and may
+        be used in this process and on this event loop."""
         if self._generation != forks.generation:
             raise forked_error(f"the {self._client}")
         if self.closed:
@@ -92,12 +92,12 @@ class Lifecycle:
         return loop
 
     def call(self) -> Call:
-        """A context manager around all that a public coroutine awaits. Raises as `check`."""
+        """Returns a context manager for all that a public coroutine awaits. Raises as `check`."""
         return Call(self)
 
     def turn_due(self, now_ms: int) -> bool:
-        """Whether calls have kept the event loop for a whole slice: the caller then lets other
-        tasks run (`asyncio.sleep(0)`), at a point where a cancellation loses nothing."""
+        """Returns whether calls have used the event loop for an entire slice. The caller then lets
+        other tasks run (`asyncio.sleep(0)`), at a point where a cancellation loses nothing."""
         self._slice_calls += 1
         if now_ms - self._slice_began_ms < SLICE_MS and self._slice_calls < SLICE_CALLS:
             return False
@@ -111,10 +111,11 @@ class Lifecycle:
             self.check()
 
     async def close(self, finish: Finish, abandon: Finish) -> None:
-        """Ends calls in progress, then runs `finish` in a task of its own: a `close` that is
-        cancelled stops waiting for it, and a later one waits again. `abandon` takes its place
-        where the client's event loop is closed, and its tasks with it. In a forked child it does
-        nothing: all belongs to the parent."""
+        """Ends calls in progress, then runs `finish` in a task of its own.
+
+        A cancelled `close` stops waiting for that task, and a later one waits again. `abandon`
+        replaces `finish` if the client's event loop is closed, and its tasks with it. In a forked
+        child this does nothing, because everything belongs to the parent."""
         if self._generation != forks.generation:
             return
         loop = asyncio.get_running_loop()
@@ -128,7 +129,7 @@ class Lifecycle:
         if self._closing is None or self._unfinished():
             self._end_calls()
             self._closing = loop.create_task(finish(), name=f"tidelog-close-{self._client}")
-            # Its error is that of the `close` that waits for it, if one still does.
+            # A `close` that still waits for the task raises its error.
             self._closing.add_done_callback(mark_seen)
             _closing_tasks.add(self._closing)
             self._closing.add_done_callback(_closing_tasks.discard)
@@ -138,7 +139,7 @@ class Lifecycle:
         return closed_error(f"the {self._client}")
 
     def _unfinished(self) -> bool:
-        """Whether the work of closing was begun and stopped before its end."""
+        """Returns whether closing began and stopped before its end."""
         closing = self._closing
         if closing is None or not closing.done():
             return False
@@ -163,7 +164,7 @@ class Lifecycle:
 
 
 class Call:
-    """One call in progress. Calls nest: the outermost of a task counts."""
+    """One call in progress. Of nested calls, the outermost one of a task counts."""
 
     __slots__ = ("_cancelling", "_lifecycle", "_task", "ended")
 
@@ -193,7 +194,7 @@ class Call:
         del self._lifecycle._calls[self._task]
         if (
             self.ended
-            # Otherwise somebody else has cancelled the task as well.
+            # Otherwise another caller has cancelled the task as well.
             and self._task.uncancel() <= self._cancelling
             and kind is not None
             and issubclass(kind, asyncio.CancelledError)
@@ -211,16 +212,16 @@ _Client = TypeVar("_Client", bound=_Guarded)
 def guards_itself(
     method: Callable[Concatenate[_Client, _P], Coroutine[Any, Any, _T]],
 ) -> Callable[Concatenate[_Client, _P], Coroutine[Any, Any, _T]]:
-    """Marks a public call that uses its client's lifecycle by itself, being `close` or so
-    frequent that the wrapper would cost too much."""
+    """Marks a public call that uses its client's lifecycle itself: `close`, or a call so frequent
+    that the wrapper would cost too much."""
     method.__guards_itself__ = True  # type: ignore[attr-defined]
     return method
 
 
 def guarded(client: type[_Client]) -> type[_Client]:
-    """Class decorator: every public coroutine of the class, inherited ones included, is a call of
-    its lifecycle, and gives other tasks their turn. Every other public method raises as
-    `Lifecycle.check`; properties only read memory, and are left as they are."""
+    """Class decorator that turns public coroutines, inherited ones included, into calls of the
+    client's lifecycle, which let other tasks run now and then. Other public methods raise as
+    `Lifecycle.check`. Properties only read memory, and are not changed."""
     for name, method in inspect.getmembers(client, inspect.isfunction):
         is_public = not name.startswith("_") or name in _PUBLIC_DUNDERS
         if is_public and not hasattr(method, "__guards_itself__"):

@@ -1,8 +1,8 @@
-"""Whether a new leader's log still has what a consumer has read (KIP-320, KIP-704). Pure.
+"""Checks that a new leader's log has what a consumer has read (KIP-320, KIP-704). Pure.
 
-Where two logs have a batch of the same leader epoch at the same offset, they are equal up
-to there. So the batch before the next offset is fetched once more from each new leader, and
-compared: no truncation is passed over, even if the log has grown beyond it again.
+If two logs have a batch of the same leader epoch at the same offset, they are equal up to that
+batch. So the batch before the next offset is fetched again from each new leader, and compared.
+This detects every truncation, even if the log has grown beyond it again.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from tidelog.model import NO_EPOCH, Batch, BatchHeader, TopicPartition
 
 
 class LogTruncatedError(OffsetOutOfRangeError):
-    """Records that were read are not in the log any more (code OFFSET_OUT_OF_RANGE): the
-    one before `offset` was read in `read_epoch`, and the leader of `leader_epoch` has
-    another there, or none. What it has instead was not read."""
+    """Records that were read are no longer in the log (code OFFSET_OUT_OF_RANGE).
+
+    The record before `offset` was read in `read_epoch`. The leader of `leader_epoch` has another
+    record there, or none. The records that replaced it have not been read."""
 
     def __init__(
         self, partition: TopicPartition, offset: int, read_epoch: int, leader_epoch: int
@@ -40,15 +41,18 @@ class LogTruncatedError(OffsetOutOfRangeError):
 class Found(enum.Enum):
     SAME = enum.auto()
     OTHER = enum.auto()
-    # The leader shows nothing there yet.
+    # The leader returns nothing there yet.
     NOTHING = enum.auto()
 
 
 @dataclass(slots=True)
 class Continuity:
-    """`last` is the batch before the next offset to fetch, `read_epoch` the epoch in which it
-    was written (it alone is known of what another consumer has read), and `leader_epoch` the
-    newest whose leader is known to have it."""
+    """The batch before the next offset to fetch.
+
+    - `last`: its header.
+    - `read_epoch`: its leader epoch; all that is known after another consumer has read it.
+    - `leader_epoch`: the newest epoch whose leader is known to have it.
+    """
 
     last: BatchHeader | None = None
     leader_epoch: int = NO_EPOCH
@@ -60,24 +64,24 @@ class Continuity:
         self.leader_epoch = max(leader_epoch, self.leader_epoch)
 
     def resume(self, read_epoch: int) -> None:
-        """Another consumer has read what comes before, and the record before the next offset
-        was written in this epoch. The leader of that epoch has it."""
+        """Continues after another consumer. The record before the next offset was written in this
+        epoch, and the leader of that epoch has it."""
         self.last = None
         self.read_epoch = self.leader_epoch = read_epoch
 
     def forget(self) -> None:
-        """Somebody seeks: what comes next has no predecessor."""
+        """Forgets the last batch, because the next one does not continue it."""
         self.last = None
         self.read_epoch = NO_EPOCH
 
     def first_offset(self, next_offset: int, leader_epoch: int) -> int:
-        """From where to fetch: one record earlier from a leader that is not known yet."""
+        """Returns the offset to fetch from: one record earlier from an unknown leader."""
         if self.read_epoch == NO_EPOCH or leader_epoch <= self.leader_epoch:
             return next_offset
         return next_offset - 1
 
     def compare(self, batches: Sequence[Batch]) -> Found:
-        """`batches` as they came from `first_offset`."""
+        """Compares fetched batches with the last one. `batches`: from `first_offset` on."""
         if not batches:
             return Found.NOTHING
         return Found.SAME if self._is_last(batches[0].header) else Found.OTHER

@@ -1,12 +1,12 @@
-"""What a client knows of the cluster. No I/O: answers and hints go in, leaders come out.
+"""A client's metadata of the cluster: answers and hints go in, leaders come out. No I/O.
 
-Answers come from different brokers, and not in the order of what they tell: nothing that
-is known is replaced by something older (interleaving 13 of docs/internals/interleavings.md), and so
-no topic by one that had its name before.
+Answers come from different brokers and out of order. Nothing is replaced by something older
+(interleaving 13 of docs/internals/interleavings.md), so no topic is replaced by an earlier one of
+the same name.
 
-Each answer names the store revision that its broker has reached. A broker that has reached the
+Each answer has the store revision that its broker has reached. A broker that has reached the
 revision at which a topic was known to exist, and does not have the topic, proves that the topic
-was deleted. A broker that is behind proves nothing, and what is known stays.
+was deleted. An answer from a broker that is behind proves nothing and changes nothing.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ _UNKNOWN_LEADER = KnownLeader(NO_LEADER, NO_EPOCH)
 
 @dataclass(slots=True)
 class KnownTopic:
-    """`partitions`: how many the topic has, also while some have no replicas yet. `leaders`: by
-    partition, at most that many; a partition whose leader is not known has NO_LEADER."""
+    """A topic.
+
+    - `partitions`: number of partitions, including those without replicas yet.
+    - `leaders`: by partition, at most that many; NO_LEADER if the leader is not known.
+    """
 
     topic_id: str
     partitions: int
@@ -51,8 +54,8 @@ class _KnownBroker(NamedTuple):
 
 
 class MetadataCache:
-    """Within one cluster the creation revision of a topic's name, the leader epochs of a
-    topic id, broker epochs and the controller epoch only grow."""
+    """Within one cluster, these only increase: the creation revision of a topic's name, the leader
+    epochs of a topic id, broker epochs, and the controller epoch."""
 
     def __init__(self) -> None:
         self.cluster_id = ""
@@ -61,15 +64,14 @@ class MetadataCache:
         self._brokers: dict[int, _KnownBroker] = {}
         self._topics: dict[str, KnownTopic] = {}
         self._errors: dict[str, TidelogError] = {}
-        # The newest revision that any answer named.
+        # The newest revision in any answer.
         self._revision = 0
-        # Names that no topic had at the newest revision, and whether one that was known here was
-        # deleted.
+        # Names that no topic had at the newest revision, and whether a known topic was deleted.
         self._denied: dict[str, bool] = {}
 
     def apply(self, answer: broker_pb2.MetadataResponse) -> list[str]:
-        """Returns the topics whose partitions were added or removed, or which were deleted or
-        created again."""
+        """Applies an answer. Returns topics whose partitions were added or removed, or which were
+        deleted or created again."""
         if answer.cluster_id and self.cluster_id and answer.cluster_id != self.cluster_id:
             self._forget_order()
         self.cluster_id = answer.cluster_id or self.cluster_id
@@ -86,7 +88,7 @@ class MetadataCache:
         return [topic.name for topic in answer.topics if self._apply_topic(topic, answer.revision)]
 
     def _forget_order(self) -> None:
-        """Another cluster has the addresses now, whose revisions and epochs are its own."""
+        """Resets revisions and epochs, because another cluster has the addresses now."""
         self._controller_epoch = -1
         self._revision = 0
         self._brokers.clear()
@@ -111,7 +113,7 @@ class MetadataCache:
         told = _told(topic)
         if known is not None and known.topic_id != told.topic_id:
             if told.create_revision < known.create_revision:
-                # The broker that answered has not seen yet that the name has another topic.
+                # The broker that answered does not know yet that the name has another topic.
                 return False
             self._topics[topic.name] = told
             return True
@@ -119,8 +121,8 @@ class MetadataCache:
         return known is not None and known.partitions != now.partitions
 
     def apply_hint(self, partition: TopicPartition, topic_id: str, hint: LeaderHint) -> bool:
-        """Takes a leader that a broker named while it refused a request for this topic id;
-        False if it is not newer."""
+        """Applies a leader that a broker named when it rejected a request for this topic id.
+        Returns False if it is not newer."""
         topic = self._topics.get(partition.topic)
         if topic is None or topic.topic_id != topic_id or not hint.address:
             return False
@@ -128,7 +130,7 @@ class MetadataCache:
             return False
         if hint.leader_epoch <= topic.leaders[partition.partition].leader_epoch:
             return False
-        # Whether that election was clean is told by the next answer of metadata.
+        # The next metadata answer says whether that election was clean.
         unclean_epoch = topic.leaders[partition.partition].unclean_leader_epoch
         topic.leaders[partition.partition] = KnownLeader(
             hint.broker_id, hint.leader_epoch, unclean_epoch, is_hint=True
@@ -140,17 +142,17 @@ class MetadataCache:
         return True
 
     def topic(self, name: str) -> KnownTopic | None:
-        """None also where nobody told how many partitions it has."""
+        """Returns None also if the number of partitions is not known."""
         known = self._topics.get(name)
         return known if known is not None and known.partitions else None
 
     def error(self, name: str) -> TidelogError | None:
-        """What the last answer said against a topic."""
+        """Returns the error of a topic in the last answer."""
         return self._errors.get(name)
 
     def gone(self, partition: TopicPartition) -> TidelogError | None:
-        """The final error of a partition that was known here to exist: its topic was deleted, or
-        it was removed from the topic. None while it exists, or may exist."""
+        """Returns the final error of a partition: its topic was deleted, or it was removed from the
+        topic. None while it exists, or may exist."""
         name = partition.topic
         topic = self._topics.get(name)
         if topic is None:
@@ -162,17 +164,17 @@ class MetadataCache:
         return None
 
     def is_denied(self, name: str) -> bool:
-        """Whether no topic had this name at the newest revision that any answer named."""
+        """Returns whether no topic had this name at the newest revision in any answer."""
         return name in self._denied
 
     def forget_missing(self, kept: Container[str]) -> None:
-        """Keeps nothing about topics that do not exist, but for the names in `kept`."""
+        """Forgets topics that do not exist, except the names in `kept`."""
         for name in [name for name in self._errors if name not in kept]:
             del self._errors[name]
             self._denied.pop(name, None)
 
     def leader(self, partition: TopicPartition) -> Leader | None:
-        """None where there is none, or where nobody told its address."""
+        """Returns None if there is no leader, or if its address is not known."""
         topic = self._topics.get(partition.topic)
         if topic is None or partition.partition >= len(topic.leaders):
             return None
@@ -196,7 +198,7 @@ class MetadataCache:
 
 
 def _told(topic: broker_pb2.TopicMetadata) -> KnownTopic:
-    """An answer without partitions names no leaders."""
+    """Converts a topic. An answer without partitions has no leaders."""
     leaders: list[KnownLeader] = []
     for p in topic.partitions:
         # Partitions whose replicas are not chosen yet are missing.
@@ -213,7 +215,7 @@ def _told(topic: broker_pb2.TopicMetadata) -> KnownTopic:
 
 
 def _joined(known: KnownTopic, told: KnownTopic) -> KnownTopic:
-    """What two answers tell of one topic, in whatever order they came."""
+    """Merges two answers about one topic, in whatever order they came."""
     leaders = list(told.leaders)
     for partition, leader in enumerate(known.leaders):
         if partition >= len(leaders):
@@ -221,13 +223,13 @@ def _joined(known: KnownTopic, told: KnownTopic) -> KnownTopic:
         elif leader.leader_epoch > leaders[partition].leader_epoch:
             leaders[partition] = leader
     newer = told if told.revision >= known.revision else known
-    # Who does not tell the revision may be behind, and partitions are seldom removed.
+    # An answer without a revision may be behind, and partitions are rarely removed.
     most = max(known.partitions, told.partitions)
     partitions = most if told.revision == known.revision else newer.partitions
     return KnownTopic(
         known.topic_id,
         partitions,
-        # Partitions that were removed, or that an answer which is behind still lists, have none.
+        # No leaders for removed partitions, which an answer that is behind may still list.
         leaders[:partitions],
         newer.config,
         max(known.create_revision, told.create_revision),

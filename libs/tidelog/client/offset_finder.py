@@ -1,4 +1,4 @@
-"""Asks leaders for offsets: the earliest, the latest, or the first at or after a time."""
+"""Queries leaders for offsets: the earliest, the latest, or the first at or after a time."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class OffsetFinder:
         position: OffsetPosition,
         timestamp_ms: int = 0,
     ) -> dict[TopicPartition, int]:
-        """One offset for each; -1 where no record is that young. Follows leaders until
-        they answer; raises `TidelogError` after the time it was given."""
+        """Returns one offset for each partition; -1: no record is at or after the time. Follows
+        changes of leaders. Raises `TidelogError` after the timeout."""
         told = await self.find_told(partitions, position, timestamp_ms)
         return {partition: found.offset for partition, found in told.items()}
 
@@ -35,7 +35,7 @@ class OffsetFinder:
         position: OffsetPosition,
         timestamp_ms: int = 0,
     ) -> dict[TopicPartition, FoundOffset]:
-        """As `find`, with the epoch of the leader that told it and the topic's id."""
+        """As `find`, with the epoch of the leader that answered and the topic's id."""
         return await self._asker.ask_all(
             partitions, _ask(position, timestamp_ms), "offsets", PARTITIONS_FIELD
         )
@@ -43,7 +43,7 @@ class OffsetFinder:
     def find_each(
         self, partitions: Iterable[TopicPartition], position: OffsetPosition
     ) -> AsyncGenerator[tuple[TopicPartition, FoundOffset | TidelogError]]:
-        """The same, partition by partition: none waits for another's leader, or gets its error."""
+        """As `find_told`, but no partition waits for the leader of another, or gets its error."""
         return self._asker.ask_each(partitions, _ask(position), "offsets", PARTITIONS_FIELD)
 
 

@@ -1,4 +1,4 @@
-"""Records that gather until their batch is full, or has lingered and is to go. No I/O."""
+"""Batches that gather records until they are full, or have lingered and are due. No I/O."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from tidelog.record_batch import EncodedRecords, Headers, encode_records
 from tidelog.record_limits import LOWEST_MAX_BATCH_RECORDS, RECORD_LIMITS
 from tidelog.rpc.trace_context import Metadata, captured
 
-# Bound a batch of records, or of headers, that are empty or nearly so.
+# Limits for batches whose records, or headers, are empty or nearly so.
 MAX_BATCH_RECORDS = LOWEST_MAX_BATCH_RECORDS
 MAX_BATCH_HEADERS = RECORD_LIMITS.max_batch_headers
-# So long a request without an answer holds back what is not full, and so much longer than it
-# lingers a batch gathers, whatever it waits for.
+# How long an unanswered request delays a partial batch, and how much longer than its linger time a
+# batch gathers at most, whatever it waits for.
 MAX_GATHERING_MS = 100
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Bytes of key, value and headers, which is what batches and buffers count."""
+    """Returns the bytes of key, value and headers, which count for batches and buffers."""
     size = (0 if key is None else len(key)) + (0 if value is None else len(value))
     for name, content in headers:
         size += len(name) + len(content)
     return size
 
 
-# Key, value, headers, timestamp (milliseconds since 1970), and who waits for it.
+# Key, value, headers, timestamp (milliseconds since 1970), and the future of the delivery.
 OpenRecord = tuple[bytes | None, bytes | None, Headers, int, DeliveryFuture[Delivery]]
 
 
@@ -36,18 +36,18 @@ OpenRecord = tuple[bytes | None, bytes | None, Headers, int, DeliveryFuture[Deli
 class OpenBatch:
     partition: TopicPartition
     opened_ms: int
-    # Of its first record, counted from its `send`.
+    # The deadline of the first record, counted from its `send`.
     deadline_ms: int
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     timestamps_ms: list[int] = field(default_factory=list)
     headers: dict[int, Headers] = field(default_factory=dict)
     waiters: list[DeliveryFuture[Delivery]] = field(default_factory=list)
-    # Places of records that may go to any partition: without a key, and no partition was asked for.
+    # Positions of records that may go to any partition: no key, and no partition was requested.
     movable: list[int] = field(default_factory=list)
     size_bytes: int = 0
     header_count: int = 0
-    # Of the user's span in which its first record was sent.
+    # Trace context of the user's span in which the first record was sent.
     trace_context: Metadata | None = None
 
     def encode(self, codec: Codec) -> EncodedRecords:
@@ -61,8 +61,8 @@ class OpenBatch:
 
 
 class OpenBatches:
-    """One open batch a partition, in the order in which they were opened: linger is the
-    same for all, so the first is always the next that has lingered."""
+    """At most one open batch per partition, in order of opening. The linger time is the same for
+    all, so the first batch is always the next one that has lingered."""
 
     def __init__(self, batch_bytes: int, linger_ms: int) -> None:
         self._batch_bytes = batch_bytes
@@ -73,13 +73,14 @@ class OpenBatches:
         return self._open.get(partition)
 
     def open(self, partition: TopicPartition, now_ms: int, deadline_ms: int) -> OpenBatch:
-        """A batch for a partition that has none open. `deadline_ms`: of its first record."""
+        """Opens a batch for a partition that has none. `deadline_ms`: of its first record."""
         batch = OpenBatch(partition, now_ms, deadline_ms, trace_context=captured())
         self._open[partition] = batch
         return batch
 
     def would_fill(self, batch: OpenBatch, size_bytes: int, headers: int) -> bool:
-        """Whether an open batch has no room for a record of this size, with so many headers."""
+        """Returns whether an open batch has no room for a record with this size and these
+        headers."""
         return (
             batch.size_bytes + size_bytes > self._batch_bytes
             or batch.header_count + headers > MAX_BATCH_HEADERS
@@ -88,7 +89,7 @@ class OpenBatches:
     def add(
         self, batch: OpenBatch, size_bytes: int, record: OpenRecord, *, movable: bool = False
     ) -> bool:
-        """Returns whether the batch is full now. The caller has made room before."""
+        """Adds a record; returns whether the batch is full now. The caller has checked for room."""
         key, value, headers, timestamp_ms, waiter = record
         if headers:
             batch.headers[len(batch.values)] = headers
@@ -103,20 +104,20 @@ class OpenBatches:
         return batch.size_bytes >= self._batch_bytes or len(batch.values) >= MAX_BATCH_RECORDS
 
     def partitions(self) -> list[TopicPartition]:
-        """Those that have an open batch."""
+        """Returns the partitions that have an open batch."""
         return list(self._open)
 
     def take(self, partition: TopicPartition) -> OpenBatch | None:
         return self._open.pop(partition, None)
 
     def has_lingered(self, partition: TopicPartition, now_ms: int) -> bool:
-        """Whether its batch gathers on longer than it lingers."""
+        """Returns whether the batch has gathered for longer than its linger time."""
         batch = self._open.get(partition)
         return batch is not None and self._lingered_ms(batch) < now_ms
 
     def last_is_next(self, now_ms: int) -> bool:
-        """Whether of those that have yet to linger the one that was opened last is alone, so that
-        nobody asks in time yet."""
+        """Returns whether all batches but the last one have lingered. Then no wake-up is scheduled
+        for the last one."""
         before = next(islice(reversed(self._open.values()), 1, None), None)
         return before is None or self._lingered_ms(before) <= now_ms
 
@@ -126,8 +127,9 @@ class OpenBatches:
     def take_due(
         self, now_ms: int, gathers_until: Callable[[TopicPartition], int]
     ) -> tuple[list[OpenBatch], int | None]:
-        """What has lingered is due, or gathers on until the time that is given for its partition,
-        for MAX_GATHERING_MS at most. And when to ask again at the latest; None: nothing is open."""
+        """Removes and returns the batches that are due, and the time of the next call at the
+        latest; None: no batch is open. A batch that has lingered is due, or gathers until the time
+        that `gathers_until` gives for its partition, for MAX_GATHERING_MS at most."""
         due: list[OpenBatch] = []
         next_ms = None
         for batch in self._open.values():

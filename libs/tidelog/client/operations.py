@@ -1,5 +1,6 @@
-"""Operations, plans, topics and brokers as administrators see them. `admin.proto` documents the
-fields; words of its enums are in lower case."""
+"""Operations, plans, leaders and brokers as administrators see them.
+
+admin.proto documents the fields. Words of its enums are in lower case."""
 
 from __future__ import annotations
 
@@ -17,8 +18,11 @@ _STATE = "OPERATION_STATE_"
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """`target`: the replicas that the partition is to have, the first preferred. `original`,
-    `topic_id`: where not empty, only as long as they are so."""
+    """A move of a partition.
+
+    - `target`: replicas after the move; the first is the preferred one.
+    - `original`, `topic_id`: current values that the move expects; empty: not checked.
+    """
 
     topic: str
     partition: int
@@ -29,7 +33,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class BrokerShare:
-    """`leaders_before`, `leaders_after`: partitions that prefer it as their leader."""
+    """Share of a broker. `leaders_before`, `leaders_after`: partitions that prefer it as leader."""
 
     broker_id: int
     replicas_before: int
@@ -40,9 +44,13 @@ class BrokerShare:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`moves`: all of them in a dry run, else none. `minimum_replicas_added` None: the moves are
-    by hand. `warnings`: for a person. `digest`: of the moves; by it a request carries out this
-    plan and no other."""
+    """Plan of an operation.
+
+    - `moves`: all of them in a dry run, else none.
+    - `minimum_replicas_added`: None: the caller chose the moves.
+    - `warnings`: for people.
+    - `digest`: of the moves; a request with it carries out this plan and no other.
+    """
 
     moves: tuple[Move, ...]
     move_count: int
@@ -56,8 +64,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`estimated_end_ms`: wall clock; 0: nobody can tell. `moves_unmeasured`: moves that the
-    sums of bytes leave out, because no leader has told of them."""
+    """Progress of an operation.
+
+    - `estimated_end_ms`: wall clock; 0: no estimate.
+    - `moves_unmeasured`: moves that the sums of bytes leave out, because no leader has reported
+      their bytes.
+    """
 
     moves: int
     moves_done: int
@@ -74,7 +86,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`kind`: as "rebalance"; `state`: running, cancelling, done, cancelled or failed."""
+    """An operation.
+
+    - `kind`: such as "rebalance".
+    - `state`: running, cancelling, done, cancelled or failed.
+    """
 
     operation_id: str
     kind: str
@@ -96,7 +112,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class BegunOperation:
-    """`operation` None: a dry run."""
+    """A started operation and its plan. `operation`: None in a dry run."""
 
     operation: Operation | None
     plan: Plan
@@ -104,8 +120,11 @@ class BegunOperation:
 
 @dataclass(frozen=True, slots=True)
 class MoveProgress:
-    """`state`: waiting, active, done or dropped. `bytes_to_copy`, `bytes_copied` None: nothing
-    is copied, or nobody has told."""
+    """Progress of one move.
+
+    - `state`: waiting, active, done or dropped.
+    - `bytes_to_copy`, `bytes_copied`: None: nothing is copied, or no leader has reported it.
+    """
 
     move: Move
     state: str
@@ -116,7 +135,7 @@ class MoveProgress:
 
 @dataclass(frozen=True, slots=True)
 class Throttle:
-    """`bytes_per_second` None: without bound. `revision` 0: it was never set."""
+    """Bandwidth limit of moves. `bytes_per_second` None: unlimited. `revision` 0: never set."""
 
     bytes_per_second: int | None
     revision: int
@@ -124,7 +143,7 @@ class Throttle:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChange:
-    """`error` None: it leads, or in a dry run would."""
+    """Change of one leader. `error`: None if `leader` leads, or in a dry run would."""
 
     topic: str
     partition: int
@@ -135,7 +154,8 @@ class LeaderChange:
 
 @dataclass(frozen=True, slots=True)
 class RestartFinding:
-    """`effect`: unavailable, under_min_isr, last_replica or leader_moves."""
+    """A partition that a restart affects. `effect`: unavailable, under_min_isr, last_replica or
+    leader_moves."""
 
     topic: str
     partition: int
@@ -145,7 +165,7 @@ class RestartFinding:
 
 @dataclass(frozen=True, slots=True)
 class RestartCheck:
-    """`safe`: nothing becomes unavailable or falls under min ISR."""
+    """Effects of a restart. `safe`: no partition becomes unavailable or falls below min ISR."""
 
     safe: bool
     unavailable: int
@@ -157,8 +177,12 @@ class RestartCheck:
 
 @dataclass(frozen=True, slots=True)
 class BrokerDetails:
-    """`status`: running, stopping or gone. `gone_at_ms` 0: it is there, or nobody knows.
-    `not_added`: it has only registered."""
+    """State of a broker.
+
+    - `status`: running, stopping or gone.
+    - `gone_at_ms`: 0: it is not gone, or the time is not known.
+    - `not_added`: it is only registered.
+    """
 
     broker_id: int
     status: str
@@ -178,12 +202,12 @@ class BrokerDetails:
 
 
 def state_to_wire(word: str) -> pb.OperationState.ValueType:
-    """Raises INVALID_REQUEST for a word that is none."""
+    """Raises INVALID_REQUEST for an unknown word."""
     return pb.OperationState.Value(_named(word, _STATE, pb.OperationState.keys()))
 
 
 def kind_to_wire(word: str) -> pb.OperationKind.ValueType:
-    """Raises INVALID_REQUEST for a word that is none."""
+    """Raises INVALID_REQUEST for an unknown word."""
     return pb.OperationKind.Value(_named(word, _KIND, pb.OperationKind.keys()))
 
 
@@ -284,7 +308,7 @@ def leaders_from_wire(wire: Iterable[pb.LeaderResult]) -> list[LeaderChange]:
 def restart_from_wire(
     wire: pb.CheckRestartResponse, findings: Sequence[pb.RestartFinding]
 ) -> RestartCheck:
-    """`findings`: of all pages."""
+    """Converts the effects of a restart. `findings`: from all pages."""
     return RestartCheck(
         wire.safe,
         wire.unavailable,

@@ -1,5 +1,5 @@
-"""A producer's records from `send` to their outcome: which partition each goes to, in which batch
-it gathers, and who is informed of what became of it."""
+"""A producer's records from `send` to their outcome: chooses their partition and batch, and reports
+the outcome to their waiters."""
 
 from __future__ import annotations
 
@@ -36,22 +36,25 @@ from tidelog.rpc.trace_context import captured
 
 
 class _Pending(NamedTuple):
-    """Of one sealed batch. `report` is the caller's; `settled` is done once the batch has an
-    outcome, and no caller sees it."""
+    """Futures of one sealed batch. The caller gets `report`. `settled` is internal, and is done
+    once the batch has an outcome."""
 
     report: DeliveryFuture[BatchReport]
     settled: asyncio.Future[None]
 
 
 class _Moved(NamedTuple):
-    """`others`: the records that could not be sent to another partition, if there are any."""
+    """Records were moved. `others`: those that could not be sent to another partition; None: all
+    could."""
 
     others: Shipment | None
 
 
 class OutgoingRecords:
-    """`budget`: each batch gives back its bytes when it has an outcome; the caller takes them
-    before. `wake`: called when something can be sent that could not before."""
+    """Records of one producer.
+
+    - `budget`: the caller takes bytes; each batch gives them back when it has an outcome.
+    - `wake`: called when something can be sent that could not before."""
 
     def __init__(
         self,
@@ -87,8 +90,8 @@ class OutgoingRecords:
         deadline_ms: int,
         record: OpenRecord,
     ) -> bool:
-        """Puts a record into the open batch of its partition (`asked`, where it is not None).
-        Returns whether that has filled the batch."""
+        """Adds a record to the open batch of its partition (`asked`, if not None). Returns whether
+        the record filled the batch."""
         key, header_count = record[0], len(record[2])
         to = self._place(topic, known, key, asked, now_ms)
         batch = self._open.get(to)
@@ -118,8 +121,8 @@ class OutgoingRecords:
         size: int,
         deadline_ms: int,
     ) -> DeliveryFuture[BatchReport]:
-        """A whole batch, behind what its partition has gathered. `chosen`: None where it may go
-        to any partition."""
+        """Adds a complete batch, after the records that its partition has gathered. `chosen`: None
+        if it may go to any partition."""
         shipment = Shipment(encoded, size, deadline_ms, trace_context=captured())
         to = chosen
         if to is None:
@@ -131,13 +134,13 @@ class OutgoingRecords:
         return self._seal(where, shipment)
 
     def seal_due(self, now_ms: int) -> int | None:
-        """Seals what has lingered and is to go. Returns when to ask again at the latest."""
+        """Seals the batches that are due. Returns when to call this again at the latest."""
         while True:
             gathers_until = self._accumulator.gathers_until(now_ms, self._metadata.leader)
             due, next_ms = self._open.take_due(now_ms, gathers_until)
             if not due:
                 return next_ms
-            # With what is sealed now, others of the same leader may go.
+            # With these sealed batches, others for the same leader may be due.
             for batch in due:
                 self._seal_batch(batch)
 
@@ -150,22 +153,22 @@ class OutgoingRecords:
             self._seal_batch(batch)
 
     def fail_open(self, partition: TopicPartition, error: TidelogError) -> None:
-        """Reports what gathers for a partition as failed."""
+        """Fails the records in a partition's open batch."""
         batch = self._open.take(partition)
         if batch is not None:
             self._budget.give_back(batch.size_bytes)
             self._report(None, partition, len(batch.values), batch.waiters, (), error)
 
     def count(self) -> int:
-        """Batches without an outcome, open ones included."""
+        """Returns the number of batches without an outcome, open ones included."""
         return len(self._unsettled) + len(self._open.partitions())
 
     def forget_gone(self) -> None:
-        """Keeps no partition chosen for topics that metadata has forgotten."""
+        """Forgets the chosen partitions of topics that metadata has forgotten."""
         self._sticky.forget_gone(self._metadata.cached_topic)
 
     def unsettled(self) -> set[asyncio.Future[None]]:
-        """A future for each sealed batch, which is done when the batch has an outcome."""
+        """Returns a future for each sealed batch, which is done when the batch has an outcome."""
         return set(self._unsettled)
 
     def _place(
@@ -180,7 +183,7 @@ class OutgoingRecords:
         current = self._sticky.current(topic)
         if current is not None and current < known.partitions:
             to = TopicPartition(topic, current)
-            # Otherwise its leader may be slower than others.
+            # A batch that gathers longer may have a slower leader than others.
             if not self._open.has_lingered(to, now_ms):
                 return to
         return TopicPartition(topic, self._sticky.move(topic, usable_partitions(known)))
@@ -214,7 +217,7 @@ class OutgoingRecords:
     def _ship(self, partition: TopicPartition, shipment: Shipment, pending: _Pending) -> None:
         on_settled = partial(self._settled, partition, shipment, pending)
         try:
-            # In a request it would fail together with all others, or be no request at all.
+            # Such a batch would make its entire request fail, or make it invalid.
             check_batch_bytes(partition, len(shipment.encoded.records))
         except TidelogError as error:
             on_settled(error)
@@ -236,7 +239,7 @@ class OutgoingRecords:
         if moved is not None:
             if moved.others is None:
                 return
-            # The report goes with the records that were moved.
+            # The report belongs to the records that were moved.
             shipment, report = moved.others, None
         else:
             self._unsettled.discard(pending.settled)
@@ -254,8 +257,9 @@ class OutgoingRecords:
     def _moved(
         self, partition: TopicPartition, shipment: Shipment, pending: _Pending, outcome: Outcome
     ) -> _Moved | None:
-        """Sends what may go to any partition to another one, where its own is gone and the producer
-        has not ended. What may be written already stays out: it would be written twice."""
+        """Sends records that may go to any partition to another one, if their own is gone and the
+        producer has not ended. Excludes records that may be written already: they could be written
+        twice."""
         gone = (
             isinstance(outcome, TidelogError)
             and outcome.code in FINAL_ANSWERS
@@ -282,7 +286,7 @@ class OutgoingRecords:
         made = settle(report, waiters, timestamps_ms, partition, count, outcome)
         if self._on_delivery is None:
             return
-        # What it raises is the event loop's to report, and stops nothing here.
+        # The event loop reports what the callback raises.
         asyncio.get_running_loop().call_soon(self._on_delivery, made)
         for told in (report, *waiters):
             if told is not None:

@@ -1,8 +1,8 @@
-"""When a consumer raises the errors of its partitions. No I/O.
+"""Decides when a consumer raises the errors of its partitions. No I/O.
 
-The error of a partition is raised once everything that was read before it is handed out:
+An error of a partition is raised once all records that were read before it are returned:
 
-- a new error by the next call, whatever other partitions have to hand out;
+- a new error by the next call, whatever records other partitions have;
 - then by each call that finds no records, until the caller seeks or assigns.
 
 A missing partition (its topic was deleted, or it was removed) is confirmed with a broker before
@@ -20,12 +20,12 @@ from tidelog.model import TopicPartition
 
 
 class PartitionErrors:
-    """`assigned`: all partitions of the consumer, which change in place."""
+    """Errors of one consumer. Arguments named `assigned` are all its partitions."""
 
     def __init__(self) -> None:
-        # Those whose error no call has raised yet; at most one entry for each partition.
+        # Partitions whose error no call has raised yet.
         self._new: dict[TopicPartition, Assigned] = {}
-        # Whose error is due, and is to be confirmed first.
+        # A partition whose error is due and must be confirmed first.
         self.unconfirmed: TopicPartition | None = None
 
     def add(self, assigned: Assigned, error: TidelogError) -> None:
@@ -33,7 +33,7 @@ class PartitionErrors:
         self._new[assigned.partition] = assigned
 
     def keep(self, assigned: Mapping[TopicPartition, Assigned]) -> None:
-        """Forgets those that are not assigned any more."""
+        """Forgets partitions that are no longer assigned."""
         self._new = {p: a for p, a in self._new.items() if assigned.get(p) is a}
 
     def raise_new(self) -> None:
@@ -64,10 +64,10 @@ class PartitionErrors:
         leader_of: Callable[[TopicPartition], Leader | None],
         gone: Callable[[TopicPartition], TidelogError | None],
     ) -> None:
-        """Adds errors of partitions that do not exist any more, which `gone` gives, and removes
-        those of partitions that exist again."""
+        """Adds the errors that `gone` returns for partitions that no longer exist. Removes the
+        errors of partitions that exist again."""
         for assigned in partitions:
-            # One without a position may not be known to exist yet.
+            # A partition without a position may not be known to exist yet.
             if assigned.reset is not None or (assigned.error and not assigned.missing):
                 continue
             partition = assigned.partition
@@ -81,7 +81,7 @@ class PartitionErrors:
 
 
 def confirm_missing(assigned: Iterable[Assigned], topic: str) -> None:
-    """A broker has just been asked about this topic."""
+    """Records that a broker has just been queried about this topic."""
     for partition in assigned:
         if partition.partition.topic == topic:
             partition.confirmed = partition.missing

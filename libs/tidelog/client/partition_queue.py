@@ -1,4 +1,4 @@
-"""What a producer keeps of one partition: the batches that wait, and their numbering. No I/O."""
+"""A producer's state of one partition: its waiting batches and their numbering. No I/O."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from tidelog.model import TopicPartition
 
 
 class Idempotence(enum.Enum):
-    """Whether batches carry a producer's sequences, and whose. GIVEN: of a name, and each record
-    keeps the sequence that it has: where one is not written, no other takes its place."""
+    """Whether batches have sequences of a producer, and of which one.
+
+    GIVEN: of a name, where each record has a fixed sequence: if a record is not written, no other
+    gets its sequence."""
 
     OFF = enum.auto()
     UNNAMED = enum.auto()
@@ -29,7 +31,7 @@ class Idempotence(enum.Enum):
 
 @dataclass(slots=True)
 class PartitionQueue:
-    """The batches of one partition that are sealed and not in flight, and how it is doing."""
+    """Sealed batches of one partition that are not in flight, and the state of their delivery."""
 
     partition: TopicPartition
     # None: batches carry no sequence.
@@ -39,14 +41,14 @@ class PartitionQueue:
     # A batch failed while others were in flight: nothing is sent until they are answered.
     settling: bool = False
     next_number: int = 0
-    # Somebody asks where a named producer goes on.
+    # A leader is being queried for the next sequence of a named producer.
     positioning: bool = False
     route: Route = field(default_factory=Route)
     last_error: TidelogError | None = None
-    # The partition does not exist any more: what is in flight fails with this.
+    # Set once the partition no longer exists: batches in flight fail with this error.
     gone: TidelogError | None = None
 
     @property
     def waits_for_number(self) -> bool:
-        """Whether the next to be sent has no sequence yet, and needs one."""
+        """Whether the next batch to send needs a sequence and has none."""
         return self.numbering is not None and bool(self.waiting) and self.waiting[0].batch is None

@@ -1,10 +1,9 @@
-"""Which partition a record goes to.
+"""Chooses the partition of a record.
 
-A key's partition is CRC32C(key) modulo the number of partitions: the same in every
-process and release, and in any language that has a CRC32C. (It is not the murmur2 of
-other systems: records that were keyed there land elsewhere.) Records without a key stick
-to one partition until a batch is full or has lingered, which makes few large batches out of many
-small records.
+A key's partition is CRC32C(key) modulo the number of partitions: the same in every process, every
+release, and every language that has a CRC32C. (It is not the murmur2 of other systems, so records
+with keys have other partitions there.) Records without a key go to one partition until a batch is
+full or has lingered, which makes few large batches of many small records.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def partition_for_key(key: bytes, partitions: int) -> int:
 
 
 def usable_partitions(topic: KnownTopic) -> Sequence[int]:
-    """Partitions that have a leader; all of them when none has."""
+    """Returns the partitions that have a leader; all of them if none has."""
     led = [p for p, leader in enumerate(topic.leaders) if leader.broker_id != NO_LEADER]
     return led or range(topic.partitions)
 
@@ -41,12 +40,12 @@ class StickyPartitioner:
         self._current: dict[str, int] = {}
 
     def current(self, topic: str) -> int | None:
-        """None: none was chosen yet."""
+        """Returns the current partition; None: none was chosen yet."""
         return self._current.get(topic)
 
     def move(self, topic: str, usable: Sequence[int]) -> int:
-        """The next of `usable` (partitions that have a leader; ascending, not empty): in
-        turn, so that all get the same share, from a random start."""
+        """Returns the next of `usable` (partitions that have a leader; ascending, not empty). They
+        take turns from a random start, so all get the same share."""
         partition = self._current.get(topic)
         if partition is None:
             chosen = self._rng.choice(usable)
@@ -57,6 +56,6 @@ class StickyPartitioner:
         return chosen
 
     def forget_gone(self, exists: Callable[[str], object]) -> None:
-        """Forgets topics for which `exists` gives nothing."""
+        """Forgets topics for which `exists` returns nothing."""
         for topic in [topic for topic in self._current if not exists(topic)]:
             del self._current[topic]

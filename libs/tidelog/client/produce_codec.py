@@ -1,4 +1,4 @@
-"""Produce requests and answers in their wire form."""
+"""Produce requests and responses on the wire."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def request_to_wire(request: Request, acks: Acks, timeout_ms: int) -> broker_pb2
         for sealed in group.batches:
             assert sealed.batch is not None, "a batch is made when it is drained"
             header = sealed.batch.header
-            # In place: a message that is made first and then added is copied once more.
+            # Built in place: a message that is built first and then added is copied again.
             entry = partition.batches.add(records=sealed.batch.records)
             target = entry.header
             target.crc32c = header.crc32c
@@ -41,7 +41,7 @@ def request_to_wire(request: Request, acks: Acks, timeout_ms: int) -> broker_pb2
 def outcomes_from_wire(
     request: Request, answer: broker_pb2.ProduceResponse
 ) -> list[tuple[Group, Outcome]]:
-    """What became of each group, in the request's order."""
+    """Returns the outcome of each group, in the order of the request."""
     by_partition = {(result.topic, result.partition): result for result in answer.partitions}
     outcomes: list[tuple[Group, Outcome]] = []
     for group in request.groups:

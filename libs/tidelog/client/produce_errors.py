@@ -1,4 +1,4 @@
-"""What a refusal means for a batch, and what its sender is told. Pure."""
+"""Effects of a rejection on a batch, and the errors that its sender gets. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from tidelog.client.sealed_batch import SealedBatch
 from tidelog.errors import FINAL_ANSWERS, OUTCOME_UNKNOWN, ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 
-# One batch of a group is at fault, and nothing was appended: the others may pass alone.
+# One batch of a group is at fault, and nothing was appended: the others may succeed without it.
 FAULT_OF_ONE = frozenset(
     {ErrorCode.BATCH_TOO_LARGE, ErrorCode.INVALID_BATCH, ErrorCode.INVALID_TIMESTAMP}
 )
-# After these a batch may be in the log. A fault inside the broker may have come after the
-# append.
+# After these a batch may be in the log. An internal fault of a broker may come after the append.
 MAYBE_APPENDED = OUTCOME_UNKNOWN | {ErrorCode.INTERNAL}
 
 # The leader's log does not reach up to the batch's sequence; nothing was appended.
@@ -19,7 +18,7 @@ SEQUENCE_REFUSED = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE, ErrorCode.UNKNOWN
 
 
 def maybe_appended(error: TidelogError) -> bool:
-    """Whether a try that ended with this error may have appended its batches."""
+    """Returns whether a try that ended with this error may have appended its batches."""
     return error.outcome_unknown or error.code in MAYBE_APPENDED
 
 
@@ -36,9 +35,9 @@ def not_in_time(batch: SealedBatch, failures: int, last: TidelogError | None) ->
 
 
 def doubtful(batch: SealedBatch, error: TidelogError, topic_id: str = "") -> TidelogError:
-    """The error of a batch that is given up, with the code of `error`: its `outcome_unknown` says
-    whether a try may have appended the batch, whatever happened to others. `topic_id`: of the
-    leader that rejected it."""
+    """Returns the error of a batch that is given up, with the code of `error`. Its
+    `outcome_unknown` says whether a try may have appended this batch, regardless of other batches.
+    `topic_id`: of the leader that rejected it."""
     if batch.in_doubt and error.code in SEQUENCE_REFUSED and topic_id != batch.doubt_topic_id:
         return _created_again(batch.partition.topic)
     if error.outcome_unknown == batch.in_doubt:
@@ -56,7 +55,7 @@ def doubtful(batch: SealedBatch, error: TidelogError, topic_id: str = "") -> Tid
 
 
 def _created_again(topic: str) -> TidelogError:
-    """The leader of the new topic knows nothing of the producer."""
+    """Returns the error of a batch if the leader of a new topic does not know its producer."""
     return TidelogError(
         ErrorCode.UNKNOWN_TOPIC_ID,
         f"topic {topic!r} was deleted and created again; the new topic does not have this batch, "
@@ -66,7 +65,7 @@ def _created_again(topic: str) -> TidelogError:
 
 
 def name_in_doubt(partition: TopicPartition, error: TidelogError) -> TidelogError:
-    """Why a named producer ends: its sequences in a partition cannot go on."""
+    """Returns the error that ends a named producer whose sequences cannot continue."""
     of_one_topic = error.code in FINAL_ANSWERS
     return TidelogError(
         ErrorCode.UNKNOWN_PRODUCER_ID if of_one_topic else error.code,
@@ -77,8 +76,8 @@ def name_in_doubt(partition: TopicPartition, error: TidelogError) -> TidelogErro
 
 
 def not_written_before(partition: TopicPartition, error: TidelogError) -> TidelogError:
-    """Why a producer with a given identity ends: each record has the sequence that it would have
-    when all are sent again, and behind a gap in them nothing can be written."""
+    """Returns the error that ends a producer with a given identity. Each record keeps its sequence
+    when all are sent again, so nothing can be written after a gap."""
     return TidelogError(
         error.code,
         f"this producer cannot go on: a batch for {partition} was not written "
@@ -87,8 +86,8 @@ def not_written_before(partition: TopicPartition, error: TidelogError) -> Tidelo
 
 
 def foreign_sequence(partition: TopicPartition, name: str) -> TidelogError:
-    """A sequence is there, and not by any try of its batch. `name`: of the producer; empty: that of
-    its given identity is not known."""
+    """Returns the error for a sequence that was written, but by no try of its batch. `name`: of the
+    producer; empty: not known, because the identity was given."""
     of_name = f"the name {name!r}" if name else "the same name"
     return TidelogError(
         ErrorCode.FENCED_PRODUCER_EPOCH,
@@ -98,7 +97,7 @@ def foreign_sequence(partition: TopicPartition, name: str) -> TidelogError:
 
 
 def name_taken(error: TidelogError, name: str) -> TidelogError:
-    """`name`: as that of `foreign_sequence`."""
+    """Returns the error of a fenced named producer. `name`: as for `foreign_sequence`."""
     own = f"this one's name, {name!r}" if name else "this one's name"
     return TidelogError(
         error.code,

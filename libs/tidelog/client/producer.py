@@ -6,12 +6,12 @@
 
         reports = await (await producer.send_many("sea", [b"ebb", b"flow"]))
 
-`send` and `send_many` wait for nothing but room in the buffer: that is the back-pressure.
-What they return is settled when the batch is answered.
+`send` and `send_many` only wait for room in the buffer: that is the back-pressure. The objects
+that they return are done when the batch is answered.
 
-A producer is idempotent unless it is told otherwise: whatever is retried is written once,
-and in the order in which it was sent, a change of leader included. What no broker answers
-in time fails with an error whose `outcome_unknown` is true: it may be written, once.
+By default a producer is idempotent: a record that is retried is written once and in order, even
+if the leader changes. A record without an answer in time fails with an error whose
+`outcome_unknown` is true: it may be written, but only once.
 """
 
 from __future__ import annotations
@@ -94,39 +94,41 @@ _log = logging.getLogger(__name__)
     partition=natural,
 )
 class Producer:
-    """Belongs to one event loop. Every error of `send` and `send_many`, and of what they
-    return, is a `TidelogError`, except TypeError and ValueError for arguments that cannot
-    be sent.
+    """Sends records. It belongs to one event loop.
 
-    - `idempotent`: by default with acks all, and only then. Each batch carries the
-      producer's id and a sequence, by which brokers append it once and in its place; no
-      more than five batches of a partition are on their way at once.
-    - `producer_name`: of an idempotent producer whose sequences go on where the last
-      holder of the name ended, in every partition. A new holder fences the one before it,
-      whose sends then fail with FENCED_PRODUCER_EPOCH: for certain in every partition that
-      the new one has written to; in others as soon as the leader hears of it from the
-      metadata store, but not while it is cut off from there.
-    - `identity`: of a name, for who takes its epoch and its positions (`begin_at`) from
-      InitProducerId and DescribeProducers itself (`Admin`). With the first batch that is not
-      written it ends, and all that waits fails: no record takes the sequence of another.
-    - `batch_bytes`: a batch is sent when its keys, values and headers reach this.
+    Every error of `send` and `send_many`, and of the objects that they return, is a
+    `TidelogError`, except TypeError and ValueError for arguments that cannot be sent.
+
+    - `idempotent`: by default with acks all, and only then. Each batch has the producer's id and a
+      sequence, by which brokers append it once and in order. At most five batches of a partition
+      are in flight.
+    - `producer_name`: an idempotent producer continues the sequences of the previous holder of
+      this name, in every partition. A new holder fences the previous one, whose sends then fail
+      with FENCED_PRODUCER_EPOCH. This is certain in every partition to which the new holder has
+      written. In others it begins when the metadata store notifies the leader, and not while the
+      leader is disconnected from the store.
+    - `identity`: of a name, for a caller that gets its epoch and its positions (`begin_at`) from
+      InitProducerId and DescribeProducers itself (`Admin`). The first batch that is not written
+      ends the producer, and all waiting records fail: no record gets the sequence of another.
+    - `batch_bytes`: a batch is sent when its keys, values and headers reach this size,
     - `linger_ms`: or when its first record has waited this long. While its leader owes this
-      producer an answer it gathers on, for 100 ms at most, and goes along with what is sent there.
-    - `buffer_bytes`: keys, values and headers held until they are delivered.
-    - `max_in_flight_per_broker`: produce requests without an answer yet; of those,
-      `max_in_flight_per_partition` may carry batches of one partition. Without
-      idempotence 1 keeps the order of a partition through every retry, at a cost of speed.
-    - `request_timeout_ms`: how long the leader may wait for its replicas.
-    - `delivery_timeout_ms`: how long after the call of `send` a record is delivered or reported
-      as failed at the latest. Waiting for metadata, for room in the buffer and in an open batch
-      counts.
-    - `retry_backoff_ms`: first and longest pause between tries, cut by up to half.
-    - `on_delivery`: called with a report for every batch, delivered or failed; errors
-      need not be looked for in the futures then.
-    - `on_unclean_election`: called, and a warning logged, once for each election after
-      which acknowledged records may be gone.
-    - `metadata_max_age_ms`: added and removed partitions, and deleted topics, are noticed within
-      this time even if no send fails.
+      producer an answer, the batch gathers for up to 100 ms more, and is sent together with other
+      batches for that leader.
+    - `buffer_bytes`: maximum size of keys, values and headers that are not delivered.
+    - `max_in_flight_per_broker`: produce requests without an answer. At most
+      `max_in_flight_per_partition` of them have batches of one partition. Without idempotence, 1
+      keeps the order of a partition through every retry, at a cost of speed.
+    - `request_timeout_ms`: maximum wait of the leader for its replicas.
+    - `delivery_timeout_ms`: time from the call of `send` until a record is delivered or reported
+      as failed at the latest. It includes waiting for metadata, for room in the buffer and in an
+      open batch.
+    - `retry_backoff_ms`: first and longest pause between tries, shortened by up to half.
+    - `on_delivery`: called with a report for every batch, delivered or failed; errors need not be
+      retrieved from the futures then.
+    - `on_unclean_election`: called once for each election after which acknowledged records may be
+      lost; a warning is logged as well.
+    - `metadata_max_age_ms`: time within which added and removed partitions, and deleted topics,
+      are noticed even if no send fails.
     """
 
     def __init__(
@@ -194,7 +196,7 @@ class Producer:
         self._columns = ColumnSending(
             self._admission, self._outgoing, budget, chosen_codec, batch_bytes
         )
-        # Whether the last `send` has filled a batch.
+        # Whether the last `send` filled a batch.
         self._filled = False
         self._flush_on_close = True
         self._flushing: asyncio.Task[None] | None = None
@@ -247,7 +249,7 @@ class Producer:
             self._clock,
             acks=acks,
             request_timeout_ms=request_timeout_ms,
-            # Made later, and used later still.
+            # `_outgoing` is created later, and used later still.
             seal_due=lambda now_ms: self._outgoing.seal_due(now_ms),
             identity=identity,
             on_unclean_election=self._unclean_election,
@@ -262,12 +264,12 @@ class Producer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # An interrupted or cancelled caller does not wait for a delivery timeout.
+        # The caller of an interrupted or cancelled block does not wait for a delivery timeout.
         await self.close(flush=kind is None or issubclass(kind, Exception))
 
     @property
     def free_bytes(self) -> int:
-        """What the buffer has room for now."""
+        """Free bytes in the buffer."""
         return self._budget.free_bytes
 
     @guards_itself
@@ -281,10 +283,10 @@ class Producer:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> DeliveryFuture[Delivery]:
-        """Waits for room in the buffer alone. Raises at once what cannot be sent: unknown
-        topic or partition, a record larger than `max_request_bytes`, types. For many of what it
-        returns, `asyncio.wait` costs less than `asyncio.gather`."""
-        # What is as usual is checked in place: this is called for each record.
+        """Waits only for room in the buffer. Raises at once if the record cannot be sent: unknown
+        topic or partition, a record larger than `max_request_bytes`, wrong types. For many of the
+        returned futures, `asyncio.wait` costs less than `asyncio.gather`."""
+        # Usual arguments are checked in place, because this is called for each record.
         if type(topic) is not str or partition is not None:
             check_place(topic, partition)
         if type(value) is not bytes or (key is not None and type(key) is not bytes):
@@ -305,7 +307,7 @@ class Producer:
         deadline_ms = now_ms + admission.delivery_timeout_ms
         delivery: DeliveryFuture[Delivery] = DeliveryFuture(loop=loop)
         record = (key, value, headers, timestamp_ms, delivery)
-        # A filled batch goes before the next is filled.
+        # A filled batch is sent before the next one is filled.
         pauses = self._filled or self._lifecycle.turn_due(now_ms)
         known = None if pauses else admission.at_once(topic, partition, size)
         if known is not None:
@@ -319,7 +321,7 @@ class Producer:
                     self._filled = False
                     await asyncio.sleep(0)
                 known = await admission.wait(topic, partition, size, deadline_ms)
-                # Nothing is awaited from here on: a `send` that is cancelled has sent nothing.
+                # Do not await from here on: a cancelled `send` has sent nothing.
                 now_ms = self._clock.monotonic_ms()
                 self._filled = self._outgoing.add(
                     topic, known, partition, now_ms, size, deadline_ms, record
@@ -327,11 +329,11 @@ class Producer:
         return delivery
 
     def begin_at(self, topic: str, partition: int, next_sequence: int) -> None:
-        """With a given identity: before the first record is sent to a partition."""
+        """Sets a partition's first sequence, with a given identity, before the first record."""
         self._accumulator.begin_at(TopicPartition(topic, partition), next_sequence)
 
     async def partitions_of(self, topic: str) -> int:
-        """How many partitions a topic has. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        """Returns the number of partitions of a topic. Raises UNKNOWN_TOPIC_OR_PARTITION."""
         admission = self._admission
         known = await admission.known_topic(topic, None, admission.new_deadline_ms())
         return known.partitions
@@ -345,10 +347,12 @@ class Producer:
         partition: int | None = None,
         timestamps_ms: Sequence[int] | int | None = None,
     ) -> BatchDelivery:
-        """The lean way: values become batches directly, which are sent without lingering.
-        Waits for room in the buffer batch by batch; a record that cannot be sent is
-        rejected before any is taken. Raises as `send` does. One that is cancelled, or ended by
-        `close`, has sent the batches that had room before, and no others."""
+        """Sends columns of records at less cost than `send`: they become batches directly, and do
+        not linger.
+
+        Waits for room in the buffer batch by batch. A record that cannot be sent is rejected before
+        any is accepted. Raises as `send` does. A call that is cancelled, or ended by `close`, has
+        sent the batches that had room before, and no others."""
         columns = RecordColumns(
             values, keys, self._clock.wall_ms() if timestamps_ms is None else timestamps_ms
         )
@@ -359,22 +363,22 @@ class Producer:
         next(checks, None)
         batches: list[DeliveryFuture[BatchReport]] = []
         async with self._admission.turns.of(topic):
-            # What was sealed before goes before more is made.
+            # Batches that were sealed before are sent before more are created.
             await asyncio.sleep(0)
             for _ in checks:
                 await asyncio.sleep(0)
             try:
                 await self._columns.send(topic, columns, partition, batches)
             except BaseException:
-                # Reported to `on_delivery` only: the caller never gets these.
+                # Reported to `on_delivery` only, because the caller never gets these futures.
                 for batch in batches:
                     batch.add_done_callback(mark_seen)
                 raise
         return BatchDelivery(batches)
 
     async def flush(self) -> None:
-        """Sends what lingers, and returns when all that was taken before is settled,
-        delivered or failed. One that is cancelled changes nothing about what is delivered."""
+        """Sends open batches. Returns when all records that were accepted before are delivered or
+        have failed. A cancelled call does not change what is delivered."""
         await self._flush()
 
     async def _flush(self) -> None:
@@ -387,10 +391,11 @@ class Producer:
 
     @guards_itself
     async def close(self, *, flush: bool = True) -> None:
-        """Ends calls in progress with CLIENT_CLOSED, delivers what was taken (until its delivery
-        timeout at most) and ends. Without `flush`, what is not delivered yet fails. Can be
-        cancelled, and then goes on in the background; and repeated, with `flush=False` to end an
-        earlier `close` soon."""
+        """Ends calls in progress with CLIENT_CLOSED, and delivers accepted records, until their
+        delivery timeout at most.
+
+        Without `flush`, records that are not delivered yet fail. A cancelled `close` continues in
+        the background. It can be repeated, with `flush=False` to end an earlier one soon."""
         if not flush:
             self._flush_on_close = False
             if self._flushing is not None:
@@ -419,7 +424,7 @@ class Producer:
         await self._sender.stop(error)
 
     async def _abandon(self) -> None:
-        """The event loop of the producer is closed, and with it all that could deliver."""
+        """Closes connections; the producer's event loop, which could deliver, is closed."""
         self._log_undelivered("its event loop was closed before it was")
         await self._connections.close()
 

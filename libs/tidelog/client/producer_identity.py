@@ -1,5 +1,5 @@
-"""The producer's shell for its identity: asks brokers for an id when something waits for
-one, and leaders where a named producer goes on."""
+"""Identity of a producer: queries brokers for an id when batches wait for one, and leaders for the
+positions of a named producer."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tidelog.rpc.status import UnknownMethodError, UnreachableError
 
 
 class GivenIdentity:
-    """Of a producer whose identity and positions are found by others: where it cannot go on in a
-    partition it fails, and nothing is taken up anew."""
+    """Identity whose id and positions the caller finds. Where the producer cannot continue in a
+    partition, it fails and does not start again."""
 
     def __init__(
         self, accumulator: Accumulator, metadata: ClusterMetadata, identity: Identity
@@ -47,12 +47,13 @@ class GivenIdentity:
             self._accumulator.position_failed(partition, leader, error, now_ms, stale=False)
 
     async def stop(self) -> None:
-        """Nothing is under way."""
+        """Does nothing, because no task is running."""
 
 
 class ProducerIdentity:
-    """`on_change` is called when something may be sent that could not before. It goes on
-    for as long as something waits for an id, and what waits has its delivery timeout."""
+    """Identity that the producer queries itself, for as long as batches wait for it; these have
+    their delivery timeout. `on_change`: called when something may be sent that could not be
+    before."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class ProducerIdentity:
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     def step(self, now_ms: int) -> None:
-        """Starts to ask whatever is not known and is waited for."""
+        """Starts queries for what is needed and not known."""
         if not self._identifying and self._accumulator.wants_identity():
             self._identifying = True
             self._spawn(self._identify())
@@ -101,8 +102,8 @@ class ProducerIdentity:
         task.add_done_callback(self._tasks.pop)
 
     async def _identify(self) -> None:
-        # One broker after another, never two at once: each call for a name fences the
-        # holder that the call before it made.
+        # One broker after another, never two at once: each call for a name fences the holder that
+        # the previous call created.
         failures = 0
         while self._accumulator.wants_identity():
             addresses = self._metadata.candidates()
@@ -113,14 +114,14 @@ class ProducerIdentity:
                 except UnreachableError as error:
                     failure = TidelogError(ErrorCode.REQUEST_TIMED_OUT, str(error))
                 except UnknownMethodError as error:
-                    # One wrong address among the bootstrap addresses is passed over.
+                    # One wrong address among the bootstrap addresses is skipped.
                     unknown += 1
                     if unknown < len(addresses):
                         continue
                     failure = error
                 except TidelogError as error:
                     failure = error
-                except Exception as error:  # told to whoever waits for the id
+                except Exception as error:  # reported to the batches that wait for the id
                     failure = TidelogError(ErrorCode.INTERNAL, f"the client failed: {error!r}")
                     failure.__cause__ = error
                 else:
@@ -142,7 +143,7 @@ class ProducerIdentity:
     ) -> None:
         identity = self._identity
         assert identity is not None, "a position is asked for once there is an identity"
-        # One request after another: what waits for the leader waits for all of them.
+        # One request after another, because batches for this leader wait for all of them.
         for part in in_parts(asked, PARTITIONS_FIELD, lambda entry: partition_bytes(entry[0])):
             told = await self._describe(address, part, identity)
             self._found_positions(told, identity)
@@ -160,7 +161,7 @@ class ProducerIdentity:
             return [(partition, leader, unknown) for partition, leader in asked]
         except TidelogError as error:
             return [(partition, leader, error) for partition, leader in asked]
-        except Exception as error:  # told to whoever waits for the position
+        except Exception as error:  # reported to the batches that wait for the position
             fault = TidelogError(ErrorCode.INTERNAL, f"the client failed: {error!r}")
             fault.__cause__ = error
             return [(partition, leader, fault) for partition, leader in asked]

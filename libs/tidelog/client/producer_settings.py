@@ -1,4 +1,4 @@
-"""Settings of a producer that have to fit together. No I/O."""
+"""Checks that the settings of a producer fit together. No I/O."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def idempotence_of(
     max_in_flight_per_partition: int,
     given: Identity | None = None,
 ) -> Idempotence:
-    """`given`: the identity that the producer is given, in place of one of its own. Raises
-    `InvalidArgumentError` for what does not fit together."""
+    """Returns the idempotence that the settings select. `given`: an identity from the caller; None:
+    the producer gets its own. Raises `InvalidArgumentError` for settings that do not fit."""
     idempotence = _idempotence_of(acks, idempotent, name, max_in_flight_per_partition)
     return idempotence if given is None else _of_a_given(given, idempotence, name)
 

@@ -1,4 +1,4 @@
-"""InitProducerId and DescribeProducers in their wire form."""
+"""InitProducerId and DescribeProducers requests and responses on the wire."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ from tidelog.request_bounds import MAX_DESCRIBED_PRODUCERS
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import broker_pb2
 
-# How long a broker may wait for the metadata store, or a fence for its replicas.
+# Maximum wait of a broker for the metadata store, and of a fence for its replicas.
 IDENTITY_TIMEOUT_MS = 2_000
-# An answer may come this much after the time that the broker was given.
+# An answer may arrive this much later than the time limit of the broker.
 ANSWER_GRACE_MS = 1_000
-# In which one request names partitions, producer ids and topics.
+# Fields that hold the partitions, producer ids and topics of one request.
 PARTITIONS_FIELD = "tidelog.v1.DescribeProducersRequest.partitions"
 PRODUCER_IDS_FIELD = "tidelog.v1.DescribeProducersRequest.producer_ids"
 COUNTS_FIELD = "tidelog.v1.NamedEpoch.partition_counts"
 
 
 class ProducerPosition(NamedTuple):
-    """How far a producer has come in one partition, as far as it is committed.
-    `last_sequence` is that of its last record, -1 where none is committed;
-    `epoch_start_sequence` that with which its epoch began there, None where it is not known;
-    `last_append_time_ms` is in milliseconds since 1970 (UTC)."""
+    """Committed position of a producer in one partition.
+
+    - `last_sequence`: of its last record; -1: none is committed.
+    - `epoch_start_sequence`: first sequence of its epoch in the partition; None: not known.
+    - `last_append_time_ms`: milliseconds since 1970 (UTC).
+    """
 
     producer_id: int
     producer_epoch: int
@@ -43,17 +45,19 @@ Told = Answers[list[ProducerPosition]]
 
 
 class TakenEpoch(NamedTuple):
-    """`partition_counts`: by how many partitions of each topic its holders place records."""
+    """An epoch of a name. `partition_counts`: by topic, the number of partitions that all holders
+    place records on."""
 
     identity: Identity
     partition_counts: Mapping[str, int]
 
 
 async def init_producer_id(broker: BrokerApi, name: str, epoch: int | None = None) -> Identity:
-    """An id that nobody else has, or, with a name, its id in the next epoch, or in that one.
-    Raises `TidelogError` and `UnreachableError`: then a named producer's epoch may have grown
-    all the same. INVALID_REQUEST where a broker of an older release has not heard of epochs that
-    are named: it has given the name none."""
+    """Returns a new id, or the id of a name in its next epoch or in `epoch`.
+
+    Raises `TidelogError` and `UnreachableError`; a name's epoch may have increased nevertheless.
+    INVALID_REQUEST if a broker of an older release does not know epochs in requests; it has given
+    the name none."""
     return (await take_epoch(broker, name, epoch, {})).identity
 
 
@@ -64,8 +68,8 @@ async def take_epoch(
     partition_counts: Mapping[str, int],
     timeout_ms: int = IDENTITY_TIMEOUT_MS,
 ) -> TakenEpoch:
-    """As `init_producer_id`. `partition_counts`: how many partitions topics have, as far as it is
-    known here; what another holder of the epoch has told before goes before it."""
+    """As `init_producer_id`. `partition_counts`: by topic, as known here; a number that another
+    holder of the epoch has reported before takes precedence."""
     request = built(broker_pb2.InitProducerIdRequest, producer_name=name)
     if epoch is not None:
         named = built(
@@ -91,7 +95,7 @@ async def take_epoch(
 async def describe_many_producers(
     broker: BrokerApi, asked: Asked, producer_ids: Sequence[int], fence: Identity | None = None
 ) -> Told:
-    """As `describe_producers`, of any number of producer ids: one request after another."""
+    """As `describe_producers`, for any number of producer ids: one request after another."""
     found: dict[TopicPartition, list[ProducerPosition] | TidelogError] = {}
     for part in in_parts(dict.fromkeys(producer_ids), PRODUCER_IDS_FIELD, number_bytes):
         for partition, _, told in await describe_producers(broker, asked, part, fence):
@@ -105,13 +109,14 @@ async def describe_many_producers(
 async def describe_producers(
     broker: BrokerApi, asked: Asked, producer_ids: Sequence[int], fence: Identity | None = None
 ) -> Told:
-    """What one leader tells of some of its partitions, in their order: as many partitions and
-    producer ids as one request may name, in as many pages as it takes. `fence`: the leader refuses
-    older epochs of this producer from now on, before it answers. Raises `TidelogError` for a
-    refusal of the whole, and `UnreachableError`."""
+    """Returns the producers of one leader's partitions, in the order of `asked`.
+
+    Partitions and producer ids must fit into one request; the answer may have several pages.
+    `fence`: before it answers, the leader begins to reject older epochs of this producer. Raises
+    `TidelogError` if the entire request is rejected, and `UnreachableError`."""
     found: dict[TopicPartition, list[ProducerPosition]] = {}
     failed: dict[TopicPartition, TidelogError] = {}
-    # What is to be requested yet, by the first producer id.
+    # Partitions still to be queried, by the first producer id to return.
     pending = {0: list(asked)}
     while pending:
         from_id = min(pending)

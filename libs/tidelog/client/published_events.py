@@ -1,9 +1,9 @@
-"""State changes out of the topic `__state_changes`, which outlive the services that told them.
+"""State changes in the topic `__state_changes`, which outlive the services that published them.
 
     told = await published(["127.0.0.1:7501"], TraceScope("sea", 0))
     both = await gathered_with_published(streams.recent(scope), published(addresses, scope))
 
-What services remember is told without them: whatever is in the way of reading is a note.
+The events that services keep do not depend on the topic: a problem with reading it is a note.
 """
 
 from __future__ import annotations
@@ -25,19 +25,22 @@ from tidelog.state_changes.json_form import NotAStateChangeError, format_time
 from tidelog.state_changes.life import TraceScope
 from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, from_value
 
-# Of each partition of the topic, the newest.
+# Maximum number of events of each partition; the newest are read.
 MAX_EVENTS_PER_PARTITION = 10_000
-# For all of it: whoever asks is waiting, and services have answered long before.
+# Total time: the caller is waiting, and services have answered long before.
 READ_TIMEOUT_MS = 3_000
-# Of it, for where a partition begins and ends: one without a leader leaves time for the others.
+# Part of it for a partition's offsets, so that one without a leader leaves time for the others.
 OFFSETS_TIMEOUT_MS = 1_000
-# Read at once, so that the time that is up is noticed soon.
+# Few at a time, so that the end of the time is noticed soon.
 MAX_BATCHES_PER_POLL = 8
 
 
 class Published(NamedTuple):
-    """`events` of the scope, as they lie in the topic, some perhaps twice. `notes`: sentences
-    on what of the topic was not read, and why."""
+    """Events from the topic.
+
+    - `events`: those of the scope, possibly with duplicates.
+    - `notes`: sentences about parts of the topic that were not read, and why.
+    """
 
     events: list[StateChange]
     notes: tuple[str, ...]
@@ -52,13 +55,13 @@ async def published(
     timeout_ms: int = READ_TIMEOUT_MS,
     max_events_per_partition: int = MAX_EVENTS_PER_PARTITION,
 ) -> Published:
-    """Raises `TidelogError` for an address that is none, and nothing else."""
+    """Reads the events of a scope. Raises `TidelogError` only for an invalid address."""
     consumer = Consumer(
         bootstrap,
         connections=connections,
         clock=clock,
         offsets_timeout_ms=min(OFFSETS_TIMEOUT_MS, timeout_ms),
-        # Retention may have taken the oldest meanwhile.
+        # Retention may have deleted the oldest records meanwhile.
         on_out_of_range=OnOutOfRange.EARLIEST,
     )
     reader = _Reader(consumer, scope, max_events_per_partition)
@@ -70,7 +73,7 @@ async def published(
             f"{STATE_CHANGES_TOPIC} could not be read to its end within {timeout_ms} ms."
         )
     except Exception as error:
-        # Whatever it is, services tell their story all the same.
+        # Whatever the error is, services still return the events that they keep.
         reader.notes.append(_why_not(error))
     finally:
         await consumer.close()
@@ -80,8 +83,8 @@ async def published(
 async def gathered_with_published(
     remembered: Coroutine[Any, Any, Gathered], reading: Coroutine[Any, Any, Published]
 ) -> tuple[Gathered, Published]:
-    """What services remember and what the topic holds, side by side. Where no service answers
-    there is no topic either."""
+    """Returns the events that services keep and those in the topic, read concurrently. If no
+    service answers, the topic is not available either."""
     read = asyncio.create_task(reading)
     try:
         return await remembered, await read
@@ -91,7 +94,7 @@ async def gathered_with_published(
 
 
 class _Span(NamedTuple):
-    """Offsets of a partition that are to be read; `cut`: there are older ones."""
+    """Offsets of a partition to read. `cut`: there are older ones that are not read."""
 
     partition: TopicPartition
     start: int
@@ -100,7 +103,7 @@ class _Span(NamedTuple):
 
 
 class _Reader:
-    """`events` and `notes` are what there is of them at any time."""
+    """Reads the topic. `events` and `notes` can be read at any time."""
 
     def __init__(self, consumer: Consumer, scope: TraceScope, max_events: int) -> None:
         self.events: list[StateChange] = []
@@ -109,11 +112,11 @@ class _Reader:
         self._scope = scope
         self._max_events = max_events
         self._cut: list[TopicPartition] = []
-        # Of the first event that was read of each partition.
+        # Time of the first event that was read from each partition.
         self._first_ms: dict[TopicPartition, int] = {}
 
     async def read(self) -> None:
-        """Up to where the partitions end when it begins."""
+        """Reads up to the offsets at which the partitions end when it begins."""
         partitions = await self._consumer.partitions_of(STATE_CHANGES_TOPIC)
         spans: list[_Span] = []
         for found in await asyncio.gather(*(self._span(partition) for partition in partitions)):
@@ -140,7 +143,7 @@ class _Reader:
         ]
 
     async def _span(self, partition: TopicPartition) -> _Span | TidelogError:
-        """By itself for each, so that one without a leader costs the others nothing."""
+        """Queries one partition at a time, so that one without a leader does not delay others."""
         only = (partition,)
         try:
             end = (await self._consumer.end_offsets(only))[partition]
@@ -162,7 +165,7 @@ class _Reader:
             try:
                 event = from_value(value or b"")
             except NotAStateChangeError:
-                # Of a newer version.
+                # The event is of a newer version.
                 continue
             self._first_ms.setdefault(batch.partition, event.time_ms)
             if self._scope.asks_for(event):

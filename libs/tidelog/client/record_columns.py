@@ -1,5 +1,5 @@
-"""What `send` and `send_many` are given: checked, split by key and cut into batches.
-No I/O."""
+"""Records as `send` and `send_many` get them: checks them, splits them by key, and cuts them into
+batches. No I/O."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tidelog.errors import ArgumentTypeError, InvalidArgumentError
 from tidelog.record_batch import Headers
 from tidelog.record_limits import check_header_count, check_header_names, check_key_size
 
-# So many records are checked or split before other tasks have their turn.
+# Records that are checked or split before other tasks run.
 SLICE_RECORDS = 4_096
 _MAX_TIMESTAMP_MS = (1 << 62) - 1
 _BYTES_OR_NONE = frozenset({bytes, type(None)})
-# They have a length and items, and are no column of records.
+# Types that have a length and items, and are no column of records.
 _NO_COLUMNS = (bytes, bytearray, memoryview, str, Mapping)
 
 
 class RecordColumns(NamedTuple):
-    """Records side by side; one timestamp may hold for all."""
+    """Columns of records. One timestamp may apply to all."""
 
     values: Sequence[bytes | None]
     keys: Sequence[bytes | None] | None
     timestamps_ms: Sequence[int] | int
 
     def check_shape(self) -> None:
-        """Raises `InvalidArgumentError` for columns that do not go together."""
+        """Raises `InvalidArgumentError` if the columns do not fit together."""
         _check_sequence("values", self.values, "bytes")
         if self.keys is not None:
             _check_sequence("keys", self.keys, "bytes")
@@ -41,8 +41,8 @@ class RecordColumns(NamedTuple):
             _check_same_length("timestamps", self.timestamps_ms, self.values)
 
     def check_in_slices(self) -> Iterator[None]:
-        """Raises `InvalidArgumentError` for what cannot be sent, `TidelogError` (INVALID_BATCH)
-        for a key beyond its limit. Yields where other tasks may have their turn."""
+        """Raises `InvalidArgumentError` for records that cannot be sent, `TidelogError`
+        (INVALID_BATCH) for a key beyond its limit. Yields where other tasks may run."""
         if isinstance(self.timestamps_ms, int):
             check_timestamps((self.timestamps_ms,))
         for first in range(0, len(self.values), SLICE_RECORDS):
@@ -56,7 +56,7 @@ class RecordColumns(NamedTuple):
             yield
 
     def copied(self) -> RecordColumns:
-        """Of lists or tuples, which the caller cannot change while the records wait for room."""
+        """Returns lists or tuples that the caller cannot change while the records wait for room."""
         values, keys, timestamps_ms = self
         return RecordColumns(
             _copied(values),
@@ -65,7 +65,7 @@ class RecordColumns(NamedTuple):
         )
 
     def sizes(self) -> list[int]:
-        """Bytes of each record's key and value."""
+        """Returns the bytes of each record's key and value."""
         sizes = _lengths(self.values)
         if self.keys is None:
             return sizes
@@ -73,7 +73,7 @@ class RecordColumns(NamedTuple):
 
 
 def check_place(topic: str, partition: int | None) -> None:
-    """Where a record is to go, as far as types tell: raises `TidelogError`."""
+    """Checks the types of a record's topic and partition. Raises `TidelogError`."""
     if type(topic) is not str:
         topic_name("topic", topic)
     if partition is not None and type(partition) is not int:
@@ -81,8 +81,8 @@ def check_place(topic: str, partition: int | None) -> None:
 
 
 def _check_bytes(name: str, column: Sequence[object], first: int) -> None:
-    """Raises `ArgumentTypeError`, naming the first that is neither bytes nor None. `first`: where
-    the column begins in the caller's."""
+    """Raises `ArgumentTypeError` for the first entry that is neither bytes nor None. `first`:
+    position of the column in that of the caller."""
     if not _BYTES_OR_NONE.issuperset(map(type, column)):
         for index, content in enumerate(column, first):
             check_content(f"{name}[{index}]", content)
@@ -98,8 +98,8 @@ def check_content(name: str, content: object) -> None:
 
 
 def check_timestamps(timestamps_ms: Sequence[int]) -> None:
-    """Raises `ArgumentTypeError` for what is no int, `InvalidArgumentError` for what no batch can
-    hold."""
+    """Raises `ArgumentTypeError` if one is no int, `InvalidArgumentError` if no batch can hold
+    one."""
     if not {int}.issuperset(map(type, timestamps_ms)):
         raise ArgumentTypeError("a timestamp must be an int: milliseconds since 1970 (UTC)")
     if timestamps_ms and not 0 <= min(timestamps_ms) <= max(timestamps_ms) <= _MAX_TIMESTAMP_MS:
@@ -122,7 +122,7 @@ def checked_headers(headers: Headers) -> Headers:
             and isinstance(header[1], bytes)
         ):
             raise wrong_type("a header", header, "a pair of str and bytes")
-        # A name that UTF-8 cannot hold is rejected here, and not when its batch is sealed.
+        # A name that is not valid UTF-8 is rejected here, not when its batch is sealed.
         text("the name of a header", header[0])
     check_header_names([len(header[0].encode()) for header in headers])
     # The caller may change its list before the batch is sealed.
@@ -132,8 +132,8 @@ def checked_headers(headers: Headers) -> Headers:
 def split_by_key(
     columns: RecordColumns, partition_of: Callable[[bytes], int]
 ) -> Iterator[tuple[int | None, RecordColumns] | None]:
-    """The columns of each partition, in the records' order; a partition of None: those without a
-    key. Yields None where other tasks may have their turn."""
+    """Yields each partition's columns, with records in order; partition None: records without a
+    key. Yields None in place of a pair where other tasks may run."""
     if columns.keys is None:
         yield None, columns
         return
@@ -152,8 +152,8 @@ def split_by_key(
 def cut(
     columns: RecordColumns, sizes: Sequence[int], batch_bytes: int
 ) -> Iterator[tuple[RecordColumns, int]]:
-    """Pieces of at most `batch_bytes` (or of one record that is larger), with their
-    bytes. `sizes` are the records' own."""
+    """Yields pieces of at most `batch_bytes`, or of one larger record, with their size in bytes.
+    `sizes`: of the records."""
     ends = list(accumulate(sizes))
     first = taken_bytes = 0
     while first < len(ends):
@@ -176,7 +176,7 @@ def _slice(columns: RecordColumns, first: int, last: int) -> RecordColumns:
 
 def _pick(columns: RecordColumns, indexes: list[int]) -> RecordColumns:
     def picked(column: Sequence[Any]) -> Sequence[Any]:
-        # itemgetter loops in C, but gives no sequence for a single index.
+        # itemgetter loops in C, but returns no sequence for a single index.
         return itemgetter(*indexes)(column) if len(indexes) > 1 else [column[indexes[0]]]
 
     values, keys, timestamps_ms = columns

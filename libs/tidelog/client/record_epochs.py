@@ -1,5 +1,5 @@
-"""Asks leaders in which leader epoch a record was written: what a reader compares who goes on
-later where it has ended (`log_continuity`)."""
+"""Queries leaders for the leader epoch of a record. A reader that continues later compares it with
+the log (`log_continuity`)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from tidelog.rpc.wire import batch_from_wire, error_from_wire
 from tidelog.v1 import broker_pb2
 
 REQUEST_TIMEOUT_MS = 5_000
-# Whom an answer has no room for is asked again.
+# Partitions that do not fit into one answer are queried again.
 MAX_ANSWER_BYTES = 8 << 20
 PARTITIONS_FIELD = "tidelog.v1.FetchRequest.partitions"
 
 
 class RecordEpoch(NamedTuple):
-    """`record_epoch`: NO_EPOCH where the log of the leader of `leader_epoch` does not have the
-    offset; it has committed those from `log_start_offset` on and before `high_watermark`.
-    `damaged`: its log has the offset, and the record cannot be read any more; its epoch is not
-    known (NO_EPOCH)."""
+    """Leader epoch of the record at an offset.
+
+    - `record_epoch`: NO_EPOCH if the log of the leader of `leader_epoch` does not have the offset.
+      That log is committed from `log_start_offset` to before `high_watermark`.
+    - `damaged`: the log has the offset, but the record cannot be read any more. Its epoch is not
+      known (NO_EPOCH).
+    """
 
     record_epoch: int
     leader_epoch: int
@@ -41,8 +44,9 @@ class RecordEpochs:
     async def find(
         self, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, RecordEpoch]:
-        """Of the record at one offset of each. Follows leaders until they answer; raises
-        `TidelogError` after the time it was given. Each costs the batch that holds it."""
+        """Returns the epoch of the record at one offset of each partition. Follows changes of
+        leaders. Raises `TidelogError` after the timeout. Each partition costs the transfer of the
+        batch that has the record."""
 
         async def ask(broker: BrokerApi, asked: Asked) -> Answers[RecordEpoch]:
             wire = broker_pb2.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=MAX_ANSWER_BYTES)
@@ -83,7 +87,7 @@ def _told(
         return error
     record_epoch = NO_EPOCH
     if error is None and not result.batches:
-        # A leader that tells the committed end has all that was ever committed below it.
+        # A leader that reports a high watermark has every record that was committed below it.
         if not 0 <= result.high_watermark <= offset:
             return TidelogError(
                 ErrorCode.OFFSET_NOT_AVAILABLE,

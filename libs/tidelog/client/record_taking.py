@@ -1,4 +1,4 @@
-"""Takes records of the partitions of a consumer, and which of their batches is open. No I/O."""
+"""Takes records from a consumer's partitions, one open batch at a time. No I/O."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ RECORDS_PER_CHECK = 1_000
 
 
 class RecordTaking:
-    """`failed` is called with the error of a partition whose next batch cannot be opened
-    (INVALID_BATCH), and closes the partition: others are read on."""
+    """Takes records for one consumer.
+
+    `failed`: called with the error (INVALID_BATCH) of a partition whose next batch cannot be
+    opened. It closes the partition; the others are still read."""
 
     def __init__(self, failed: Callable[[Assigned, TidelogError], None]) -> None:
         self.failed = failed
-        # The partition whose first batch is to be opened off the event loop before more records
-        # are taken.
+        # The partition whose first batch must be opened off the event loop before more records are
+        # taken.
         self.costly: Assigned | None = None
-        # Of which records were taken last; no other has an open batch.
+        # The partition from which records were taken last; no other has an open batch.
         self._reading: Assigned | None = None
 
     def take(
         self, partitions: Iterable[Assigned], max_records: int, enough: Callable[[], bool]
     ) -> list[Record]:
-        """Sets `costly` where it ends at a batch that takes long to open."""
+        """Takes records. Sets `costly` if it ends at a batch that takes long to open."""
         taken: list[Record] = []
         self.costly = None
-        # What is open goes first, so that of all partitions together one batch is open at most.
-        # Only that batch: where a partition always has a next one, others would wait for ever.
+        # The open batch goes first, so that at most one batch of all partitions is open. The next
+        # batch of its partition does not: if there always is one, other partitions would starve.
         reading = self._reading
         while reading is not None and not reading.is_closed and len(taken) < max_records:
             self._take_from(reading, taken, max_records)
@@ -62,7 +64,7 @@ class RecordTaking:
             self.failed(assigned, error)
 
     def opened(self, assigned: Assigned, opened: OpenedBatch) -> None:
-        """Unless something else is to be opened by now."""
+        """Sets a partition's open batch, unless another batch is the next one by now."""
         if assigned.is_to_open(opened.fetched):
             assigned.opened = opened
             self._reading = assigned

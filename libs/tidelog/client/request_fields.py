@@ -1,4 +1,4 @@
-"""Builds requests, and rejects at once what their fields cannot hold, or what no service takes."""
+"""Builds requests, and rejects values that their fields cannot hold or no service accepts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog.rpc.message_bounds import check_message
 _Fields = ParamSpec("_Fields")
 _Message = TypeVar("_Message", bound=Message)
 
-# Where a field may be less than nothing, no request asks for it.
+# No request uses negative numbers, even if its field can hold them.
 _MAX_NUMBER = {
     FieldDescriptor.CPPTYPE_INT32: 2**31 - 1,
     FieldDescriptor.CPPTYPE_INT64: 2**63 - 1,
@@ -28,9 +28,9 @@ _MAX_TOLD_CHARACTERS = 40
 def built(
     message: Callable[_Fields, _Message], /, *args: _Fields.args, **fields: _Fields.kwargs
 ) -> _Message:
-    """`message` with these fields. Raises INVALID_REQUEST, which names the field, for a number
-    beyond the field's bits, for text that is no UTF-8, and for more than a request may hold
-    (`request_bounds`)."""
+    """Returns `message` with these fields. Raises INVALID_REQUEST, naming the field, for a number
+    that does not fit into the field, for text that is not valid UTF-8, and for more than a request
+    may hold (`request_bounds`)."""
     try:
         made = message(*args, **fields)
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Divides a long list over requests that a service accepts (`request_bounds`)."""
+"""Splits a long list into requests that a service accepts (`request_bounds`)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TypeVar
 from tidelog.model import TopicPartition
 from tidelog.request_bounds import MAX_REQUEST_BYTES, entries_limit
 
-# Requests of one question that one service answers at the same time.
+# Requests of one query that one service answers at the same time.
 MAX_REQUESTS_AT_ONCE = 4
-# The entries of one list in a request. The other half is for its other fields.
+# Maximum size of one list in a request. The other half is for the other fields.
 MAX_PART_BYTES = MAX_REQUEST_BYTES // 2
-# What an entry has at most beside its topic's name: the topic's id, and numbers.
+# Maximum size of an entry without its topic's name: the topic's id, and numbers.
 _ENTRY_BYTES = 128
 
 _Entry = TypeVar("_Entry")
@@ -35,8 +35,8 @@ def number_bytes(_: int) -> int:
 def in_parts(
     entries: Iterable[_Entry], field: str, size_bytes: Callable[[_Entry], int]
 ) -> Iterator[list[_Entry]]:
-    """Parts that fit into the repeated `field` (its full name) of one request each; one empty part
-    for no entries. `size_bytes`: of an entry on the wire, at most."""
+    """Yields parts that fit into the repeated `field` (its full name) of one request each; one
+    empty part if there are no entries. `size_bytes`: maximum size of an entry on the wire."""
     limit = entries_limit(field)
     part: list[_Entry] = []
     part_bytes = 0
@@ -56,7 +56,7 @@ def in_parts(
 async def ask_at_once(
     ask: Callable[[Sequence[_Entry]], Awaitable[_Answer]], parts: Iterable[Sequence[_Entry]]
 ) -> list[_Answer]:
-    """The answer to each part, in their order, MAX_REQUESTS_AT_ONCE at a time. `ask` raises
+    """Returns the answers to all parts in order, MAX_REQUESTS_AT_ONCE at a time. `ask` raises
     nothing but cancellations."""
     room = asyncio.Semaphore(MAX_REQUESTS_AT_ONCE)
 

@@ -1,4 +1,4 @@
-"""When a partition is tried again, and where: pure rules that producer and consumer share."""
+"""When and where a partition is retried: pure rules that producer and consumer share."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ DEFAULT_MAX_BACKOFF_MS = 1000
 
 
 class Leader(NamedTuple):
-    """Where a partition's leader is, and in which epoch it leads. `unclean_leader_epoch`
-    is that of the last unclean election that is known here; `is_hint`: another broker named
-    this leader, and whether that election was clean is not known yet."""
+    """Address and epoch of a partition's leader.
+
+    - `unclean_leader_epoch`: of the last unclean election that is known here.
+    - `is_hint`: another broker named this leader; whether its election was clean is not known yet.
+    """
 
     broker_id: int
     leader_epoch: int
@@ -26,15 +28,15 @@ class Leader(NamedTuple):
     is_hint: bool = False
 
     def supersedes(self, former: Leader) -> bool:
-        """Whether this leader was elected after `former`, which the same client knew before
-        it: a client never goes back to an older topic, so another id is a later topic's, and
-        its epochs are its own."""
+        """Returns whether this leader was elected after `former`, which the same client knew
+        before. A client never returns to an older topic, so another topic id belongs to a later
+        topic, whose epochs are its own."""
         return self.topic_id != former.topic_id or self.leader_epoch > former.leader_epoch
 
 
 class Backoff:
-    """Pauses that double from `min_ms` to `max_ms`, each cut by up to half at random, so
-    that clients which failed together do not come back together."""
+    """Pauses that double from `min_ms` to `max_ms`. Each is shortened by up to half at random, so
+    that clients that failed together do not retry together."""
 
     def __init__(
         self,
@@ -52,7 +54,7 @@ class Backoff:
         self._max_ms = max_ms
 
     def pause_ms(self, attempt: int) -> int:
-        """The pause after failure number `attempt`, from 1."""
+        """Returns the pause after failure number `attempt`, from 1."""
         doublings = min(attempt - 1, self._max_ms.bit_length())
         ceiling = min(self._min_ms << doublings, self._max_ms)
         return self._rng.randint((ceiling + 1) // 2, ceiling)
@@ -60,21 +62,21 @@ class Backoff:
 
 @dataclass(slots=True)
 class Route:
-    """What the last failures of one partition say about the next try.
+    """Effect of a partition's last failures on the next try.
 
-    After a failure the same leader is left alone until `retry_at_ms`; one that supersedes
-    it may be tried at once, because it owes nothing to its predecessor's failure."""
+    After a failure the same leader is not tried until `retry_at_ms`. A leader that supersedes it
+    may be tried at once, because its predecessor's failure says nothing about it."""
 
-    failures: int = 0  # of that leader, one after another
-    # The newest that failed.
+    failures: int = 0  # consecutive, of that leader
+    # The newest leader that failed.
     failed_leader: Leader | None = None
     retry_at_ms: int = 0
-    # The failure says that metadata may be old: somebody should ask for it again.
+    # The failure suggests that metadata is old, and should be refreshed.
     stale: bool = False
 
     def failed(self, leader: Leader, now_ms: int, backoff: Backoff, *, stale: bool) -> None:
-        """Several requests on their way to one leader fail together: that is one failure, or
-        the pauses would have grown to a second before its successor is first tried."""
+        """Records a failure. Requests in flight to one leader that fail together count once.
+        Otherwise the pause would have grown to a second before the next leader is first tried."""
         self.stale = self.stale or stale
         if self._is_new(leader):
             self.failed_leader = leader
@@ -92,11 +94,11 @@ class Route:
             self.stale = False
 
     def open_to(self, leader: Leader, now_ms: int) -> bool:
-        """Whether the partition may be asked of this leader now."""
+        """Returns whether the partition may send a request to this leader now."""
         return self._is_new(leader) or now_ms >= self.retry_at_ms
 
     def wants_metadata(self, leader: Leader | None) -> bool:
-        """Whether a newer leader than this one is looked for."""
+        """Returns whether the partition needs a newer leader than this one."""
         if leader is None:
             return True
         return self.stale and not self._is_new(leader)

@@ -1,4 +1,4 @@
-"""Asking a broker to check what is on its disk, and how far the check is."""
+"""Starts the scrub of a broker's disk, and queries its progress."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidelog.v1.scrub_pb2_grpc import ScrubServiceStub
 def scrubbed_brokers(
     brokers: Iterable[BrokerDetails], named: Sequence[int] = ()
 ) -> list[BrokerDetails]:
-    """Those that run. Raises UNKNOWN_BROKER for one that does not and is among `named`."""
+    """Returns the running brokers. Raises UNKNOWN_BROKER if one in `named` is not running."""
     running = []
     for broker in brokers:
         if broker.address and not broker.gone_at_ms:
@@ -35,8 +35,8 @@ def scrubbed_brokers(
 async def scrub_broker(
     address: str, *, begin: bool, full_rate: bool, timeout_seconds: float
 ) -> ScrubProgress:
-    """Begins a pass on the broker at this address where `begin` is set. Raises `TidelogError`
-    and, where it gives no answer, `UnreachableError`."""
+    """Returns the progress of the broker at this address; with `begin`, starts a pass. Raises
+    `TidelogError`, and `UnreachableError` if there is no answer."""
     request = scrub_pb2.ScrubRequest(begin=begin, full_rate=full_rate)
     async with open_channel(address) as channel:
         try:

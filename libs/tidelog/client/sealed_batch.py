@@ -1,4 +1,4 @@
-"""What travels from a producer to a leader: batches, in groups, in requests. Plain values."""
+"""Messages from a producer to a leader: batches, in groups, in requests. Plain values."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from tidelog.record_batch import EncodedRecords
 from tidelog.request_bounds import MAX_PRODUCE_REQUEST_BYTES
 from tidelog.rpc.trace_context import Metadata
 
-# What one batch takes in a request beside its records, generously.
+# Generous size of a batch in a request beside its records.
 BATCH_OVERHEAD_BYTES = 128
-# Batches share a request up to here, with room for the names of its topics.
+# Maximum size of a request with several batches, which leaves room for the names of its topics.
 MAX_SHARED_REQUEST_BYTES = MAX_PRODUCE_REQUEST_BYTES - (1 << 20)
 
 
 @dataclass(slots=True, eq=False)
 class SealedBatch:
-    """A batch on its way. `number` orders it within its partition. `batch` is made when it
-    is first sent, with whatever sequence it then gets, and stays as it is while anybody
-    may still append it (interleaving 8 of docs/internals/interleavings.md)."""
+    """A batch on its way. `number` orders it within its partition.
+
+    `batch` is created, with its sequence, when it is first sent. It stays the same while any
+    leader may still append it (interleaving 8 of docs/internals/interleavings.md)."""
 
     partition: TopicPartition
     number: int
@@ -32,22 +33,22 @@ class SealedBatch:
     on_settled: Callable[[Outcome], None]
     trace_context: Metadata | None = None
     batch: Batch | None = None
-    # Refused together with others: sent by itself, to learn which of them is at fault.
+    # Rejected together with others, and therefore sent alone, to learn which of them is at fault.
     suspect: bool = False
-    # A try ended without a refusal: the batch may be in the log, or yet come to be.
+    # A try ended without a rejection: the batch may be in the log, or may still be appended.
     in_doubt: bool = False
-    # Of the topic that this try was sent to.
+    # Topic id of that try.
     doubt_topic_id: str = ""
 
     def failed_at(self, topic_id: str, *, maybe_appended: bool) -> None:
-        """A try at a leader of this topic has failed."""
+        """Records a failed try at a leader of this topic."""
         if maybe_appended and not self.in_doubt:
             self.in_doubt, self.doubt_topic_id = True, topic_id
 
     @property
     def alone(self) -> bool:
-        """It shares no group. One that may be in the log has an offset of its own already,
-        which need not be next to its neighbours'."""
+        """Whether the batch shares no group. A batch that may be in the log may have an offset
+        already, which need not be next to that of its neighbours."""
         return self.suspect or self.in_doubt
 
     @property
@@ -56,8 +57,8 @@ class SealedBatch:
 
 
 class Group(NamedTuple):
-    """Batches of one partition that travel in one request and succeed or fail together.
-    `first_in_line`: when they were sent, no earlier batch was without an outcome."""
+    """Batches of one partition in one request, which succeed or fail together. `first_in_line`:
+    no earlier batch was without an outcome when they were sent."""
 
     partition: TopicPartition
     leader: Leader
@@ -74,7 +75,7 @@ class Request:
 
     @property
     def trace_context(self) -> Metadata | None:
-        """A request has one: that of the first batch that was sent within a span."""
+        """Trace context of the request: that of the first batch that was sent within a span."""
         for group in self.groups:
             for batch in group.batches:
                 if batch.trace_context is not None:

@@ -1,4 +1,4 @@
-"""What a record needs before it is sent: a topic that is known, and room in the buffer."""
+"""Admits records to a producer once their topic is known and the buffer has room."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog.model import TopicPartition
 
 
 class SendAdmission:
-    """Of one producer. Starts the `sender` with the first record."""
+    """Admission of one producer. It starts the `sender` with the first record."""
 
     def __init__(
         self,
@@ -28,8 +28,8 @@ class SendAdmission:
         max_request_bytes: int,
         delivery_timeout_ms: int,
     ) -> None:
-        # Whoever calls first is first in the log, however long each has to wait for metadata
-        # or for room; a topic that cannot be found holds up nobody else's.
+        # Records of a topic are in the log in the order of the calls, however long each call waits
+        # for metadata or room. A topic that cannot be found does not delay other topics.
         self.turns = TopicTurns()
         self.max_request_bytes = max_request_bytes
         self.delivery_timeout_ms = delivery_timeout_ms
@@ -41,8 +41,8 @@ class SendAdmission:
         self._started = False
 
     def at_once(self, topic: str, partition: int | None, size: int) -> KnownTopic | None:
-        """Takes room for a record that has to wait for nothing and for no earlier call; None: it
-        may have to, or cannot be sent."""
+        """Takes room for a record that does not have to wait for anything, nor for an earlier call.
+        Returns None if it may have to wait, or cannot be sent."""
         known = self._metadata.cached_topic(topic)
         if (
             known is None
@@ -59,7 +59,7 @@ class SendAdmission:
     async def wait(
         self, topic: str, partition: int | None, size: int, deadline_ms: int
     ) -> KnownTopic:
-        """The same of any record. Raises `TidelogError` where it cannot be sent, or not in time."""
+        """As `at_once`, for any record. Raises `TidelogError` if it cannot be sent in time."""
         known = await self.known_topic(topic, partition, deadline_ms)
         self.check_size(size)
         if self._budget.try_take(size):

@@ -1,4 +1,4 @@
-"""The producer's shell: carries sealed batches to their leaders until they are settled."""
+"""Sends sealed batches to their leaders: the I/O around `Accumulator`."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ from tidelog.model import Acks, TopicPartition
 from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.trace_context import carrying
 
-# An answer may come this much after the time that the broker was given.
+# An answer may arrive this much later than the time limit of the broker.
 ANSWER_GRACE_MS = 1_000
 # How often batches are checked for their delivery timeout.
 EXPIRY_INTERVAL_MS = 100
-# A request that has no answer for so long may be with a leader that hangs: newer ones are
-# looked for,
+# A leader may hang if a request has no answer for this long. Metadata is then polled for newer
+# leaders,
 UNANSWERED_MS = 1_000
-# this often, until it is answered or given up.
+# at this interval, until the request is answered or given up.
 UNANSWERED_POLL_MS = 500
 
 
 @dataclass(slots=True, eq=False)
 class _Pending:
-    """A request on its way. `open` has the groups, by their place in the request, that
-    were not given up meanwhile."""
+    """A request in flight. `open`: the groups that were not given up, by their position in it."""
 
     request: Request
     sent_ms: int
@@ -42,10 +41,12 @@ class _Pending:
 
 
 class Sender:
-    """`seal_due(now_ms)` seals open batches that have lingered and are to go, and returns when to
-    ask again at the latest, or None: when there is another one. `identity` is that of an idempotent
-    producer: batches of one may be sent again while their first request may still be carried
-    out."""
+    """Sends the batches of one producer.
+
+    - `seal_due(now_ms)`: seals open batches that are due. Returns when to call it again at the
+      latest; None: when another batch is opened.
+    - `identity`: of an idempotent producer. Its batches may be sent again while their first
+      request may still be carried out."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class Sender:
         self._loop_task = asyncio.create_task(self._run())
 
     def wake(self) -> None:
-        """Something can be sent that could not before."""
+        """Wakes the loop when something can be sent that could not be before."""
         self._wake.set()
 
     def metadata_changed(self) -> None:
@@ -92,7 +93,7 @@ class Sender:
         self.wake()
 
     async def stop(self, error: TidelogError) -> None:
-        """Settles all that is not delivered yet with the error."""
+        """Stops, and fails all records that are not delivered yet with the error."""
         if self._loop_task is not None:
             self._loop_task.cancel()
             await asyncio.gather(self._loop_task, return_exceptions=True)
@@ -118,7 +119,7 @@ class Sender:
             self._wake.clear()
             try:
                 pause_ms = self._step()
-            except Exception as error:  # told to whoever waits for these records
+            except Exception as error:  # reported to the waiters of these records
                 fault = TidelogError(ErrorCode.INTERNAL, f"the client failed: {error!r}")
                 fault.__cause__ = error
                 self._accumulator.fail_all(fault)
@@ -131,7 +132,8 @@ class Sender:
                 timer.cancel()
 
     def _step(self) -> int | None:
-        """Does all that can be done now; returns how long nothing else will be due."""
+        """Does all that is due now. Returns the pause until the next step in milliseconds; None:
+        no limit."""
         now_ms = self._clock.monotonic_ms()
         due: list[int | None] = []
         if self._identity is not None:
@@ -165,7 +167,7 @@ class Sender:
             if (error := self._metadata.gone(partition)) is not None:
                 self._accumulator.fail_gone(partition, error)
             else:
-                # What is sealed late may be for a topic that metadata has forgotten.
+                # A batch that is sealed late may be for a topic that metadata has forgotten.
                 self._metadata.want(partition.topic)
 
     def _done(self, task: asyncio.Task[None]) -> None:
@@ -173,12 +175,11 @@ class Sender:
         self._given_up.pop(task, None)
 
     def _give_up_superseded(self, now_ms: int) -> int | None:
-        """Gives up what an old leader has not answered for UNANSWERED_MS, where there is a
-        newer one: the batches go there with the sequences they have. Returns when to look
-        again."""
+        """Gives up requests that old leaders have not answered for UNANSWERED_MS, if there are
+        newer leaders. The batches go there with their sequences. Returns when to check again."""
         due: list[int] = []
         for task, pending in list(self._requests.items()):
-            if task.done():  # answered a moment ago: its groups have been told
+            if task.done():  # answered a moment ago, and its groups have their results
                 continue
             if pending.sent_ms + UNANSWERED_MS > now_ms:
                 due.append(pending.sent_ms + UNANSWERED_MS)
@@ -219,7 +220,7 @@ class Sender:
             self._all_failed(pending, unknown, stale=True)
         except TidelogError as error:
             self._all_failed(pending, error, stale=False)
-        except Exception as error:  # told to whoever waits for these records
+        except Exception as error:  # reported to the waiters of these records
             fault = TidelogError(ErrorCode.INTERNAL, f"the client failed to send: {error!r}")
             fault.__cause__ = error
             self._all_failed(pending, fault, stale=False)
@@ -231,7 +232,7 @@ class Sender:
         self.wake()
 
     def _answer_timeout_ms(self, request: Request) -> int:
-        """No longer than a batch of the request has left of its delivery timeout."""
+        """Returns the time limit: at most what is left of the batches' delivery timeouts."""
         deadline_ms = max(b.deadline_ms for group in request.groups for b in group.batches)
         left_ms = deadline_ms - self._clock.monotonic_ms()
         return max(min(self._request_timeout_ms + ANSWER_GRACE_MS, left_ms), 1)
@@ -259,6 +260,6 @@ class Sender:
         if outcome.leader is not None and self._metadata.apply_hint(
             group.partition, group.leader.topic_id, outcome.leader
         ):
-            # It is used at once; how it was elected is told by metadata alone.
+            # The hint is used at once; only metadata says how the leader was elected.
             self._metadata.poke()
         self._accumulator.failed(group, outcome, self._clock.monotonic_ms(), stale=stale)

@@ -1,9 +1,9 @@
-"""How the batches of one partition are numbered by an idempotent producer. No I/O.
+"""Sequences of the batches of one partition, for an idempotent producer. No I/O.
 
-A batch gets its sequence when it is first sent (section 3 of docs/internals/protocol.md). While it
-may be in the log, or yet come to be, it keeps it: it is *in doubt* (interleaving 8). What never was
-in doubt may be numbered again. So may a batch in doubt that follows, under one identity, a sequence
-which no client will ever write: every leader rejects it for ever.
+A batch gets its sequence when it is first sent (section 3 of docs/internals/protocol.md). It keeps
+the sequence while it is *in doubt* (interleaving 8): it may be in the log, or may still be
+appended. A batch that was never in doubt may be numbered again. So may a batch in doubt that
+follows, under one identity, a sequence that no client will ever write: every leader rejects it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from tidelog.client.sealed_batch import SealedBatch
 
-# After the last comes 0 again.
+# After the last sequence comes 0.
 SEQUENCES = 1 << 31
-# Brokers remember the last so many batches of a producer: a duplicate of one of these is answered
-# like the original, and waits as the original does until it is committed.
+# Brokers remember this many of a producer's last batches. A duplicate of one of them is answered
+# like the original, and waits until it is committed like the original.
 MAX_UNSETTLED_BATCHES = 5
 
 
@@ -27,10 +27,10 @@ class Identity(NamedTuple):
 
 
 class Fate(enum.Enum):
-    """What became of a batch that is settled."""
+    """Outcome of a batch."""
 
     WRITTEN = enum.auto()
-    # Refused by whoever got it: nobody will append it.
+    # Rejected by every leader that received it, so no leader will append it.
     NOT_WRITTEN = enum.auto()
     UNKNOWN = enum.auto()
 
@@ -45,26 +45,30 @@ def sequence_after(sequence: int, records: int) -> int:
 
 @dataclass(slots=True)
 class Numbering:
-    """One partition. `unsettled` has the batches with a sequence and without an outcome, in
-    order; from its first on at most MAX_UNSETTLED_BATCHES get one, settled ones too.
-    `next_sequence` is None where it has to be asked for: a named producer goes on where the
-    holder of its name before it ended."""
+    """Sequences of one partition.
+
+    - `unsettled`: batches with a sequence and no outcome, in order. From the first of them on, at
+      most MAX_UNSETTLED_BATCHES get a sequence, including batches that have an outcome.
+    - `next_sequence`: None: it must be queried, because a named producer continues after the
+      previous holder of its name.
+    """
 
     named: bool
     identity: Identity | None = None
     next_sequence: int | None = None
     unsettled: list[SealedBatch] = field(default_factory=list)
-    # The identity that cannot go on in this partition.
+    # The identity that cannot continue in this partition.
     _refused: Identity | None = None
     _spoilt: bool = False
-    # Number of the first batch that left a sequence unused while others followed it.
+    # Number of the first batch that left a sequence unused while other batches followed it.
     _gap: int | None = None
-    # What follows the last batch that is known to be written, and that batch's number.
+    # The sequence after the last batch that is known to be written, and that batch's number.
     _resume: int = 0
     _resume_number: int = -1
 
     def wants_identity(self, current: Identity | None) -> bool:
-        """Whether nothing new can be numbered until there is another one than `current`."""
+        """Returns whether new batches can only be numbered under an identity other than
+        `current`."""
         return self.identity is None and (current is None or current == self._refused)
 
     @property
@@ -72,7 +76,7 @@ class Numbering:
         return self.identity is not None and self.next_sequence is None
 
     def adopt(self, current: Identity | None) -> None:
-        """Takes the identity, where the partition has none and may have this one."""
+        """Takes the identity if the partition has none and may have this one."""
         if self.identity is None and current is not None and current != self._refused:
             self.identity = current
             self._refused = None
@@ -94,16 +98,18 @@ class Numbering:
 
     @property
     def room(self) -> int:
-        """How many more batches may get a sequence. While the first waits for its answer, those
-        behind it may be written, at another leader even; were they more than brokers remember,
-        its repetition would be answered like one of long ago."""
+        """Number of further batches that may get a sequence.
+
+        While the first batch waits for its answer, later batches may be written, even at another
+        leader. If these were more than brokers remember, a repetition of the first one would be
+        answered like an old duplicate."""
         if not self.unsettled:
             return MAX_UNSETTLED_BATCHES
         newest = max(self.unsettled[-1].number, self._resume_number)
         return max(0, MAX_UNSETTLED_BATCHES - (newest - self.unsettled[0].number + 1))
 
     def number(self, batch: SealedBatch) -> None:
-        """Asks for `may_number` first."""
+        """Numbers a batch; the caller has checked `may_number`."""
         assert self.identity is not None
         assert self.next_sequence is not None
         batch.batch = batch.encoded.to_batch(*self.identity, self.next_sequence)
@@ -114,8 +120,8 @@ class Numbering:
         return bool(self.unsettled) and self.unsettled[0] is batch
 
     def spoil(self) -> None:
-        """The leader does not know the sequences before these: the producer cannot go on
-        under this identity (a named one not from here)."""
+        """Records that the leader does not know the sequences before these. The producer cannot
+        continue under this identity (a named one: not from here)."""
         self._spoilt = True
 
     def settled(self, batch: SealedBatch, fate: Fate) -> None:
@@ -136,9 +142,9 @@ class Numbering:
             self._gap = batch.number
 
     def mend(self) -> None:
-        """Called while nothing of the partition is in flight. Takes the sequences back from
-        all that cannot be written under them; what may be keeps its own, and is settled
-        before anything gets a new one."""
+        """Takes back the sequences of batches that cannot be written under them. Called while
+        nothing of the partition is in flight. Batches that may be written keep their sequences, and
+        get an outcome before any batch gets a new sequence."""
         if not self._spoilt and self._gap is None:
             return
         cut = next(
@@ -147,7 +153,7 @@ class Numbering:
         )
         doubt = any(batch.in_doubt for batch in self.unsettled[cut:])
         if doubt and self.named:
-            # Its sequences will be used again: a late copy could then be taken.
+            # Its sequences will be used again, and a leader could then append a late copy.
             return
         self._spoilt = self._spoilt or doubt
         for batch in self.unsettled[cut:]:

@@ -1,12 +1,12 @@
-"""One round of questions to all services of a cluster: who answers names further ones, which
-are asked at once, each for as long as the first.
+"""One round of queries to all services of a cluster. Services that answer name other services,
+which are queried at once, with the same time limit.
 
-Who has not told within SOON_MS how it stands is asked beside that, cheaply, which services it
-knows: one that needs long to describe thousands of replicas still names the controllers, and
-tells how the metadata store answers it.
+A service that has not described itself within SOON_MS gets a second, cheap query for the services
+that it knows. So a service that needs long to describe thousands of replicas still names the
+controllers, and reports how the metadata store answers it.
 
-A service is said to stand still only where it takes connections and does not answer a health
-check either: that costs it nothing, so that one that lives answers it however busy it is.
+A service counts as stalled only if it accepts connections and does not answer a health check. A
+health check costs nothing, so a live service answers it however busy it is.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from tidelog.rpc.inspect_codec import from_wire, to_wire
 from tidelog.rpc.status import UnreachableError
 from tidelog.v1 import inspect_pb2
 
-# Of one cluster; further ones are not asked.
+# Maximum number of services of one cluster; further ones are not queried.
 MAX_SERVICES = 1_000
-# A service that is not busy has told by then how it stands.
+# A service that is not busy has described itself by then.
 SOON_MS = 250
-# Who is named late has the time of a question from then on; all of them together end after so
-# many times of one, but for LEAST_ANSWER_MS.
+# A service that is named late has the time limit of one query from then on. The round ends after so
+# many times that limit, except for LEAST_ANSWER_MS.
 TIMES_IN_ALL = 2
-# What a health check, and the cheap question, have beyond the time for the answer itself.
+# Additional time of a health check, and of the cheap query.
 PROBE_GRACE_MS = 1_000
 
-# Role and id of the service that is to be at an address.
+# Role and id of the service that is expected at an address.
 Identity = tuple[str, int]
 _NOBODY: Identity = ("", NOT_KNOWN)
 
@@ -46,12 +46,12 @@ Describe = Callable[[StateRequest], Awaitable[ServiceState]]
 
 
 class ExplainConnections(Connections, InspectConnections, Protocol):
-    """Both what clients ask and what services tell of themselves."""
+    """Connections for requests of clients and for inspection of services."""
 
 
 class ServiceRound:
-    """Who was asked, who is known by which address, and what they said. `own`: the service
-    that asks, which asks itself without a call."""
+    """The queried services, their addresses, and their answers. `own`: describes the service that
+    queries the others, without a call."""
 
     def __init__(
         self,
@@ -66,9 +66,9 @@ class ServiceRound:
         self.request = request
         self.known_as: dict[str, Identity] = {}
         self.states: dict[Identity, ServiceState] = {}
-        # Where each of them answered, which need not be the address that it advertises.
+        # The address at which each service answered, which may not be the one it advertises.
         self.answered_at: dict[Identity, str] = {}
-        # As their last answers carried them.
+        # Clocks of services, from their last answers.
         self.clocks: dict[Identity, ReadClock] = {}
         self._clock = clock
         self._dial = dial
@@ -77,29 +77,29 @@ class ServiceRound:
         self._own_address: str | None = None
         self._asked: dict[str, None] = {}
         self._silent: dict[str, SilentService] = {}
-        # Without replicas and partitions, by the address at which it was asked.
+        # States without replicas and partitions, by the address that was queried.
         self._glimpses: dict[str, ServiceState] = {}
         self._give_up_ms = 0
 
-    # The questions.
+    # Queries.
 
     async def ask(self, given: Mapping[str, Identity]) -> None:
-        """`given`: addresses to begin with."""
+        """Queries all services. `given`: the addresses to begin with."""
         self._give_up_ms = self._clock.monotonic_ms() + TIMES_IN_ALL * self._timeout_ms
         self.known_as.update(given)
         async with asyncio.TaskGroup() as group:
             if self._own is not None:
                 await self._find_own_address(group)
             self._ask_named(group)
-        # What is asked after the round has the time of one question, all together.
+        # All queries after the round have the time limit of one query together.
         self._give_up_ms = self._clock.monotonic_ms() + self._timeout_ms
 
     def left_ms(self) -> int:
-        """At least LEAST_ANSWER_MS."""
+        """Returns the remaining time, at least LEAST_ANSWER_MS."""
         return max(LEAST_ANSWER_MS, self._give_up_ms - self._clock.monotonic_ms())
 
     async def describe(self, request: StateRequest, address: str, timeout_ms: int) -> ServiceState:
-        """Raises `UnreachableError` and `TidelogError`."""
+        """Returns a service's state. Raises `UnreachableError` and `TidelogError`."""
         if self._own is not None and address == self._own_address:
             return await self._describe_own(request, timeout_ms)
         asked_ms = self._clock.wall_ms()
@@ -123,8 +123,8 @@ class ServiceRound:
         return state
 
     async def _find_own_address(self, group: asyncio.TaskGroup) -> None:
-        """Before anybody names it; where this process is too busy even for that, it is asked by
-        a call, as others are."""
+        """Finds the own address before another service names it. If this process is too busy even
+        for that, it is queried by a call, like the others."""
         request = replace(self.request, services_only=True)
         try:
             own = await self._describe_own(request, self._timeout_ms)
@@ -140,12 +140,12 @@ class ServiceRound:
             group.create_task(self._ask(address, timeout_ms, group))
 
     def _unasked(self) -> list[str]:
-        """Addresses that have been named meanwhile; registrations before who has left."""
+        """Returns addresses named meanwhile; those of registered services precede departed ones."""
         free = MAX_SERVICES - len(self._asked)
         return [address for address in self.known_as if address not in self._asked][:free]
 
     async def _ask(self, address: str, timeout_ms: int, group: asyncio.TaskGroup) -> None:
-        # Beside the question, so that a service that is late with both is known to live.
+        # Concurrently, so that a service whose answers are late is known to be alive.
         probe = asyncio.create_task(self._lives(address, timeout_ms + PROBE_GRACE_MS))
         question = asyncio.create_task(self.describe(self.request, address, timeout_ms))
         tasks: list[asyncio.Task[object]] = [probe, question]
@@ -190,11 +190,11 @@ class ServiceRound:
         listening = await self._dial(address)
         if listening not in (Listening.ACCEPTS, Listening.SILENT) or not await probe:
             return listening
-        # It lives, so that it may yet say who it is and whom it knows.
+        # It is alive, so it may still report its identity and the services that it knows.
         await asyncio.gather(*glimpse)
         return Listening.BUSY
 
-    # What they said.
+    # Answers.
 
     def _take(self, state: ServiceState, address: str, group: asyncio.TaskGroup) -> None:
         identity = (state.role, state.id)
@@ -214,7 +214,8 @@ class ServiceRound:
         self._ask_named(group)
 
     def silent_services(self) -> list[SilentService]:
-        """As they are known by now: some were asked before anybody had told of them."""
+        """Returns silent services with roles and ids as known by now. Some were queried before any
+        service had named them."""
         named = [
             replace(service, role=self.known_as[address][0], id=self.known_as[address][1])
             for address, service in self._silent.items()
@@ -222,7 +223,7 @@ class ServiceRound:
         return sorted(named, key=lambda service: (service.role, service.id, service.address))
 
     def glimpses(self) -> list[ServiceState]:
-        """Of services that told no more in time."""
+        """Returns the short states of services that sent no full state in time."""
         found = {(state.role, state.id): state for state in self._glimpses.values()}
         return [found[identity] for identity in sorted(found) if identity not in self.states]
 
@@ -230,7 +231,7 @@ class ServiceRound:
 async def answers_probe(
     connections: ExplainConnections, address: str, timeout_ms: int, *, patient: bool = False
 ) -> bool:
-    """Whether it answers a health check, as `InspectApi.probe` makes it."""
+    """Returns whether the service answers a health check (`InspectApi.probe`)."""
     try:
         await connections.inspected(address).probe(timeout_ms, patient=patient)
     except UnreachableError:
@@ -239,7 +240,7 @@ async def answers_probe(
 
 
 def _named_by(state: ServiceState) -> Iterable[tuple[str, str, int]]:
-    """Address, role and id of each service that a service tells of."""
+    """Yields address, role and id of each service that a service reports."""
     for told in (state.broker, state.controller):
         if told is None:
             continue

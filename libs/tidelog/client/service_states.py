@@ -1,5 +1,5 @@
-"""Asks all services of a cluster how they stand, and tells it as they do: for who draws his own
-conclusions, where `explaining` draws them."""
+"""Queries the states of all services of a cluster and returns them as they are; `explaining` draws
+conclusions from them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ DEFAULT_TIMEOUT_MS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class ToldStates:
-    """Ordered by role and id. `silent`: who gave no answer in time."""
+    """States, ordered by role and id. `silent`: services without an answer in time."""
 
     states: Sequence[ServiceState]
     silent: Sequence[SilentService]
 
 
 class ServiceStates:
-    """`addresses`: of some services, which name the others. `connect`: new connections for each
-    question, so that none is kept to a service that is gone."""
+    """Reads the states of services.
+
+    - `addresses`: of some services, which name the others.
+    - `connect`: creates the connections of one query, so that none is kept to a service that is
+      gone."""
 
     def __init__(
         self,

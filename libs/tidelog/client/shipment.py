@@ -1,4 +1,4 @@
-"""Records on their way to a partition, with all who wait for them. No I/O."""
+"""Records on their way to a partition, with their waiters. No I/O."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ _Item = TypeVar("_Item")
 
 
 class Shipment(NamedTuple):
-    """The records of one batch. `waiters` and `timestamps_ms` have one entry a record, or are
-    empty where the batch is waited for as one. `movable`: the places, ascending, of records that
-    may go to any partition, because they have no key and no partition was requested.
-    `size_bytes`: what they take of the producer's buffer."""
+    """Records of one batch.
+
+    - `waiters`, `timestamps_ms`: one entry per record; empty if the batch has a single waiter.
+    - `movable`: positions, ascending, of records that may go to any partition, because they have
+      no key and no partition was requested.
+    - `size_bytes`: their size in the producer's buffer.
+    """
 
     encoded: EncodedRecords
     size_bytes: int
@@ -27,8 +30,8 @@ class Shipment(NamedTuple):
     trace_context: Metadata | None = None
 
     def split(self) -> tuple[Shipment, Shipment | None]:
-        """The records that may go elsewhere, and those that may not, if there are any. The first
-        keep all that the batch takes of the buffer."""
+        """Returns the records that may go to another partition, and the others, if there are any.
+        The former keep the entire size of the batch in the buffer."""
         count = self.encoded.record_count
         if len(self.movable) == count:
             return self, None

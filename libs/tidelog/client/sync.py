@@ -1,4 +1,4 @@
-"""The client without async, for scripts: each object runs an event loop in a thread.
+"""The synchronous client, for scripts: each object runs an event loop in a thread.
 
     with SyncProducer("127.0.0.1:7500") as producer:
         print(producer.send("sea", b"calm", key=b"north"))
@@ -8,8 +8,8 @@
         for record in consumer.poll(timeout_ms=1000):
             print(record.value)
 
-Arguments and errors are those of `Producer`, `Consumer` and `Admin`. One object may be called from
-several threads; `BackgroundClient` says how it ends.
+Arguments and errors are those of `Producer`, `Consumer` and `Admin`. Several threads may call one
+object; `BackgroundClient` documents its end.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class SyncProducer(BackgroundClient[Producer]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # An interrupted caller does not wait for a delivery timeout.
+        # The caller of an interrupted block does not wait for a delivery timeout.
         self.close(flush=kind is None or issubclass(kind, Exception))
 
     def close(self, *, flush: bool = True) -> None:
-        """Delivers what other threads are sending, until its delivery timeout at most; without
-        `flush` it fails with CLIENT_CLOSED."""
+        """Delivers the records that other threads are sending, until their delivery timeout at
+        most. Without `flush` these fail with CLIENT_CLOSED."""
         self._close(lambda producer: producer.close(flush=flush))
 
     def send(
@@ -66,7 +66,7 @@ class SyncProducer(BackgroundClient[Producer]):
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Waits until the record is delivered; many records go faster by `send_many`."""
+        """Waits until the record is delivered. `send_many` is faster for many records."""
 
         async def work() -> Delivery:
             return await (
@@ -91,7 +91,7 @@ class SyncProducer(BackgroundClient[Producer]):
         partition: int | None = None,
         timestamps_ms: Sequence[int] | int | None = None,
     ) -> list[BatchReport]:
-        """Waits until all is delivered."""
+        """Waits until all records are delivered."""
 
         async def work() -> list[BatchReport]:
             return await (
@@ -161,8 +161,8 @@ class SyncConsumer(BackgroundClient[Consumer]):
         return self._run(self._client.poll_batches(timeout_ms, max_batches))
 
     def __iter__(self) -> Iterator[Record]:
-        """Waits for records without end; raises CLIENT_CLOSED where the consumer is closed, and
-        INVALID_REQUEST where nothing is assigned."""
+        """Waits for records without end. Raises CLIENT_CLOSED once the consumer is closed, and
+        INVALID_REQUEST if nothing is assigned."""
         self._check()
         return self._records()
 

@@ -1,4 +1,4 @@
-"""Whether anybody listens at an address: what a plain TCP connect says."""
+"""Checks with a plain TCP connect whether a process listens at an address."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from tidelog.inspection.explain import Listening
 
 DIAL_TIMEOUT_MS = 1_000
-# Of those that a name has.
+# Addresses of one name that are tried.
 MAX_ADDRESSES = 4
 
 
 async def dial(address: str) -> Listening:
-    """Waits for at most DIAL_TIMEOUT_MS, and for as long before it for the name: a name server
-    that is away answers nothing. A stopped process takes connections all the same: the kernel
-    does it for it."""
+    """Connects for DIAL_TIMEOUT_MS at most, after resolving the name within the same time, because
+    a name server that is down does not answer. A stopped process still accepts connections: the
+    kernel does it."""
     host, _, port = address.rpartition(":")
     loop = asyncio.get_running_loop()
     try:

@@ -1,5 +1,6 @@
-"""Topics as the active controller keeps them: configuration in force, revisions, moves.
-`admin.proto` documents the fields."""
+"""Topics as the active controller keeps them: effective configuration, revisions, moves.
+
+admin.proto documents the fields."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class PartitionMove:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDetails:
-    """`move` None: it does not move."""
+    """State of a partition. `move`: None: it is not being reassigned."""
 
     partition: int
     leader: int
@@ -50,13 +51,13 @@ class PartitionDetails:
 
     @property
     def is_under_replicated(self) -> bool:
-        """Those that a move adds are not missing before it has switched."""
+        """Replicas that a move adds count as missing only after its switch."""
         return len(self.isr) < len(self.move.original if self.move else self.replicas)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDetails:
-    """`partitions` empty, where they were not asked for."""
+    """Properties of a topic. `partitions`: empty if they were not requested."""
 
     topic: str
     topic_id: str
@@ -81,8 +82,8 @@ class TopicQuestions:
         internal: bool = False,
         with_partitions: bool = True,
     ) -> list[TopicDetails]:
-        """By name; no names: all, and with `internal` also those that the cluster keeps for
-        itself."""
+        """Returns the topics with these names; without names all topics, and with `internal` the
+        cluster's internal ones, too."""
         found: dict[str, TopicDetails] = {}
         for part in in_parts(dict.fromkeys(topics), TOPICS_FIELD, name_bytes):
             await self._add_details(found, part, internal, with_partitions)
@@ -120,7 +121,8 @@ class TopicQuestions:
 
 
 def _add(found: dict[str, TopicDetails], details: TopicDetails) -> None:
-    """A topic goes on on the next page; one that was created anew meanwhile begins again."""
+    """Adds a topic or its continuation from the next page. A topic that was created again meanwhile
+    replaces the previous one."""
     before = found.get(details.topic)
     if before is not None and before.topic_id == details.topic_id:
         details = replace(details, partitions=before.partitions + details.partitions)

@@ -1,29 +1,29 @@
-"""Whose turn it is to send to a topic: one caller after the other, in the order of their calls."""
+"""Turns for sending to a topic: one caller after another, in the order of their calls."""
 
 from __future__ import annotations
 
 import asyncio
 from types import TracebackType
 
-# Turns that nobody holds are kept for so many topics, and made again for others.
+# Unused turns are kept for this many topics, and created again for others.
 MAX_IDLE_TURNS = 100
 
 
 class TopicTurns:
-    """Bound: one turn for each topic with a caller, and MAX_IDLE_TURNS besides."""
+    """Turns by topic: one for each topic with a caller, and MAX_IDLE_TURNS more at most."""
 
     def __init__(self) -> None:
         self._turns: dict[str, Turn] = {}
 
     def of(self, topic: str) -> Turn:
-        """To be entered at once, by `async with`."""
+        """Returns the turn of a topic. The caller enters it at once, by `async with`."""
         turn = self._turns.get(topic)
         if turn is None:
             turn = self._turns[topic] = Turn(self._turns, topic)
         return turn
 
     def is_free(self, topic: str) -> bool:
-        """Whether no caller has the turn or waits for it."""
+        """Returns whether no caller has the turn or waits for it."""
         turn = self._turns.get(topic)
         return turn is None or turn.is_free
 

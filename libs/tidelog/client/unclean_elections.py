@@ -1,5 +1,4 @@
-"""What an unclean election means to a client: records that were committed may be gone
-(KIP-704). Pure."""
+"""Detects unclean elections by which a client may lose committed records (KIP-704). Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +9,15 @@ from typing import NamedTuple
 from tidelog.client.retry import Leader
 from tidelog.model import NO_EPOCH, TopicPartition
 
-# Of one partition, that are remembered until metadata has told of a newer one.
+# Epochs per partition that are kept until metadata reports a newer unclean election.
 MAX_EPOCHS = 8
 
 
 class UncleanElection(NamedTuple):
-    """A leader was elected in `leader_epoch` that may lack committed records. This client
-    had got as far as `offset` (the offset after the last record that it had acknowledged or
-    read) in the older epoch `known_epoch`."""
+    """The election, in `leader_epoch`, of a leader that may lack committed records.
+
+    In the older epoch `known_epoch` this client had reached `offset`, the offset after the last
+    record that was acknowledged to it or that it read."""
 
     partition: TopicPartition
     leader_epoch: int
@@ -37,25 +37,27 @@ class _TopicIdPartition(NamedTuple):
 
 @dataclass(slots=True)
 class _Epochs:
-    """`reached`: the newest epochs, ascending, that something was reached in: that an
-    election was unclean may be told when its leader has answered already. `told`: the last
-    unclean one that was news."""
+    """Epochs of one partition.
+
+    - `reached`: the newest epochs, ascending, in which records were acknowledged or read. Several
+      are kept, because a leader may answer before metadata says that its election was unclean.
+    - `told`: the last unclean epoch that was reported."""
 
     reached: list[_Reached] = field(default_factory=list)
     told: int = NO_EPOCH
 
 
 class UncleanElections:
-    """Tells each unclean election once, to a client that had got somewhere before it."""
+    """Reports each unclean election once, if the client had reached an offset before it."""
 
     def __init__(self) -> None:
-        # Topics and their epochs are dropped when another topic has the name.
+        # The epochs of a topic are dropped when another topic has its name.
         self._reached: dict[_TopicIdPartition, _Epochs] = {}
 
     def reached(
         self, partition: TopicPartition, topic_id: str, leader_epoch: int, offset: int
     ) -> None:
-        """A record below `offset` was acknowledged, or read, in this epoch."""
+        """Records that a record below `offset` was acknowledged, or read, in this epoch."""
         epochs = self._reached.setdefault(_TopicIdPartition(partition, topic_id), _Epochs()).reached
         if not epochs or leader_epoch > epochs[-1].leader_epoch:
             epochs.append(_Reached(leader_epoch, offset))
@@ -64,7 +66,7 @@ class UncleanElections:
             epochs[-1] = _Reached(leader_epoch, offset)
 
     def forget_gone(self, gone: Callable[[TopicPartition], object]) -> None:
-        """Forgets partitions for which `gone` gives an error."""
+        """Forgets partitions for which `gone` returns an error."""
         for key in [key for key in self._reached if gone(key.partition) is not None]:
             del self._reached[key]
 

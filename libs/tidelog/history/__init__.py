@@ -1,12 +1,12 @@
-"""Histories of what clients did to a cluster, and a checker that finds what must not be.
+"""Histories of what clients did to a cluster, and a checker that finds anomalies in them.
 
     with HistoryWriter(path) as history:
         history.write(SendInvoked(clock.monotonic_ms(), "p1", "sea", NO_PARTITION, 17))
         ...
     report = check_history(read_history(path))
 
-`operations` are the values, `history_format` the lines of a file, `anomalies` what is
-looked for and how each corner case is decided.
+`operations` defines the values, `history_format` the lines of a file, and `anomalies` what the
+checker looks for and how it decides each corner case.
 """
 
 from tidelog.history.anomalies import Anomaly, Finding, Findings, Reference

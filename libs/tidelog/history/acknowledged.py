@@ -1,5 +1,5 @@
-"""What acknowledgements of one partition promise: that the records are read, in order,
-and that one broker led."""
+"""Checks what acknowledgements of one partition promise: the records are read, in order, and only
+one broker leads in a leader epoch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def find_unread(
     marks: LossMarks,
     findings: PartitionFindings,
 ) -> None:
-    """Lost writes and unseen ones. `drain_line`: where the final reads begin."""
+    """Finds lost and unseen writes. `drain_line`: the line where the final reads begin."""
     for send in never_polled:
         if send.outcome is not Outcome.OK:
             continue
@@ -43,7 +43,7 @@ def _offset_text(send: Send) -> str:
 
 
 class SendOrder:
-    """Takes sends in the order in which they were handed over, and keeps each client's last."""
+    """Takes sends in the order in which clients handed them over, and keeps each client's last."""
 
     def __init__(self, marks: LossMarks, findings: PartitionFindings) -> None:
         self._marks = marks
@@ -66,7 +66,7 @@ class SendOrder:
 
 
 class Leaders:
-    """Takes sends in any order, and keeps the first that each broker acknowledged in each
+    """Takes sends in any order, and keeps the first one that each broker acknowledged in each
     leader epoch."""
 
     def __init__(self) -> None:

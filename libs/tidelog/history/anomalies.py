@@ -1,53 +1,52 @@
-"""What a history must not show.
+"""The anomalies that the checker finds in a history.
 
 Every verdict is about one partition and its order: offset → set of values, from every poll
 and from every send that ended ok. A send that ended info (or never ended) is in the order
-once it was read, at the offset where it was read. An offset may hold no record: where a
-producer's name was taken over lies a fence, which no client is given.
+once it was read, at the offset where it was read. An offset may hold no record: a producer
+fence lies where a producer's name was taken over, and clients do not receive fences.
 
-- **inconsistent offsets**: one offset, two or more values. An acknowledgement's offset
-  counts like a read one.
-- **duplicate**: one value at two or more offsets; likewise.
+- **inconsistent offsets**: one offset has two or more values. The offset of an
+  acknowledgement counts like an offset that was read.
+- **duplicate**: one value has two or more offsets; acknowledgements count here, too.
 - **aborted read**: a value was polled whose send ended fail.
-- **phantom read**: a value was polled that nobody sent to this partition, or a record that
-  carries no value. A send belongs to the partition that its end names, else its
-  invocation; where neither does, to the lowest partition of its topic that it was read in.
-- **lost write**: acknowledged at an offset that somebody read past, and read by nobody, at
-  whatever offset. Read past: from 0 to the highest offset that a client was given before
-  it was first repositioned, and in final reads; between the first and the last offset of
-  a stretch of polls that follows a repositioning or a poll of unknown outcome. (Who seeks
-  to the end has not read past what lies before.) What a loss mark names was read past
-  nothing of a later leader epoch, which may have been written in its place. A send that is
-  ok without an offset cannot be judged so.
-- **unseen**: acknowledged before the partition's final reads began, never polled, and not
-  already a lost write: the drain ended below it, or its offset is not known. Not judged in
-  a partition without final reads; the report names those.
-- **poll skip**: a client's next offset is not its last + 1 but higher, without a repositioning
-  between, and a record is known at an offset that it passed over: somebody was acknowledged it
-  there, or was given it there. (Else only a fence may lie there, which is why a record of
-  unknown outcome that nobody was given is missed by nobody.) Where they are of different
-  epochs no loss mark may have given up either, the record or what the client read on in: they
-  may be of different logs. A failed poll changes nothing; after one whose outcome is unknown
-  the next may be anywhere.
-- **non-monotonic poll**: a client's next offset is its last or lower, without a
-  repositioning between; likewise.
+- **phantom read**: a value was polled that no client sent to this partition, or a record that
+  carries no value. A send belongs to the partition that its end names, else to the one that its
+  invocation names. If neither names one, it belongs to the lowest partition of its topic where
+  it was read.
+- **lost write**: a value was acknowledged at an offset that some client read past, and no client
+  read it at any offset. A client reads past the offsets from 0 to the highest one that it
+  received before its first repositioning; in final reads, too. After a repositioning, or a poll
+  of unknown outcome, it reads past the offsets between the first and the last one of that stretch
+  of polls. (A client that seeks to the end has not read past what lies before.) A client that
+  read a record which a loss mark covers has not read past records of later leader epochs, which
+  may have been written in its place. A send that is ok without an offset cannot be judged so.
+- **unseen**: a value was acknowledged before the partition's final reads began, was never polled,
+  and is not already a lost write: the drain ended below it, or its offset is unknown. Partitions
+  without final reads are not judged; the report names them.
+- **poll skip**: a client's next offset is higher than its last + 1, without a repositioning
+  between, and a record is known at an offset that it passed over: a client was acknowledged the
+  record there, or received it there. (Otherwise there may be only a fence, so a record of unknown
+  outcome that no client received is not missed.) If the record and the one that the client
+  received next are of different epochs, no loss mark may cover either: they may be of different
+  logs. A failed poll changes nothing. After a poll of unknown outcome the next may be anywhere.
+- **non-monotonic poll**: a client's next offset is its last or lower, without a repositioning
+  between. Failed polls and polls of unknown outcome count as above.
 - **internal skip**, **internal non-monotonic**: the same two inside one poll.
-- **non-monotonic send**: of two successive acknowledged sends of one client, in the order
-  in which they were handed over, the second has a lower offset. Those without an offset
-  are passed over.
-- **HW regression**: a partition's committed end goes back. It does if one client's
-  successive polls, or successive readings, show it lower; if a reading shows less than
-  somebody had seen in the same leader epoch before it was asked for; or if a leader epoch
-  shows less than an older one ever did. (A cut-off leader may show its old end for a
-  while: a lower end in an *older* epoch is late and not wrong. Polls may hand out what was
-  fetched earlier, so that they are compared by client and by epoch alone.)
+- **non-monotonic send**: of two successive acknowledged sends of one client, in the order in which
+  it handed them over, the second has a lower offset. Sends without an offset are ignored.
+- **HW regression**: a partition's committed end decreases. It does in three cases: one client's
+  successive polls, or successive readings, show it lower; a reading shows less than a client had
+  seen in the same leader epoch before the reading was invoked; or a leader epoch shows less than
+  an older epoch ever did. (A cut-off leader may show its old end for a while: a lower end in an
+  *older* epoch is late and not wrong. Polls may return what was fetched earlier, so they are
+  compared only by client and by epoch.)
 - **two leaders in one epoch**: two brokers acknowledged a write in one leader epoch.
 - **replica divergence**: two digests of one range of committed offsets differ.
 
-A loss mark names leader epochs and offsets of one partition that were given up. An
+A loss mark names leader epochs and offsets of one partition whose records were given up. An
 inconsistent offset, duplicate, lost write, unseen, non-monotonic send or HW regression is
-**excused**, and counted apart, if it would vanish with everything that is stamped so; the
-other classes never are, because no loss explains them.
+**excused**, and counted apart, if it would not exist without the records that the marks cover.
+The other classes are never excused, because no loss explains them.
 """
 
 from __future__ import annotations
@@ -59,12 +58,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# Of each class, excused and not, so many are kept with the operations that show them.
+# Examples that are kept of each class, excused and not, with the operations that show them.
 MAX_EXAMPLES = 10
 
 
 class Anomaly(enum.StrEnum):
-    """In the order in which reports name them."""
+    """The classes of anomalies, in the order in which reports name them."""
 
     LOST_WRITE = "lost write"
     UNSEEN = "unseen"
@@ -83,7 +82,7 @@ class Anomaly(enum.StrEnum):
 
 
 class Reference(NamedTuple):
-    """An operation that shows an anomaly."""
+    """An operation that is evidence of an anomaly."""
 
     line: int
     time_ms: int
@@ -91,7 +90,7 @@ class Reference(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """`excuse`: the reason of the loss mark, if one explains it."""
+    """One anomaly with its evidence. `excuse`: the reason of the loss mark that explains it."""
 
     anomaly: Anomaly
     topic: str
@@ -107,8 +106,11 @@ class Finding(NamedTuple):
 
 @dataclass(slots=True)
 class Findings:
-    """All are counted; of each class those with the lowest lines are kept, so that it makes no
-    difference in which order they are found, and by how many."""
+    """Counts of all findings, and examples of each class.
+
+    The examples are those with the lowest lines, so that the order of discovery and the number of
+    checkers make no difference.
+    """
 
     counts: Counter[Anomaly] = field(default_factory=Counter)
     excused: Counter[Anomaly] = field(default_factory=Counter)
@@ -131,21 +133,21 @@ class Findings:
             del kept[MAX_EXAMPLES:]
 
     def classes(self) -> list[Anomaly]:
-        """Of which there are any, excused or not."""
+        """Returns the classes with findings, excused or not."""
         return [anomaly for anomaly in Anomaly if self.of(anomaly)]
 
     def of(self, anomaly: Anomaly) -> list[Finding]:
-        """Examples, those that nothing excuses first."""
+        """Returns the examples of a class, those without an excuse first."""
         return self.examples.get((anomaly, False), []) + self.examples.get((anomaly, True), [])
 
 
 def _order(finding: Finding) -> tuple[int, Finding]:
-    """By the first line; the rest decides between those that have one in common."""
+    """Sorts by the first line, then by the finding itself."""
     return min((reference.line for reference in finding.references), default=0), finding
 
 
 class PartitionFindings:
-    """Where the checks of one partition put what they find."""
+    """Collects the findings of one partition."""
 
     def __init__(self, topic: str, partition: int) -> None:
         self.findings = Findings()
@@ -159,6 +161,6 @@ class PartitionFindings:
         references: Iterable[Reference],
         excuse: str | None = None,
     ) -> None:
-        """`references`: the operations that show it."""
+        """`references`: the operations that show the anomaly."""
         ordered = tuple(sorted(references))
         self.findings.add(Finding(anomaly, self._topic, self._partition, summary, ordered, excuse))

@@ -1,9 +1,8 @@
 """Checks a whole history: routes each operation to its partition's check.
 
-To check a history that is too large for one machine, do the same in two steps: join the
-halves of each send by value (`SendPairing`), finding by the same key the partition of
-those that name none; then group everything by partition (`PartitionCheck`), and merge the
-reports.
+A history that is too large for one machine takes two steps. First, join the halves of each send
+by value (`SendPairing`), and find by the same key the partition of sends that name none. Then
+group everything by partition (`PartitionCheck`), and merge the reports.
 """
 
 from __future__ import annotations
@@ -31,13 +30,15 @@ from tidelog.history.send_pairing import SendPairing
 
 
 class HistoryChecker:
-    """Operations are added in their order, while they happen or later; then `finish`,
-    once. Raises `HistoryError` for a history that contradicts itself."""
+    """Checks operations that are added in their order, during the run or later.
+
+    Call `finish` once at the end. Raises `HistoryError` for a history that contradicts itself.
+    """
 
     def __init__(self) -> None:
         self._pairing = SendPairing()
         self._partitions: dict[tuple[str, int], PartitionCheck] = {}
-        # Sends whose partition nobody knows, by topic.
+        # Sends of unknown partition, by topic.
         self._unplaced: dict[str, list[Send]] = {}
         self._report = Report()
         self._routes: dict[type, Callable[[int, Any], None]] = {
@@ -53,7 +54,7 @@ class HistoryChecker:
         }
 
     def add(self, line: int, operation: Operation) -> None:
-        """Lines grow; they are what reports name."""
+        """Adds an operation. `line` must increase; reports name it."""
         self._report.operations += 1
         self._routes[type(operation)](line, operation)
 
@@ -100,8 +101,8 @@ class HistoryChecker:
 
 
 def check_history(operations: Iterable[tuple[int, Operation]]) -> Report:
-    """Of operations with their lines; `enumerate(operations, 1)` gives them to those that
-    lie in no file."""
+    """Checks operations with their lines. For operations that are in no file,
+    `enumerate(operations, 1)` provides the lines."""
     checker = HistoryChecker()
     for line, operation in operations:
         checker.add(line, operation)

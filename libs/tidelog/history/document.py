@@ -1,4 +1,4 @@
-"""A report as a JSON document. Pure."""
+"""A report as a JSON document. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog.history.write_gaps import Gap
 
 
 def document(report: Report, timing: WriteTiming) -> dict[str, Any]:
-    """As `tidelog check-history --json` writes it."""
+    """Returns the document that `tidelog check-history --json` writes."""
     return {
         "valid": not report.anomaly_count,
         "anomaly_count": report.anomaly_count,

@@ -1,4 +1,4 @@
-"""How operations are named in a report."""
+"""Texts that describe operations in a report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog.model import NO_EPOCH, NO_OFFSET
 
 
 class PollSource(NamedTuple):
-    """The poll that a record came from; one object for all its records."""
+    """The poll that returned a record; all records of a poll share one object."""
 
     line: int
     time_ms: int
@@ -19,7 +19,7 @@ class PollSource(NamedTuple):
 
 
 class Sighting(NamedTuple):
-    """A value was polled at this offset."""
+    """A poll returned a value at this offset."""
 
     offset: int
     leader_epoch: int

@@ -1,4 +1,4 @@
-"""The committed end of one partition, as clients saw it."""
+"""Finds regressions of one partition's committed end, as clients saw it."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class _Seen(NamedTuple):
 
 
 class _Epoch:
-    """What was seen in one leader epoch: the lowest, and the highest before each of the questions
-    that are open."""
+    """What clients saw in one leader epoch: the lowest high watermark, and the highest one before
+    each open reading."""
 
     __slots__ = ("highest", "lowest")
 
@@ -57,24 +57,27 @@ class _Epoch:
             self.highest.append(seen)
 
     def highest_before(self, line: int) -> _Seen | None:
-        """`line`: of a question that is open."""
+        """Returns the highest one before `line`, which is the line of an open reading."""
         count = bisect_left(self.highest, line, key=lambda seen: seen.line)
         return self.highest[count - 1] if count else None
 
 
 class HighWatermarks:
-    """Verdicts wait until `judge`, because a loss mark may be written after what it
-    excuses. What is kept grows with clients, leader epochs and regressions."""
+    """Collects high watermarks, and reports regressions in `judge`.
+
+    Verdicts wait until `judge`, because a loss mark may be written after what it excuses. Memory
+    grows with clients, leader epochs and regressions.
+    """
 
     def __init__(self, findings: PartitionFindings, marks: LossMarks) -> None:
         self._findings = findings
         self._marks = marks
-        # By client and whether it was a poll: a poll may hand out what was fetched before
-        # the client's last reading.
+        # By client and by whether it was a poll: a poll may return what was fetched before the
+        # client's last reading.
         self._last: dict[tuple[str, bool], _Seen] = {}
         self._asked: dict[str, int] = {}
         self._epochs: dict[int, _Epoch] = {}
-        # Higher, then lower.
+        # Pairs of a higher and a later, lower one.
         self._regressions: list[tuple[_Seen, _Seen]] = []
 
     def add_poll(self, poll: PollEnded, line: int) -> None:
@@ -148,7 +151,7 @@ class HighWatermarks:
                 highest = newest
 
     def _report(self, higher: _Seen, lower: _Seen) -> None:
-        # The last record below the higher end is what must have been given up.
+        # The last record below the higher end must be one that was given up.
         excuse = self._marks.reason(higher.leader_epoch, higher.high_watermark - 1)
         self._findings.add(
             Anomaly.HW_REGRESSION,

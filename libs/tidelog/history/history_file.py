@@ -1,4 +1,4 @@
-"""History files: several processes may write one while they run; one reads it later."""
+"""History files. Several processes may write one file at the same time; one process reads it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tidelog.history.history_format import (
 )
 from tidelog.history.operations import HistoryError, Operation
 
-# A poll of some hundred thousand records fits.
+# Fits a poll of some hundred thousand records.
 MAX_LINE_BYTES = 16 << 20
 _FILE_MODE = 0o644
 _ADVANCE_BYTES = 1 << 20
 
 
 class HistoryWriter:
-    """Appends to a history, which it begins where there is none.
+    """Appends to a history file, and creates it if there is none.
 
-    Each call is one `write(2)` in append mode: what several processes of one machine
-    write into one file stays whole and in order, and what a process wrote survives its
-    SIGKILL. There is no buffer, because an invocation that is written late would claim
-    that it came after what in truth it overlapped.
+    Each call is one `write(2)` in append mode. Lines that several processes of one machine write
+    into one file stay intact and in order, and survive a SIGKILL of the process. There is no
+    buffer: an invocation that is written late would seem to come after operations that it
+    overlapped.
     """
 
     def __init__(self, path: Path) -> None:
@@ -37,17 +37,17 @@ class HistoryWriter:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
 
     def write(self, operation: Operation) -> None:
-        """Raises `OSError`, after which the file's last line may be torn."""
+        """Writes one operation. Raises `OSError`, after which the file's last line may be torn."""
         self._append(encode_operation(operation))
 
     def write_all(self, operations: Iterable[Operation]) -> None:
-        """Together, and cheaper than one by one."""
+        """Writes operations in one call, which is cheaper than one by one."""
         self._append(b"".join(map(encode_operation, operations)))
 
     def _append(self, lines: bytes) -> None:
         written = os.write(self._descriptor, lines)
         if written < len(lines):
-            # The rest would land behind what others wrote meanwhile.
+            # The rest would land behind lines that other processes wrote meanwhile.
             raise OSError(
                 f"{self._path} took {written} of {len(lines)} bytes: its disk is full, or "
                 f"a limit is reached; this history cannot be used"
@@ -69,7 +69,7 @@ class HistoryWriter:
 
 
 def _begin(path: Path) -> None:
-    """The file appears with its header in it, whoever of several comes first."""
+    """Creates the file atomically with its header, also if several processes begin at once."""
     if path.exists():
         return
     draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -87,8 +87,11 @@ def _begin(path: Path) -> None:
 def read_history(
     path: Path, advance: Callable[[int], None] = lambda _: None
 ) -> Iterator[tuple[int, Operation]]:
-    """The operations with the numbers of their lines. `advance` hears now and then how many
-    bytes more were read. Raises `OSError`, and `HistoryError` with the line."""
+    """Yields the operations with their line numbers.
+
+    `advance` is called from time to time with the number of further bytes that were read. Raises
+    `OSError`, and `HistoryError` with the line.
+    """
     with path.open("rb") as file:
         number = read_bytes = 0
         while line := file.readline(MAX_LINE_BYTES):
@@ -109,7 +112,7 @@ def read_history(
 
 
 def whole(line: bytes) -> bytes:
-    """The same. Raises `HistoryError` for a line without its end."""
+    """Returns the line unchanged. Raises `HistoryError` if it has no newline at its end."""
     if not line.endswith(b"\n"):
         raise HistoryError(f"the line has no end: torn, or longer than {MAX_LINE_BYTES >> 20} MiB")
     return line

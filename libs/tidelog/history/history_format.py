@@ -1,43 +1,43 @@
-"""A history as lines of JSON, one object a line, in the order in which things happened.
+"""A history as lines of JSON, one object a line, in the order of events.
 
 The first line is `{"k":"tidelog-history","version":1}`. Every other line is an operation.
-A field that is not known, or has its default, is left out. Times are milliseconds of one
-monotonic clock; verdicts rest on the order of lines, and times are only shown.
+A field that is unknown, or has its default, is left out. Times are milliseconds of one
+monotonic clock. Verdicts depend on the order of lines; times are only shown.
 
 Every operation:
     k    kind: send, poll, hw, mark, digest, nemesis
     t    time in milliseconds
 All but nemesis:
-    tp   topic. One that is deleted and created again is another topic, and needs
-         another name here (its id, say)
+    tp   topic. A topic that is deleted and created again is another topic, and needs
+         another name here (its id, for example)
     p    partition; may be missing in a send that is not ok
 send, poll, hw:
-    c    client: the producer or consumer, or whoever asks
+    c    client: the producer or consumer, or the client that reads the high watermark
     r    how it ended: ok, fail (certainly not done), info (unknown).
          Missing: this line is the invocation
 send:
-    v    value: a whole number from 0, unique in the history. (A producer that counts up
-         from its own number << 32 needs to ask nobody.)
+    v    value: a whole number from 0, unique in the history. (Producers need no coordination
+         if each counts up from its own number << 32.)
     o    offset, e leader epoch, b broker that acknowledged: with r = ok
 poll, one line for each partition:
-    os   offsets, in the order in which they were given; vs values (-1: a record that
-         carries none); es leader epochs. An offset that no client is given (a fence lies
+    os   offsets, in the order in which the client received them; vs values (-1: a record
+         without a value); es leader epochs. An offset that no client receives (a fence lies
          there) is left out
     new  1: the position was assigned, sought or reset since this client's last poll
-    hw   high watermark that came along, he the leader epoch of who said so
-    fin  1: belongs to the final reads (the drain); an invocation may say so too
+    hw   high watermark in the response, he the leader epoch of the broker that sent it
+    fin  1: belongs to the final reads (the drain); an invocation may have it, too
 hw, a reading of the committed end:
     hw   high watermark, e leader epoch: with r = ok
 mark, loss that has a known reason:
     why  the reason
     e0   first leader epoch, e1 last leader epoch
     o0   first offset (missing: 0), o1 offset after the last (missing: no end)
-digest, what a replica holds after healing:
+digest, the content of a replica after healing:
     b    broker
     o0   first offset, o1 offset after the last
     d    digest
 nemesis, shown and not judged:
-    what event, on whom or what
+    what event, on its target
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def header_line() -> bytes:
 
 
 def check_header(line: bytes) -> None:
-    """Raises `HistoryError` unless a history that this module reads begins so."""
+    """Raises `HistoryError` unless this is the first line of a history of this version."""
     fields = _object(line)
     if fields.get("k") != HEADER_KIND:
         raise HistoryError(f"the first line of a history is {header_line().decode().rstrip()}")
@@ -95,7 +95,7 @@ def check_header(line: bytes) -> None:
 
 
 def encode_operation(operation: Operation) -> bytes:
-    """One line with its newline."""
+    """Returns one line with its newline."""
     return _line(_ENCODERS[type(operation)](operation))
 
 
@@ -115,7 +115,7 @@ def _line(fields: _Fields) -> bytes:
 
 def _object(line: bytes) -> _Fields:
     try:
-        # Half the time of json.loads, which looks for other encodings and for white space.
+        # Half the time of json.loads, which detects other encodings and skips white space.
         text = line.decode()
         fields, end = _decode(text)
     except (ValueError, RecursionError) as error:
@@ -240,7 +240,7 @@ def _text(fields: _Fields, name: str) -> str:
     value = fields.get(name)
     if type(value) is not str:
         raise HistoryError(f"{name} is {value!r}; it is text")
-    # Names come again in every line, and a checker keeps many of them.
+    # Names repeat in every line, and a checker keeps many of them.
     return sys.intern(value)
 
 

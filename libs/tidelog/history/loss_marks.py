@@ -1,4 +1,4 @@
-"""Loss that has a known reason, in one partition."""
+"""Losses of one partition that have a known reason."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ class LossMarks:
         self._marks.append(mark)
 
     def reason(self, leader_epoch: int, offset: int) -> str | None:
-        """Why what is stamped so was given up; None: it was not. An offset that is not
-        known is covered only by a mark over all offsets."""
+        """Returns why the record with this epoch and offset was given up, or None.
+
+        Only a mark over all offsets covers an unknown offset (NO_OFFSET).
+        """
         for mark in self._marks:
             if not mark.first_epoch <= leader_epoch <= mark.last_epoch:
                 continue
@@ -31,8 +33,8 @@ class LossMarks:
         return None
 
     def ends_by(self, leader_epoch: int, offset: int, end: int) -> bool:
-        """Whether a loss of what is stamped so reaches to `end` at most; that of an election has no
-        end."""
+        """Whether a mark covers this epoch and offset and ends at `end` or before. The mark of an
+        election has no end."""
         return any(
             mark.first_epoch <= leader_epoch <= mark.last_epoch
             and mark.first_offset <= offset < mark.end_offset <= end
@@ -40,10 +42,10 @@ class LossMarks:
         )
 
     def highest_kept(self, leader_epoch: int, lowest: int, highest: int) -> int | None:
-        """Of the offsets `lowest` to `highest` (included), the highest at which what is
-        stamped so was not given up."""
+        """Returns the highest offset from `lowest` to `highest` (included) at which a record of
+        this epoch was not given up, or None."""
         kept = highest
-        # Downwards, so that each mark is met once at most.
+        # Downwards, so that each mark applies at most once.
         for mark in sorted(self._marks, key=lambda mark: mark.end_offset, reverse=True):
             if (
                 mark.first_epoch <= leader_epoch <= mark.last_epoch
@@ -53,9 +55,12 @@ class LossMarks:
         return kept if kept >= lowest else None
 
     def are_of_one_log(self, offset: int, one_epoch: int, other_epoch: int) -> bool:
-        """Whether what is stamped with either epoch from `offset` on was surely in one log: one
-        leader wrote both, or no loss gave up either. One that gave up both may have come between
-        them, for who leads after it may bring back what an earlier leader had not committed."""
+        """Whether records of both epochs from `offset` on were certainly in one log.
+
+        They were if one leader wrote both, or if no loss gave up either. A loss that gave up both
+        may lie between them: the leader after it may bring back what an earlier leader had not
+        committed.
+        """
         if one_epoch == other_epoch:
             return True
         return self.reason(one_epoch, offset) is None and self.reason(other_epoch, offset) is None

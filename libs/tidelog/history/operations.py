@@ -1,7 +1,7 @@
-"""What clients and observers did, as plain values, each written when it happened.
+"""Operations of clients and observers as plain values, each written when it happens.
 
 Sends, polls and readings of the high watermark are written twice: when they are invoked
-and when they end. `history_format` says how each is written down.
+and when they end. `history_format` defines how each is written.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from tidelog.model import NO_EPOCH, NO_OFFSET, TopicPartition
 
 NO_PARTITION = -1
 NO_BROKER = -1
-# What a record is noted as that carries no value of this history (it cannot be read, say).
+# The value of a record that carries no value of this history (it is unreadable, for example).
 UNREADABLE_VALUE = -1
-# As the end of a range: there is none.
+# The end of a range without an end.
 OPEN_END = (1 << 63) - 1
 
 
 class Outcome(enum.StrEnum):
-    """INFO: nobody knows whether it was done, and it may yet be."""
+    """How an operation ended. INFO: it is unknown whether it was done, and it may still be."""
 
     OK = "ok"
     FAIL = "fail"
@@ -29,8 +29,11 @@ class Outcome(enum.StrEnum):
 
 
 class SendInvoked(NamedTuple):
-    """Written before the record is handed to the producer, in the order in which one
-    `client` hands them over. `value` is unique in the history."""
+    """A client hands a record to its producer.
+
+    Written before that, in the order in which one `client` hands records over. `value` is unique
+    in the history.
+    """
 
     time_ms: int
     client: str
@@ -40,9 +43,13 @@ class SendInvoked(NamedTuple):
 
 
 class SendEnded(NamedTuple):
-    """FAIL: certainly not written, and never will be. OK: acknowledged by all in-sync
-    replicas, and always with a partition; whatever promises less (acks 0 or 1) ends as
-    INFO. `offset` is NO_OFFSET where an acknowledgement does not tell it."""
+    """The end of a send.
+
+    - FAIL: certainly not written, and never will be.
+    - OK: acknowledged by all in-sync replicas; the partition is always set. A weaker promise
+      (acks 0 or 1) ends as INFO.
+    - `offset`: NO_OFFSET if the acknowledgement does not include it.
+    """
 
     time_ms: int
     client: str
@@ -65,7 +72,7 @@ def sends_ended(
     leader_epoch: int = NO_EPOCH,
     broker_id: int = NO_BROKER,
 ) -> list[SendEnded]:
-    """Of the records of one batch: their offsets are in a row, or none of them is known."""
+    """Returns the ends of one batch's sends. Their offsets are consecutive, or all unknown."""
     step = 0 if base_offset == NO_OFFSET else 1
     return [
         SendEnded(
@@ -83,7 +90,7 @@ def sends_ended(
 
 
 class PollInvoked(NamedTuple):
-    """May be left out, except that without it a drain begins at its first answer."""
+    """The start of a poll. May be left out; then a drain begins at its first answer."""
 
     time_ms: int
     client: str
@@ -93,13 +100,14 @@ class PollInvoked(NamedTuple):
 
 
 class PollEnded(NamedTuple):
-    """What one poll gave of one partition, in the order in which it was given: three
-    columns of equal length.
+    """The records of one partition that one poll returned, in their order: three columns of equal
+    length.
 
-    `repositioned`: since this client's last poll of the partition it was assigned anew,
-    or a position was sought or reset; also of a first poll that does not begin at the
-    partition's start. `high_watermark` is what came with the records, in
-    the epoch of the leader that said so. `final`: belongs to the drain.
+    - `repositioned`: since this client's last poll of the partition, the partition was assigned
+      again, or a position was sought or reset. Also set for a first poll that does not begin at
+      the partition's start.
+    - `high_watermark`: the one that came with the records, in the epoch of the leader that sent it.
+    - `final`: the poll belongs to the drain.
     """
 
     time_ms: int
@@ -117,8 +125,8 @@ class PollEnded(NamedTuple):
 
 
 class HighWatermarkInvoked(NamedTuple):
-    """A client asks a leader for the committed end; one question at a time for each
-    client and partition."""
+    """A client requests the committed end from a leader. Each client has at most one such request
+    open for each partition."""
 
     time_ms: int
     client: str
@@ -137,9 +145,9 @@ class HighWatermarkEnded(NamedTuple):
 
 
 class LossMark(NamedTuple):
-    """What was stamped in the leader epochs `first_epoch` to `last_epoch`, at the offsets
-    `first_offset` up to `end_offset` (excluded), was given up for a known `reason`: an
-    unclean election, retention."""
+    """Records of the leader epochs `first_epoch` to `last_epoch`, at the offsets `first_offset` up
+    to `end_offset` (excluded), were given up for a known `reason`: an unclean election,
+    retention."""
 
     time_ms: int
     topic: str
@@ -152,9 +160,12 @@ class LossMark(NamedTuple):
 
 
 class ReplicaDigest(NamedTuple):
-    """After healing: a digest over the bytes that one replica holds of the committed
-    offsets `start_offset` up to `end_offset` (excluded). Replicas are digested over one
-    same range; a replica that holds less of it has another digest."""
+    """A digest, made after healing, over the bytes of one replica at the committed offsets
+    `start_offset` up to `end_offset` (excluded).
+
+    All replicas are digested over the same range. A replica that lacks a part of it has another
+    digest.
+    """
 
     time_ms: int
     topic: str
@@ -166,7 +177,7 @@ class ReplicaDigest(NamedTuple):
 
 
 class Nemesis(NamedTuple):
-    """A fault or its end ("kill", "heal"), to whom."""
+    """A fault or its end ("kill", "heal"), and its target as `detail`."""
 
     time_ms: int
     event: str
@@ -187,7 +198,7 @@ Operation = (
 
 
 class Send(NamedTuple):
-    """Both halves of a send. `ended_line` is 0 where it never ended, which is INFO."""
+    """Both halves of a send. If it never ended, `ended_line` is 0 and `outcome` is INFO."""
 
     value: int
     client: str
@@ -204,4 +215,4 @@ class Send(NamedTuple):
 
 
 class HistoryError(Exception):
-    """This is no history, or one that contradicts itself; the message says where."""
+    """The data is no history, or contradicts itself; the message says where."""

@@ -1,5 +1,5 @@
-"""The verdict on one partition. It needs nothing of any other, so that a large history can
-be split by partition and checked anywhere, and the reports merged."""
+"""The verdict on one partition. It depends on no other partition, so that a large history can be
+split by partition and checked anywhere, and the reports merged."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ from tidelog.model import TopicPartition
 
 
 class PartitionCheck:
-    """Operations are added in the order of their lines, whole sends in any order (their
-    own lines say theirs); then `finish`, once."""
+    """Checks one partition.
+
+    Operations are added in the order of their lines; complete sends in any order, since they name
+    their lines. Call `finish` once at the end.
+    """
 
     def __init__(self, topic: str, partition: int) -> None:
         self._partition = TopicPartition(topic, partition)
@@ -51,7 +54,7 @@ class PartitionCheck:
         self._readers.add_hw_invoked(line, reading)
 
     def add_hw(self, line: int, reading: HighWatermarkEnded) -> None:
-        """Raises `HistoryError` for one that was not invoked."""
+        """Raises `HistoryError` if the reading was not invoked."""
         self._readers.add_hw(line, reading)
 
     def add_mark(self, mark: LossMark) -> None:
@@ -90,7 +93,7 @@ class PartitionCheck:
         leaders.judge(self._found)
 
     def _note_sends(self, report: Report) -> None:
-        """Counts, and what is reported and not judged."""
+        """Adds the counts and timings of sends to the report."""
         times: set[int] = set()
         for send in self._sends.values():
             report.note_send(send)

@@ -1,8 +1,8 @@
-"""Offsets that a client was not given, though it was given a higher one.
+"""Offsets that a client did not receive although it received a higher one.
 
-An offset may hold no record: where a producer's name was taken over lies a fence, which no
-client is given. So a jump is a skip where a record is known at an offset that it passed over,
-and was in the log that the client read.
+An offset may hold no record: a producer fence lies where a producer's name was taken over, and
+clients do not receive fences. So a jump is a skip only if a record is known at an offset that it
+passed over, and that record was in the log that the client read.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from tidelog.history.read_past import lies_within, merged
 
 
 class Jump(NamedTuple):
-    """Passed over: `first` up to `end` (excluded), which was given in `leader_epoch`.
-    `anomaly`: what it is if it skipped a record."""
+    """A jump over the offsets `first` up to `end` (excluded).
+
+    - `end`: the offset that the client received next, in `leader_epoch`.
+    - `anomaly`: the class of the finding if a record was skipped.
+    """
 
     anomaly: Anomaly
     first: int
@@ -28,7 +31,7 @@ class Jump(NamedTuple):
 
 
 class KnownRecord(NamedTuple):
-    """Acknowledged at this offset, or read there by anybody."""
+    """A record that was acknowledged at this offset, or that some client read there."""
 
     offset: int
     leader_epoch: int
@@ -36,8 +39,11 @@ class KnownRecord(NamedTuple):
 
 
 class SkippedRecords:
-    """Takes jumps and records in the order of their offsets (a jump's is its `first`; of one
-    offset the jumps before the records), and keeps the jumps that may yet have skipped one."""
+    """Finds the jumps that skipped a record, and keeps those that still may have.
+
+    Takes jumps and records in the order of their offsets; a jump's offset is its `first`. At the
+    same offset jumps come before records.
+    """
 
     def __init__(self, marks: LossMarks, findings: PartitionFindings) -> None:
         self._marks = marks
@@ -48,12 +54,15 @@ class SkippedRecords:
         self._open.append(jump)
 
     def holds(self, offset: int) -> bool:
-        """Whether some jump may have skipped a record there; of offsets in their order."""
+        """Whether an open jump may have skipped a record at `offset`. Offsets must ascend."""
         return any(offset < jump.end for jump in self._open)
 
     def known(self, record: KnownRecord) -> None:
-        """Of one offset in their own order. A jump skipped the first that was in the log from
-        which the client was given what it was given next."""
+        """Adds a record; those of one offset come in their own order.
+
+        A jump skipped the first record that was in the log from which the client received its next
+        record.
+        """
         if not self._open:
             return
         still_open = []
@@ -68,7 +77,7 @@ class SkippedRecords:
 
     def _is_skipped(self, jump: Jump, record: KnownRecord) -> bool:
         marks = self._marks
-        # What became unreadable is passed over as a whole, whatever comes next.
+        # A range that became unreadable is passed over as a whole, whatever follows.
         if marks.ends_by(record.leader_epoch, record.offset, jump.end):
             return False
         return marks.are_of_one_log(record.offset, record.leader_epoch, jump.leader_epoch)
@@ -82,8 +91,8 @@ class SkippedRecords:
 
 
 class PassedOver:
-    """Of whose offsets records have to be known: of those within `spans`, in order and
-    disjoint."""
+    """The jumps of one partition. Records must be known for the offsets within their spans, which
+    are ordered and disjoint."""
 
     def __init__(self, jumps: Sequence[Jump]) -> None:
         self._jumps = sorted(jumps, key=lambda jump: jump.first)

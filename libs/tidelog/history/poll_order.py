@@ -1,4 +1,4 @@
-"""The order in which each client was given one partition's records."""
+"""The order in which each client received the records of one partition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog.history.read_past import ReadPast, ReadSpan
 
 
 class _Stretch:
-    """A client's polls since it was positioned. `last` is the offset it was given last."""
+    """A client's polls since it was positioned. `last` is the last offset that it received."""
 
     __slots__ = ("last", "source", "span")
 
@@ -24,14 +24,17 @@ class _Stretch:
 
 
 class PollOrder:
-    """Takes polls in the order of their lines. `jumps`: where a client was given a higher offset
-    than the next. Whether records lay between is known in the end."""
+    """Takes polls in the order of their lines.
+
+    `jumps` holds the places where a client received a higher offset than the next. Whether records
+    lie between is known only at the end.
+    """
 
     def __init__(self, findings: PartitionFindings) -> None:
         self._findings = findings
         self._current: dict[str, _Stretch] = {}
         self._done: list[ReadSpan] = []
-        # Clients that may have begun elsewhere than at 0.
+        # Clients whose first position may not be 0.
         self._moved: set[str] = set()
         self.jumps: list[Jump] = []
 
@@ -63,7 +66,7 @@ class PollOrder:
         stretch.source = source
 
     def take_jumps(self) -> list[Jump]:
-        """Those since this was asked last."""
+        """Returns the jumps since the last call."""
         jumps, self.jumps = self.jumps, []
         return jumps
 

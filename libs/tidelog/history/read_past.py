@@ -1,4 +1,4 @@
-"""Which offsets of one partition somebody read past."""
+"""The offsets of one partition that some client read past."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Span = tuple[int, int]
 
 
 class ReadSpan:
-    """What one client read from `lowest` on, without being repositioned."""
+    """The offsets that one client read from `lowest` on, without being repositioned."""
 
     __slots__ = ("lowest", "reached")
 
     def __init__(self, lowest: int) -> None:
         self.lowest = lowest
-        # The lowest and the highest offset that it was given of each leader epoch.
+        # The lowest and the highest offset that it received in each leader epoch.
         self.reached: dict[int, Span] = {}
 
     def add(self, lowest: int, highest: int, leader_epoch: int) -> None:
@@ -30,9 +30,12 @@ class ReadSpan:
 
 
 class ReadPast:
-    """Whoever was given a record has read past those before it in that log. Was the record
-    given up, then others of later leader epochs may have been written in its place, which
-    were not there to be read."""
+    """The offsets that clients have read past.
+
+    A client that received a record has read past the records before it in that log. If the record
+    was given up, records of later leader epochs may have been written in its place; the client
+    could not read those.
+    """
 
     def __init__(self, spans: Iterable[ReadSpan], marks: LossMarks) -> None:
         kept: list[Span] = []
@@ -48,7 +51,7 @@ class ReadPast:
         self._given_up = {epoch: merged(of_epoch) for epoch, of_epoch in given_up.items()}
 
     def holds(self, offset: int, leader_epoch: int) -> bool:
-        """Whether a record that was written there in `leader_epoch` was read past."""
+        """Whether some client read past a record that was written at `offset` in `leader_epoch`."""
         return lies_within(offset, self._kept) or any(
             epoch >= leader_epoch and lies_within(offset, spans)
             for epoch, spans in self._given_up.items()
@@ -56,7 +59,7 @@ class ReadPast:
 
 
 def merged(spans: list[Span]) -> list[Span]:
-    """In order, disjoint."""
+    """Returns the spans in order, disjoint."""
     merged: list[Span] = []
     for lowest, highest in sorted(spans):
         if merged and lowest <= merged[-1][1] + 1:
@@ -67,6 +70,6 @@ def merged(spans: list[Span]) -> list[Span]:
 
 
 def lies_within(offset: int, spans: list[Span]) -> bool:
-    """`spans`: as `merged` gives them."""
+    """`spans`: sorted and disjoint, as `merged` returns them."""
     index = bisect_right(spans, offset, key=lambda span: span[0])
     return index > 0 and offset <= spans[index - 1][1]

@@ -1,5 +1,5 @@
-"""What those who read one partition show without its sends: the order in which each was given
-records, the committed end, the digests of its replicas."""
+"""Checks of one partition that need no sends: the order in which each client received records, the
+committed end, and the digests of its replicas."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from tidelog.history.replica_digests import ReplicaDigests
 
 
 class ReaderCheck:
-    """Takes operations in the order of their lines; then `finish`, once. `marks` may still be
-    added to until then. What it keeps grows with clients and what befalls them, and not with
-    polls nor with records."""
+    """Takes operations in the order of their lines. Call `finish` once at the end.
+
+    `marks` may grow until then. Memory grows with clients and findings, not with polls or records.
+    """
 
     def __init__(self, findings: PartitionFindings, marks: LossMarks) -> None:
         self._findings = findings
@@ -50,7 +51,7 @@ class ReaderCheck:
         self._high_watermarks.add_invoked(reading, line)
 
     def add_hw(self, line: int, reading: HighWatermarkEnded) -> None:
-        """Raises `HistoryError` for one that was not invoked."""
+        """Raises `HistoryError` if the reading was not invoked."""
         self._high_watermarks.add_ended(reading, line)
 
     def add_digest(self, line: int, digest: ReplicaDigest) -> None:

@@ -1,4 +1,4 @@
-"""The order of one partition: which values were seen at which offsets, and by whom."""
+"""The order of one partition: which values clients saw at which offsets."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _Place = tuple[int, int, Reference]
 
 
 class RecordOrder:
-    """`first` holds where each value was polled first. Almost always a value has one place
-    and an offset one value, so that anything else is kept apart."""
+    """Values and offsets of one partition. `first` holds where each value was polled first.
+
+    Almost always a value has one offset and an offset one value; exceptions are kept apart.
+    """
 
     def __init__(self, findings: PartitionFindings, marks: LossMarks) -> None:
         self._findings = findings
@@ -32,7 +34,7 @@ class RecordOrder:
         self.add_records(zip(poll.offsets, poll.values, poll.leader_epochs, strict=True), source)
 
     def add_records(self, records: Iterable[tuple[int, int, int]], source: PollSource) -> None:
-        """Offset, value and leader epoch of each."""
+        """`records`: offset, value and leader epoch of each."""
         first, value_at = self.first, self._value_at
         for offset, value, epoch in records:
             if value == UNREADABLE_VALUE:
@@ -52,7 +54,7 @@ class RecordOrder:
             places.append(sighting)
 
     def judge_offsets(self, sends: dict[int, Send]) -> None:
-        """`sends`, by value: of this partition, all at these offsets."""
+        """`sends`, by value: all sends of this partition at these offsets."""
         for value, send in sends.items():
             if _is_placed(send) and self._value_at.setdefault(send.offset, value) != value:
                 self._other_values.setdefault(send.offset, set()).add(value)
@@ -60,7 +62,7 @@ class RecordOrder:
             self._judge_offset(offset, (self._value_at[offset], *sorted(more)), sends)
 
     def judge_values(self, sends: dict[int, Send]) -> None:
-        """`sends`, by value: of this partition, all of these values."""
+        """`sends`, by value: all sends of this partition with these values."""
         acknowledged_elsewhere = {
             value
             for value, send in sends.items()
@@ -75,7 +77,7 @@ class RecordOrder:
     def known_in(
         self, holds: Callable[[int], bool], sends: Iterable[Send]
     ) -> Iterator[KnownRecord]:
-        """The records at those offsets."""
+        """Yields the known records at the offsets for which `holds` is true."""
         for value, sighting in self._sightings():
             if holds(sighting.offset):
                 shown_by = sighting_reference(value, sighting)
@@ -125,7 +127,7 @@ class RecordOrder:
         )
 
     def _excuse(self, alternatives: list[list[_Place]]) -> str | None:
-        """A reason, if at most one alternative is left without what was given up."""
+        """Returns a reason if the marks give up all alternatives but one at most."""
         if not self._marks:
             return None
         left, reason = 0, None

@@ -1,4 +1,4 @@
-"""Digests of one partition's replicas, compared where they cover one same range."""
+"""Compares digests of one partition's replicas over the same range."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _Numbered = tuple[int, ReplicaDigest]
 
 class ReplicaDigests:
     def __init__(self) -> None:
-        # Range → digest → who has it, first.
+        # Range → digest → brokers that reported it, the first report of each.
         self._ranges: dict[tuple[int, int], dict[str, list[_Numbered]]] = {}
 
     def add(self, line: int, digest: ReplicaDigest) -> None:

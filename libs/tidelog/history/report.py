@@ -1,4 +1,4 @@
-"""What a check found, of one partition or of many: reports are merged."""
+"""The result of a check, of one partition or of many. Reports can be merged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_NEMESIS_EVENTS = 10_000
 
 
 class Visibility(NamedTuple):
-    """From an acknowledgement to the end of the first poll that gave the record."""
+    """The time from an acknowledgement to the end of the first poll that returned the record."""
 
     waited_ms: int
     topic: str
@@ -32,8 +32,8 @@ class Visibility(NamedTuple):
 
 
 class EventGaps(NamedTuple):
-    """Around one nemesis event. `overall`: no send to anywhere succeeded; `worst`: none to
-    one partition (also where nobody tried)."""
+    """Gaps around one nemesis event. `overall`: no send to any partition succeeded; `worst`: none
+    to one partition succeeded, even if no client tried."""
 
     line: int
     event: Nemesis
@@ -49,12 +49,17 @@ class WriteTiming(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """`success_times_ms`: when sends succeeded, in order, each millisecond once; so that
-    it grows with how long a history lasts and not with its operations. `undrained`:
-    partitions with acknowledged sends and no final reads, where "unseen" is not judged.
-    `only_in_final_reads`: records that no other poll gave. `unplaced_sends`: sends to
-    nobody knows which partition, and read in none. `without_offset`: sends that were acknowledged
-    without one, where it is not judged whether they lie where they were said to."""
+    """The result of a check.
+
+    - `unplaced_sends`: sends whose partition is unknown and that were read in none.
+    - `without_offset`: sends that were acknowledged without an offset. It is not judged whether
+      they lie where they were acknowledged.
+    - `undrained`: partitions with acknowledged sends and no final reads. "unseen" is not judged
+      there.
+    - `only_in_final_reads`: records that no other poll returned.
+    - `success_times_ms`: the times of successful sends, in order, each millisecond once. It grows
+      with the duration of a history, not with its operations.
+    """
 
     findings: Findings = field(default_factory=Findings)
     operations: int = 0
@@ -75,7 +80,7 @@ class Report:
 
     @property
     def anomaly_count(self) -> int:
-        """Without the excused."""
+        """The number of anomalies without an excuse."""
         return self.findings.counts.total()
 
     @property
@@ -94,7 +99,7 @@ class Report:
             self.last_send_ms = last_ms
 
     def note_sighting(self, send: Send, first: Sighting) -> None:
-        """Of a send that is ok, and where it was polled first."""
+        """Adds a send that is ok, with its first poll."""
         if first.poll.final:
             self.only_in_final_reads += 1
             return
@@ -110,8 +115,11 @@ class Report:
             self.slowest = seen
 
     def merge(self, other: Report) -> None:
-        """`other` is of other partitions, or of other operations of them; in that case who merges
-        sees to it that a partition is counted once, and `success_times_ms` are of one of them."""
+        """Adds a report of other partitions, or of other operations of the same partitions.
+
+        In the second case the caller makes sure that each partition is counted once, and that only
+        one report has its `success_times_ms`.
+        """
         self.findings.merge(other.findings)
         self.operations += other.operations
         self.partitions += other.partitions
@@ -150,12 +158,13 @@ class Report:
         return gaps
 
     def _all_success_times(self) -> list[int]:
-        """Sending begins with the first attempt and ends with the last thing heard of one."""
+        """Returns the times of all successes, and of the first invocation and the last event of
+        any send."""
         edges = [time for time in (self.first_send_ms, self.last_send_ms) if time is not None]
         times: Iterable[int] = merge_sorted(edges, *self.success_times_ms.values())
         return [time for time, _ in groupby(times)]
 
 
 def _slowness(seen: Visibility) -> tuple[int, str, int, int]:
-    """The slowest first; of those that waited as long, the first."""
+    """Sorts the slowest first; among equals the earliest acknowledgement."""
     return -seen.waited_ms, seen.topic, seen.partition, seen.acknowledged_line

@@ -17,8 +17,8 @@ from tidelog.model import NO_EPOCH, NO_OFFSET
 
 
 class SendPairing:
-    """Raises `HistoryError` where the halves do not fit, or a value is used twice: no
-    verdict could be trusted."""
+    """Pairs of invocation and end. Raises `HistoryError` if the halves do not match or a value is
+    used twice, because no verdict could be trusted."""
 
     def __init__(self) -> None:
         self._pending: dict[int, tuple[int, SendInvoked]] = {}

@@ -1,7 +1,7 @@
-"""What is judged by value: whether a send was read, once, and nothing else was.
+"""Checks by value: each send was read, once, and no other value was read.
 
-It needs nothing of any other value, so that a large history can be split by value and checked
-anywhere. Both halves of a send are joined here, which a check by partition takes as done.
+A check depends on no other value, so that a large history can be split by value and checked
+anywhere. The halves of a send are joined here; a check by partition needs them joined.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ class _Partition:
 
 
 class ValueCheck:
-    """Takes all operations of some values, those of each in the order of lines; then `finish`,
-    once. `marks`: all of a partition, wherever they lie in the history."""
+    """Takes all operations of some values, those of each value in the order of lines. Call `finish`
+    once at the end. `marks` returns all loss marks of a partition, wherever they lie in the
+    history."""
 
     def __init__(self, marks: Callable[[TopicPartition], LossMarks]) -> None:
         self._marks = marks
@@ -42,7 +43,7 @@ class ValueCheck:
         self._sends: list[Send] = []
 
     def invoked(self, line: int, send: SendInvoked) -> None:
-        """Raises `HistoryError`; so does `ended`."""
+        """Raises `HistoryError`, as `ended` does."""
         self._pairing.invoked(line, send)
 
     def ended(self, line: int, end: SendEnded) -> None:
@@ -55,7 +56,7 @@ class ValueCheck:
         self._partition(name).order.add_records((record,), source)
 
     def finish(self) -> tuple[list[JudgedSend], Report]:
-        """The report is of what is judged here; it counts no partitions."""
+        """The report covers only the checks by value; it counts no partitions."""
         report = Report()
         sends = [self._placed(send) for send in [*self._sends, *self._pairing.never_ended()]]
         judged = [self._note(send, report) for send in sends]
@@ -72,7 +73,8 @@ class ValueCheck:
         return partition
 
     def _placed(self, send: Send) -> Send:
-        """Where nobody knows its partition, in the lowest of its topic that it was read in."""
+        """Returns the send with its partition. If it names none, this is the lowest partition of
+        its topic where it was read."""
         if send.partition != NO_PARTITION:
             return send
         for name in sorted(self._partitions):

@@ -1,4 +1,4 @@
-"""How long no send succeeded: reported, not judged."""
+"""The longest times without a successful send. They are reported, not judged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Gap(NamedTuple):
-    """Between two successful sends, or from the first attempt, or to the last."""
+    """The time between two successful sends, from the first attempt, or to the last event."""
 
     begin_ms: int
     end_ms: int
@@ -23,7 +23,7 @@ NO_GAP = Gap(0, 0)
 
 
 def longest_gap(times_ms: Sequence[int]) -> Gap:
-    """`times_ms` in order."""
+    """`times_ms`: in ascending order."""
     begin, end = max(
         pairwise(times_ms),
         key=lambda pair: pair[1] - pair[0],
@@ -33,7 +33,8 @@ def longest_gap(times_ms: Sequence[int]) -> Gap:
 
 
 def longest_gap_around(times_ms: Sequence[int], event_ms: int, next_ms: int | None) -> Gap:
-    """Of the gaps that contain the event or begin after it, and before the next event."""
+    """Returns the longest gap that contains the event, or that begins after it and before the next
+    event."""
     first = max(1, bisect_right(times_ms, event_ms))
     if next_ms is None:
         beyond = len(times_ms)
@@ -43,18 +44,18 @@ def longest_gap_around(times_ms: Sequence[int], event_ms: int, next_ms: int | No
 
 
 class Window(NamedTuple):
-    """From an event to the next, of which there may be none."""
+    """The time from an event to the next one, if there is one."""
 
     event_ms: int
     next_ms: int | None
 
 
 def longest_gaps(times_ms: Iterable[int], windows: Sequence[Window] = ()) -> tuple[Gap, list[Gap]]:
-    """The same as `longest_gap`, and for each window `longest_gap_around`, of times that come in
-    order, each once, and are not kept."""
+    """Returns what `longest_gap` returns, and `longest_gap_around` for each window. The times are
+    ascending and distinct, and are not kept."""
     longest, around = NO_GAP, [NO_GAP] * len(windows)
     to_come = sorted(range(len(windows)), key=lambda index: windows[index].event_ms, reverse=True)
-    # Windows that have begun, and have not ended.
+    # Indexes of windows that have begun and not ended.
     current: list[int] = []
     for begin_ms, end_ms in pairwise(times_ms):
         gap = Gap(begin_ms, end_ms)
@@ -62,7 +63,7 @@ def longest_gaps(times_ms: Iterable[int], windows: Sequence[Window] = ()) -> tup
         begun = []
         while to_come and windows[to_come[-1]].event_ms < end_ms:
             begun.append(to_come.pop())
-        # Whatever the next event is, the first gap after an event is around it.
+        # The first gap after an event belongs to it, whatever the next event is.
         current = [index for index in current if _reaches(windows[index], begin_ms)] + begun
         for index in current:
             around[index] = _longer(around[index], gap)

@@ -1,1 +1,1 @@
-"""What services tell about themselves, and what follows from it."""
+"""The state that services report about themselves, and the diagnosis that follows from it."""

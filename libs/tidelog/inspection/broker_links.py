@@ -1,4 +1,4 @@
-"""How brokers are linked to the rest of the cluster, as the active controller finds it."""
+"""Links between brokers and the rest of the cluster, as the active controller reports them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LeaseEnds:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConnection:
-    """`broken_ms` -1: it stands."""
+    """The active controller's connection to a broker. `broken_ms` is -1 while it is connected."""
 
     broker_id: int
     broker_epoch: int

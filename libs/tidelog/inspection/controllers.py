@@ -1,4 +1,4 @@
-"""Controllers that are not registered, and run."""
+"""Controllers that run without a registration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WaitingController:
-    """Waits because another process is registered under its id. `since_ms`: wall clock."""
+    """A controller that waits because another process is registered under its id. `since_ms`: the
+    wall clock."""
 
     controller_id: int
     address: str

@@ -1,4 +1,4 @@
-"""Gateways: what they announce, what controllers report of them, and how they stand. Pure.
+"""Gateways: their announcements, the reports of controllers about them, and their states. No I/O.
 
 `controller.proto` and `inspect.proto` document the fields."""
 
@@ -12,14 +12,15 @@ from tidelog.caller_limits import LimitedClient
 from tidelog.inspection.pressures import ResourcePressure
 
 ANNOUNCE_INTERVAL_MS = 2_000
-# Several announcements in a row may be late: a controller, or the gateway, may be busy.
+# Several announcements in a row may be late when a controller or the gateway is busy.
 GATEWAY_SILENT_MS = 10_000
-# One that answers its clients meanwhile: more of them may be lost, as while controllers restart.
+# Limit for a gateway that still answers HTTP. It may lose more announcements, for example while
+# controllers restart.
 GATEWAY_CUT_OFF_MS = 30_000
 GATEWAY_FORGOTTEN_MS = 24 * 3_600_000
-# Kept by one controller.
+# Gateways that one controller remembers.
 MAX_GATEWAYS = 100
-# Of one announcement: those that were rejected last.
+# Clients in one announcement: those with the latest rejections.
 MAX_LIMITED_CLIENTS = 10
 MAX_PRESSURES = 10
 GATEWAY_STATES = ALIVE, SILENT, STOPPED = "alive", "silent", "stopped"
@@ -27,7 +28,7 @@ GATEWAY_STATES = ALIVE, SILENT, STOPPED = "alive", "silent", "stopped"
 
 @dataclass(frozen=True, slots=True)
 class GatewayAnnouncement:
-    """Sent by a gateway to every controller."""
+    """An announcement that a gateway sends to every controller."""
 
     address: str
     host: str
@@ -41,7 +42,7 @@ class GatewayAnnouncement:
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedGateway:
-    """As a controller reports it."""
+    """A gateway as a controller reports it."""
 
     address: str
     host: str
@@ -60,7 +61,7 @@ class _HasGateways(Protocol):
 
 
 class _MayHaveGateways(Protocol):
-    """As `ServiceState`."""
+    """Any state with an optional controller part, such as `ServiceState`."""
 
     @property
     def controller(self) -> _HasGateways | None: ...
@@ -70,7 +71,7 @@ _LOOPBACK = ("127.", "localhost:", "[::1]:")
 
 
 def is_loopback(address: str) -> bool:
-    """Whether it names a process of the caller's own machine.
+    """Whether the address names a process of the caller's own machine.
 
     >>> is_loopback("127.0.0.1:7600"), is_loopback("localhost:7600"), is_loopback("gate-1:7600")
     (True, True, False)
@@ -85,8 +86,11 @@ def state_of(gateway: AnnouncedGateway) -> str:
 
 
 def known_gateways(states: Iterable[_MayHaveGateways]) -> list[AnnouncedGateway]:
-    """Each gateway as the controller knows it that heard it last, ordered by address and host. That
-    a process has stopped one of them may know alone."""
+    """Returns each gateway, ordered by address and host.
+
+    The controller with the latest announcement describes a gateway. A gateway counts as stopped if
+    any controller knows that this process stopped.
+    """
     found: dict[tuple[str, str], AnnouncedGateway] = {}
     stopped: set[tuple[str, str, int, int]] = set()
     for state in states:

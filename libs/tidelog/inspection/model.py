@@ -1,5 +1,5 @@
-"""How services stand, as plain values. `inspect.proto` documents each field, by the same name:
-`tidelog.rpc.inspect_codec` relies on it."""
+"""The states of services, as plain values. `inspect.proto` documents each field under the same
+name; `tidelog.rpc.inspect_codec` relies on that."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tidelog.inspection.gateways import AnnouncedGateway
 from tidelog.inspection.pressures import BrokerPressure, ControllerPressure
 
 NOT_KNOWN = -1
-# The failure of a replica whose log its leader's data cannot follow.
+# The failure of a replica that rejects its leader's data because they do not follow its log.
 REJECTS_LEADER = "rejects_leader"
-# From here on an answer of the metadata store counts as slow; etcd takes single milliseconds.
+# Answers of the metadata store count as slow from here on; etcd takes a few milliseconds.
 STORE_SLOW_MS = 500
-RESERVE_FILES = 16  # kept by a broker for its state files on a full disk: so many inodes not free
+RESERVE_FILES = 16  # inodes that a broker keeps for its state files; they do not count as free
 WITHOUT_MAJORITY = "answers, but reads need a majority"  # in the problem of a StoreMember
-# explain gives each service at least this: a healthy one that describes some thousands of replicas
-# on a busy machine needs as much, and a late answer would be reported as a fault.
+# The least time that explain gives each service. A healthy service needs it to describe some
+# thousands of replicas on a busy machine; a late answer would be reported as a fault.
 LEAST_ANSWER_MS = 500
-# Of a broker's start, in this order.
+# Phases of a broker's start, in this order.
 WAITS_FOR_STORE, OPENS_LOGS, READS_METADATA = "store", "logs", "metadata"
 REGISTERS, TAKES_STATES, STARTED = "registration", "states", ""
-# How a broker's previous process ended, by what it left in the data directory.
+# How the broker's previous process ended, by the files that it left in the data directory.
 STOPPED, CRASHED, REBOOTED = "stopped", "crashed", "rebooted"
 _BEFORE_METADATA = frozenset({WAITS_FOR_STORE, OPENS_LOGS, READS_METADATA})
 
@@ -96,7 +96,7 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class RejectedStart:
-    """Of a process that does not start as this broker, or that waits for another one."""
+    """A process that does not start as this broker, or that waits for another one."""
 
     broker_id: int
     at_ms: int
@@ -303,12 +303,12 @@ class BrokerState:
 
     @property
     def is_starting(self) -> bool:
-        """Whatever it was told to lead or to follow, it does not yet, or not all of it."""
+        """Whether it has not received all of its replica states since it started."""
         return not self.has_full_state and self.state != "stopping"
 
     @property
     def has_read_metadata(self) -> bool:
-        """What it does not tell of the cluster is not there, as far as it can see."""
+        """Whether it has read the metadata store: what it does not report does not exist there."""
         return self.start_phase not in _BEFORE_METADATA
 
 
@@ -447,7 +447,7 @@ class ServiceState:
 
 @dataclass(frozen=True, slots=True)
 class StateRequest:
-    """What DescribeService is asked for; `partition` only with a topic."""
+    """The filters of DescribeService. `partition` requires a topic."""
 
     topic: str = ""
     partition: int | None = None
@@ -458,11 +458,11 @@ class StateRequest:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, why, and what to do. `cause` is a word for programs. `broker`
-    is the one that is to be looked at: the leader for hw_stalled, consumer_waits,
-    under_min_isr and unclean_election, the preferred leader (which does not lead) for
-    not_preferred_leader, the missing replica for replica_out_of_isr; for no_leader the one
-    that the key still names."""
+    """One problem, its cause (a word for programs), and the next step.
+
+    `broker` is the broker to inspect: the leader for hw_stalled, consumer_waits, under_min_isr and
+    unclean_election; the preferred leader, which does not lead, for not_preferred_leader; the
+    missing replica for replica_out_of_isr; the one that the key still names for no_leader."""
 
     cause: str
     severity: str
@@ -479,7 +479,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is to be explained; nothing set: the whole cluster."""
+    """The part of the cluster to explain. Without any field it is the whole cluster."""
 
     topic: str = ""
     partition: int | None = None
@@ -488,8 +488,8 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`findings` empty: all is well, as far as those tell who answered. `listening`: of each
-    of `silent`, what `Listening` it is; empty: a service of an older version told."""
+    """`findings`: empty if no service that answered reports a problem. `listening`: the `Listening`
+    of each of `silent`; empty if an older service made the explanation."""
 
     findings: Sequence[Finding] = field(default_factory=tuple)
     asked: Sequence[str] = field(default_factory=tuple)

@@ -1,4 +1,4 @@
-"""Resources that processes are short of, as services and gateways report them. Pure.
+"""Shortages of resources, as services and gateways report them. No I/O.
 
 `inspect.proto` documents the fields."""
 
@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# An active controller that could open no file for so long hands over to a standby that can. Longer
-# than a burst of connections lasts.
+# An active controller that could open no file for this time hands its role to a standby that can.
+# It is longer than a burst of connections.
 HAND_OVER_AFTER_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class ResourcePressure:
-    """Of the process that reports it."""
+    """A shortage of the process that reports it."""
 
     resource: str
     used: int

@@ -1,4 +1,4 @@
-"""How far a broker's check of its logs is."""
+"""The progress of a broker's scrub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas of a topic as their brokers tell of them. Pure."""
+"""Replicas of a topic as their brokers report them. No I/O."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 
 from tidelog.inspection.model import FollowerProgress, ReplicaState, ServiceState
 
-# By broker.
+# The replicas of a partition, by broker id.
 Replicas = Mapping[int, ReplicaState]
 
 
 def replicas_by_partition(states: Iterable[ServiceState], topic: str) -> Mapping[int, Replicas]:
-    """What brokers tell of a topic's partitions."""
+    """Returns the replicas that brokers report, by partition of the topic."""
     found: dict[int, dict[int, ReplicaState]] = {}
     for state in states:
         for replica in state.broker.replicas if state.broker else ():
@@ -21,12 +21,13 @@ def replicas_by_partition(states: Iterable[ServiceState], topic: str) -> Mapping
 
 
 def leader_of(replicas: Replicas) -> ReplicaState | None:
-    """Of several that say so, the one in the newest epoch: the others do not know it yet."""
+    """Returns the replica that leads. If several claim to, it is the one in the newest epoch: the
+    others do not know it yet."""
     leading = [replica for replica in replicas.values() if replica.leader is not None]
     return max(leading, key=lambda replica: replica.leader_epoch, default=None)
 
 
 def progress_of(leader: ReplicaState | None, broker_id: int) -> FollowerProgress | None:
-    """What the leader knows of a follower."""
+    """Returns what the leader knows about a follower."""
     followers = leader.leader.followers if leader and leader.leader else ()
     return next((f for f in followers if f.broker_id == broker_id), None)

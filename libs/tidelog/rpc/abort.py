@@ -1,4 +1,4 @@
-"""Refusing a request as a whole: a gRPC status with `google.rpc` details."""
+"""Rejects an entire request with a gRPC status and `google.rpc` details."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def abort(
     context: grpc.aio.ServicerContext[Any, Any],
     error: TidelogError,
 ) -> NoReturn:
-    """Ends the call with the error's message, and its code as `ErrorInfo.reason`."""
+    """Ends the call with the error's message, and with its code as `ErrorInfo.reason`."""
     status = _STATUS.get(error.code, grpc.StatusCode.INVALID_ARGUMENT)
     detail = any_pb2.Any()
     detail.Pack(error_details_pb2.ErrorInfo(reason=error.code.name, domain=ERROR_DOMAIN))

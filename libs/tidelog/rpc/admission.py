@@ -1,4 +1,4 @@
-"""Which requests a server serves: within the bounds of messages, and of their callers."""
+"""Admits requests to a server within the limits of messages and of callers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidelog.rpc.message_bounds import (
 )
 from tidelog.rpc.wrapped_handlers import HandlerWrapper, Parse, Stream, Unary, request_type
 
-# Answered however many requests there are: who watches a service has to know that it is there.
+# Answered regardless of the number of requests: a monitor has to know that the service is alive.
 _UNCOUNTED = ("/grpc.health.", "/grpc.reflection.")
 _INSPECTIONS = (
     "/tidelog.v1.InspectService/DescribeService",
@@ -39,9 +39,10 @@ _Begin = Callable[[Any, _Context], Awaitable[str]]
 
 
 class Admission(HandlerWrapper):
-    """Of one server; servers of one process share `callers`. Requests of brokers and controllers
-    among themselves have no limit, since a server takes more requests than all clients together may
-    have: only their connections are noted."""
+    """Admission to one server. Servers of one process share `callers`.
+
+    Requests between brokers and controllers have no limit, because a server accepts more requests
+    than all clients together may have. Only their connections are recorded."""
 
     def __init__(self, callers: Callers | None = None) -> None:
         super().__init__()
@@ -101,7 +102,7 @@ class Admission(HandlerWrapper):
         return peer
 
     async def _begin(self, is_inspection: bool, request: Any, context: _Context) -> str:
-        """The caller, which is counted from now on. Ends the call of a request that is rejected."""
+        """Returns the caller, which is counted from now on. Ends the call if it is rejected."""
         peer = str(context.peer())
         try:
             if isinstance(request, Rejected):
@@ -119,7 +120,7 @@ class Admission(HandlerWrapper):
         return peer
 
     def _log_rejection(self, error: TidelogError, peer: str) -> None:
-        """A client may try thousands of times a second."""
+        """Logs at intervals, because a client may try thousands of times a second."""
         now = time.monotonic()
         code = error.code.name
         if now - self._logged_at.get(code, -LOG_INTERVAL_S) >= LOG_INTERVAL_S:
@@ -130,7 +131,7 @@ class Admission(HandlerWrapper):
 async def _accepted(
     method: str, requests: AsyncIterator[Any], context: _Context
 ) -> AsyncIterator[Any]:
-    """Ends the call with the first one that is rejected."""
+    """Yields requests. Ends the call with the first one that is rejected."""
     async for received in requests:
         request = await parsed(method, received)
         if isinstance(request, Rejected):
@@ -139,7 +140,8 @@ async def _accepted(
 
 
 def new_callers(limits: CallerLimits) -> Callers:
-    """Of one process. A limit that an address reaches is logged once, until it has left it."""
+    """Returns the callers of one process. A limit that an address reaches is logged once until the
+    address has left it (`caller_limits`)."""
     return Callers(limits, _log_limit)
 
 

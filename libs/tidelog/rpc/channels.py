@@ -1,4 +1,4 @@
-"""The only place where gRPC channels and servers get their options."""
+"""Options of all gRPC channels and servers; they are set nowhere else."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from tidelog.rpc.admission import Admission
 from tidelog.rpc.handler_failures import HandlerFailures
 
 MAX_MESSAGE_BYTES = 64 << 20
-# A server copies a request before it can say that it is too large (`request_bounds`).
+# A server copies a request before it can reject it as too large (`request_bounds`).
 _SERVER_RECEIVES = ("grpc.max_receive_message_length", MAX_INTERNAL_REQUEST_BYTES)
-# A connection without a request is closed after this: clients connect again when they have one.
+# A connection without a request is closed after this time. Clients reconnect when they need one.
 MAX_CONNECTION_IDLE_MS = 600_000
-# Of one service; each consumer's long poll is one of them.
+# Of one service, including each consumer's long poll.
 MAX_CONCURRENT_CALLS = 4096
 
 _COMMON_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    # A connection that silently died, or a process that stands still, is noticed within
-    # 10 + 5 s. The second timeout is the one that a ping without an answer meets; gRPC's
-    # own is a minute.
+    # A dead connection, or a stalled process, is detected within 10 + 5 s. `ping_timeout_ms` is the
+    # limit for a ping without an answer; gRPC's default is a minute.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.ping_timeout_ms", 5_000),
@@ -31,16 +30,16 @@ _COMMON_OPTIONS: tuple[tuple[str, int], ...] = (
 CHANNEL_OPTIONS = (
     *_COMMON_OPTIONS,
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    # A broker that restarts is back within a second, and may lead at once: until the next
-    # attempt every call to it fails. gRPC's own back-off grows to two minutes.
+    # A broker that restarts is back within a second, and may lead at once. Until the next attempt
+    # every call to it fails. gRPC's default back-off grows to two minutes.
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 100),
-    # In spite of its name this is how long an attempt to connect may take.
+    # Despite its name this is the time limit of one attempt to connect.
     ("grpc.min_reconnect_backoff_ms", 1_000),
-    # A container that was made anew has its name and another address. gRPC's own: 30 s.
+    # A recreated container has the same name and another address. gRPC's default: 30 s.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
-    # Each channel has its own connection: otherwise two channels to one address share
-    # their fate, and a long-polled fetch delays a command.
+    # Each channel has its own connection. Otherwise two channels to one address fail together, and
+    # a long-polled fetch delays a command.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_retries", 0),
 )
@@ -57,14 +56,14 @@ SERVER_OPTIONS = (
 
 
 def open_channel(address: str) -> grpc.aio.Channel:
-    """A channel to host:port; connects when first used."""
+    """Returns a channel to host:port, which connects on first use."""
     return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
 
 
 def new_server(callers: Callers | None = None) -> grpc.aio.Server:
-    """Rejects calls beyond MAX_CONCURRENT_CALLS with RESOURCE_EXHAUSTED, and what `Admission`
-    rejects; a handler that fails ends its call alone (`HandlerFailures`). `callers`: shared by the
-    servers of one process."""
+    """Returns a server that rejects calls beyond MAX_CONCURRENT_CALLS with RESOURCE_EXHAUSTED, and
+    calls that `Admission` rejects. A handler that fails ends only its own call (`HandlerFailures`).
+    `callers`: shared by the servers of one process."""
     return grpc.aio.server(
         options=SERVER_OPTIONS,
         maximum_concurrent_rpcs=MAX_CONCURRENT_CALLS,

@@ -1,8 +1,8 @@
-"""Produce requests whose large batches are not copied.
+"""Parses Produce requests without copying large batches.
 
-To parse a message copies its bytes, and to take a field out of it copies them again, each time for
-some milliseconds of the event loop. The records of a large batch are left out before the rest is
-parsed: they stay where they came, and the batch refers to them."""
+Parsing a message copies its bytes, and reading a field from it copies them again. For a large batch
+each takes some milliseconds of the event loop. So its records are cut out before the rest is
+parsed: they stay where they were received, and the batch refers to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog.rpc.wire import batch_from_wire
 from tidelog.v1 import broker_pb2, record_batch_pb2
 from tidelog.wire_fields import BYTES, MalformedMessageError, encode_varint, walk_fields
 
-# Of records that are left out. What holds fewer is parsed as it is.
+# Records of more bytes than this are detached.
 DETACHED_BYTES = 256 << 10
 
 # The fields that lead from the request to the records of a batch.
@@ -25,8 +25,12 @@ _PATH = (
 
 
 class DetachedProduce(NamedTuple):
-    """`message`: without the records of its large batches. `records`: these, by the positions of
-    their partition and of their batch in it; each is a view of the request's bytes."""
+    """A request with detached records.
+
+    - `message`: the request without the records of its large batches.
+    - `records`: those records, by the positions of their partition and of their batch in it. Each
+      is a view of the request's bytes.
+    """
 
     message: broker_pb2.ProduceRequest
     records: dict[tuple[int, ...], memoryview]
@@ -36,24 +40,24 @@ AnyProduce = broker_pb2.ProduceRequest | DetachedProduce
 
 
 def parse_produce(data: bytes) -> AnyProduce:
-    """Detached where it holds a large batch. Raises `DecodeError` as the parser does."""
+    """Parses a request, with its large batches detached. Raises `DecodeError` as the parser."""
     if len(data) <= DETACHED_BYTES:
         return broker_pb2.ProduceRequest.FromString(data)
     records: dict[tuple[int, ...], memoryview] = {}
     try:
         rest = _without_records(memoryview(data), 0, (), records)
     except MalformedMessageError:
-        # The parser says what is wrong.
+        # The parser reports what is wrong.
         return broker_pb2.ProduceRequest.FromString(data)
     return DetachedProduce(broker_pb2.ProduceRequest.FromString(rest), records)
 
 
 def batches_of(request: AnyProduce) -> list[list[Batch]]:
-    """Of each partition, in order. Checks nothing."""
+    """Returns the batches of each partition, in order. Checks nothing."""
     message, records = request if isinstance(request, DetachedProduce) else (request, {})
     found = [[batch_from_wire(batch) for batch in entry.batches] for entry in message.partitions]
     for (position, number), view in records.items():
-        # Whatever reads records takes a view as well: checksums, codecs, the parser and files.
+        # Checksums, codecs, the parser and files accept a view in place of bytes.
         batch = found[position][number]
         found[position][number] = batch._replace(records=cast(bytes, view))
     return found
@@ -62,7 +66,8 @@ def batches_of(request: AnyProduce) -> list[list[Batch]]:
 def _without_records(
     data: memoryview, depth: int, place: tuple[int, ...], records: dict[tuple[int, ...], memoryview]
 ) -> bytes:
-    """The message at this depth of the path; `place`: the positions that lead to it."""
+    """Returns the message at this depth of the path without large records. `place`: the positions
+    that lead to it."""
     parts: list[bytes | memoryview] = []
     position = number = 0
     for field in walk_fields(data):
@@ -70,7 +75,7 @@ def _without_records(
         if not is_next or field.wire_type != BYTES:
             parts.append(data[position : field.end])
         elif depth + 1 == len(_PATH):
-            # A field that comes twice has the content that came last.
+            # If a field occurs twice, the last content counts.
             records.pop(place, None)
             if len(content) > DETACHED_BYTES:
                 records[place] = content

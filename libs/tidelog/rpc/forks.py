@@ -1,13 +1,13 @@
-"""What becomes of gRPC channels when the process is forked.
+"""Closes gRPC channels before the process forks.
 
-gRPC for asyncio polls in a thread of its own, which a forked child does not have: a channel that is
-open at the fork, and every channel that the child opens afterwards, hangs there or crashes. So
-before a fork all channels are closed, each in the thread of its event loop, which then stands still
-until the fork is done. The parent's clients connect again when they next send something: for them
-a fork is like a short failure of the network.
+gRPC for asyncio polls in a thread of its own, which a forked child does not have. A channel that is
+open at the fork, and every channel that the child opens afterwards, hangs or crashes in the child.
+So all channels are closed before a fork, each in the thread of its event loop, which then blocks
+until the fork is done. The parent's clients reconnect when they next send something: for them a
+fork is like a short network failure.
 
-A channel cannot be closed where the forking thread runs its event loop and a request is in
-progress, nor one that is not registered here. Then `usable` is false in the child.
+A channel cannot be closed if the forking thread runs its event loop and a request is in progress,
+or if it is not registered here. `usable` is then false in the child.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from weakref import WeakSet
 
 # How long a fork waits for the event loops of other threads.
 MAX_WAIT_S = 1.0
-# Of that time, how long requests that were in progress may take to end.
+# How long requests in progress may take to end, within that time.
 MAX_CLOSING_S = 0.5
-# How long such an event loop stands still at the most.
+# How long an event loop blocks at most.
 MAX_STANDSTILL_S = 5.0
 
-# How often this process's ancestors were forked on the way to it. An object that was made under
-# another number than the present one was inherited from the parent.
+# Number of forks that led to this process. An object created under another number was inherited
+# from the parent.
 generation = 0
 # Whether gRPC can be used in this process.
 usable = True
 
 
 class Parking:
-    """The event loop of another thread that is asked to stand still during a fork."""
+    """The event loop of another thread, which blocks during a fork."""
 
     def __init__(self) -> None:
         self._standing = threading.Event()
         self._forked = threading.Event()
 
     def stand_still(self) -> None:
-        """Called by the event loop, when its channels are closed."""
+        """Blocks until the fork is done. The event loop calls it when its channels are closed."""
         self._standing.set()
         self._forked.wait(MAX_STANDSTILL_S)
 
@@ -59,8 +59,8 @@ class Forkable(Protocol):
     """An owner of channels."""
 
     def before_fork(self) -> Parking | None:
-        """Closes its channels; where another thread has to do so, asks it, and returns what to
-        wait for."""
+        """Closes its channels. If another thread has to do so, requests it and returns the object
+        to wait for."""
 
     def in_child(self) -> None:
         """Forgets channels that could not be closed, without ever closing them."""
@@ -71,8 +71,8 @@ _parked: list[Parking] = []
 _was_polling = False
 # Held by the thread that forks.
 _forking = threading.Lock()
-# Held while a channel is opened, and while `_in_progress` is set: a channel is either there when
-# owners are asked to close theirs, or not opened before the fork is done.
+# Held while a channel is opened, and while `_in_progress` is set. So a channel either exists when
+# owners close theirs, or is not opened before the fork is done.
 _opening = threading.Lock()
 _in_progress = False
 
@@ -83,14 +83,14 @@ def register(owner: Forkable) -> None:
 
 @contextmanager
 def opening() -> Iterator[bool]:
-    """Within it, a channel may be opened and put where `before_fork` finds it, if this yields true.
-    It yields false from the beginning of a fork until its end."""
+    """Yields true if a channel may be opened and put where `before_fork` finds it; false from the
+    beginning of a fork until its end."""
     with _opening:
         yield not _in_progress
 
 
 def is_polling() -> bool:
-    """Whether gRPC for asyncio is in use in this process."""
+    """Returns whether gRPC for asyncio is in use in this process."""
     return any(
         getattr(getattr(thread, "_target", None), "__name__", "") == "_poll_wrapper"
         for thread in threading.enumerate()
@@ -98,7 +98,7 @@ def is_polling() -> bool:
 
 
 async def until_not_polling() -> None:
-    """Returns when the last channel of this process is gone, or after MAX_CLOSING_S."""
+    """Returns when the last channel of this process is closed, or after MAX_CLOSING_S."""
     until_s = time.monotonic() + MAX_CLOSING_S
     while is_polling() and time.monotonic() < until_s:  # noqa: ASYNC110 - gRPC does not inform
         await asyncio.sleep(0.001)
@@ -115,9 +115,9 @@ def _before() -> None:
     for parking in _parked:
         parking.wait(max(until_s - time.monotonic(), 0))
     if is_polling():
-        # A channel may be held by a cycle, as of an error and its traceback.
+        # A reference cycle may hold a channel, for example that of an error and its traceback.
         gc.collect()
-    # Seen before the fork: the child has no other thread than the one that forks.
+    # Determined before the fork, because the child has only the thread that forks.
     _was_polling = is_polling()
 
 
@@ -135,7 +135,7 @@ def _in_child() -> None:
     generation += 1
     usable = usable and not _was_polling
     _parked.clear()
-    # Another thread may have held them.
+    # Another thread may have held these locks.
     _forking, _opening = threading.Lock(), threading.Lock()
     _in_progress = False
     for owner in list(_owners):

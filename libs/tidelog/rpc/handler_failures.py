@@ -1,9 +1,9 @@
-"""What a handler that fails without an error of Tidelog's own does to its request: it ends with a
-typed error that says so, and the service goes on.
+"""Ends the request of a handler that fails without an error of Tidelog's own. The request gets a
+typed error, and the service continues.
 
-A `MemoryError` is one of these. What was changed half is the handler's to repair: the log of a
-partition counts as failed and is opened again, and a controller begins its term anew. What ends
-the process (`SystemExit`, `KeyboardInterrupt`) passes through."""
+A `MemoryError` is such a failure. The handler has to repair partial changes: the log of a partition
+counts as failed and is opened again, and a controller starts its term again. Exceptions that end
+the process (`SystemExit`, `KeyboardInterrupt`) pass through."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ LOG_INTERVAL_S = 10.0
 
 _log = logging.getLogger(__name__)
 _PACKAGE = "/tidelog."
-# gRPC's own: the call is over, or its client is gone.
+# gRPC's own errors: the call is over, or its client is gone.
 _OF_GRPC = (grpc.aio.AbortError, grpc.aio.UsageError, grpc.aio.InternalError)
 
 
 class HandlerFailures(HandlerWrapper):
-    """For the handlers of Tidelog's services; the first of a server's interceptors."""
+    """Guards the handlers of Tidelog's services. It is the first interceptor of a server."""
 
     def __init__(self) -> None:
         super().__init__()
-        # Methods of which a failure was logged, and when.
+        # Time of the last logged failure, by method.
         self._logged_at: dict[str, float] = {}
 
     def wraps(self, method: str) -> bool:
@@ -72,7 +72,7 @@ class HandlerFailures(HandlerWrapper):
         now = time.monotonic()
         if now - self._logged_at.get(method, -LOG_INTERVAL_S) >= LOG_INTERVAL_S:
             self._logged_at[method] = now
-            # Where memory ran out says nothing of why; any other traceback does.
+            # The traceback of a memory shortage does not say why memory ran out.
             traceback = None if is_memory_shortage(error) else error
             _log.error("request failed: %s: %s", name, said, exc_info=traceback)
         return TidelogError(

@@ -1,7 +1,7 @@
-"""The values of `tidelog.inspection.model` and state changes, to and from their wire form.
+"""Converts values of `tidelog.inspection.model`, and state changes, to and from their wire form.
 
-Messages and values have fields of the same names, so that one pair of functions serves
-them all; a unit test compares the names."""
+Messages and values have fields of the same names, so one pair of functions converts all of them. A
+unit test compares the names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _readers: dict[type, list[Callable[[Any], Any]]] = {}
 
 
 def to_wire(value: object, kind: type[_Message]) -> _Message:
-    """`value`: a dataclass with the fields of `kind`."""
+    """Converts a dataclass with the fields of `kind`."""
     message = kind()
     _fill(value, message)
     return message
@@ -55,7 +55,7 @@ def _fill(value: object, message: Message) -> None:
 
 
 def from_wire(message: Message, kind: type[_Value]) -> _Value:
-    """The dataclass `kind`, whose fields are those of the message."""
+    """Returns the dataclass `kind`, whose fields are those of the message."""
     readers = _readers.get(kind)
     if readers is None:
         readers = _readers[kind] = _readers_of(message, kind)
@@ -63,8 +63,8 @@ def from_wire(message: Message, kind: type[_Value]) -> _Value:
 
 
 def _readers_of(message: Message, kind: type) -> list[Callable[[Any], Any]]:
-    """What gives each field of the dataclass, in its order: found out once for each kind,
-    because a large cluster is described in tens of thousands of messages."""
+    """Returns the functions that read the dataclass's fields, in order. They are determined once
+    for each kind, because a large cluster is described in tens of thousands of messages."""
     fields = message.DESCRIPTOR.fields_by_name
     hints = _hints_of(kind)
     return [_reader(fields[name], hints[name]) for name in hints]

@@ -1,6 +1,6 @@
-"""What is wrong with a question to InspectService. Pure.
+"""Validates requests to InspectService. Pure.
 
-Each check raises `TidelogError` (INVALID_REQUEST), which says what would be right.
+Each check raises `TidelogError` (INVALID_REQUEST) with a message that says what is valid.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def check_explanation(request: pb.ExplainRequest) -> None:
 
 
 def check_answer_time(timeout_ms: int) -> None:
-    """How long services may take that are asked how they stand."""
+    """Checks the time limit of services that describe themselves."""
     if timeout_ms < LEAST_ANSWER_MS:
         raise _invalid(
             f"timeout_ms is {timeout_ms}; give services at least {LEAST_ANSWER_MS} ms to answer, "

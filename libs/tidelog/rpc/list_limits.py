@@ -1,5 +1,5 @@
-"""Which lists a message holds, at any depth, and how many entries each may have. Derived from the
-descriptors: a new field is bounded by the defaults of `request_bounds`."""
+"""The lists of a message, at any depth, and their maximum numbers of entries. They are derived from
+the descriptors: the defaults of `request_bounds` apply to a new field."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ _FIXED_BYTES = {
 
 
 class ListField(NamedTuple):
-    """A repeated field or a map, or a message that is neither and holds some. `max_bytes`: of one
-    entry. `fixed_bytes`: of a packed number; 0: it is a varint. `nested`: of each entry; None: it
-    holds no lists."""
+    """A repeated field, a map, or a message field that contains some.
+
+    - `max_bytes`: of one entry.
+    - `fixed_bytes`: size of a packed number; 0: it is a varint.
+    - `nested`: lists of each entry; None: it contains no lists.
+    """
 
     name: str
     full_name: str
@@ -37,7 +40,8 @@ class ListField(NamedTuple):
 
 
 class MessageLists(NamedTuple):
-    """By number. A message of no more than `safe_bytes` has no list with too many entries."""
+    """Lists by field number. A message of `safe_bytes` at most has no list with too many
+    entries."""
 
     fields: dict[int, ListField]
     safe_bytes: int
@@ -45,7 +49,7 @@ class MessageLists(NamedTuple):
 
 @lru_cache(maxsize=256)
 def lists_of(descriptor: Descriptor) -> MessageLists:
-    """No request holds itself."""
+    """Returns the lists of a message type. No request type contains itself."""
     found = {}
     safe = sys.maxsize
     for field in descriptor.fields:
@@ -54,7 +58,7 @@ def lists_of(descriptor: Descriptor) -> MessageLists:
             continue
         found[field.number] = known
         if known.is_repeated:
-            # An entry has a tag and a length at the least; a packed number has neither.
+            # An entry has at least a tag and a length; a packed number has neither.
             safe = min(safe, known.max_entries * (1 if known.is_number else 2))
         if known.nested is not None:
             safe = min(safe, known.nested.safe_bytes)
@@ -84,7 +88,7 @@ def _list_field(field: FieldDescriptor) -> ListField | None:
 
 
 def check_lists(message: Any, lists: MessageLists) -> int:
-    """The entries of all lists of a message. Raises INVALID_REQUEST for one with too many."""
+    """Returns the number of entries of all lists. Raises INVALID_REQUEST if one has too many."""
     total = 0
     for field in lists.fields.values():
         if not field.is_repeated:

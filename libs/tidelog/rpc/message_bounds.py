@@ -1,6 +1,6 @@
-"""Bounds the work that a request can cause before the work is done: its bytes before it is parsed,
+"""Bounds the work that a request can cause, before the work is done: its size before it is parsed,
 the entries of a large one before they become objects, and counts and texts before it is served.
-Generic: a new field or RPC is bounded by the defaults of `request_bounds`."""
+The checks are generic: the defaults of `request_bounds` apply to a new field or RPC."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tidelog.rpc.list_limits import check_lists, lists_of
 from tidelog.rpc.sliced_parsing import UnparsedRequest
 from tidelog.wire_fields import BYTES, MalformedMessageError, walk_fields
 
-# What a message of so many bytes costs to parse is some milliseconds, whatever it holds.
+# Parsing a message of this size takes some milliseconds, whatever it contains.
 CHEAP_BYTES = 1 << 20
-# Of one among brokers and controllers: an entry has two bytes at the least, a packed number one.
+# The same between brokers and controllers: an entry has at least two bytes, a packed number one.
 CHEAP_INTERNAL_BYTES = 2 * request_bounds.MAX_ENTRIES_PER_REQUEST
-# Of a larger one, in all that it nests: as many as a valid request has, and some.
+# Maximum number of fields of a larger message, nested ones included: more than a valid one has.
 MAX_FIELDS = 16_000
-# A nested message shorter than this is not walked: its bytes bound what it holds.
+# A nested message shorter than this is not walked, because its size bounds its fields.
 _SHORT_BYTES = 128
-# A check of so many entries takes two milliseconds.
+# Checking this many entries takes two milliseconds.
 ENTRIES_PER_SLICE = 1_000
 
 _INTERNAL_SERVICES = ("tidelog.v1.Replica", "tidelog.v1.ControllerService")
@@ -33,13 +33,13 @@ _PRODUCE_REQUEST = "tidelog.v1.ProduceRequest"
 
 
 class Rejected(NamedTuple):
-    """What the deserializer returns in place of a request: why there is none."""
+    """Returned by the deserializer in place of a request, with the reason."""
 
     error: TidelogError
 
 
 def is_internal(method: str) -> bool:
-    """Whether brokers and controllers alone call it: `/package.Service/Method`."""
+    """Returns whether only brokers and controllers call it. `method`: `/package.Service/Method`."""
     return method.lstrip("/").startswith(_INTERNAL_SERVICES)
 
 
@@ -54,9 +54,9 @@ def max_request_bytes(method: str) -> int:
 def bounded_deserializer(
     method: str, parse: Callable[[bytes], Any], descriptor: Descriptor | None
 ) -> Callable[[bytes], Any]:
-    """`descriptor`: of the request; None where it is not known. Returns `Rejected` for a request
-    that must not be parsed, and an `UnparsedRequest` for a large one among brokers and
-    controllers, which `parsed` takes."""
+    """Returns a deserializer that checks bounds. It returns `Rejected` for a request that must not
+    be parsed, and an `UnparsedRequest`, for `parsed`, for a large one between brokers and
+    controllers. `descriptor`: of the request; None: it is not known."""
     limit = max_request_bytes(method)
     name = method.rpartition("/")[2]
     is_sliced = is_internal(method)
@@ -85,8 +85,7 @@ def bounded_deserializer(
 
 
 async def parsed(method: str, request: Any) -> Any:
-    """What the deserializer returned for a request of this method, with an `UnparsedRequest` parsed
-    or rejected."""
+    """Returns the result of the deserializer, with an `UnparsedRequest` parsed or rejected."""
     if not isinstance(request, UnparsedRequest):
         return request
     try:
@@ -117,7 +116,7 @@ def _unreadable(name: str, size_bytes: int, why: DecodeError | MemoryError) -> R
 
 def check_field_count(data: bytes, descriptor: Descriptor) -> None:
     """Raises INVALID_REQUEST for a message of more than MAX_FIELDS fields, those of nested messages
-    included; what is no message is left to the parser."""
+    included. A malformed message is left to the parser."""
     try:
         left = _count(data, 0, len(data), descriptor, MAX_FIELDS)
     except MalformedMessageError:
@@ -147,8 +146,10 @@ def _count(data: bytes, start: int, end: int, descriptor: Descriptor, left: int)
 
 
 class _FieldCheck(NamedTuple):
-    """`check` raises INVALID_REQUEST, and returns the entries that the field has in this message.
-    `of_messages`: they are messages, to be checked in their turn."""
+    """Check of one field.
+
+    - `check`: raises INVALID_REQUEST, and returns the entries of the field in this message.
+    - `of_messages`: the entries are messages, which are checked in their turn."""
 
     check: Callable[[Message], Collection[Any]]
     of_messages: bool
@@ -159,15 +160,15 @@ _checks: dict[Any, tuple[_FieldCheck, ...]] = {}
 
 
 def check_message(message: Message) -> None:
-    """Raises INVALID_REQUEST, naming the field and its limit."""
+    """Raises INVALID_REQUEST, with the field and its limit in the message."""
     for _ in check_in_slices(message):
         pass
 
 
 def check_in_slices(message: Message) -> Iterator[None]:
-    """`check_message`, which stops after every ENTRIES_PER_SLICE entries, nested ones included: the
-    caller lets others run there. A Produce request is checked without a stop, within the
-    milliseconds that its own limit allows: the producer's next one must not overtake it."""
+    """As `check_message`, but yields after every ENTRIES_PER_SLICE entries, nested ones included,
+    so that the caller can let other tasks run. A Produce request is checked without a pause, within
+    the milliseconds that its own limit allows: the producer's next one must not overtake it."""
     name = message.DESCRIPTOR.full_name
     limit = request_bounds.total_entries_limit(name)
     per_slice = limit if name == _PRODUCE_REQUEST else ENTRIES_PER_SLICE
@@ -201,7 +202,7 @@ def _checks_of(descriptor: Any) -> tuple[_FieldCheck, ...]:
 
 
 def _check_of(field: FieldDescriptor) -> _FieldCheck | None:
-    """None: nothing of it needs one."""
+    """Returns the check of a field; None: it needs none."""
     is_text = field.type == FieldDescriptor.TYPE_STRING
     name, full_name = field.name, field.full_name
     if field.is_repeated:
@@ -223,7 +224,7 @@ def _check_of(field: FieldDescriptor) -> _FieldCheck | None:
 
 
 def _needs_check(field: FieldDescriptor) -> bool:
-    """Whether anything in the message that the field holds has a check of its own."""
+    """Returns whether the message in the field contains a field with a check."""
     return bool(_checks_of(field.message_type))
 
 
@@ -260,6 +261,6 @@ def _check_map(name: str, full_name: str) -> Callable[[Message], Collection[Any]
 
 
 def _check_text(full_name: str, text: str) -> None:
-    """A character has at most four bytes: few texts have to be encoded to be measured."""
+    """Checks the size of a text. A character has at most four bytes, so few texts are encoded."""
     if len(text) * 4 > request_bounds.MAX_TEXT_BYTES:
         request_bounds.check_text(full_name, len(text.encode()))

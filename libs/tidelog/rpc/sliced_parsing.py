@@ -1,8 +1,8 @@
 """Parses a large request in slices, between which the event loop runs other tasks.
 
 A broker's full state is one message of tens of thousands of entries. Protobuf parses a message in
-one call, but the concatenation of two messages parses as their merge: the fields of a message can
-be parsed some at a time. Entries are counted, at any depth, before they become objects."""
+one call, but the concatenation of two messages parses as their merge. So the fields of a message
+can be parsed in portions. Entries are counted, at any depth, before they become objects."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ from tidelog import request_bounds
 from tidelog.rpc.list_limits import ListField, MessageLists, check_lists, lists_of
 from tidelog.wire_fields import BYTES, MalformedMessageError, count_varints, walk_fields
 
-# A slice of so many fields, or of so many bytes, takes about two milliseconds.
+# A slice with this many fields, or bytes, takes about two milliseconds.
 FIELDS_PER_SLICE = 1_000
 BYTES_PER_SLICE = 256 << 10
-# To parse and to count what an entry nests takes as long as so many fields.
+# Parsing and counting an entry with nested lists takes as long as this many fields.
 _FIELDS_PER_LISTS = 4
-# Parsing copies twice what is one field: in two slices.
+# Parsing copies a portion twice. A larger portion is copied in one slice, and parsed in the next.
 COPIED_BYTES = 1 << 20
-# A shorter entry is not walked where its bytes cannot hold more than a list's limit: a broker's
-# full state is served at its every start, and has a hundred fields a replica.
+# A shorter entry is not walked if its size cannot hold more entries than a list's limit: a broker
+# gets a full state at every start, with a hundred fields per replica.
 _SHORT_BYTES = 1_024
 
 
 class UnparsedRequest(NamedTuple):
-    """A request whose bytes have come, and which has yet to be parsed."""
+    """A request that was received and is not parsed yet."""
 
     data: bytes
     descriptor: Descriptor
 
     async def parse(self) -> Message:
-        """Raises INVALID_REQUEST for too many entries of a list or of all lists together, nested
-        ones included, or for an entry of too many bytes, and `DecodeError`."""
+        """Returns the message. Raises INVALID_REQUEST for too many entries of a list or of all
+        lists together, nested ones included, or for an entry of too many bytes, and
+        `DecodeError`."""
         made = GetMessageClass(self.descriptor)()
         try:
             await _Parser(self.data, made).parse()
@@ -52,9 +53,9 @@ class _Parser:
         self._data = data
         self._made = made
         self._lists = lists_of(made.DESCRIPTOR)
-        # Of the slice.
+        # Fields and bytes of the current slice.
         self._fields = self._bytes = 0
-        # Of all lists together; and how many entries of each top-level list are in it.
+        # Entries of all lists together, and how many entries of each top-level list it includes.
         self._total = 0
         self._totalled: Counter[str] = Counter()
 
@@ -65,9 +66,9 @@ class _Parser:
     async def _merge(
         self, made: Any, lists: MessageLists, start: int, end: int, counts: Counter[str]
     ) -> None:
-        """The message in these bytes. `counts`: the entries of its lists up to now, by full name:
-        a message that is no list may come in several parts, which merge."""
-        # What is not merged yet, and where the field before ended.
+        """Merges the message in these bytes. `counts`: entries of its lists so far, by full name: a
+        message that is not repeated may come in several parts, which merge."""
+        # Start of the bytes that are not merged yet, and end of the previous field.
         begin = position = start
         for number, wire_type, content, content_end in walk_fields(self._data, start, end):
             field = lists.fields.get(number)
@@ -118,7 +119,7 @@ class _Parser:
     def _count(
         self, field: ListField, wire_type: int, start: int, end: int, counts: Counter[str]
     ) -> None:
-        """Raises INVALID_REQUEST."""
+        """Counts an entry. Raises INVALID_REQUEST."""
         if field.is_repeated:
             is_packed = field.is_number and wire_type == BYTES
             counts[field.full_name] += self._packed(field, start, end) if is_packed else 1
@@ -133,8 +134,8 @@ class _Parser:
         return count_varints(self._data, start, end)
 
     def _check_total(self) -> None:
-        """Raises INVALID_REQUEST. Of short entries this counts what became objects in a slice; no
-        entry is in parts here."""
+        """Raises INVALID_REQUEST for too many entries of all lists. Short entries are counted here
+        after they became objects in a slice. No entry is incomplete here."""
         singles = 0
         for field in self._lists.fields.values():
             nested = field.nested
@@ -152,7 +153,8 @@ class _Parser:
 
 
 def _is_walked(field: ListField, size_bytes: int) -> bool:
-    """What is no list is walked always: several parts of it may have too many entries together."""
+    """Returns whether to walk the fields of a nested message. One that is not repeated is always
+    walked, because several parts of it may have too many entries together."""
     if field.nested is None:
         return False
     return not field.is_repeated or size_bytes > min(_SHORT_BYTES, field.nested.safe_bytes)

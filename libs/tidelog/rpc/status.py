@@ -1,7 +1,7 @@
-"""gRPC statuses as Tidelog's errors.
+"""Converts gRPC statuses to Tidelog's errors.
 
-A partition's errors travel inside the answer; a status means that the request as a whole
-failed, or never arrived.
+Errors of partitions are in the response. A status means that the entire request failed, or never
+arrived.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from google.rpc import error_details_pb2, status_pb2
 from tidelog.errors import ErrorCode, InvalidRequestError, TidelogError
 
 ERROR_DOMAIN = "tidelog"
-# What gRPC itself says for a server with `maximum_concurrent_rpcs`.
+# gRPC's own message for a server that reached `maximum_concurrent_rpcs`.
 _SERVER_IS_FULL = "Concurrent RPC limit exceeded"
-# What gRPC itself says where its resolver found no address for a host name.
+# gRPC's own message if its resolver found no address for a host name.
 _UNRESOLVED = "errors resolving"
-# What gRPC itself says of a server whose first bytes are not those of HTTP/2.
+# gRPC's own message for a server whose first bytes are not those of HTTP/2.
 _NOT_HTTP_2 = "Failed parsing HTTP/2"
-# Where gRPC carries a serialized `google.rpc.Status`.
+# The key under which gRPC carries a serialized `google.rpc.Status`.
 _DETAILS_KEY = "grpc-status-details-bin"
 
-# The server understood, and will say the same again.
+# The server understood the request, and a retry has the same result.
 _REFUSED = frozenset(
     {
         grpc.StatusCode.INVALID_ARGUMENT,
@@ -37,8 +37,8 @@ _REFUSED = frozenset(
 
 
 class UnreachableError(Exception):
-    """No answer from an address: whether the request was carried out is not known.
-    `unresolved`: its host name has no address, so that nothing was sent."""
+    """No answer from an address; it is unknown whether the request was carried out. `unresolved`:
+    the host name has no address, so nothing was sent."""
 
     def __init__(self, address: str, reason: str, *, unresolved: bool = False) -> None:
         super().__init__(f"no answer from {address}: {reason}")
@@ -48,16 +48,19 @@ class UnreachableError(Exception):
 
 
 class UnknownMethodError(InvalidRequestError):
-    """The server has no such method; another address may have it."""
+    """The server has no such method. Another address may have it."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, message)
 
 
 def from_status(error: grpc.aio.AioRpcError, address: str) -> UnreachableError | TidelogError:
-    """What a failed call means: the service's own error where it gave one; else
-    UnreachableError for UNAVAILABLE, DEADLINE_EXCEEDED and CANCELLED, INVALID_REQUEST for
-    what was refused, INTERNAL for a fault of the server."""
+    """Returns the error of a failed call.
+
+    That is the service's own error if there is one. Otherwise: UnreachableError for UNAVAILABLE,
+    DEADLINE_EXCEEDED, CANCELLED and ABORTED; TOO_MANY_REQUESTS for a server with too many calls;
+    UnknownMethodError for UNIMPLEMENTED; INVALID_REQUEST for a rejected request; INTERNAL for a
+    fault of the server."""
     refusal = _refusal(error)
     if refusal is not None:
         return refusal
@@ -91,7 +94,7 @@ def from_status(error: grpc.aio.AioRpcError, address: str) -> UnreachableError |
 
 
 def _refusal(error: grpc.aio.AioRpcError) -> TidelogError | None:
-    """What `tidelog.rpc.abort` wrote; None: the status is not of its making."""
+    """Returns the error that `tidelog.rpc.abort` sent; None: the status has another origin."""
     for key, value in error.trailing_metadata():
         if key == _DETAILS_KEY:
             status = status_pb2.Status.FromString(value)

@@ -1,12 +1,12 @@
-"""W3C trace context (https://www.w3.org/TR/trace-context/) in gRPC's metadata: which request
-of a user made a service do something.
+"""W3C trace context (https://www.w3.org/TR/trace-context/) in gRPC metadata: it names the user's
+request that caused an action of a service.
 
-A span of the user's own OpenTelemetry is continued. Loading OpenTelemetry takes as long as
-a small program runs, longer than a service's event loop may stand still, and without it there
-is no span to continue: it is loaded only where somebody else has.
+A span of the user's own OpenTelemetry is continued. Loading OpenTelemetry takes as long as a small
+program runs, which is longer than a service's event loop may block, and without it there is no span
+to continue. So it is used only if the process has loaded it already.
 
-What is to be carried is given to each call by `carrying`, never taken from the task that
-happens to make it: a client's tasks outlive the span in which they were started.
+`carrying` sets the metadata of each call. It is never taken from the task that makes the call,
+because a client's tasks outlive the span in which they were started.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _USED_WHERE_LOADED = "opentelemetry.trace"
 _TRACEPARENT = "traceparent"
 _HEADERS = (_TRACEPARENT, "tracestate")
 _TRACE_ID_BITS, _SPAN_ID_BITS = 128, 64
-# Version, trace id, span id, flags; later versions may say more.
+# Version, trace id, span id, flags; later versions may have more fields.
 _FORM = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
 _FIRST_VERSION, _NO_VERSION = "00", "ff"
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
@@ -34,9 +34,8 @@ _carried: ContextVar[Metadata | None] = ContextVar("carried_trace_context", defa
 
 
 def captured() -> Metadata | None:
-    """`traceparent` (and `tracestate`) of the user's span that is current where this is
-    called; None: there is none, which costs a look into a dictionary where nobody has
-    loaded OpenTelemetry."""
+    """Returns `traceparent` (and `tracestate`) of the user's current span; None: there is none.
+    This costs one dictionary lookup if OpenTelemetry is not loaded."""
     if _USED_WHERE_LOADED not in sys.modules:
         return None
     from opentelemetry import trace
@@ -50,7 +49,7 @@ def captured() -> Metadata | None:
 
 
 def carried() -> Metadata | None:
-    """What the calls made here are to carry."""
+    """Returns the metadata of calls that are made here."""
     return _carried.get()
 
 
@@ -65,25 +64,25 @@ def carrying(metadata: Metadata | None) -> Iterator[None]:
 
 @contextmanager
 def of_request(rng: random.Random) -> Iterator[str]:
-    """Calls made inside belong to the request around this one or to the user's span, where
-    there is one, else to a new trace; gives the trace id, 32 hexadecimal digits."""
+    """Yields the trace id, 32 hexadecimal digits. Calls made inside belong to the enclosing request
+    or to the user's span if there is one, else to a new trace."""
     metadata = carried() or captured() or _new(rng)
     with carrying(metadata):
         yield trace_id_of(metadata)
 
 
 def of_trace(trace_id: str, rng: random.Random) -> Metadata | None:
-    """For a call that belongs to this trace, in a span of its own. None for what is no trace
-    id: no call fails for it."""
+    """Returns metadata for a call that belongs to this trace, in a span of its own. Returns None
+    for an invalid trace id, so that no call fails for it."""
     if not _TRACE_ID.fullmatch(trace_id) or not int(trace_id, 16):
         return None
-    # Zero is no id.
+    # Zero is not a valid id.
     span_id = rng.getrandbits(_SPAN_ID_BITS) or 1
     return ((_TRACEPARENT, f"{_FIRST_VERSION}-{trace_id}-{span_id:016x}-{_NO_FLAGS}"),)
 
 
 def passed_on(metadata: Iterable[tuple[str, str | bytes]] | None) -> Metadata | None:
-    """For the calls that a service makes on behalf of a request that came with this."""
+    """Returns metadata for calls that a service makes on behalf of a request with this metadata."""
     came = tuple(metadata or ())
     if not trace_id_of(came):
         return None
@@ -91,8 +90,8 @@ def passed_on(metadata: Iterable[tuple[str, str | bytes]] | None) -> Metadata | 
 
 
 def trace_id_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
-    """Of a request that came with this metadata; empty: it has none, or one that is no
-    trace context."""
+    """Returns the trace id of a request with this metadata; empty: it has none, or its trace
+    context is invalid."""
     carrier = dict(metadata or ())
     traceparent = carrier.get(_TRACEPARENT, "")
     found = _FORM.fullmatch(traceparent) if isinstance(traceparent, str) else None

@@ -1,4 +1,4 @@
-"""Shared values to and from their wire form."""
+"""Converts shared values to and from their wire form."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def header_to_wire(header: BatchHeader) -> record_batch_pb2.BatchHeader:
 
 
 def batch_from_wire(wire: record_batch_pb2.Batch) -> Batch:
-    """Copies the records once, out of the message. Checks nothing."""
+    """Converts a batch. Copies the records once, out of the message. Checks nothing."""
     header = wire.header
     return Batch(
         BatchHeader(
@@ -91,5 +91,6 @@ def error_from_wire(wire: errors_pb2.Error) -> TidelogError:
 
 
 def partition_count(topic: broker_pb2.TopicMetadata) -> int:
-    """As many as the topic has; of a broker that does not tell, as many as it lists."""
+    """Returns the number of a topic's partitions. If a broker does not report it, it is the number
+    of partitions that the broker lists."""
     return max(topic.partition_count, len(topic.partitions))

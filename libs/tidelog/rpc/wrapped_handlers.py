@@ -1,4 +1,4 @@
-"""What interceptors have in common that change how a server's handlers are called."""
+"""Base class of interceptors that change how a server's handlers are called."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pool import Default
 
 Parse = Callable[[bytes], Any]
-# With the request, or the requests, and the context.
+# Called with the request, or the stream of requests, and the context.
 Unary = Callable[[Any, Any], Awaitable[Any]]
 Stream = Callable[[Any, Any], AsyncIterator[Any]]
 
 
 class HandlerWrapper(grpc.aio.ServerInterceptor, ABC):
-    """Of one server. A handler is wrapped once: gRPC asks for it with every call."""
+    """Interceptor of one server. It wraps each handler once: gRPC requests it for every call."""
 
     def __init__(self) -> None:
         self._wrapped: dict[str, tuple[Any, Any]] = {}
 
     @abstractmethod
     def wraps(self, method: str) -> bool:
-        """Whether handlers of `/package.Service/Method` are wrapped."""
+        """Returns whether handlers of `/package.Service/Method` are wrapped."""
 
     @abstractmethod
     def unary(self, method: str, behave: Unary) -> Unary: ...
 
     @abstractmethod
     def stream(self, method: str, behave: Stream) -> Stream:
-        """Of a stream of answers, to one request or to a stream of them."""
+        """Wraps a handler with a stream of responses, for one request or a stream of requests."""
 
     def parse(self, method: str, parse: Parse | None) -> Parse | None:  # noqa: ARG002
-        """How requests are deserialized."""
+        """Returns the deserializer of requests."""
         return parse
 
     async def intercept_service(
@@ -69,12 +69,12 @@ class HandlerWrapper(grpc.aio.ServerInterceptor, ABC):
 
 
 def is_declared(method: str) -> bool:
-    """Whether it is an RPC of Tidelog's: a client can make up any other name."""
+    """Returns whether it is an RPC of Tidelog. A client can invent any other name."""
     return request_type(method) is not None
 
 
 def request_type(method: str) -> Descriptor | None:
-    """Of `/package.Service/Method`; None: there is none."""
+    """Returns the request type of `/package.Service/Method`; None: there is no such method."""
     service, _, name = method.lstrip("/").partition("/")
     try:
         found = Default().FindServiceByName(service)

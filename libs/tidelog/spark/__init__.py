@@ -1,4 +1,4 @@
-"""Topics as tables of Spark (needs the extra `spark`).
+"""Topics as tables in Spark (needs the extra `spark`).
 
     from tidelog.spark import register
 

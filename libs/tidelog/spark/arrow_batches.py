@@ -1,7 +1,7 @@
-"""Arrow batches out of fetched ones, column by column: no object is made of a record. No I/O.
+"""Converts fetched batches to Arrow batches, column by column, without an object for each record.
+No I/O.
 
-Bound: what gathers is given out once it has BATCH_BYTES or BATCH_RECORDS; the last slice
-of a fetched batch may take it beyond.
+A batch is due at BATCH_BYTES or BATCH_RECORDS; the last slice of a fetched batch may exceed them.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.model import TopicPartition
 from tidelog.record_batch import JoinedColumns
 
-# Many, since Spark's own cost is for each batch; few enough that a task's memory stays small.
+# Large, since Spark has a cost for each batch; small enough for the memory of a task.
 BATCH_BYTES = 4 << 20
 BATCH_RECORDS = 32_768
-# What a header takes beside its bytes, as objects of Python until it is Arrow's. Measured.
+# Bytes of a header's Python objects, beside its content, until it is converted to Arrow. Measured.
 HEADER_OBJECTS_BYTES = 550
-# Spark counts microseconds; producers may send later times, by a wrong unit.
+# Spark counts microseconds. Producers may send later times, by a wrong unit for example.
 MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
 
 
 class _Piece(NamedTuple):
-    """Records `low` to `high` (exclusive) of a slice of a fetched batch, which begins with the
+    """Records `low` to `high` (exclusive) of a slice of a fetched batch. The slice begins with the
     batch's record `first`."""
 
     fetched: FetchedBatch
@@ -38,8 +38,8 @@ class _Piece(NamedTuple):
 
 
 class ArrowBatches:
-    """Of one partition. `schema`: some of the columns of `tidelog.spark.columns`, as Arrow has
-    them, in any order."""
+    """Collects the records of one partition. `schema` is the Arrow form of some of the columns of
+    `tidelog.spark.columns`, in any order."""
 
     def __init__(self, schema: pa.Schema, partition: TopicPartition) -> None:
         self._schema = schema
@@ -54,8 +54,8 @@ class ArrowBatches:
         return self._records >= BATCH_RECORDS or self._bytes >= BATCH_BYTES
 
     def add(self, fetched: FetchedBatch, end_offset: int) -> Iterator[None]:
-        """Its records before `end_offset`, slice by slice: after each the caller looks whether it
-        `is_full`. Raises `TidelogError` (INVALID_BATCH)."""
+        """Adds the batch's records before `end_offset`, slice by slice. After each slice the caller
+        checks `is_full`. Raises `TidelogError` (INVALID_BATCH)."""
         low = fetched.skip
         high = min(fetched.header.record_count, end_offset - fetched.header.base_offset)
         if high <= low:
@@ -77,7 +77,7 @@ class ArrowBatches:
             yield
 
     def take(self) -> pa.RecordBatch | None:
-        """All that has gathered; None: nothing has."""
+        """Returns all collected records, or None if there are none."""
         if not self._pieces:
             return None
         pieces, self._pieces = self._pieces, []
@@ -109,7 +109,7 @@ class ArrowBatches:
 
 
 def _header_bytes(joined: JoinedColumns) -> int:
-    """About what they take until they are Arrow's."""
+    """Estimates the bytes of the headers until they are converted to Arrow."""
     return sum(
         len(key) + len(value) + HEADER_OBJECTS_BYTES
         for of_record in joined.headers.values()
@@ -118,7 +118,8 @@ def _header_bytes(joined: JoinedColumns) -> int:
 
 
 def _binary(parts: Sequence[tuple[bytes, list[int], int, int]], kind: pa.DataType) -> pa.Array:
-    """`parts`: joined contents, their lengths (none: all are null), and which of them."""
+    """Each of `parts`: joined contents, their lengths (empty: all are null), and the first and end
+    index of the entries to take."""
     contents: list[bytes] = []
     columns: list[Any] = []
     for data, all_lengths, low, high in parts:
@@ -167,14 +168,14 @@ def _timestamps_ms(piece: _Piece) -> Any:
 
 
 def _timestamps(times_ms: Any, kind: pa.DataType) -> pa.Array:
-    """Null for a time that Spark does not know."""
+    """Times that Spark cannot represent become null."""
     is_beyond = (times_ms > MAX_TIMESTAMP_MS) | (times_ms < -MAX_TIMESTAMP_MS)
     micros = np.where(is_beyond, 0, times_ms) * 1000
     return pa.array(micros, mask=is_beyond if is_beyond.any() else None).view(kind)
 
 
 def _headers(piece: _Piece) -> list[list[dict[str, Any]] | None]:
-    """None for a record without any, as Spark's source for Kafka has it."""
+    """None for a record without headers, as in Spark's source for Kafka."""
     found = piece.joined.headers
     return [
         [{"key": key, "value": value} for key, value in found[index]] if index in found else None

@@ -1,4 +1,4 @@
-"""`spark.read`: what lies between two boundaries when the query is planned."""
+"""`spark.read`: reads the offsets between two boundaries that are fixed when a query is planned."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class BatchReader(DataSourceReader):
         self._narrowed = Narrowed()
 
     def __getattribute__(self, name: str) -> Any:
-        # Spark refuses to plan a reader that has pushFilters while its configuration does not
-        # let it push filters (spark.sql.python.filterPushdown.enabled, off by default), and
-        # looks at the method's function for it.
+        # Spark rejects a reader with pushFilters while filter pushdown is disabled
+        # (spark.sql.python.filterPushdown.enabled, off by default). It detects the method by
+        # comparing its function with that of the base class.
         found = super().__getattribute__(name)
         return _Pushed(found) if name == "pushFilters" else found
 
@@ -73,7 +73,7 @@ async def planned(
     read = [partition for partition in named if narrowed.reads(partition)]
     if narrowed.time_ms is not None:
         for partition, offset in (await lookups.at_times({narrowed.time_ms: read})).items():
-            # Without a record that is young enough there is nothing to read.
+            # If no record is late enough, there is nothing to read.
             least = end[partition] if offset == NO_OFFSET else offset
             first[partition] = max(first[partition], least)
     return [

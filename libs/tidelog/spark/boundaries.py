@@ -1,4 +1,4 @@
-"""Where reading begins and ends, in offsets. Pure."""
+"""The first and last offsets to read. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog.spark.data_loss import ClusterNow, PartitionNow
 from tidelog.spark.option_values import OptionError
 from tidelog.spark.options import Boundary, PointKind, ReadOptions
 
-# Offsets found by time; NO_OFFSET where no record is that young.
+# Offsets found by time. NO_OFFSET if no record has this time or a later one.
 AtTimes = Mapping[TopicPartition, int]
 
 
@@ -24,7 +24,7 @@ def partitions_of(now: ClusterNow) -> list[TopicPartition]:
 def times_wanted(
     boundary: Boundary, partitions: Iterable[TopicPartition]
 ) -> dict[int, list[TopicPartition]]:
-    """Partitions by the time (milliseconds since 1970, UTC) that is to be found in them. Raises
+    """Returns the partitions by the time (milliseconds since 1970, UTC) to look up in them. Raises
     `OptionError` for a partition that the boundary does not name."""
     wanted: dict[int, list[TopicPartition]] = {}
     for partition in partitions:
@@ -35,8 +35,8 @@ def times_wanted(
 
 
 def starts(options: ReadOptions, now: ClusterNow, at_times: AtTimes) -> dict[TopicPartition, int]:
-    """Raises `OptionError` for an offset that is not in the log, and for a time that no record
-    is as young as."""
+    """Returns the first offset of each partition. Raises `OptionError` for an offset that is not in
+    the log, and for a time that is later than all records."""
     partitions = partitions_of(now)
     options.starting.check_named(partitions)
     return {
@@ -45,7 +45,8 @@ def starts(options: ReadOptions, now: ClusterNow, at_times: AtTimes) -> dict[Top
 
 
 def ends(options: ReadOptions, now: ClusterNow, at_times: AtTimes) -> dict[TopicPartition, int]:
-    """Raises `OptionError` for an offset that is not in the log."""
+    """Returns the end offset of each partition. Raises `OptionError` for an offset that is not in
+    the log."""
     partitions = partitions_of(now)
     options.ending.check_named(partitions)
     return {p: _end(options, p, now[p.topic].partitions[p.partition], at_times) for p in partitions}
@@ -54,8 +55,8 @@ def ends(options: ReadOptions, now: ClusterNow, at_times: AtTimes) -> dict[Topic
 def check_order(
     options: ReadOptions, first: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> None:
-    """Raises `OptionError` where reading is to end before it begins. By time that is nothing to
-    read."""
+    """Raises `OptionError` if the end lies before the start. For boundaries by time that means an
+    empty range instead."""
     by_time = PointKind.TIME
     for partition, offset in first.items():
         points = (options.starting.of(partition), options.ending.of(partition))

@@ -1,4 +1,4 @@
-"""What a driver asks the cluster: which topics there are, and where their logs begin and end."""
+"""Requests of a driver to the cluster: which topics exist, and where their logs begin and end."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from tidelog.spark.option_values import OptionError
 from tidelog.spark.options import TopicChoice
 from tidelog.spark.stream_offsets import ReadTo, StreamOffsets
 
-# A topic that brokers have denied for this long is gone; until then they may be behind. Every look
-# begins with another broker, so that one which is cut off from etcd is not believed alone.
+# A topic that brokers report as unknown for this long is gone; until then they may be behind. Each
+# request begins with another broker, so that the answer of a broker without etcd is not enough.
 GONE_AFTER_MS = 5_000
 LOOK_PAUSE_MS = 200
-# So long it is tried to get answers that fit together.
+# How long requests are repeated until their answers are consistent.
 LOOK_TIMEOUT_MS = 30_000
 OFFSETS_TIMEOUT_MS = 60_000
 
 
 class ClusterLookups:
-    """Belongs to one event loop. Every error is a `TidelogError`."""
+    """Requests about the cluster's current state. Belongs to one event loop. Raises only
+    `TidelogError`."""
 
     def __init__(
         self,
@@ -54,9 +55,12 @@ class ClusterLookups:
     async def now(
         self, choice: TopicChoice, read: StreamOffsets, *, must_exist: bool = True
     ) -> ClusterNow:
-        """The topics and partitions chosen. One that was `read` is missing where it is gone for
-        certain. One that is neither there nor was read is missing, too, or with `must_exist` an
-        error: UNKNOWN_TOPIC_OR_PARTITION, or for a partition an `OptionError`."""
+        """Returns the chosen topics and partitions.
+
+        A topic or partition in `read` is missing if it is certainly gone. One that neither exists
+        nor is in `read` is missing, too; with `must_exist` it is an error instead:
+        UNKNOWN_TOPIC_OR_PARTITION for a topic, `OptionError` for a partition.
+        """
         give_up_ms = self._clock.monotonic_ms() + LOOK_TIMEOUT_MS
         while True:
             topics = await self._topics(choice, read, must_exist)
@@ -89,7 +93,7 @@ class ClusterLookups:
             await asyncio.sleep(LOOK_PAUSE_MS / 1000)
         for name in choice.named if must_exist else ():
             if name not in found and name not in read:
-                # Tries some brokers, and raises what they say.
+                # Requests it from several brokers, and raises their error.
                 found[name] = await self._admin.describe_topic(name)
         return found
 
@@ -98,13 +102,13 @@ class ClusterLookups:
             told = await self._admin.find_topics(choice.named)
         else:
             told = [t for t in await self._admin.list_topics() if choice.matches(t.name)]
-        # Without a partition it is still being created.
+        # A topic without partitions is still being created.
         return {topic.name: topic for topic in told if topic.partition_count}
 
     async def _with_offsets(
         self, choice: TopicChoice, topics: Mapping[str, TopicDescription]
     ) -> ClusterNow | None:
-        """None: the leaders told offsets of other topics or partitions than these."""
+        """Returns None if the leaders reported offsets of other topics or partitions."""
         partitions = [
             TopicPartition(name, number)
             for name, topic in topics.items()
@@ -123,7 +127,7 @@ class ClusterLookups:
             for found in topic.partitions
         }
         for p in partitions:
-            # A partition that was added again is led in newer epochs than the former one ever was.
+            # A partition that was added again has newer epochs than its predecessor ever had.
             if p not in known or known[p].leader_epoch < last[p].leader_epoch:
                 return None
             if {first[p].topic_id, last[p].topic_id} != {topics[p.topic].topic_id}:
@@ -153,8 +157,8 @@ class ClusterLookups:
     async def epochs_before(
         self, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """The leader epoch of the record before each offset; NO_EPOCH where there is none any
-        more, or it cannot be read."""
+        """Returns the leader epoch of the record before each offset. NO_EPOCH if that record no
+        longer exists or cannot be read."""
         wanted = {partition: offset - 1 for partition, offset in offsets.items() if offset}
         told = await self._consumer.record_epochs(wanted)
         return {p: told[p].record_epoch if p in told else NO_EPOCH for p in offsets}
@@ -162,15 +166,15 @@ class ClusterLookups:
     async def truncations(
         self, read: Mapping[TopicPartition, ReadTo]
     ) -> dict[TopicPartition, Truncation]:
-        """Where logs have other records than were read. Only a leader of a later epoch than that
-        of the last record is evidence."""
+        """Returns where logs have other records than those that were read. Only a leader of a later
+        epoch than that of the last record is evidence."""
         told = await self._consumer.record_epochs({p: at.offset - 1 for p, at in read.items()})
         found: dict[TopicPartition, Truncation] = {}
         for partition, at in read.items():
             record = told[partition]
             expired = at.offset - 1 < record.log_start_offset
             newer = record.leader_epoch > at.leader_epoch
-            # A record that was damaged after it was read is no evidence.
+            # A record that was damaged after it was read is no evidence of truncation.
             if (
                 newer
                 and not record.damaged
@@ -181,7 +185,7 @@ class ClusterLookups:
         return found
 
     async def _truncated(self, partition: TopicPartition, at: ReadTo) -> Truncation:
-        """By halves: leader epochs never fall along a log."""
+        """A binary search, since leader epochs never decrease along a log."""
         epoch_before, leader_epoch = NO_EPOCH, NO_EPOCH
         first, end = 0, at.offset - 1
         while first < end:
@@ -200,7 +204,8 @@ class ClusterLookups:
 def _assigned_wrongly(
     choice: TopicChoice, read: StreamOffsets, found: Mapping[str, TopicDescription]
 ) -> OptionError | None:
-    """As some broker sees it, which may be behind an addition of partitions."""
+    """Returns the error of an assigned partition that the topic lacks. The description may come
+    from a broker that has not learned of added partitions."""
     for name, topic in found.items():
         known = read[name].partitions if name in read else {}
         try:
@@ -211,16 +216,18 @@ def _assigned_wrongly(
 
 
 def _as_of(topic: TopicDescription) -> int:
-    """Whoever told it knew the store at this revision: its entry, and each of its partitions."""
+    """Returns the store revision that the broker has seen at least: that of the topic's entry, and
+    of each of its partitions."""
     return max(topic.revision, *(found.create_revision for found in topic.partitions))
 
 
 def require_topic(bootstrap: str, topic: str) -> None:
-    """Raises `TidelogError`: UNKNOWN_TOPIC_OR_PARTITION where brokers say that it is not there."""
+    """Raises `TidelogError`: UNKNOWN_TOPIC_OR_PARTITION if brokers report that it does not
+    exist."""
     with BackgroundClient(lambda: Admin(bootstrap)) as admin:
         admin.ask(lambda asked: asked.describe_topic(topic))
 
 
 def new_lookups(bootstrap: str) -> BackgroundClient[ClusterLookups]:
-    """On an event loop in a thread of its own."""
+    """Returns lookups that run on an event loop in their own thread."""
     return BackgroundClient(lambda: ClusterLookups(bootstrap))

@@ -1,4 +1,4 @@
-"""The columns that a reader gives. No I/O."""
+"""The columns of a reader's rows. No I/O."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ COLUMNS = (
 
 
 def chosen_columns(names: Iterable[str]) -> tuple[Column, ...]:
-    """In the order of the names, which are names of columns."""
+    """Returns the columns in the order of `names`, all of which must exist."""
     by_name = {column.name: column for column in COLUMNS}
     return tuple(by_name[name] for name in names)
 

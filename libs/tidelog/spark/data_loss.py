@@ -1,8 +1,9 @@
-"""Whether a stream can go on where it ended, and what is lost where it cannot. Pure.
+"""Decides whether a stream can continue where it ended, and what is lost if it cannot. Pure
+functions.
 
-What is told is certain: an answer that a broker which is behind may have given is no evidence
-(interleaving 13 of docs/internals/interleavings.md), and is asked for again (`behind`,
-`to_verify`).
+Only certain losses are reported: an answer that may come from a broker that is behind is no
+evidence (interleaving 13 of docs/internals/interleavings.md), and the request is repeated
+(`behind`, `to_verify`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from tidelog.spark.stream_offsets import ReadTo, StreamOffsets, TopicOffsets
 
 
 class PartitionNow(NamedTuple):
-    """As its leader of `leader_epoch` tells it. `end`: after the last committed record.
-    `create_revision`: one that was removed and added again has a greater one."""
+    """A partition as its leader of `leader_epoch` describes it.
+
+    - `end`: the offset after the last committed record.
+    - `create_revision`: greater if the partition was removed and added again.
+    """
 
     start: int
     end: int
@@ -26,7 +30,7 @@ class PartitionNow(NamedTuple):
 
 
 class TopicNow(NamedTuple):
-    """`as_of`: the metadata store's revision that the answer rests on at least."""
+    """A topic now. `as_of`: the lowest metadata store revision on which the answer rests."""
 
     topic_id: str
     create_revision: int
@@ -34,22 +38,25 @@ class TopicNow(NamedTuple):
     as_of: int = 0
 
 
-# By topic.
+# The state of each topic, by name.
 ClusterNow = Mapping[str, TopicNow]
 
 
 class Truncation(NamedTuple):
-    """From `offset` on at least the log has other records than were read, or none: what it has
-    there is of a later leader epoch than the last that was read."""
+    """A log that was truncated below what was read.
+
+    From some offset at or above `offset`, the log has other records than were read, or none.
+    Records there are of a later leader epoch than the last one that was read.
+    """
 
     offset: int
     leader_epoch: int
-    # Of the record before `offset`.
+    # The leader epoch of the record before `offset`.
     epoch_before: int = NO_EPOCH
 
 
 class DataLossError(OffsetOutOfRangeError):
-    """`losses`: one sentence for each."""
+    """A stream or batch cannot read all of its records. `losses`: one sentence for each loss."""
 
     def __init__(self, losses: Iterable[str]) -> None:
         self.losses = tuple(losses)
@@ -61,15 +68,15 @@ class DataLossError(OffsetOutOfRangeError):
 
 
 class GoingOn(NamedTuple):
-    """Where a stream goes on. `losses`: one sentence for each."""
+    """Where a stream continues. `losses`: one sentence for each loss."""
 
     offsets: StreamOffsets
     losses: tuple[str, ...]
 
 
 def behind(read: StreamOffsets, now: ClusterNow) -> list[str]:
-    """Topics of which a broker has told something older than what is known: a predecessor, or
-    fewer partitions."""
+    """Returns the topics for which a broker's answer is older than `read`: it describes a
+    predecessor of the topic, or fewer partitions."""
     return [
         topic
         for topic, told in now.items()
@@ -79,9 +86,11 @@ def behind(read: StreamOffsets, now: ClusterNow) -> list[str]:
 
 
 def to_verify(read: StreamOffsets, now: ClusterNow) -> dict[TopicPartition, ReadTo]:
-    """Partitions that another leader may have cut below what was read. No record is cut
-    within one leader epoch, and a leader of an older epoch than the last record's is a zombie:
-    it tells nothing."""
+    """Returns the partitions whose log a new leader may have truncated below what was read.
+
+    No record is truncated within one leader epoch. A leader of an older epoch than the last
+    record's is a zombie, and its answer is no evidence.
+    """
     return {
         TopicPartition(topic, partition): at
         for topic, of_topic in read.items()
@@ -98,8 +107,8 @@ def to_verify(read: StreamOffsets, now: ClusterNow) -> dict[TopicPartition, Read
 def going_on(
     read: StreamOffsets, now: ClusterNow, truncated: Mapping[TopicPartition, Truncation]
 ) -> GoingOn:
-    """`truncated`: what was found of those `to_verify`. New topics and partitions begin at
-    their start."""
+    """Returns where the stream continues. `truncated`: the truncations found among `to_verify`. New
+    topics and partitions begin at their start."""
     offsets: dict[str, TopicOffsets] = {}
     losses: list[str] = []
     for topic, told in sorted(now.items()):
@@ -116,7 +125,7 @@ def going_on(
                 losses.append(_added_again(name, at))
                 at = ReadTo(state.start)
             elif at is None:
-                # What was there already had not been asked for.
+                # No loss for a partition that existed before: it was not chosen then.
                 if is_newer and state.start > 0:
                     losses.append(_expired(name, 0, state.start))
                 at = ReadTo(state.start)
@@ -134,7 +143,7 @@ def going_on(
 
 
 def _is_newer(told: PartitionNow, known: TopicOffsets) -> bool:
-    """Whether it was created since its topic was looked at."""
+    """Whether the partition was created after `known` was looked up."""
     return told.create_revision > known.as_of
 
 

@@ -1,4 +1,4 @@
-"""The data source `tidelog` as Spark knows it."""
+"""The data source `tidelog` of Spark."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _HARMFUL = {
     "again what was written",
     "spark.speculation": "two tries of a task that are alive at once make each other fail",
 }
-# A query that starts puts these into a map of variables that all queries of its format share, in
-# Spark 4.2 (PythonStreamingSourceRunner). A map that grows while tasks of another query are written
-# with it makes them unreadable (OptionalDataException); one that has them all keeps its shape.
+# In Spark 4.2 a starting query puts these into a map of variables that all queries of its format
+# share (PythonStreamingSourceRunner). If the map grows while tasks of another query are serialized
+# with it, they become unreadable (OptionalDataException). A map that has all keys does not grow.
 _PUT_BY_QUERIES = {
     "SPARK_LOCAL_DIRS": "",
     "SPARK_AUTH_SOCKET_TIMEOUT": "",
@@ -73,9 +73,12 @@ class TidelogDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the format `tidelog` known to a session. Unless that was decided already, it lets Spark
-    push filters down to sources written in Python, and plan a micro-batch that is repeated as it
-    was planned. A warning is logged for what keeps a stream from writing once."""
+    """Registers the format `tidelog` in a session.
+
+    Unless they are set already, it changes two settings, so that Spark pushes filters down to
+    Python sources, and a repeated micro-batch keeps its plan. Logs a warning for each setting that
+    breaks exactly-once writes of a stream.
+    """
     register_source(spark, TidelogDataSource)
     decided = spark.conf.getAll
     for name, value in _SETTINGS.items():
@@ -87,7 +90,7 @@ def register(spark: SparkSession) -> None:
 
 
 def register_source(spark: SparkSession, source: type[TidelogDataSource]) -> None:
-    """As Spark itself does, but several queries of one session may start at once."""
+    """Registers the source as Spark does, but safely for several queries that start at once."""
     if is_remote():
         spark.dataSource.register(source)
         return
@@ -112,7 +115,11 @@ def _write_options(given: Mapping[str, str], schema: StructType, overwrite: bool
 
 
 def _require_unless_unreachable(bootstrap: str, topic: str) -> None:
-    """Each micro-batch asks, and where nobody answers now, somebody may when its tasks write."""
+    """Raises `TidelogError` if the topic does not exist.
+
+    An unreachable cluster is no error: each micro-batch requires the topic again, and the cluster
+    may answer by then.
+    """
     try:
         require_topic(bootstrap, topic)
     except TidelogError as error:

@@ -1,5 +1,5 @@
-"""Leader epochs at the edges of tasks, so that each of them notices where its log is no longer the
-one that was planned, or that the task before it has read."""
+"""Leader epochs at the boundaries of tasks. With them a task detects that its log is not the one
+that was planned, or that the preceding task has read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ class EpochLookups(Protocol):
 async def with_edge_epochs(
     parts: Sequence[OffsetRange], lookups: EpochLookups
 ) -> list[OffsetRange]:
-    """`parts`: those of a partition follow each other. One question at a time for each of them."""
+    """Returns the parts with the leader epochs at their boundaries.
+
+    The parts of a partition must follow each other. Each partition has one request at a time.
+    """
     edges = {
         partition: _Edges(list(of_partition))
         for partition, of_partition in groupby(parts, lambda part: part.partition)
@@ -33,7 +36,7 @@ async def with_edge_epochs(
         except TidelogError as error:
             if error.code not in FINAL_ANSWERS:
                 raise
-            # Something is gone, which its task will tell.
+            # A topic or partition is gone; its task reports it.
             return list(parts)
         for partition, epoch in told.items():
             edges[partition].told(asked[partition], epoch)
@@ -41,14 +44,14 @@ async def with_edge_epochs(
 
 
 class _Edges:
-    """Of one partition. Leader epochs never fall along a log: between two edges of one epoch there
-    is no other one, and nothing is asked."""
+    """The boundaries of one partition's parts. Leader epochs never decrease along a log: boundaries
+    between two of the same epoch have that epoch, without a request."""
 
     def __init__(self, parts: Sequence[OffsetRange]) -> None:
         self._parts = parts
         start, end = parts[0].start, parts[-1].end
         self._offsets = [start.offset, *(part.end.offset for part in parts)]
-        # None: it has to be asked for.
+        # None: still unknown.
         self._epochs: list[int | None] = [start.leader_epoch, *[None] * len(parts)]
         if end.leader_epoch != NO_EPOCH:
             self.told(end.offset, end.leader_epoch)
@@ -58,7 +61,8 @@ class _Edges:
         return None in self._epochs
 
     def asked(self) -> int:
-        """An offset before which the epoch is to be told next: the end, then by halves."""
+        """Returns the next offset before which the epoch is needed: the end first, then by
+        bisection."""
         if self._epochs[-1] is None:
             return self._offsets[-1]
         after = self._epochs.index(None)

@@ -1,7 +1,7 @@
-"""What a batch need not read, by Spark's filters. Pure.
+"""Narrows a batch by Spark's filters.
 
-A filter of partition, topic or offset is carried out to the letter. One of time only moves the
-start: records need not be in the order of their timestamps, so Spark filters once more.
+Filters of partition, topic and offset are applied completely. A filter of time only moves the
+start: records need not be in the order of their timestamps, so Spark filters them again.
 """
 
 from __future__ import annotations
@@ -43,14 +43,17 @@ _TESTS: dict[type[Filter], _Test] = {
     StringEndsWith: str.endswith,
     StringContains: operator.contains,
 }
-# No record is without them; its time may be one that Spark does not know.
+# Columns that are never null. A timestamp is null if Spark cannot represent it.
 _NEVER_NULL = frozenset({"topic", "partition", "offset", "leader_epoch"})
 
 
 @dataclass(slots=True)
 class Narrowed:
-    """What is left to read: offsets from `first_offset` on and before `end_offset`, no earlier
-    than the first record at or after `time_ms`, of partitions that pass."""
+    """The part of a batch that is left to read.
+
+    Offsets from `first_offset` and before `end_offset`, of partitions that pass the filters, from
+    the first record at or after `time_ms`.
+    """
 
     first_offset: int = 0
     end_offset: int | None = None
@@ -64,7 +67,7 @@ class Narrowed:
         )
 
     def take(self, filters: Iterable[Filter]) -> list[Filter]:
-        """Returns those that have yet to be carried out."""
+        """Applies filters, and returns those that Spark still has to apply."""
         return [one for one in filters if not self._took(one)]
 
     def _took(self, one: Filter) -> bool:
@@ -114,6 +117,6 @@ class Narrowed:
             plain, EqualTo | EqualNullSafe | GreaterThan | GreaterThanOrEqual
         ):
             return
-        # Rounded down: whatever lies in the same millisecond is read.
+        # Rounded down, so that all records of the same millisecond are read.
         time_ms = max(int(value.timestamp() * 1000), 0)
         self.time_ms = time_ms if self.time_ms is None else max(self.time_ms, time_ms)

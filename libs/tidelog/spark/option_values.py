@@ -1,6 +1,6 @@
-"""Values of options out of their text. No I/O.
+"""Parses the values of options. No I/O.
 
-Every refusal says which option, what it was, and what would be right.
+Every error names the option, its value, and what would be valid.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _TRUTH = {"true": True, "false": False}
 
 
 class OptionError(InvalidRequestError):
-    """The user's: an option that does not exist, or a value that cannot be."""
+    """The user gave an option that does not exist, or an invalid value."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, message)
 
 
 class OptionTexts:
-    """Options by their names without case, as Spark hands them over. Raises `OptionError`
-    for one that is neither known nor Spark's own (`ignored`)."""
+    """Options by case-insensitive names, as Spark passes them. Raises `OptionError` for an option
+    that is neither known nor one of Spark's own (`ignored`)."""
 
     def __init__(
         self, given: Mapping[str, str], known: Iterable[str], ignored: Iterable[str] = ()
@@ -42,7 +42,7 @@ class OptionTexts:
         return self._texts.get(name.lower())
 
     def given(self, *names: str) -> list[str]:
-        """Those of the names that have a value."""
+        """Returns those of the names that have a value."""
         return [name for name in names if name.lower() in self._texts]
 
     def required(self, name: str, example: str) -> str:
@@ -70,7 +70,7 @@ class OptionTexts:
         return int(text)
 
     def time_ms(self, name: str) -> int | None:
-        """Milliseconds since 1970 (UTC)."""
+        """Returns milliseconds since 1970 (UTC)."""
         text = self.text(name)
         if text is None:
             return None
@@ -79,7 +79,7 @@ class OptionTexts:
         return int(text)
 
     def names(self, name: str) -> tuple[str, ...] | None:
-        """Separated by commas, each once."""
+        """Returns names separated by commas. Each may occur once."""
         text = self.text(name)
         if text is None:
             return None
@@ -104,7 +104,7 @@ class OptionTexts:
     def numbers_by_partition(
         self, name: str, smallest: int, right: str
     ) -> dict[tuple[str, int], int] | None:
-        """Out of {"topic": {"0": number}}."""
+        """Parses {"topic": {"0": number}}."""
         text = self.text(name)
         if text is None:
             return None
@@ -121,7 +121,7 @@ class OptionTexts:
         return found
 
     def partitions_by_topic(self, name: str) -> dict[str, tuple[int, ...]] | None:
-        """Out of {"topic": [0, 1]}."""
+        """Parses {"topic": [0, 1]}."""
         text = self.text(name)
         if text is None:
             return None

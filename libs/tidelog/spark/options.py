@@ -1,6 +1,6 @@
-"""What a reader and a writer are asked for. No I/O.
+"""The options of readers and writers. No I/O.
 
-Names are those of Spark's own source for Kafka, where it has the option.
+Names are those of Spark's source for Kafka, if it has the option.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ READ_OPTIONS = (
     "bufferBytes",
 )
 WRITE_OPTIONS = (BOOTSTRAP, "topic", "compression")
-# What Spark itself hands over beside the user's.
+# Options that Spark passes together with the user's.
 SPARKS_OWN = ("checkpointLocation", "queryName", "outputMode")
 _BY_PARTITION = (
     'JSON as {"sea": {"0": 23, "1": -2}}: topics, their partitions, and the offset of each '
@@ -60,7 +60,7 @@ class PointKind(enum.Enum):
 
 
 class Point(NamedTuple):
-    """`number`: an offset, or milliseconds since 1970 (UTC)."""
+    """A place in a log. `number`: an offset, or milliseconds since 1970 (UTC)."""
 
     kind: PointKind
     number: int = 0
@@ -74,15 +74,18 @@ _NUMBERED = {-2: EARLIEST, -1: LATEST}
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """Where reading begins, or ends, in each partition. `option` is the one that said so.
-    With `by_partition` every partition has to be there, and `everywhere` is not used."""
+    """Where reading begins, or ends, in each partition.
+
+    - `option`: the option that says so, for messages.
+    - `by_partition`: if set, it must name every partition, and `everywhere` is not used.
+    """
 
     option: str
     everywhere: Point = EARLIEST
     by_partition: Mapping[TopicPartition, Point] | None = None
 
     def of(self, partition: TopicPartition) -> Point:
-        """Raises `OptionError` for a partition that is not named."""
+        """Raises `OptionError` if `by_partition` does not name the partition."""
         if self.by_partition is None:
             return self.everywhere
         if partition not in self.by_partition:
@@ -93,7 +96,7 @@ class Boundary:
         return self.by_partition[partition]
 
     def check_named(self, partitions: Sequence[TopicPartition]) -> None:
-        """Raises `OptionError` for a partition that is named, and not read."""
+        """Raises `OptionError` if `by_partition` names a partition that is not read."""
         strange = sorted(set(self.by_partition or ()) - set(partitions))
         if strange:
             raise OptionError(
@@ -104,7 +107,7 @@ class Boundary:
 
 @dataclass(frozen=True, slots=True)
 class TopicChoice:
-    """One of the three is set. `pattern` has to match a name as a whole."""
+    """The topics to read; one of the three is set. `pattern` must match a whole name."""
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
@@ -112,7 +115,7 @@ class TopicChoice:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Topics that have to exist."""
+        """Topics that must exist."""
         return self.names or tuple(self.assigned or ())
 
     def matches(self, topic: str) -> bool:
@@ -121,7 +124,7 @@ class TopicChoice:
         return topic in self.named
 
     def still_read(self, read: StreamOffsets) -> StreamOffsets:
-        """Without what the options of a query that goes on no longer name."""
+        """Returns `read` without what the options of a continued query no longer name."""
         return {
             topic: of_topic
             if self.assigned is None
@@ -137,13 +140,13 @@ class TopicChoice:
         }
 
     def partitions(self, topic: str, count: int) -> list[int]:
-        """Those that are read of a topic which has so many."""
+        """Returns the partitions to read of a topic that has `count` partitions."""
         if self.assigned is None:
             return list(range(count))
         return [partition for partition in self.assigned[topic] if partition < count]
 
     def check_assigned(self, topic: str, count: int, read: Collection[int] = ()) -> None:
-        """Raises `OptionError` for a partition that is neither there nor was `read`."""
+        """Raises `OptionError` for an assigned partition that neither exists nor is in `read`."""
         for partition in () if self.assigned is None else self.assigned[topic]:
             if partition >= count and partition not in read:
                 raise OptionError(
@@ -154,9 +157,15 @@ class TopicChoice:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """`buffer_bytes`: what a task fetches ahead. `latest_if_none`: where no record is as young
-    as a starting time, reading begins at the end; else that is an error. `skip_damaged`: records
-    that the last disk which held them has damaged are left out; else they are an error."""
+    """The options of a reader.
+
+    - `fail_on_data_loss`: fail if records were lost before they were read; otherwise log a warning.
+    - `skip_damaged`: leave out records that were damaged on the last disk that held them;
+      otherwise they are an error.
+    - `latest_if_none`: begin at the end if all records are earlier than the starting time;
+      otherwise that is an error.
+    - `buffer_bytes`: bytes that a task fetches ahead.
+    """
 
     bootstrap: str
     topics: TopicChoice
@@ -177,7 +186,7 @@ class ReadOptions:
 
     @classmethod
     def of_batch(cls, given: Mapping[str, str]) -> Self:
-        """Raises `OptionError`; so the others."""
+        """Raises `OptionError`, as the other constructors do."""
         options = cls.of_either(given, EARLIEST)
         if options.starting.everywhere is LATEST and options.starting.by_partition is None:
             raise refused(
@@ -204,7 +213,8 @@ class ReadOptions:
 
     @classmethod
     def of_either(cls, given: Mapping[str, str], starting: Point = EARLIEST) -> Self:
-        """Before it is known which of them is asked for. `starting`: unless it is given."""
+        """Parses options before it is known whether a batch or a stream reads. `starting` is the
+        default start."""
         texts = OptionTexts(given, READ_OPTIONS)
         begins = _boundary(texts, _STARTING, Boundary("startingOffsets", starting))
         return cls(
@@ -225,7 +235,8 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """`topic`: of all rows; None: each names its own."""
+    """The options of a writer. `topic`: the topic of all rows, or None if each row names its
+    own."""
 
     bootstrap: str
     topic: str | None
@@ -257,7 +268,7 @@ def _topic_choice(texts: OptionTexts) -> TopicChoice:
 
 
 def _boundary(texts: OptionTexts, names: tuple[str, str, str], default: Boundary) -> Boundary:
-    """The first of the three that is given, as Spark's source for Kafka has it."""
+    """Returns the first of the three options that is given, as Spark's source for Kafka does."""
     time, times, offsets = names
     if (time_ms := texts.time_ms(time)) is not None:
         return Boundary(time, Point(PointKind.TIME, time_ms))

@@ -1,4 +1,4 @@
-"""Which offsets a batch reads, and how they are split into tasks. Pure."""
+"""Which offsets a batch reads, and how they are split into tasks. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tidelog.spark.stream_offsets import ReadTo
 
 
 class OffsetRange(NamedTuple):
-    """From `start` on and before `end`, of a topic that has this id. `create_revision`: a later
-    topic of the same name has a greater one."""
+    """Offsets from `start` to `end` (exclusive) of a topic with this id. A later topic of the same
+    name has a greater `create_revision`."""
 
     partition: TopicPartition
     topic_id: str
@@ -28,9 +28,11 @@ class OffsetRange(NamedTuple):
 def limited(
     sizes: Mapping[TopicPartition, int], max_offsets: int, turn: int
 ) -> dict[TopicPartition, int]:
-    """How much to take of each, in proportion to what there is: `max_offsets` in all, or
-    everything. Each that has something gets something; where there is not even one for each,
-    they come round as `turn` grows."""
+    """Returns how many offsets to take of each partition, in proportion to `sizes`.
+
+    They are `max_offsets` in all, or everything. Each partition with records gets at least one; if
+    there are more partitions than `max_offsets`, they take turns as `turn` grows.
+    """
     waiting = {partition: size for partition, size in sorted(sizes.items()) if size > 0}
     total = sum(waiting.values())
     if total <= max_offsets:
@@ -42,7 +44,7 @@ def limited(
         for partition in (order[first:] + order[:first])[:max_offsets]:
             taken[partition] = 1
         return taken
-    # One for each; what is left in proportion to what then is left of each.
+    # One for each; the spare ones in proportion to what remains of each.
     spare, rest = max_offsets - len(waiting), total - len(waiting)
     given = 0
     for partition, size in waiting.items():
@@ -61,10 +63,12 @@ def limited(
 def split(
     ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> list[OffsetRange]:
-    """At least `min_partitions` ranges where there are so many records, large ones in more parts
-    than small ones, and none of more than `max_records`. Empty ones are left out. The same ranges
-    are always split alike. What lies between two parts has no leader epoch yet
-    (`edge_epochs`)."""
+    """Splits ranges into at least `min_partitions` parts, if there are that many records.
+
+    Large ranges are split into more parts than small ones, and no part has more than
+    `max_records`. Empty ranges are left out. The same ranges are always split the same way. The
+    boundaries between parts have no leader epoch yet (`edge_epochs`).
+    """
     full = [one for one in ranges if one.size > 0]
     counts = _part_counts([one.size for one in full], min_partitions or 0)
     parts: list[OffsetRange] = []
@@ -76,7 +80,7 @@ def split(
 
 
 def _part_counts(sizes: Sequence[int], least: int) -> list[int]:
-    """Into how many parts each is cut, one record at least in each part."""
+    """Returns the number of parts of each range; each part has at least one record."""
     total = sum(sizes)
     counts = [1] * len(sizes)
     if least > len(sizes):
@@ -84,7 +88,7 @@ def _part_counts(sizes: Sequence[int], least: int) -> list[int]:
     missing = min(least, total) - sum(counts)
     if missing <= 0:
         return counts
-    # Rounding has left less than one for each: those with the largest parts are cut once more.
+    # Rounding left fewer parts than needed: those with the largest parts get one more.
     largest = [(-sizes[n] / counts[n], n) for n in range(len(sizes))]
     heapq.heapify(largest)
     for _ in range(missing):

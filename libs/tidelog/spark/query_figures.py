@@ -1,5 +1,5 @@
-"""How far a query has come, out of what Spark tells of its progress, and what Prometheus is told
-of it. Pure."""
+"""The progress of a query, from what Spark reports, and the metrics for Prometheus. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tidelog.spark.stream_offsets import StreamOffsets, from_value
 
 
 class Figure(NamedTuple):
-    """What Prometheus is told. `name`: a counter's ends with _total in the end."""
+    """A metric for Prometheus. `name`: the exporter appends _total to a counter's name."""
 
     name: str
     tells: str
     labels: tuple[str, ...]
 
 
-# `query`: the name of a query, or its id where it has none.
+# `query`: the name of a query, or its id if it has none.
 _OF_QUERY = ("query", "query_id")
 _OF_PARTITION = (*_OF_QUERY, "topic", "partition")
 
@@ -52,7 +52,7 @@ COUNTERS = (ROWS, FAILURES)
 
 
 class SourceProgress(Protocol):
-    """As `pyspark.sql.streaming` has it: offsets are JSON, or None."""
+    """A source's progress as `pyspark.sql.streaming` reports it. Offsets are JSON, or None."""
 
     @property
     def endOffset(self) -> str: ...  # noqa: N802
@@ -61,8 +61,11 @@ class SourceProgress(Protocol):
 
 
 class PartitionFigures(NamedTuple):
-    """`next_offset`: of the next record that the query reads; `end_offset`: where the log ended
-    when the query last asked."""
+    """The progress in one partition.
+
+    - `next_offset`: offset of the next record that the query reads.
+    - `end_offset`: the end of the log when the query last requested it.
+    """
 
     next_offset: int
     end_offset: int
@@ -73,7 +76,8 @@ class PartitionFigures(NamedTuple):
 
 
 def figures_of(sources: Iterable[SourceProgress]) -> dict[TopicPartition, PartitionFigures]:
-    """Of the sources that are tidelog's; where two read a partition, of the one behind."""
+    """Returns the progress of tidelog's sources. If two read a partition, it is that of the one
+    further behind."""
     found: dict[TopicPartition, PartitionFigures] = {}
     for source in sources:
         read, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
@@ -88,7 +92,7 @@ def figures_of(sources: Iterable[SourceProgress]) -> dict[TopicPartition, Partit
 
 
 def _offsets(text: str | None) -> StreamOffsets:
-    """Nothing for those of other sources."""
+    """Returns nothing for offsets of other sources."""
     try:
         return from_value(json.loads(text or ""))
     except (ValueError, TidelogError):

@@ -39,12 +39,13 @@ from tidelog.spark.query_figures import (
     figures_of,
 )
 
-# Of queries that have ended: the last ones that failed.
+# Ended queries that are kept: the last ones that failed.
 MAX_FAILED = 100
 
 
 class _Query(NamedTuple):
-    """`told_ms`: when it was last heard of. `batch_id`: None before the first one has ended."""
+    """The progress of a query. `told_ms`: the time of its last event. `batch_id`: None before its
+    first micro-batch has ended."""
 
     name: str
     told_ms: int
@@ -54,8 +55,8 @@ class _Query(NamedTuple):
 
 
 class QueryMetrics(StreamingQueryListener, Collector):
-    """Spark tells progress in one thread, Prometheus asks in another. A query that has ended is
-    shown no more, but for how often it has failed."""
+    """Collects the progress of queries. Spark reports it in one thread, Prometheus scrapes in
+    another. Of an ended query only the number of its failures remains."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -129,7 +130,7 @@ class QueryMetrics(StreamingQueryListener, Collector):
                 labels = (*of_query, topic, str(partition))
                 lag.add_metric(labels, figures.lag)
                 place.add_metric(labels, figures.next_offset)
-        # From 0 on, since Prometheus sees no increase where a series begins.
+        # A count of 0 comes first: Prometheus sees no increase where a series begins.
         running = {(query.name, query_id): 0 for query_id, query in queries.items()}
         for of_query, count in (running | failures).items():
             failed.add_metric(of_query, count)
@@ -137,8 +138,11 @@ class QueryMetrics(StreamingQueryListener, Collector):
 
 
 def watch(spark: SparkSession, port: int, address: str = "127.0.0.1") -> QueryMetrics:
-    """Serves the figures of all queries of the session's driver, on /metrics. `address`: where it
-    listens, for a Prometheus on another machine one that is reached from there."""
+    """Serves the metrics of all queries of the session's driver on /metrics.
+
+    `address` is the address to listen on. A Prometheus on another machine must be able to reach
+    it.
+    """
     metrics = QueryMetrics()
     spark.streams.addListener(metrics)
     registry = CollectorRegistry()

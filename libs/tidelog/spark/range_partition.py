@@ -1,4 +1,4 @@
-"""What a driver hands to a task that reads, and how that reads it."""
+"""The input of a task that reads, and how the task reads it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tidelog.spark.range_reader import read_range
 
 
 class RangePartition(InputPartition):
-    """None: nothing is to be read, which Spark asks a batch for as well."""
+    """A task's range of offsets. It is None if a batch is empty: Spark has a task read that,
+    too."""
 
     value: OffsetRange | None
 

@@ -1,5 +1,5 @@
-"""Reads one range of offsets, as an executor does: from the partition's leader, whoever that is
-meanwhile, in bounded memory."""
+"""Reads one range of offsets in an executor: from the partition's current leader, in bounded
+memory."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from tidelog.spark.planning import OffsetRange
 from tidelog.spark.stream_offsets import ReadTo
 
 MAX_FETCH_BYTES = 8 << 20
-# A poll that has nothing gives a chance to see that the rest of the range is no records.
+# Time of an empty poll, after which the reader checks whether the rest of the range has no records.
 POLL_MS = 200
-# Without anything new for so long a task gives up.
+# A task fails after this time without progress.
 NO_PROGRESS_MS = 120_000
 SKIP_HINT = "to read on behind them set the option onDamage to skip"
 
@@ -41,10 +41,14 @@ _log = logging.getLogger(__name__)
 
 
 class RangeReader:
-    """Raises `DataLossError` where a part of the range is gone, or, without
-    `fail_on_data_loss`, logs a warning and goes on with what is there. Raises
-    `RecordsDamagedError` at damaged records and `InvalidBatchError` at a batch that cannot be
-    opened, or, with `skip_damaged`, logs a warning with their offsets and continues behind them."""
+    """Reads one range.
+
+    - Raises `DataLossError` if a part of the range is gone. Without `fail_on_data_loss` it logs a
+      warning and continues with what exists.
+    - Raises `RecordsDamagedError` at damaged records and `InvalidBatchError` at a batch that cannot
+      be decoded. With `skip_damaged` it logs a warning with their offsets and continues behind
+      them.
+    """
 
     def __init__(
         self,
@@ -63,7 +67,7 @@ class RangeReader:
         self._fail_on_data_loss = fail_on_data_loss
         self._skip_damaged = skip_damaged
         self._clock = clock or SystemClock()
-        # Where the consumer has yet to be told to go on.
+        # Where the consumer has to be positioned before the next poll.
         self._goes_on_at: ReadTo | None = wanted.start
         self._denied_since_ms: int | None = None
 
@@ -92,7 +96,7 @@ class RangeReader:
                 if self._arrow.is_full:
                     yield from self._taken()
         except InvalidBatchError as error:
-            # It arrived intact, and no repair makes it one that can be opened.
+            # It arrived intact, so a retry cannot help.
             if not self._skip_damaged:
                 raise invalid_batch(f"{error.message}; {SKIP_HINT}") from error
             _log.warning("skipped: %s", error)
@@ -134,7 +138,8 @@ class RangeReader:
         self._goes_on_at = None
 
     def _go_on(self, position: int, error: TidelogError) -> None:
-        """After an error of the consumer. Raises what is no loss, or is one and may not be."""
+        """Handles an error of the consumer. Raises it unless it is a loss that may be ignored or an
+        answer that may be retried."""
         if isinstance(error, RecordsDamagedError):
             self._damaged(error)
             return
@@ -162,8 +167,11 @@ class RangeReader:
         self._goes_on_at = ReadTo(min(error.next_offset, self._end))
 
     def _denied(self, position: int, refusal: TidelogError) -> None:
-        """A broker that is behind may deny a partition, or tell of its topic's predecessor: others
-        are asked, until it is certain that it is gone."""
+        """Handles an answer that the partition does not exist.
+
+        A broker that is behind may not know it yet, or may know the topic's predecessor. Other
+        brokers are queried until it is certain that the partition is gone.
+        """
         if self._denied_since_ms is None:
             self._denied_since_ms = self._clock.monotonic_ms()
         why = self._why_gone(refusal, self._look_again())
@@ -175,7 +183,7 @@ class RangeReader:
         self._end = position
 
     def _why_gone(self, refusal: TidelogError, known: KnownTopic | None) -> str | None:
-        """None: it may be there."""
+        """Returns why the partition is gone, or None if it may exist."""
         wanted, since_ms = self._wanted, self._denied_since_ms
         if known is not None and known.topic_id != wanted.topic_id:
             if known.create_revision < wanted.create_revision:
@@ -190,7 +198,8 @@ class RangeReader:
         return f"{wanted.partition} was deleted, as brokers have said for {denied_ms} ms"
 
     def _look_again(self) -> KnownTopic | None:
-        """None: a broker says that it is not there, and none has told of it."""
+        """Requests the topic from another broker. None if it is unknown there, and no broker has
+        described it."""
 
         async def look(consumer: Consumer) -> KnownTopic | None:
             await asyncio.sleep(cluster_lookups.LOOK_PAUSE_MS / 1000)
@@ -204,8 +213,8 @@ class RangeReader:
         return self._consumer.ask(look)
 
     def _truncated(self, position: int, error: LogTruncatedError) -> None:
-        """What was read before `position` is no longer what the log has; what it has from there
-        on is read, as far as it goes."""
+        """The log no longer has what was read before `position`. Continues with what it has from
+        there to the planned end."""
         self._lost(
             f"the log of {error.partition} was truncated below offset {error.offset} by an unclean "
             "election while it was read, or the partition was removed and added again: the record "
@@ -232,7 +241,7 @@ class RangeReader:
             )
             self._end = max(end, position)
         else:
-            # Whoever said so was behind; the leader has it all.
+            # The broker that answered was behind; the leader has all of it.
             self._goes_on_at = ReadTo(position)
 
     def _told(self, position: OffsetPosition) -> int:
@@ -245,7 +254,7 @@ class RangeReader:
         return told.offset
 
     def _check_end(self, fetched: FetchedBatch) -> None:
-        """The last record is of the epoch that it was planned with."""
+        """Checks that the last record has the epoch with which it was planned."""
         header, planned = fetched.header, self._wanted.end
         is_last = header.base_offset < planned.offset <= header.next_offset
         if is_last and planned.leader_epoch not in (NO_EPOCH, header.leader_epoch):
@@ -272,7 +281,7 @@ def read_range(
     skip_damaged: bool = False,
     new_consumer: Callable[..., SyncConsumer] = SyncConsumer,
 ) -> Iterator[pa.RecordBatch]:
-    """Record batches of a few megabytes. About `buffer_bytes` are held ahead of them."""
+    """Yields record batches of a few megabytes. About `buffer_bytes` are fetched ahead."""
     with new_consumer(
         bootstrap, prefetch_bytes=buffer_bytes, max_bytes=min(MAX_FETCH_BYTES, buffer_bytes)
     ) as consumer:

@@ -1,4 +1,4 @@
-"""Writes Arrow batches as an executor does: acks all, idempotent, and in a stream exactly once."""
+"""Writes Arrow batches in an executor: acks=all, idempotent, and exactly once in a stream."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from tidelog.spark.sink_positions import (
     position_of,
 )
 
-# Records without a key go to one partition for so long, and then to the next.
+# Records without a key go to one partition for this many records, then to the next.
 STICKY_RECORDS = 1_000
 _Answer = TypeVar("_Answer")
 
 
 class Tally(NamedTuple):
-    """Of one task. `left_out`: an earlier try had written them."""
+    """The records of one task. `left_out`: records that an earlier attempt had written."""
 
     written: int
     left_out: int
 
 
 class RecordSink:
-    """Belongs to one event loop. Every error is a `TidelogError`.
+    """Writes the records of one task. Belongs to one event loop. Raises only `TidelogError`.
 
-    Where a record goes follows from the records before it in the task alone, and never from what
-    else goes on: a task that is repeated puts all in the same places, by as many partitions
-    as the topic had when it was first tried."""
+    The partition of a record depends only on the task's earlier records. A repeated task thus
+    chooses the same partitions, out of as many as the topic had at the first attempt.
+    """
 
     def __init__(
         self,
@@ -66,19 +66,19 @@ class RecordSink:
         self._admin = Admin(bootstrap, connections=connections)
         self._producer: Producer | None = None
         self._identity: Identity | None = None
-        # Partitions of topics: how many there are, and by how many records are placed.
+        # By topic: the number of partitions now, and the number by which records are placed.
         self._counts: dict[str, int] = {}
         self._placed_by: dict[str, int] = {}
         self._keyless: defaultdict[str, int] = defaultdict(int)
-        # Topics of which it is known where an earlier try has written.
+        # Topics that were searched for partitions with records of an earlier attempt.
         self._found: set[str] = set()
-        # How many of the next records for a partition are there already.
+        # How many of the next records for a partition are already written.
         self._to_leave_out: dict[TopicPartition, int] = {}
         self._error: TidelogError | None = None
         self._written = self._left_out = 0
 
     async def write(self, rows: pa.RecordBatch) -> None:
-        """Waits for room alone; an error may be told by a later call."""
+        """Waits only for buffer space; a later call may raise the error of a record."""
         columns = _Columns.of(rows, self._topic)
         await self._count(columns.topics)
         of_partition: dict[TopicPartition, list[int]] = {}
@@ -91,7 +91,7 @@ class RecordSink:
             raise self._error
 
     async def finish(self) -> Tally:
-        """Once all is committed."""
+        """Waits until all records are committed."""
         if self._producer is not None:
             await self._producer.flush()
         if self._error is not None:
@@ -140,7 +140,7 @@ class RecordSink:
         return (self._turn + before // STICKY_RECORDS) % placed_by
 
     async def _count(self, topics: Iterable[str | None]) -> None:
-        """The partitions of those topics that the task comes to for the first time."""
+        """Counts the partitions of the topics that the task writes for the first time."""
         found: dict[str, int] = {}
         for topic in dict.fromkeys(topics):
             if topic is not None and topic not in self._counts:
@@ -204,7 +204,7 @@ class RecordSink:
             )
 
     async def _find_positions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Where to go on in those that the task comes to for the first time."""
+        """Finds where to continue in partitions that the task writes for the first time."""
         task, identity = self._task, self._identity
         if task is None or identity is None:
             return
@@ -224,10 +224,12 @@ class RecordSink:
     async def _written_before(
         self, topic: str, task: SinkTask, identity: Identity
     ) -> Iterable[int]:
-        """Partitions that an earlier attempt of the task has written to, wherever its records go
-        now: when the task comes to the topic. All partitions are asked about, without a fence, so
-        that an attempt that chose other partitions is noticed; only those that were or will be
-        written are fenced."""
+        """Returns the partitions that an earlier attempt of the task has written to.
+
+        All partitions of the topic are queried when the task first writes to it, without a fence,
+        so that an attempt that chose other partitions is detected. Only the partitions that were
+        or will be written are fenced.
+        """
         if topic in self._found:
             return ()
         self._found.add(topic)
@@ -239,8 +241,8 @@ class RecordSink:
     async def _told(
         self, topic: str, numbers: Sequence[int], identity: Identity
     ) -> dict[int, ProducerPosition | None]:
-        # A fence has to be committed before it is answered: so no leader answers that was deposed,
-        # and all is committed that an earlier try has appended.
+        # A fence is answered after it is committed. So a deposed leader cannot answer, and all that
+        # an earlier attempt appended is committed.
         told = await self._admin.describe_producers(
             topic, numbers, [identity.producer_id], fence=identity
         )
@@ -254,7 +256,7 @@ class RecordSink:
 
 
 class _Columns(NamedTuple):
-    """`headers`: None where no row has any."""
+    """The columns of rows to write. `headers`: None if no row has headers."""
 
     keys: list[bytes | None]
     values: list[bytes | None]

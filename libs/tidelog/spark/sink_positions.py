@@ -1,13 +1,13 @@
-"""Where a task of a micro-batch goes on in a partition, so that what it writes again is written
-once. Pure.
+"""Where a repeated task of a micro-batch continues in a partition, so that each record is written
+once. Pure functions.
 
-Each task of a query is a named producer, and the epoch of its name is the number of the
-micro-batch. Its sequences go on from one micro-batch to the next, and a partition tells with
-which of them an epoch began (section 3 of docs/internals/protocol.md): so many records as follow
-from there on has an earlier try of the same task written, and it leaves out so many of those that
-go there. That holds as long as a repeated task has the same records in the same order. Where they
-go does not change with the topic: brokers keep, with the name, by how many partitions its epoch was
-first placed.
+Each task of a query is a named producer, and its producer epoch is the number of the micro-batch.
+Its sequences continue from one micro-batch to the next. A partition reports the sequence with which
+an epoch began (section 3 of docs/internals/protocol.md). An earlier attempt of the same task has
+written as many records as follow from there, and the task leaves out that many of its records for
+the partition. This requires that a repeated task has the same records in the same order. Their
+partitions do not change with the topic: brokers store, with the producer name, the number of
+partitions by which its epoch was first placed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tidelog.client.sequences import SEQUENCES, sequence_after
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 
-# Local properties of a task's context, by which Spark tells a sink what it writes.
+# Local properties of a task's context with which Spark identifies what a sink writes.
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 
 
 class SinkTask(NamedTuple):
-    """`partition`: of the plan that writes."""
+    """A task that writes. `partition`: its partition of the plan that writes."""
 
     query_id: str
     batch_id: int
@@ -38,21 +38,21 @@ class SinkTask(NamedTuple):
 
 
 class SinkPosition(NamedTuple):
-    """`written`: records of this task that are in the partition."""
+    """Where a task continues. `written`: records of the task that the partition already holds."""
 
     next_sequence: int
     written: int
 
 
 def has_begun(told: ProducerPosition, task: SinkTask) -> bool:
-    """Whether an earlier try of the task may have written to the partition."""
+    """Whether an earlier attempt of the task may have written to the partition."""
     return told.producer_epoch == task.batch_id
 
 
 def position_of(
     partition: TopicPartition, told: ProducerPosition | None, task: SinkTask
 ) -> SinkPosition:
-    """Raises `TidelogError`: FENCED_PRODUCER_EPOCH where a later micro-batch has written."""
+    """Raises `TidelogError`: FENCED_PRODUCER_EPOCH if a later micro-batch has written."""
     if told is None:
         return SinkPosition(0, 0)
     next_sequence = 0 if told.last_sequence < 0 else sequence_after(told.last_sequence, 1)
@@ -89,7 +89,7 @@ def fewer_partitions(task: SinkTask, topic: str, placed_by: int, count: int) -> 
 
 
 def not_repeated(task: SinkTask, left: Mapping[TopicPartition, int]) -> TidelogError:
-    """`left`: how many records of an earlier try the task did not come to again."""
+    """`left`: how many records of an earlier attempt the task did not produce again."""
     places = ", ".join(f"{count} in {partition}" for partition, count in sorted(left.items()))
     return TidelogError(
         ErrorCode.INVALID_REQUEST,

@@ -1,9 +1,9 @@
-"""How far a stream has come, and its form in Spark's checkpoint. No I/O.
+"""The offsets of a stream, and their form in Spark's checkpoint. No I/O.
 
-An offset alone does not tell whether the log still is the one that was read. With it go the
-topic's id, which a topic created again does not have, and the leader epoch of the record
-before it: where two logs have a record of the same epoch at the same offset, they are equal up
-to there (section 3 of docs/internals/protocol.md).
+An offset alone does not identify the log that was read. Therefore the topic's id is stored with
+it, which a topic created again does not have, and the leader epoch of the record before it: two
+logs that have a record of the same epoch at the same offset are equal up to there (section 3 of
+docs/internals/protocol.md).
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ VERSION = 1
 
 
 class ReadTo(NamedTuple):
-    """The next offset, and the leader epoch of the record before it; NO_EPOCH: there was none,
-    or it is not known."""
+    """The next offset, and the leader epoch of the record before it. NO_EPOCH if there is no such
+    record, or its epoch is unknown."""
 
     offset: int
     leader_epoch: int = NO_EPOCH
 
 
 class TopicOffsets(NamedTuple):
-    """`create_revision`: a later topic of the same name has a greater one. `as_of`: the metadata
-    store's revision as of which its partitions were looked at: what was created later is no
-    partition that was known then. `begun`: where the micro-batch that ends here begins in
-    partitions in which that is not where the one before it ended: those that are new, and those
-    that went on after a loss."""
+    """The offsets in one topic.
+
+    - `create_revision`: a later topic of the same name has a greater one.
+    - `as_of`: the metadata store revision at which the partitions were looked up. Partitions that
+      were created later were not known then.
+    - `begun`: where the micro-batch that ends here begins, for partitions in which that is not the
+      end of the preceding one: new partitions, and those that continued after a loss.
+    """
 
     topic_id: str
     create_revision: int
@@ -42,19 +45,19 @@ class TopicOffsets(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Into how many tasks a micro-batch is split (`planning.split`)."""
+    """How a micro-batch is split into tasks (`planning.split`)."""
 
     min_partitions: int | None
     max_records: int | None
 
 
-# By topic.
+# The offsets in each topic, by name.
 StreamOffsets = Mapping[str, TopicOffsets]
 
 
 def to_value(offsets: StreamOffsets, split: Split | None = None) -> dict[str, Any]:
-    """As JSON takes it; equal offsets give equal texts, since Spark compares those. `split`: of
-    the micro-batch that ends here."""
+    """Returns a value for JSON. Equal offsets give equal texts, since Spark compares texts.
+    `split`: that of the micro-batch that ends here."""
     return {
         "version": VERSION,
         "topics": {
@@ -72,7 +75,7 @@ def to_value(offsets: StreamOffsets, split: Split | None = None) -> dict[str, An
 
 
 def from_value(value: Any) -> StreamOffsets:
-    """Raises `TidelogError` for what `to_value` of this version did not make."""
+    """Raises `TidelogError` for a value that `to_value` of this version did not make."""
     if not isinstance(value, dict) or "version" not in value:
         raise _unreadable(value, "it has no version")
     if value["version"] != VERSION:
@@ -93,13 +96,13 @@ def from_value(value: Any) -> StreamOffsets:
 
 
 def split_of(value: Any) -> Split | None:
-    """Of what `from_value` can read; None where it does not say."""
+    """Returns the split in a value that `from_value` accepts, or None."""
     split = value.get("split")
     return split and Split(split["min"], split["max"])
 
 
 def begins(start: StreamOffsets, end: StreamOffsets) -> StreamOffsets:
-    """Where a micro-batch begins in each partition of its end, as it was planned."""
+    """Returns where a micro-batch begins, as planned, in each partition of its end."""
     found = {}
     for topic, to in end.items():
         before = start.get(topic)
@@ -112,8 +115,8 @@ def begins(start: StreamOffsets, end: StreamOffsets) -> StreamOffsets:
 
 
 def with_begins(end: StreamOffsets, start: StreamOffsets, begun: StreamOffsets) -> StreamOffsets:
-    """`end` of what was read from `start` on, or from `begun` on where these differ; `start` where
-    it comes to the same."""
+    """Returns `end` with `begun` set where reading began elsewhere than planned from `start`.
+    Returns `start` if nothing changes."""
     if all(
         topic in start and to._replace(begun=start[topic].begun) == start[topic]
         for topic, to in end.items()

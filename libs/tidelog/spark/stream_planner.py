@@ -1,4 +1,4 @@
-"""What each micro-batch of a stream reads, as its driver finds out."""
+"""Plans what each micro-batch of a stream reads, in its driver."""
 
 from __future__ import annotations
 
@@ -32,30 +32,33 @@ _log = logging.getLogger(__name__)
 
 
 class StreamPlanner:
-    """Every error is a `TidelogError`; `DataLossError` where the stream cannot go on where it
-    ended, unless that is allowed: then a warning is logged."""
+    """Plans micro-batches. Raises only `TidelogError`.
+
+    Raises `DataLossError` if the stream cannot continue where it ended. If that is allowed, it logs
+    a warning instead.
+    """
 
     def __init__(self, options: ReadOptions, lookups: ClusterLookups) -> None:
         self._options = options
         self._lookups = lookups
-        # What the cluster told last, and of where a stream went on with it.
+        # The cluster's last answer, and the last place where a stream continued with one.
         self._now: ClusterNow = {}
         self._went_on: tuple[StreamOffsets, GoingOn] | None = None
-        # A micro-batch that begins where the cluster now says.
+        # Start and end of the micro-batch that was planned with the cluster's current state.
         self._planned: tuple[StreamOffsets, StreamOffsets] | None = None
-        # With it nothing that comes later is read.
+        # The state at which a bounded stream ends.
         self._ends_at: ClusterNow | None = None
         self._is_bounded = False
-        # Of which leader is known to have what was read.
+        # Positions that were verified against a leader, with its epoch.
         self._verified: dict[TopicPartition, tuple[ReadTo, int]] = {}
-        # Topics of which it has been told that they are not there.
+        # Topics whose absence has been logged.
         self._told_absent: set[str] = set()
 
     async def close(self) -> None:
         await self._lookups.close()
 
     def bound(self) -> None:
-        """The stream ends where the logs end when it is next asked how far it may go."""
+        """Ends the stream where the logs end at the next call of `next_end`."""
         self._is_bounded = True
         self._ends_at = None
 
@@ -68,7 +71,7 @@ class StreamPlanner:
         return await self._with_epochs(now, {}, first)
 
     async def next_end(self, read: StreamOffsets, max_offsets: int | None) -> StreamOffsets:
-        """How far the next batch goes; as far as `read` where there is nothing new."""
+        """Returns how far the next batch goes; equal to `read` if there is nothing new."""
         read = self._options.topics.still_read(read)
         now = self._ends_at
         if now is None:
@@ -98,7 +101,7 @@ class StreamPlanner:
 
     @property
     def latest(self) -> StreamOffsets:
-        """Where the logs ended when that was last asked."""
+        """Where the logs ended at the last request."""
         return {
             topic: TopicOffsets(
                 told.topic_id,
@@ -112,23 +115,25 @@ class StreamPlanner:
     async def ranges(
         self, start: StreamOffsets, end: StreamOffsets, planned: Split | None = None
     ) -> list[OffsetRange]:
-        """The tasks of a micro-batch, the same for the same offsets: a batch that is repeated
-        is read alike, unless something is lost. `planned`: how it was to be split; else it is as
-        the options say."""
+        """Returns the tasks of a micro-batch.
+
+        The same offsets give the same tasks: a repeated batch reads the same, unless something is
+        lost. `planned`: the split that was planned; otherwise that of the options.
+        """
         if start == end:
             return []
         topics = self._options.topics
         start = topics.still_read(start)
         places = topics.still_read(begins(start, end))
         if self._planned != (start, end):
-            # A batch of a former life of the driver is repeated: all of it is asked for, what was
-            # new in it too.
+            # A batch of a previous driver is repeated: all of it is verified, its new partitions
+            # included.
             places = (await self._go_on(places, await self._now_of(places))).offsets
         ranges = []
         for topic, to in sorted(end.items()):
             of_topic = places.get(topic)
             if of_topic is None or of_topic.topic_id != to.topic_id:
-                # It is gone, which has been told, or is no longer asked for.
+                # It is gone, which was reported, or is no longer chosen by the options.
                 continue
             for partition, at in sorted(to.partitions.items()):
                 begin = of_topic.partitions.get(partition, at)
@@ -138,14 +143,14 @@ class StreamPlanner:
         return await with_edge_epochs(parts, self._lookups)
 
     async def _now_of(self, read: StreamOffsets) -> ClusterNow:
-        """A loss that was accepted before is no error later: what is gone is not `read` then."""
+        """A loss that was accepted is no error later: what is gone is no longer in `read`."""
         must_exist = self._options.fail_on_data_loss
         now = await self._lookups.now(self._options.topics, read, must_exist=must_exist)
         self._tell_absent(read, now)
         return now
 
     def _tell_absent(self, read: StreamOffsets, now: ClusterNow) -> None:
-        """Once for each topic. Of one that was read its loss is told in place of it."""
+        """Logs each absent topic once. The loss of a topic in `read` is reported instead."""
         absent = set(self._options.topics.named) - set(now) - self._told_absent
         for topic in sorted(absent - set(read)):
             _log.warning(
@@ -189,8 +194,11 @@ class StreamPlanner:
     async def _with_epochs(
         self, now: ClusterNow, places: StreamOffsets, ends: Mapping[TopicPartition, int]
     ) -> StreamOffsets:
-        """Leader epochs of the records before the ends. They never fall along a log: between a
-        record and an end that its own leader told there is no other one, and nothing is asked."""
+        """Adds the leader epochs of the records before the ends.
+
+        Epochs never decrease along a log. Between a record and an end that the leader of the same
+        epoch reported there is no other epoch, and no request is needed.
+        """
         known: dict[TopicPartition, int] = {}
         asked: dict[TopicPartition, int] = {}
         for name, end in ends.items():

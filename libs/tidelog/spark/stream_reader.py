@@ -24,7 +24,8 @@ from tidelog.spark.stream_planner import StreamPlanner
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives in a process of the driver as long as its query; copies of it read in executors."""
+    """Reads a stream. It lives in a process of the driver as long as its query; copies of it read
+    in executors."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
@@ -54,7 +55,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         read = from_value(start)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = self._planner.ask(lambda planner: planner.next_end(read, most))
-        # Where there is nothing new, what was planned stays as it is.
+        # If there is nothing new, the planned offsets stay as they are.
         return start if end == read else to_value(end, self._options.split)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -79,7 +80,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(partition, self._options, self._schema)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing is kept beside Spark's checkpoint."""
+        """Does nothing: Spark's checkpoint is the only state."""
 
     def stop(self) -> None:
         if self._started is not None:

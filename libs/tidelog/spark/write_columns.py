@@ -1,4 +1,4 @@
-"""What a frame has to look like that is written. No I/O."""
+"""The columns of a data frame that can be written. No I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog.spark.columns import HEADERS_TYPE
 from tidelog.spark.option_values import OptionError
 
 _CONTENT: tuple[DataType, ...] = (BinaryType(), StringType())
-# Each with its types; where a reader's rows are written, their old places say nothing.
+# Each column with its types. A reader's positions are ignored when its rows are written.
 WRITTEN: Mapping[str, tuple[DataType, ...]] = {
     "key": _CONTENT,
     "value": _CONTENT,
@@ -22,7 +22,7 @@ LEFT_OUT = ("offset", "leader_epoch", "timestamp")
 
 
 def check_written(schema: StructType, topic: str | None) -> None:
-    """Raises `OptionError`."""
+    """Raises `OptionError` if the schema cannot be written."""
     for column in schema.fields:
         if column.name in LEFT_OUT:
             continue
@@ -47,5 +47,5 @@ def check_written(schema: StructType, topic: str | None) -> None:
 
 
 def _alike(one: DataType, other: DataType) -> bool:
-    """Whether null may be where does not matter."""
+    """Compares types without their nullability."""
     return one.simpleString() == other.simpleString()

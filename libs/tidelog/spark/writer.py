@@ -1,4 +1,4 @@
-"""`df.write` and `df.writeStream`."""
+"""Writers for `df.write` and `df.writeStream`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Written(WriterCommitMessage):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """A task that is repeated writes its records again."""
+    """Writes a batch. A repeated task writes its records again."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -36,7 +36,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """A micro-batch that is repeated writes nothing twice (`sink_positions`)."""
+    """Writes a stream. A repeated micro-batch writes nothing twice (`sink_positions`)."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -46,14 +46,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _write(self._options, task, task.partition, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """All was committed when its task ended."""
+        """Does nothing: all records were committed when their tasks ended."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """What is written stays, and is not written again when the micro-batch is repeated."""
+        """Does nothing: written records stay, and a repeated micro-batch leaves them out."""
 
 
 def sink_task(context: TaskContext) -> SinkTask:
-    """Raises `TidelogError` (INTERNAL) where Spark does not tell what the task writes."""
+    """Raises `TidelogError` (INTERNAL) if Spark does not report what the task writes."""
     query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     if not query_id or batch_id is None:
         raise TidelogError(

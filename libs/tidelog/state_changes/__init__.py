@@ -1,2 +1,2 @@
-"""What happened to the state of a cluster: events in stages, the same in logs, in the API, in
-the topic `__state_changes` and in the pipeline."""
+"""State changes of a cluster: events in stages, the same in logs, in the API, in the topic
+`__state_changes` and in the pipeline."""

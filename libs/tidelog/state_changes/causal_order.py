@@ -1,8 +1,8 @@
-"""The order in which changes are told: by store revision, then epoch, then time. Revisions are
-one order for all services, and their clocks are not. Pure.
+"""Orders changes by store revision, then epoch, then time. Pure.
 
-What the store decided lies at its revision. What a service noticed, or was sent again, names
-the newest revision that it knew: it lies where its time puts it, and after that revision."""
+Revisions are one order for all services; their clocks are not. A change that the store decided is
+placed at its revision. A change that a service noticed, or received again, has the newest revision
+that the service knew: it is placed by its time, and after that revision."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def in_causal_order(lives: Sequence[ChangeLife]) -> list[ChangeLife]:
     decided = sorted((life for life in lives if _is_decided(life)), key=_causal_key)
     noticed = sorted((life for life in lives if not _is_decided(life)), key=_causal_key)
     revisions = [life.revision for life in decided]
-    # Nothing lies after what began later by the clock of one that began late: each began no
-    # later than all that follow from it.
+    # Clocks differ, so later revisions may have earlier times. Each change counts as begun no
+    # later than all changes that follow it, so that the times ascend.
     began_ms = list(accumulate((life.began_ms for life in reversed(decided)), min))[::-1]
     before: list[list[ChangeLife]] = [[] for _ in range(len(decided) + 1)]
     for life in noticed:

@@ -1,4 +1,4 @@
-"""One change of a partition, and what is told of it: its shares and their stages. Pure."""
+"""One change of a partition, with the reported stages of its parts. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ ENDED = (Stage.COMPLETED, Stage.FAILED, Stage.IGNORED)
 
 
 class Part(NamedTuple):
-    """One share of a change: of the partition's key (no `broker`), or of one replica.
-    `stages` in the order in which they follow from each other, at least one. `is_late`: by a
-    full state, in a life of the broker for which the change was not made."""
+    """One part of a change: of the partition's key (no `broker`), or of one replica.
+
+    - `stages`: in causal order, at least one.
+    - `is_late`: a full state delivered the part, to an incarnation of the broker for which the
+      change was not made.
+    """
 
     kind: Kind
     broker: int
@@ -37,9 +40,13 @@ class Part(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """What is missing of a part. `overtaken_by`: the id of a newer change of that replica,
-    because of which this one is not waited for; empty: there is none. `forgotten_by`: the
-    service that would tell it, and remembers nothing of that time; empty: it remembers."""
+    """A missing stage of a part.
+
+    - `overtaken_by`: id of a newer change of the replica, because of which this stage is not
+      expected; empty: there is none.
+    - `forgotten_by`: the service that would report the stage, and no longer keeps events of that
+      time; empty: it keeps them.
+    """
 
     kind: Kind
     broker: int
@@ -51,9 +58,11 @@ class Gap(NamedTuple):
 class ChangeLife(NamedTuple):
     """One change of one partition, or one event of a broker, a controller or the store.
 
-    `headline`: the event that says best what it is. `cause`: for which it was requested, which
-    is neither why it failed nor why one of its replicas refused it. `began_ms`: wall clock,
-    when it was requested. `revision`: of the store, at which it was decided; 0: not known."""
+    - `headline`: the event that describes the change best.
+    - `cause`: the cause of the request, not of a failure or of a replica's rejection.
+    - `began_ms`: wall clock time of the request.
+    - `revision`: store revision at which it was decided; 0: not known.
+    """
 
     change_id: str
     headline: StateChange
@@ -69,8 +78,8 @@ class ChangeLife(NamedTuple):
 
     @property
     def own_parts(self) -> tuple[Part, ...]:
-        """Of those for whom it was made, without what followed from it or came late; all where
-        there is nothing else."""
+        """Parts for which the change was made, without consequences and late parts; all parts if
+        there are no others."""
         own = tuple(
             part
             for part in self.parts
@@ -80,12 +89,12 @@ class ChangeLife(NamedTuple):
 
     @property
     def took_ms(self) -> int:
-        """Until those for whom it was made had done it."""
+        """Milliseconds until the parts for which the change was made were done."""
         return max(self.since_requested_ms(told) for part in self.own_parts for told in part.stages)
 
     @property
     def is_failed(self) -> bool:
-        """Some part of it failed, and was not completed after all."""
+        """Whether a part failed and was not completed afterwards."""
         return any(
             part.has(Stage.FAILED) and not part.has(Stage.COMPLETED, Stage.ACKNOWLEDGED)
             for part in self.parts

@@ -1,4 +1,4 @@
-"""What is missing of changes: ends and acknowledgements that nobody told. Pure."""
+"""Missing stages of changes: ends and acknowledgements that no service reported. Pure."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from tidelog.model import TopicPartition
 from tidelog.state_changes.change_life import ENDED, ChangeLife, Gap, Part
 from tidelog.state_changes.event import NO_BROKER, Kind, Stage, StateChange
 
-# What a controller commands a replica to do, and is acknowledged.
+# Kinds that a controller commands to a replica, and that the broker acknowledges.
 _COMMANDED = frozenset(
     {Kind.CREATE, Kind.BECOME_LEADER, Kind.BECOME_FOLLOWER, Kind.STOP, Kind.DELETE}
 )
 
 
-# How far back each service remembers what it told, wall clock; who is not named was not heard.
+# By service: wall clock time since which it keeps events. Other services did not answer.
 Memories = Mapping[str, int]
 
 
 def with_gaps(lives: Sequence[ChangeLife], memories: Memories | None = None) -> list[ChangeLife]:
-    """The same lives, each with what is missing of it. `memories`: None where all that was ever
-    told is there, as in log files."""
+    """Returns the changes, each with its gaps. `memories`: None: there are all events that were
+    ever reported, as in log files."""
     newest: dict[tuple[TopicPartition, int], list[tuple[int, str]]] = {}
     for life in lives:
         for part in life.parts:
@@ -36,7 +36,7 @@ def with_gaps(lives: Sequence[ChangeLife], memories: Memories | None = None) -> 
 
 
 def _names(life: ChangeLife) -> list[TopicPartition]:
-    """One, or those of a topic whose strays are told as one."""
+    """Returns the partition of a change, or those of a topic's strays that are one event."""
     if life.name is not None:
         return [life.name]
     told = life.headline
@@ -58,7 +58,7 @@ def _gaps(
     later: list[tuple[int, str]] = []
     if life.name and part.kind in _COMMANDED:
         decisions = newest.get((life.name, part.broker), [])
-        # Only the newest decision for a replica is ever on its way.
+        # Only the newest decision for a replica is sent.
         later = [(r, change_id) for r, change_id in decisions if r > part.revision]
     overtaken_by = min(later)[1] if later else ""
     forgotten_by = "" if memories is None else _forgotten_by(part, missing, memories)
@@ -66,8 +66,9 @@ def _gaps(
 
 
 def _forgotten_by(part: Part, missing: Stage, memories: Memories) -> str:
-    """Nothing is missed of what happened before the memory of those who would tell its end
-    begins: what they told then is known by `__state_changes` alone, into which not all comes."""
+    """Returns the service that no longer keeps events of that time; empty: a service that would
+    report the end keeps them, so the end is missing. Older events are only in `__state_changes`,
+    which does not have all of them."""
     awaited = [
         told
         for told in part.stages
@@ -80,17 +81,17 @@ def _forgotten_by(part: Part, missing: Stage, memories: Memories) -> str:
 
 
 def _ends_it(told: StateChange) -> bool:
-    """Whether an end is to follow: whoever asks is answered, and a replica's broker tells
-    what it made of a command. A controller that has received a broker's stopping does not
-    tell that it is done."""
+    """Returns whether an end must follow. A request gets an answer, and a replica's broker reports
+    the result of a command. A controller that has received the stop of a broker does not report
+    that it is done."""
     if told.stage is Stage.RECEIVED:
         return told.service == f"broker-{told.broker}"
     return told.stage is Stage.REQUESTED
 
 
 def _missing(part: Part) -> Stage | None:
-    """An acknowledgement says that it was done, whoever has not told so. It is missed only
-    where the one who would tell it told that it was requested."""
+    """Returns the missing stage; None: none. An acknowledgement proves the end, even if no service
+    reported it. It is only missing if the service that would report it reported the request."""
     if part.has(Stage.ACKNOWLEDGED):
         return None
     if not part.has(*ENDED) and any(_ends_it(told) for told in part.stages):

@@ -1,4 +1,4 @@
-"""Which stages are of one change: those with the same id. Pure."""
+"""Groups the stages of one change, which have the same id. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _Key = tuple[object, ...]
 
 
 def of_one_change(events: Iterable[StateChange]) -> list[list[StateChange]]:
-    """Groups of stages, none of them empty; what has no id is a fact, and a group by
-    itself."""
+    """Returns groups of stages, none of them empty. An event without an id is a fact, and a group
+    of its own."""
     groups: dict[_Key, list[StateChange]] = {}
     facts: list[list[StateChange]] = []
     for change in events:
@@ -26,8 +26,8 @@ def of_one_change(events: Iterable[StateChange]) -> list[list[StateChange]]:
 
 
 def _key(change: StateChange) -> _Key:
-    """Empty: it has none. A topic is made and deleted once, by one controller or by its
-    successor, who does not know the id."""
+    """Returns an empty key if the event has no id. A topic is created and deleted once, by one
+    controller or by its successor, which does not know the id."""
     if change.kind in TOPIC_KINDS and change.topic_id:
         return (change.kind, change.topic_id)
     if change.change_id:

@@ -1,6 +1,6 @@
 """State changes as JSON objects: in log lines, in `__state_changes` and in the pipeline.
 
-A field that does not apply is left out; `time` is UTC with milliseconds."""
+A field that does not apply is omitted. `time` is UTC with milliseconds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidelog.state_changes.event import (
     StateChange,
 )
 
-# The value of `event` in a log line that tells a state change.
+# The value of `event` in a log line with a state change.
 EVENT = "state_change"
 
 _ABSENT: Mapping[str, object] = {
@@ -40,11 +40,11 @@ _ABSENT: Mapping[str, object] = {
 
 
 class NotAStateChangeError(ValueError):
-    """The object is none; the message says what is missing or wrong."""
+    """The object is no state change. The message says what is missing or wrong."""
 
 
 def to_fields(change: StateChange) -> dict[str, Any]:
-    """Everything but time and service, in the order of `StateChange`."""
+    """Returns all fields but time and service, in the order of `StateChange`."""
     fields: dict[str, Any] = {"kind": change.kind.value, "stage": change.stage.value}
     if change.cause is not Cause.NONE:
         fields["cause"] = change.cause.value
@@ -60,7 +60,7 @@ def to_object(change: StateChange) -> dict[str, Any]:
 
 
 def from_object(value: Mapping[str, Any]) -> StateChange:
-    """Raises `NotAStateChangeError`. A kind or stage of a newer version is one."""
+    """Raises `NotAStateChangeError`, also for a kind or stage of a newer version."""
     fields = {name: _checked(name, value[name]) for name in _ABSENT if name in value}
     try:
         return StateChange(
@@ -84,7 +84,7 @@ def _text(name: str, value: object) -> str:
 
 
 def _checked(name: str, value: object) -> Any:
-    """Of the type that the field has where it does not apply. JSON's true is no number."""
+    """Checks that a value has the type of the field's absent value. JSON's true is no number."""
     absent = _ABSENT[name]
     if isinstance(absent, str):
         return _text(name, value)
@@ -112,6 +112,6 @@ def format_time(time_ms: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds since 1970. Raises `ValueError`."""
+    """Returns milliseconds since 1970. Raises `ValueError`."""
     moment = datetime.datetime.fromisoformat(text)
     return round(moment.timestamp() * 1000)

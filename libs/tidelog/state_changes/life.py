@@ -1,7 +1,7 @@
-"""The life of partitions, from what all services tell: which changes there were, in causal
-order, each with its stages (`grouping`), and what is missing of them (`gaps`).
+"""Traces of partitions from the events of all services: which changes there were, in causal order,
+each with its stages (`grouping`) and its missing stages (`gaps`).
 
-Pure; it takes the events in any order (`causal_order`), and twice is as once.
+Pure. Events may be in any order (`causal_order`) and may repeat.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tidelog.state_changes.event import (
 from tidelog.state_changes.gaps import Memories, with_gaps
 from tidelog.state_changes.grouping import TOPIC_KINDS, of_one_change
 
-# What befell a broker, a controller or the store belongs to a partition's life from so long
-# before its first event: the longest lease is a minute.
+# A partition's trace includes events of brokers, controllers and the store from this time before
+# its first event: the longest lease is a minute.
 CAUSE_WINDOW_MS = 60_000
 
 CONTROLLER_KINDS = (
@@ -61,13 +61,13 @@ _PARTITION_KINDS = frozenset(
         Kind.RECOVERY_CONSENT,
     }
 )
-# About no topic: what befalls brokers, controllers and the store, and so many partitions at
-# once.
+# Kinds without a topic: events of brokers, controllers and the store, which affect many partitions
+# at once.
 CLUSTER_KINDS = tuple(
     kind for kind in Kind if kind not in _PARTITION_KINDS and kind not in TOPIC_KINDS
 )
 
-# Details of a partition's event whose value is a broker's id, or a list of them.
+# Details of a partition's event that are the id of a broker, or a list of them.
 _BROKERS_IN_DETAILS = (
     "leader",
     "leader_before",
@@ -83,14 +83,14 @@ _STAGE_ORDER = {stage: number for number, stage in enumerate(Stage)}
 
 
 class TraceScope(NamedTuple):
-    """Whose life. No topic: of the whole cluster; no partition: of the whole topic."""
+    """Subject of a trace. No topic: the entire cluster; no partition: the entire topic."""
 
     topic: str = ""
     partition: int | None = None
     since_ms: int = 0
 
     def includes(self, change: StateChange) -> bool:
-        """Whether it is about the topic or partition itself."""
+        """Returns whether the event is about the topic or partition itself."""
         if change.time_ms < self.since_ms or not change.topic:
             return False
         if self.topic and change.topic != self.topic:
@@ -98,8 +98,8 @@ class TraceScope(NamedTuple):
         return self.partition is None or change.partition in (self.partition, NO_PARTITION)
 
     def asks_for(self, change: StateChange) -> bool:
-        """Whether it is about the topic or partition itself, or befell a broker, a controller
-        or the store, which `relevant` judges when all is told."""
+        """Returns whether the event is about the topic or partition itself, or about a broker, a
+        controller or the store. `relevant` selects from the latter when all events are known."""
         if change.time_ms < self.since_ms:
             return False
         if not self.topic or self.includes(change):
@@ -110,14 +110,14 @@ class TraceScope(NamedTuple):
 def trace(
     events: Iterable[StateChange], scope: TraceScope, memories: Memories | None = None
 ) -> list[ChangeLife]:
-    """The life of what `scope` names, oldest first; empty: nobody tells anything of it.
-    `memories`: as for `with_gaps`."""
+    """Returns the changes of a scope in causal order; empty: no service reports any. `memories`: as
+    for `with_gaps`."""
     return lives_of(relevant(events, scope), memories)
 
 
 def relevant(events: Iterable[StateChange], scope: TraceScope) -> list[StateChange]:
-    """What is about the scope itself, and what befell the brokers and controllers that
-    carried it out, from shortly before its first event on."""
+    """Returns the events of the scope itself, and those of the brokers and controllers that carried
+    them out, from shortly before the first one on."""
     told = _without_repetitions(events)
     own = [change for change in told if scope.includes(change)]
     if not scope.topic:
@@ -135,8 +135,8 @@ def relevant(events: Iterable[StateChange], scope: TraceScope) -> list[StateChan
 
 
 class Involved:
-    """Which of the events to come are of the scope, or befall those who have carried out
-    what was told of it before."""
+    """Selects new events: those of the scope, and those of the brokers and controllers that carried
+    out earlier events of the scope."""
 
     def __init__(self, scope: TraceScope, told: Iterable[StateChange]) -> None:
         self._scope = scope
@@ -154,25 +154,26 @@ class Involved:
 
 
 def lives_of(events: Iterable[StateChange], memories: Memories | None = None) -> list[ChangeLife]:
-    """Each change with its stages, in causal order."""
+    """Returns the changes with their stages, in causal order."""
     groups = of_one_change(_without_repetitions(events))
     return with_gaps(in_causal_order([_life(stages) for stages in groups]), memories)
 
 
 def _without_repetitions(events: Iterable[StateChange]) -> list[StateChange]:
-    """One event that a service, a log file and the topic tell, or two copies of a file, is
-    one."""
+    """Removes copies of an event: a service, a log file and the topic may have it, or a file may be
+    there twice."""
     return list({change.identity: change for change in events}.values())
 
 
 def _brokers_in(change: StateChange) -> list[int]:
-    """Those that an event of a partition is about or was told by, and its replicas."""
+    """Returns the broker that a partition's event is about, the one that reported it, and the
+    replicas."""
     brokers = [] if change.broker == NO_BROKER else [change.broker]
     role, _, number = change.service.rpartition("-")
     if role == "broker" and number.isdecimal():
         brokers.append(int(number))
     for name in _BROKERS_IN_DETAILS:
-        # A leader that died tells nothing itself.
+        # A leader that died reports nothing itself.
         value = change.details.get(name)
         if isinstance(value, list):
             brokers += [item for item in value if isinstance(item, int)]
@@ -192,7 +193,7 @@ def _touches(change: StateChange, brokers: set[int]) -> bool:
 
 def _life(stages: Sequence[StateChange]) -> ChangeLife:
     late = _late_lives(stages)
-    # Each life of a broker that was told late has shares of its own.
+    # Each late incarnation of a broker has parts of its own.
     shares: dict[tuple[Kind, int, int], list[StateChange]] = {}
     for told in stages:
         late_epoch = told.broker_epoch if (told.broker, told.broker_epoch) in late else NO_REVISION
@@ -204,7 +205,7 @@ def _life(stages: Sequence[StateChange]) -> ChangeLife:
     _put_in_order(parts)
     headline = _headline(parts)
     return ChangeLife(
-        # A controller that ends what its predecessor began does not know the id.
+        # A controller that ends a change which its predecessor began does not know the id.
         headline.change_id or next((told.change_id for told in stages if told.change_id), ""),
         headline,
         _cause(parts[0]),
@@ -215,9 +216,9 @@ def _life(stages: Sequence[StateChange]) -> ChangeLife:
 
 
 def _late_lives(stages: Sequence[StateChange]) -> set[tuple[int, int]]:
-    """Brokers and epochs that were told of the change by a full state alone, as one that comes
-    back is of all that was decided in the meantime. A change for which a full state was on its
-    way is commanded by it."""
+    """Returns brokers and epochs to which only a full state delivered the change. A broker that
+    returns gets all decisions of the meantime in that way. If the change was requested from the
+    broker by a full state, it was commanded, and is not late."""
     commanded = {
         (told.broker, told.broker_epoch)
         for told in stages
@@ -232,9 +233,9 @@ def _late_lives(stages: Sequence[StateChange]) -> set[tuple[int, int]]:
 
 
 def _put_in_order(parts: list[Part]) -> None:
-    """The key first: nothing is sent before the store has it. What one replica does stays
-    together, in the order in which replicas were first told, of those at once the leader
-    first; what was commanded comes before what follows from it, and what came late after all."""
+    """Sorts parts: the key first, because nothing is sent before the store has it. The parts of a
+    replica stay together. Replicas are in the order of their first event; of simultaneous ones
+    the leader is first. Commanded parts precede their consequences, and late parts come last."""
     began: dict[tuple[bool, int], int] = {}
     for part in parts:
         first_ms, who = part.stages[0].time_ms, (part.is_late, part.broker)
@@ -263,15 +264,15 @@ def _requested_ms(told: StateChange) -> int:
 
 
 def _headline(parts: Sequence[Part]) -> StateChange:
-    """Of the key rather than of a replica; how it ended rather than that it was wanted,
-    because only then its revision is known."""
+    """Returns the event of the key rather than of a replica, and the end rather than the request,
+    because only the end has the revision."""
     stages = parts[0].stages
     return next((told for told in reversed(stages) if told.stage in ENDED), stages[0])
 
 
 def _cause(part: Part) -> Cause:
-    """Of who asked for it, or did it. Why it failed is the cause of that stage alone; what was
-    ignored and nothing else is a fact with a cause."""
+    """Returns the cause of the request or of the execution. The cause of a failure belongs to that
+    stage alone. A part that was only ignored is a fact with a cause."""
     own = (told.cause for told in part.stages if told.stage not in (Stage.FAILED, Stage.IGNORED))
     if not part.has(*BEGUN, Stage.COMPLETED, Stage.ACKNOWLEDGED, Stage.FAILED):
         own = (told.cause for told in part.stages)
@@ -279,8 +280,8 @@ def _cause(part: Part) -> Cause:
 
 
 def _revision(parts: Sequence[Part]) -> int:
-    """That of the write, where whoever wrote the key tells it; replicas tell it, too. What is
-    requested rests on an earlier one, and a replica that ignored it names what it knew."""
+    """Returns the revision of the write, from the service that wrote the key, else from replicas. A
+    request has an earlier revision, and a replica that ignored the change has the one it knew."""
     of_key = [told for part in parts if part.broker == NO_BROKER for told in part.stages]
     written = [told.revision for told in of_key if told.stage is Stage.COMPLETED]
     carried_out = [

@@ -1,4 +1,4 @@
-"""State changes out of the log lines of services, which hold other lines besides. Pure."""
+"""Reads state changes from log lines of services, which contain other lines, too. Pure."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from tidelog.state_changes.event import StateChange
 from tidelog.state_changes.json_form import NotAStateChangeError
 from tidelog.state_changes.life import TraceScope
 
-# Of all files together; the oldest by time beyond it are left out and counted, whichever file is
-# read first.
+# Maximum number of events from all files together. The oldest ones by time beyond it are dropped
+# and counted, whichever file is read first.
 MAX_EVENTS = 500_000
-# What every line of a state change contains, so that others need no parsing.
+# Contained in every line of a state change, so that other lines need no parsing.
 _MARK = json_form.EVENT.encode()
 _WHOLE = TraceScope()
 
 
 class LogLines:
-    """Takes lines as they lie in log files, in any order, and counts what it leaves."""
+    """Takes lines of log files, in any order, and counts those that it leaves out."""
 
     def __init__(self, scope: TraceScope = _WHOLE, max_events: int = MAX_EVENTS) -> None:
-        """What its life is not told from is left at once."""
+        """Creates an empty collection for a scope; other events are dropped at once."""
         self._scope = scope
         self._max_events = max_events
-        # The oldest first; the number, by which lines were read, decides among those at once.
+        # A heap with the oldest event first. The line number decides between events of one time.
         self._events: list[tuple[int, int, StateChange]] = []
         self.lines = 0
-        self.skipped = 0  # no state change, or of a version that this one does not know
-        self.malformed = 0  # a state change by its mark, and cut or wrong
-        self.left_out = 0  # of the scope, and older than those that are kept
+        self.skipped = 0  # lines of other kinds
+        self.malformed = 0  # state changes by their mark, but cut, wrong or of a newer version
+        self.left_out = 0  # in the scope, but older than the events that are kept
 
     @property
     def events(self) -> list[StateChange]:
-        """As they were read."""
+        """The events in the order in which they were read."""
         return [change for _, _, change in sorted(self._events, key=lambda held: held[1])]
 
     def take(self, lines: Iterable[bytes]) -> None:

@@ -1,8 +1,8 @@
 """The topic that holds every service's state changes, and internal topics in general. Pure.
 
-A record's key is the partition, else the topic, that it is about, else the service that
-tells it, so that what is about one thing stays in order; its value is the JSON form. An
-event may be there twice where its leader died before it answered."""
+A record's key is the partition that it is about, else the topic, else the reporting service, so
+that events about one subject stay in order. Its value is the JSON form. An event may be there twice
+if its leader died before it answered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog.state_changes import json_form
 from tidelog.state_changes.event import NO_PARTITION, StateChange
 
 STATE_CHANGES_TOPIC = "__state_changes"
-# Topics that a cluster keeps for itself; users read them.
+# Topics that a cluster keeps for itself; users may read them.
 INTERNAL_PREFIX = "__"
 
 
@@ -21,8 +21,8 @@ def is_internal(topic: str) -> bool:
 
 
 def is_published(change: StateChange) -> bool:
-    """What befalls the topic itself is in logs and rings alone: to write it would make the
-    next of it."""
+    """Returns whether an event belongs in the topic. Events about the topic itself are only in logs
+    and rings, because writing one would cause the next."""
     return change.topic != STATE_CHANGES_TOPIC
 
 
@@ -48,7 +48,7 @@ def from_value(value: bytes) -> StateChange:
         text = value.decode()
         document = json.loads(text)
         if "\\u" in text:
-            # Half of a surrogate pair could be told to nobody: no UTF-8 has it.
+            # Half of a surrogate pair has no UTF-8, so it could not be output.
             json.dumps(document, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise json_form.NotAStateChangeError(f"no JSON: {error}") from error

@@ -1,1 +1,1 @@
-"""`make demo`: real data through a real cluster, whose leader and controller are killed."""
+"""`make demo`: real data through a real cluster whose leader and controller are killed."""

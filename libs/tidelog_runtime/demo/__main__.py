@@ -1,5 +1,7 @@
-"""`python -m tidelog_runtime.demo`: exit status 0 only if nothing was lost, and nothing
-written twice."""
+"""`python -m tidelog_runtime.demo`
+
+Exit status 0 means that no record was lost and none was written twice.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ def main() -> int:
     arguments = parser.parse_args()
     console = Console()
     directory = arguments.directory or Path(tempfile.mkdtemp(prefix="tidelog-demo-"))
-    # What an earlier run found must not pass for this one's, should it not come to an end.
+    # A result of an earlier run must not be taken for this one's if this run does not end.
     result_path().unlink(missing_ok=True)
     try:
         result = uvloop.run(run(directory, console))

@@ -1,4 +1,4 @@
-"""When records were acknowledged, and how long it ever took until the next one."""
+"""The times at which records were acknowledged, and the longest gap between them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Acknowledgements:
             self._reached.set()
 
     async def reached(self, count: int) -> None:
-        """Returns when so many records are acknowledged."""
+        """Returns when this many records are acknowledged."""
         self._wanted = count
         self._reached.clear()
         if len(self.keys) < count:
@@ -36,9 +36,11 @@ class Acknowledgements:
         return len(self.keys)
 
     def gap_around(self, moment: float, partitions: Iterable[int]) -> tuple[float, float]:
-        """The longest time without an acknowledgement on any of these partitions that
-        contains `moment` or begins within a second after it; and when it ended. A leader
-        that is dying may still answer, hence the second."""
+        """Returns the longest time without acknowledgements around a moment, and when it ended.
+
+        It is the longest gap on one of these partitions that contains `moment` or begins within
+        a second after it. The second is needed because a dying leader may still answer.
+        """
         worst = (0.0, moment)
         for partition in partitions:
             for before, after in pairwise(self._times.get(partition, ())):

@@ -1,4 +1,4 @@
-"""Compares the replicas of a topic as they lie on disk, byte by byte."""
+"""Compares the replicas of a topic on disk, byte by byte."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from tidelog.log_dump import dump_log
 
 
 def digest_of_replica(directory: Path, end_offset: int) -> tuple[int, str]:
-    """The offset after the last whole batch below `end_offset`, and a hash over all
-    frames up to there. Segments may begin elsewhere on each replica; frames do not."""
+    """Hashes the frames of a replica below `end_offset`.
+
+    Returns the offset after the last complete batch, and the hash. Segments may begin elsewhere
+    on each replica, but frames do not.
+    """
     content = hashlib.sha256()
     reached = 0
     for segment, info in dump_log(directory):
@@ -37,7 +40,7 @@ def differing(
     replicas: Mapping[int, Sequence[int]],
     end_offsets: Mapping[int, int],
 ) -> list[str]:
-    """What is not the same below the high watermark; empty: all replicas are identical."""
+    """Returns the differences below the high watermark; empty: all replicas are identical."""
     problems = []
     for partition, brokers in replicas.items():
         found = {

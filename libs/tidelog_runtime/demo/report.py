@@ -1,11 +1,19 @@
-"""What the demo found: a report for a person, and `out/demo.json` for programs.
+"""The results of the demo: a report for people, and `out/demo.json` for programs.
 
-Keys of `out/demo.json`: `ok`; `acknowledged`, `read`, `lost`, `duplicates`, `wrong`
-(records); `bytes`; `failed_sends`; `replicas_identical`, `isr_full`; `write_gap_seconds`
-with `leader_kill` and `controller_kill`: the longest time between two acknowledgements on
-a partition; `detection_seconds`: from the leader's SIGKILL until the survivors' metadata
-no longer had it; `after_detection_seconds`: the rest of the leader's gap;
-`mb_per_second` (10^6 bytes, acknowledged); `seconds` (the whole run).
+Keys of `out/demo.json`:
+
+- `ok`
+- `acknowledged`, `read`, `lost`, `duplicates`, `wrong`, `unexpected`: numbers of records
+- `bytes`: acknowledged
+- `failed_sends`
+- `replicas_identical`, `isr_full`
+- `write_gap_seconds` with `leader_kill` and `controller_kill`: the longest time between two
+  acknowledgements on a partition
+- `detection_seconds`: from the leader's SIGKILL until the metadata of the other brokers no longer
+  had it
+- `after_detection_seconds`: the rest of the leader's gap
+- `mb_per_second`: of 10^6 acknowledged bytes
+- `seconds`: of the whole run
 """
 
 from __future__ import annotations

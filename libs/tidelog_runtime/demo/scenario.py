@@ -1,5 +1,8 @@
-"""The story of the demo: write, kill the busiest leader half-way, bring it back, kill the
-controller, and look whether anything is missing."""
+"""The steps of the demo.
+
+It writes, kills the busiest leader half-way, starts it again, kills the controller, and checks
+whether records are missing.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ REPLICATION_FACTOR = 3
 TOPIC_CONFIG = {"min_insync_replicas": "2", "max_batch_bytes": str(4 << 20)}
 MAX_REQUEST_BYTES = 1 << 20
 
-# Shares of the records that are acknowledged when something happens.
+# The shares of acknowledged records at which the steps happen.
 KILL_LEADER_AT = 0.5
 RESTART_BROKER_AT = 0.65
 KILL_CONTROLLER_AT = 0.8
@@ -36,7 +39,7 @@ DETECTION_TIMEOUT_S = 10.0
 ISR_TIMEOUT_S = 30.0
 ISR_POLL_S = 0.05
 
-# Told what happens, for a person who watches; and how many records are acknowledged.
+# Called with descriptions of the steps, for people; and with the number of acknowledged records.
 Say = Callable[[str], None]
 Progress = Callable[[int], None]
 
@@ -170,7 +173,7 @@ class Scenario:
         self._say(f"its death was noticed after {self._detection_seconds * 1000:.0f} ms")
 
     async def _watch_detection(self, survivors: list[str]) -> None:
-        """Until the survivors' metadata no longer has the killed broker."""
+        """Waits until the metadata of the other brokers no longer has the killed broker."""
         async with Admin(survivors) as admin:
             deadline = time.monotonic() + DETECTION_TIMEOUT_S
             while time.monotonic() < deadline:

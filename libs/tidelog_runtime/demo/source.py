@@ -17,7 +17,7 @@ class SourceRecord(NamedTuple):
 
 
 class Source:
-    """Holds every file's content once; passes differ in their keys alone."""
+    """Holds every file's content once; the passes differ only in their keys."""
 
     def __init__(self) -> None:
         root = Path(sysconfig.get_path("stdlib"))

@@ -24,7 +24,7 @@ READ_TIMEOUT_S = 120.0
 async def read_keys(
     bootstrap: str, topic: str, hashes: dict[str, bytes]
 ) -> tuple[Counter[bytes], int]:
-    """How often each key was read, and how many values are not those of their files."""
+    """Returns how often each key was read, and how many values differ from their files."""
     keys: Counter[bytes] = Counter()
     wrong = 0
     async with asyncio.timeout(READ_TIMEOUT_S), Consumer(bootstrap) as consumer:

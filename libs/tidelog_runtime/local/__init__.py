@@ -1,1 +1,1 @@
-"""A whole cluster on one machine, for the demo, the tests and a first look."""
+"""A complete cluster on one machine, for the demo, tests and first steps."""

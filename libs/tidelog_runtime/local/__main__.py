@@ -1,4 +1,4 @@
-"""`make up`: a whole cluster on this machine, until Ctrl-C."""
+"""`make up`: a complete cluster on this machine, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidelog_runtime.local.start_requests import answer_requests, request_start
 
 DEFAULT_DIRECTORY = ".tidelog"
 _DEATH_CHECK_SECONDS = 0.5
-# More than the longest row has.
+# Wider than any row.
 _TABLE_WIDTH = 200
 
 
@@ -99,7 +99,7 @@ def _start_part(directory: Path, name: str) -> int:
 
 
 def _directory(text: str) -> Path:
-    """An empty one, as of a shell variable that is not set, would be the working directory."""
+    """Rejects an empty value, e.g. of an unset variable: it would mean the working directory."""
     if not text or "\0" in text:
         raise argparse.ArgumentTypeError(f"{text!r} is no directory")
     return Path(text)
@@ -121,7 +121,7 @@ async def _run(cluster: LocalCluster, console: Console) -> int:
     try:
         await asyncio.wait({waiting, serving}, return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
-            await serving  # raises why it could not start
+            await serving  # raises the reason why it could not start
     finally:
         for task in (waiting, serving):
             task.cancel()
@@ -135,7 +135,7 @@ async def _run(cluster: LocalCluster, console: Console) -> int:
 
 
 async def _serve(cluster: LocalCluster, console: Console) -> None:
-    """Starts the cluster, shows it, then tells of every part that dies."""
+    """Starts the cluster, shows it, and then reports every part that dies."""
     with console.status("Starting the cluster …"):
         await cluster.start()
         await cluster.ready()
@@ -152,8 +152,7 @@ async def _serve(cluster: LocalCluster, console: Console) -> None:
 
 
 def _death(process: LocalProcess, cluster: LocalCluster) -> str:
-    """One line: what ended and how, where its log is, and how it is started again, by a command
-    that a shell takes as it is."""
+    """Returns one line: the part that ended and how, its log, and a shell command to start it."""
     log = _relative(process.log_path)
     ended = f"{process.name} ended by itself ({how_it_ended(process)}); its log: {log}"
     if is_full(cluster.directory):
@@ -162,7 +161,7 @@ def _death(process: LocalProcess, cluster: LocalCluster) -> str:
 
 
 def _relative(path: Path) -> str:
-    """From here where that is shorter, so that a line can be copied."""
+    """Returns the path relative to the working directory, if it lies below it."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
@@ -170,7 +169,7 @@ def _relative(path: Path) -> str:
 
 
 def _line(console: Console, text: str) -> None:
-    """Never wrapped: what is to be copied stays in one piece."""
+    """Prints a line without wrapping it, so that it can be copied."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -187,7 +186,7 @@ def _show(cluster: LocalCluster, console: Console) -> None:
         table.add_column(column, no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    # On a narrow terminal lines are wrapped, and no address is cut off.
+    # A narrow terminal wraps the lines, and no address is truncated.
     Console(file=console.file, width=_TABLE_WIDTH).print(table)
     for part, (usual, chosen) in cluster.replaced_ports.items():
         _line(console, f"Port {usual} is occupied: {part} has port {chosen} instead.")

@@ -1,4 +1,4 @@
-"""Which address each part of a local cluster listens on."""
+"""The addresses on which the parts of a local cluster listen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GATEWAY = "admin-api"
 
 
 def part_name(shown: str) -> str:
-    """The name of a part that may be written as in the table of parts.
+    """Returns the name of a part that may be written as in the table of parts.
 
     >>> part_name("broker 2"), part_name("gateway"), part_name("controller-1")
     ('broker-2', 'admin-api', 'controller-1')
@@ -20,8 +20,11 @@ def part_name(shown: str) -> str:
 
 
 class Addresses:
-    """A part keeps the one that `previous` names, as long as it is free. `usual_ports`: others
-    get the well-known ports, where these are free."""
+    """Chooses an address for each part.
+
+    - `previous`: a part keeps its address in this file if the port is free.
+    - `usual_ports`: other parts get the well-known ports if these are free.
+    """
 
     def __init__(
         self, previous: ClusterFile | None, *, usual_ports: bool, rng: random.Random
@@ -29,9 +32,9 @@ class Addresses:
         self._known = _addresses_of(previous)
         self._usual_ports = usual_ports
         self._rng = rng
-        # Ports that were to be used, by part, and are occupied; and those that were chosen instead.
+        # By part, the preferred port that is occupied, and the port that was chosen instead.
         self.replaced: dict[str, tuple[int, int]] = {}
-        # Of parts that listen, and of those that will: none is given out twice.
+        # Ports of parts that listen or will listen; none is assigned twice.
         self._taken: set[int] = set()
 
     def choose(self, part: str, usual_port: int) -> str:
@@ -44,7 +47,7 @@ class Addresses:
         return f"{HOST}:{port}"
 
     def choose_metrics(self, part: str, usual_port: int) -> str:
-        """Where the part is scraped."""
+        """Chooses the address of the part's metrics."""
         return self.choose(_metrics_of(part), usual_port)
 
 

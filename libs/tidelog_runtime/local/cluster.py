@@ -1,8 +1,7 @@
-"""A whole cluster on one machine: etcd, controllers and brokers as separate processes.
+"""A complete cluster on one machine: etcd, controllers and brokers as separate processes.
 
-What runs is what runs in production, started as in production; only the addresses and
-the directories are chosen here. For the demo, the tests and a first look.
-"""
+The same programs run as in production, with addresses and directories that are chosen here. For the
+demo, tests and first steps."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ _POLL_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """How the services are started; the configuration file follows as `--config FILE`."""
+    """The commands that start the services; the configuration file follows as `--config FILE`."""
 
     controller: Sequence[str] = (sys.executable, "-m", "tidelog_controller")
     broker: Sequence[str] = (sys.executable, "-m", "tidelog_broker")
@@ -63,13 +62,12 @@ class Programs:
 
 
 class LocalCluster:
-    """Started again in the same directory, it has kept ids, data and, where they are
-    free, ports. `etcd`: host:port of one that runs already, else the variable
-    TIDELOG_ETCD, else an embedded one is started.
+    """A cluster on this machine. A restart in the same directory keeps ids, data and free ports.
 
-    `broker_config` and `controller_config` are settings for all brokers or controllers,
-    by field name. `usual_ports=False` leaves the well-known ports to others. `gateway`:
-    whether the REST gateway runs beside them."""
+    - `etcd`: host:port of a running one; default: the variable TIDELOG_ETCD, or an embedded one.
+    - `broker_config`, `controller_config`: settings of all brokers or controllers, by field name.
+    - `usual_ports`: False leaves the well-known ports free.
+    - `gateway`: whether to run the REST gateway."""
 
     def __init__(
         self,
@@ -95,7 +93,7 @@ class LocalCluster:
         self._broker_ids = list(range(1, brokers + 1))
         self._controller_ids = range(1, controllers + 1)
         self._broker_config = dict(broker_config or {})
-        # A cluster of one broker has its state changes in a topic, too.
+        # The state changes of a cluster with a single broker are published, too.
         factor = min(STATE_CHANGES_REPLICATION_FACTOR, brokers)
         self._controller_config = {
             "state_changes_replication_factor": factor,
@@ -112,7 +110,7 @@ class LocalCluster:
 
     @property
     def replaced_ports(self) -> Mapping[str, tuple[int, int]]:
-        """By part, its usual or former port where that is occupied, and the one chosen instead."""
+        """By part, its usual or previous port, which is occupied, and the one chosen instead."""
         return {} if self._addresses is None else self._addresses.replaced
 
     @property
@@ -126,7 +124,7 @@ class LocalCluster:
 
     @property
     def bootstrap(self) -> str:
-        """What clients take: the brokers' addresses, separated by commas."""
+        """The brokers' addresses as clients take them, separated by commas."""
         return self.describe().bootstrap
 
     @property
@@ -140,7 +138,7 @@ class LocalCluster:
         return self._controller(controller_id).address
 
     def broker_metrics(self, broker_id: int) -> str:
-        """Where it is scraped; empty: nothing is measured."""
+        """The address of the broker's metrics; empty: metrics are off."""
         return self._broker(broker_id).metrics
 
     def controller_metrics(self, controller_id: int) -> str:
@@ -164,7 +162,7 @@ class LocalCluster:
         return self._controller(controller_id).process
 
     def describe(self) -> ClusterFile:
-        """What `cluster.json` says."""
+        """Returns the content of `cluster.json`."""
         gateway = self._members.gateway
         return ClusterFile(
             cluster=self.cluster,
@@ -190,7 +188,7 @@ class LocalCluster:
     async def start(self) -> None:
         """Starts every part; `ready` waits for them.
 
-        Raises `DirectoryInUseError` where another cluster runs in this directory."""
+        Raises `DirectoryInUseError` if another cluster runs in this directory."""
         self._lock = DirectoryLock(self.directory)
         try:
             previous = read_cluster_file(self.directory)
@@ -205,12 +203,11 @@ class LocalCluster:
             raise
 
     async def ready(self, timeout_seconds: float = READY_TIMEOUT_SECONDS) -> None:
-        """Returns once every part that was started serves: each broker and controller is
-        registered, each broker known to all others, a controller active, and all of them
-        answer health checks.
+        """Returns once every started part serves.
 
-        Raises `ClusterError` when a part has died, or naming what is missing when the
-        time is up."""
+        Each broker and controller is registered then, each broker is known to all others, a
+        controller is active, and all parts answer health checks. Raises `ClusterError` if a part
+        has died, or if parts are missing after the timeout."""
         view = self._open_view(self.etcd_address, self.cluster)
         missing = ["nothing has been looked at"]
         try:
@@ -229,8 +226,8 @@ class LocalCluster:
             await view.close()
 
     async def stop(self) -> None:
-        """Stops all in an order that keeps every ISR full: without controllers nothing
-        fails over while the brokers stop. Whoever does not end in time is killed."""
+        """Stops all parts in an order that keeps every ISR full: without controllers, no partition
+        fails over while the brokers stop. A part that does not end in time is killed."""
         if self._members.gateway is not None:
             await stop_all([self._members.gateway])
         await stop_all(self._members.controllers.values())
@@ -239,28 +236,28 @@ class LocalCluster:
             await self.etcd.stop()
             self.etcd = None
         if self._lock is not None:
-            # What it would say anew, that no process runs, a reader sees by the lock, too.
+            # The lock also shows readers that no process runs, so a full disk may prevent this
+            # update.
             if self._members.all() and not is_full(self.directory):
                 self._write_cluster_file()
             self._lock.release()
             self._lock = None
 
     async def kill(self, broker_id: int) -> None:
-        """SIGKILL."""
+        """Kills the broker by SIGKILL."""
         await self._broker(broker_id).process.kill()
         self._write_cluster_file()
 
     async def stop_broker(self, broker_id: int) -> None:
-        """SIGTERM, and SIGKILL where it does not end in time."""
+        """Stops the broker by SIGTERM, and by SIGKILL if it does not end in time."""
         await self._broker(broker_id).process.stop()
         self._write_cluster_file()
 
     def add_broker(self) -> int:
-        """Starts one broker more, with the next id, which is given; `ready` waits for it, too.
-        It gets replicas of old topics only once `Admin.add_brokers` has named it.
+        """Starts another broker with the next id, and returns the id; `ready` waits for it, too.
 
-        Raises `ClusterError` before `start`. A cluster that is made anew in this directory is to
-        be told of it (`brokers`)."""
+        It gets replicas of old topics only after `Admin.add_brokers`. A later `LocalCluster` in
+        this directory has to include it in `brokers`. Raises `ClusterError` before `start`."""
         if self._lock is None:
             raise ClusterError("a broker is added to a cluster that runs; start it first")
         broker_id = max(self._broker_ids, default=0) + 1
@@ -277,14 +274,14 @@ class LocalCluster:
         self._write_cluster_file()
 
     def pause(self, broker_id: int) -> None:
-        """SIGSTOP: the process stands still, its connections stay open."""
+        """Stops the process by SIGSTOP; its connections stay open."""
         self._broker(broker_id).process.pause()
 
     def resume(self, broker_id: int) -> None:
         self._broker(broker_id).process.resume()
 
     async def kill_controller(self, controller_id: int) -> None:
-        """SIGKILL."""
+        """Kills the controller by SIGKILL."""
         await self._controller(controller_id).process.kill()
         self._write_cluster_file()
 
@@ -297,7 +294,7 @@ class LocalCluster:
         self._write_cluster_file()
 
     async def active_controller(self) -> int | None:
-        """The id of the elected controller, as the metadata store has it."""
+        """Returns the id of the elected controller, from the metadata store."""
         view = self._open_view(self.etcd_address, self.cluster)
         try:
             return await view.active_controller()
@@ -305,8 +302,9 @@ class LocalCluster:
             await view.close()
 
     def restart(self, name: str) -> None:
-        """Starts a part that has ended, as "broker-2", or the embedded "etcd". Raises
-        `ClusterError` for other names, for a part that runs, and where the disk is full."""
+        """Starts a part that has ended, as "broker-2", or the embedded "etcd".
+
+        Raises `ClusterError` for other names, for a running part, and if the disk is full."""
         name = part_name(name)
         processes = {process.name: process for process in self.processes()}
         if name not in processes:
@@ -319,12 +317,12 @@ class LocalCluster:
         self._write_cluster_file()
 
     def processes(self) -> list[LocalProcess]:
-        """Every part that was started here, running or not."""
+        """Returns every part that was started here, running or not."""
         members = [member.process for member in self._members.all()]
         return members if self.etcd is None else [self.etcd.process, *members]
 
     def died(self) -> list[LocalProcess]:
-        """Those that have ended though nobody asked them to."""
+        """Returns the parts that ended by themselves."""
         return [process for process in self.processes() if process.died]
 
     def check_alive(self) -> None:
@@ -349,7 +347,7 @@ class LocalCluster:
         self.etcd_address = self.etcd.endpoint
 
     def _plan(self, previous: ClusterFile | None) -> None:
-        """Gives every part its address, its configuration file and its process."""
+        """Creates every part with its address, its configuration file and its process."""
         self._addresses = Addresses(previous, usual_ports=self._usual_ports, rng=self._rng)
         for i in self._controller_ids:
             self._members.controllers[i] = self._new_member(
@@ -420,7 +418,7 @@ class LocalCluster:
         )
 
     async def _missing(self, view: ClusterView) -> list[str]:
-        """What keeps the cluster from being ready; empty: nothing."""
+        """Returns the reasons why the cluster is not ready; empty: it is ready."""
         running = [m for m in self._members.services() if m.process.running]
         try:
             registered = {
@@ -452,8 +450,9 @@ class LocalCluster:
         return missing or await self._unknown_brokers(view)
 
     async def _unknown_brokers(self, view: ClusterView) -> list[str]:
-        """A broker hears of another by its watch, so later than the other is registered:
-        clients that ask it too early are told of a smaller cluster."""
+        """Returns a line for each broker that does not know another one yet. It learns of the
+        other by its watch, after the registration. Until then, it returns incomplete metadata to
+        clients."""
         running = [m for m in self._members.brokers.values() if m.process.running]
         known = await asyncio.gather(*(view.brokers_known_to(m.address) for m in running))
         return [
@@ -482,6 +481,6 @@ class LocalCluster:
 
 
 def _environment_without(settings: Iterable[str]) -> dict[str, str]:
-    """This process's environment, in which no variable wins over these settings."""
+    """Returns this process's environment without variables that would override the settings."""
     overridden = {ENVIRONMENT_PREFIX + name.upper() for name in settings}
     return {name: value for name, value in os.environ.items() if name not in overridden}

@@ -1,4 +1,4 @@
-"""`cluster.json`: where the parts of a local cluster are, for the CLI and for people.
+"""`cluster.json`: the addresses of a local cluster's parts, for the CLI and for people.
 
     {
       "cluster": "default",
@@ -15,10 +15,12 @@
       "bootstrap": "127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503"
     }
 
-`pid` is null for a part that is not running, `gateway` where the cluster has none.
-`bootstrap` is what clients take, `metrics` what Prometheus scrapes; it is empty where nothing
-is measured. The gateway is scraped at its own address. `embedded_etcd`: etcd is a part of the
-cluster, and not one that TIDELOG_ETCD named.
+- `embedded_etcd`: etcd is a part of the cluster; false: TIDELOG_ETCD names it.
+- `pid`: null if the part is not running.
+- `metrics`: the address that Prometheus scrapes; empty: metrics are off. The gateway is scraped at
+  its own address.
+- `gateway`: null if the cluster has none.
+- `bootstrap`: the addresses for clients.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ class ClusterFile:
         return ",".join(broker.address for broker in self.brokers)
 
     def write(self, directory: Path) -> None:
-        """Replaces the file as a whole, so that no reader sees half of it."""
+        """Replaces the file atomically, so that no reader sees a part of it."""
         content = json.dumps(asdict(self) | {"bootstrap": self.bootstrap}, indent=2)
         temporary = directory / f".{CLUSTER_FILE}.{os.getpid()}"
         temporary.write_text(content + "\n")
@@ -79,11 +81,11 @@ class ClusterFile:
 
 
 class ClusterFileError(ClusterError):
-    """The file is there and is not what `ClusterFile.write` writes."""
+    """The file exists but does not have the form that `ClusterFile.write` writes."""
 
 
 def read_cluster_file(directory: Path) -> ClusterFile | None:
-    """None: no cluster has been started in this directory yet."""
+    """Returns None if no cluster has been started in this directory yet."""
     path = directory / CLUSTER_FILE
     if not path.exists():
         return None
@@ -95,7 +97,7 @@ def read_cluster_file(directory: Path) -> ClusterFile | None:
             controllers=[ControllerPart(**part) for part in raw["controllers"]],
             brokers=[BrokerPart(**part) for part in raw["brokers"]],
             gateway=GatewayPart(**raw["gateway"]) if raw.get("gateway") else None,
-            # Files of earlier releases do not say it.
+            # Files of earlier releases lack this field.
             embedded_etcd=raw.get("embedded_etcd", True),
         )
     except (ValueError, KeyError, TypeError) as error:

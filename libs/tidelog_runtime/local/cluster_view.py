@@ -1,4 +1,4 @@
-"""What a local cluster's runner has to see of the cluster: who is there, who serves."""
+"""The state of a cluster for its local runner: registered services, and those that serve."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ _ANSWER_TIMEOUT_SECONDS = 1.0
 
 
 class ClusterView(Protocol):
-    """Raises `StoreUnavailableError` where the metadata store does not answer."""
+    """Methods raise `StoreUnavailableError` if the metadata store does not answer."""
 
     async def brokers(self) -> Mapping[int, str]:
-        """The addresses of the brokers that are registered as running."""
+        """Returns the addresses of the brokers that are registered as running."""
 
     async def controllers(self) -> Mapping[int, str]:
-        """The addresses of the controllers that are registered, active or not."""
+        """Returns the addresses of the registered controllers, active or not."""
 
     async def active_controller(self) -> int | None: ...
 
     async def serving(self, address: str) -> bool:
-        """Whether the service there says by the health protocol that it serves."""
+        """Returns whether the service at this address reports SERVING by the health protocol."""
 
     async def brokers_known_to(self, broker: str) -> set[str]:
-        """Addresses of the live brokers that the broker there would name to a client."""
+        """Returns addresses of live brokers, from the metadata of the broker at this address."""
 
     async def close(self) -> None: ...
 
 
 class StoreView:
-    """The same as the services see it, in etcd and by the health protocol."""
+    """The state in etcd and in the answers of the health protocol."""
 
     def __init__(self, store: MetadataStore, cluster: str) -> None:
         self._store = store
@@ -82,7 +82,7 @@ class StoreView:
                     health_pb2.HealthCheckRequest(), timeout=_ANSWER_TIMEOUT_SECONDS
                 )
             except grpc.aio.AioRpcError:
-                return False  # not there yet, or not a service: the caller asks again
+                return False  # not started yet, or not a service: the caller polls again
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
     async def brokers_known_to(self, broker: str) -> set[str]:

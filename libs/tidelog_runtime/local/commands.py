@@ -1,6 +1,8 @@
-"""The commands that start a local cluster or one of its parts again, as `make up` prints them: each
-names the directory and the options that the cluster was started with, so it concerns this very
-cluster from whatever directory and shell it is run."""
+"""Commands that start a local cluster or one of its parts again, as `make up` prints them.
+
+Each names the directory and the options with which the cluster was started. It therefore works
+from any directory and shell.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ PROGRAM = "tidelog_runtime.local"
 
 
 class ClusterOptions(NamedTuple):
-    """What a cluster was started with. `etcd`: host:port; empty: the embedded one."""
+    """The options with which a cluster was started. `etcd`: host:port; empty: the embedded one."""
 
     brokers: int
     controllers: int
@@ -34,7 +36,7 @@ def options_of(parts: ClusterFile) -> ClusterOptions:
 
 
 def cluster_command(directory: Path, options: ClusterOptions | None) -> str:
-    """`options` None: no cluster was started in the directory yet."""
+    """Returns the shell command. `options` None: no cluster was started in the directory yet."""
     words = _program(directory)
     if options is None:
         return shlex.join(words)

@@ -1,9 +1,11 @@
-"""Runs a command that the kernel ends when its parent ends, so that a crashed test or
-demo leaves nothing behind.
+"""Runs a command that the kernel kills when its parent ends.
 
-A script of its own and not a `preexec_fn`: Python code between fork and exec is not
-safe in a process with threads, and gRPC makes threads. Started with the parent's
-process id and the command. The parent, to the kernel, is the thread that started it.
+A crashed test or demo thus leaves no processes behind. This is a script and not a `preexec_fn`,
+because Python code between fork and exec is unsafe in a process with threads, and gRPC makes
+threads.
+
+The arguments are the parent's process id and the command. For the kernel, the parent is the
+thread that started this process.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""One local cluster at a time in a directory."""
+"""A lock that allows one local cluster at a time in a directory."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class DirectoryInUseError(ClusterError):
 
 
 class DirectoryNotWritableError(ClusterError):
-    """A cluster keeps its data, logs and addresses in its directory."""
+    """The cluster's directory, which needs to hold data, logs and addresses, is not writable."""
 
 
 class DirectoryLock:
-    """Held until `release`, or until the process ends, however it ends."""
+    """Held until `release` or until the process ends, for any reason."""
 
     def __init__(self, directory: Path) -> None:
         path = directory / _LOCK_FILE
@@ -54,7 +54,7 @@ class DirectoryLock:
 
     @staticmethod
     def holder(directory: Path) -> int | None:
-        """The process that runs a cluster there; None: none does."""
+        """Returns the process that runs a cluster there; None: there is none."""
         try:
             descriptor = os.open(directory / _LOCK_FILE, os.O_RDWR)
         except OSError:
@@ -70,5 +70,5 @@ class DirectoryLock:
             os.close(descriptor)
 
     def release(self) -> None:
-        # The file stays: removing it would let two processes lock two files of one name.
+        # The file stays: removing it would let two processes lock two files of the same name.
         os.close(self._descriptor)

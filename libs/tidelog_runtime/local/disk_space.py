@@ -1,4 +1,4 @@
-"""Whether the disk of a local cluster has room, said in a line."""
+"""Checks the free disk space for a local cluster."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ from pathlib import Path
 
 from tidelog_runtime.local.errors import ClusterError
 
-# The embedded etcd sets aside two log files of 64 MB at its first start; a later one makes one
-# of them again.
+# At its first start, the embedded etcd allocates two log files of 64 MB; at later starts, it
+# allocates one again.
 FIRST_START_BYTES = 160_000_000
 LATER_START_BYTES = 80_000_000
-# With less, a service that cannot write is taken for one whose disk is full.
+# Below this, a service that cannot write is assumed to have a full disk.
 FULL_BYTES = 1_000_000
 
 
 class DiskFullError(ClusterError):
-    """The disk of the cluster's directory has no room."""
+    """The disk of the cluster's directory has too little space."""
 
 
 def free_bytes(directory: Path) -> int:
-    """Of the disk that has the directory, or is to have it; 0: it can take no more files."""
+    """Returns the free bytes of the disk of the directory, which need not exist yet.
+
+    0: the disk has no room for more files.
+    """
     there = directory
     while not there.exists():
         there = there.parent
     disk = os.statvfs(there)
-    # A file system that makes inodes as it needs them says that it has none at all.
+    # A file system that allocates inodes dynamically reports none in total.
     if disk.f_files and not disk.f_favail:
         return 0
     return disk.f_bavail * disk.f_frsize
@@ -36,7 +39,7 @@ def is_full(directory: Path) -> bool:
 
 
 def check_space(directory: Path, needed_bytes: int = FULL_BYTES) -> None:
-    """Raises `DiskFullError` where less is free."""
+    """Raises `DiskFullError` if less is free."""
     if free_bytes(directory) < needed_bytes:
         raise disk_full(directory, needed_bytes)
 

@@ -1,6 +1,5 @@
-"""What goes wrong with a local cluster."""
+"""Errors of a local cluster."""
 
 
 class ClusterError(Exception):
-    """The cluster cannot be as it should; `str(error)` says which part, why, and what
-    would be right."""
+    """The cluster cannot run as requested; `str(error)` names part, reason and remedy."""

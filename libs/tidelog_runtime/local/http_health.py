@@ -1,4 +1,4 @@
-"""Whether a service that speaks HTTP lives."""
+"""The health check of a service that serves HTTP."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _QUESTION = b"GET /health HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n"
 
 
 async def answers_http(address: str) -> bool:
-    """Whether GET /health is answered with a 200 there."""
+    """Returns whether the service answers GET /health with 200."""
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(HEALTH_TIMEOUT_SECONDS):
@@ -20,5 +20,5 @@ async def answers_http(address: str) -> bool:
             finally:
                 writer.close()
     except (OSError, TimeoutError):
-        return False  # not there yet: the caller asks again
+        return False  # not started yet: the caller polls again
     return status.split(b" ")[1:2] == [b"200"]

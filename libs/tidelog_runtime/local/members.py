@@ -1,4 +1,4 @@
-"""The processes of a local cluster, and how one of them has ended."""
+"""The processes of a local cluster, and descriptions of how they ended."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from tidelog_runtime.local.process import LocalProcess
 
 @dataclass(slots=True)
 class Member:
-    """A controller or a broker. Its addresses stay the same for as long as they can;
-    `metrics` is empty where nothing is measured."""
+    """A controller, a broker or the gateway. Its addresses stay the same if possible.
+
+    - `metrics`: empty if metrics are off.
+    """
 
     id: int
     address: str

@@ -1,4 +1,4 @@
-"""Which ports the parts of a local cluster listen on."""
+"""The ports on which the parts of a local cluster listen."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ CONTROLLER_BASE_PORT = 7400
 BROKER_BASE_PORT = 7500
 GATEWAY_PORT = 7600
 
-# Below the kernel's ephemeral ports: an outgoing connection never takes one of these
-# while its owner is down, and a client that dials a dead broker never meets itself.
+# Below the kernel's ephemeral ports. Otherwise an outgoing connection could take a port while its
+# owner is down, and a client that connects to a dead broker could connect to itself.
 OTHER_PORTS = range(20_000, 32_000)
 _MAX_ATTEMPTS = 200
 
 
 class NoFreePortError(ClusterError):
-    """No port could be found; `str(error)` says where was looked."""
+    """No free port was found; `str(error)` names the ranges that were tried."""
 
 
 def is_free(port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As servers do it: what lingers of old connections does not count.
+        # As servers do: ports in TIME_WAIT count as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -34,8 +34,10 @@ def is_free(port: int) -> bool:
 
 
 def choose_port(preferred: int | None, *, taken: set[int], rng: random.Random) -> int:
-    """The preferred port if it is free, else another one; adds it to `taken`, the ports
-    given to parts that do not listen yet."""
+    """Returns the preferred port if it is free, else another one.
+
+    Adds it to `taken`, the ports of parts that do not listen yet.
+    """
     candidates = [] if preferred is None else [preferred]
     candidates += rng.sample(OTHER_PORTS, _MAX_ATTEMPTS)
     for port in candidates:

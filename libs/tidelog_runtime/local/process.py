@@ -12,18 +12,19 @@ from pathlib import Path
 
 from tidelog_runtime.local import die_with_parent
 
-# Longer than a broker takes to hand over its leaders.
+# Longer than a broker needs to transfer its leaders.
 STOP_TIMEOUT_SECONDS = 15.0
 TAIL_LINES = 20
-# Enough for the last lines, however long the log has become.
+# Enough for the last lines of a log of any length.
 _TAIL_BYTES = 64 << 10
 
 
 class LocalProcess:
-    """A command that can be started, stopped, killed and paused, again and again.
+    """A command that can be started, stopped, killed and paused repeatedly.
 
-    Its output is appended to `log_path`. It ends with the process that started it. Any
-    event loop may wait for it."""
+    Its output is appended to `log_path`. It ends with the process that started it. Any event
+    loop may wait for it.
+    """
 
     def __init__(
         self, name: str, command: Sequence[str], *, log_path: Path, environment: Mapping[str, str]
@@ -37,12 +38,12 @@ class LocalProcess:
 
     @property
     def pid(self) -> int | None:
-        """None: it is not running."""
+        """None: the process is not running."""
         return self._process.pid if self._process is not None and self.running else None
 
     @property
     def started_pid(self) -> int | None:
-        """Of its latest start, whether it still runs or not: names one life of it."""
+        """The pid of the latest start, even if that process has ended."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -57,7 +58,7 @@ class LocalProcess:
 
     @property
     def exit_status(self) -> int | None:
-        """Negative: the signal that ended it."""
+        """Negative: the number of the signal that ended it."""
         return None if self._process is None else self._process.poll()
 
     def start(self) -> None:
@@ -73,13 +74,12 @@ class LocalProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=self._environment,
-                # Ctrl-C in a terminal reaches the parent alone, which stops the parts
-                # in their order.
+                # Ctrl-C in a terminal reaches only the parent, which stops the parts in order.
                 start_new_session=True,
             )
 
     async def stop(self, timeout_seconds: float = STOP_TIMEOUT_SECONDS) -> bool:
-        """SIGTERM, and after the timeout SIGKILL. False: it had to be killed."""
+        """Sends SIGTERM, and SIGKILL after the timeout. Returns False if it had to be killed."""
         self._signal(signal.SIGCONT)
         self._ask_to_end(signal.SIGTERM)
         try:
@@ -95,8 +95,10 @@ class LocalProcess:
         await self.wait()
 
     def pause(self) -> None:
-        """Returns once it stands still, or has ended: what has just been sent a SIGSTOP may go
-        on for a moment."""
+        """Returns once the process has stopped or ended.
+
+        A process may run for a moment after SIGSTOP was sent.
+        """
         process = self._process
         if process is not None and process.poll() is None:
             process.send_signal(signal.SIGSTOP)
@@ -122,7 +124,7 @@ class LocalProcess:
         process.wait()
 
     def log_tail(self, lines: int = TAIL_LINES) -> str:
-        """The last lines of what it wrote."""
+        """Returns the last lines of its output."""
         if not self.log_path.exists():
             return ""
         with self.log_path.open("rb") as log:
@@ -131,7 +133,7 @@ class LocalProcess:
         return "\n".join(text.splitlines()[-lines:])
 
     def _ask_to_end(self, number: signal.Signals) -> None:
-        # What had ended by itself before still counts as having died.
+        # A process that ended by itself before this call still counts as died.
         if self.running:
             self._end_was_asked_for = True
             self._signal(number)

@@ -1,5 +1,4 @@
-"""`prometheus-targets.json`: what Prometheus scrapes of a local cluster, in the form of its
-discovery by files.
+"""`prometheus-targets.json`: the targets of a local cluster, for Prometheus' file discovery.
 
     [
       {
@@ -8,7 +7,7 @@ discovery by files.
       }, …
     ]
 
-Both labels are there for a part that does not answer, too: alerts say which one it is.
+A part that does not answer has both labels, too, so that alerts can name it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ TARGETS_FILE = "prometheus-targets.json"
 
 
 def targets(cluster: ClusterFile) -> list[dict[str, object]]:
-    """None for a part that measures nothing."""
+    """Returns the targets; a part without metrics has none."""
     parts = [
         *((f"controller-{part.id}", part.metrics) for part in cluster.controllers),
         *((f"broker-{part.id}", part.metrics) for part in cluster.brokers),
@@ -36,7 +35,7 @@ def targets(cluster: ClusterFile) -> list[dict[str, object]]:
 
 
 def write_targets(cluster: ClusterFile, directory: Path) -> None:
-    """Replaces the file as a whole: Prometheus may read it at any time."""
+    """Replaces the file atomically, because Prometheus may read it at any time."""
     temporary = directory / f".{TARGETS_FILE}"
     temporary.write_text(json.dumps(targets(cluster), indent=2) + "\n")
     temporary.replace(directory / TARGETS_FILE)

@@ -1,4 +1,4 @@
-"""Writes the configuration file that a local service is started with."""
+"""Writes the configuration file of a local service."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def write(path: Path, settings: Mapping[str, Setting]) -> None:
 
 
 def _toml(value: Setting) -> str:
-    # JSON's strings, numbers, booleans and lists of strings are TOML's as well, as long
-    # as what is not ASCII is not written as pairs of surrogates.
+    # JSON's strings, numbers, booleans and lists of strings are also valid TOML, unless characters
+    # are escaped as surrogate pairs.
     return json.dumps(value, ensure_ascii=False)

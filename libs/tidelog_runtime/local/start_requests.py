@@ -1,5 +1,8 @@
-"""How another process asks a running `make up` to start a part again: by a file of the part's name
-in the cluster's directory, which is deleted once the answer stands beside it."""
+"""Requests to a running `make up` to start a part again.
+
+Another process writes a file with the part's name into the cluster's directory. The file is
+deleted once the answer is written beside it.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ def request_start(
 
 
 def answer_requests(directory: Path, start: Callable[[str], None]) -> Iterator[str]:
-    """Carries out what was requested by now; gives the names of parts that were started."""
+    """Carries out the pending requests; yields the names of parts that were started."""
     folder = directory / _FOLDER
     if not folder.is_dir():
         return

@@ -1,1 +1,1 @@
-"""The metadata store: its protocol, its keys and values, and two implementations."""
+"""The metadata store: its interface, its keys and values, and two implementations."""

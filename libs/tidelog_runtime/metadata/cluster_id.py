@@ -1,4 +1,4 @@
-"""The cluster's id, written once by whichever service comes first."""
+"""The cluster's id, which the first service to start writes once."""
 
 from __future__ import annotations
 
@@ -23,21 +23,24 @@ from tidelog_runtime.metadata.store import (
 
 
 class UnknownFormatError(StoreError):
-    """The metadata was written by a later version of Tidelog."""
+    """A later version of Tidelog wrote the metadata."""
 
 
 async def held_cluster(store: MetadataStore, keys: Keys) -> str | None:
-    """The id of the cluster that the store holds; None: it holds none. Raises as
-    `ensure_cluster`."""
+    """Returns the id of the store's cluster; None: the store has no cluster.
+
+    Raises as `ensure_cluster` does.
+    """
     held = await store.get(keys.cluster)
     return None if held is None else _id_of(held)
 
 
 async def ensure_cluster(store: MetadataStore, keys: Keys, rng: random.Random) -> str:
-    """The id of the cluster that the store holds, or of the one that now begins.
+    """Returns the id of the store's cluster, and creates the cluster if the store has none.
 
-    Raises `StoreUnavailableError`, after which it can simply be called again, and
-    `UnknownFormatError`."""
+    Raises `UnknownFormatError`, and `StoreUnavailableError`, after which the call can be
+    repeated.
+    """
     held = await store.get(keys.cluster)
     if held is None:
         entry = ClusterEntry(new_id(rng))

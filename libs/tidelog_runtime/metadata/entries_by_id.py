@@ -1,4 +1,4 @@
-"""What keys that end with an id hold, as changes of them report it. No I/O."""
+"""The values of keys that end with an id, kept up to date by changes. No I/O."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ _Entry = TypeVar("_Entry")
 
 
 class EntriesById(Generic[_Entry]):
-    """Of the keys `prefix` + id. `decode` raises KeyError, TypeError or ValueError for what no
-    service has written."""
+    """The values of the keys `prefix` + id.
+
+    - `decode`: raises KeyError, TypeError or ValueError for a value that no service writes.
+    """
 
     def __init__(self, prefix: str, decode: Callable[[bytes], _Entry]) -> None:
         self._prefix = prefix
@@ -24,7 +26,10 @@ class EntriesById(Generic[_Entry]):
         self._entries.clear()
 
     def take(self, key: str, item: KeyValue | None) -> None:
-        """Ignores other keys; what no service has written counts as not there."""
+        """Applies a change. Ignores keys of another form.
+
+        A value that no service writes counts as absent.
+        """
         number = key.removeprefix(self._prefix)
         if number == key or not number.isdecimal():
             return

@@ -1,8 +1,7 @@
 """The metadata store in etcd, on the generated stubs of `aetcd`.
 
-aetcd's own client knows one endpoint and hands out single events; what it lacks is in
-the modules beside this one: endpoints, watch, lease. Section 2 of docs/internals/protocol.md says
-what is asked of them.
+aetcd's own client knows one endpoint and returns single events. The modules beside this one add
+endpoints, watches and leases, as section 2 of docs/internals/protocol.md requires them.
 """
 
 from __future__ import annotations
@@ -42,21 +41,24 @@ from tidelog_runtime.metadata.store import (
     has_put,
 )
 
-# Longer than a busy disk holds up etcd's fsync now and then: a transaction that is given
-# up too early has an outcome that nobody knows.
+# Longer than a busy disk occasionally delays etcd's fsync: the outcome of a transaction that times
+# out is unknown.
 DEFAULT_REQUEST_TIMEOUT_MS = 3_000
 SNAPSHOT_PAGE_KEYS = 1_000
-# A compaction between two pages makes the snapshot begin again.
+# The snapshot starts again if etcd is compacted between two pages.
 MAX_SNAPSHOT_ATTEMPTS = 5
-# Any key does for a read that only asks for the store's revision.
+# A read that needs only the store's revision may name any key.
 _NO_KEY = "/"
-# Of the alarms that etcd has the one that rejects writes for want of room.
+# The alarm with which etcd rejects writes for lack of space.
 _NO_SPACE = "NOSPACE"
 _NO_SPACE_SAID = "etcd has the alarm NOSPACE: its database has reached its quota"
 
 
 class EtcdStore:
-    """Create it on the event loop that it is used on. `endpoints` are host:port."""
+    """A `MetadataStore` over etcd. Create it on the event loop that uses it.
+
+    - `endpoints`: as host:port.
+    """
 
     def __init__(
         self,
@@ -87,7 +89,7 @@ class EtcdStore:
         async def send(endpoint: Endpoint, timeout_seconds: float) -> Any:
             return await endpoint.kv.Range(request, timeout=timeout_seconds, metadata=HAS_LEADER)
 
-        # A store that was closed meanwhile is for its user to hear of.
+        # A closed store is reported to its user by other calls.
         with suppress(StoreClosedError):
             await self._endpoints.probe_others(send)
 
@@ -142,7 +144,7 @@ class EtcdStore:
                 metadata=HAS_LEADER,
             )
 
-        # May be sent again: a lease whose grant was never heard of runs out by itself.
+        # May be sent again: a lease whose grant got no answer expires by itself.
         response = await self._endpoints.read(send, linearizable=False)
         self._leases = {lease for lease in self._leases if not lease.ended}
         lease = EtcdLease(self._endpoints, response.ID, response.TTL)
@@ -150,7 +152,7 @@ class EtcdStore:
         return lease
 
     async def close(self) -> None:
-        # First the flag, so that whatever the closing interrupts says so.
+        # The flag is set first, so that interrupted requests report a closed store.
         self._endpoints.closed = True
         await asyncio.gather(*(lease.close() for lease in self._leases))
         await self._endpoints.close()

@@ -1,4 +1,4 @@
-"""A put to etcd without an event loop, for a process whose loop is held up."""
+"""A put to etcd without an event loop, for a process whose loop is blocked."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ TIMEOUT_SECONDS = 2.0
 
 
 def put_directly(endpoints: Sequence[str], key: str, value: bytes, lease_id: int) -> None:
-    """Blocks, for TIMEOUT_SECONDS of each endpoint at the most; from any thread. The put
-    may be made twice. Raises `StoreUnavailableError` where none takes it."""
+    """Puts the key, from any thread. Blocks for at most TIMEOUT_SECONDS per endpoint.
+
+    The put may be made twice. Raises `StoreUnavailableError` if no endpoint accepts it.
+    """
     request = rpc.PutRequest(key=key.encode(), value=value, lease=lease_id)
     problem = ""
     for address in endpoints:

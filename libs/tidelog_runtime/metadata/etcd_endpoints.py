@@ -1,4 +1,4 @@
-"""Requests to whichever etcd endpoint answers."""
+"""Requests to etcd, through whichever endpoint answers."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from tidelog_runtime.metadata.store import (
     StoreUnavailableError,
 )
 
-# A member that has lost its leader refuses at once, instead of letting requests time out.
+# A member that has lost its leader rejects requests at once, instead of letting them time out.
 HAS_LEADER = (("hasleader", "true"),)
 
 # Pauses between attempts; they double from the first to the second with every failure.
 MIN_RETRY_PAUSE_MS = 25
 MAX_RETRY_PAUSE_MS = 1_000
-# A request that may be repeated leaves time for this many endpoints that hang.
+# A request that may be repeated reserves time for this many endpoints that hang.
 MAX_HANGING_ENDPOINTS = 2
-# An endpoint without a connection is given this long before the next one is tried.
+# After this time without a connection, the next endpoint is tried.
 CONNECT_TIMEOUT_MS = 500
 
-# How long a member may take that is asked only to see whether it answers.
+# Timeout of a request that only probes a member.
 MEMBER_PROBE_TIMEOUT_MS = 1_000
-# A member counts as lost after so many failed attempts in a row, each so long after the one before:
-# retries of one request are one attempt.
+# A member counts as lost after this many failed attempts in a row. Attempts count if they begin
+# this far apart: retries of one request are one attempt.
 MIN_FAILED_ATTEMPTS = 2
 ATTEMPTS_APART_MS = 1_000
-# A failed attempt during which this process's event loop was late by so much says nothing of the
-# member; of those since it last answered so many are left out, since a process that is late all the
-# time has to notice a lost member as well.
+# A failed attempt says nothing about the member if this process's event loop was late by this much
+# meanwhile. At most so many attempts since the member's last answer are ignored for that reason,
+# because a process that is always late has to notice a lost member, too.
 MAX_OWN_LATENESS_MS = 100
 MAX_LATE_ATTEMPTS = 3
 
@@ -51,7 +51,7 @@ Send = Callable[["Endpoint", float], Awaitable[Any]]
 
 
 class Endpoint:
-    """One address, its channel, and the stubs on it."""
+    """One address, its channel and its stubs."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -60,17 +60,17 @@ class Endpoint:
         self.lease = rpc.LeaseStub(self._channel)
         self.watch = rpc.WatchStub(self._channel)
         self.maintenance = rpc.MaintenanceStub(self._channel)
-        # How to end each long stream that hangs on this endpoint.
+        # Functions that end the long-lived streams of this endpoint.
         self.streams: set[Callable[[], None]] = set()
-        # Since when it has not answered, by the monotonic clock; None: it answers, as far as it
-        # was asked, or has failed less than MIN_FAILED_ATTEMPTS.
+        # Monotonic time of its first failed attempt. None: it answers, as far as requests were
+        # sent, or has failed fewer than MIN_FAILED_ATTEMPTS times.
         self.lost_since_ms: int | None = None
         self.problem = ""
         self._first_failed_ms = self._last_failed_ms = 0
         self._failed_attempts = self._late_attempts = 0
 
     async def connect(self, timeout_ms: int) -> bool:
-        """Whether there is a connection now."""
+        """Returns whether the channel is connected."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 state = self._channel.get_state(try_to_connect=True)
@@ -89,7 +89,11 @@ class Endpoint:
         self._failed_attempts = self._late_attempts = 0
 
     def failed(self, began_ms: int, late_ms: int, problem: str) -> None:
-        """`late_ms`: by how much this process's event loop was late meanwhile."""
+        """Counts a failed attempt.
+
+        - `began_ms`: monotonic time of its start.
+        - `late_ms`: delay of this process's event loop during the attempt.
+        """
         if late_ms >= MAX_OWN_LATENESS_MS and self._late_attempts < MAX_LATE_ATTEMPTS:
             self._late_attempts += 1
             return
@@ -108,7 +112,7 @@ class Endpoint:
 
 
 class EtcdEndpoints:
-    """Create it on the event loop that it is used on."""
+    """The endpoints of one etcd cluster. Create it on the event loop that uses it."""
 
     def __init__(
         self, addresses: Sequence[str], *, clock: Clock, rng: random.Random, request_timeout_ms: int
@@ -125,15 +129,20 @@ class EtcdEndpoints:
         self._lag = LoopLag(clock)
         self._rng = rng
         self._endpoints = [Endpoint(address) for address in addresses]
-        # Not all clients on the first one.
+        # A random start spreads clients over the endpoints.
         self._current = rng.randrange(len(addresses))
 
     async def read(
         self, send: Send, *, linearizable: bool = True, timeout_ms: int | None = None
     ) -> Any:
-        """For requests that may be sent again: goes on, over all endpoints, until one
-        answers or the time is up. `linearizable`: no answer may show an older store than
-        an earlier one did. Raises `StoreError`."""
+        """Sends a repeatable request to one endpoint after another until one answers.
+
+        - `linearizable`: rejects an answer that shows an older store than an earlier answer
+          did.
+        - `timeout_ms`: for all attempts together; default: `request_timeout_ms`.
+
+        Raises `StoreError`.
+        """
         budget_ms = timeout_ms or self.request_timeout_ms
         deadline_ms = self._clock.monotonic_ms() + budget_ms
         hanging = min(len(self._endpoints) - 1, MAX_HANGING_ENDPOINTS)
@@ -153,10 +162,14 @@ class EtcdEndpoints:
                 await asyncio.sleep(pause_ms / 1000)
 
     async def write(self, send: Send, wrote: Callable[[Any], bool]) -> Any:
-        """For requests that must not be sent twice. `wrote`: whether, by its answer, it took
-        a revision. Raises `StoreUnavailableError` where the outcome is unknown."""
+        """Sends a request that must not be sent twice.
+
+        - `wrote`: returns whether, by its answer, the request used a revision of the store.
+
+        Raises `StoreUnavailableError` if the outcome is unknown.
+        """
         deadline_ms = self._clock.monotonic_ms() + self.request_timeout_ms
-        # Waiting for a connection is safe: nothing has been sent yet.
+        # Waiting for a connection is safe, because nothing has been sent yet.
         endpoint = await self.connected(deadline_ms)
         try:
             left_ms = deadline_ms - self._clock.monotonic_ms()
@@ -166,8 +179,10 @@ class EtcdEndpoints:
             raise
 
     async def connected(self, deadline_ms: int) -> Endpoint:
-        """The current endpoint, or the next that has a connection. Raises
-        `StoreUnavailableError` if there is none by the deadline."""
+        """Returns the current endpoint, or the next one that has a connection.
+
+        Raises `StoreUnavailableError` if there is none by the deadline.
+        """
         failures = 0
         while True:
             self.check_usable()
@@ -179,7 +194,7 @@ class EtcdEndpoints:
                 return endpoint
             self.rotate(endpoint)
             failures += 1
-            # Round by round, so that one dead endpoint costs no pause.
+            # One pause per round over all endpoints, so that one dead endpoint costs none.
             if failures % len(self._endpoints) == 0:
                 await asyncio.sleep(min(left_ms, self.pause_ms(1)) / 1000)
 
@@ -196,7 +211,7 @@ class EtcdEndpoints:
 
     @contextmanager
     def _attempt(self, endpoint: Endpoint) -> Iterator[Callable[[str], None]]:
-        """Gives what is to be called with the problem where the member did not answer."""
+        """Yields a function to call with the problem if the member did not answer."""
         began_ms, began_late_ms = self._clock.monotonic_ms(), self._lag.begin()
         problems: list[str] = []
         try:
@@ -214,7 +229,7 @@ class EtcdEndpoints:
         linearizable: bool,
         wrote: Callable[[Any], bool] = lambda _: False,
     ) -> Any:
-        """One attempt, whose answer is checked against what was seen before it."""
+        """Makes one attempt, and checks its answer against the revisions seen before."""
         highest = self.seen.highest
         with self._attempt(endpoint) as failed:
             try:
@@ -241,7 +256,7 @@ class EtcdEndpoints:
 
     @property
     def members(self) -> tuple[StoreMember, ...]:
-        """Ordered by address."""
+        """The members, ordered by address."""
         now_ms = self._clock.monotonic_ms()
         return tuple(
             StoreMember(
@@ -253,8 +268,10 @@ class EtcdEndpoints:
         )
 
     async def probe_others(self, send: Send) -> None:
-        """Asks those that no request goes to now, side by side: nothing else would notice that
-        one of them is cut off, or is back."""
+        """Probes the endpoints that receive no requests now, concurrently.
+
+        No other request would notice that one of them is cut off or is back.
+        """
         current = self._endpoints[self._current]
         others = [endpoint for endpoint in self._endpoints if endpoint is not current]
         await asyncio.gather(*(self._probe(endpoint, send) for endpoint in others))
@@ -267,7 +284,8 @@ class EtcdEndpoints:
                 await send(endpoint, MEMBER_PROBE_TIMEOUT_MS / 1000)
             except grpc.aio.AioRpcError as error:
                 problem = str(store_error(error, endpoint.address))
-                # A read needs a majority of the members; whether this one is there it says alone.
+                # A read needs a majority of the members; the status request shows whether this
+                # member itself runs.
                 says_why = "etcdserver:" in problem
                 if not says_why and await self._alarms_of(endpoint) is not None:
                     problem = f"{endpoint.address} {WITHOUT_MAJORITY}"
@@ -279,8 +297,10 @@ class EtcdEndpoints:
                 endpoint.answered()
 
     async def alarms(self) -> list[str] | None:
-        """What the member that requests go to now says is wrong with the store. None: it gave no
-        answer, which other requests notice."""
+        """Returns the alarms of the store, as reported by the current endpoint.
+
+        None: no answer. Other requests notice that.
+        """
         return await self._alarms_of(self._endpoints[self._current])
 
     async def _alarms_of(self, endpoint: Endpoint) -> list[str] | None:
@@ -296,9 +316,11 @@ class EtcdEndpoints:
         return list(status.errors)
 
     def rotate(self, failed: Endpoint) -> None:
-        """The next one's turn, unless somebody else has moved on from `failed` already.
-        Streams move too: one that hangs would notice only after gRPC's own keep-alive,
-        and whoever watches also has requests and leases, which notice sooner."""
+        """Makes the next endpoint current, unless `failed` is no longer the current one.
+
+        Ends the streams of `failed`, too: a stream that hangs is noticed only after gRPC's own
+        keep-alive. The requests and leases of the same client notice a lost endpoint sooner.
+        """
         if len(self._endpoints) == 1 or self._endpoints[self._current] is not failed:
             return
         self._current = (self._current + 1) % len(self._endpoints)
@@ -306,7 +328,7 @@ class EtcdEndpoints:
             abandon()
 
     def pause_ms(self, failures: int) -> int:
-        """After so many failures in a row, with jitter."""
+        """Returns the pause after this many failures in a row, with jitter."""
         doublings = min(failures - 1, (MAX_RETRY_PAUSE_MS // MIN_RETRY_PAUSE_MS).bit_length())
         longest_ms = min(MIN_RETRY_PAUSE_MS << doublings, MAX_RETRY_PAUSE_MS)
         return round(longest_ms * self._rng.uniform(0.5, 1.0))
@@ -320,8 +342,11 @@ class EtcdEndpoints:
         self.seen.check()
 
     def raise_if_closed(self) -> None:
-        """Where gRPC reports a closed channel as a cancellation: says what it was, unless
-        the task itself is being cancelled."""
+        """Raises `StoreClosedError` if a cancellation was caused by the closed store.
+
+        gRPC reports a closed channel as a cancellation. Returns if the task itself is being
+        cancelled.
+        """
         if self.closed and not is_being_cancelled():
             raise StoreClosedError("the metadata store was closed during a request") from None
 

@@ -26,7 +26,7 @@ class EtcdLease:
         self._id = lease_id
         self._interval_ms = ttl_seconds * 1000 // KEEP_ALIVES_PER_TTL
         self._ended = asyncio.Event()
-        # Why it ended, where it was not lost.
+        # The reason why it ended, unless it was lost.
         self._failure: StoreError | None = None
         self._keeping_alive = asyncio.create_task(self._keep_alive())
 
@@ -47,24 +47,27 @@ class EtcdLease:
         if self._ended.is_set():
             return
         await _end(self._keeping_alive)
-        # It may have expired, or an earlier attempt may have been carried out after all.
+        # It may have expired, or an earlier attempt may have succeeded.
         with suppress(LeaseLostError):
             await self._endpoints.read(self._revoke_once, linearizable=False)
         self._ended.set()
 
     async def close(self) -> None:
-        """Ends the keep-alives and leaves the lease to run out."""
+        """Ends the keep-alives; the lease then expires by itself."""
         await _end(self._keeping_alive)
         if not self._ended.is_set():
             self._failure = StoreClosedError("the metadata store was closed; its leases run out")
             self._ended.set()
 
     async def _keep_alive(self) -> None:
-        """Until the store says that the lease is gone. Not answering is not saying so."""
+        """Sends keep-alives until the store reports that the lease is gone.
+
+        A store that does not answer does not end the lease.
+        """
         while True:
             try:
-                # Not longer than to the next one: an endpoint that hangs must not use up
-                # the time to live.
+                # No longer than the interval: an endpoint that hangs must not use up the time to
+                # live.
                 response = await self._endpoints.read(
                     self._keep_alive_once, linearizable=False, timeout_ms=self._interval_ms
                 )
@@ -72,8 +75,8 @@ class EtcdLease:
                 await asyncio.sleep(self._endpoints.pause_ms(1) / 1000)
                 continue
             except StoreError as error:
-                # The store was closed, has fallen back, or refuses: there is nothing to
-                # keep alive any more, and whoever waits is told why.
+                # The store was closed, was rolled back, or rejects the request. The lease cannot be
+                # kept alive any longer, and `wait_lost` raises the reason.
                 self._failure = error
                 self._ended.set()
                 return
@@ -83,11 +86,11 @@ class EtcdLease:
             await asyncio.sleep(self._interval_ms / 1000)
 
     async def _keep_alive_once(self, endpoint: Endpoint, timeout_seconds: float) -> Any:
-        # etcd offers keep-alives as a stream; one message on a stream of its own needs no
-        # state across lost connections, and once a second its cost does not show.
+        # etcd offers keep-alives as a stream. A stream for each message needs no state across lost
+        # connections, and its cost is negligible at this interval.
         call = endpoint.lease.LeaseKeepAlive(timeout=timeout_seconds, metadata=HAS_LEADER)
         try:
-            # The stream may have ended before it began; reading says why.
+            # The stream may have ended before it began; reading raises the reason.
             with suppress(asyncio.InvalidStateError):
                 await call.write(rpc.LeaseKeepAliveRequest(ID=self._id))
             response = await call.read()

@@ -1,4 +1,4 @@
-"""etcd's messages to and from the store's own values. No I/O."""
+"""Converts between etcd's messages and the store's own values. No I/O."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tidelog_runtime.metadata.store import (
     TransactionResult,
 )
 
-# Keys that a range or a watch covers up to this end: all of them.
+# As the end of a range or a watch: all keys.
 _NO_END = b"\0"
 _LOWEST_KEY = b"\0"
 
-# The request was understood and answered, and repeating it would change nothing.
+# etcd understood and answered the request; repeating it would change nothing.
 _REFUSALS = frozenset(
     {
         grpc.StatusCode.ALREADY_EXISTS,
@@ -43,7 +43,7 @@ _REFUSALS = frozenset(
 
 
 class CompactedError(StoreError):
-    """The revision that was asked for is compacted. Stays inside this package."""
+    """The requested revision is compacted. Internal to this package."""
 
 
 def first_key(prefix: str) -> bytes:
@@ -51,7 +51,7 @@ def first_key(prefix: str) -> bytes:
 
 
 def prefix_end(prefix: str) -> bytes:
-    """The first key after all keys with the prefix."""
+    """Returns the first key after all keys with the prefix."""
     encoded = prefix.encode()  # UTF-8, in which no byte is 0xff
     return encoded[:-1] + bytes([encoded[-1] + 1]) if encoded else _NO_END
 
@@ -72,8 +72,11 @@ def _changed(message: Any, is_put: bool) -> Changed:
 
 
 def transaction_request(transaction: Transaction) -> Any:
-    """Where a guard fails, the same transaction reads every guarded key. Made in place: a message
-    that is made first and then added is copied once more, and a batch of elections has hundreds."""
+    """Converts a transaction. If a guard fails, the same transaction reads every guarded key.
+
+    The message is filled in place: submessages that are made first and then added would be
+    copied, and a batch of elections has hundreds of them.
+    """
     request = rpc.TxnRequest()
     for guard in transaction.guards:
         _fill_compare(request.compare.add(), guard)
@@ -96,13 +99,16 @@ def transaction_result(transaction: Transaction, response: Any) -> TransactionRe
 
 
 def store_error(error: grpc.aio.AioRpcError, address: str) -> StoreError:
-    """What a failed request means. All that is not clearly a refusal is no answer."""
+    """Returns the store's error for a failed request.
+
+    An error that is not clearly a rejection becomes `StoreUnavailableError`.
+    """
     code, details = error.code(), error.details() or "no details"
     if code is grpc.StatusCode.NOT_FOUND and "lease not found" in details:
         return LeaseLostError("the lease of a written key is gone; grant another and write again")
     if code is grpc.StatusCode.OUT_OF_RANGE and "compacted" in details:
         return CompactedError(details)
-    # The first is etcd's own limit, the second that of the gRPC server before it.
+    # The first message is from etcd's own limit, the second from its gRPC server.
     if "request is too large" in details or "message larger than max" in details:
         return InvalidTransactionError(
             f"etcd at {address} takes no transaction of this size ({details}); split it"

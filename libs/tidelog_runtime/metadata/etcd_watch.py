@@ -1,4 +1,4 @@
-"""A prefix watch in etcd that survives lost streams, restarts and compactions."""
+"""A watch of a prefix in etcd that survives lost streams, restarts and compactions."""
 
 from __future__ import annotations
 
@@ -25,19 +25,22 @@ from tidelog_runtime.metadata.watch_view import SilenceBound, WatchView
 
 ReadSnapshot = Callable[[str], Awaitable[Snapshot]]
 
-# One lost stream is an endpoint that restarts; the next attempt finds another.
+# A single lost stream is an endpoint that restarts; the next attempt finds another one.
 FAILURES_UNTIL_LOST = 2
 
 _log = structlog.get_logger()
 
 
 class _SilentWatchError(Exception):
-    """The stream stands, and has not brought what the store has told elsewhere."""
+    """The stream is open but lacks changes that the store has reported elsewhere."""
 
 
 class EtcdWatch:
-    """`read_snapshot` is for re-reading after a compaction; `confirm` is a linearizable
-    read, whose answer shows whether the store has fallen back."""
+    """A watch from a snapshot on.
+
+    - `read_snapshot`: reads the prefix again after a compaction.
+    - `confirm`: a linearizable read, whose answer shows whether the store was rolled back.
+    """
 
     def __init__(
         self,
@@ -51,7 +54,7 @@ class EtcdWatch:
         self._view = WatchView(snapshot)
         self._read_snapshot = read_snapshot
         self._confirm = confirm
-        # Without a message in between; for the pause before the next attempt.
+        # Failures in a row without a message in between; they determine the pause.
         self._failures = 0
         self._has_to_reread = False
         self._silence = SilenceBound()
@@ -94,9 +97,12 @@ class EtcdWatch:
         self._silence.read_anew(has_differences=bool(differences))
 
     async def _notice_silence(self, stream: _Stream) -> None:
-        """Keep-alives of leases alone tell several times in that time how far the store is.
-        Without a word from a stream whose connection lives, this process would never learn
-        what concerns it, its own registration's end for one."""
+        """Ends a stream that stays silent although the store has newer revisions.
+
+        Answers to the keep-alives of leases show the store's revision several times in the
+        period. Without this check, a silent stream on a live connection would hide all changes
+        from this process, including the end of its own registration.
+        """
         while True:
             owed, had = self._endpoints.seen.highest, self._view.revision
             await asyncio.sleep(self._silence.ms / 1000)
@@ -105,8 +111,11 @@ class EtcdWatch:
                 return
 
     def _say_lost(self, error: StoreUnavailableError) -> None:
-        """Once, however long it lasts: whoever has a watch keeps working with what it
-        knows, and a person should learn why nothing changes any more."""
+        """Logs a lost store once, however long it lasts.
+
+        Services continue with the metadata that they have, and the log explains why nothing
+        changes.
+        """
         if self._failures >= FAILURES_UNTIL_LOST and not self._said_lost:
             self._said_lost = True
             _log.warning(
@@ -125,16 +134,19 @@ class EtcdWatch:
         view, header = self._view, response.header
         self._endpoints.seen.answered(header.revision, header.cluster_id, at_least=0)
         if not response.events:
-            # A progress notification: etcd sends them through the same queue as events
-            # (if they are not asked for one by one), so that all before it have come.
+            # A progress notification. etcd sends it through the same queue as events (unless it was
+            # requested by a message), so all events before it have arrived.
             view.advance(header.revision)
             return []
         return view.take(changes(response.events), more=response.fragment)
 
     @asynccontextmanager
     async def _stream(self) -> AsyncIterator[_Stream]:
-        """A stream that the store has accepted. Raises `CompactedError`, and
-        `StoreUnavailableError` after having moved on to the next endpoint."""
+        """Yields a stream that the store has accepted.
+
+        Raises `CompactedError`, and `StoreUnavailableError` after moving on to the next
+        endpoint.
+        """
         endpoints = self._endpoints
         endpoint = await endpoints.connected(endpoints.now_ms() + endpoints.request_timeout_ms)
         stream = _Stream(endpoints, endpoint)
@@ -156,7 +168,7 @@ class EtcdWatch:
 
 
 class _Stream:
-    """One gRPC stream with one watch on it."""
+    """One gRPC stream with a single watch."""
 
     def __init__(self, endpoints: EtcdEndpoints, endpoint: Endpoint) -> None:
         self._endpoints = endpoints
@@ -167,15 +179,17 @@ class _Stream:
         endpoint.streams.add(self._abandon)
 
     async def open(self, view: WatchView) -> Any:
-        """Resumes *at* the last revision, and not after it: should the next revision
-        have been compacted, etcd says so only then, and otherwise leaves out what that
-        revision deleted."""
+        """Starts the watch *at* the last revision, not after it.
+
+        If the next revision was compacted, etcd reports it only in this case. Otherwise it
+        omits what that revision deleted.
+        """
         request = rpc.WatchCreateRequest(
             key=first_key(view.prefix),
             range_end=prefix_end(view.prefix),
             start_revision=view.revision,
             progress_notify=True,
-            # Else what a slow watch has to catch up with may exceed a message.
+            # Otherwise the backlog of a slow watch may exceed the message limit.
             fragment=True,
         )
         timeout_ms = self._endpoints.request_timeout_ms
@@ -211,7 +225,7 @@ class _Stream:
         self._call.cancel()
 
     def end_silent(self) -> None:
-        """Whoever reads gets `_SilentWatchError`."""
+        """Ends the stream; its reader gets `_SilentWatchError`."""
         self._was_silent = True
         self._call.cancel()
 
@@ -220,8 +234,11 @@ class _Stream:
         self._call.cancel()
 
     def _raise_if_ended(self) -> None:
-        """Where gRPC reports an ended stream as a cancellation: says what it was, unless
-        the task itself is being cancelled."""
+        """Raises the error of a stream that this process ended.
+
+        gRPC reports an ended stream as a cancellation. Returns if the task itself is being
+        cancelled.
+        """
         self._endpoints.raise_if_closed()
         if self._was_silent and not is_being_cancelled():
             raise _SilentWatchError from None
@@ -232,7 +249,7 @@ class _Stream:
 
     async def _write(self, request: Any) -> None:
         try:
-            # The stream may have ended before it began; reading says why.
+            # The stream may have ended before it began; reading raises the reason.
             with suppress(asyncio.InvalidStateError):
                 await self._call.write(request)
         except grpc.aio.AioRpcError as error:

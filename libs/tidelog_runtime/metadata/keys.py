@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tidelog.model import TopicPartition
 
-# So many keys are known by sight: in a failover each of thousands is met again and again.
+# Size of the cache of parsed keys: a failover parses each of thousands of keys repeatedly.
 KEYS_REMEMBERED = 1 << 17
 
 
@@ -18,7 +18,7 @@ class Keys:
         self.root = f"/tidelog/{cluster}/"
         self.controller = self.root + "controller"
         self.controller_epoch = self.root + "controller_epoch"
-        # It begins like `controller`, so that who watches that one sees these too.
+        # Shares the prefix `controller`, so a watch of that prefix covers these keys, too.
         self.controller_processes = self.root + "controllers/ids/"
         self.known_controllers = self.root + "controllers/known/"
         self.controller_pressures = self.root + "controllers/pressures/"
@@ -119,8 +119,10 @@ class Keys:
         return self.partition_counts + name
 
     def parse(self, key: str) -> ParsedKey | None:
-        """What a key is about; None for keys that this version does not know. Raises ValueError
-        where it cannot be told."""
+        """Parses a key; None: this version does not know it.
+
+        Raises ValueError for a malformed key.
+        """
         return self._parse(key)
 
     def _parse_anew(self, key: str) -> ParsedKey | None:

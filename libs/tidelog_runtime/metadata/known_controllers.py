@@ -1,7 +1,8 @@
-"""Controllers that have run lately, whether or not they run now.
+"""Controllers that ran lately, whether or not they run now.
 
-`controllers/known/<id>` outlives the registration under `controllers/ids/<id>`: so a controller
-that is not there is missed, where nothing else tells that there has been one."""
+`controllers/known/<id>` outlives the registration under `controllers/ids/<id>`. A controller
+that is gone is reported as missing because of this key; nothing else records that it existed.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +14,21 @@ from tidelog.inspection.model import MissingController
 from tidelog_runtime.metadata.broker_directories import known_fields
 from tidelog_runtime.metadata.entries_by_id import EntriesById
 
-# How often a controller that runs writes its key again.
+# Interval at which a running controller writes its key again.
 SEEN_INTERVAL_SECONDS = 3_600
-# A controller that has not been seen for so long was taken out of service.
+# A controller that was not seen for this time counts as taken out of service.
 MISSED_FOR_MS = 7 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class KnownController:
-    """Value of `controllers/known/<id>`. `seen_at_ms`: wall clock of its last sign of life, within
-    SEEN_INTERVAL_SECONDS. `stopped_at_ms`: when its last process was stopped in order; 0: it
-    runs, or has crashed. `fault`: with which its last process ended, by its own word, and when."""
+    """Value of `controllers/known/<id>`. All times are wall clock.
+
+    - `seen_at_ms`: when it last ran, within SEEN_INTERVAL_SECONDS.
+    - `stopped_at_ms`: when its last process stopped cleanly; 0: it runs, or it crashed.
+    - `fault`, `fault_at_ms`: the fault with which its last process ended, as it reported, and
+      when.
+    """
 
     address: str
     seen_at_ms: int
@@ -40,7 +45,7 @@ def encode_known_controller(known: KnownController) -> bytes:
 
 
 def decode_known_controller(value: bytes) -> KnownController:
-    """Raises TypeError or ValueError for what no controller has written."""
+    """Raises TypeError or ValueError for a value that no controller writes."""
     raw = json.loads(value)
     if not isinstance(raw, dict):
         raise ValueError("a known controller is a JSON object")
@@ -48,13 +53,13 @@ def decode_known_controller(value: bytes) -> KnownController:
 
 
 class PastControllers(EntriesById[KnownController]):
-    """Those that have run lately, whether or not they run now, as changes of keys report."""
+    """Controllers that ran lately, whether or not they run now."""
 
     def __init__(self, prefix: str) -> None:
         super().__init__(prefix, decode_known_controller)
 
     def missing(self, registered: Container[int], now_ms: int) -> tuple[MissingController, ...]:
-        """Those that are not registered, ordered by id."""
+        """Returns the controllers that are not registered, ordered by id."""
         return tuple(
             MissingController(
                 controller_id,

@@ -1,8 +1,8 @@
-"""How the metadata store answers this process: a store that is measured.
+"""Measures how the metadata store answers this process.
 
-A service that asks nothing would not notice that the store is away, so `probe` asks where
-nobody else did. What of an answer's time is the fault of this process, whose event loop was
-late, is not counted: a busy service says nothing of the store.
+A service without requests would not notice that the store is lost. Therefore `probe` sends a
+request when there was none for some time. The delay of this process's own event loop is
+subtracted from response times, because it says nothing about the store.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from tidelog_runtime.metadata.store import (
 )
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
-# Where nothing was answered for so long, a key is read to see whether anything is.
+# After this time without an answer, `probe` reads a key.
 PROBE_INTERVAL_MS = 5_000
-# So often each member of the store is asked that nothing else is asked of.
+# Interval of the probes of members that receive no other requests.
 MEMBERS_INTERVAL_MS = 2_000
 LATENCY_WINDOW_MS = 60_000
 QUICK_ANSWERS_APART_MS = 1_000
-# Of a store that refuses at once, tries come faster than anybody needs to count.
+# A store that rejects requests at once fails more of them than need to be counted.
 FAILED_TRIES_KEPT = 1_000
 
 FULL_REMEDY = (
@@ -56,31 +56,31 @@ _Answer = TypeVar("_Answer")
 
 @runtime_checkable
 class HasMembers(Protocol):
-    """A store of several members, each of which may be away by itself."""
+    """A store of several members, each of which may fail alone."""
 
     def members(self) -> tuple[StoreMember, ...]: ...
 
     async def probe_members(self) -> None:
-        """Asks those that nothing else is asked of now."""
+        """Probes the members that receive no other requests now."""
 
 
 @runtime_checkable
 class HasWriteProblem(Protocol):
-    """A store that may answer reads and reject writes."""
+    """A store that can answer reads while it rejects writes."""
 
     async def write_problem(self) -> str | None:
-        """Why it rejects writes now; empty: it takes them; None: it did not say."""
+        """Returns why it rejects writes now; empty: it accepts them; None: no answer."""
 
 
 Observer = Callable[[str, float, bool], None]
 
 
 class SlidingMaximum:
-    """The largest of the values of the last `window_ms`. Pure."""
+    """The maximum of the values of the last `window_ms`. Pure."""
 
     def __init__(self, window_ms: int) -> None:
         self._window_ms = window_ms
-        # Times grow and values fall: what is older and smaller can never be the maximum.
+        # Times ascend and values descend: an older and smaller value can never be the maximum.
         self._falling: deque[tuple[int, int]] = deque()
 
     def add(self, value: int, now_ms: int) -> None:
@@ -90,7 +90,7 @@ class SlidingMaximum:
         self._expire(now_ms)
 
     def maximum(self, now_ms: int) -> tuple[int, int] | None:
-        """And when it was added."""
+        """Returns the maximum and the time at which it was added."""
         self._expire(now_ms)
         if not self._falling:
             return None
@@ -103,7 +103,7 @@ class SlidingMaximum:
 
 
 class SparseTimes:
-    """Growing times of the last `window_ms`, at most one for every `apart_ms`. Pure."""
+    """Ascending times of the last `window_ms`, at most one in every `apart_ms`. Pure."""
 
     def __init__(self, window_ms: int, apart_ms: int) -> None:
         self._window_ms = window_ms
@@ -119,8 +119,12 @@ class SparseTimes:
 
 
 class MeasuredStore:
-    """A `MetadataStore` over another. It tells when the store is lost and when it is back,
-    each once. `probe_key`: any key; it need not exist."""
+    """A `MetadataStore` over another one, which it measures.
+
+    It reports the loss and the return of the store as state changes, each once.
+
+    - `probe_key`: any key; it need not exist.
+    """
 
     def __init__(
         self, store: MetadataStore, probe_key: str, clock: Clock, state_changes: StateChangeLog
@@ -133,19 +137,20 @@ class MeasuredStore:
         self._answered_at_ms = clock.monotonic_ms()
         self._last_latency_ms = NOT_KNOWN
         self._latencies = SlidingMaximum(LATENCY_WINDOW_MS)
-        # None: no answer was slow, and no request was without one.
+        # None: every request was answered quickly.
         self._slow_at_ms: int | None = None
         self._failed_at_ms: deque[int] = deque(maxlen=FAILED_TRIES_KEPT)
-        # When it was asked what it answered quickly: who can tell that it was not slow then.
+        # Start times of quickly answered requests, which show that the store was not slow then.
         self._quick = SparseTimes(LATENCY_WINDOW_MS, QUICK_ANSWERS_APART_MS)
-        # Since when, by the monotonic clock, and what was said last; None: it answers.
+        # The monotonic time since which the store is lost (None: it answers), and the last problem
+        # that was reported.
         self._lost_since_ms: int | None = None
         self._loss = Change()
         self._problem = ""
         self._write_problem = ""
         self._rejects_writes_since_ms: int | None = None
-        # Told of each request: its name, seconds, and whether it was answered. All seconds, this
-        # process's own too.
+        # Called after each request with its name, seconds, and whether it was answered. The seconds
+        # include the delay of this process.
         self.observers: list[Observer] = []
 
     @property
@@ -171,14 +176,17 @@ class MeasuredStore:
         )
 
     def _members(self) -> tuple[StoreMember, ...]:
-        """Of a store that has one there is nothing to tell apart."""
+        """The members of the store, if there is more than one."""
         store = self._store
         members = store.members() if isinstance(store, HasMembers) else ()
         return members if len(members) > 1 else ()
 
     async def _look_for_room(self) -> None:
-        """A cluster in which nothing changes writes nothing, and would notice that the store is
-        full only when a leader has died."""
+        """Checks whether the store accepts writes.
+
+        An idle cluster writes nothing. Without this check it would notice a full store only at
+        the next election.
+        """
         if not isinstance(self._store, HasWriteProblem):
             return
         problem = await self._store.write_problem()
@@ -196,8 +204,10 @@ class MeasuredStore:
         self._write_problem = problem
 
     async def probe(self) -> None:
-        """Goes on until cancelled, or until the store is closed or was rolled back: that is
-        for whoever rests on its data to say."""
+        """Sends probes until it is cancelled, or the store is closed or rolled back.
+
+        The users of the store's data report a closed or rolled back store themselves.
+        """
         members_due_ms = room_due_ms = 0
         while True:
             idle_ms = self._clock.monotonic_ms() - self._answered_at_ms
@@ -220,7 +230,7 @@ class MeasuredStore:
             except StoreError:
                 return
 
-    # The store.
+    # The methods of `MetadataStore`.
 
     @property
     def seen_revision(self) -> int:
@@ -233,12 +243,12 @@ class MeasuredStore:
         return await self._measured("get", self._store.get(key))
 
     async def snapshot(self, prefix: str) -> Snapshot:
-        """Reads many pages: its time says nothing of one answer's."""
+        """Not measured as one answer, because it reads many pages."""
         return await self._measured("snapshot", self._store.snapshot(prefix), one_answer=False)
 
     async def transact(self, transaction: Transaction) -> TransactionResult:
         result = await self._measured("transact", self._store.transact(transaction))
-        # A transaction without a put is taken also where there is no room.
+        # A full store accepts a transaction without a put, too.
         if result.succeeded and has_put(transaction):
             self._judge_writes("")
         return result
@@ -282,11 +292,13 @@ class MeasuredStore:
         return answer
 
     def _failed(self, began_ms: int, own_ms: int, *, one_answer: bool) -> None:
-        """Its wait counts as that for an answer does: a store that answers only now and then
-        would look quick otherwise."""
+        """Records a failed request. Its wait counts as a latency does.
+
+        Otherwise a store that answers only some requests would appear quick.
+        """
         now_ms = self._clock.monotonic_ms()
         self._failed_at_ms.append(now_ms)
-        # A request that fails at once, as after another one has waited, is no quick answer.
+        # A request that fails at once, e.g. after another one has waited, is not a quick answer.
         self._slow_at_ms = now_ms
         waited_ms = now_ms - began_ms - own_ms
         if one_answer and waited_ms >= STORE_SLOW_MS:
@@ -294,7 +306,7 @@ class MeasuredStore:
 
     def _lost(self, began_ms: int, problem: str) -> None:
         if self._answered_at_ms > began_ms:
-            # Others were answered meanwhile: one request was lost, and not the store.
+            # Others were answered meanwhile: one request was lost, but the store is not.
             return
         self._problem = problem
         if self._lost_since_ms is not None:

@@ -1,7 +1,7 @@
 """A metadata store in memory, for tests and the simulator.
 
-It behaves as `EtcdStore` does and keeps no time of its own: what waits does so on the
-event loop. Several stores over one `MemoryData` are several clients of one etcd.
+It behaves as `EtcdStore` does and has no clock of its own: it waits on the event loop. Several
+stores over one `MemoryData` represent several clients of one etcd.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidelog_runtime.metadata.store import (
 )
 from tidelog_runtime.metadata.watch_view import WatchView
 
-# How often in its time to live a lease is kept alive, as by `EtcdStore`.
+# Number of keep-alives within a lease's time to live, as in `EtcdStore`.
 KEEP_ALIVES_PER_TTL = 3
 
 
@@ -37,7 +37,7 @@ class MemoryStore:
         self._rolled_back = False
         self._highest_revision = self.data.revision
         self._leases: dict[int, MemoryLease] = {}
-        # Set whenever a watch may have something to do. A dict for its order.
+        # Set when a watch may have new changes. A dict, because its order is deterministic.
         self._wakes: dict[asyncio.Event, None] = {}
         self.data.listen(self._on_change)
 
@@ -99,7 +99,7 @@ class MemoryStore:
         self._wake_all()
 
     def disconnect(self) -> None:
-        """From now on nothing answers this store, and nothing keeps its leases alive."""
+        """Disconnects the store: no request is answered, and its leases are not kept alive."""
         self._connected = False
         for lease in self._leases.values():
             lease.pause_keep_alive()
@@ -111,27 +111,27 @@ class MemoryStore:
         self._on_change()
 
     def pause_keep_alive(self, lease_id: int) -> None:
-        """The lease expires one time to live after its last keep-alive."""
+        """Stops the keep-alives; the lease expires one time to live after the last one."""
         self._leases[lease_id].pause_keep_alive()
 
     def expire_lease(self, lease_id: int) -> None:
-        """At once."""
+        """Expires the lease at once."""
         self.data.end_lease(lease_id)
 
     def compact(self) -> None:
-        """Forgets history, so that a watch that is behind has to re-read."""
+        """Discards the history, so that a watch that is behind has to read a snapshot again."""
         self.data.compact(self.data.revision)
 
     async def revoke(self, lease: MemoryLease) -> None:
-        """What `MemoryLease.revoke` does."""
+        """Revokes the lease; see `MemoryLease.revoke`."""
         lease.pause_keep_alive()
         await self._reach_store()
         self.data.end_lease(lease.id)
         await _answer()
 
     async def _reach_store(self) -> None:
-        # A request takes effect later than it is made, and is answered later still, as
-        # over a network: whoever relies on less shows it here.
+        # A request takes effect after it is made, and is answered later still, as over a network.
+        # Code that relies on more fails in tests.
         await asyncio.sleep(0)
         if self._connected:
             self._notice_rollback()
@@ -178,7 +178,7 @@ class MemoryStore:
 
 
 class MemoryLease:
-    """A lease whose keep-alives all arrive, until they are paused."""
+    """A lease whose keep-alives all arrive until they are paused."""
 
     def __init__(self, store: MemoryStore, lease_id: int, ttl_seconds: int, clock: Clock) -> None:
         self._store = store
@@ -217,13 +217,13 @@ class MemoryLease:
         self._cancel_expiry()
 
     def lose(self) -> None:
-        """The store has said that it is gone."""
+        """Ends the lease as lost: the store has reported that it is gone."""
         self._lost = True
         self._cancel_expiry()
         self._ended.set()
 
     def abandon(self) -> None:
-        """Nobody will hear of it any more."""
+        """Ends the lease without a report from the store."""
         self._ended.set()
 
     def _cancel_expiry(self) -> None:

@@ -1,7 +1,10 @@
 """The state of an in-memory metadata store: keys, revisions, history, leases. No I/O.
 
-It behaves as etcd does: revisions start at 1, a write that changes nothing takes none,
-a put without a lease takes its key out of the lease it was under.
+It behaves as etcd does:
+
+- revisions start at 1;
+- a write without effect uses no revision;
+- a put without a lease detaches its key from the previous lease.
 """
 
 from __future__ import annotations
@@ -24,14 +27,14 @@ from tidelog_runtime.metadata.store import (
 )
 
 FIRST_REVISION = 1
-# Older history is compacted, so that a long simulation does not grow.
+# Older history is compacted, so that a long simulation needs no more memory.
 MAX_HISTORY_REVISIONS = 20_000
 
 
 class MemoryData:
     def __init__(self) -> None:
         self.revision = FIRST_REVISION
-        # A dict for its order: a simulation has to replay exactly.
+        # A dict, because its order is deterministic: a simulation has to replay exactly.
         self._listeners: dict[Callable[[], None], None] = {}
         self._items: dict[str, KeyValue] = {}
         self._compacted_revision = FIRST_REVISION
@@ -42,7 +45,7 @@ class MemoryData:
         self._lease_of: dict[str, int] = {}
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """It is called after every change of keys, history or leases."""
+        """Adds a function that is called after every change of keys, history or leases."""
         self._listeners[listener] = None
 
     def stop_listening(self, listener: Callable[[], None]) -> None:
@@ -69,7 +72,7 @@ class MemoryData:
         return TransactionResult(True, self.revision)
 
     def history_reaches(self, revision: int) -> bool:
-        """Whether all changes after `revision` are still known one by one."""
+        """Returns whether every single change after `revision` is still available."""
         return revision >= self._compacted_revision
 
     def changes_after(self, revision: int, prefix: str) -> list[Changed]:
@@ -81,7 +84,7 @@ class MemoryData:
         ]
 
     def compact(self, revision: int) -> None:
-        """Forgets the single changes up to `revision`."""
+        """Discards the single changes up to `revision`."""
         revision = min(revision, self.revision)
         if revision > self._compacted_revision:
             del self._history[: revision - self._compacted_revision]
@@ -89,14 +92,14 @@ class MemoryData:
             self._notify()
 
     def backup(self) -> MemoryData:
-        """As it is now: keys and revision, without history and leases."""
+        """Returns a copy of keys and revision, without history and leases."""
         copy = MemoryData()
         copy.revision = copy._compacted_revision = self.revision
         copy._items = dict(self._items)
         return copy
 
     def wipe(self) -> None:
-        """As though the store's disk had been lost."""
+        """Resets the store, as if its disk had been lost."""
         self.revision = self._compacted_revision = FIRST_REVISION
         self._items, self._history = {}, []
         self._lease_keys, self._lease_of = {}, {}
@@ -111,7 +114,7 @@ class MemoryData:
         return lease_id in self._lease_keys
 
     def end_lease(self, lease_id: int) -> None:
-        """Revoked or expired: its keys go, at one revision."""
+        """Ends a revoked or expired lease and deletes its keys, at one revision."""
         keys = self._lease_keys.pop(lease_id, set())
         self._apply([Delete(key) for key in sorted(keys)])
         self._notify()

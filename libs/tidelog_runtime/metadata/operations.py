@@ -1,8 +1,7 @@
-"""What operators have asked for and what takes its time: values of the metadata store
-(section 2 of docs/internals/protocol.md).
+"""Operations of administrators: values of the store (section 2 of docs/internals/protocol.md).
 
-An operation's plan is written first, in chunks; its own key is the commit point. How far it has
-come follows from the partitions' keys, so that any controller goes on with it.
+An operation's plan is written first, in chunks; the operation's own key is the commit point.
+The progress follows from the partitions' keys, so any controller can continue the operation.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import NamedTuple
 
 from tidelog.model import TopicPartition
 
-# About 100 bytes each: a chunk is far below what the store takes as one value.
+# At about 100 bytes a move, a chunk is far below the store's limit on one value.
 MOVES_PER_CHUNK = 1_000
 MAX_CHUNKS = 100
 MAX_MOVES = MOVES_PER_CHUNK * MAX_CHUNKS
@@ -43,8 +42,7 @@ class OperationState(enum.Enum):
 
 
 class MarkedAs(enum.Enum):
-    """What becomes of a broker in plans. One with neither mark takes part once it holds
-    replicas."""
+    """A broker's role in plans. A broker without a mark takes part once it holds replicas."""
 
     NOTHING = ""
     ADDED = "added"
@@ -52,7 +50,7 @@ class MarkedAs(enum.Enum):
 
 
 class OperationMove(NamedTuple):
-    """`original`, `target`: replicas before and after, the first the preferred leader."""
+    """The move of one partition: its replicas before and after, the preferred leader first."""
 
     topic: str
     topic_id: str
@@ -71,12 +69,15 @@ class OperationMove(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OperationEntry:
-    """Value of `admin/operations/<id>`. `request`: what was asked, as JSON in one form, so that
-    the same request is known again. `marks_before`: what the brokers that it marks were marked
-    as before; `factors_before`: topics with their ids and the replication factors that they had:
-    what a cancellation takes back. `moves_done` and all after it: at its end;
-    `moves_unmeasured`: moves that `bytes_copied` leaves out, because nobody asked for theirs.
-    Times are wall clock, and told alone, as bytes are."""
+    """Value of `admin/operations/<id>`. Times are wall clock; no decision uses times or bytes.
+
+    - `request`: the request as canonical JSON, by which a repeated request is recognized.
+    - `marks_before`: the previous marks of the brokers that the operation marks.
+    - `factors_before`: topics with their ids and previous replication factors. A cancellation
+      restores both.
+    - `moves_done` and the fields after it: set when the operation ends.
+    - `moves_unmeasured`: moves whose bytes were never known; `bytes_copied` excludes them.
+    """
 
     kind: OperationKind
     request: str
@@ -100,9 +101,12 @@ class OperationEntry:
 
 @dataclass(frozen=True, slots=True)
 class BrokerMark:
-    """Value of `admin/brokers_remove/<id>`: the broker takes no new replicas; of
-    `admin/brokers_add/<id>`: it takes part in plans whatever it holds; and of
-    `admin/maintenance/<id>`: it leads only what nobody else can."""
+    """Value of three keys, each with its own meaning.
+
+    - `admin/brokers_remove/<id>`: the broker receives no new replicas.
+    - `admin/brokers_add/<id>`: the broker takes part in plans, whatever it holds.
+    - `admin/maintenance/<id>`: the broker leads only partitions that no other replica can lead.
+    """
 
     requested_by: str = ""
     operation_id: str = ""

@@ -1,4 +1,4 @@
-"""Notices that the store has been wiped, restored, or exchanged for another. No I/O."""
+"""Detects that the store was wiped, restored or replaced by another one. No I/O."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ _REMEDY = (
 
 
 class SeenRevisions:
-    """The highest revision that any answer has shown, or others have told of, and the etcd
-    cluster that answers."""
+    """The highest revision seen in answers or reported by others, and the etcd cluster's id."""
 
     def __init__(self) -> None:
         self.highest = 0
@@ -20,20 +19,25 @@ class SeenRevisions:
         self._rolled_back = ""
 
     def check(self) -> None:
-        """Raises `StoreRolledBackError` for good once the store has fallen back: it may
-        have grown past the old revision since, and then looks like the same."""
+        """Raises `StoreRolledBackError` permanently once the store was rolled back.
+
+        Its revision may have passed the old one since, and then the rollback is not visible any
+        more.
+        """
         if self._rolled_back:
             raise StoreRolledBackError(self._rolled_back)
 
     def heard_of(self, revision: int) -> None:
-        """Somebody else rests on what the store had at this revision."""
+        """Takes note of a revision at which another process has seen the store."""
         self.highest = max(self.highest, revision)
 
     def answered(
         self, revision: int, cluster_id: int, *, at_least: int, wrote: bool = False
     ) -> None:
-        """Takes note of an answer that cannot be older than `at_least`, what had been
-        seen when its request was sent. `wrote`: the request took this revision, so that the
+        """Takes note of the revision and cluster of an answer.
+
+        An answer older than `at_least`, the highest revision seen before its request was sent,
+        is a rollback. `wrote`: the request created this revision, so until then the
         store was at the one before. Raises `StoreRolledBackError`."""
         self._same_cluster(cluster_id)
         found_at = revision - wrote
@@ -46,8 +50,10 @@ class SeenRevisions:
         self.highest = max(self.highest, revision)
 
     def is_behind(self, revision: int, cluster_id: int) -> bool:
-        """Whether an answer that may come from a member that lags behind is older than
-        what was seen. Raises `StoreRolledBackError` for another cluster."""
+        """Returns whether an answer is older than what was seen. The member may lag behind.
+
+        Raises `StoreRolledBackError` for another cluster.
+        """
         self._same_cluster(cluster_id)
         return revision < self.highest
 

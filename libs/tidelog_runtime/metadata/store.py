@@ -1,9 +1,8 @@
-"""What Tidelog asks of its metadata store (section 2 of docs/internals/protocol.md).
+"""The interface of the metadata store (section 2 of docs/internals/protocol.md).
 
-Every key has a creation revision and a modification revision, which are revisions of
-the whole store. A write names the revisions it rests on and happens altogether or not
-at all. One contract suite (`tests/contract/test_metadata_store.py`) holds for every
-implementation.
+Every key has a creation revision and a modification revision, which are revisions of the whole
+store. A write names the revisions that it depends on, and is atomic. One contract suite
+(`tests/contract/test_metadata_store.py`) covers every implementation.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-# etcd's default limits are 128 comparisons and 128 operations; the rest is room for
-# the guards that every transaction carries.
+# etcd's default limits are 128 comparisons and 128 operations. The difference is room for the
+# guards that every transaction carries.
 MAX_TRANSACTION_CHANGES = 120
 MAX_TRANSACTION_GUARDS = 128
-# etcd keeps no lease for less than one and a half election timeouts.
+# etcd's lowest time to live is one and a half election timeouts.
 MIN_LEASE_TTL_SECONDS = 2
 
 
@@ -28,8 +27,8 @@ class KeyValue(NamedTuple):
     mod_revision: int
 
 
-# Guards are no tuples: one on a creation and one on a write of the same key at the same
-# revision would be equal, and whoever drops duplicates would lose one.
+# Guards are not tuples: a guard on the creation and one on the modification of a key at the same
+# revision would be equal, and removing duplicates would lose one.
 @dataclass(frozen=True, slots=True)
 class CreateRevision:
     """Guard: the key was created at this revision; 0: the key is absent."""
@@ -64,7 +63,7 @@ Change = Put | Delete
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """All changes if every guard holds, else none. A key may be changed once."""
+    """Applies all changes if every guard holds, else none. Each key may be changed once."""
 
     guards: Sequence[Guard]
     changes: Sequence[Change]
@@ -72,10 +71,13 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class TransactionResult:
-    """`revision` is the store's after the transaction; with `succeeded`, every put has
-    it as its modification revision; deletes of absent keys alone, or no changes at all,
-    leave the store's revision as it was. Without `succeeded`, `current` holds every
-    guarded key as it was at that moment (None: absent)."""
+    """The outcome of a transaction.
+
+    - `revision`: of the store after the transaction. If `succeeded`, it is the modification
+      revision of every put. A transaction that only deletes absent keys or has no changes
+      leaves it unchanged.
+    - `current`: without `succeeded`, every guarded key as it was at that moment (None: absent).
+    """
 
     succeeded: bool
     revision: int
@@ -84,7 +86,7 @@ class TransactionResult:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything under a prefix at one revision."""
+    """All keys under a prefix at one revision."""
 
     prefix: str
     revision: int
@@ -92,8 +94,11 @@ class Snapshot:
 
 
 class Changed(NamedTuple):
-    """A key was written, or (value None) deleted at `revision`. In what a watch re-read
-    after a compaction, the revision of a deletion is the one at which it was noticed."""
+    """The change of a key: written, or (`value` None) deleted, at `revision`.
+
+    If a watch read a snapshot after a compaction, the revision of a deletion is that of the
+    snapshot.
+    """
 
     key: str
     value: KeyValue | None
@@ -101,21 +106,22 @@ class Changed(NamedTuple):
 
 
 class StoreError(Exception):
-    """The store did not do what was asked."""
+    """The store did not carry out a request."""
 
 
 class StoreUnavailableError(StoreError):
-    """No answer. Of a transaction nobody knows whether it was applied, or will be."""
+    """No answer. It is unknown whether a transaction was or will be applied."""
 
 
 class StoreFullError(StoreUnavailableError):
-    """The store has no room: it answers reads, and rejects what would write. Nothing was
-    changed."""
+    """The store is full: it answers reads and rejects writes. Nothing was changed."""
 
 
 class StoreRolledBackError(StoreError):
-    """The store's revision has fallen: it was wiped or restored from a backup. From then
-    on every method raises this: nothing that was read before can be relied on."""
+    """The store's revision has fallen: the store was wiped or restored from a backup.
+
+    From then on, every method raises this, because data that was read before is not reliable.
+    """
 
 
 class StoreClosedError(StoreError):
@@ -123,11 +129,11 @@ class StoreClosedError(StoreError):
 
 
 class LeaseLostError(StoreError):
-    """A put names a lease that is gone; nothing was changed."""
+    """The lease of a put is gone; nothing was changed."""
 
 
 class InvalidTransactionError(StoreError):
-    """No store could take this transaction; nothing was changed."""
+    """The transaction exceeds a limit or is malformed; nothing was changed."""
 
 
 class Lease(Protocol):
@@ -137,59 +143,74 @@ class Lease(Protocol):
     def id(self) -> int: ...
 
     async def wait_lost(self) -> None:
-        """Returns once the store has said that the lease is gone, or after `revoke`. An
-        unreachable store is not a lost lease: nobody knows, and keep-alives go on."""
+        """Returns once the store has reported that the lease is gone, or after `revoke`.
+
+        An unreachable store is not a lost lease: its state is unknown, and keep-alives
+        continue.
+        """
 
     async def revoke(self) -> None:
         """Ends the lease and deletes its keys; does nothing if it is gone already.
-        Keep-alives end at once, so that the lease runs out where the store cannot be
-        reached (`StoreUnavailableError`)."""
+
+        Keep-alives end at once, so that the lease expires if the store is unreachable
+        (`StoreUnavailableError`).
+        """
 
 
 class MetadataStore(Protocol):
-    """Every method raises `StoreUnavailableError` when no endpoint answers in time."""
+    """Every method raises `StoreUnavailableError` if no endpoint answers in time."""
 
     @property
     def seen_revision(self) -> int:
-        """The highest that an answer has shown, or that `heard_of` has told; 0: none yet."""
+        """The highest revision seen in an answer or passed to `heard_of`; 0: none yet."""
 
     def heard_of(self, revision: int) -> None:
-        """Somebody else rests on what the store had at this revision: an answer to a later
-        request that shows an older store means that it was rolled back."""
+        """Takes note of a revision at which another process has seen the store.
+
+        If the answer to a later request shows an older store, the store was rolled back.
+        """
 
     async def get(self, key: str) -> KeyValue | None:
-        """Linearizable."""
+        """Reads a key, linearizably."""
 
     async def snapshot(self, prefix: str) -> Snapshot:
-        """Reads all under a prefix, page by page at one revision."""
+        """Reads all keys under a prefix, page by page at one revision."""
 
     async def transact(self, transaction: Transaction) -> TransactionResult:
-        """Sent once and never again by itself. Raises `LeaseLostError` if the guards
-        hold and a put's lease is gone, and `InvalidTransactionError`."""
+        """Sends the transaction once and never repeats it by itself.
+
+        Raises `InvalidTransactionError`, and `LeaseLostError` if the guards hold and the lease
+        of a put is gone.
+        """
 
     def watch(self, snapshot: Snapshot) -> AsyncIterator[Sequence[Changed]]:
-        """All that changes under the snapshot's prefix after it, in order, nothing
-        twice, and changes of one revision together. Survives lost streams, restarts and
-        compactions of the store; after a compaction it re-reads and yields the
-        differences together, in the order of their keys, in which a key that was deleted
-        and created again shows only by its creation revision. An unreachable store only
-        makes it wait. Never ends by itself; raises `StoreRolledBackError`, and after
-        `close` `StoreClosedError`."""
+        """Yields all changes under the snapshot's prefix after its revision, in order and once.
+
+        Changes of one revision are yielded together. The watch survives lost streams, restarts
+        and compactions of the store, and waits while the store is unreachable.
+
+        After a compaction, it reads a snapshot and yields the differences together, ordered by
+        key. There, a key that was deleted and created again shows only by its creation
+        revision.
+
+        The watch never ends by itself. Raises `StoreRolledBackError`, and `StoreClosedError`
+        after `close`.
+        """
 
     async def grant_lease(self, ttl_seconds: int) -> Lease:
-        """`ttl_seconds`: at least MIN_LEASE_TTL_SECONDS, else ValueError."""
+        """Raises ValueError if `ttl_seconds` is below MIN_LEASE_TTL_SECONDS."""
 
     async def close(self) -> None:
-        """Ends watches and keep-alives. Revokes nothing: leases run out by themselves."""
+        """Ends watches and keep-alives. Revokes nothing: leases expire by themselves."""
 
 
 def has_put(transaction: Transaction) -> bool:
-    """Whether it takes a revision of the store if its guards hold."""
+    """Returns whether the transaction uses a revision of the store if its guards hold."""
     return any(isinstance(change, Put) for change in transaction.changes)
 
 
 def check_transaction(transaction: Transaction) -> None:
-    """Raises `InvalidTransactionError` for what exceeds the limits of a transaction."""
+    """Raises `InvalidTransactionError` if the transaction exceeds a limit."""
     for what, number, limit in (
         ("changes", len(transaction.changes), MAX_TRANSACTION_CHANGES),
         ("guards", len(transaction.guards), MAX_TRANSACTION_GUARDS),

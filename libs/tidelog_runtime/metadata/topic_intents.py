@@ -1,5 +1,8 @@
-"""What somebody wants of a topic's partitions, until it is done: values of the metadata
-store (section 2 of docs/internals/protocol.md)."""
+"""Intents to add or remove a topic's partitions.
+
+They are values of the metadata store (section 2 of docs/internals/protocol.md) and are kept
+until they are carried out.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from dataclasses import asdict, dataclass
 @dataclass(frozen=True, slots=True)
 class PartitionsAddition:
     """Value of `admin/partitions_add/<topic>`: partitions from `first` on get their replicas.
-    `assignment`: those of each, chosen by hand; empty: the controller places them."""
+
+    - `assignment`: the chosen replicas of each; empty: the controller places them.
+    """
 
     topic_id: str
     first: int
@@ -18,15 +23,17 @@ class PartitionsAddition:
     trace_id: str = ""
 
     def replicas_of(self, partition: int) -> tuple[int, ...]:
-        """As chosen by hand; empty: they were not."""
+        """Returns the chosen replicas of the partition; empty: none were chosen."""
         number = partition - self.first
         return self.assignment[number] if 0 <= number < len(self.assignment) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsRemoval:
-    """Value of `admin/partitions_remove/<topic>`: partitions from `first` on are deleted with
-    their data. The topic's own key does not count them any more."""
+    """Value of `admin/partitions_remove/<topic>`: partitions from `first` on are deleted.
+
+    Their data is deleted, too. The topic's own key does not count them any more.
+    """
 
     topic_id: str
     first: int

@@ -1,7 +1,8 @@
 """Controllers that wait because another process is registered under their id.
 
-`controllers/waiting/<id>` is under a lease of the process that waits: it ends with the wait, or
-with the process."""
+`controllers/waiting/<id>` is under a lease of the waiting process. It ends with the wait or
+with the process.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ def encode_waiting_controller(waiting: WaitingController) -> bytes:
 
 
 def decode_waiting_controller(value: bytes) -> WaitingController:
-    """Raises TypeError or ValueError for what no controller has written."""
+    """Raises TypeError or ValueError for a value that no controller writes."""
     raw = json.loads(value)
     if not isinstance(raw, dict):
         raise ValueError("a waiting controller is a JSON object")
@@ -26,11 +27,11 @@ def decode_waiting_controller(value: bytes) -> WaitingController:
 
 
 class WaitingControllers(EntriesById[WaitingController]):
-    """As changes of the keys under `prefix` report them."""
+    """The waiting controllers, kept up to date by changes of the keys under `prefix`."""
 
     def __init__(self, prefix: str) -> None:
         super().__init__(prefix, decode_waiting_controller)
 
     def described(self) -> tuple[WaitingController, ...]:
-        """Ordered by id."""
+        """Returns the waiting controllers, ordered by id."""
         return tuple(waiting for _, waiting in sorted(self._entries.items()))

@@ -1,4 +1,4 @@
-"""What a watch has handed out so far, and what it hands out next. No I/O."""
+"""The state of a watch: the changes that it has yielded and those that it yields next. No I/O."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from itertools import groupby
 
 from tidelog_runtime.metadata.store import Changed, Snapshot
 
-# How long a watch may be behind what the store's other answers tell and bring nothing.
+# Bounds on the time that a watch may lag behind the revision in the store's other answers.
 FIRST_SILENCE_MS = 10_000
 MAX_SILENCE_MS = 640_000
 
 
 class SilenceBound:
-    """A watch that is silent for longer than `ms` is not believed, and all is read anew.
+    """How long a watch may be silent while the store has newer revisions.
 
-    Where that shows nothing new, the store's revisions are other people's, outside the
-    watch's prefix: then it is done less and less often."""
+    After `ms`, the watch reads a snapshot. If that shows no changes, the newer revisions
+    concern keys outside the prefix, and the bound doubles.
+    """
 
     def __init__(self) -> None:
         self.ms = FIRST_SILENCE_MS
@@ -26,19 +27,21 @@ class SilenceBound:
 
 
 class WatchView:
-    """`revision`: all changes up to it have been handed out, and none after it."""
+    """The changes of a watch. All changes up to `revision` have been yielded, and none after it."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.prefix = snapshot.prefix
         self.revision = snapshot.revision
-        # What the consumer believes, as far as differences need it.
+        # Modification revisions of the keys as the consumer knows them, to compute differences.
         self._mod_revisions = _mod_revisions(snapshot)
-        # Changes of a revision of which more may follow.
+        # Changes of the last revision, of which more may follow.
         self._incomplete: list[Changed] = []
 
     def take(self, changes: Iterable[Changed], *, more: bool = False) -> list[Sequence[Changed]]:
-        """The new ones among changes that come in order, grouped by revision. `more`:
-        the last revision may continue in the next call, and is kept until then."""
+        """Returns the new ones among changes that arrive in order, grouped by revision.
+
+        - `more`: the last revision may continue in the next call, and is held back until then.
+        """
         new = [change for change in changes if change.revision > self.revision]
         groups = [list(group) for _, group in groupby([*self._incomplete, *new], _revision)]
         self._incomplete = groups.pop() if more and groups else []
@@ -47,15 +50,15 @@ class WatchView:
         return [tuple(group) for group in groups]
 
     def advance(self, revision: int) -> None:
-        """Up to `revision` there is nothing that has not been taken."""
+        """Notes that there are no further changes up to `revision`."""
         self.revision = max(self.revision, revision)
 
     def lose_stream(self) -> None:
-        """The rest of an incomplete revision will not come; it comes anew from its start."""
+        """Drops an incomplete revision; the next stream sends it again from its start."""
         self._incomplete = []
 
     def catch_up(self, snapshot: Snapshot) -> Sequence[Changed]:
-        """The differences to a later snapshot, in the order of their keys."""
+        """Returns the differences to a later snapshot, ordered by key."""
         self.lose_stream()
         deleted = (
             Changed(key, None, snapshot.revision)

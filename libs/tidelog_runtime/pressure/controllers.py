@@ -1,4 +1,4 @@
-"""What controllers are short of, as brokers and other controllers read it in the store. No I/O."""
+"""The shortages of controllers, as brokers and other controllers read them in the store. No I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog_runtime.pressure.records import Pressure, decode_pressures
 
 
 class ControllerPressures(EntriesById[tuple[Pressure, ...]]):
-    """By controller id, as changes of `controllers/pressures/<id>` report."""
+    """Pressures by controller id, kept up to date by changes of `controllers/pressures/<id>`."""
 
     def __init__(self, prefix: str) -> None:
         super().__init__(prefix, decode_pressures)
@@ -18,8 +18,10 @@ class ControllerPressures(EntriesById[tuple[Pressure, ...]]):
     def described(
         self, own_id: int | None = None, own: Sequence[Pressure] = ()
     ) -> tuple[ControllerPressure, ...]:
-        """Ordered by id. `own`: what the controller of `own_id` finds now, in place of what it has
-        written."""
+        """Returns the pressures of all controllers, ordered by id.
+
+        - `own`: current pressures of the controller `own_id`, which replace those in the store.
+        """
         known = dict(self._entries)
         if own_id is not None:
             known[own_id] = tuple(own)

@@ -1,8 +1,9 @@
 """Closes idle connections of an address that has more than `max_connections_per_client`.
 
-gRPC has no limit on connections and reports none that carries no request, but the sockets are this
-process's own. To close one, its receiving and sending are shut down: gRPC finds that the other side
-has left. A request that arrives in that moment ends with UNAVAILABLE, as at any lost connection.
+gRPC has no limit on connections and reports none without requests, but this process owns the
+sockets. To close a connection, its socket is shut down in both directions, and gRPC sees that
+the peer has left. A request that arrives at that moment ends with UNAVAILABLE, as on any lost
+connection.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from tidelog.caller_limits import Callers, address_of
 from tidelog_runtime.clock import Clock
 
 INTERVAL_SECONDS = 2.0
-# What received anything later than this may be about to carry a request.
+# A connection that received data less than this long ago may be about to carry a request.
 MIN_IDLE_MS = 1_000
-# Between two turns of the event loop.
+# Connections closed between two yields to the event loop.
 CLOSED_PER_TURN = 50
-# Descriptors that are looked at where the directory of them cannot be opened.
+# Descriptors that are inspected if their directory cannot be opened.
 _MAX_DESCRIPTORS = 1 << 16
 # `tcpi_last_data_recv` of `struct tcp_info` (linux/tcp.h): milliseconds.
 _LAST_RECEIVED = struct.Struct("52xI")
@@ -38,7 +39,11 @@ _log = structlog.get_logger()
 
 
 class Connection(NamedTuple):
-    """One that was accepted. `peer`: as gRPC writes it. `idle_ms`: since anything came by it."""
+    """An accepted connection.
+
+    - `peer`: in gRPC's notation.
+    - `idle_ms`: time since data arrived.
+    """
 
     descriptor: int
     peer: str
@@ -46,27 +51,33 @@ class Connection(NamedTuple):
 
 
 class SocketTable:
-    """The sockets of this process. A socket is looked at through a descriptor that is kept for
-    that: its own may be closed at any time, and no other one may be left."""
+    """The sockets of this process.
+
+    A socket is inspected through a duplicate descriptor that is reserved for this purpose: its
+    own descriptor may be closed at any time, and there may be no free one.
+    """
 
     def __init__(self) -> None:
         self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._slot = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        # The thread that looks may outlive the task that waits for it, and by then the numbers of
-        # these two may be those of other files.
+        # The inspecting thread may outlive the task that waits for it. By then, the numbers of
+        # these two descriptors may belong to other files.
         self._lock = threading.Lock()
         self._is_closed = False
 
     def close(self) -> None:
-        """Waits for `accepted`, which finds nothing from then on."""
+        """Waits for a running `accepted`; later calls find nothing."""
         with self._lock:
             self._is_closed = True
             os.close(self._slot)
             os.close(self._null)
 
     def accepted(self, ports: Collection[int], more_than: int) -> list[Connection]:
-        """Those at these local ports; none where there are not `more_than` open files in all.
-        Blocks for some milliseconds for each thousand."""
+        """Returns the connections accepted at these local ports.
+
+        Returns none if the process has at most `more_than` open files. Blocks for some
+        milliseconds per thousand connections.
+        """
         with self._lock:
             descriptors = [] if self._is_closed else _descriptors()
             if len(descriptors) <= more_than:
@@ -80,7 +91,7 @@ class SocketTable:
             return found
 
     def shut_down(self, wanted: Connection, ports: Collection[int]) -> bool:
-        """Unless it has received something, or is another one by now."""
+        """Shuts the connection down, unless it has received data or is another one by now."""
         with self._looking_at(wanted.descriptor) as sock:
             if sock is None:
                 return False
@@ -93,7 +104,7 @@ class SocketTable:
 
     @contextmanager
     def _looking_at(self, descriptor: int) -> Iterator[socket.socket | None]:
-        """None: it is no socket, or closed."""
+        """Yields the socket of a descriptor; None: it is closed or not a socket."""
         if descriptor in (self._slot, self._null):
             yield None
             return
@@ -107,7 +118,7 @@ class SocketTable:
             yield sock
         finally:
             sock.detach()
-            # The connection is not to outlive its own descriptor.
+            # The duplicate must not keep the connection open.
             os.dup2(self._null, self._slot, inheritable=False)
 
 
@@ -129,7 +140,7 @@ def _connection(descriptor: int, sock: socket.socket, ports: Collection[int]) ->
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_RECEIVED.size)
         (idle_ms,) = _LAST_RECEIVED.unpack(info)
     except (OSError, struct.error):
-        # It listens, or is gone.
+        # It is a listening socket, or it is gone.
         return None
     host = host.removeprefix("::ffff:") if "." in host else host
     peer = f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
@@ -139,8 +150,10 @@ def _connection(descriptor: int, sock: socket.socket, ports: Collection[int]) ->
 def surplus(
     connections: Iterable[Connection], limit: int, is_busy: Callable[[str], bool]
 ) -> list[Connection]:
-    """Which idle ones are to be closed, so that no address has more than the limit: those first
-    that have been idle for longest."""
+    """Returns the idle connections to close, so that no address has more than `limit`.
+
+    Connections that were idle for longest come first.
+    """
     by_address: dict[str, list[Connection]] = defaultdict(list)
     for connection in connections:
         by_address[address_of(connection.peer)].append(connection)
@@ -156,7 +169,10 @@ def surplus(
 
 
 class IdleConnections:
-    """`ports`: those that the process listens on for `callers`."""
+    """Closes surplus idle connections of the clients of one service.
+
+    - `ports`: the ports at which the process accepts `callers`.
+    """
 
     def __init__(self, callers: Callers, ports: Collection[int], clock: Clock) -> None:
         self._callers = callers
@@ -168,7 +184,7 @@ class IdleConnections:
         limit = self._callers.limits.max_connections_per_client
         found = await asyncio.to_thread(self._table.accepted, self._ports, limit)
         for number, connection in enumerate(surplus(found, limit, self._callers.is_busy), 1):
-            # It may carry one by now.
+            # It may carry a request by now.
             if self._callers.is_busy(connection.peer):
                 continue
             if self._table.shut_down(connection, self._ports):
@@ -177,7 +193,7 @@ class IdleConnections:
                 await asyncio.sleep(0)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Checks the connections at intervals until it is cancelled."""
         while True:
             try:
                 await self.step()

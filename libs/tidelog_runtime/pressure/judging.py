@@ -1,4 +1,4 @@
-"""Which resources a process is short of, from what it uses. Pure."""
+"""Decides from its use of resources which ones a process is short of. Pure."""
 
 from __future__ import annotations
 
@@ -10,27 +10,31 @@ from tidelog_runtime.pressure.records import Pressure
 
 OPEN_FILES, MEMORY, CPU, CONNECTIONS = "open_files", "memory", "cpu", "connections"
 DISK, NETWORK = "disk", "network"
-# A disk that takes longer for a sync or a write is slow. Rotating disks under load take a tenth.
+# The duration of a sync or write at which a disk counts as slow. Rotating disks under load take a
+# tenth of it.
 SLOW_DISK_MS = 1_000
-# In percent of the limit: a shortage begins at the first, and ends below the second, so that it
-# does not come and go with each connection.
+# In percent of the limit. A shortage begins at the first and ends below the second, so that it does
+# not change with each connection.
 BEGINS_PERCENT = {OPEN_FILES: 80, MEMORY: 90, CPU: 60, CONNECTIONS: 80, DISK: 100, NETWORK: 5}
 ENDS_PERCENT = {OPEN_FILES: 75, MEMORY: 85, CPU: 40, CONNECTIONS: 70, DISK: 50, NETWORK: 2}
-# Of the TCP segments sent, so many sent again say that packets are lost: fewer are connection
-# attempts to a machine that is down.
+# This many retransmitted TCP segments show packet loss. Fewer may come from connection attempts to
+# a machine that is down.
 MIN_RESENT_SEGMENTS = 20
-# Waits for the CPU, and segments, are counted over this: less says something of a single busy
-# moment.
+# CPU waits and segments are counted over this window: a shorter one may be a single busy moment.
 CPU_WINDOW_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """`cpu_wait_ms`: growing, for how long the event loop's thread was ready to run and got no CPU.
-    `throttled_periods`, `periods`: growing, of the control group. `stood_still_ms`: growing, for
-    how long the process did not run at all. `top_peer`: the address that most of the connections
-    come from, where there are many. `disk_ms`: that the disk takes for `disk_operation`, at which
-    it is the slowest. `sent_segments`, `resent_segments`: growing, of TCP."""
+    """A process's use of resources. Cumulative values never decrease.
+
+    - `top_peer`: the address with the most connections, if there are many connections.
+    - `cpu_wait_ms`: cumulative time in which the event loop's thread was ready but had no CPU.
+    - `throttled_periods`, `periods`: cumulative, of the control group.
+    - `disk_ms`: duration of `disk_operation`, the operation at which the disk is slowest.
+    - `stood_still_ms`: cumulative time in which the process did not run at all.
+    - `sent_segments`, `resent_segments`: cumulative, of TCP.
+    """
 
     open_files: int = 0
     open_files_limit: int = 0
@@ -50,8 +54,10 @@ class Usage:
 
 
 class PressureJudge:
-    """`take` what the process uses, now and then. `max_connections`: that one client address is to
-    have; 0: any number."""
+    """Judges repeated measurements of a process.
+
+    - `max_connections`: the limit for one client address; 0: no limit.
+    """
 
     def __init__(self, max_connections: int = 0) -> None:
         self._max_connections = max_connections
@@ -59,7 +65,7 @@ class PressureJudge:
         self._looks: deque[tuple[int, Usage]] = deque()
 
     def take(self, usage: Usage, monotonic_ms: int, wall_ms: int) -> tuple[Pressure, ...]:
-        """What it is short of now, ordered by resource."""
+        """Returns the current shortages, ordered by resource."""
         while len(self._looks) > 1 and self._looks[1][0] <= monotonic_ms - CPU_WINDOW_MS:
             self._looks.popleft()
         self._looks.append((monotonic_ms, usage))

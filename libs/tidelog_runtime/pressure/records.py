@@ -1,4 +1,4 @@
-"""What a broker or a controller is short of, as the metadata store holds it. Pure."""
+"""The shortages of a broker or a controller, as the metadata store holds them. Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ from typing import NamedTuple
 
 
 class Pressure(NamedTuple):
-    """`used` and `limit`: files, bytes, of the CPU milliseconds of waiting in as many that
-    passed, of the disk the milliseconds that an operation takes and those of a slow one, or of
-    the network the TCP segments that were sent again and those that were sent.
-    `detail`: what uses it, for people, or of the disk that operation; may be empty."""
+    """A shortage of one resource.
+
+    The unit of `used` and `limit` depends on the resource:
+
+    - files, connections or bytes;
+    - CPU: milliseconds of waiting, of the milliseconds that passed;
+    - disk: milliseconds that an operation takes, and those of a slow one;
+    - network: TCP segments that were retransmitted, of those that were sent.
+
+    `detail`: what uses the resource, for people; for the disk, the operation. It may be empty.
+    """
 
     resource: str
     used: int
@@ -21,12 +28,12 @@ class Pressure(NamedTuple):
 
 
 def encode_pressures(pressures: Sequence[Pressure]) -> bytes:
-    """Value of `brokers/pressures/<id>` and `controllers/pressures/<id>`."""
+    """Returns the value of `brokers/pressures/<id>` or `controllers/pressures/<id>`."""
     return json.dumps([p._asdict() for p in pressures], separators=(",", ":")).encode()
 
 
 def decode_pressures(value: bytes) -> tuple[Pressure, ...]:
-    """Raises KeyError, TypeError or ValueError for what no service has written."""
+    """Raises KeyError, TypeError or ValueError for a value that no service writes."""
     return tuple(
         Pressure(
             str(raw["resource"]),

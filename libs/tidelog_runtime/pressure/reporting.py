@@ -1,5 +1,7 @@
-"""Measures what a process is short of, and keeps what a broker or a controller is short of in the
-metadata store, for as long as it lasts."""
+"""Measures a process's shortages of resources.
+
+Brokers and controllers also keep theirs in the metadata store while they last.
+"""
 
 from __future__ import annotations
 
@@ -25,28 +27,31 @@ from tidelog_runtime.pressure.records import Pressure, encode_pressures
 from tidelog_runtime.pressure.standstill import StandstillMeter
 
 INTERVAL_SECONDS = 2.0
-# What is reported outlives its process by so much at the most: a process that ran out of memory is
-# often ended from outside, and can say nothing of it then. The next process of the broker ends it.
+# How long a report outlives its process. A process that ran out of memory is often killed and
+# cannot report anything then. The broker's next process deletes the report.
 LEASE_TTL_SECONDS = 600
-# A shortage that lasts is written again when it has changed by so much of its limit.
+# A continuing shortage is written again after a change by this share of its limit.
 REWRITE_PERCENT = 5
-# And so often in any case: the lease may have been lost meanwhile.
+# It is written at this interval in any case, because the lease may have been lost.
 REWRITE_MS = 10_000
-# A process that is held up by its disk hears answers late.
+# A process with a slow disk handles answers late.
 WRITE_TIMEOUT_SECONDS = 10.0
 
-# An event loop that has not measured for so long is held up: a thread measures and reports then.
+# After this time without a measurement, the event loop is blocked, and a thread measures instead.
 HELD_UP_MS = 4_000
 
-# Of a key, its value, and the id of the lease; blocks. Raises `StoreError`.
+# Writes a key with a value under a lease id; blocks. Raises `StoreError`.
 PutDirectly = Callable[[str, bytes, int], None]
 
 _log = structlog.get_logger()
 
 
 class HasRegistered:
-    """Whether it was registered once in this process: a process that is short of CPU may lose its
-    lease again and again, and is to say why."""
+    """Whether this process was registered at least once.
+
+    A process that is short of CPU may lose its lease repeatedly, and should still report the
+    reason.
+    """
 
     def __init__(self, is_registered: Callable[[], bool]) -> None:
         self._is_registered = is_registered
@@ -58,8 +63,12 @@ class HasRegistered:
 
 
 class PressureMeter:
-    """`look`: what the process uses; may block for some milliseconds. `standstill`: measures while
-    this one does. `current`: what the process is short of."""
+    """Measures the shortages of this process.
+
+    - `look`: returns the process's use of resources; may block for some milliseconds.
+    - `standstill`: runs while this meter does.
+    - `current`: the current shortages.
+    """
 
     def __init__(
         self,
@@ -77,7 +86,7 @@ class PressureMeter:
         self.current: tuple[Pressure, ...] = ()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Measures at intervals until it is cancelled."""
         while True:
             await self.step()
             await asyncio.sleep(INTERVAL_SECONDS)
@@ -87,7 +96,7 @@ class PressureMeter:
         self._measured_ms = self._clock.monotonic_ms()
 
     def step_held_up(self) -> None:
-        """From a thread: measures where the event loop does not."""
+        """Called by a thread: measures if the event loop is blocked."""
         if self._is_held_up():
             self._take(self._look())
 
@@ -113,8 +122,12 @@ class PressureMeter:
 
 
 class PressureReports(PressureMeter):
-    """`may_write`: whether the store is known to be that of this process's cluster.
-    `put_directly`: without the event loop; None: nothing is reported while that is held up."""
+    """Measures shortages and writes them to the metadata store.
+
+    - `may_write`: whether the store is known to belong to this process's cluster.
+    - `put_directly`: writes without the event loop; None: nothing is reported while it is
+      blocked.
+    """
 
     def __init__(
         self,
@@ -132,7 +145,7 @@ class PressureReports(PressureMeter):
         self._may_write = may_write
         self._store = store
         self._key = key
-        # None: what a former process has left there is not known.
+        # None: it is unknown what a previous process has left there.
         self._written: tuple[Pressure, ...] | None = None
         self._due_ms = 0
         self._lease: Lease | None = None
@@ -149,7 +162,8 @@ class PressureReports(PressureMeter):
             except LeaseLostError:
                 self._lease = None
             except (StoreError, TimeoutError):
-                return  # The store's own absence has a finding; the next step tries again.
+                # `tidelog explain` reports the loss of the store itself; the next step tries again.
+                return
 
     def step_held_up(self) -> None:
         is_held_up = self._is_held_up()
@@ -161,11 +175,12 @@ class PressureReports(PressureMeter):
             self._put_directly(self._key, encode_pressures(current), lease.id)
         except StoreError:
             return
-        # The event loop may have written meanwhile, and writes again.
+        # The event loop may have written in the meantime, and writes again.
         self._written = None
 
     async def _write(self) -> None:
-        # Also where nothing is short yet: what is short then may leave no time for a second answer.
+        # The lease is granted even before a shortage: a shortage may leave no time for a second
+        # request.
         if self._lease is None:
             self._lease = await self._store.grant_lease(LEASE_TTL_SECONDS)
         if not self.current:
@@ -219,7 +234,7 @@ def _watching(reports: PressureMeter, ended: threading.Event) -> None:
 
 
 async def _running(reports: PressureMeter) -> None:
-    """A service serves on without these reports."""
+    """Logs a fault of the reports. The service continues without them."""
     try:
         await reports.run()
     except Exception as error:

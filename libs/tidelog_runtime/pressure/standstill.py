@@ -1,6 +1,9 @@
-"""For how long this process did not run though it was ready to: stopped again and again (cpulimit,
-a frozen control group), starved by others, or without a processor of its machine's host. The
-kernel counts only what happens within the machine, and no stop at all."""
+"""Measures how long this process did not run although it was ready to.
+
+Causes are repeated stops (cpulimit, a frozen control group), starvation by other processes, and
+a virtual machine without a processor of its host. The kernel counts only what happens within
+the machine, and no stops.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,22 @@ from collections import deque
 from typing import NamedTuple
 
 INTERVAL_MS = 100
-# Of a single gap: one long pause is none of a process that gets too little CPU.
+# The most that one gap counts: a single long pause does not mean that the process gets too little
+# CPU.
 MAX_GAP_MS = 2_000
-# From here on a gap is a standstill of its own, which is remembered for as long as elections are
-# counted (`recent_elections`).
+# From this duration on, a gap is a standstill of its own. It is remembered for as long as elections
+# are counted (`recent_elections`).
 STANDSTILL_MS = 1_000
 REMEMBERED_MS = 120_000
 MAX_REMEMBERED = 100
-# As many as a minute can have.
+# The maximum number of gaps in a minute.
 MAX_GAPS = 300
 
 
 def gap_ms(elapsed_ms: int, cpu_ms: int) -> int:
-    """By how much a sleep of INTERVAL_MS took longer than it should, less the CPU time that the
-    process itself used meanwhile; 0: less than another interval. Pure.
+    """Returns the excess of a sleep of INTERVAL_MS, less the process's own CPU time.
+
+    0: the excess is shorter than another interval. At most MAX_GAP_MS. Pure.
 
     >>> gap_ms(130, 0), gap_ms(950, 100), gap_ms(950, 900), gap_ms(60_000, 0)
     (0, 750, 0, 2000)
@@ -33,7 +38,7 @@ def gap_ms(elapsed_ms: int, cpu_ms: int) -> int:
 
 
 def late_by_ms(elapsed_ms: int, cpu_ms: int) -> int:
-    """By how much a sleep of INTERVAL_MS took longer than it should, however little. Pure."""
+    """Returns the excess of a sleep of INTERVAL_MS, less own CPU time, without bounds. Pure."""
     return elapsed_ms - INTERVAL_MS - cpu_ms
 
 
@@ -43,16 +48,18 @@ class Standstill(NamedTuple):
 
 
 class StandstillMeter:
-    """A thread of its own measures: the event loop is late also when it is only busy."""
+    """Measures in a thread of its own, because an event loop is also late when it is only busy.
+
+    `total_ms` is cumulative.
+    """
 
     def __init__(self) -> None:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._measure, name="standstill", daemon=True)
-        # Growing.
         self.total_ms = 0
-        # How long each was, and when it ended (monotonic).
+        # Duration and end (monotonic) of each.
         self._standstills: deque[tuple[int, int]] = deque(maxlen=MAX_REMEMBERED)
-        # From when to when, shorter ones as well.
+        # Begin and end of each gap, including those shorter than a standstill.
         self._gaps: deque[tuple[int, int]] = deque(maxlen=MAX_GAPS)
 
     def start(self) -> None:
@@ -63,18 +70,24 @@ class StandstillMeter:
         self._thread.join()
 
     def recent(self) -> list[Standstill]:
-        """Of the last REMEMBERED_MS, the oldest first; at most MAX_REMEMBERED. From any thread."""
+        """Returns the standstills of the last REMEMBERED_MS, oldest first.
+
+        At most MAX_REMEMBERED. Can be called from any thread.
+        """
         now_ms = _now_ms()
         found = [Standstill(ms, now_ms - ended_ms) for ms, ended_ms in tuple(self._standstills)]
         return [each for each in found if each.ago_ms < REMEMBERED_MS]
 
     def gaps(self) -> list[tuple[int, int]]:
-        """When the process did not run for INTERVAL_MS or longer: begin and end (monotonic, ms)
-        of each, the oldest first; at most MAX_GAPS. From any thread."""
+        """Returns the gaps of INTERVAL_MS or longer, oldest first.
+
+        Each is a pair of begin and end (monotonic, ms). At most MAX_GAPS. Can be called from
+        any thread.
+        """
         return list(self._gaps)
 
     def take(self, elapsed_ms: int, cpu_ms: int, now_ms: int) -> None:
-        """A sleep of INTERVAL_MS that has just ended."""
+        """Records a sleep of INTERVAL_MS that has just ended."""
         self.total_ms += gap_ms(elapsed_ms, cpu_ms)
         late_ms = late_by_ms(elapsed_ms, cpu_ms)
         if late_ms >= INTERVAL_MS:

@@ -1,5 +1,8 @@
-"""What this process uses of its machine, from /proc and its control group. Blocks for milliseconds
-where there are thousands of files; what cannot be read is 0, which means not known."""
+"""Measures this process's use of its machine, from /proc and its control group.
+
+Blocks for milliseconds if there are thousands of files. A value that cannot be read is 0, which
+means unknown.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,20 @@ from tidelog_runtime.pressure.standstill import StandstillMeter
 _PROC = Path("/proc/self")
 _CGROUP = Path("/sys/fs/cgroup")
 _ESTABLISHED = "01"
-# A limit of a control group beyond this is none.
+# A higher limit of a control group means that there is none.
 _NO_LIMIT_BYTES = 1 << 60
-# Sockets are counted by peer only where there are so many: that reads a line for each.
+# Sockets are counted by peer only above this number, because that reads a line for each.
 MANY_SOCKETS = 200
 
 
 def look_at_process(
     ports: Collection[int] = (), standstill: StandstillMeter | None = None
 ) -> Usage:
-    """`ports`: those that it listens on. `standstill`: that of this process."""
+    """Measures the process.
+
+    - `ports`: the ports on which it listens.
+    - `standstill`: the meter of this process.
+    """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     open_files, sockets = _open_files(limit)
     peer, connections = _top_peer(ports) if sockets >= MANY_SOCKETS else ("", 0)
@@ -49,8 +56,10 @@ def look_at_process(
 
 
 def _open_files(limit: int) -> tuple[int, int]:
-    """And how many of them are sockets. To count them takes a file: where there is none left, all
-    are in use."""
+    """Returns the numbers of open files and of sockets among them.
+
+    Counting needs a free descriptor; without one, all of `limit` are in use.
+    """
     try:
         links = list((_PROC / "fd").iterdir())
     except OSError:
@@ -63,7 +72,10 @@ def _open_files(limit: int) -> tuple[int, int]:
 
 
 def _top_peer(ports: Collection[int]) -> tuple[str, int]:
-    """The tables have the connections of all processes of the machine."""
+    """Returns the address with the most connections to these ports, and their number.
+
+    The tables list the connections of all processes in the network namespace.
+    """
     peers: Counter[str] = Counter()
     for table in ("net/tcp", "net/tcp6"):
         with suppress(OSError):
@@ -72,8 +84,7 @@ def _top_peer(ports: Collection[int]) -> tuple[str, int]:
 
 
 def established_peers(lines: Iterable[str], ports: Collection[int]) -> Iterator[str]:
-    """Of the lines of /proc/net/tcp or tcp6: the remote address of each established connection to
-    one of these local ports."""
+    """Yields the remote address of each established connection to one of these local ports."""
     for line in lines:
         fields = line.split()
         if len(fields) < 4 or fields[3] != _ESTABLISHED:
@@ -83,11 +94,12 @@ def established_peers(lines: Iterable[str], ports: Collection[int]) -> Iterator[
 
 
 def _address(hexadecimal: str) -> str:
-    """
+    """Returns the address in a line of /proc/net/tcp or tcp6 as text.
+
     >>> _address("0100007F"), _address("0000000000000000FFFF00000100007F")
     ('127.0.0.1', '127.0.0.1')
     """
-    # The kernel writes words of four bytes, each in the machine's order.
+    # The kernel writes words of four bytes, each in the machine's byte order.
     last = bytes.fromhex(hexadecimal[-8:])[::-1]
     is_mapped = len(hexadecimal) == 32 and hexadecimal[16:24].upper() in ("FFFF0000", "0000FFFF")
     if len(hexadecimal) == 8 or is_mapped:
@@ -98,7 +110,7 @@ def _address(hexadecimal: str) -> str:
 
 
 def _tcp_segments() -> tuple[int, int]:
-    """Of all processes in its network namespace: sent for the first time, and sent again."""
+    """Returns the segments that the network namespace has sent, and those it has retransmitted."""
     try:
         return tcp_segments((_PROC / "net/snmp").read_text().splitlines())
     except (OSError, ValueError):
@@ -106,7 +118,7 @@ def _tcp_segments() -> tuple[int, int]:
 
 
 def tcp_segments(lines: Iterable[str]) -> tuple[int, int]:
-    """Of the lines of /proc/net/snmp. Raises ValueError.
+    """Parses the lines of /proc/net/snmp. Raises ValueError.
 
     >>> tcp_segments(["Tcp: InSegs OutSegs RetransSegs", "Tcp: 9 700 50"])
     (700, 50)
@@ -117,7 +129,7 @@ def tcp_segments(lines: Iterable[str]) -> tuple[int, int]:
 
 
 def _memory() -> tuple[int, int]:
-    """In use, and the tightest limit: of the address space (ulimit -v) or of the control group."""
+    """Returns bytes in use and their limit: `ulimit -v`, or else that of the control group."""
     page = resource.getpagesize()
     try:
         size, resident = (int(n) * page for n in (_PROC / "statm").read_text().split()[:2])
@@ -139,7 +151,7 @@ def _group_value(name: str) -> int:
 
 
 def _group() -> Path:
-    """This process's directory of cgroup v2."""
+    """Returns this process's directory of cgroup v2."""
     try:
         lines = (_PROC / "cgroup").read_text().splitlines()
     except OSError:

@@ -1,1 +1,1 @@
-"""What services tell about themselves."""
+"""Events, logs, metrics and self-descriptions of services."""

@@ -1,4 +1,4 @@
-"""A service that explains its cluster: itself it asks directly, the others by their calls."""
+"""A service that explains its cluster: it describes itself, and queries the other services."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ class Described(Protocol):
 
 
 class Explained:
-    """What `InspectServicer` needs, of a service that describes itself. `callers`: of all of its
-    servers."""
+    """The interface for `InspectServicer`, over a service that describes itself.
+
+    - `callers`: the clients of all servers of the service.
+    """
 
     def __init__(self, described: Described, explainer: Explainer, callers: Callers) -> None:
         self._described = described

@@ -1,6 +1,6 @@
-"""InspectService for clients that came in by `external_listen`: with addresses that they reach.
+"""InspectService for clients of `external_listen`, with addresses that they can reach.
 
-What is told for people (findings and their evidence) names services as logs do.
+Texts for people (findings and their evidence) name services as the logs do.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class ExternalInspectServicer(InspectServicer):
     ) -> pb.ExplainResponse:
         response = await super().Explain(request, context)
         for services in (response.asked, response.silent):
-            # Clients go on to ask those that did not answer.
+            # Clients query the services that did not answer themselves.
             services[:] = [self._addresses.in_text(service) for service in services]
         return response
 
 
 def tell_externally(state: pb.DescribeServiceResponse, addresses: ExternalAddresses) -> None:
-    """Changes `state`: every address in it becomes an external one."""
+    """Replaces every address in `state` with the external one, in place."""
     if state.HasField("broker"):
         state.address = addresses.of_broker(state.id, state.address)
         _tell_known(state.broker, addresses)

@@ -1,4 +1,4 @@
-"""InspectService, the same on every service."""
+"""InspectService, which is the same on every service."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidelog_runtime.telemetry.state_change_log import Filter, StateChangeLog
 
 DEFAULT_EXPLAIN_TIMEOUT_MS = 2_000
 MAX_EXPLAIN_TIMEOUT_MS = 60_000
-# Between two such pieces the loop gets its turn: each takes about a millisecond.
+# Work between two yields to the event loop; each takes about a millisecond.
 MAX_EVENTS_PER_MESSAGE = 100
 EVENTS_FILTERED_PER_TURN = 1_000
 
@@ -31,7 +31,7 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class Inspected(Protocol):
-    """A service that can tell how it stands."""
+    """A service that describes itself and explains its cluster."""
 
     def describe(self, request: StateRequest) -> Awaitable[ServiceState]: ...
 
@@ -54,12 +54,12 @@ class InspectServicer(InspectServiceServicer):
             frozenset(request.kinds),
             request.since_ms,
         )
-        # No await between the two: what is told from here on comes by following.
+        # Without an await in between: later events arrive through the follower.
         kept, oldest_kept_ms = self._state_changes.kept(), self._state_changes.oldest_kept_ms
         follower = self._state_changes.follow(wanted) if request.follow else None
         try:
             recent = await newest_of(kept, wanted, request.limit)
-            # Also where there is none: it tells how far back the ring reaches.
+            # Sent even without events, because it reports how far back the ring reaches.
             yield pb.WatchEventsResponse(oldest_kept_ms=oldest_kept_ms)
             async for message in _messages(recent, 0):
                 yield message
@@ -76,7 +76,7 @@ class InspectServicer(InspectServiceServicer):
     ) -> pb.DescribeServiceResponse:
         await _refuse_wrong(context, lambda: check_description(request))
         state = await self._inspected.describe(from_wire(request, StateRequest))
-        # In a thread: thousands of replicas would hold up the event loop.
+        # In a thread, because thousands of replicas would block the event loop.
         return await asyncio.to_thread(to_wire, state, pb.DescribeServiceResponse)
 
     async def Explain(  # noqa: N802 - the generated name
@@ -92,14 +92,14 @@ class InspectServicer(InspectServiceServicer):
             request.broker if request.HasField("broker") else None,
         )
         try:
-            # Other services are asked on behalf of the same request.
+            # Queries to other services carry the trace of this request.
             with carrying(passed_on(context.invocation_metadata())):
                 explained = await self._inspected.explain(
                     scope, min(asked_ms, MAX_EXPLAIN_TIMEOUT_MS)
                 )
         except TidelogError as error:
             return pb.ExplainResponse(error=error_to_wire(error))
-        # In a thread: thousands of findings would hold up the event loop.
+        # In a thread, because thousands of findings would block the event loop.
         return await asyncio.to_thread(_explained, explained)
 
 
@@ -113,7 +113,12 @@ def _explained(explanation: Explanation) -> pb.ExplainResponse:
 
 
 async def newest_of(kept: Sequence[StateChange], wanted: Filter, limit: int) -> list[StateChange]:
-    """At most the newest `limit` that pass, oldest first; 0: all. Takes turns with the loop."""
+    """Returns the newest changes that pass the filter, oldest first.
+
+    - `limit`: at most this many; 0: all.
+
+    Yields to the event loop.
+    """
     found: list[StateChange] = []
     for end in range(len(kept), 0, -EVENTS_FILTERED_PER_TURN):
         some = kept[max(0, end - EVENTS_FILTERED_PER_TURN) : end]
@@ -129,8 +134,11 @@ async def newest_of(kept: Sequence[StateChange], wanted: Filter, limit: int) -> 
 async def _messages(
     changes: Sequence[StateChange], dropped: int
 ) -> AsyncIterator[pb.WatchEventsResponse]:
-    """Each is made when the one before it has been taken, so that a full ring does not hold
-    up the loop."""
+    """Yields messages with the changes.
+
+    Each message is made when the previous one was consumed, so that a full ring does not block
+    the event loop.
+    """
     for first in range(0, len(changes), MAX_EVENTS_PER_MESSAGE):
         await asyncio.sleep(0)
         yield pb.WatchEventsResponse(

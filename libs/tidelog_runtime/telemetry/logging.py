@@ -1,8 +1,8 @@
 """Log lines: JSON on stderr, one object a line; or coloured text for people.
 
-Each line has `time` (UTC, milliseconds), `level`, `service` and `event`, then whatever
-was bound or given. Libraries that use the standard library's logging come out in the
-same form, and only from WARNING on.
+Each line has `time` (UTC, milliseconds), `level`, `service` and `event`, followed by bound and
+given fields. Lines of libraries that use the standard library's logging have the same form, and
+are written only from WARNING on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidelog_runtime.clock import Clock, SystemClock
 from tidelog_runtime.telemetry.memory_errors import MemoryErrors
 
 _LEADING_KEYS = ("time", "level", "service", "event")
-# For people: what of a state change happened and to what, then its numbers, then the rest.
+# For people: kind and subject of a state change first, then its numbers, then the rest.
 _CONSOLE_KEYS = (*_LEADING_KEYS, "kind", "stage", "cause", "topic", "partition", "broker")
 _CONSOLE_LAST_KEYS = ("details",)
 _SERVICE_WIDTH = 13
@@ -39,7 +39,10 @@ def configure_logging(
     stream: TextIO | None = None,
     **bound: object,
 ) -> None:
-    """Called once, by the composition root. `bound` (broker_id=3) is on every line."""
+    """Configures logging; the composition root calls it once.
+
+    - `bound`: fields of every line, e.g. `broker_id=3`.
+    """
     output = cast(TextIO, _Lossy(stream if stream is not None else sys.stderr))
     level = logging.getLevelNamesMapping()[log_level.upper()]
     shared: list[Processor] = [
@@ -61,13 +64,16 @@ def configure_logging(
         cache_logger_on_first_use=False,
     )
     _route_standard_logging(shared, renderers, output, level)
-    # gRPC's core writes its own lines, past every handler; what matters of it comes as
-    # a status or an exception, and is logged once, by whoever handles that.
+    # gRPC's core writes its own lines past every handler. All that matters in them also arrives as
+    # a status or an exception, which its handler logs once.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
 class Line(NamedTuple):
-    """With its own time (as `format_time` writes it) and service. `level`: "info", "warning"."""
+    """A line with its own time (in the form of `format_time`) and service.
+
+    - `level`: "info" or "warning".
+    """
 
     time: str
     level: str
@@ -77,8 +83,10 @@ class Line(NamedTuple):
 
 
 def write_lines(lines: Iterable[Line]) -> None:
-    """As a logger writes them, without what is bound to the context of whoever calls: as JSON in
-    one piece, and each for a tenth of what a logger takes."""
+    """Writes lines as a logger does, but without the caller's context variables.
+
+    JSON lines are written in one piece, and each takes a tenth of the time of a logger call.
+    """
     match structlog.get_config()["processors"]:
         case [*_, _JsonLines() as last]:
             last.write(lines)
@@ -90,8 +98,11 @@ def write_lines(lines: Iterable[Line]) -> None:
 
 
 class _Lossy:
-    """A disk that is full, or a pipe that nobody reads any more, costs lines and ends no service:
-    what a broker does of a full disk of its own is not to depend on the disk of its log."""
+    """An output that drops lines instead of raising errors, so that they end no service.
+
+    Such errors come from a full disk or a pipe without a reader. A broker's reaction to a full
+    disk of its own must not depend on the disk of its log.
+    """
 
     def __init__(self, output: TextIO) -> None:
         self._output = output
@@ -109,13 +120,13 @@ class _Lossy:
 
 
 class _JsonLines:
-    """The last of the processors where lines are JSON."""
+    """The last of the processors if lines are JSON."""
 
     def __init__(self, output: TextIO, level: int, bound: Mapping[str, object]) -> None:
         self._output = output
         self._level = level
         self._bound = bound
-        # Kept, for `json.dumps` makes one anew for each line.
+        # Shared, because `json.dumps` makes a new encoder for each line.
         self._encode = json.JSONEncoder(default=str, ensure_ascii=False).encode
 
     def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> str:
@@ -163,7 +174,7 @@ def _identify(identity: dict[str, object]) -> Processor:
 
 def _timestamp(clock: Clock) -> Processor:
     def processor(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-        # A state change is told before its line is written, and says when.
+        # A state change has a time of its own, earlier than that of its line.
         if "time" not in event:
             event["time"] = format_time(clock.wall_ms())
         return event
@@ -172,7 +183,7 @@ def _timestamp(clock: Clock) -> Processor:
 
 
 def _order_keys(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """The same keys first on each line, so that a person can read down a column."""
+    """Puts the same keys first on each line, so that lines can be read in columns."""
     leading = {key: event.pop(key) for key in _LEADING_KEYS if key in event}
     return {**leading, **event}
 

@@ -1,5 +1,7 @@
-"""What libraries log where a process may not use more memory: one request after the other fails,
-each with a traceback, until the process ends without another word."""
+"""Filters what libraries log while a process has no memory.
+
+One request after another fails then, each with a traceback, until the process ends.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,10 @@ INTERVAL_SECONDS = 10.0
 
 
 class MemoryErrors(logging.Filter):
-    """Calls `tell` for the first record of a shortage of memory, and lets it pass; of those that
-    follow one in INTERVAL_SECONDS, without a traceback."""
+    """Calls `tell` at the first record of a memory shortage, and lets that record pass.
+
+    Of later ones it lets one pass every INTERVAL_SECONDS, without traceback.
+    """
 
     def __init__(
         self, tell: Callable[[], None], seconds: Callable[[], float] = time.monotonic

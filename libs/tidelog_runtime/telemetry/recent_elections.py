@@ -1,5 +1,7 @@
-"""How often the cluster has changed its controller, leaders and registrations lately, by what this
-service has done, seen and reported. No I/O."""
+"""Counts recent changes of controller, leaders and registrations. No I/O.
+
+The counts rest on the state changes that this service has reported.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
 from tidelog_runtime.clock import Clock
 
 WINDOW_MS = 120_000
-# Of one partition, and of the controller: more within the window are counted as so many.
+# Bound on the changes counted for one partition or the controller within the window.
 MAX_COUNTED = 100
-# Of brokers whose leases ended within the window.
+# Bound on the brokers whose leases ended within the window.
 MAX_BROKERS = 1_000
 _ROLES = (Kind.BECOME_LEADER, Kind.BECOME_FOLLOWER)
 
@@ -27,14 +29,14 @@ class _Times:
         self._times.append(at_ms)
 
     def ages(self, now_ms: int) -> list[int]:
-        """Those within the window, the oldest first."""
+        """Returns the ages of the times within the window, oldest first."""
         while self._times and self._times[0] <= now_ms - WINDOW_MS:
             self._times.popleft()
         return [now_ms - at_ms for at_ms in self._times]
 
 
 class _Epochs:
-    """Times at which an epoch was followed by a greater one."""
+    """The times at which a greater epoch followed."""
 
     def __init__(self, epoch: int) -> None:
         self._epoch = epoch
@@ -47,8 +49,10 @@ class _Epochs:
 
 
 class ElectionCounts:
-    """A sink of a `StateChangeLog`. It holds no more than the partitions that this broker has
-    replicas of, and forgets those that it has none of any more."""
+    """A sink of a `StateChangeLog` that counts elections and lost registrations.
+
+    It keeps only partitions of which this broker has replicas.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -94,8 +98,10 @@ class ElectionCounts:
 
 
 class LeaseEndCounts:
-    """A sink of a controller's `StateChangeLog`: whose leases ended. A broker that stops, or whose
-    process is seen to end, does not count."""
+    """A sink of a controller's `StateChangeLog` that counts the ended leases of each broker.
+
+    A broker that stops, or whose process is known to have ended, does not count.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -108,7 +114,7 @@ class LeaseEndCounts:
         times.add(self._clock.monotonic_ms())
         self._ended[change.broker] = times
         if len(self._ended) > MAX_BROKERS:
-            # The one whose last lease ended first.
+            # The broker whose last lease ended first.
             del self._ended[next(iter(self._ended))]
 
     @property

@@ -1,7 +1,6 @@
-"""What a service tells of state changes: kept in a bounded ring, written to the log, and
-given to whoever follows.
+"""A service's state changes: kept in a bounded ring, written to the log, sent to followers.
 
-Telling costs no more than a tuple: lines are written later, a few at a time, so that ten
+Reporting a change costs no more than a tuple. Its line is written later, in slices, so that ten
 thousand elections do not wait for ten thousand lines.
 """
 
@@ -32,20 +31,20 @@ from tidelog_runtime.clock import Clock
 from tidelog_runtime.telemetry.logging import Line, write_lines
 
 RING_CAPACITY = 20_000
-# Of one follower of the ring that does not keep up.
+# Bound on the queue of a follower that does not keep up with the ring.
 MAX_QUEUED_FOR_FOLLOWER = 5_000
 # A slice takes about half a millisecond. The pause between two leaves nine tenths of the processor
-# to what is told of: ten thousand lines a second are enough to read a disaster by while it lasts.
+# to the work that is reported. Ten thousand lines a second are enough to follow an incident.
 MAX_LINES_PER_SLICE = 50
 MAX_KEPT_PER_SLICE = 100
 PAUSE_SECONDS = 0.005
-# A slice that comes so late finds a loop with more to do than it can: what that does goes first,
-# and lines come by the thousand a second until it is done.
+# A slice that is late by this much runs on an overloaded loop. The other work takes precedence
+# then, and about a thousand lines a second are written until the load ends.
 LATE_SECONDS = 0.005
 BUSY_PAUSE_SECONDS = 0.05
-# Of each of a hundred thousand partitions some stages; a batch beyond that is not kept at all.
+# Some stages for each of 100,000 partitions. A batch beyond this bound is not kept at all.
 MAX_ARRIVING = 500_000
-# What is kept beyond that has no line in the log.
+# Changes beyond this bound are kept but not written to the log.
 MAX_UNWRITTEN = 100_000
 
 _UNWELCOME = frozenset(
@@ -76,7 +75,7 @@ Sink = Callable[[StateChange], None]
 
 
 class Filter(NamedTuple):
-    """Which state changes; what is empty or None lets everything pass."""
+    """Selects state changes; an empty or None field lets every change pass."""
 
     topic: str = ""
     partition: int | None = None
@@ -95,7 +94,7 @@ class Filter(NamedTuple):
 
 
 class Follower:
-    """State changes as they are told; those beyond the bound are counted instead."""
+    """Queues reported state changes; beyond the bound they are only counted."""
 
     def __init__(self, wanted: Filter) -> None:
         self._wanted = wanted
@@ -113,7 +112,7 @@ class Follower:
         self._grew.set()
 
     async def next(self) -> tuple[list[StateChange], int]:
-        """All that were told since the last call, at least one, and how many were lost."""
+        """Waits for changes; returns those since the last call, and the number that was dropped."""
         await self._grew.wait()
         self._grew.clear()
         changes, dropped = list(self._queue), self._dropped
@@ -123,21 +122,25 @@ class Follower:
 
 
 class StateChangeLog:
-    """`tell` is for the service; the rest for those who watch it. `service`: its role and
-    id, as "broker-2"."""
+    """The state changes of one service.
+
+    The service calls `tell`; observers use the other methods.
+
+    - `service`: its role and id, as "broker-2".
+    """
 
     def __init__(self, service: str, clock: Clock, capacity: int = RING_CAPACITY) -> None:
         self.service = service
         self.told = 0
-        self.dropped = 0  # those that did not come into the topic `__state_changes`
+        self.dropped = 0  # changes that were not published to the topic `__state_changes`
         self._clock = clock
         self._began_ms = clock.wall_ms()
         self._ring: deque[StateChange] = deque(maxlen=capacity)
-        # Batches, and how many state changes each brings.
+        # Batches with their numbers of state changes.
         self._arriving: deque[tuple[Iterator[StateChange], int]] = deque()
         self._arriving_count = 0
         self._unwritten: deque[StateChange] = deque()
-        # Beyond these bounds, since that was last said.
+        # Changes beyond these bounds since the last warning.
         self._not_kept = 0
         self._not_written = 0
         self._writing = False
@@ -145,9 +148,13 @@ class StateChangeLog:
         self._sinks: list[Sink] = []
 
     def standing(self, subject: str, cause: Cause, for_ms: int = 0) -> Change:
-        """As which a state of affairs is told that began `for_ms` ago: its begin, and with the
-        same change its end, so that this has its duration. `subject`: what stands, which does
-        so once at a time."""
+        """Returns the change for a condition that began `for_ms` ago.
+
+        The begin and the end of the condition are reported with the same change, so the end has
+        the duration.
+
+        - `subject`: the condition; it exists once at a time.
+        """
         since_ms = self._clock.wall_ms() - for_ms
         return Change(f"{self.service}-{subject}-{since_ms}", cause, since_ms)
 
@@ -168,7 +175,10 @@ class StateChangeLog:
         revision: int = NO_REVISION,
         details: Mapping[str, Detail] | None = None,
     ) -> None:
-        """`cause`: where it is not that of the `change`, as for what was refused."""
+        """Reports a state change.
+
+        - `cause`: if it differs from the cause of `change`, e.g. for a rejected change.
+        """
         now_ms = self._clock.wall_ms()
         self.add(
             StateChange(
@@ -200,8 +210,11 @@ class StateChangeLog:
             self._write_soon()
 
     def add_each(self, changes: Iterable[StateChange], count: int) -> None:
-        """They are taken in later turns of the event loop, before all that is told after
-        them: thousands cost no more at once than one. `count`: how many they are."""
+        """Adds `count` changes that later iterations of the event loop keep.
+
+        They precede all changes that are reported after them. Adding thousands costs as much as
+        one.
+        """
         if self._arriving_count + count > MAX_ARRIVING:
             self._not_kept += count
         else:
@@ -222,20 +235,26 @@ class StateChangeLog:
             self._unwritten.append(change)
 
     def add_sink(self, sink: Sink) -> None:
-        """Told of every state change, at once; it must be quick and raise nothing."""
+        """Adds a function that gets every change at once; it must be quick and not raise."""
         self._sinks.append(sink)
 
     def kept(self) -> list[StateChange]:
-        """Oldest first."""
+        """Returns the changes in the ring, oldest first."""
         return list(self._ring)
 
     def recent(self, wanted: Filter) -> list[StateChange]:
-        """Those kept that pass, oldest first, at once: milliseconds where the ring is full."""
+        """Returns the kept changes that pass, oldest first.
+
+        Takes milliseconds if the ring is full.
+        """
         return [change for change in self._ring if wanted.passes(change)]
 
     @property
     def oldest_kept_ms(self) -> int:
-        """Wall clock: what was told before is forgotten, or was told by a former process."""
+        """Wall clock, in milliseconds, since which the ring is complete.
+
+        Earlier changes are forgotten, or a previous process reported them.
+        """
         forgets = self.told > len(self._ring)
         return self._ring[0].time_ms if forgets and self._ring else self._began_ms
 
@@ -248,7 +267,7 @@ class StateChangeLog:
         self._followers.remove(follower)
 
     def flush(self) -> None:
-        """Writes what is not written yet: at the end of the service."""
+        """Keeps and writes everything that is pending, at the end of the service."""
         while self._arriving or self._unwritten:
             self._keep_some(MAX_KEPT_PER_SLICE)
             while self._unwritten:
@@ -279,7 +298,7 @@ class StateChangeLog:
         loop.call_soon(self._write_slice, loop.time())
 
     def _write_slice(self, due: float) -> None:
-        """`due`: loop time."""
+        """Writes one slice. `due`: the loop time for which it was scheduled."""
         loop = asyncio.get_running_loop()
         is_late = loop.time() - due > LATE_SECONDS
         self._keep_some(MAX_KEPT_PER_SLICE)
@@ -296,7 +315,7 @@ class StateChangeLog:
         write_lines([_line(self._unwritten.popleft()) for _ in range(count)])
 
     def _say_lost(self) -> None:
-        """In one line, once there is time for it."""
+        """Logs the number of lost changes in one line."""
         if self._not_kept or self._not_written:
             _log.warning(
                 "state_changes_lost",

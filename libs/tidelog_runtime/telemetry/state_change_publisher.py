@@ -1,9 +1,9 @@
-"""A service's state changes on their way to the topic `__state_changes`.
+"""Publishes a service's state changes to the topic `__state_changes`.
 
-They go through the ordinary client, in the background, and never in the way: what the
-bounded queue cannot hold is dropped, counted, and said once when that begins and once when it
-is over, and a topic that takes nothing is tried again after a pause. Failing tells no state
-change, so that nothing feeds on itself.
+They go through the ordinary client, in the background, without blocking the service. Events
+beyond the bounded queue are dropped and counted; the log reports the begin and the end of that
+once each. A failed publication is tried again after a pause. It reports no state change, so it
+cannot cause more events.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ from tidelog_runtime.metadata.store import MetadataStore, StoreError
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 MAX_EVENTS_IN_FLIGHT = 200
-# When ten thousand leaders are elected at once, electing them comes first: publishing takes
-# no more than a tenth of a core or so, and what the queue cannot hold is in the log.
+# The election of ten thousand leaders has precedence over its events: publishing takes at most
+# about a tenth of a core, and events beyond the queue are only in the log.
 MAX_EVENTS_PER_SECOND = 2_000
-# What is told in a row is sent together: each record by itself would be a round of replication,
-# which costs services and partitions far more than the record, in the midst of what it tells of.
-# A row has ended where nothing was added to it for so long; it is cut where it lasts longer than
-# this, or fills what may be in flight, or queued.
+# Events in close succession are sent together as one group. A record alone would need a round of
+# replication, which costs services and partitions far more than the record, in the midst of the
+# incident that it reports. A group ends after QUIET_MS without a new event. It is cut after
+# MAX_GATHERING_MS, or when it fills MAX_EVENTS_IN_FLIGHT or the queue.
 QUIET_MS = 200
 MAX_GATHERING_MS = 2_000
-# Between two such slices the loop gets its turn.
+# Events sent between two yields to the event loop.
 EVENTS_PER_SLICE = 20
 FIRST_PAUSE_MS = 500
 MAX_PAUSE_MS = 30_000
-# The failure in a row of which the log tells, after pauses of 7.5 s in all.
+# The number of consecutive failures that is logged; the pauses before it add up to 7.5 s.
 TOLD_FAILURE = 5
-# At the end of the service, for what is queued then or told by then.
+# At the end of the service, time for the events that are queued by then.
 FLUSH_TIMEOUT_MS = 500
-# Of the producer: how long the first of a batch waits for others, and how long a batch is
-# tried before it counts as not taken.
+# Of the producer: how long the first record of a batch waits for others, and how long a batch is
+# retried before it counts as failed.
 LINGER_MS = 20
 DELIVERY_TIMEOUT_MS = 30_000
 BUFFER_BYTES = 4 << 20
-# Events that no broker will ever take; all else may be taken later.
+# Events that no broker will ever accept; others may be accepted later.
 _HOPELESS = frozenset({ErrorCode.BATCH_TOO_LARGE, ErrorCode.INVALID_BATCH})
 
 _log = structlog.get_logger()
 
 
 class EventProducer(Protocol):
-    """What of `tidelog.client.Producer` is needed."""
+    """The part of `tidelog.client.Producer` that the publisher uses."""
 
     async def send(
         self, topic: str, value: bytes | None, key: bytes | None = None
@@ -80,7 +80,7 @@ def new_event_producer(addresses: Sequence[str]) -> Producer:
 
 
 class NoBrokerError(Exception):
-    """Nobody is registered who could take events."""
+    """No broker is registered that could accept events."""
 
 
 _EXPECTED = (TidelogError, UnreachableError, StoreError, NoBrokerError)
@@ -89,7 +89,7 @@ FindBrokers = Callable[[], Awaitable[Sequence[str]]]
 
 
 async def registered_brokers(store: MetadataStore, keys: Keys) -> list[str]:
-    """Addresses, for a service that is no broker itself. Raises `StoreError`."""
+    """Returns addresses, for a service that is not a broker. Raises `StoreError`."""
     snapshot = await store.snapshot(keys.brokers)
     return [decode_broker(item.value).address for _, item in sorted(snapshot.items.items())]
 
@@ -98,8 +98,10 @@ async def registered_brokers(store: MetadataStore, keys: Keys) -> list[str]:
 async def publishing(
     state_changes: StateChangeLog, find_brokers: FindBrokers, config: RegisteredConfig
 ) -> AsyncIterator[Callable[[], None]]:
-    """State changes are published while the service does what is inside, where it is
-    configured to. What this yields is to be called once the service ends: see `hasten`."""
+    """Publishes state changes while the body of the `async with` runs, if so configured.
+
+    Yields a function to call when the service begins to end; see `hasten`.
+    """
     if not config.state_changes_topic:
         yield lambda: None
         return
@@ -115,8 +117,13 @@ async def publishing(
 
 
 class StateChangePublisher:
-    """`find_brokers`: addresses to begin with, asked for at each new beginning; may raise
-    `StoreError`. What is told before `run` begins is queued."""
+    """Publishes the state changes of a `StateChangeLog`.
+
+    Changes that are reported before `run` starts are queued.
+
+    - `find_brokers`: returns addresses of brokers, for each new producer; may raise
+      `StoreError`.
+    """
 
     def __init__(
         self,
@@ -134,22 +141,25 @@ class StateChangePublisher:
         self._grew = asyncio.Event()
         self._fills_a_row = asyncio.Event()
         self._producer: EventProducer | None = None
-        self._ends_at: float | None = None  # loop time, once the service ends
+        self._ends_at: float | None = None  # loop time; set once the service begins to end
         self._pause_ms = FIRST_PAUSE_MS
         self._failures = 0
-        # Since the queue was empty last.
+        # Since the queue was last empty.
         self._dropped = 0
         state_changes.add_sink(self._take)
 
     async def run(self) -> None:
-        """Until cancelled; then whatever is queued has so long as FLUSH_TIMEOUT_MS, since it was
-        told to `hasten` if it was, where the topic took the last that was sent."""
+        """Publishes until it is cancelled.
+
+        Queued events are then sent within FLUSH_TIMEOUT_MS, counted from the call of `hasten`
+        if there was one. They are dropped if the last publication failed.
+        """
         try:
             while True:
                 try:
                     await self._publish()
                 except Exception as error:
-                    # Whatever it is, the service goes on.
+                    # No error ends the service.
                     self._tell_failing(error)
                 await self._close_producer()
                 await asyncio.sleep(self._pause_ms / 1000)
@@ -158,8 +168,11 @@ class StateChangePublisher:
             await self._end()
 
     def hasten(self) -> None:
-        """From now on all is sent at once. So most of it has gone when the rest of the service has
-        ended, which need not wait for it as long."""
+        """Makes all events be sent at once from now on.
+
+        Most of them are then sent while the rest of the service ends, and it need not wait as
+        long.
+        """
         if self._ends_at is None:
             self._ends_at = asyncio.get_running_loop().time() + FLUSH_TIMEOUT_MS / 1000
         self._fills_a_row.set()
@@ -176,7 +189,7 @@ class StateChangePublisher:
             self._fills_a_row.set()
 
     async def _publish(self) -> None:
-        """Goes on until an event is not taken, which it raises."""
+        """Publishes until an event is not accepted, and raises the reason."""
         while True:
             while not self._queue:
                 self._tell_dropped()
@@ -195,7 +208,7 @@ class StateChangePublisher:
                 await asyncio.sleep(sent / MAX_EVENTS_PER_SECOND)
 
     async def _gather(self) -> None:
-        """Until what is queued is a row by itself."""
+        """Waits until the queued events form a complete group."""
         latest = asyncio.get_running_loop().time() + MAX_GATHERING_MS / 1000
         gathered = 0
         while gathered < len(self._queue) < self._row_events and self._ends_at is None:
@@ -209,8 +222,11 @@ class StateChangePublisher:
                     await self._fills_a_row.wait()
 
     async def _send_some(self, producer: EventProducer) -> int:
-        """Events stay queued until the topic has them, in their order. Returns how many were
-        sent; raises why one was not taken."""
+        """Sends queued events and returns how many.
+
+        Events stay queued in order until the topic has accepted them. Raises the reason if one
+        was not accepted.
+        """
         sending = list(islice(self._queue, MAX_EVENTS_IN_FLIGHT))
         deliveries: list[asyncio.Future[Delivery]] = []
         failure: Exception | None = None
@@ -226,7 +242,7 @@ class StateChangePublisher:
             if error.code in _HOPELESS:
                 self._drop(sending[len(deliveries)])
         outcomes = await asyncio.gather(*deliveries, return_exceptions=True)
-        # No await from here on: what is told meanwhile is behind all these.
+        # Without an await from here on: new events are queued behind all of these.
         for change, outcome in zip(sending, outcomes, strict=False):
             if isinstance(outcome, Delivery):
                 self._queue.remove(change)
@@ -260,8 +276,10 @@ class StateChangePublisher:
             _log.warning("state_changes_dropped", topic=STATE_CHANGES_TOPIC, dropped=dropped)
 
     def _tell_failing(self, error: Exception) -> None:
-        """Once, however long it lasts, and not at the start of a cluster, whose brokers and
-        topic are yet to come."""
+        """Logs a failure once, however long it lasts.
+
+        A starting cluster, whose brokers and topic do not exist yet, is not reported.
+        """
         self._failures += 1
         if self._failures != TOLD_FAILURE:
             return
@@ -291,7 +309,7 @@ class StateChangePublisher:
         if self._producer is None:
             return
         self.hasten()
-        # In one that is being cancelled no `asyncio.timeout` works before Python 3.11.4.
+        # In a task that is being cancelled, `asyncio.timeout` does not work before Python 3.11.4.
         await asyncio.create_task(self._send_rest(self._producer))
         await self._close_producer()
 

@@ -42,15 +42,15 @@ from tidelog_runtime.telemetry.metrics.gateway_catalogue import GATEWAY_METRICS
 from tidelog_runtime.telemetry.metrics.http_server import MetricsUnavailableError, serve
 
 EXIT_FAULT = 1
-# How long requests that are being answered may take after SIGTERM; then they are cut.
+# How long requests in progress may take after SIGTERM before they are cut off.
 SERVER_GRACE_SECONDS = 2
 LISTEN_BACKLOG = 1_024
 KEEP_ALIVE_SECONDS = 30
-# Without an acknowledgement of what was sent.
+# How long sent data may stay unacknowledged before TCP ends the connection.
 PEER_TIMEOUT_MS = 60_000
 BLOCKING_THREADS = 8
-# Each request leaves cycles behind, unlike those of other services: what is collected at once is
-# freed in one pause, of about a microsecond an object.
+# Each request leaves reference cycles behind, unlike requests of other services. One collection
+# frees its objects in a single pause, about a microsecond each.
 GC_THRESHOLDS = (5_000, 50, 100)
 
 
@@ -143,7 +143,8 @@ def _listen(address: str) -> socket.socket:
     host = host.removeprefix("[").removesuffix("]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, int(port)), family=family, backlog=LISTEN_BACKLOG)
-    # Inherited by each connection: whoever has gone without a word, or takes no byte, is given up.
+    # Accepted connections inherit this option: it ends those whose peer has vanished or reads
+    # nothing.
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, PEER_TIMEOUT_MS)
     listening.setblocking(False)
@@ -151,7 +152,7 @@ def _listen(address: str) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """Signals are the composition root's."""
+    """A uvicorn server that leaves signals to the composition root."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -177,13 +178,13 @@ async def _run(app: FastAPI, listening: socket.socket) -> None:
     loop.set_default_executor(started_executor(BLOCKING_THREADS, "blocking"))
 
     def stop() -> None:
-        # A stream lasts as long as its reader likes: the server would wait for it.
+        # The server would wait for streams, which last as long as their clients want.
         gateway.hub.end_streams()
         server.should_exit = True
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    # The first reader finds the overview there already.
+    # The first client finds the overview in memory.
     warming = asyncio.create_task(gateway.overviews.read())
     try:
         await server.serve(sockets=[listening])

@@ -1,4 +1,4 @@
-"""Makes the gateway known to all controllers, so that `explain` can tell of one that is silent."""
+"""Announces the gateway to all controllers, so that `explain` can report one that is silent."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from tidelog_runtime.pressure.records import Pressure
 
 ANNOUNCE_TIMEOUT_MS = 1_500
 FAREWELL_TIMEOUT_MS = 1_000
-# A controller of an older release is asked again so rarely: it may have been upgraded.
+# Pause before a controller of an older release is tried again: it may have been upgraded.
 NOT_UNDERSTOOD_PAUSE_MS = 60_000
-# Controllers are looked up so often, by the metadata of any broker.
+# How often controllers are looked up in the metadata that any broker has.
 FIND_INTERVAL_MS = 30_000
 FIND_TIMEOUT_MS = 5_000
 MAX_CONTROLLERS = 32
@@ -41,7 +41,7 @@ _log = structlog.get_logger()
 
 
 class NotUnderstoodError(Exception):
-    """A controller answers, and takes no announcement, as one of an older release."""
+    """A controller answers but rejects the announcement, as one of an older release does."""
 
 
 class Controllers(Protocol):
@@ -52,8 +52,11 @@ class Controllers(Protocol):
 
 
 def own_announcement(address: str, started_at_ms: int) -> GatewayAnnouncement:
-    """`address`: as advertised, or of the listening socket; where that is of every address of this
-    machine, the machine's name stands for them."""
+    """Returns the announcement of this process.
+
+    - `address`: the advertised address, or that of the listening socket. If it means all
+      addresses of the machine, the host name replaces it.
+    """
     host, _, port = address.rpartition(":")
     name = socket.gethostname()
     return GatewayAnnouncement(
@@ -78,8 +81,11 @@ class Announcer:
         limited_clients: Callable[[], Sequence[LimitedClient]] = tuple,
         pressures: Callable[[], Sequence[Pressure]] = tuple,
     ) -> None:
-        """`limited_clients`: those that are at a limit now, the one rejected last first.
-        `pressures`: what this process is short of now."""
+        """Initializes an announcer.
+
+        - `limited_clients`: the clients that are at a limit now, the one rejected last first.
+        - `pressures`: the resources that this process is short of now.
+        """
         self._announcement = announcement
         self._limited_clients = limited_clients
         self._pressures = pressures
@@ -88,12 +94,12 @@ class Announcer:
         self._describe_cluster = describe_cluster
         self._controllers = controllers
         self._clock = clock
-        # When those that do not understand it are asked again.
+        # By address: when a controller that rejected an announcement is tried again.
         self._paused_until_ms: dict[str, int] = {}
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Says farewell at the end, unless that is a fault."""
+        """Announces until the context ends, then announces that the gateway stops."""
         tasks = [
             asyncio.create_task(self._keep_announcing(), name="announcing"),
             asyncio.create_task(self._keep_finding(), name="finding-controllers"),
@@ -133,7 +139,7 @@ class Announcer:
             now_ms = self._clock.monotonic_ms()
             self._paused_until_ms[address] = now_ms + NOT_UNDERSTOOD_PAUSE_MS
         except Exception:
-            # The gateway serves all the same.
+            # The gateway serves requests without an announcement.
             _log.exception("gateway_not_announced", controller=address)
             now_ms = self._clock.monotonic_ms()
             self._paused_until_ms[address] = now_ms + NOT_UNDERSTOOD_PAUSE_MS

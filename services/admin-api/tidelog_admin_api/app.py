@@ -1,4 +1,4 @@
-"""Assembles the gateway: routers, middleware, and what runs beside requests."""
+"""Assembles the gateway: routers, middleware and background tasks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ROUTERS = (
     metrics.router,
     cluster.router,
     gateways.router,
-    # Before /v1/brokers/{broker_id}, which would take it for an id.
+    # Before /v1/brokers/{broker_id}, which would match "scrub" as an id.
     scrub.router,
     brokers.router,
     topics.router,
@@ -110,7 +110,7 @@ def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
         add_console(app)
     refusals.install(app)
     openapi.install(app)
-    # The last one is the outermost.
+    # The middleware that is added last is the outermost.
     app.add_middleware(Headed)
     app.add_middleware(Limits, bounds=config, usage=usage)
     app.add_middleware(Guarded)

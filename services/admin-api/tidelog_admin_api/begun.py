@@ -1,5 +1,7 @@
-"""How a request that begins an operation is answered: it goes on by itself, and has an address
-of its own."""
+"""The answer to a request that begins an operation.
+
+The operation continues by itself and has a resource of its own.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from tidelog_admin_api.bodies.operations import BegunOperation, OperationRequest
 from tidelog_admin_api.preconditions import etag
 from tidelog_admin_api.problems import CHANGE_PROBLEMS
 
-# Declared by every operation that answers so.
+# Declared by every route that begins an operation.
 BEGUN_RESPONSES: dict[int | str, dict[str, Any]] = {
     HTTPStatus.OK.value: {
         "description": "The plan of a dry run, or an operation that has ended already."
@@ -31,7 +33,7 @@ BEGUN_RESPONSES: dict[int | str, dict[str, Any]] = {
     },
     **CHANGE_PROBLEMS,
 }
-# Of what asks for nothing but that it is done: no body is as good as an empty one.
+# The body of requests that need no fields: no body equals an empty one.
 OptionalRequest = Annotated[
     OperationRequest | None, Body(examples=[{"operation_id": "rebalance-2026-01"}])
 ]
@@ -42,14 +44,14 @@ def operation_path(operation_id: str) -> str:
 
 
 def begun_answer(begun: operations.BegunOperation, response: Response) -> BegunOperation:
-    """200 for a dry run and for what has ended already, else 202."""
+    """Returns the body and sets the status: 200 for a dry run or an ended operation, else 202."""
     if begun.operation is not None:
         tell_operation(begun.operation, response)
     return BegunOperation.model_validate(begun)
 
 
 def tell_operation(operation: operations.Operation, response: Response) -> None:
-    """Where it is, as which revision, and whether it goes on."""
+    """Sets the headers and status of an operation: Location, ETag, and 202 while it runs."""
     response.headers["Location"] = operation_path(operation.operation_id)
     response.headers["ETag"] = etag(operation.revision)
     if not operation.has_ended:

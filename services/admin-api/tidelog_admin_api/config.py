@@ -16,8 +16,8 @@ from tidelog_runtime.config import (
     split_list,
 )
 
-# Each takes a file descriptor, of which a process has 1,024 where nobody has raised that; and no
-# request comes without one.
+# Each connection takes a file descriptor, of which a process has 1,024 by default; and each request
+# needs a connection.
 MAX_CONNECTIONS = 800
 
 NameList = Annotated[list[str], NoDecode, BeforeValidator(split_list)]
@@ -115,11 +115,11 @@ class AdminApiConfig(ServiceConfig):
 
     @property
     def browser_hosts(self) -> frozenset[str]:
-        """Names of hosts, without ports and in lower case, that pages may change things under."""
+        """Host names, lower case and without ports, under which pages may send changes."""
         own = (address.rpartition(":")[0] for address in (self.listen, self.address))
         return frozenset(name.lower() for name in ("localhost", *own, *self.allowed_hosts))
 
     @property
     def service(self) -> str:
-        """Its name in log lines and metrics."""
+        """The name of the service in log lines and metrics."""
         return "admin-api"

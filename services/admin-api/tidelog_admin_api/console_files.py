@@ -1,8 +1,9 @@
-"""The web console's files, served from memory.
+"""The files of the web console, served from memory.
 
-All that can be asked for is what was found at the start: no path reaches anything else. There
-is no build step and so no name that changes with a file's content: browsers keep files and ask
-with their entity tag whether they still hold."""
+They are read once, at start; no request path reaches any other file. Without a build step, file
+names do not change with their content: browsers cache the files and revalidate them by their
+entity tag.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ DIRECTORY = Path(__file__).with_name("console")
 INDEX = "index.html"
 PREFIX = "/console/"
 
-# Not from the machine's own tables, which differ. Files of other kinds are licences and notes.
+# The operating system's own tables differ. Files of other kinds are licences and notes.
 MEDIA_TYPES: Mapping[str, str] = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -28,7 +29,7 @@ MEDIA_TYPES: Mapping[str, str] = {
 }
 _PLAIN = "text/plain; charset=utf-8"
 
-# Only what the gateway serves itself, and no script or style within a page.
+# Pages load only what the gateway serves, and run no inline script or style.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -52,7 +53,10 @@ _HEADERS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ConsoleFile:
-    """`tag`: its strong entity tag, in quotes."""
+    """A file of the console.
+
+    - `tag`: its strong entity tag, in quotes
+    """
 
     content: bytes
     media_type: str
@@ -60,8 +64,11 @@ class ConsoleFile:
 
 
 def read_files(directory: Path = DIRECTORY) -> dict[str, ConsoleFile]:
-    """By path within the directory. Links are left out: they may lead elsewhere. Raises
-    `FileNotFoundError` where there is no console."""
+    """Returns the files by their path within `directory`.
+
+    Symbolic links are left out, since they may point elsewhere. Raises `FileNotFoundError` if
+    there is no console.
+    """
     found = {
         path.relative_to(directory).as_posix(): _read(path)
         for path in sorted(directory.rglob("*"))
@@ -82,7 +89,7 @@ def _read(path: Path) -> ConsoleFile:
 
 
 def add_console(app: FastAPI, directory: Path = DIRECTORY) -> None:
-    """At /console/, where / leads. It is no part of the OpenAPI document."""
+    """Serves the console at /console/, to which / redirects; the OpenAPI document leaves it out."""
     app.include_router(_router(read_files(directory)))
 
 
@@ -92,7 +99,7 @@ def _router(files: Mapping[str, ConsoleFile]) -> APIRouter:
     @router.api_route("/", methods=["GET", "HEAD"])
     @router.api_route(PREFIX.rstrip("/"), methods=["GET", "HEAD"])
     async def lead() -> Response:
-        # Relative, so that it holds behind a proxy that adds a prefix.
+        # The redirect is relative, so that it works behind a proxy that adds a prefix.
         return RedirectResponse(PREFIX.lstrip("/"))
 
     @router.api_route(PREFIX + "{path:path}", methods=["GET", "HEAD"])
@@ -109,6 +116,6 @@ def _router(files: Mapping[str, ConsoleFile]) -> APIRouter:
 
 
 def _holds(asked: str, tag: str) -> bool:
-    """Weak comparison, as RFC 9110 has it for If-None-Match."""
+    """Whether the client's copy is current: weak comparison of If-None-Match (RFC 9110)."""
     tags = [one.strip().removeprefix("W/") for one in asked.split(",")]
     return tag in tags or tags == ["*"]

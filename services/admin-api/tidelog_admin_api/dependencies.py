@@ -1,4 +1,4 @@
-"""What the gateway needs of the cluster, as narrow protocols, and how operations get at it."""
+"""The gateway's view of the cluster as narrow protocols, and how operations receive them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tidelog_runtime.clock import Clock
 
 
 class ClusterAdmin(Protocol):
-    """What any broker tells, and what the controller does of brokers and operations."""
+    """Metadata that any broker has, and brokers and operations as the controller knows them."""
 
     async def describe_cluster(self) -> ClusterDescription: ...
 
@@ -94,7 +94,7 @@ class BrokerAdmin(Protocol):
 
 
 class TopicAdmin(Protocol):
-    """`tidelog.client.admin_topics` documents each."""
+    """Changes and descriptions of topics; `tidelog.client.admin_topics` documents each method."""
 
     async def describe_cluster(self) -> ClusterDescription: ...
 
@@ -191,11 +191,11 @@ class Admin(
     RecoveryAdmin,
     Protocol,
 ):
-    """`tidelog.client.Admin`, as far as the gateway asks it."""
+    """The part of `tidelog.client.Admin` that the gateway uses."""
 
 
 class States(Protocol):
-    """How services stand, as they tell themselves."""
+    """Reads the states of services, as each service reports its own."""
 
     async def ask(self, request: StateRequest, timeout_ms: int = ...) -> ToldStates: ...
 
@@ -206,7 +206,7 @@ class Explains(Protocol):
 
 
 class ScrubsBroker(Protocol):
-    """`tidelog.client.scrubbing.scrub_broker`."""
+    """The signature of `tidelog.client.scrubbing.scrub_broker`."""
 
     async def __call__(
         self, address: str, *, begin: bool, full_rate: bool, timeout_seconds: float
@@ -215,7 +215,10 @@ class ScrubsBroker(Protocol):
 
 @dataclass(slots=True)
 class Dependencies:
-    """`rng`: for ids that need to be nobody else's."""
+    """What the composition root provides to the gateway.
+
+    - `rng`: makes trace ids, which must be unique
+    """
 
     admin: Admin
     explains: Explains
@@ -224,7 +227,8 @@ class Dependencies:
     rng: random.Random
     events: TellsEvents
     producers: Callable[[Acks], SendsRecords]
-    # For each read one, which has so long to find where the partition begins and ends.
+    # Returns a consumer for one read. The argument limits, in milliseconds, how long it may take to
+    # find the beginning and end of the partition.
     consumers: Callable[[int], ReadsRecords]
     published: ReadsPublished
     scrub: ScrubsBroker = scrub_broker
@@ -232,7 +236,7 @@ class Dependencies:
 
 @dataclass(slots=True)
 class Gateway:
-    """What one running gateway has: `app.state.gateway`."""
+    """The parts of a running gateway, in `app.state.gateway`."""
 
     config: AdminApiConfig
     dependencies: Dependencies

@@ -1,30 +1,32 @@
-"""Counts the entries of JSON: what parsing costs lies in their number, and two bytes make one.
-Pure."""
+"""Counts the entries of JSON, which determine the cost of parsing. Pure.
+
+An entry can be as short as two bytes.
+"""
 
 from __future__ import annotations
 
 import re
 
-# Counted in one piece.
+# Size of the pieces in which a long text is counted.
 _PIECE_BYTES = 64 << 10
 
-# A string, or the beginning of one that goes on to the end.
+# A string, or the beginning of one that continues beyond the text.
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)', re.DOTALL)
-# Put behind a piece: what follows the quote is left where the quote has closed a string.
+# Appended to a piece: if the piece ends inside a string, the quote closes it and `_LEFT` remains.
 _PROBE, _LEFT = b'"$', b"$"
 
 
 class EntryCounter:
-    """Each list and object counts as one, and each of its entries after the first as one more."""
+    """Counts each list and object as one entry, and each further element as one more."""
 
     def __init__(self) -> None:
         self.count = 0
-        # A quote where a piece ended within a string, and a backslash of which the next piece has
-        # what it escapes.
+        # A quote if the previous piece ended inside a string, and a backslash if the character that
+        # it escapes comes with the next piece.
         self._carried = b""
 
     def feed(self, piece: bytes) -> None:
-        """The pieces of a text, one after the other. In UTF-8."""
+        """Counts the next piece of a UTF-8 text."""
         text = self._carried + piece
         escape = b"\\" * ((len(text) - len(text.rstrip(b"\\"))) % 2)
         bare = _STRING.sub(b"", text[: len(text) - len(escape)] + _PROBE)
@@ -33,8 +35,10 @@ class EntryCounter:
 
 
 def entries_in(data: bytes, most: int) -> int:
-    """As JSON; where there are more than `most` some number beyond it, and otherwise perhaps with
-    what strings hold.
+    """Returns the number of entries of a JSON text.
+
+    A result above `most` is only a lower bound. A result of at most `most` may include
+    separators inside of strings.
 
     >>> entries_in(b'{"a": [1, "2,[3"]}', 3)
     3

@@ -1,4 +1,4 @@
-"""Which events somebody asks for. Pure."""
+"""Filters for state changes. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ from tidelog.state_changes.life import TraceScope
 
 
 class EventFilter(NamedTuple):
-    """Filters join by and; `kinds` empty: all. Of a partition are also events of its whole
-    topic; of a broker those that are about it, and those that it tells itself."""
+    """Selects the state changes that meet all conditions.
+
+    - `partition`: also matches changes of its whole topic
+    - `broker`: matches changes about the broker and those that it reports
+    - `kinds`: empty: all
+    - `since_ms`, `before_ms`: milliseconds since 1970, from the first up to the second
+    """
 
     topic: str = ""
     partition: int | None = None
@@ -40,20 +45,23 @@ class EventFilter(NamedTuple):
 
 
 class Newest(NamedTuple):
-    """`left_out`: how many there are that are older."""
+    """The newest changes; `left_out` is the number of older ones."""
 
     changes: Sequence[StateChange]
     left_out: int
 
 
 def newest(changes: Iterable[StateChange], wanted: EventFilter, limit: int) -> Newest:
-    """By time, the oldest first; what two services tell of the same millisecond by their names.
-    An event that was told twice is one."""
+    """Returns the newest `limit` changes that match, the oldest first.
+
+    Changes of the same millisecond are ordered by the names of their services. A change that
+    was reported twice counts once.
+    """
     known = {change.identity: change for change in changes if wanted.takes(change)}
     ordered = sorted(known.values(), key=lambda change: (change.time_ms, change.service))
     kept = ordered[-limit:]
     left_out = len(ordered) - len(kept)
     if left_out and ordered[left_out - 1].time_ms == kept[0].time_ms != kept[-1].time_ms:
-        # Whoever goes on before the first of these would miss the others of its millisecond.
+        # A client that continues before the first of these would miss others of its millisecond.
         kept = [change for change in kept if change.time_ms > kept[0].time_ms]
     return Newest(kept, len(ordered) - len(kept))

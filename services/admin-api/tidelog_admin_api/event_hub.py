@@ -1,7 +1,7 @@
-"""One ear for all streams: follows the events of a cluster once, however many streams there are.
+"""Follows the events of a cluster once, for all streams together.
 
-It begins with the first stream. What it has heard is kept for a while, so that a stream that was
-interrupted goes on where it ended.
+Following begins with the first stream. The newest events are kept, so that an interrupted
+stream can continue where it ended.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tidelog_admin_api.server_sent_events import HEARTBEAT, OPENING, message
 from tidelog_runtime.clock import Clock
 
 HEARTBEAT_MS = 15_000
-# That a stream sends in one piece.
+# Events that a stream sends in one write.
 MAX_EVENTS_AT_ONCE = 500
-# Following begins anew after so long, where it ended with an error.
+# Pause before following begins again after an error.
 RESTART_PAUSE_MS = 1_000
-# Before the event at which a stream was interrupted, what arrived late may lie so far back.
+# Events that arrive late may be this much older than the event at which a stream was interrupted.
 RESUME_OVERLAP_MS = 2_000
-# That a stream begins with, the newest of those asked for.
+# Events with which a stream begins: the newest that match.
 MAX_EVENTS_BEFORE = 1_000
-# That are heard in one turn of the loop.
+# Events that are added to the ring in one turn of the event loop.
 MAX_EVENTS_IN_A_TURN = 200
 MISSED, END = "missed", "end"
 
@@ -39,7 +39,7 @@ _log = structlog.get_logger()
 
 
 class TellsEvents(Protocol):
-    """`tidelog.client.event_streams.EventStreams`, as far as the gateway asks it."""
+    """The part of `tidelog.client.event_streams.EventStreams` that the gateway uses."""
 
     async def recent(self, scope: TraceScope) -> Gathered: ...
 
@@ -53,8 +53,12 @@ class TellsEvents(Protocol):
 
 
 class Beginning(NamedTuple):
-    """Where a stream begins: with `before`, of which older ones are `missed`, then with what was
-    heard from `position` on."""
+    """The beginning of a stream.
+
+    - `position`: in the ring, from which the stream continues
+    - `before`: events that are sent first
+    - `missed`: number of matching events older than those
+    """
 
     position: int
     before: Sequence[StateChange] = ()
@@ -62,7 +66,7 @@ class Beginning(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """When a stream ends by itself; None: never."""
+    """Limits after which a stream ends by itself; None: no limit."""
 
     events: int | None = None
     duration_ms: int | None = None
@@ -90,9 +94,12 @@ class EventHub:
             self._task = asyncio.create_task(self._follow(TraceScope(since_ms=since_ms)))
 
     async def begin(self, wanted: EventFilter, last_id: str = "") -> Beginning:
-        """After the event of `last_id`, where there is one, else with what there is since
-        `wanted.since_ms`, else with what comes. Where the event is not known any more, those
-        shortly before it come again, under the same ids. Raises `UnreachableError`."""
+        """Returns where a stream begins.
+
+        With `last_id` it begins after that event. If the event is no longer known, those from
+        shortly before it are sent again under the same ids. Otherwise it begins with the events
+        since `wanted.since_ms`, or without that with new events. Raises `UnreachableError`.
+        """
         self.start()
         position, since_ms = self._ring.end, wanted.since_ms
         if last_id:
@@ -108,7 +115,7 @@ class EventHub:
         return Beginning(position, found.changes, found.left_out)
 
     def end_streams(self) -> None:
-        """Each says so and ends; there are none from now on."""
+        """Ends each stream with an `end` message; later streams end at once."""
         self._ending = True
         self._tell()
 
@@ -121,8 +128,11 @@ class EventHub:
     async def stream(
         self, wanted: EventFilter, beginning: Beginning, bound: Bound
     ) -> AsyncIterator[bytes]:
-        """Server-sent events, with a comment where none was sent for a heartbeat, whatever
-        happens that was not asked for."""
+        """Yields server-sent events.
+
+        Yields a comment if no event was sent for `heartbeat_ms`, even if events came that do
+        not match.
+        """
         yield OPENING
         left = _Left(bound, self._clock)
         sent_ms = self._clock.monotonic_ms()
@@ -162,7 +172,7 @@ class EventHub:
 
     async def _follow(self, scope: TraceScope) -> None:
         while True:
-            # Services that are lost `follow` finds again by itself.
+            # `follow` finds lost services again by itself.
             try:
                 async with contextlib.aclosing(self._source.follow(scope)) as told:
                     async for batch in told:
@@ -189,7 +199,7 @@ def _newest_before(told: Sequence[StateChange], wanted: EventFilter, last_id: st
 
 
 class _Left:
-    """How much of its bound a stream has left."""
+    """What remains of a stream's bound."""
 
     def __init__(self, bound: Bound, clock: Clock) -> None:
         self.events = bound.events

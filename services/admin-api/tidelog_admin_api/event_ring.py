@@ -1,4 +1,4 @@
-"""The newest events, so that each stream takes them at its own pace. Pure."""
+"""A ring of the newest events, which each stream reads at its own pace. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ STATE_CHANGE, SERVICE_SILENT = "state_change", "service_silent"
 
 @dataclass(slots=True)
 class Told:
-    """`id` empty: of a service that fell silent, which is no event."""
+    """An event, or a service that fell silent.
+
+    - `id`: empty for a silent service, which is no event
+    """
 
     id: str
     what: StateChange | Silent
@@ -28,7 +31,7 @@ class Told:
 
     @property
     def sent(self) -> bytes:
-        """As a stream has it; made once, however many there are."""
+        """The event as a message of a stream, serialized once for all streams."""
         if not self._sent:
             self._sent = self._message()
         return self._sent
@@ -45,7 +48,11 @@ def told_of(change: StateChange) -> Told:
 
 
 class Taken(NamedTuple):
-    """`position`: where to go on. `missed`: how many came and went since the last time."""
+    """Events taken from the ring.
+
+    - `position`: where the next call continues
+    - `missed`: number of events that left the ring before they were taken
+    """
 
     told: Sequence[Told]
     position: int
@@ -53,7 +60,7 @@ class Taken(NamedTuple):
 
 
 class EventRing:
-    """Positions count all that was ever told, from 0."""
+    """The newest events. Positions count all events that were ever added, from 0."""
 
     def __init__(self, max_kept: int = MAX_KEPT_EVENTS) -> None:
         self._max_kept = max_kept
@@ -63,7 +70,7 @@ class EventRing:
 
     @property
     def end(self) -> int:
-        """The position of what comes next."""
+        """The position of the next event."""
         return self._first + len(self._told)
 
     def add(self, what: Sequence[StateChange | Silent]) -> None:
@@ -72,7 +79,7 @@ class EventRing:
             if told.id:
                 self._positions[told.id] = self.end
             self._told.append(told)
-        # In one piece now and then: a list gives way at its front slowly.
+        # Many at once, since removing the front of a list is slow.
         if len(self._told) > 2 * self._max_kept:
             self._forget(len(self._told) - self._max_kept)
 
@@ -83,7 +90,7 @@ class EventRing:
         return Taken(told, begin + len(told), begin - position)
 
     def after(self, told_id: str) -> int | None:
-        """The position behind an event; None: it is not known any more, or never was."""
+        """Returns the position behind an event, or None if the ring does not have it."""
         position = self._positions.get(told_id)
         if position is None or position < self.end - self._max_kept:
             return None
@@ -91,7 +98,7 @@ class EventRing:
 
     def _forget(self, count: int) -> None:
         for told in self._told[:count]:
-            # An event that was told again is kept under its later position.
+            # An event that was added again is kept under its later position.
             if self._positions.get(told.id, self._first + count) < self._first + count:
                 del self._positions[told.id]
         del self._told[:count]

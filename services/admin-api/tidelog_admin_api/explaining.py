@@ -1,4 +1,4 @@
-"""Has the cluster explained, whatever of it still answers."""
+"""Runs explain with the services that still answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from tidelog_runtime.clock import Clock
 
 
 class ClusterExplainer:
-    """`addresses`: of some services of the cluster; those that they name are asked, too."""
+    """Explains the cluster, beginning with some addresses of its services.
+
+    Services that those name are contacted, too.
+    """
 
     def __init__(self, addresses: Sequence[str], clock: Clock) -> None:
         self._addresses = list(addresses)

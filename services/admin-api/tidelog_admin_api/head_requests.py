@@ -1,5 +1,7 @@
-"""HEAD, with which balancers and scripts ask whether something is there: a GET whose body is left
-out (RFC 9110, section 9.3.2)."""
+"""HEAD requests, by which load balancers and scripts check that a resource exists.
+
+HEAD is a GET without the body of the answer (RFC 9110, section 9.3.2).
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _PATHS = frozenset({"/health", "/ready", "/metrics"})
 _RESOURCES = "/v1/"
-# A stream is nothing but its body, and ends when its reader goes.
+# A stream consists of its body alone, and ends when its client disconnects.
 _STREAMS = frozenset({"/v1/events/stream"})
 
 
 class Headed:
-    """Middleware, the innermost one: who counts and logs requests sees what was asked. The server
-    leaves the body out, whose length is told."""
+    """Middleware that handles HEAD as GET.
+
+    It is the innermost one, so that metrics and logs show the HEAD. The server omits the body
+    and sends its length.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -25,7 +30,7 @@ class Headed:
         asked = {**scope, "method": "GET"}
 
         async def told(message: Message) -> None:
-            # By which requests are counted.
+            # Metrics are labelled by the route.
             if "route" in asked:
                 scope["route"] = asked["route"]
             await send(message)

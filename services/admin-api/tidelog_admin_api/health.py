@@ -1,4 +1,4 @@
-"""Whether the gateway lives, and whether it can do its work."""
+"""Liveness and readiness of the gateway."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Readiness(AnswerBody):
 
 @router.get("/health", responses=READ_PROBLEMS)
 async def read_health() -> Health:
-    """The gateway lives; it asks nobody."""
+    """Reports that the gateway runs. It contacts no other service."""
     return Health(status="alive")
 
 
 @router.get("/ready", responses=READ_PROBLEMS)
 async def read_readiness(admin: AskCluster) -> Readiness:
-    """A broker and the active controller answer the gateway."""
+    """Checks that a broker and the active controller answer the gateway."""
     waits_for = "no broker answers"
     try:
         async with asyncio.timeout(READY_TIMEOUT_MS / 1000):

@@ -1,9 +1,14 @@
-"""A connection of HTTP, which nobody keeps without asking or reading.
+"""An HTTP connection with bounds that uvicorn does not have.
 
-The server bounds what lies between two requests; this bounds what lies before the first line of
-one and the end of its head, how slowly an answer may be read, how many connections there are, and
-how long the event loop is kept by what comes in at once. Where an answer begins before the body of
-its request has come in, it is the last of its connection: nobody reads on to find the next request.
+Uvicorn bounds the time between two requests. This class also bounds
+
+- the time until the head of a request is complete,
+- how slowly a client may read an answer,
+- the number of connections,
+- how long the event loop parses the data that arrives at once.
+
+If an answer begins before the body of its request is complete, the connection ends with that
+answer: nothing reads the rest of the body to find the next request.
 """
 
 from __future__ import annotations
@@ -32,25 +37,25 @@ from tidelog_admin_api.problems import (
     unavailable,
 )
 
-# From the connection, or the first byte of a request, to the end of the request's head.
+# From the connection, or the first byte of a request, until the head of the request is complete.
 HEAD_TIMEOUT_MS = 10_000
-# Whoever reads an answer takes at least so much of what is held back in each such time.
+# The client of a blocked answer reads at least LEAST_READ_BYTES of it in each READER_TIMEOUT_MS.
 READER_TIMEOUT_MS = 30_000
 LEAST_READ_BYTES = 16 << 10
-# What comes in is parsed in pieces of this size, for so long until others have their turn, of which
-# a request needs several. Of the smallest chunks a piece holds some hundreds.
+# Received data is parsed in pieces of this size, for PARSING_MS before other tasks get a turn. A
+# request may need several turns. A piece holds some hundreds of the smallest chunks.
 PIECE_BYTES = 2 << 10
 PARSING_MS = 1
-# What the chunks of a body may take beside its bytes: this, and a quarter of the largest body.
+# Bytes that the chunk framing of a body may take: this, and a quarter of the largest body.
 FRAMING_BYTES = 64 << 10
-# Each layer that answers a request looks through its headers.
+# Each layer that answers a request goes through its headers.
 MAX_HEADERS = 128
 
 _CLOSE = (b"connection", b"close")
 
 
 class HttpConnection(H11Protocol):
-    """`bounds`, `usage`: of the gateway."""
+    """A connection that keeps `bounds` and is counted in `usage`."""
 
     _head_timer: asyncio.TimerHandle | None = None
     _reader_timer: asyncio.TimerHandle | None = None
@@ -71,10 +76,10 @@ class HttpConnection(H11Protocol):
         self._usage = usage
         self._answering = self.app
         self.app = self._answer
-        # What has come in and is not parsed yet, and the turn in which it goes on.
+        # Received data that is not parsed yet, and the scheduled call that continues with it.
         self._rest = bytearray()
         self._turn: asyncio.Handle | None = None
-        # Of the body that is coming in, with its framing.
+        # Size of the body that is being received, with its framing.
         self._wire_bytes = 0
 
     @property
@@ -126,7 +131,7 @@ class HttpConnection(H11Protocol):
             self.transport.pause_reading()
 
     def _parse(self) -> None:
-        """As much of what has come in as PARSING_MS allow, and a piece in any case."""
+        """Parses received data for PARSING_MS, and at least one piece."""
         self._turn = None
         until = time.monotonic() + PARSING_MS / 1000
         while not self.flow.read_paused:
@@ -155,18 +160,18 @@ class HttpConnection(H11Protocol):
             self._check_framing()
 
     def _reading_resumed(self) -> None:
-        """More may come in once what is here is parsed."""
+        """Lets more data arrive once the received data is parsed."""
         if not self._rest:
             self.transport.inner.resume_reading()
         elif self._turn is None:
             self._turn = self.loop.call_soon(self._parse)
 
     def _check_framing(self) -> None:
-        """The limits of a request count the bytes of a body without what its chunks take."""
+        """Bounds the framing of chunks, which the limits of a request do not count."""
         largest = self._bounds.max_body_bytes
         if self._wire_bytes > largest + largest // 4 + FRAMING_BYTES:
             self._refuse(body_too_large(self._bounds, "with the framing of its chunks "))
-            # Who reads it, or is about to answer, ends as if the client had gone.
+            # A handler that reads the body, or is about to answer, ends as if the client had gone.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
 
@@ -198,7 +203,7 @@ class HttpConnection(H11Protocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002
-        """For what is no HTTP; called while the error that says so is handled."""
+        """Answers data that is not HTTP; uvicorn calls it within the parser's exception."""
         error = sys.exc_info()[1]
         hint = getattr(error, "error_status_hint", HTTPStatus.BAD_REQUEST)
         if hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
@@ -207,12 +212,12 @@ class HttpConnection(H11Protocol):
             self._refuse(malformed(f"the request is no HTTP: {error}"))
 
     def _watch_head(self) -> None:
-        """The time runs on where it runs already: one byte now and then gains nothing."""
+        """Starts the timer, unless it runs: a byte now and then does not extend the time."""
         if self._head_timer is None:
             self._head_timer = self.loop.call_later(HEAD_TIMEOUT_MS / 1000, self.transport.abort)
 
     def _watch_reader(self) -> None:
-        """Nothing is added to what is held back as long as it is too much."""
+        """Checks later that the buffer shrinks; nothing is added to it while writing is paused."""
         held_bytes = self.transport.get_write_buffer_size()
         self._reader_timer = self.loop.call_later(
             READER_TIMEOUT_MS / 1000, self._judge_reader, held_bytes
@@ -225,7 +230,7 @@ class HttpConnection(H11Protocol):
             self._watch_reader()
 
     def _refuse(self, error: ProblemError) -> None:
-        """Where an answer has begun already, the connection ends without another."""
+        """Sends the error as an answer and closes; if an answer has begun, only closes."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             answer = response(error, "", "")
             headers = [*answer.raw_headers, _CLOSE]

@@ -1,17 +1,17 @@
-"""How many entries a body of JSON may have, counted while it arrives. Pure."""
+"""Bounds the JSON entries of a body while it arrives. Pure."""
 
 from __future__ import annotations
 
 from tidelog_admin_api.entry_counter import EntryCounter
 from tidelog_admin_api.problems import ProblemError, invalid, malformed
 
-# Of all lists and objects of one request together: what is parsed and checked in one turn of the
+# Entries of all lists and objects of one request, which are parsed and checked in one turn of the
 # event loop.
 MAX_JSON_ENTRIES = 50_000
 
 
 class JsonEntries:
-    """Of one body; counted as `EntryCounter` does."""
+    """Counts the entries of one body as `EntryCounter` does."""
 
     def __init__(self) -> None:
         self._counter = EntryCounter()
@@ -21,8 +21,11 @@ class JsonEntries:
         return self._counter.count
 
     def add(self, piece: bytes) -> None:
-        """Raises `ProblemError` once there are more than MAX_JSON_ENTRIES, and for what is no
-        UTF-8: a parser would guess UTF-16, in which entries were counted wrongly."""
+        """Counts the next piece.
+
+        Raises `ProblemError` for more than MAX_JSON_ENTRIES, and for a NUL byte: a parser would
+        guess UTF-16, whose entries this does not count.
+        """
         if b"\0" in piece:
             raise malformed("the body holds a NUL byte, which no JSON in UTF-8 has")
         self._counter.feed(piece)

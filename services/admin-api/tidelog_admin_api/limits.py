@@ -1,5 +1,4 @@
-"""How much of the gateway requests may take: bytes and entries of a body, time, and how many at
-once."""
+"""Limits on what requests may take: size and entries of a body, time, and concurrency."""
 
 from __future__ import annotations
 
@@ -29,10 +28,10 @@ from tidelog_admin_api.problems import (
 )
 from tidelog_admin_api.requester import trace_id
 
-# Whoever watches the gateway is answered however busy it is.
+# Monitoring gets an answer even if the gateway is at its limits.
 ALWAYS_ANSWERED = frozenset({"/health", "/metrics"})
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
-# So many of the largest bodies are held at once; each takes several times its size as JSON.
+# Bodies of the largest size that are held at a time; parsed, each takes several times its size.
 LARGEST_BODIES = 8
 
 
@@ -40,7 +39,7 @@ _log = structlog.get_logger()
 
 
 class Bounds(Protocol):
-    """`AdminApiConfig` documents each."""
+    """The limits; `AdminApiConfig` documents each."""
 
     @property
     def max_body_bytes(self) -> int: ...
@@ -61,7 +60,7 @@ class Bounds(Protocol):
 
 
 class Usage:
-    """What is in use now."""
+    """What requests use now, and how often limits have rejected some."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -70,17 +69,17 @@ class Usage:
         self.connections: Counter[str] = Counter()
         self.streams = 0
         self.body_bytes = 0
-        # How many requests and connections were rejected, by GATEWAY_LIMITS.
+        # Numbers of rejected requests and connections, by the names in GATEWAY_LIMITS.
         self.rejections: Counter[str] = Counter()
         self._reached = ReachedLimits(_log_limit)
 
     def rejected(self, client: str, limit: str, value: int) -> None:
-        """`limit`: one of GATEWAY_LIMITS."""
+        """Counts a rejection by `limit`, one of GATEWAY_LIMITS."""
         self.rejections[limit] += 1
         self._reached.rejected(client, limit, value, _now_ms())
 
     def limited_clients(self) -> list[LimitedClient]:
-        """Those that are at a limit now, the one that was rejected last first."""
+        """Returns the clients that are at a limit now, the one rejected last first."""
         return self._reached.described(_now_ms())
 
 
@@ -90,7 +89,7 @@ def _now_ms() -> int:
 
 @contextmanager
 def stream(usage: Usage, bounds: Bounds, client: str) -> Iterator[None]:
-    """One of the streams that may be open at once, for as long as this is entered."""
+    """Takes one of the places for streams until the context ends. Raises `ProblemError`."""
     if usage.streams >= bounds.max_concurrent_streams:
         usage.rejected(client, "max_concurrent_streams", bounds.max_concurrent_streams)
         raise too_many(
@@ -111,8 +110,11 @@ def _log_limit(reached: LimitReached) -> None:
 
 
 class Limits:
-    """Middleware. The time of a request ends with the beginning of its answer: a stream lasts
-    for as long as its reader likes."""
+    """Middleware that enforces the limits.
+
+    The time limit of a request ends when its answer begins: a stream lasts as long as its
+    client wants.
+    """
 
     def __init__(self, app: ASGIApp, bounds: Bounds, usage: Usage) -> None:
         self._app = app
@@ -149,7 +151,7 @@ class Limits:
                 raise
             problem = error
         except TimeoutError:
-            # Any other one is a fault of who answers.
+            # Any other timeout is a fault of the handler.
             if begun or not deadline.expired():
                 raise
             problem = _late(self._bounds)
@@ -187,7 +189,7 @@ class Limits:
 
 
 class _Body:
-    """Of one request, as long as it is neither too large nor too late, and there is room."""
+    """The body of one request, within the limits of size, entries and time."""
 
     def __init__(self, receive: Receive, bounds: Bounds, usage: Usage, client: str) -> None:
         self._client = client
@@ -231,7 +233,7 @@ class _Body:
 
 
 def client_of(scope: Scope) -> str:
-    """The address of who asks; empty where it is not known."""
+    """Returns the address of the client, or an empty string if it is not known."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 
@@ -245,7 +247,7 @@ def _check_length(scope: Scope, bounds: Bounds) -> None:
 
 
 def _check_encoding(scope: Scope) -> None:
-    """A body that is compressed would be taken for bad JSON."""
+    """Rejects a compressed body, which would otherwise be reported as bad JSON."""
     encoding = Headers(scope=scope).get("content-encoding", "identity")
     if scope["method"] in _WITH_BODY and encoding.strip().lower() not in ("", "identity"):
         raise unsupported_body(
@@ -255,7 +257,10 @@ def _check_encoding(scope: Scope) -> None:
 
 
 def body_too_large(bounds: Bounds, counted: str = "") -> ProblemError:
-    """`counted`: what is counted besides its bytes, as "with the framing of its chunks "."""
+    """Returns the error of a body that is too large.
+
+    - `counted`: what counts besides its bytes, such as "with the framing of its chunks "
+    """
     return ProblemError(
         "BODY_TOO_LARGE",
         Meaning(

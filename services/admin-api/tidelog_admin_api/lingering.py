@@ -1,4 +1,4 @@
-"""The transport of a connection that may be closed before all that was sent to it is read."""
+"""A transport that can close a connection although received data is unread."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-# So long what still comes in is dropped before the connection ends.
+# How long received data is dropped before the connection ends.
 LINGER_MS = 1_000
 
 
 class LingeringTransport(asyncio.Transport):
-    """Passes on what it is called for, except two things.
+    """Passes calls on to `inner`, with two exceptions.
 
-    - `close`, while there is something unread: a socket that is closed then resets the connection,
-      and the client may lose the answer. So this ends the sending side alone, and the connection
-      once the client has ended it, after LINGER_MS at the latest.
-    - `resume_reading`: calls `resumed`, which may let it rest.
+    - `close` with unread data: closing the socket at once would reset the connection, and the
+      client might lose the answer. Instead it ends the sending side. The connection ends when
+      the client closes its side, after LINGER_MS at the latest.
+    - `resume_reading`: calls `resumed`, which decides whether to read.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class LingeringTransport(asyncio.Transport):
         self.inner.resume_reading()
 
     def lost(self) -> None:
-        """The connection has ended."""
+        """Is called when the connection has ended."""
         if self._ending is not None:
             self._ending.cancel()
 
     def is_closing(self) -> bool:
-        """What comes in is to be dropped then."""
+        """Whether the connection is closing, so that received data is dropped."""
         return self._ending is not None or self.inner.is_closing()
 
     def pause_reading(self) -> None:

@@ -1,4 +1,4 @@
-"""What each error code is in HTTP and in gRPC, and what to do about it."""
+"""The HTTP and gRPC status of each error code, and what to do about it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ WAIT = "Try again in a moment; GET /v1/explain tells what is wrong where it last
 
 
 class Meaning(NamedTuple):
-    """`status`: of HTTP; `grpc_status`: the name of gRPC's."""
+    """How an error is reported.
+
+    - `status`: of HTTP
+    - `grpc_status`: name of the gRPC status
+    - `fix`: what to do
+    """
 
     status: HTTPStatus
     grpc_status: str
@@ -128,7 +133,7 @@ MEANINGS: Mapping[ErrorCode, Meaning] = {
     ErrorCode.NOT_ELIGIBLE_LEADER: _conflict(
         "Choose a replica in sync, or wait until this one is."
     ),
-    # The gateway's own clients: it is stopping, or a fault of its process.
+    # Errors of the gateway's own clients: the gateway is stopping, or its process has a fault.
     ErrorCode.CLIENT_CLOSED: unavailable("The gateway is stopping; send the request again."),
     ErrorCode.CLIENT_FORKED: unavailable("Restart the gateway."),
 }

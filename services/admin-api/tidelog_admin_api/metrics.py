@@ -1,4 +1,4 @@
-"""What the gateway measures of itself: requests as they are answered, and what is open."""
+"""Metrics of the gateway: answered requests, and those and the streams that are open."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tidelog_runtime.telemetry.metrics.loop_watch import LoopWatch
 from tidelog_runtime.telemetry.metrics.recording import Counts, Distributions
 from tidelog_runtime.telemetry.metrics.sheet import Sheet
 
-# Of requests for what there is not: one series, whatever they ask for.
+# The label of all requests without a route, whatever path they name, so that they are one series.
 NO_ROUTE = "none"
 _OTHER_METHOD = METHODS[-1]
 
@@ -36,7 +36,10 @@ router = APIRouter(tags=["health"])
 
 
 class GatewayMetrics:
-    """`seconds`: a clock that only differences are taken of."""
+    """Collects the gateway's metrics.
+
+    - `seconds`: a clock of which only differences are used
+    """
 
     def __init__(
         self,
@@ -77,7 +80,7 @@ class GatewayMetrics:
 
 
 class Metered:
-    """Middleware."""
+    """Middleware that counts and times requests."""
 
     def __init__(self, app: ASGIApp, metrics: GatewayMetrics) -> None:
         self._app = app

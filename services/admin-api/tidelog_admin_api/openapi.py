@@ -1,5 +1,4 @@
-"""The OpenAPI document: what FastAPI derives, and the problem documents that every operation
-may answer with."""
+"""The OpenAPI document of FastAPI, with the problem documents that each operation may return."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ TAGS = [
 
 
 def operation_id(route: APIRoute) -> str:
-    """Stable: the name of its function."""
+    """Returns the name of the route's function, which is stable."""
     return route.name
 
 
@@ -58,7 +57,7 @@ def install(app: FastAPI) -> None:
             app.openapi_schema = _document(app)
         return app.openapi_schema
 
-    app.openapi = document  # type: ignore[method-assign]  # as FastAPI's own pages tell
+    app.openapi = document  # type: ignore[method-assign]  # as FastAPI's documentation does it
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
@@ -87,7 +86,7 @@ def _below(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 
 def _restore_examples(model: type[BaseModel], components: dict[str, Any]) -> None:
-    """FastAPI leaves out all that is null, and with it fields that examples need to have."""
+    """Restores examples: FastAPI drops nulls, and with them fields that examples need."""
     extra = model.model_config.get("json_schema_extra")
     if isinstance(extra, dict) and "examples" in extra and model.__name__ in components:
         components[model.__name__]["examples"] = copy.deepcopy(extra["examples"])

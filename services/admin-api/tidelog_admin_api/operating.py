@@ -1,4 +1,4 @@
-"""What the gateway asks of `tidelog.client.Admin` about operations, leaders and recovery."""
+"""The methods of `tidelog.client.Admin` for operations, leaders and recovery."""
 
 from __future__ import annotations
 

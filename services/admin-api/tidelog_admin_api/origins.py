@@ -1,10 +1,10 @@
-"""By which names the gateway may be asked, and which pages may ask it.
+"""Checks by which host names the gateway is addressed, and which pages may send requests.
 
-A browser lends its reach to every page that it shows, also to a gateway on loopback. What a page
-sends across origins tells of itself by Origin and Sec-Fetch-Site. A page whose own name has been
-pointed at the gateway's address (DNS rebinding) tells of nothing, because it is of one origin
-with what it asks: the name by which it asks gives it away. Programs that are no browsers send
-neither header, and are held up by the name alone.
+A browser reaches a gateway on loopback on behalf of any page that it shows. Cross-origin
+requests of a page carry Origin and Sec-Fetch-Site. With DNS rebinding, the page's own name
+resolves to the gateway's address. Its requests are then same-origin, and only the Host header
+shows the foreign name. Programs other than browsers send neither header; only their Host is
+checked.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tidelog_admin_api.meanings import Meaning
 from tidelog_admin_api.problems import ProblemError
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
-# Balancers ask by names of their own, and no record or name of a topic is in the answer.
+# Load balancers use names of their own, and the answer has no record and no topic's name.
 ASKED_BY_ANY_NAME = frozenset({"/ready"})
-# Told with every answer: that it is what it says, and that other pages may not embed it.
+# Sent with every answer: browsers do not guess the media type, and other sites cannot embed it.
 ANSWER_HEADERS: Mapping[str, str] = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -31,8 +31,11 @@ ANSWER_HEADERS: Mapping[str, str] = {
 
 
 def check_browser(method: str, path: str, headers: Mapping[str, str], hosts: Set[str]) -> None:
-    """`headers`: by names in lower case. `hosts`: names that are the gateway's own, in lower
-    case. Raises `ProblemError`."""
+    """Checks Host, Origin and Sec-Fetch-Site. Raises `ProblemError`.
+
+    - `headers`: by names in lower case
+    - `hosts`: the gateway's own names, in lower case
+    """
     asked = headers.get("host", "")
     if path not in ASKED_BY_ANY_NAME:
         _check_host(asked, hosts)
@@ -47,7 +50,7 @@ def check_browser(method: str, path: str, headers: Mapping[str, str], hosts: Set
 
 
 def _check_host(asked: str, hosts: Set[str]) -> None:
-    """A name without a dot is one of the network's own: nobody else can have it resolved."""
+    """Rejects foreign names. A name without a dot is local: no outsider can make it resolve."""
     name = _name_of(asked)
     if not asked or (name and ("." not in name or _is_own(name, hosts))):
         return
@@ -64,7 +67,7 @@ def _check_host(asked: str, hosts: Set[str]) -> None:
 
 
 def _is_own_page(origin: str, asked: str, hosts: Set[str], *, is_read: bool) -> bool:
-    """What only reads has been let in by its host's name already."""
+    """Whether the origin is the gateway's own. Reads need no more than the host checked before."""
     try:
         parts = urlsplit(origin)
         if not parts.netloc or parts.netloc.lower() != asked.lower():
@@ -75,7 +78,7 @@ def _is_own_page(origin: str, asked: str, hosts: Set[str], *, is_read: bool) -> 
 
 
 def _name_of(asked: str) -> str:
-    """Without its port; empty: there is none."""
+    """Returns the host without its port, or an empty string if there is none."""
     try:
         return (urlsplit(f"//{asked}").hostname or "").rstrip(".")
     except ValueError:
@@ -89,7 +92,7 @@ def _is_own(name: str, hosts: Set[str]) -> bool:
         ip_address(name)
     except ValueError:
         return False
-    # Nobody else can give this address another number.
+    # An address is not resolved, so that no outsider can rebind it.
     return True
 
 
@@ -108,7 +111,7 @@ def _foreign(whose: str) -> ProblemError:
 
 
 class Sealed:
-    """Middleware. Every answer has ANSWER_HEADERS."""
+    """Middleware that adds ANSWER_HEADERS to every answer."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,5 +1,4 @@
-"""What the console's first page needs of a cluster, small however many partitions there are.
-Pure."""
+"""Data of the console's first page, bounded however many partitions there are. Pure."""
 
 from __future__ import annotations
 
@@ -34,14 +33,14 @@ from tidelog_admin_api.bodies.cluster import (
 
 MAX_UNWELL = 100
 MAX_FINDINGS = 100
-# Without an answer of late about these, nobody knows.
+# Without a recent answer for these parts, the health is unknown.
 _NEEDED = ("cluster", "topics")
 OK, WARNING, CRITICAL, UNKNOWN = "ok", "warning", "critical", "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFigures:
-    """All topics in short: made once for each answer of the cluster, not for each reader."""
+    """A summary of all topics, made once for each answer of the cluster and not for each reader."""
 
     counts: PartitionCounts
     unwell: Sequence[UnwellPartition]
@@ -95,7 +94,7 @@ def map_of(topics: Sequence[TopicDescription]) -> PartitionMap:
 
 
 def _badness(named: tuple[str, PartitionDescription]) -> tuple[bool, bool, bool]:
-    """Those that are as bad as others keep their order."""
+    """Returns the sort key: the worst is the highest. Equal ones keep their order."""
     partition = named[1]
     return (
         partition.leader == NO_LEADER,
@@ -124,7 +123,7 @@ def overview_of(
     explained: Explanation | None,
     parts: dict[str, OverviewPart],
 ) -> Overview:
-    """None: that part was never there."""
+    """Returns the overview. A part that is None has had no answer yet."""
     controller = cluster.controller if cluster else None
     findings = explained.findings if explained else ()
     return Overview(
@@ -146,8 +145,10 @@ def _health(
     explained: Explanation | None,
     parts: Mapping[str, OverviewPart],
 ) -> str:
-    """The worst that any part tells. What was well when it was last heard of may be so no
-    more."""
+    """Returns the worst health that any part shows.
+
+    Good health needs a recent answer: it may have changed since.
+    """
     if cluster is None or figures is None:
         return UNKNOWN
     counts = figures.counts
@@ -170,7 +171,7 @@ def _loads(
 
 
 def _registered(broker: BrokerDescription) -> BrokerLoad:
-    """As a broker tells of it, where no controller tells of its load."""
+    """Returns a broker as brokers know it, without the load, which the controller knows."""
     return BrokerLoad(
         broker_id=broker.broker_id,
         status=broker.status,

@@ -1,5 +1,8 @@
-"""Keeps the overview fresh in the background, each part for itself: a controller that does not
-answer holds up neither what brokers tell nor the readers."""
+"""Refreshes the overview in the background.
+
+Each part is refreshed by itself: a controller that does not answer delays neither the data of
+brokers nor the readers.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,15 @@ from tidelog_admin_api.overview import TopicFigures, figures_of, map_of, overvie
 from tidelog_runtime.clock import Clock
 
 INTERVAL_MS = 1_000
-# Services are asked for all they know, which costs more than a look at the topics.
+# Explain queries all services for all they know, which costs more than to list topics.
 EXPLAIN_INTERVAL_MS = 2_000
-# Without an answer within this, a part is told to be stale, and asked for again.
+# A part without an answer within this time counts as stale and is requested again.
 PART_TIMEOUT_MS = 5_000
 EXPLAIN_TIMEOUT_MS = 1_000
-# For so long after the last reader the parts are kept fresh; then they are asked for seldom.
+# How long after the last read the parts are refreshed at their own intervals; later, seldom.
 WANTED_MS = 60_000
 IDLE_INTERVAL_MS = 10_000
-# So long a reader waits, at most: for what was never there, and for what nobody read lately.
+# How long a reader waits at most: for a part without any answer, and for a stale part.
 FIRST_ANSWER_MS = 3_000
 STALE_ANSWER_MS = 200
 UNDER_WAY = ("running", "cancelling")
@@ -54,7 +57,7 @@ class Explains(Protocol):
 
 
 class _Part(Generic[_Value]):
-    """`value` None: there was no answer yet."""
+    """One part of the overview. `value` is None until the first answer."""
 
     def __init__(
         self, name: str, ask: Callable[[], Awaitable[_Value]], clock: Clock, interval_ms: int
@@ -78,7 +81,7 @@ class _Part(Generic[_Value]):
 
     @property
     def age_ms(self) -> int | None:
-        """None: there was no answer yet."""
+        """Time since the last answer, or None if there was none yet."""
         if self._answered_ms is None:
             return None
         return self._clock.monotonic_ms() - self._answered_ms
@@ -89,7 +92,7 @@ class _Part(Generic[_Value]):
 
     @property
     def is_stale(self) -> bool:
-        """Nobody has asked for it lately, nor does now."""
+        """Whether the part has not been refreshed lately and is not being refreshed now."""
         if self._tried_ms is None or self._refreshing:
             return False
         return self._clock.monotonic_ms() - self._tried_ms > 2 * self.interval_ms
@@ -114,7 +117,7 @@ class _Part(Generic[_Value]):
         except TimeoutError:
             self.problem = f"there was no answer within {PART_TIMEOUT_MS} ms"
         except Exception:
-            # The others go on, and this one is tried again.
+            # The other parts continue, and this one is tried again.
             _log.exception("overview_failed", part=self.name)
             self.problem = "the gateway failed to ask for it; its log says why"
         else:
@@ -127,7 +130,7 @@ class _Part(Generic[_Value]):
 
 
 class Overviews:
-    """`run` asks for them from the first `read` on, often while somebody reads them."""
+    """The overview in memory. From the first `read`, `run` refreshes it, often while it is read."""
 
     def __init__(self, admin: Admin, explains: Explains, clock: Clock) -> None:
         self._clock = clock
@@ -137,7 +140,7 @@ class Overviews:
 
         async def figures() -> TopicFigures:
             topics = await admin.list_topics(internal=True)
-            # Both take milliseconds for each thousand partitions.
+            # Listing and summing up each take milliseconds per thousand partitions.
             await asyncio.sleep(0)
             return figures_of(topics)
 
@@ -156,13 +159,13 @@ class Overviews:
 
     @property
     def age_ms(self) -> int | None:
-        """Of the part that is oldest; None: one was never there."""
+        """Age of the oldest part, or None if a part has had no answer yet."""
         ages = [part.age_ms for part in self._parts()]
         known = [age for age in ages if age is not None]
         return max(known) if len(known) == len(ages) else None
 
     async def read(self) -> Overview:
-        """As it was a moment ago; who comes first after a while waits for it a little."""
+        """Returns the overview from memory; a first reader waits briefly for fresh parts."""
         await self._refreshed(self._parts())
         return overview_of(
             self._cluster.value,
@@ -174,7 +177,10 @@ class Overviews:
         )
 
     async def read_map(self) -> PartitionMap:
-        """Likewise. Raises `UnreachableError` where nobody has told of topics yet."""
+        """Returns the partition map, likewise.
+
+        Raises `UnreachableError` if no list of topics has been received yet.
+        """
         await self._refreshed((self._topics,))
         figures = self._topics.value
         if figures is None:
@@ -182,8 +188,7 @@ class Overviews:
         return map_of(figures.topics)
 
     async def _refreshed(self, parts: Sequence[_Part[Any]]) -> None:
-        """Has what is old asked for at once, and waits for it a little; for what was never
-        there longer."""
+        """Requests stale parts at once and waits: longer if one has had no answer yet."""
         self._read_ms = self._clock.monotonic_ms()
         self._wanted.set()
         waited_for = [part for part in parts if part.is_new or part.is_stale]
@@ -202,7 +207,7 @@ class Overviews:
                 group.create_task(self._keep(part))
 
     def _parts(self) -> Sequence[_Part[object]]:
-        return (  # type: ignore[return-value]  # nobody puts a value into a part here
+        return (  # type: ignore[return-value]  # callers only read the parts
             self._cluster,
             self._topics,
             self._brokers,

@@ -1,5 +1,8 @@
-"""Pages of lists. A token names the last item of the page before, so that what comes and goes
-meanwhile neither repeats nor skips what stays."""
+"""Pages of lists.
+
+A token holds the key of the last item on the previous page. Items that are added or removed
+meanwhile cause no other item to be repeated or skipped.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from tidelog_admin_api.problems import invalid
 
 MAX_TOKEN_LENGTH = 1_024
 
-# What a list is ordered by.
+# The sort key of a list.
 Key = tuple[str | int, ...]
 Item = TypeVar("Item")
 
@@ -60,8 +63,10 @@ PagingQuery = Annotated[Paging, Depends(paging)]
 def page_of(
     name: str, items: Iterable[Item], key: Callable[[Item], Key], asked: Paging
 ) -> tuple[list[Item], str]:
-    """The items after the token's in the order of `key`, and the token of the next page.
-    `name`: of the list; a token of another one is refused."""
+    """Returns the items after the token's in the order of `key`, and the token of the next page.
+
+    - `name`: of the list; a token of another list is rejected
+    """
     ordered = sorted(items, key=key)
     if asked.page_token:
         after = _decode(name, asked.page_token)

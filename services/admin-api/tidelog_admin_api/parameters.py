@@ -1,5 +1,8 @@
-"""Parameters that operations share. Ranges are those of the wire; what else is wrong with a
-name or a number the cluster says, in the words that gRPC and the CLI have."""
+"""Parameters that operations share.
+
+Their ranges are those of the wire format. The cluster rejects other invalid names and numbers,
+with the same messages as for gRPC and the CLI.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from tidelog_admin_api.bodies.base import MAX_INT64, MIN_INT32, documented
 from tidelog_admin_api.problems import invalid
 
 MAX_NAME_LENGTH = 255
-# Of a parameter that may be given several times.
+# Values of a parameter that may be given several times.
 MAX_QUERY_ENTRIES = 100
 
 
@@ -54,7 +57,7 @@ TimeoutMs = Annotated[
 ]
 USUAL_TIMEOUT_MS = DEFAULT_TIMEOUT_MS
 
-# Of questions about the whole cluster, or about part of it.
+# Parameters of queries about the whole cluster or a part of it.
 TopicQuery = Annotated[
     str, Query(max_length=MAX_NAME_LENGTH, description="of this topic; default: of all")
 ]
@@ -64,7 +67,7 @@ PartitionQuery = Annotated[
 BrokerQuery = Annotated[
     int | None, Query(ge=0, le=MAX_INT32, description="of this broker; default: of all")
 ]
-# Of events.
+# A parameter of queries for events.
 BeforeMs = Annotated[
     int | None,
     Query(ge=0, le=MAX_INT64, description="milliseconds since 1970; none at or after it"),
@@ -72,6 +75,6 @@ BeforeMs = Annotated[
 
 
 def require_topic(topic: str, partition: object) -> None:
-    """A partition is one of a topic."""
+    """Rejects a partition without its topic. Raises `ProblemError`."""
     if partition is not None and not topic:
         raise invalid("partition is given without its topic; give both")

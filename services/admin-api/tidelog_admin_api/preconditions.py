@@ -1,6 +1,7 @@
-"""Changes that rest on what somebody has read: ETag and If-Match (RFC 9110, section 13).
+"""Conditional changes: ETag and If-Match (RFC 9110, section 13).
 
-An entity tag is the revision of the thing in the metadata store."""
+An entity tag is the revision of a resource in the metadata store.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ IfMatch = Annotated[
     ),
 ]
 
-# Declared by what has one.
+# Declared by routes whose answer has an ETag.
 TAGGED: dict[int | str, dict[str, Any]] = {
     HTTPStatus.OK.value: {
         "headers": {
@@ -52,12 +53,14 @@ def etag(revision: int) -> str:
 
 
 async def expected_revision(if_match: str | None, current: Callable[[], Awaitable[int]]) -> int:
-    """What the cluster is to compare with; ANY_REVISION: nothing. `current` is asked only where
-    several tags would do."""
+    """Returns the revision that the cluster compares, or ANY_REVISION for no comparison.
+
+    `current` is called only for several tags or for revision 0. Raises `ProblemError`.
+    """
     revisions = _revisions(if_match)
     if revisions is None:
         return ANY_REVISION
-    # What was never set has the revision 0, with which nothing can be compared later.
+    # A resource that was never set has revision 0, which means "any" to the cluster.
     if len(revisions) == 1 and revisions[0] != ANY_REVISION:
         return revisions[0]
     now = await current()
@@ -67,7 +70,10 @@ async def expected_revision(if_match: str | None, current: Callable[[], Awaitabl
 
 
 def _revisions(if_match: str | None) -> list[int] | None:
-    """None: any will do. Weak tags never match, nor do those that no revision has."""
+    """Returns the revisions in If-Match, or None if any matches. Raises `ProblemError`.
+
+    Weak tags never match, and neither do tags that are no revision.
+    """
     if if_match is None or if_match.strip() == "*":
         return None
     if not _LIST.fullmatch(if_match):

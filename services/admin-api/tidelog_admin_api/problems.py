@@ -1,4 +1,4 @@
-"""Every refusal as a problem document (RFC 9457)."""
+"""Errors as problem documents (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TYPE = "urn:tidelog:error:"
 
 
 class ProblemError(Exception):
-    """What the gateway itself refuses."""
+    """An error that the gateway itself reports."""
 
     def __init__(
         self,
@@ -51,7 +51,10 @@ def unsupported_body(message: str, fix: str) -> ProblemError:
 
 
 def malformed(detail: str, errors: Sequence[FieldError] = ()) -> ProblemError:
-    """Nothing can be read of it, where what is read and is not right is INVALID_REQUEST."""
+    """Returns the error of a request that cannot be parsed.
+
+    INVALID_REQUEST is for values that are parsed and not valid.
+    """
     meaning = Meaning(
         HTTPStatus.BAD_REQUEST, "INVALID_ARGUMENT", "Correct the form of the request."
     )
@@ -93,7 +96,7 @@ def timed_out(detail: str) -> ProblemError:
 
 
 def unexpected(trace_id: str) -> ProblemError:
-    """A fault of the gateway's own, of which its log has the cause."""
+    """Returns the error of a fault in the gateway itself, whose cause is in its log."""
     meaning = Meaning(
         HTTPStatus.INTERNAL_SERVER_ERROR,
         "INTERNAL",
@@ -103,7 +106,7 @@ def unexpected(trace_id: str) -> ProblemError:
 
 
 def of_error(error: TidelogError, *, is_read: bool = False) -> ProblemError:
-    """What the cluster refuses, in its own words. Of a read nothing is left in doubt."""
+    """Returns the cluster's error with its own message. A read leaves nothing in doubt."""
     retriable = error.retriable and error.code not in FINAL_ANSWERS
     meaning = MEANINGS[error.code]
     if meaning.fix == IN_DOUBT and (is_read or not error.outcome_unknown):
@@ -142,13 +145,13 @@ def response(error: ProblemError, instance: str, trace_id: str) -> Response:
 
 
 def _json(problem: Problem) -> bytes:
-    """Names of fields come from the request, and may hold what no UTF-8 has."""
+    """Serializes as ASCII: names of fields come from the request, and UTF-8 cannot hold all."""
     import json
 
     return json.dumps(problem.model_dump(exclude_none=True)).encode()
 
 
-# What operations declare in the OpenAPI document.
+# Errors that operations declare in the OpenAPI document.
 
 _TELLS = {
     400: "The request cannot be read.",

@@ -1,4 +1,4 @@
-"""Producers and consumers for requests. Connections are kept, since a request is over soon."""
+"""Producers and consumers for requests. Connections outlive requests, which are short."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tidelog.model import Acks
 from tidelog.record_limits import HIGHEST_MAX_BATCH_BYTES
 from tidelog.state_changes.life import TraceScope
 
-# What a request does not wait for is given up soon after the longest of them.
+# Records whose requests no longer wait are given up soon after the longest timeout of a request.
 DELIVERY_TIMEOUT_MS = 300_000
-# Requests that hold a batch which takes long to open, of up to 64 MiB once it is decompressed; each
-# opens it in a thread, for which the event loop waits now and then. Others wait for their turn.
+# Requests that may open a large batch (up to 64 MiB decompressed) at a time; others wait. Each
+# opens it in a thread, which delays the event loop now and then.
 COSTLY_READS_AT_ONCE = 4
-# Read ahead, of which most requests take a little.
+# Bytes that a consumer reads ahead; most requests use few of them.
 MAX_FETCH_BYTES = 1 << 20
 
 
 class _Kept:
-    """Of all consumers: none of them closes it."""
+    """Connections that all consumers share, so that closing a consumer does not close them."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -55,12 +55,15 @@ class RecordClients:
             self._bootstrap,
             acks=acks,
             delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
-            # The topic's max_batch_bytes decides what is too large.
+            # The topic's max_batch_bytes is the limit that applies.
             max_request_bytes=HIGHEST_MAX_BATCH_BYTES,
         )
 
     def consumer(self, timeout_ms: int) -> Consumer:
-        """`timeout_ms`: for leaders to tell where their logs begin and end."""
+        """Returns a consumer for one read.
+
+        - `timeout_ms`: how long leaders may take to report where their logs begin and end
+        """
         return Consumer(
             self._bootstrap,
             max_bytes=MAX_FETCH_BYTES,

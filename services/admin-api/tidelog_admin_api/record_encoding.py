@@ -1,4 +1,4 @@
-"""Keys, values and headers of records as JSON carries them. Pure."""
+"""Keys, values and headers of records in JSON. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-# Arrays and objects within each other: what writes answers gives up at some 255, the answer's own
-# among them, and programs that read them at fewer.
+# How deeply arrays and objects are nested. The serializer of answers fails at about 255 levels,
+# including those of the answer itself, and other programs fail earlier.
 MAX_DEPTH = 100
 
 
 class Encoding(enum.StrEnum):
-    """json: any JSON value, kept as UTF-8 without spaces; text: a string, kept as UTF-8; base64:
-    bytes. null is no key or value in each of them."""
+    """How a key or value appears in JSON; null means no key or value in each encoding.
+
+    - `json`: any JSON value, stored as UTF-8 without spaces
+    - `text`: a string, stored as UTF-8
+    - `base64`: bytes
+    """
 
     JSON = "json"
     TEXT = "text"
@@ -24,18 +28,18 @@ class Encoding(enum.StrEnum):
 
 
 class Encoded(NamedTuple):
-    """`value` is as `encoding` has it."""
+    """A value in the form that `encoding` describes."""
 
     value: Any
     encoding: Encoding
 
 
 class WrongEncodingError(ValueError):
-    """The value is not as its encoding has it; the message says what would be right."""
+    """The value does not match its encoding; the message says what is valid."""
 
 
 def to_bytes(value: Any, encoding: Encoding) -> bytes | None:
-    """Raises `WrongEncodingError`.
+    """Returns the stored bytes. Raises `WrongEncodingError`.
 
     >>> to_bytes({"tide": "ebb"}, Encoding.JSON)
     b'{"tide":"ebb"}'
@@ -61,7 +65,7 @@ def to_bytes(value: Any, encoding: Encoding) -> bytes | None:
 
 
 def from_bytes(data: bytes | None, wanted: Encoding) -> Encoded:
-    """As wanted where it can be; what is no JSON as text, and what is no text as base64.
+    """Returns the value as `wanted` if possible; falls back from JSON to text, and to base64.
 
     >>> from_bytes(b'{"tide":"ebb"}', Encoding.JSON)
     Encoded(value={'tide': 'ebb'}, encoding=<Encoding.JSON: 'json'>)
@@ -96,10 +100,13 @@ def _json_bytes(value: Any) -> bytes:
 
 
 def _parsed(text: str) -> Encoded:
-    """A null would be read as no value, and a number may be larger than others can read."""
+    """Returns a JSON value, or the text if JSON would mislead.
+
+    A null would mean no value, and a number may be too large for other programs.
+    """
     try:
         value = json.loads(text, parse_constant=_refuse)
-        # What was written with half a character escaped could not be sent on.
+        # A value with half of an escaped surrogate pair cannot be sent as UTF-8.
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         return Encoded(text, Encoding.TEXT)
@@ -109,8 +116,10 @@ def _parsed(text: str) -> Encoded:
 
 
 def _is_too_deep(value: Any, text: str) -> bool:
-    """`text`: the value as JSON, from which it is known of most of them at once that they are
-    not."""
+    """Whether arrays and objects are nested more than MAX_DEPTH deep.
+
+    - `text`: the value as JSON; its number of brackets decides most cases at once
+    """
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return False
     level = [value]

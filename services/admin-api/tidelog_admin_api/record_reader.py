@@ -1,4 +1,4 @@
-"""Reads a few committed records of a partition, for people and scripts that look."""
+"""Reads a few committed records of a partition, for people and scripts."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ from tidelog_admin_api.meanings import Meaning
 from tidelog_admin_api.problems import ProblemError
 from tidelog_runtime.clock import Clock
 
-# Taken from the consumer at once.
+# Records of one poll.
 POLL_RECORDS = 200
-# Offsets that no record has are passed in silence: so often it is looked where the consumer is.
+# Offsets without records end no poll: the consumer's position is checked at this interval.
 POLL_TIMEOUT_MS = 250
-# Damaged places that one read passes; the next read continues behind them.
+# Damaged ranges that one read skips; the next read continues behind them.
 MAX_DAMAGED_RANGES = 100
-# Of one record that is shown, headers as they count: as JSON it may take six times as many, which
+# Size of one record, with headers as they count. As JSON it may take six times as many bytes, which
 # are written in one turn of the event loop.
 MAX_RECORD_BYTES = 2 << 20
-# So much a header counts for besides its name and its value: it may be empty, and is an object of
-# the answer all the same.
+# Added to the name and value of each header: an empty one, too, is an object of the answer.
 HEADER_BYTES = 256
 _Partitions = Iterable[TopicPartition | tuple[str, int]]
 
 
 class ReadsRecords(Protocol):
-    """`tidelog.client.Consumer`, as far as the gateway asks it."""
+    """The part of `tidelog.client.Consumer` that the gateway uses."""
 
     async def beginning_offsets(self, partitions: _Partitions) -> dict[TopicPartition, int]: ...
 
@@ -56,14 +55,16 @@ class AtOffset(NamedTuple):
 
 
 class AtTime(NamedTuple):
-    """The first record at or after it, milliseconds since 1970."""
+    """From the first record at or after `timestamp_ms`, milliseconds since 1970."""
 
     timestamp_ms: int
 
 
 class Latest(NamedTuple):
-    """The newest ones; fewer where offsets have gaps. With a key the newest that have it, among the
-    last that are scanned."""
+    """The newest records; fewer if offsets have gaps.
+
+    With a key, the newest records that have it among the last `max_scanned`.
+    """
 
     records: int
 
@@ -72,12 +73,18 @@ Start = AtOffset | AtTime | Latest
 
 
 class ReadBound(NamedTuple):
-    """`max_bytes`: of keys, values and headers; one record is read also if it is larger, up to
-    MAX_RECORD_BYTES, and of the newest ones the oldest are left out, as is a larger one with all
-    that are older. `key`: records with this key alone, while those with others count
-    for max_scanned. `wait_ms`: for a first record, where there is none yet. `timeout_ms`: for all
-    of it. `on_damage`: at records that were damaged on the last disk which held them, as consumers
-    have it."""
+    """When a read ends, and what it takes.
+
+    - `max_bytes`: of keys, values and headers. A single record is read even if it is larger, up
+      to MAX_RECORD_BYTES. A read of the newest records leaves out the oldest ones beyond the
+      limit; a record above MAX_RECORD_BYTES is left out with all older ones.
+    - `max_scanned`: records that are read, also those without `key`
+    - `key`: take only records with this key
+    - `wait_ms`: how long to wait for a first record if there is none yet
+    - `timeout_ms`: for the whole read
+    - `on_damage`: what to do at records that are damaged on the last disk that held them, as
+      for consumers
+    """
 
     max_records: int
     max_bytes: int
@@ -96,8 +103,11 @@ class DamagedRange(NamedTuple):
 
 
 class Read(NamedTuple):
-    """`end_offset`: one past the last committed record, when asked. `damaged`: what was
-    skipped."""
+    """The result of a read.
+
+    - `end_offset`: one past the last committed record when the read began
+    - `damaged`: ranges that were skipped
+    """
 
     records: list[Record]
     next_offset: int
@@ -113,12 +123,19 @@ async def read_records(
     bound: ReadBound,
     clock: Clock,
 ) -> Read:
-    """What has come when the time is up. Raises `TidelogError`: UNKNOWN_TOPIC_OR_PARTITION,
-    OFFSET_OUT_OF_RANGE, REQUEST_TIMED_OUT where its leader does not report where it ends. Raises
-    `ProblemError` where the first record is larger than MAX_RECORD_BYTES. Raises
-    `RecordsDamagedError` at damaged records that are not skipped, and INVALID_BATCH at a batch that
-    cannot be opened, unless records come before them: these are the answer, and the next read
-    raises it."""
+    """Returns the records that were read when a bound was reached or the time was up.
+
+    Raises:
+
+    - `TidelogError`: UNKNOWN_TOPIC_OR_PARTITION, OFFSET_OUT_OF_RANGE, or REQUEST_TIMED_OUT if
+      the leader does not report where its log ends
+    - `ProblemError`: if the first record is larger than MAX_RECORD_BYTES
+    - `RecordsDamagedError`: at damaged records that are not skipped
+    - `InvalidBatchError`: at a batch that cannot be opened
+
+    If records come before the damage or that batch, they are the result, and the next read
+    raises the error. A read of the newest records raises it in any case.
+    """
     give_up_ms = clock.monotonic_ms() + bound.timeout_ms
     log_start = (await consumer.beginning_offsets([partition]))[partition]
     end = (await consumer.end_offsets([partition]))[partition]
@@ -127,7 +144,7 @@ async def read_records(
     await consumer.seek(partition, begin)
     collecting = _Collecting(bound, begin, keeps_newest=isinstance(start, Latest))
     if begin >= end:
-        # What is not there yet may come.
+        # Wait for records that do not exist yet.
         wait_ms = min(bound.wait_ms, give_up_ms - clock.monotonic_ms())
         collecting.take(await consumer.poll(wait_ms, POLL_RECORDS) if wait_ms > 0 else [])
         return Read(collecting.records, collecting.next_offset, log_start, end)
@@ -136,7 +153,7 @@ async def read_records(
         if left_ms <= 0:
             break
         try:
-            # A poll takes longer where it waits for its turn to open a large batch.
+            # A poll takes longer if it waits for its turn to open a large batch.
             async with asyncio.timeout(left_ms / 1000):
                 came = await consumer.poll(min(left_ms, POLL_TIMEOUT_MS), POLL_RECORDS)
             collecting.take(came)
@@ -159,7 +176,7 @@ async def read_records(
 
 
 def _reach(start: Start, bound: ReadBound) -> Start:
-    """Among the newest ones, those with a key may lie far back."""
+    """The newest records with a key may lie far back: begin as far back as may be scanned."""
     lies_far = isinstance(start, Latest) and bound.key is not None
     return Latest(bound.max_scanned) if lies_far else start
 
@@ -183,8 +200,7 @@ async def _begin(
 
 
 class _Collecting:
-    """Which of the records that come are the answer's: the first that there is room for, or, where
-    it `keeps_newest`, the last."""
+    """Selects records: the first that fit into the bound, or with `keeps_newest` the last."""
 
     def __init__(self, bound: ReadBound, begin: int, *, keeps_newest: bool) -> None:
         self.next_offset = begin
@@ -235,7 +251,7 @@ class _Collecting:
 
     def _leave_out(self, record: Record, size: int) -> None:
         if self._keeps_newest:
-            # As the oldest are where there is no room for all.
+            # As with the oldest records when there is no room for all.
             self._kept.clear()
             self._bytes = 0
             return
@@ -257,7 +273,7 @@ class _Collecting:
         return len(self._kept) > bound.max_records or self._bytes > bound.max_bytes
 
     def passed(self, position: int | None) -> None:
-        """All that came is taken, and the consumer has got as far as this."""
+        """Advances to the consumer's position, after all polled records were taken."""
         if not self.is_full and position is not None:
             self.next_offset = max(self.next_offset, position)
 

@@ -1,5 +1,7 @@
-"""Sends the records of requests through producers that are kept: one for each kind of
-acknowledgement, made when it is first asked for."""
+"""Sends the records of requests through long-lived producers.
+
+There is one producer for each kind of acks, made on first use.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,17 @@ from tidelog.model import Acks
 from tidelog.record_batch import Headers
 from tidelog_admin_api.bodies.records import RecordToSend
 
-# What was taken is tried for so long when the gateway stops.
+# How long accepted records are still sent when the gateway stops.
 FLUSH_TIMEOUT_MS = 2_000
-# A producer remembers every name that it was given; another takes its place after so many.
+# A producer remembers every topic name that it was given; after so many it is replaced.
 MAX_TOPIC_NAMES = 10_000
-# Of one topic's records, until they are written or given up: a producer's buffer is shared, and
-# a topic without leaders is not to fill it.
+# Bytes of one topic's records that are in progress. Topics share the buffer of a producer, and a
+# topic without leaders must not fill it.
 MAX_TOPIC_BYTES = 4 << 20
 
 
 class SendsRecords(Protocol):
-    """`tidelog.client.Producer`, as far as the gateway asks it."""
+    """The part of `tidelog.client.Producer` that the gateway uses."""
 
     async def send(
         self,
@@ -53,17 +55,20 @@ class RecordSender:
     def __init__(self, make: Callable[[Acks], SendsRecords]) -> None:
         self._make = make
         self._kept: dict[Acks, _Kept] = {}
-        # Producers that another one has replaced, until they are closed.
+        # Replaced producers, until they are closed.
         self._closing: dict[asyncio.Task[None], SendsRecords] = {}
-        # Of topics that have records under way.
+        # By topic that has records in progress.
         self._shares: dict[str, BufferBudget] = {}
 
     async def send(
         self, topic: str, records: Sequence[RecordToSend], acks: Acks, timeout_ms: int
     ) -> list[Outcome]:
-        """What became of each, in their order, in which those of a partition are in its log. One
-        that cannot be sent holds up no other. What has no outcome within `timeout_ms` is
-        REQUEST_TIMED_OUT, and may be written yet, once."""
+        """Returns the outcome of each record, in their order.
+
+        The records of a partition are appended in that order. A record that cannot be sent does
+        not hold up the others. A record without an outcome within `timeout_ms` gets
+        REQUEST_TIMED_OUT; it may still be written, at most once.
+        """
         producer = self._producer(topic, acks)
         sent: list[asyncio.Future[Delivery] | TidelogError] = []
         try:
@@ -78,14 +83,14 @@ class RecordSender:
         return outcomes + [_unsent(timeout_ms)] * (len(records) - len(sent))
 
     async def close(self) -> None:
-        """Delivers what was taken before, or gives it up soon."""
+        """Delivers accepted records, or gives them up after FLUSH_TIMEOUT_MS."""
         kept, self._kept = self._kept, {}
         try:
             async with asyncio.timeout(FLUSH_TIMEOUT_MS / 1000):
                 await asyncio.gather(*(one.producer.close() for one in kept.values()))
         except TimeoutError:
             pass
-        # A `close` that flushes goes on when its wait is cancelled; this ends it.
+        # A `close` that flushes continues when its caller is cancelled; this ends it.
         left = [*(one.producer for one in kept.values()), *self._closing.values()]
         await asyncio.gather(*(producer.close(flush=False) for producer in left))
 
@@ -108,8 +113,8 @@ class RecordSender:
         records: Sequence[RecordToSend],
         sent: list[asyncio.Future[Delivery] | TidelogError],
     ) -> None:
-        """Adds to `sent` as it goes on: it may be interrupted."""
-        # Each look for a topic or partition that is not there takes a while: one is enough.
+        """Adds each result to `sent` at once, since the caller may cancel this."""
+        # Each lookup of a missing topic or partition takes a while: one is enough.
         unknown: dict[int | None, TidelogError] = {}
         for record in records:
             known = unknown.get(None) or unknown.get(record.partition)
@@ -142,7 +147,7 @@ class RecordSender:
             self._give_back(topic, size_bytes)
             raise
         delivery.add_done_callback(lambda _: self._give_back(topic, size_bytes))
-        # Whoever asked may have gone before it fails.
+        # The caller may be gone before it fails.
         delivery.add_done_callback(mark_seen)
         return delivery
 

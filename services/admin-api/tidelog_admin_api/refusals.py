@@ -1,4 +1,4 @@
-"""What operations raise becomes problem documents here, and nowhere else."""
+"""Converts the exceptions of operations to problem documents; no other module does."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def install(app: FastAPI) -> None:
 
 
 class Guarded:
-    """Middleware. What nobody expected is logged with its trace, once, and told as such."""
+    """Middleware that logs an unexpected exception once and answers with an INTERNAL problem."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -72,14 +72,14 @@ class Guarded:
                 "request_failed", method=scope["method"], path=scope["path"], trace_id=trace
             )
             if begun:
-                # Whoever reads it must not take it for complete.
+                # The client must not take the answer for complete.
                 raise
             answer = response(unexpected(trace), scope["path"], trace)
             await answer(scope, receive, send)
 
 
 def validation_problem(errors: Sequence[Mapping[str, Any]], content_type: str) -> ProblemError:
-    """As FastAPI tells them: `loc` begins with where the field is."""
+    """Returns the problem for FastAPI's errors, whose `loc` begins with the place of the field."""
     first = errors[0]
     if first["type"] == "json_invalid":
         said = first.get("ctx", {}).get("error", "it breaks off")
@@ -152,7 +152,7 @@ async def _not_valid(request: Request, error: Exception) -> Response:
 
 
 async def _http(request: Request, error: Exception) -> Response:
-    """What the framework refuses by itself, and what it hides while it reads a body."""
+    """Converts errors of the framework, and causes that it hides while it reads a body."""
     assert isinstance(error, HTTPException)
     if isinstance(error.__cause__, ProblemError):
         return _answer(request, error.__cause__)
@@ -170,7 +170,7 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 def _no_method(request: Request) -> ProblemError:
-    """The framework tells the methods of one route alone."""
+    """Returns the error with all methods of the path; the framework names those of one route."""
     has = {
         method: any(
             route.matches({**request.scope, "method": method})[0] is Match.FULL

@@ -1,4 +1,4 @@
-"""A partition as its key has it, beside what the brokers of its replicas tell. Pure."""
+"""A partition's metadata, joined with the reports of its replicas' brokers. Pure."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _replica(
 
 
 def _end_of(progress: FollowerProgress | None) -> int | None:
-    """As its leader knows it."""
+    """Returns the follower's log end offset as its leader knows it."""
     return _known(progress.log_end_offset) if progress else None
 
 
@@ -138,5 +138,5 @@ def _known(figure: int) -> int | None:
 
 
 def _worst(figures: Sequence[int]) -> int | None:
-    """None: of one of them nobody knows; 0: there is none."""
+    """Returns the largest figure, 0 if there is none, or None if one of them is unknown."""
     return None if NOT_KNOWN in figures else max(figures, default=0)

@@ -1,4 +1,4 @@
-"""A line of the log for each request that may change something, and for each that failed."""
+"""Logs requests: changes at info, reads at debug, and server errors as warnings."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ _log = structlog.get_logger()
 
 
 class Logged:
-    """Middleware; `Asking` is around it. `seconds`: a clock that only differences are taken
-    of."""
+    """Middleware inside of `Asking`, whose state it logs.
+
+    - `seconds`: a clock of which only differences are used
+    """
 
     def __init__(self, app: ASGIApp, seconds: Callable[[], float]) -> None:
         self._app = app

@@ -1,5 +1,4 @@
-"""Who asks, from where, and in which trace: read from each request, and carried by every call
-that the gateway makes for it."""
+"""The requester and trace of a request, sent with every call that the gateway makes for it."""
 
 from __future__ import annotations
 
@@ -18,16 +17,18 @@ from tidelog.rpc.trace_context import Metadata, carrying, of_trace, passed_on, t
 REQUESTED_BY_HEADER = "X-Tidelog-Requested-By"
 TRACE_ID_HEADER = "X-Tidelog-Trace-Id"
 _NO_HOST = "unknown"
-# Of an address; a proxy in front may have named anything.
+# A valid host of an address; a proxy in front of the gateway may send anything.
 _HOST = re.compile(r"[0-9A-Za-z.:%_-]{1,80}")
 _TRACE_ID_BITS = 128
-# More than vendors have to pass on (W3C); all metadata of a call may be 8 KiB.
+# More than vendors must propagate (W3C); all metadata of a call may be 8 KiB.
 MAX_TRACE_STATE_LENGTH = 1_024
 
 
 def requested_by(headers: Mapping[str, str], remote_host: str) -> str:
-    """Where nothing is said, or what operations refuse (`check_named`), the address that the
-    request came from."""
+    """Returns the name in the header, or the remote address if there is no valid one.
+
+    Operations reject an invalid name by `check_named`.
+    """
     try:
         check_named(headers)
     except TidelogError:
@@ -36,12 +37,12 @@ def requested_by(headers: Mapping[str, str], remote_host: str) -> str:
 
 
 def check_named(headers: Mapping[str, str]) -> None:
-    """Raises INVALID_REQUEST for a name that cannot be passed on."""
+    """Raises `TidelogError` (INVALID_REQUEST) for a name that cannot be passed on."""
     check_requester(_said(headers), REQUESTED_BY_HEADER)
 
 
 def _said(headers: Mapping[str, str]) -> str:
-    """Clients write UTF-8, and the framework reads Latin-1."""
+    """Returns the name. Clients send UTF-8, which the framework decodes as Latin-1."""
     said = headers.get(REQUESTED_BY_HEADER, "").strip()
     try:
         return said.encode("latin-1").decode()
@@ -50,16 +51,16 @@ def _said(headers: Mapping[str, str]) -> str:
 
 
 def _address(host: str, port: int) -> str:
-    """Without a port where a proxy in front told none."""
+    """Returns host:port, or the host alone if a proxy in front sent no port."""
     if not port:
         return host
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def trace_of(headers: Mapping[str, str], rng: random.Random) -> Metadata:
-    """The caller's, where it names one that is valid; else a new one."""
+    """Returns the caller's trace context if it is valid, or a new one."""
     given = [(name, headers[name]) for name in ("traceparent", "tracestate") if name in headers]
-    # gRPC carries nothing else.
+    # gRPC metadata carries nothing else.
     passed = passed_on(
         (name, value)
         for name, value in given
@@ -78,7 +79,7 @@ def trace_id(scope: Scope) -> str:
 
 
 class Asking:
-    """Middleware. Every answer names its trace."""
+    """Middleware that sets a request's requester and trace, and names the trace in the answer."""
 
     def __init__(self, app: ASGIApp, rng: random.Random) -> None:
         self._app = app

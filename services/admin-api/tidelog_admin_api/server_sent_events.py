@@ -1,5 +1,7 @@
-"""Server-sent events as text (https://html.spec.whatwg.org/multipage/server-sent-events.html).
-Pure."""
+"""Server-sent events as text. Pure.
+
+See https://html.spec.whatwg.org/multipage/server-sent-events.html.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MEDIA_TYPE = "text/event-stream"
-# So long a browser waits before it connects again.
+# How long a browser waits before it connects again.
 RETRY_MS = 2_000
 
 HEARTBEAT = b": heartbeat\n\n"
@@ -16,7 +18,7 @@ OPENING = f"retry: {RETRY_MS}\n: following\n\n".encode()
 
 
 def message(kind: str, data: Mapping[str, Any], id_: str = "") -> bytes:
-    """`data` is one line of JSON, so that nothing in it ends the message.
+    """Returns the message; `data` is one line of JSON, so that nothing in it ends the message.
 
     >>> message("state_change", {"topic": "sea"}, "7")
     b'id: 7\\nevent: state_change\\ndata: {"topic":"sea"}\\n\\n'

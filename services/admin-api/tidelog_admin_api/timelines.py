@@ -1,8 +1,7 @@
-"""State changes of a topic or a partition, also those of services that have ended, which the
-topic `__state_changes` holds.
+"""State changes of a topic or a partition, including those of services that have ended.
 
-Pages ask for them again and again. What services remember is asked for each time; what the topic
-has besides is old, and read anew only now and then.
+The topic `__state_changes` holds the latter. Pages request timelines repeatedly: services are
+queried each time, and the topic is read only now and then.
 """
 
 from __future__ import annotations
@@ -19,26 +18,30 @@ from tidelog.state_changes.topic import STATE_CHANGES_TOPIC
 from tidelog_admin_api.event_hub import TellsEvents
 from tidelog_runtime.clock import Clock
 
-# What was read of the topic is read again after so long.
+# How long the result of a read is used.
 FRESH_MS = 5_000
-# So long it will do for who asks meanwhile: to read a topic whose leaders are away takes seconds.
+# How long an older result is kept and used while the topic is read again: to read a topic whose
+# leaders are unavailable takes seconds.
 KEPT_MS = 15_000
-# Scopes.
+# Scopes whose results are kept.
 MAX_KEPT = 50
-# Each holds what it has read, and takes part of a core.
+# Each read holds what it has read, and takes part of a core.
 MAX_READS_AT_ONCE = 4
-# With those that wait and those that are kept; whoever asks for more is told without the topic.
+# Reads that run, wait or are kept; further requests are answered without the topic.
 MAX_READS = 100
 
 _BUSY = f"{STATE_CHANGES_TOPIC} is being read for {MAX_READS} others; ask again in a moment."
 
-# `tidelog.client.published_events.published`.
+# The signature of `tidelog.client.published_events.published`.
 ReadsPublished = Callable[[TraceScope], Coroutine[Any, Any, Published]]
 
 
 class Told(NamedTuple):
-    """`events` in no order, some perhaps twice. `notes`: sentences on what of the topic was not
-    read, and why."""
+    """A timeline.
+
+    - `events`: in no order, some perhaps twice
+    - `notes`: sentences on what was not read from the topic, and why
+    """
 
     events: Sequence[StateChange]
     silent: Sequence[Silent]
@@ -46,7 +49,7 @@ class Told(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """`former`: what was read before, and will do until this is read."""
+    """A read of the topic; `former` is the previous result, used until this read ends."""
 
     begun_ms: int
     task: asyncio.Task[Published]
@@ -63,8 +66,11 @@ class Timelines:
         self._reads: dict[TraceScope, _Read] = {}
 
     async def told(self, scope: TraceScope) -> Told:
-        """Raises `UnreachableError` where no service answers, and `TidelogError`
-        (UNKNOWN_TOPIC_OR_PARTITION) where there is no such thing and was none either."""
+        """Returns the timeline.
+
+        Raises `UnreachableError` if no service answers, and `TidelogError`
+        (UNKNOWN_TOPIC_OR_PARTITION) if the topic or partition neither exists nor existed.
+        """
         gathered, published = await gathered_with_published(
             self._events.recent(scope), self._published(scope)
         )
@@ -79,7 +85,10 @@ class Timelines:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _published(self, scope: TraceScope) -> Published:
-        """One reading serves all who ask meanwhile, and goes on when one of them has gone."""
+        """Returns what the topic holds.
+
+        Concurrent callers share a read, which continues if one of them is cancelled.
+        """
         now_ms = self._clock.monotonic_ms()
         self._forget(now_ms)
         read = self._reads.get(scope)
@@ -99,7 +108,7 @@ class Timelines:
             return await self._read(scope)
 
     def _forget(self, now_ms: int) -> None:
-        """What was read too long ago, and the oldest of too many."""
+        """Drops results older than KEPT_MS, and the oldest of more than MAX_KEPT."""
         done = [scope for scope, read in self._reads.items() if read.task.done()]
         for number, scope in enumerate(done):
             is_old = now_ms - self._reads[scope].begun_ms > KEPT_MS
@@ -108,5 +117,5 @@ class Timelines:
 
 
 def _result_of(task: asyncio.Task[Published]) -> Published | None:
-    """None: it has failed."""
+    """Returns the result, or None if the read failed."""
     return None if task.cancelled() or task.exception() else task.result()

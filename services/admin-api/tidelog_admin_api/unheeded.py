@@ -1,5 +1,8 @@
-"""What a request says and nobody would heed is refused: a change that was meant as a dry run, or
-to rest on what was read, must not be carried out as if nothing had been said."""
+"""Rejects what a request contains and no operation would use.
+
+A change that was meant as a dry run, or as conditional on a revision, must not be carried out
+as if that had not been said.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,13 @@ from tidelog_admin_api.problems import ProblemError, invalid
 from tidelog_admin_api.requester import check_named
 
 RESOURCES = "/v1/"
-# A longer one is looked through in a thread: it calls a function for each object.
+# A longer body is checked in a thread: the check calls a function for each object.
 LONG_BODY_BYTES = 32 << 10
 MAX_NAMED = 10
 
 
 async def refuse_unheeded(request: Request) -> None:
-    """A dependency of all operations. Whoever watches the gateway may say what they like."""
+    """A dependency of all operations below /v1/; other paths, for monitoring, accept anything."""
     route = request.scope.get("route")
     if not isinstance(route, APIRoute) or not route.path.startswith(RESOURCES):
         return
@@ -68,14 +71,14 @@ def _refuse_unknown(given: Iterable[str], known: list[str]) -> None:
 
 
 def _refuse_repeated(given: QueryParams, single: Iterable[str]) -> None:
-    """One of its values would be heeded, and nobody knows which one was meant."""
+    """Rejects repeated parameters: only one of the values would be used."""
     repeated = [name for name in single if len(given.getlist(name)) > 1]
     message = "is given more than once, and takes one value; give the one that is meant"
     _refuse([FieldError(field=name, message=message) for name in repeated])
 
 
 def _refuse_body(body: bytes, parameters: Collection[str]) -> None:
-    """Of what takes none. What says nothing may be there."""
+    """Rejects a body where none is taken; null and {} are accepted."""
     if not body.strip():
         return
     try:
@@ -90,7 +93,7 @@ def _refuse_body(body: bytes, parameters: Collection[str]) -> None:
 
 
 def _refuse_repeated_fields(body: bytes) -> None:
-    """The last one would be heeded, and the others lost. What is no JSON is told elsewhere."""
+    """Rejects repeated fields: only the last would be used. Invalid JSON is reported elsewhere."""
     with suppress(ValueError, RecursionError):
         json.loads(body, object_pairs_hook=_once_each)
 
@@ -124,7 +127,7 @@ def _hint(name: str, known: list[str]) -> str:
 
 
 def _refuse_condition(request: Request) -> None:
-    """What has no entity tag matches none (RFC 9110, section 13.1.1)."""
+    """Rejects If-Match where the resource has no entity tag (RFC 9110, section 13.1.1)."""
     said = request.headers.get(IF_MATCH)
     if said is None or said.strip() == "*" or request.method in READS:
         return

@@ -1,4 +1,4 @@
-"""`python -m tidelog_broker`: puts the real store, disk, network and clock together."""
+"""Composition root of the broker process (`python -m tidelog_broker`)."""
 
 from __future__ import annotations
 
@@ -112,9 +112,9 @@ from tidelog_runtime.telemetry.state_change_publisher import publishing
 
 MAX_DECOMPRESSED_BATCH_BYTES = 64 << 20
 SERVER_GRACE_S = 1.0
-# After a fault, for all that the end of the process does but to hand its partitions over.
+# Time limit after a fault for the whole shutdown except the leadership transfer.
 END_AFTER_FAULT_S = 10.0
-# Enough for all syncs, flushes and cold reads at once, so that none waits for the others' turn.
+# Enough threads for all syncs, flushes and cold reads that run at once: none waits for a thread.
 MAX_BLOCKING_THREADS = 24
 EXIT_CANNOT_START = 1
 
@@ -130,7 +130,10 @@ class StartError(Exception):
 
 
 def hold_lock(data_dir: Path) -> TextIO:
-    """The data directory is this process's as long as the returned file is open."""
+    """Locks the data directory for this process until the returned file is closed.
+
+    Raises `StartError` if another process holds the lock.
+    """
     data_dir.mkdir(parents=True, exist_ok=True)
     lock = (data_dir / "lock").open("w")
     try:
@@ -146,7 +149,7 @@ def hold_lock(data_dir: Path) -> TextIO:
 
 
 def boot_id(path: Path) -> str:
-    """Names one boot of the machine; empty where nothing tells."""
+    """Returns the id of the machine's current boot, or an empty string if it cannot be read."""
     try:
         return path.read_text().strip()
     except OSError:
@@ -162,7 +165,11 @@ def timestamps_of(batch: Batch) -> Sequence[int]:
 
 
 class Parts(NamedTuple):
-    """`metrics`: None where nothing is measured. `callers`: of all servers of the process."""
+    """The parts of a broker process.
+
+    - `metrics`: None if nothing is measured.
+    - `callers`: the callers of all gRPC servers of the process.
+    """
 
     broker: Broker
     metrics: BrokerMetrics | None
@@ -214,7 +221,7 @@ def new_broker(config: BrokerConfig) -> Parts:
 def add_services(
     server: grpc.aio.Server, parts: Parts, health: health_aio.HealthServicer, broker_id: int
 ) -> None:
-    """What everybody asks: clients, brokers and controllers."""
+    """Adds the services for clients, brokers and controllers."""
     broker, metrics, *_ = parts
     add_start_gate(server, broker, broker_id)
     replica_fetch: ReplicaFetchCall = broker.replica_fetch
@@ -243,7 +250,7 @@ def add_services(
 def add_external_services(
     server: grpc.aio.Server, parts: Parts, health: health_aio.HealthServicer, config: BrokerConfig
 ) -> None:
-    """What clients ask that come in by `external_listen`: nothing of brokers and controllers."""
+    """Adds the client services of `external_listen`. Brokers and controllers get none there."""
     broker = parts.broker
     add_start_gate(server, broker, config.broker_id)
     addresses = ExternalAddresses(CachedServices(broker.cache, config.broker_id, config))
@@ -280,8 +287,11 @@ def add_reflection(server: grpc.aio.Server, modules: Sequence[ModuleType]) -> No
 
 
 def listen(server: grpc.aio.Server, address: str, setting: str) -> str:
-    """The address with the port that was bound. Raises `StartError`, which names the setting,
-    where it is in use."""
+    """Binds the server and returns the address with its port.
+
+    Raises `StartError`, which names the setting, if the port is in use or the host is not an
+    address of this machine.
+    """
     host, _, wanted = address.rpartition(":")
     try:
         port = server.add_insecure_port(address)
@@ -297,7 +307,10 @@ def listen(server: grpc.aio.Server, address: str, setting: str) -> str:
 
 
 def serve_metrics(config: BrokerConfig, parts: Parts) -> MetricsServer | None:
-    """From now on, while the logs are opened, too. Raises `MetricsUnavailableError`."""
+    """Serves metrics from now on, also while the logs are being opened.
+
+    Returns None if they are off. Raises `MetricsUnavailableError`.
+    """
     broker, metrics, callers, _ = parts
     if metrics is None:
         return None
@@ -306,7 +319,7 @@ def serve_metrics(config: BrokerConfig, parts: Parts) -> MetricsServer | None:
 
 
 class GrpcEdge:
-    """A server for each listener, with its services, bound already."""
+    """One bound server with its services for each listener."""
 
     def __init__(
         self,
@@ -332,7 +345,7 @@ class GrpcEdge:
 
 
 async def run(config: BrokerConfig) -> int:
-    """Serves until a signal or a fault; returns the exit status."""
+    """Serves until a signal or a fault. Returns the exit status."""
     stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_default_executor(started_executor(MAX_BLOCKING_THREADS, "blocking"))
@@ -372,7 +385,7 @@ async def run(config: BrokerConfig) -> int:
 
 
 def pressure_reports(config: BrokerConfig, parts: Parts, ports: Sequence[int]) -> PressureReports:
-    """`ports`: those that it listens on."""
+    """Returns the pressure reports of this process. `ports`: the ports that it listens on."""
     broker, disk_times = parts.broker, parts.disk_times
     key = Keys(config.cluster).pressure(config.broker_id)
     standstill = StandstillMeter()
@@ -398,7 +411,7 @@ def pressure_reports(config: BrokerConfig, parts: Parts, ports: Sequence[int]) -
 
 
 async def report_rejection(config: BrokerConfig, error: Exception, why: str) -> None:
-    """Reports to the cluster why this broker does not start, where etcd can be reached."""
+    """Reports to the cluster why this broker does not start, if etcd can be reached."""
     clock = SystemClock()
     identity = stored_identity(OsDisk(), config.data_dir)
     rejected = RejectedStart(
@@ -427,7 +440,7 @@ def cause_of(error: Exception) -> RejectionCause:
 
 
 def try_to_report(config: BrokerConfig, error: Exception, why: str) -> None:
-    """Of an error after which this may fail as well."""
+    """Reports an error after which the report may fail as well."""
     with suppress(Exception):
         uvloop.run(report_rejection(config, error, why))
 
@@ -463,10 +476,10 @@ def main() -> int:
     except Exception as error:
         if is_memory_shortage(error):
             end_within(END_AFTER_FAULT_S)
-            # Of the event loop's end, which starts a thread: the broker has ended before it.
+            # The event loop starts a thread when it closes. The broker has ended before.
             _log.critical("out_of_memory", why="no thread could be started to end the process")
             return EXIT_FAULT
-        # A defect: without a report `explain` would still name the start before this one.
+        # A bug. Without this report `explain` would still show the reason of an earlier start.
         try_to_report(config, error, f"{type(error).__name__}: {error}")
         raise
 

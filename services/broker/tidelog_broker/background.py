@@ -1,4 +1,4 @@
-"""Tasks that run as long as the broker does, and what they may not do on the event loop."""
+"""Background tasks of the broker, and how blocking work leaves the event loop."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ from tidelog_runtime.metadata.store import StoreRolledBackError
 
 _log = structlog.get_logger()
 
-# Runs a blocking function off the loop; the simulator runs it in place.
+# Runs a blocking function outside the event loop; the simulator runs it in place.
 RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
 
 
 class Faults:
-    """A background task ends only when it is cancelled. Anything else is a fault, with
-    which the broker must not go on half alive: `found` is set, and whoever runs it stops
-    it. A store that was rolled back is no such fault: what needs it ends, and the data
-    plane goes on. `reason`: of the first fault, for people; empty: there was none."""
+    """Notes background tasks that fail.
+
+    A background task that ends with an exception is a fault, after which the broker must not keep
+    running: `found` is set, and the caller that runs the broker stops it. A store that was rolled
+    back is not a fault: the tasks that need the store end, and the data plane continues.
+
+    `reason` describes the first fault for people; it is empty if there was none.
+    """
 
     def __init__(self) -> None:
         self.found = asyncio.Event()
@@ -31,12 +35,15 @@ class Faults:
         self._reserve: MemoryReserve | None = None
 
     def prepare_end(self, within_s: float) -> None:
-        """Of this process: reserves memory, which the first fault frees. The process ends within
-        so long after that fault, in whatever way."""
+        """Reserves memory that the first fault frees.
+
+        The kernel ends the process `within_s` seconds after that fault if it has not ended by
+        itself.
+        """
         self._reserve = MemoryReserve(within_s)
 
     def on_end(self, task: asyncio.Task[None]) -> None:
-        """A task's done callback."""
+        """The done callback of background tasks."""
         if task.cancelled() or task.exception() is None:
             return
         error = task.exception()
@@ -47,7 +54,8 @@ class Faults:
         if self._reserve is not None:
             self._reserve.release()
         self.reason = self.reason or f"task {task.get_name()} failed: {_what_failed(error)}"
-        # Where memory or files ran out says nothing of why; any other traceback does.
+        # The traceback of a shortage of memory or files does not show its cause; any other one
+        # does.
         is_shortage = is_memory_shortage(error) or isinstance(error, OSError)
         _log.critical(
             "task_failed",
@@ -65,7 +73,10 @@ def _what_failed(error: BaseException) -> str:
 
 
 async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
-    """Returns when the first of these has ended; the others are cancelled and gone."""
+    """Returns when the first of these has ended.
+
+    Cancels the others and waits until they have ended.
+    """
     tasks = [asyncio.create_task(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -76,5 +87,8 @@ async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
 
 
 async def retry_pause(seconds: float, rng: random.Random) -> None:
-    """About so long: who failed together shall not try again together."""
+    """Sleeps for 50 % to 150 % of `seconds`.
+
+    Brokers that failed together must not retry together.
+    """
     await asyncio.sleep(seconds * rng.uniform(0.5, 1.5))

@@ -1,10 +1,9 @@
-"""A whole broker over its boundaries: store, disk, peers, clock. `__main__` gives it the
-real ones, the simulator its own.
+"""A broker with its store, disk, peers and clock as parameters. `__main__` passes the real ones,
+the simulator its own.
 
-Life: the edge begins to listen, `prepare` opens and recovers the data, `join` reads the
-metadata, lets damaged replicas resign and registers; `start` tells how far that has come, and
-whether requests are taken. Its end: `hand_over`, `leave`, the edge stops, `stop` closes the
-logs cleanly.
+Start: the edge listens, `prepare` opens and recovers the logs, `join` reads the metadata, lets
+damaged replicas resign, and registers. `start` has the progress, and whether requests are accepted.
+Shutdown: `hand_over`, `leave`, the edge stops, `stop` closes the logs cleanly.
 """
 
 from __future__ import annotations
@@ -125,8 +124,8 @@ class Broker:
         host: str = "",
         cpu_seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`look_at_disk`: at the file system of the data. `host`: the machine's name.
-        `cpu_seconds`: of the thread that calls it, so far."""
+        """`look_at_disk` returns the use of the data's file system, and `cpu_seconds` the CPU
+        time of the calling thread. `host` is the machine's name."""
         self._host = host
         self._config = config
         self._keys = Keys(config.cluster)
@@ -252,7 +251,7 @@ class Broker:
         self.manager.replica_lag_max_bytes = config.replica_lag_max_bytes
         self.manager.on_failure = self._repair.failed
         self.manager.on_following = self._repair.copy_missing
-        # What a controller rests on the store has, or it is another (interleaving 18).
+        # A store below a revision that a command rests on was rolled back (interleaving 18).
         self.manager.on_store_revision = self.store.heard_of
         self.manager.on_full_state = self.start.count
         self._damage = StartDamage(
@@ -306,7 +305,7 @@ class Broker:
         return check
 
     def _tell_clock(self, doubt: Doubt, end: str) -> None:
-        """That nothing is deleted for its age from now on, or is again."""
+        """Emits that deletion by age pauses, or that it resumes (`end` is not empty)."""
         if not end:
             self._clock_change = self.state_changes.standing("clock", Cause.NONE)
         self.state_changes.tell(
@@ -367,7 +366,7 @@ class Broker:
 
     @property
     def seen_revision(self) -> int:
-        """Of the metadata store: the highest that this life or an earlier one has seen."""
+        """The highest store revision that this or a previous incarnation has seen."""
         return max(self._data_directory.seen_revision, self.store.seen_revision)
 
     def has_topic(self, topic: str) -> bool:
@@ -421,7 +420,7 @@ class Broker:
         return self._fetchers
 
     def log_synced(self, partition: Partition) -> None:
-        """Told by the log syncer."""
+        """Called by the log syncer."""
         if self.manager.disk:
             self.manager.disk.took(partition.key, "synced")
         partition.log_synced()
@@ -429,16 +428,16 @@ class Broker:
         self._fetchers.log_synced(partition)
 
     def sync_put_off(self, partition: Partition, error: LogError) -> None:
-        """Told by the log syncer."""
+        """Called by the log syncer."""
         self.manager.disk.refused(partition.key, error, "synced")
 
     def sync_failed(self, partition: Partition, error: LogError) -> None:
-        """Told by the log syncer."""
+        """Called by the log syncer."""
         self.manager.replica_failed(partition, error)
         self._fetchers.log_synced(partition)
 
     def _digest_found(self, key: ReplicaKey, found: RangeDigest) -> None:
-        """By the scrubber, on the disk of a replica here."""
+        """Called by the scrubber with a digest of a local replica, read from the disk."""
         self.digest_check.scrubbed(key, found)
         partition = self.manager.find(key)
         if partition is not None:
@@ -451,9 +450,9 @@ class Broker:
         )
 
     async def prepare(self) -> None:
-        """Finds the cluster, however long that takes, and opens every log. Raises
-        `DataDirectoryError` if the data is another cluster's, if the store holds none, or if the
-        broker id belongs to another data directory."""
+        """Waits until the store answers, and opens every log. Raises `DataDirectoryError` if the
+        data belongs to another cluster, if the store holds no cluster, or if the broker id
+        belongs to another data directory."""
         self._data_directory.join_cluster(await self._cluster_id(), self._config.cluster)
         self.start.enter(OPENS_LOGS)
         await self._end_previous_incarnation()
@@ -466,9 +465,9 @@ class Broker:
         self.start.enter(READS_METADATA)
 
     async def _end_previous_incarnation(self) -> None:
-        """So that others lead while this one opens its logs. Where the store is away by now, the
-        lease does it, or the registration of this incarnation. A store that has fallen back is
-        not written to: its next revisions would hide that it has."""
+        """Deletes the previous registration, so that others lead while this broker opens its
+        logs. If the store is unavailable, the lease or the next registration ends it. A
+        rolled-back store is not written to: new revisions would hide the rollback."""
         self._data_directory.require_revision(self.store.seen_revision)
         try:
             held = await self._binding.read()
@@ -477,25 +476,25 @@ class Broker:
             if self._binding.supersedes(held.rejected, self.inspection.address):
                 await self._report(RejectionCause.UNFINISHED, NOT_REGISTERED)
         except StoreUnavailableError:
-            pass  # the store itself has reported that it is away
+            pass  # the store has reported its outage itself
         except StoreRolledBackError as error:
             raise DataDirectoryError(str(error), RejectionCause.STORE) from error
 
     async def _cluster_id(self) -> str | None:
-        """Who has been in a cluster begins no other: that would hide that the store was wiped
-        (interleaving 18)."""
+        """A directory that has been in a cluster creates no other one: that would hide that the
+        store was wiped (interleaving 18)."""
         while True:
             try:
                 if self._data_directory.identity.cluster_id:
                     return await held_cluster(self.store, self._keys)
                 return await ensure_cluster(self.store, self._keys, self._rng)
             except StoreUnavailableError:
-                # The store itself has told that it is away.
+                # The store has reported its outage itself.
                 await retry_pause(STORE_RETRY_DELAY_S, self._rng)
 
     async def join(self, address: str) -> None:
-        """Registers under `address`, where the edge listens already, and starts what runs
-        in the background. Raises `DataDirectoryError` if the store has fallen back."""
+        """Registers under `address`, where the edge already listens, and starts the background
+        tasks. Raises `DataDirectoryError` if the store was rolled back."""
         self.inspection.address = address
         self._registration = registration = self._new_registration(address)
         watch = ClusterWatch(
@@ -510,13 +509,13 @@ class Broker:
             "isr-timer", maintenance.judge_isrs(max(100, config.replica_lag_time_max_ms // 4))
         )
         await watch.ready.wait()
-        # This life's registration is yet to come: its creation revision is higher. What
-        # commands say of earlier ones was meant for a predecessor.
+        # This incarnation's registration will have a higher creation revision. Commands for lower
+        # broker epochs are for a previous incarnation.
         self.manager.broker_epoch = max(self.manager.broker_epoch, self.cache.revision + 1)
         self._data_directory.require_revision(self.cache.revision)
         self.start.enter(REGISTERS)
         await self._damage.resign()
-        # The checkpoints that name the damage are written anew only afterwards.
+        # Checkpoints that name the damage may be overwritten only after the resignation.
         self._maintenance.checkpoint()
         self._start_background()
         self._registering = self._start("registration", registration.run())
@@ -546,7 +545,7 @@ class Broker:
         )
 
     def _start_background(self) -> None:
-        """What a broker does besides its requests, from just before it is registered."""
+        """Starts the background work, just before the broker is registered."""
         config, maintenance = self._config, self._maintenance
         self._start("checkpoints", maintenance.write_checkpoints(config.checkpoint_interval_ms))
         self._start("log-syncer", self._log_syncer.run())
@@ -595,12 +594,12 @@ class Broker:
         try:
             self._data_directory.registered(broker_epoch)
         except OSError as error:
-            # The file claims less than is true, which is safe.
+            # The file keeps its older and weaker claim, which is safe.
             _log.error("identity_not_written", why=str(error))
         self.start.enter(TAKES_STATES)
 
     async def _report_waiting(self, reason: str) -> None:
-        """For `explain`: ends with the registration that this process waits to create."""
+        """Reports for `explain` that this process waits. Its registration deletes the report."""
         await self._report(RejectionCause.WAITS_FOR_LEASE, reason)
 
     async def _report(self, cause: RejectionCause, reason: str) -> None:
@@ -622,16 +621,16 @@ class Broker:
         return task
 
     async def report_fault(self) -> None:
-        """Leaves in the store with which fault this process ends: from outside, its end looks
-        like an orderly stop."""
+        """Stores the fault that ends this process. Without it the end looks like an orderly
+        stop."""
         if self._registration is None or self.store.health.unreachable_ms >= 0:
             return
         await self._report(RejectionCause.FAULT, self.faults.reason)
 
     async def hand_over(self) -> None:
-        """Asks to lead nothing and to be in sync with nothing any more, and waits for it as
-        long as somebody else can lead, there is a controller, and the time allows. Until
-        then this broker serves as ever, and follows but for what it was taken out of."""
+        """Requests to lead no partition and to be in no ISR. Waits while another broker can take
+        over, a controller is active, and the time allows. Until then this broker serves all
+        requests, and follows where it is still in sync."""
         if self._registration is None or self._watch is None or self.cache.controller is None:
             return
         self.inspection.is_stopping = True
@@ -639,9 +638,9 @@ class Broker:
         await self._leaving.hand_over(self._registration, self._watch)
 
     async def leave(self) -> None:
-        """Before the edge stops: whoever waits for a leader here is told to look elsewhere,
-        and the registration goes for good. Otherwise the end of the edge would look like a
-        crash, and this broker would register again."""
+        """Ends leadership and registration, before the edge stops. Waiting clients get an error
+        that sends them to another leader. If the edge ended first, that would look like a crash,
+        and this broker would register again."""
         if self.stopped.is_set():
             return
         for partition in list(self.manager.led()):
@@ -658,7 +657,7 @@ class Broker:
         self.stopped.set()
 
     async def stop(self) -> None:
-        """After the edge has stopped: ends the background and closes the logs."""
+        """Ends the background tasks and closes the logs, after the edge has stopped."""
         await self.leave()
         await self.manager.close()
         await self._fetchers.close()
@@ -671,8 +670,8 @@ class Broker:
         await self.store.close()
 
     async def _close_logs(self) -> None:
-        """A stop is clean only if every log was opened, and closed again in full: what was
-        never looked at may have lost its tail."""
+        """Closes the logs. The stop is clean only if every log was opened, and is closed
+        completely: a log that was never checked may have lost its tail."""
         if not self._opened:
             return
         await self._maintenance.flush_once()
@@ -684,7 +683,7 @@ class Broker:
             _log.error("stopped_uncleanly", logs=len(unclean), first=unclean[0])
             return
         if self._damage.found:
-            return  # they have not resigned: the next start has to find them again
+            return  # damaged replicas have not resigned: the next start must find them
         try:
             self._data_directory.stopped_cleanly(self.seen_revision)
         except OSError as error:
@@ -693,7 +692,8 @@ class Broker:
         await self._confirm_clean_stop()
 
     async def _confirm_clean_stop(self) -> None:
-        """Without it the directory is still known as stopped cleanly, and a copy of it is not."""
+        """Records the clean stop in the store. Otherwise only this directory counts as stopped
+        cleanly, and no copy of it."""
         if self._registration is None or not self._registration.broker_epoch:
             return
         try:

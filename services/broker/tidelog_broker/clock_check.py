@@ -1,16 +1,21 @@
-"""Whether this broker's wall clock can be believed, before data is deleted for its age. Pure.
+"""Whether the wall clock of this broker can be trusted, before data is deleted by its age. Pure.
 
-It is compared with monotonic progress, in this process and, by what the last one left, across a
-restart; and with the clocks of other brokers, as their replica fetches and answers carry them.
-While it is in doubt, time-based retention pauses until the clocks agree. That of a broker which
-jumped as well confirms no jump: one time server may have put both wrong. A clock that no other
-broker contradicts may be right, though it has jumped: it is believed after MAX_DOUBT_MS. What
-another broker said last stands for as long: that it falls silent ends no doubt before. Ages are
-counted by monotonic progress meanwhile (`SteadyClock`).
+The clock is compared with:
 
-Appends are dated so that none looks old too early: a clock that is behind most others takes the
-middle time of all (`AppendClock`, `LatestClock`), and one that is right after a long pause rejects
-no producer's timestamps."""
+- monotonic progress: in this process and, by the reading that the previous process saved, across a
+  restart.
+- the clocks of other brokers, which replica fetches and their answers carry.
+
+While the clock is in doubt, time-based retention pauses until the clocks agree. A broker whose
+clock jumped as well cannot confirm a jump: one time server may have set both wrong. A clock that
+jumped and that no other broker contradicts may be right: it is trusted after MAX_DOUBT_MS. The last
+reading of another broker counts for the same time, so its silence does not end the doubt earlier.
+Meanwhile ages are measured by monotonic progress (`SteadyClock`).
+
+Appends get times at which no record looks too old: a clock that is behind most others uses the
+median of all (`AppendClock`, `LatestClock`), and a correct clock after a long pause rejects no
+producer's timestamps.
+"""
 
 from __future__ import annotations
 
@@ -19,35 +24,43 @@ from typing import NamedTuple
 
 from tidelog_runtime.clock import Clock
 
-# Time servers step a clock by less, and no retention is that exact.
+# Time servers step a clock by less than this, and no retention is more exact.
 MAX_STEP_MS = 60_000
-# A clock that is further from another broker's is one of the two that is wrong.
+# If the clocks of two brokers differ by more than this, one of them is wrong.
 MAX_SKEW_MS = 60_000
-# For so long another broker's clock, once heard, can show that this one is right. That this one is
-# wrong it shows for MAX_DOUBT_MS.
+# For this time after it was heard, another broker's clock can confirm this one. While this clock is
+# in doubt, the other one can contradict it for MAX_DOUBT_MS.
 PEER_VALID_MS = 120_000
-# After another boot nothing tells how long the machine was off: longer than this is doubted.
+# After another boot it is unknown how long the machine was off. A longer time than this is doubted.
 MAX_OFF_MS = 24 * 3_600_000
 MAX_DOUBT_MS = 24 * 3_600_000
 
 
 class PeerClock(NamedTuple):
-    """`wall_ms`: what it said. `heard_ms`: when, by this broker's monotonic clock, which alone says
-    what it says now: its wall clock may have jumped since."""
+    """What another broker's clock showed.
+
+    - `wall_ms`: its wall time.
+    - `heard_ms`: this broker's monotonic time when it was received. The wall clock here may have
+      jumped since, so only the monotonic clock can project `wall_ms` to the present.
+    """
 
     wall_ms: int
     heard_ms: int
 
     @property
     def ahead_ms(self) -> int:
-        """Of this broker's monotonic time."""
+        """How far it is ahead of this broker's monotonic time."""
         return self.wall_ms - self.heard_ms
 
 
 class Reading(NamedTuple):
-    """Both clocks at one moment, and the boot to which the monotonic one belongs (empty: not
-    known). `doubted_ms`: for how long the wall clock has been in doubt, in all processes that
-    doubted it since it was believed; 0: it is not. `peers`: other brokers' clocks, by their ids."""
+    """Both clocks at one moment.
+
+    - `boot_id`: the boot to which `monotonic_ms` belongs; empty if it is not known.
+    - `doubted_ms`: how long the wall clock has been in doubt, added up over the processes that
+      doubted it since it was last trusted; 0 if it is trusted.
+    - `peers`: clocks of other brokers, by broker id.
+    """
 
     wall_ms: int
     monotonic_ms: int
@@ -57,8 +70,11 @@ class Reading(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """`ahead_ms`: by how much the clock seems to be ahead. `since_ms`: monotonic, earlier by what
-    former processes have doubted it."""
+    """A doubt about the wall clock.
+
+    - `ahead_ms`: by how much the clock seems to be ahead.
+    - `since_ms`: monotonic time, moved back by the time that previous processes were in doubt.
+    """
 
     reason: str
     ahead_ms: int
@@ -66,8 +82,11 @@ class Doubt(NamedTuple):
 
 
 class ClockCheck:
-    """`doubt`: None while the clock is believed. `on_change` is called when that changes: with the
-    doubt, and how it ended (empty: it begins)."""
+    """Decides whether the wall clock is trusted.
+
+    - `doubt`: None while the clock is trusted.
+    - `on_change`: called with the doubt and with how it ended; the latter is empty when it begins.
+    """
 
     def __init__(
         self,
@@ -79,12 +98,12 @@ class ClockCheck:
         self.peers: dict[int, PeerClock] = {}
         self._on_change = on_change
         self._offset_ms = now.wall_ms - now.monotonic_ms
-        # Since when, by the monotonic clock, the wall clock is behind; None: it is not.
+        # Monotonic time since which the wall clock is behind; None if it is not.
         self._behind_since_ms: int | None = None
-        # By former processes, until this one finds whether it doubts the clock as well.
+        # How long previous processes were in doubt, until this process trusts the clock.
         self._doubted_ms = 0
-        # How far other brokers' clocks were ahead of this one's monotonic time when they agreed
-        # with the believed time last.
+        # How far the clock of each other broker was ahead of this broker's monotonic time when it
+        # last agreed with the trusted time.
         self._agreed_ms: dict[int, int] = {}
         if last is None:
             return
@@ -93,18 +112,21 @@ class ClockCheck:
             self._offset_ms = last.wall_ms - last.monotonic_ms
             self.peers.update(last.peers)
         elif last.doubted_ms or not -MAX_STEP_MS <= now.wall_ms - last.wall_ms <= MAX_OFF_MS:
-            # As though no time had passed.
+            # As if no time had passed.
             self._offset_ms = last.wall_ms - now.monotonic_ms
         if last.doubted_ms and last.boot_id != now.boot_id:
-            # Too old to agree with anything.
+            # These readings become too old to confirm anything.
             passed_ms = now.monotonic_ms - PEER_VALID_MS - 1 - last.monotonic_ms
             for broker_id, peer in last.peers:
                 self.heard(broker_id, peer.wall_ms - PEER_VALID_MS - 1, peer.heard_ms + passed_ms)
         self._remember_agreed(last, is_same_boot=last.boot_id == now.boot_id)
 
     def _remember_agreed(self, last: Reading, *, is_same_boot: bool) -> None:
-        """A doubt outlives the process only while no broker that agreed with the clock in doubt
-        could confirm it: such a one had jumped as well."""
+        """Restores which brokers agreed with the trusted time.
+
+        A broker that agreed with a doubted clock had jumped as well, and must not confirm that
+        clock after a restart.
+        """
         believed_ms = last.wall_ms - last.monotonic_ms
         for broker_id, peer in last.peers:
             if abs(peer.ahead_ms - believed_ms) > MAX_SKEW_MS:
@@ -114,8 +136,10 @@ class ClockCheck:
                 self._agreed_ms[broker_id] = peer.ahead_ms
 
     def heard(self, broker_id: int, wall_ms: int, monotonic_ms: int) -> None:
-        """What another broker's clock said when its message was sent, a moment ago; 0: it does not
-        say."""
+        """Notes what another broker's clock showed when its message was sent, a moment ago.
+
+        `wall_ms` 0: the message carries no time.
+        """
         if wall_ms > 0:
             peer = self.peers[broker_id] = PeerClock(wall_ms, monotonic_ms)
             if abs(peer.ahead_ms - self._offset_ms) <= MAX_SKEW_MS:
@@ -124,8 +148,11 @@ class ClockCheck:
     def skews_ms(
         self, wall_ms: int, monotonic_ms: int, within_ms: int | None = None
     ) -> dict[int, int]:
-        """By how much the clocks of the brokers that were heard lately are ahead of this one's,
-        less what the messages took."""
+        """Returns by how much the clocks of recently heard brokers are ahead of this one.
+
+        That is reduced by the time that their messages took. `within_ms`: how recently; None:
+        PEER_VALID_MS.
+        """
         within_ms = PEER_VALID_MS if within_ms is None else within_ms
         return {
             broker_id: peer.ahead_ms + monotonic_ms - wall_ms
@@ -134,13 +161,13 @@ class ClockCheck:
         }
 
     def check(self, wall_ms: int, monotonic_ms: int) -> bool:
-        """Whether the clock can be believed now."""
+        """Updates `doubt`. Returns whether the clock can be trusted now."""
         ahead_ms = self._ahead_ms(wall_ms, monotonic_ms)
         skews = self.skews_ms(wall_ms, monotonic_ms)
         agreeing = {peer for peer, skew in skews.items() if abs(skew) <= MAX_SKEW_MS}
         is_right = len(agreeing) > sum(skew > MAX_SKEW_MS for skew in skews.values())
         if self._is_doubted:
-            # That the others fall silent takes back nothing that they said.
+            # The silence of other brokers does not withdraw what they reported.
             skews = self.skews_ms(wall_ms, monotonic_ms, MAX_DOUBT_MS)
         behind = {peer: -skew for peer, skew in skews.items() if skew < -MAX_SKEW_MS}
         if behind and len(behind) >= len(agreeing):
@@ -161,18 +188,17 @@ class ClockCheck:
         return self.doubt is None
 
     def _stood(self, broker_id: int) -> bool:
-        """Whether that broker's clock has not jumped since it agreed with the believed time."""
+        """Whether that broker's clock has not jumped since it agreed with the trusted time."""
         ahead_ms = self.peers[broker_id].ahead_ms
         return abs(ahead_ms - self._agreed_ms.get(broker_id, ahead_ms)) <= MAX_STEP_MS
 
     @property
     def _is_doubted(self) -> bool:
-        """Also by the last process, until this one has looked."""
+        """Includes the doubt of the previous process, until this one has checked the clock."""
         return self.doubt is not None or self._doubted_ms > 0
 
     def _note_behind(self, wall_ms: int, monotonic_ms: int, *, is_right: bool) -> None:
-        """A clock that jumped back counts once other brokers have the same time, or after
-        MAX_DOUBT_MS."""
+        """Accepts a clock that jumped back if others have the same time, or after MAX_DOUBT_MS."""
         ahead_ms = self._ahead_ms(wall_ms, monotonic_ms)
         if ahead_ms >= -MAX_STEP_MS:
             self._behind_since_ms = None
@@ -184,46 +210,56 @@ class ClockCheck:
             self._behind_since_ms = None
 
     def steady_ms(self, wall_ms: int, monotonic_ms: int) -> int:
-        """The wall clock's time, or what monotonic progress makes of the believed one while the
-        two are further apart than a time server steps a clock."""
+        """Returns a time without jumps.
+
+        That is the wall time, or the trusted time plus monotonic progress while the two differ by
+        more than MAX_STEP_MS.
+        """
         ahead_ms = self._ahead_ms(wall_ms, monotonic_ms)
         return wall_ms if abs(ahead_ms) <= MAX_STEP_MS else wall_ms - ahead_ms
 
     def append_ms(self, wall_ms: int, monotonic_ms: int) -> int:
-        """What records are dated by: the steady time, or a later one that most brokers have."""
+        """Returns the time for records: the steady time, or a later one that most brokers have."""
         others_ms = wall_ms + self._behind_ms(wall_ms, monotonic_ms, is_tie_lost=False)
         return max(others_ms, self.steady_ms(wall_ms, monotonic_ms))
 
     def latest_ms(self, wall_ms: int, monotonic_ms: int) -> int:
-        """The same, and where only one other broker is heard, the later of the two clocks: what
-        is dated by it is too old for neither."""
+        """Like `append_ms`, but with one other clock the later of the two counts.
+
+        A record of that time is too old for neither broker.
+        """
         others_ms = wall_ms + self._behind_ms(wall_ms, monotonic_ms, is_tie_lost=True)
         return max(others_ms, self.steady_ms(wall_ms, monotonic_ms))
 
     def retention_ms(self, wall_ms: int, monotonic_ms: int) -> int:
-        """What ages are judged by, while the clock is not in doubt: a clock that went back may have
-        been wrong before, so the steady time needs another broker that has it."""
+        """Returns the time by which ages are judged while the clock is not in doubt.
+
+        A clock that was set back may have been wrong before, so the steady time needs another
+        broker that has it.
+        """
         others_ms = wall_ms + self._behind_ms(wall_ms, monotonic_ms, is_tie_lost=True)
         return min(others_ms, self.steady_ms(wall_ms, monotonic_ms))
 
     def _behind_ms(self, wall_ms: int, monotonic_ms: int, *, is_tie_lost: bool) -> int:
-        """How far the clock is behind the middle one of all that were heard and itself; the later
-        or earlier of two in the middle, as a tie is lost or not. 0: by no more than clocks are."""
+        """Returns how far the clock is behind the median, or 0 up to MAX_SKEW_MS.
+
+        The median is that of this clock and all others that were heard. Of two clocks in the middle
+        the later one is taken if `is_tie_lost`, else the earlier one.
+        """
         ahead = sorted((0, *self.skews_ms(wall_ms, monotonic_ms, MAX_DOUBT_MS).values()))
         middle_ms = ahead[len(ahead) // 2 if is_tie_lost else (len(ahead) - 1) // 2]
         return middle_ms if middle_ms > MAX_SKEW_MS else 0
 
     def is_steady(self, wall_ms: int, monotonic_ms: int) -> bool:
-        """Whether there is nothing that another look at the other brokers' clocks may settle."""
+        """Whether another check against the clocks of other brokers cannot change the result."""
         return self.doubt is None and abs(self._ahead_ms(wall_ms, monotonic_ms)) <= MAX_STEP_MS
 
     def _ahead_ms(self, wall_ms: int, monotonic_ms: int) -> int:
-        """Of the wall clock, beside monotonic progress since it was believed."""
+        """Returns how far the wall clock has run ahead of monotonic time since it was trusted."""
         return wall_ms - monotonic_ms - self._offset_ms
 
     def reading(self, monotonic_ms: int, boot_id: str) -> Reading:
-        """For the next process to compare with: the wall time that goes with this monotonic time,
-        as far as the clock is believed."""
+        """Returns the trusted wall time at this monotonic time, for the next process."""
         return Reading(
             monotonic_ms + self._offset_ms,
             monotonic_ms,
@@ -239,8 +275,8 @@ class ClockCheck:
 
     def _begin(self, doubt: Doubt) -> None:
         if self.doubt is None:
-            # A restart is no reason to begin again: retention would never run on a broker that is
-            # restarted every day.
+            # A restart does not start the doubt from zero: otherwise retention would never run on a
+            # broker that is restarted every day.
             self.doubt = doubt._replace(since_ms=doubt.since_ms - self._doubted_ms)
             self._on_change(self.doubt, "")
         else:
@@ -258,7 +294,10 @@ class ClockCheck:
 
 
 def hearing(clock: Clock, check: ClockCheck) -> Callable[[int, int], None]:
-    """For each other broker's clock that is heard: looks again where that may settle something."""
+    """Returns a callback for the clocks that other brokers send.
+
+    It repeats the check where the result may change.
+    """
 
     def heard(broker_id: int, wall_ms: int) -> None:
         own_ms, monotonic_ms = clock.wall_ms(), clock.monotonic_ms()
@@ -271,7 +310,7 @@ def hearing(clock: Clock, check: ClockCheck) -> Callable[[int, int], None]:
 
 
 class SteadyClock:
-    """A `Clock` whose wall time does not take part in jumps: for how old something is."""
+    """A `Clock` whose wall time has no jumps, for ages."""
 
     def __init__(self, clock: Clock, check: ClockCheck) -> None:
         self._clock = clock
@@ -285,18 +324,22 @@ class SteadyClock:
 
 
 class AppendClock(SteadyClock):
-    """For the timestamps of records. Its wall time does not take part in jumps back, and is not
-    behind that of most brokers. It does take part in jumps ahead: the clock may be right, as after
-    the machine was suspended, and retention takes no time for evidence that is in the future
-    (`log/retention.py`)."""
+    """A clock for timestamps of records.
+
+    Its wall time has no jumps back and is not behind that of most brokers. It follows jumps ahead:
+    the clock may be right, as after the machine was suspended, and retention does not accept a time
+    in the future as evidence (`log/retention.py`).
+    """
 
     def wall_ms(self) -> int:
         return self._check.append_ms(self._clock.wall_ms(), self._clock.monotonic_ms())
 
 
 class LatestClock(SteadyClock):
-    """For the times of appends, by which retention deletes, and for which timestamps are accepted:
-    too late a time does no harm there."""
+    """A clock for the times of appends and for the limit on timestamps.
+
+    Retention deletes by times of appends. A time that is too late does no harm there.
+    """
 
     def wall_ms(self) -> int:
         return self._check.latest_ms(self._clock.wall_ms(), self._clock.monotonic_ms())

@@ -19,7 +19,7 @@ class BrokerConfig(RegisteredConfig):
 
     @property
     def service(self) -> str:
-        """Its name in log lines and events."""
+        """Name of the service in log lines and events."""
         return f"broker-{self.broker_id}"
 
     data_dir: Path = Field(description="Directory of this broker's data, and of no other's.")

@@ -1,4 +1,4 @@
-"""How a stopping broker hands over what it leads, and what it is in sync with."""
+"""Controlled shutdown: a stopping broker gives up its leaderships and ISR memberships."""
 
 from __future__ import annotations
 
@@ -35,8 +35,11 @@ class Leaving:
         self._timeout_ms = timeout_ms
 
     async def hand_over(self, registration: Registration, watch: ClusterWatch) -> None:
-        """Asks to lead nothing and to be in sync with nothing any more, and waits for it as long
-        as another broker can lead, there is a controller, and the time allows."""
+        """Requests to lead no partition and to be in no ISR, and waits for that.
+
+        The wait ends early if no other broker can lead, if no controller is active, or after the
+        timeout.
+        """
         change = self._change_ids.stopping()
         self._report(change, Stage.REQUESTED)
         try:
@@ -53,7 +56,7 @@ class Leaving:
     def _report(
         self, change: Change, stage: Stage, cause: Cause | None = None, **details: Detail
     ) -> None:
-        """`awaited`: how many partitions are still to be handed over."""
+        """Emits a stage of the stop, with the number of awaited partitions."""
         awaited = sum(map(self._is_awaited, self._manager.all()))
         self._state_changes.tell(
             Kind.BROKER_STOPPING,
@@ -66,8 +69,12 @@ class Leaving:
         )
 
     async def _until_handed_over(self, watch: ClusterWatch) -> None:
-        """Each change of the cluster has one of them checked that is awaited, and not all
-        thousands; what ceased to be may be awaited again, so at last all are."""
+        """Waits until no partition is awaited or no controller is active.
+
+        A change of the cluster does not cause a check of thousands of partitions, only of those at
+        the end of the list. A partition that was removed from the list may be awaited again, so the
+        list is built again before the wait ends.
+        """
         awaited = list(self._manager.all())
         while not watch.controller_gone.is_set():
             while awaited and not self._is_awaited(awaited[-1]):

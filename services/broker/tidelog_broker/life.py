@@ -1,6 +1,6 @@
-"""One life of a broker's process: start, serve until it is told to stop or has a fault, stop.
+"""One incarnation of a broker process: start, serve until a stop request or a fault, stop.
 
-`__main__` gives it the real edge, the simulator its own.
+`__main__` passes the real edge, the simulator its own.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ _log = structlog.get_logger()
 
 
 class Edge(Protocol):
-    """Where others reach this broker."""
+    """The servers at which others reach this broker."""
 
     async def start(self) -> str:
-        """Answers from now on: health checks and Inspect, and the rest when the broker's start
-        has come so far. Returns the address that is advertised."""
+        """Starts the servers and returns the advertised address.
+
+        Health checks and Inspect are answered at once, other requests when the broker's start has
+        come far enough.
+        """
 
     async def set_serving(self, serving: bool) -> None:
-        """What the health service answers."""
+        """Sets the answer of the health service."""
 
     async def stop(self) -> None:
-        """Ends what is being answered, and listens no more."""
+        """Ends the running requests and stops listening."""
 
 
 async def live(
@@ -38,8 +41,11 @@ async def live(
     stop_requested: asyncio.Event,
     on_left: Callable[[], None] = lambda: None,
 ) -> int:
-    """Returns the exit status. Raises what kept the broker from starting. `on_left`: is called once
-    the broker belongs to no cluster any more."""
+    """Runs the broker and returns the exit status.
+
+    Raises the error that kept the broker from starting. `on_left` is called once the broker has
+    left the cluster.
+    """
     starting = asyncio.create_task(_start(broker, edge))
     ends = [asyncio.create_task(event.wait()) for event in (stop_requested, broker.faults.found)]
     await asyncio.wait([starting, *ends], return_when=asyncio.FIRST_COMPLETED)
@@ -70,8 +76,8 @@ async def live(
 
 
 async def _start(broker: Broker, edge: Edge) -> None:
-    # First of all, so that a start that waits, or takes long, can be told from a process that
-    # stands still.
+    # The edge starts first, so that a start that waits or takes long can be distinguished from a
+    # hung process.
     address = await edge.start()
     broker.inspection.address = address
     await broker.prepare()

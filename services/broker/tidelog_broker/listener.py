@@ -1,4 +1,4 @@
-"""The `PartitionListener` of a whole broker."""
+"""The `PartitionListener` of the broker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidelog_broker.storage.log_syncer import LogSyncer
 
 
 class BrokerListener:
-    """Brings what happens inside a partition to those who wait for it."""
+    """Forwards events of partitions to the parts of the broker that wait for them."""
 
     def __init__(
         self, purgatory: Purgatory, isr_updates: IsrUpdates, log_syncer: LogSyncer

@@ -1,5 +1,4 @@
-"""What a broker does by the clock: judges ISRs, writes checkpoints, syncs logs, deletes
-what is old."""
+"""Periodic work of a broker: evaluates ISRs, writes checkpoints, syncs logs, deletes old data."""
 
 from __future__ import annotations
 
@@ -28,16 +27,16 @@ from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.replica_names import Stray
 from tidelog_runtime.clock import Clock
 
-# Between two partitions of a long round the loop gets its turn.
+# The event loop runs after each slice of this many partitions.
 PARTITIONS_PER_TURN = 32
 FLUSHES_AT_ONCE = 8
 MAX_FLUSH_PAUSE_MS = 1_000
-# After each stray that was deleted: a file system that frees much at once holds up whoever writes.
+# After each deleted stray: a file system that frees much space at once delays writers.
 STRAY_PAUSE_S = 0.05
 
 _log = structlog.get_logger()
 
-# Those of the strays that may be deleted.
+# Returns the strays that may be deleted.
 ConfirmStrays = Callable[[list[Stray]], Awaitable[list[Stray]]]
 
 
@@ -67,15 +66,18 @@ class Maintenance:
         self._stray_events = stray_events
         self._clock_check = clock_check
         self._note_clock = note_clock
-        # By all replicas here, since the start.
+        # Producers evicted by the replicas here, since the start.
         self.crowded_out = NOBODY
         # Checkpoints are written one at a time.
         self._writing = threading.Lock()
 
     async def judge_isrs(self, interval_ms: int) -> None:
-        """A broker that was itself stalled has heard of no fetch meanwhile: it grants each
-        follower a full lag time before it judges (interleaving 14), and blames none for a
-        high watermark that stood still with it."""
+        """Evaluates the ISRs of the led partitions periodically.
+
+        A broker that stalled has received no fetches meanwhile. It grants each follower a full lag
+        time before the next evaluation (interleaving 14), and restarts the time after which a high
+        watermark counts as stalled.
+        """
         while True:
             began_ms = self._clock.monotonic_ms()
             await asyncio.sleep(interval_ms / 1000)
@@ -91,7 +93,7 @@ class Maintenance:
             await self._judge_high_watermarks(restless, now_ms)
 
     def _tell_stalled(self, for_ms: int) -> None:
-        """So that what others did meanwhile has its cause."""
+        """Emits the stall, which explains what other brokers did meanwhile."""
         state_changes = self._manager.state_changes
         state_changes.tell(
             Kind.BROKER_STALLED,
@@ -103,7 +105,10 @@ class Maintenance:
         )
 
     async def _judge_high_watermarks(self, restless: Sequence[Partition], now_ms: int) -> None:
-        """Of all others everything is committed, but it may not be known of them yet."""
+        """Checks `restless` partitions and those that had waiting records at the last check.
+
+        All records of the other partitions are committed.
+        """
         self._high_watermarks.forget_led_no_more()
         looked_at = dict.fromkeys((*restless, *self._high_watermarks.waiting))
         for position, partition in enumerate(looked_at):
@@ -118,7 +123,10 @@ class Maintenance:
             await self._checkpoint_in_thread()
 
     def checkpoint(self) -> bool:
-        """Blocks. Whether it could be written; an older one stays otherwise, which is safe."""
+        """Writes a checkpoint in the calling thread.
+
+        Returns whether it was written; if not, the older one stays, which is safe.
+        """
         write = self._begin_checkpoint()
         try:
             self._write(write)
@@ -150,9 +158,11 @@ class Maintenance:
             await self.flush_once(gently=True)
 
     async def flush_once(self, *, gently: bool = False) -> None:
-        """Syncs what has been written since the last time, several logs side by side: the
-        file system then makes one commit of many. `gently`: half of the time it pauses, for
-        whoever writes waits for such commits as well."""
+        """Syncs all logs with unsynced data.
+
+        Several logs are synced in parallel: the file system then makes one commit of many.
+        `gently`: pauses half of the time, because other writers wait for such commits as well.
+        """
         keys = list(filter(self._needs_flush, self._logs.keys()))
         for first in range(0, len(keys), FLUSHES_AT_ONCE):
             began_ms = self._clock.monotonic_ms()
@@ -168,7 +178,7 @@ class Maintenance:
     async def _flush(self, key: ReplicaKey) -> None:
         log = self._logs.log_of(key)
         if log is None or log.closed or log.failed is not None:
-            return  # set aside, deleted or under repair; or said when it failed
+            return  # set aside, deleted or under repair; or its failure was reported
         try:
             ticket = log.begin_flush()
             if ticket is not None:
@@ -202,9 +212,12 @@ class Maintenance:
     async def expire_producers(
         self, interval_ms: int, expiration_ms: int, named: Callable[[], Container[int]]
     ) -> None:
-        """`named`: producers whose name is there, which are kept. Every replica by its own
-        clock: whether a producer is forgotten a moment earlier here than there makes no
-        difference to one that has been silent for so long."""
+        """Expires silent producers periodically.
+
+        `named` returns the producers whose name exists; they are kept. Each replica uses its own
+        clock: for a producer that was silent for this long it does not matter that replicas forget
+        it at slightly different times.
+        """
         while True:
             await asyncio.sleep(interval_ms / 1000)
             expired, crowded_out = 0, NOBODY
@@ -225,7 +238,7 @@ class Maintenance:
                 self._tell_crowded_out(crowded_out)
 
     def _tell_crowded_out(self, crowded_out: CrowdedOut) -> None:
-        """One line for each round, however many they are."""
+        """Adds to the total, and logs one line for each round."""
         self.crowded_out = self.crowded_out.and_(crowded_out)
         _log.warning(
             "producers_crowded_out",
@@ -239,7 +252,7 @@ class Maintenance:
         )
 
     async def _sweep(self, stray_retention_ms: int) -> None:
-        """Deletes strays of which the store has it that nobody wants them here."""
+        """Deletes expired strays that the store confirms as not assigned to this broker."""
         strays: list[Stray] = []
         await self._run_blocking(
             lambda: strays.extend(self._logs.expired_strays(stray_retention_ms))
@@ -247,9 +260,9 @@ class Maintenance:
         if not strays:
             return
         strays = await self._confirm_strays(strays)
-        # A replica that a checkpoint names, and that is nowhere, counts as damage. So the
-        # checkpoint without them comes first, on the disk; what is set aside after it has
-        # to wait for the next round.
+        # A replica that a checkpoint names and that does not exist counts as damage. So a
+        # checkpoint without these strays is synced first. Strays that are set aside after it wait
+        # for the next round.
         if strays and await self._checkpoint_in_thread(sync=True):
             deleted: list[Stray] = []
             try:
@@ -261,7 +274,7 @@ class Maintenance:
                 self._stray_events.deleted(tuple(deleted))
 
     async def _delete_old_segments(self, partitions: Iterable[Partition]) -> None:
-        """A log from which something was deleted, which is synced, has a turn to itself."""
+        """Deletes old segments. The event loop runs after each deletion, which syncs the log."""
         for position, partition in enumerate(partitions):
             if position % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
@@ -269,7 +282,7 @@ class Maintenance:
                 await asyncio.sleep(0)
 
     def _delete_some(self, partition: Partition) -> bool:
-        """Whether there may be more."""
+        """Returns whether there may be more to delete."""
         log = self._logs.log_of(partition.key)
         if log is None or log.closed or log.failed is not None:
             return False
@@ -290,8 +303,11 @@ class Maintenance:
         return deleted > 0
 
     def _delete_old(self, log: Log, partition: Partition) -> int:
-        """The leader decides what is too old or too much; its followers delete what it has deleted,
-        so that all replicas agree, and no other clock than the leader's counts."""
+        """Deletes segments by age and size on the leader.
+
+        Followers delete what the leader has deleted, so that all replicas agree and no other clock
+        than the leader's counts.
+        """
         if partition.leading is not None:
             check, clocks = self._clock_check, (self._clock.wall_ms(), self._clock.monotonic_ms())
             now_ms = check.retention_ms(*clocks) if check.check(*clocks) else None

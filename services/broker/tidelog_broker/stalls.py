@@ -1,12 +1,16 @@
-"""Whether this process stood still: stopped, swapped out or starved. Who did knows nothing of
-the time meanwhile, and least of all that others were silent (interleaving 14 of
-docs/internals/interleavings.md). Pure."""
+"""Detects that this process was stalled: stopped, swapped out or starved. Pure.
+
+A process that was stalled knows nothing about that time, and least of all that others were silent
+(interleaving 14 of docs/internals/interleavings.md).
+"""
 
 from __future__ import annotations
 
 
 def stalled_ms(elapsed_ms: int, expected_ms: int) -> int:
-    """How much longer something took than it takes at the most in a process that runs; 0: so
-    little that this one was merely busy."""
+    """Returns how much longer something took than expected; 0: the process was merely busy.
+
+    A process counts as stalled if the delay exceeds the expected time.
+    """
     late_ms = elapsed_ms - expected_ms
     return late_ms if late_ms > expected_ms else 0

@@ -1,4 +1,4 @@
-"""How far the start of a broker has come, for whoever asks while it lasts. Pure."""
+"""The progress of a broker's start. Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ _SERVES_NOTHING = frozenset({WAITS_FOR_STORE, OPENS_LOGS, READS_METADATA})
 
 
 class StartProgress:
-    """`done` of `total` of what the phase counts; 0 of 0: not known yet. A thread may count
-    while others look: a mixed pair says how far it has come all the same."""
+    """The phase of the start, and `done` of `total` items that it counts; 0 of 0: not known yet.
+
+    A thread may count while another one reads: a mixed pair still shows the progress.
+    """
 
     def __init__(self) -> None:
         self.phase = WAITS_FOR_STORE
@@ -37,12 +39,15 @@ class StartProgress:
 
     @property
     def opens_logs(self) -> bool:
-        """What logs there are is not to be looked at yet."""
+        """Whether the list of logs is not complete yet."""
         return self.phase in (WAITS_FOR_STORE, OPENS_LOGS)
 
     def refusal(self, broker_id: int) -> str:
-        """Why requests are refused; empty: they are taken. Who has not read the metadata would
-        deny topics that exist, and does not know which commands are for a former life."""
+        """Returns why requests are rejected; empty: they are accepted.
+
+        A broker that has not read the metadata would deny topics that exist, and does not know
+        which commands are for a previous incarnation.
+        """
         if self.phase not in _SERVES_NOTHING:
             return ""
         counted = f", {self.done:,} of {self.total:,}" if self.total else ""

@@ -1,1 +1,1 @@
-"""The controller: elects leaders, creates and deletes topics, notices crashes."""
+"""The controller: elects leaders, creates and deletes topics, and detects failed brokers."""

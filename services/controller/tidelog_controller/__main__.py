@@ -74,10 +74,10 @@ from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.telemetry.state_change_publisher import publishing, registered_brokers
 
 EXIT_FAULT = 1
-# How long requests that are being answered may take after SIGTERM.
+# The time that requests in progress get after SIGTERM.
 SERVER_GRACE_SECONDS = 1.0
 BLOCKING_THREADS = 8
-# A process without memory left ends within so long, in whatever way.
+# A process without memory ends within this time in any case.
 END_AFTER_FAULT_SECONDS = 10.0
 
 
@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if not is_memory_shortage(error):
             raise
-        # At its start, or where the loop's end cannot start a thread; see also `_run_until`.
+        # At its start, or if the loop's end cannot start a thread; see also `_run_until`.
         end_within(END_AFTER_FAULT_SECONDS)
         structlog.get_logger().critical("crashed", why=described(error))
         return EXIT_FAULT
@@ -162,7 +162,7 @@ class CannotListenError(Exception):
 
 
 def listen(server: grpc.aio.Server, address: str, setting: str) -> int:
-    """The port that was bound. Raises `CannotListenError`, which names the setting."""
+    """Returns the bound port. Raises `CannotListenError`, which names the setting."""
     try:
         return server.add_insecure_port(address)
     except RuntimeError:
@@ -170,7 +170,7 @@ def listen(server: grpc.aio.Server, address: str, setting: str) -> int:
 
 
 class Parts(NamedTuple):
-    """`metrics`: None where nothing is measured."""
+    """`metrics`: None if nothing is measured."""
 
     service: ControllerService
     admin: Admin
@@ -181,7 +181,7 @@ class Parts(NamedTuple):
 
 
 def new_controller(config: ControllerConfig, address: str, callers: Callers) -> Parts:
-    """`address`: where others inside reach it."""
+    """`address`: where other services reach it."""
     clock, rng, keys = SystemClock(), random.SystemRandom(), Keys(config.cluster)
     state_changes = StateChangeLog(config.service, clock)
     store = MeasuredStore(
@@ -239,7 +239,7 @@ def pressure_reports(
 
 
 async def add_services(server: grpc.aio.Server, parts: Parts) -> None:
-    """What everybody asks: administrators, brokers and controllers."""
+    """Adds the services for administrators, brokers and controllers."""
     add_AdminServiceServicer_to_server(AdminServicer(parts.admin), server)
     add_ControllerServiceServicer_to_server(ControllerServicer(parts.service), server)
     inspect = InspectServicer(parts.explained, parts.state_changes)
@@ -248,7 +248,7 @@ async def add_services(server: grpc.aio.Server, parts: Parts) -> None:
 
 
 async def add_external_services(server: grpc.aio.Server, parts: Parts) -> None:
-    """What clients ask that come in by `external_listen`: nothing of brokers."""
+    """Adds the services for clients of `external_listen`, without those for brokers."""
     addresses = ExternalAddresses(parts.service.known_services)
     add_AdminServiceServicer_to_server(ExternalAdminServicer(parts.admin, addresses), server)
     inspect = ExternalInspectServicer(parts.explained, parts.state_changes, addresses)
@@ -257,7 +257,7 @@ async def add_external_services(server: grpc.aio.Server, parts: Parts) -> None:
 
 
 def serve_metrics(config: ControllerConfig, parts: Parts, callers: Callers) -> MetricsServer | None:
-    """Raises `MetricsUnavailableError`."""
+    """Returns None if nothing is measured. Raises `MetricsUnavailableError`."""
     if parts.metrics is None:
         return None
     collect = partial(parts.metrics.collect, parts.service)
@@ -265,7 +265,7 @@ def serve_metrics(config: ControllerConfig, parts: Parts, callers: Callers) -> M
 
 
 def names_in(*modules: ModuleType) -> list[str]:
-    """Of the services that these modules of generated code describe."""
+    """The names of the services that these modules of generated code describe."""
     return [
         service.full_name
         for module in modules
@@ -303,7 +303,7 @@ async def _run_until(
         return EXIT_FAULT
     if isinstance(outcome, Exception) and is_memory_shortage(outcome):
         end_within(END_AFTER_FAULT_SECONDS)
-        # Its traceback says nothing of why.
+        # The traceback does not show the cause.
         log.critical("crashed", why=described(outcome))
         return EXIT_FAULT
     if isinstance(outcome, BaseException) and not isinstance(outcome, asyncio.CancelledError):

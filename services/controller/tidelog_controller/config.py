@@ -61,7 +61,7 @@ class ControllerConfig(RegisteredConfig):
 
     @property
     def service(self) -> str:
-        """Its name in log lines and events."""
+        """The name of the service in log lines and events."""
         return f"controller-{self.controller_id}"
 
     state_changes_replication_factor: int = Field(

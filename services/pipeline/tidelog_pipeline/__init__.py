@@ -1,1 +1,1 @@
-"""Jobs on Spark over what a cluster holds: `python -m tidelog_pipeline JOB`."""
+"""Spark jobs over the contents of a cluster: `python -m tidelog_pipeline JOB`."""

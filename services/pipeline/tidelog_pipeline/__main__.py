@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tidelog_pipeline.commands import PROGRAM, chosen
 
-# Each is a package, whose `job` has a `main(argv)` that returns the exit status.
+# Each is a package whose `job` module has a `main(argv)` that returns the exit status.
 JOBS = {
     "archive": "topics as Parquet by date and hour, each record once",
     "check": "what clients recorded, checked: histories that are too large for one machine",
@@ -19,7 +19,7 @@ JOBS = {
 
 def main(argv: Sequence[str]) -> int:
     package = chosen(PROGRAM, "job", JOBS, argv).replace("-", "_")
-    # Imported when it is asked for: Spark takes a second to import.
+    # Imported on demand: importing Spark takes a second.
     job = importlib.import_module(f"tidelog_pipeline.{package}.job")
     return int(job.main(argv[1:]))
 

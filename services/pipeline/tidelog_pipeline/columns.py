@@ -1,4 +1,4 @@
-"""Rows of plain values as Arrow batches of bounded size, and back."""
+"""Converts between rows of plain values and Arrow batches of bounded size."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _TYPES = {
 
 
 class Columns:
-    """Names and types, as Spark and as Arrow know them. All may be null."""
+    """Names and types of columns for Spark and Arrow. All columns are nullable."""
 
     def __init__(self, **types: str) -> None:
-        """Of Spark: bigint, boolean, string, binary, array<bigint>."""
+        """`types` are Spark's: bigint, boolean, string, binary, array<bigint>."""
         self.types = types
         self.names = tuple(types)
         self.ddl = ", ".join(f"`{name}` {kind}" for name, kind in types.items())
@@ -34,7 +34,7 @@ class Columns:
         self._large = [i for i, kind in enumerate(types.values()) if kind == "binary"]
 
     def row(self, **values: Any) -> Row:
-        """Null where there is none. Raises `KeyError` for a column that there is not."""
+        """Returns a row; missing values are null. Raises `KeyError` for an unknown column."""
         row = tuple(values.pop(name, None) for name in self.names)
         if values:
             raise KeyError(*values)

@@ -1,4 +1,4 @@
-"""`python -m tidelog_pipeline JOB [ACTION] --setting VALUE ...`: which one is meant."""
+"""Parses `python -m tidelog_pipeline JOB [ACTION] --setting VALUE ...`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ ConfigT = TypeVar("ConfigT", bound=ProgramConfig)
 
 
 def chosen(command: str, kind: str, known: Mapping[str, str], argv: Sequence[str]) -> str:
-    """The first word, which is a key of `known`. Exits with status 2 where it is none, and with 0
-    after `--help`."""
+    """Returns the first word, which is a key of `known`.
+
+    Exits with status 2 if it is not one, and with 0 after `--help`.
+    """
     if argv and argv[0] in known:
         return argv[0]
     lines = [f"usage: python -m {command} {kind.upper()} [--help] ...", ""]
@@ -28,7 +30,7 @@ def chosen(command: str, kind: str, known: Mapping[str, str], argv: Sequence[str
 
 
 def load_action(job: str, actions: Mapping[str, type[ConfigT]], argv: Sequence[str]) -> ConfigT:
-    """The configuration of the action that `argv` begins with. Exits as `load` does."""
+    """Returns the configuration of the action at the start of `argv`. Exits as `load` does."""
     command = f"{PROGRAM} {job}"
     known = {name: " ".join((one.__doc__ or "").split()) for name, one in actions.items()}
     action = chosen(command, "action", known, argv)

@@ -1,4 +1,4 @@
-"""What every job can be told."""
+"""Settings of every job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog_runtime.config import AddressList, ProgramConfig, split_list
 
 
 def _split_pairs(value: Any) -> Any:
-    """For tables that are one string in a variable or a flag."""
+    """Splits a table that a variable or a flag gives as one string."""
     if not isinstance(value, str):
         return value
     pairs = {}
@@ -43,7 +43,7 @@ DirectoryPath = Annotated[str, AfterValidator(_check_directory)]
 class PipelineConfig(ProgramConfig):
     model_config = SettingsConfigDict(cli_implicit_flags=True)
 
-    # What the data source says of its options, as the flags of the job say it.
+    # Replaces names of the data source's options in messages by the flags of the job.
     in_terms_of_flags: ClassVar[Mapping[str, str]] = {}
 
     spark_master: str | None = Field(
@@ -58,7 +58,7 @@ class PipelineConfig(ProgramConfig):
 
 
 class BrokersConfig(PipelineConfig):
-    """Of a job that asks a cluster."""
+    """Settings of a job that connects to a cluster."""
 
     bootstrap: AddressList = Field(
         default=["127.0.0.1:7501", "127.0.0.1:7502", "127.0.0.1:7503"],
@@ -68,5 +68,5 @@ class BrokersConfig(PipelineConfig):
 
     @property
     def bootstrap_servers(self) -> str:
-        """As the data source takes it."""
+        """The addresses in the form of the data source."""
         return ",".join(self.bootstrap)

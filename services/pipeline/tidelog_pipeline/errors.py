@@ -1,5 +1,5 @@
-"""What jobs raise besides what the libraries raise."""
+"""Errors of jobs, besides those of the libraries."""
 
 
 class JobError(Exception):
-    """What a job needs is not there, or not as it has to be: the message says what would be."""
+    """An input of a job is missing or not as required; the message says what is required."""

@@ -1,4 +1,4 @@
-"""How a job runs: what it logs, and how it ends."""
+"""Runs a job: its logs and its exit status."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from tidelog_pipeline.errors import JobError
 from tidelog_pipeline.spark_errors import by_flags, cause_of, cause_of_java
 from tidelog_runtime.telemetry.logging import configure_logging
 
-# `EXIT_FOUND`: it has done what it was to do, and what it was to look at is not as it should be.
+# `EXIT_FOUND`: the job has completed, and what it checked is not as it should be.
 EXIT_DONE, EXIT_FOUND, EXIT_FAULT = range(3)
 
 
 def run(config: PipelineConfig, act: Callable[[], int]) -> int:
-    """The exit status of `act`, or `EXIT_FAULT` after an error of the log `job_failed` whose
-    `problem` says what it was."""
+    """Returns the exit status of `act`, or `EXIT_FAULT` after an error.
+
+    The error is logged as `job_failed` with its cause as `problem`.
+    """
     configure_logging(config.service, log_level=config.log_level, log_format=config.log_format)
     try:
         return act()
     except PySparkException as error:
         problem = cause_of(str(error))
     except Py4JError as error:
-        # Such as a StackOverflowError, or a JVM that has ended.
+        # For example, a StackOverflowError or a JVM that has ended.
         problem = cause_of_java(str(error))
     except TidelogError as error:
         problem = error.message

@@ -1,4 +1,4 @@
-"""The session of a job: on this machine, or on any master."""
+"""The Spark session of a job, on this machine or on any master."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-# What a query that failed raises: PySpark has classes for some errors of Java only, and for none of
-# a file that cannot be read.
+# Errors of a failed query. PySpark has classes for some Java errors only, and none for a file that
+# cannot be read.
 QUERY_ERRORS = (PySparkException, Py4JError)
 
 _USUAL = {
@@ -26,13 +26,18 @@ _USUAL = {
 def spark_session(
     name: str, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """`master`: None for what Spark's own configuration says, or else all cores of this machine.
-    One that is there already is used, without `conf`, and left running."""
+    """Yields a session.
+
+    An existing one is used as it is, without `conf`, and is not stopped.
+
+    - `master`: None: the master of Spark's own configuration, or else all cores of this
+      machine.
+    """
     running = SparkSession.getActiveSession()
     if running is not None:
         yield running
         return
-    # Workers run what the driver runs, not whatever python3 is first in their path.
+    # Workers run the same Python as the driver, not the first python3 in their path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     builder = builder.master(master or SparkConf().get("spark.master") or "local[*]")

@@ -12,6 +12,7 @@ from faults.scene import Scene
 from faults.values import payload
 from tidelog.client import Producer
 from tidelog.errors import TidelogError
+from tidelog.model import TopicPartition
 
 AHEAD_S = 3_600
 PROBE_TIMEOUT_S = 5.0
@@ -35,7 +36,9 @@ class _Skewed:
         await self._scene.cluster.set_clock(self.target, 0)
 
     async def _stamped_ahead_s(self) -> float:
-        """How far what leaders stamp is ahead of this process's clock, at most."""
+        """How far the append times of leaders are ahead of this process's clock, at most. A broker
+        that leads no partition of the probe's topic appends nothing there, so it gets one to lead
+        for the next measurement."""
         topic = self._scene.topic + PROBE_TOPIC_SUFFIX
         ahead = 0.0
 
@@ -53,6 +56,9 @@ class _Skewed:
             async with asyncio.timeout(2 * PROBE_TIMEOUT_S), self._producer() as producer:
                 described = await self._scene.admin.describe_topic(topic)
                 await asyncio.gather(*(probe(producer, p.partition) for p in described.partitions))
+                broker_id = int(self.target.removeprefix("broker-"))
+                if broker_id not in [p.leader for p in described.partitions]:
+                    await self._scene.admin.move_leaders({TopicPartition(topic, 0): broker_id})
         return ahead
 
     def _producer(self) -> Producer:

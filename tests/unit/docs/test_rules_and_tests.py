@@ -37,7 +37,7 @@ def numbers(pattern: str, text: str) -> list[int]:
 def sources() -> Iterator[tuple[Path, str]]:
     for folder in ("libs", "services", "tests", "proto"):
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in (".py", ".proto", ".md", ".patch") and "_pb2" not in path.name:
+            if path.suffix in (".py", ".proto", ".md", ".txt") and "_pb2" not in path.name:
                 yield path.relative_to(ROOT), path.read_text()
 
 
@@ -105,7 +105,7 @@ def test_no_page_names_a_rule_that_does_not_exist() -> None:
 
 def unresolved(text: str) -> list[str]:
     """Citations in a source that no page of `docs` resolves. A citation may be broken over lines of
-    a comment, or of a patch."""
+    a comment, or of a planted bug."""
     flat = re.sub(r"\s+(?:(?:#|//|\+|-)\s+)?", " ", text)
     found = [
         f"interleaving {number}"

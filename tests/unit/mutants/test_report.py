@@ -18,7 +18,7 @@ def directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Where nothing is planted in truth, and everything is found."""
 
     def judge(mutant: Mutant, _: int) -> Outcome:
-        return Outcome(mutant, Verdict("an_invariant", 1), 0.1, {"libs/a.py:3": 2})
+        return Outcome(mutant, Verdict("an_invariant", 1), 0.1, {"libs/a.py: return 3": 2})
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(mutants.__main__, "_judge", judge)
@@ -42,7 +42,7 @@ def test_the_report_says_how_often_each_changed_line_ran(directory: Path) -> Non
     one = all_mutants()[0].name
     main(["--no-baseline", "--only", one])
     (told,) = json.loads((directory / "mutants.partial.json").read_text())
-    assert told["executed"] == {"libs/a.py:3": 2}
+    assert told["executed"] == {"libs/a.py: return 3": 2}
     assert told["times_executed"] == 2
 
 
@@ -73,7 +73,7 @@ def test_a_run_that_is_resumed_plants_what_was_not_found_yet(
 
 @pytest.mark.parametrize(
     ("executed", "why"),
-    [({}, "never reached"), ({"libs/a.py:3": 7}, "reached, not judged")],
+    [({}, "never reached"), ({"libs/a.py: return 3": 7}, "reached, not judged")],
 )
 def test_a_survivor_that_was_never_reached_is_told_from_one_that_was(
     executed: dict[str, int], why: str

@@ -1,1 +1,1 @@
-"""What the commands that change a running cluster share."""
+"""Code that is shared by the commands that change a running cluster."""

@@ -17,7 +17,7 @@ from tidelog.cli.output import ids_text, size_text
 if TYPE_CHECKING:
     from tidelog.client.operations import MoveProgress, Operation
 
-# Partitions that are under way; more are counted.
+# Active partitions that are shown; others are counted.
 MAX_ACTIVE_SHOWN = 8
 REFRESHES_PER_SECOND = 4
 
@@ -34,7 +34,7 @@ def bars(console: Console | None = None) -> Iterator[BarsView]:
 
 
 class BarsView:
-    """What is known last stays on the screen."""
+    """Progress bars. The last state stays on the screen."""
 
     wants_moves = True
 
@@ -74,7 +74,7 @@ class BarsView:
         if what not in self._tasks:
             self._tasks[what] = self._progress.add_task(what, amount="", total=None)
         settings: dict[str, Any] = {"amount": amount or f"{done:,} of {total:,}"}
-        # Without moves, all is done at once.
+        # An operation without moves is done at once.
         self._progress.update(
             self._tasks[what], completed=done if total else 1, total=total or 1, **settings
         )

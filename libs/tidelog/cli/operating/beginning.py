@@ -1,4 +1,4 @@
-"""Begins operations: each shows its plan, asks, runs, and can be followed to its end."""
+"""Begins operations: shows the plan, asks for confirmation, runs it, and follows it to its end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Begins(Protocol):
-    """One of the calls of `Admin` that begin an operation, with what it is about."""
+    """A call of `Admin` that begins an operation, with its own arguments bound."""
 
     def __call__(
         self, *, operation_id: str, dry_run: bool, expected_plan: str
@@ -32,7 +32,7 @@ class Begins(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """`danger`: what would happen, as a sentence without its end."""
+    """An operation to begin. `danger`: what would happen, as a sentence without its end."""
 
     call_of: Callable[[Admin], Begins]
     danger: str
@@ -47,7 +47,7 @@ async def run_operation(
             _show_plan(session, planned)
             return ExitStatus.DONE
         expected = manner.expected_plan or ""
-        # A repeated request is to be answered, and neither planned nor asked about once more.
+        # A repeated request is answered without a new plan and without confirmation.
         if not manner.yes and not await is_known(admin, manner.operation_id):
             planned = await _planned(admin, manner, wish)
             check_can_be_asked(session, manner, wish.danger)
@@ -56,7 +56,7 @@ async def run_operation(
                 return declined(session, "Nothing was begun.")
         operation_id = manner.operation_id or admin.new_operation_id()
         try:
-            # Somebody agreed to what was shown, then or by its digest, and to nothing else.
+            # The user agreed to this plan, by confirmation or by its digest, and to no other.
             begun = await wish.call_of(admin)(
                 operation_id=operation_id, dry_run=False, expected_plan=expected
             )
@@ -86,7 +86,7 @@ async def is_known(admin: Admin, operation_id: str) -> bool:
 
 
 def in_doubt(error: TidelogError, operation_id: str = "") -> Exception:
-    """A missing answer leaves the outcome open."""
+    """A missing answer leaves the outcome unknown."""
     if error.code is not ErrorCode.REQUEST_TIMED_OUT:
         return error
     again = f". The same again with --operation-id {operation_id} is safe" if operation_id else ""
@@ -96,7 +96,7 @@ def in_doubt(error: TidelogError, operation_id: str = "") -> Exception:
 async def tell_end(
     session: Session, admin: Admin, operation_id: str, wanted: str = "done"
 ) -> tuple[Operation, ExitStatus]:
-    """Follows it; people see how far it is."""
+    """Follows an operation to its end. Shows its progress unless the output is JSON."""
     if session.as_json:
         ended = await watch(admin, operation_id, SilentView())
     else:

@@ -1,4 +1,4 @@
-"""Nothing dangerous happens unasked: it is shown first, and somebody says yes."""
+"""Asks for confirmation before destructive changes, after showing them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from tidelog.cli.session import Session
 
 
 def check_can_be_asked(session: Session, manner: Manner, danger: str) -> None:
-    """`danger`: what would happen, as a sentence without its end. Raises `NotConfirmedError`
-    where nobody has said yes and nobody can be asked. Called after a first look, so that it speaks
-    of nothing that does not exist."""
+    """Raises `NotConfirmedError` if the change is neither confirmed nor can be.
+
+    `danger`: what would happen, as a sentence without its end. Called after a first request, so
+    that it does not warn about something that does not exist.
+    """
     if not (manner.yes or manner.dry_run or session.can_ask()):
         raise NotConfirmedError(
             f"{danger}; say --yes to do it where nobody can be asked, or --dry-run to see what "
@@ -25,17 +27,17 @@ def check_can_be_asked(session: Session, manner: Manner, danger: str) -> None:
 
 
 def agrees(shown: Iterable[str]) -> bool:
-    """After what was shown, on stderr."""
+    """Asks for confirmation on stderr, after showing the change."""
     return _answered(shown, "Go on? [y/N]").lower() in ("y", "yes")
 
 
 def types_its_name(shown: Iterable[str], name: str) -> bool:
-    """For what cannot be taken back."""
+    """Asks for the name, for changes that cannot be undone."""
     return _answered(shown, "Type its name to go on:") == name
 
 
 def declined(session: Session, nothing: str) -> ExitStatus:
-    """`nothing`: that it was done, as a sentence."""
+    """Reports that the user declined. `nothing`: the sentence that nothing was done."""
     write_note(nothing)
     if session.as_json:
         write_json(refusal_document(NotConfirmedError(nothing)))
@@ -47,11 +49,11 @@ def notes_on_terminal() -> bool:
 
 
 def _answered(shown: Iterable[str], question: str) -> str:
-    """Nothing of it goes to stdout, which may be a file. An end of input is no consent."""
+    """Writes nothing to stdout, which may be a file. An end of input is no consent."""
     for line in shown:
         write_note(line)
-    # An event loop runs, whose handler would let the reading go on. Before the question is seen,
-    # for its answer may be Ctrl-C at once.
+    # The handler of the running event loop would not interrupt the read. Replaced before the
+    # question appears, since the answer may be an immediate Ctrl-C.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         sys.stderr.write(f"{question} ")

@@ -1,5 +1,5 @@
-"""What `--json` prints of operations: names as in admin.proto and in the REST gateway, which
-only ever grow. Pure."""
+"""JSON documents of operations, for `--json`. Their names are those of admin.proto and the REST
+gateway; fields are only ever added. Pure functions."""
 
 from __future__ import annotations
 

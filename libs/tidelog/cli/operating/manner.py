@@ -1,4 +1,4 @@
-"""How a change is to be made: options that all such commands have, and what they come to."""
+"""Options that all commands for changes share."""
 
 from __future__ import annotations
 
@@ -87,7 +87,12 @@ USUAL_TIMEOUT_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """`operation_id` empty: a new one. `yes`: without asking. `expected_plan` None: any."""
+    """How a change is made.
+
+    - `yes`: without confirmation.
+    - `operation_id`: empty for a new one.
+    - `expected_plan`: None to accept any plan.
+    """
 
     dry_run: bool = False
     yes: bool = False
@@ -101,15 +106,14 @@ class Manner:
         return round(self.timeout_seconds * 1000)
 
     async def admin(self, session: Session) -> Admin:
-        """Raises `UsageError` for a name that nobody can have, and for such a time."""
+        """Raises `UsageError` for an invalid requester or timeout."""
         self._check()
         requested_by = requester(self.requested_by, os.environ)
         return await session.admin(requested_by=requested_by, timeout_ms=self.timeout_ms)
 
     @asynccontextmanager
     async def asking(self, session: Session) -> AsyncIterator[Admin]:
-        """For questions that brokers answer, which know no time of their own. Raises
-        `TimedOutError`."""
+        """For requests to brokers, which have no timeout of their own. Raises `TimedOutError`."""
         import asyncio
 
         self._check()
@@ -127,7 +131,7 @@ class Manner:
             check_timeout(self.timeout_seconds * 1000)
         except TidelogError as error:
             raise UsageError(error.message) from error
-        # As of a script whose variable is not set.
+        # For example from a script whose variable is not set.
         if self.expected_plan == "":
             raise UsageError(
                 "--expected-plan is empty; give the digest that --dry-run shows, or leave it out"
@@ -135,7 +139,7 @@ class Manner:
 
 
 def requester(given: str | None, environment: Mapping[str, str]) -> str:
-    """Raises `UsageError`.
+    """Returns the name of the requester. Raises `UsageError`.
 
     >>> requester("ann", {}), requester(None, {"TIDELOG_REQUESTED_BY": "night shift"})
     ('ann', 'night shift')

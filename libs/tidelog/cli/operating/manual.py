@@ -1,4 +1,4 @@
-"""What help tells after the options: examples, what `--json` prints, exit statuses. Pure."""
+"""Help text after the options: examples, the output of `--json`, exit statuses. Pure functions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def manual(
     json: str | Sequence[str] = (),
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """For a command's epilog. \\b keeps help from joining the lines that follow."""
+    """Returns a command's epilog. \\b keeps typer from joining the lines that follow."""
     parts = ["\b\n" + "\n".join((EXAMPLES, *(f"  {example}" for example in examples)))]
     told = (json,) if isinstance(json, str) else json
     if told:

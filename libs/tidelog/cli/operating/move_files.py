@@ -1,4 +1,5 @@
-"""Moves that a file holds: JSON, as `--dry-run --json` prints a plan, or a move a line. Pure."""
+"""Parses files of moves: JSON as `--dry-run --json` prints a plan, or one move a line. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _FORM = (
 
 
 def parse_moves(text: str, source: str) -> list[Move]:
-    """Raises `UsageError`, which names the `source` and what is wrong there."""
+    """Raises `UsageError`, which names the `source` and the fault."""
     if text.lstrip()[:1] in ("{", "["):
         return _from_json(text, source)
     moves: list[Move] = []

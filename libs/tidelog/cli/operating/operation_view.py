@@ -1,4 +1,4 @@
-"""An operation for people: how it stands, and when it will have ended. Pure."""
+"""Formats an operation for people: its state, progress and estimated end. Pure functions."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def end_text(operation: Operation, now_ms: int) -> str:
 
 
 def progress_line(operation: Operation, now_ms: int) -> str:
-    """One line of a log."""
+    """Returns one line for a log."""
     line = f"{timestamp_text(now_ms)} {state_text(operation)}; {progress_text(operation.progress)}"
     if not operation.has_ended and operation.progress.estimated_end_ms:
         line += f"; ends {end_text(operation, now_ms)}"

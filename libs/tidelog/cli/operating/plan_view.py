@@ -1,4 +1,4 @@
-"""A plan for people."""
+"""Formats a plan for people."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tidelog.wording import plural
 if TYPE_CHECKING:
     from tidelog.client.operations import LeaderChange, Move, Plan
 
-# Before a question; a dry run shows all.
+# Moves shown before a confirmation; a dry run shows all.
 MAX_MOVES_ASKED = 20
 
 
 def plan_lines(plan: Plan, *, on_terminal: bool, max_moves: int | None = None) -> Iterator[str]:
-    """`max_moves` None: all."""
+    """`max_moves`: None for all."""
     yield plan_headline(plan)
     for warning in plan.warnings:
         yield f"Warning: {warning}"

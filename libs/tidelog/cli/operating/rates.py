@@ -1,4 +1,4 @@
-"""Bytes per second, as people write them. Pure."""
+"""Parses rates in bytes per second. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RATE = re.compile(r"(\d{1,19}(?:\.\d{1,9})?)\s*([a-z]*)(?:/s)?", re.ASCII)
 
 
 def parse_rate(text: str) -> int | None:
-    """Bytes per second; None: without bound. Raises `UsageError`.
+    """Returns bytes per second, or None for no bound. Raises `UsageError`.
 
     >>> parse_rate("50MB"), parse_rate("1.5 MiB/s"), parse_rate("65536"), parse_rate("none")
     (50000000, 1572864, 65536, None)

@@ -1,4 +1,4 @@
-"""Partitions without a leader, for people: what their replicas hold, and what a choice costs."""
+"""Formats partitions without a leader: what their replicas hold, and what a choice costs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog.wording import plural
 if TYPE_CHECKING:
     from tidelog.client.admin_topics import Recovery, Survivor
 
-# As long as brokers get to tell how far their logs reach, where the command gets longer.
+# The longest time for brokers to describe their logs, if the command's timeout is longer.
 MAX_LOOK_MS = 10_000
 
 
@@ -46,7 +46,7 @@ def loss_text(survivor: Survivor) -> str:
 
 
 def price_text(recovery: Recovery, broker_id: int) -> str:
-    """What a choice would cost, in a sentence."""
+    """Returns a sentence about what a choice would cost."""
     name = f"{recovery.topic}/{recovery.partition}"
     survivor = next((s for s in recovery.survivors if s.broker_id == broker_id), None)
     if survivor is None:

@@ -1,4 +1,4 @@
-"""Partitions and who is to hold or lead them, as words of the command line. Pure."""
+"""Parses partitions, replicas and leaders on the command line. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def parse_ids(text: str, problem: str) -> tuple[int, ...]:
-    """`problem`: what to say of a text that is no list of broker ids. Raises `UsageError`."""
+    """`problem`: the message for a text that is no list of broker ids. Raises `UsageError`."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdecimal() for word in words):
         raise UsageError(problem)
@@ -47,7 +47,7 @@ def parse_leader(text: str) -> tuple[TopicPartition, int]:
 
 
 def parse_leaders(words: Sequence[str]) -> dict[TopicPartition, int]:
-    """Each partition once. Raises `UsageError`."""
+    """Parses leaders; each partition may occur once. Raises `UsageError`."""
     leaders: dict[TopicPartition, int] = {}
     for partition, leader in map(parse_leader, words):
         if partition in leaders:
@@ -59,7 +59,7 @@ def parse_leaders(words: Sequence[str]) -> dict[TopicPartition, int]:
 
 
 def parse_selection(words: Iterable[str]) -> dict[str, list[int]]:
-    """Partitions by topic, none of which are all. Raises `UsageError`.
+    """Returns partitions by topic; an empty list means all. Raises `UsageError`.
 
     >>> parse_selection(["sea/3", "bay", "sea/1"])
     {'sea': [1, 3], 'bay': []}
@@ -77,7 +77,7 @@ def parse_selection(words: Iterable[str]) -> dict[str, list[int]]:
 
 
 def parse_assignment(text: str) -> list[tuple[int, ...]]:
-    """The replicas of each partition, in order. Raises `UsageError`.
+    """Returns the replicas of each partition, in order. Raises `UsageError`.
 
     >>> parse_assignment("1,2:2,3")
     [(1, 2), (2, 3)]

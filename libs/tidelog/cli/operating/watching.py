@@ -1,4 +1,4 @@
-"""Follows an operation to its end: bars on a terminal, else a line for each change."""
+"""Follows an operation to its end: bars on a terminal, otherwise a line for each change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidelog.client.operations import MoveProgress, Operation
 
 USUAL_INTERVAL_SECONDS = 1.0
-# Which partitions are under way is shown where that can be asked for in one page.
+# Active partitions are shown only if the operation's moves fit into one page.
 MAX_MOVES_LOOKED_AT = 1_000
 
 
@@ -30,7 +30,7 @@ class View(Protocol):
 
 
 class PlainView:
-    """A line whenever something has changed."""
+    """Prints a line whenever something has changed."""
 
     wants_moves = False
 
@@ -46,7 +46,7 @@ class PlainView:
 
 
 class JsonView:
-    """A document a line whenever something has changed."""
+    """Prints a document a line whenever something has changed."""
 
     wants_moves = False
 
@@ -86,7 +86,7 @@ async def watch(
     interval_seconds: float = USUAL_INTERVAL_SECONDS,
     timeout_seconds: float | None = None,
 ) -> Operation:
-    """As it ended. Raises `TimedOutError` where it goes on for longer than that."""
+    """Returns the operation as it ended. Raises `TimedOutError` after `timeout_seconds`."""
     import asyncio
 
     last: Operation | None = None

@@ -1,4 +1,4 @@
-"""`tidelog topics`: create, look at, change, delete and recover topics."""
+"""`tidelog topics`: creates, shows, changes, deletes and recovers topics."""
 
 from __future__ import annotations
 

@@ -79,9 +79,9 @@ def alter_config(
 ) -> None:
     """Change a topic's configuration.
 
-    It takes effect without a restart. Keys that are not named stay as they are. Where records
-    may be lost by it, as by a shorter retention, it says so and asks. All keys and what they
-    do: topics config.
+    The change takes effect without a restart. Other keys stay as they are. If records may be lost,
+    for example by a shorter retention, the command says so and asks for confirmation. topics config
+    describes all keys.
     """
     session = session_of(context, bootstrap, as_json)
     settings = parse_settings(changed or (), "--set")
@@ -116,10 +116,11 @@ def add_partitions(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add partitions after the last.
+    """Add partitions after the last one.
 
-    Records with a key go to other partitions from then on than before: whoever reads them in
-    order by key has to know. It asks, since partitions go again only with their records.
+    Records with a key go to other partitions than before. Consumers that rely on the order of
+    records with the same key are affected. The command asks for confirmation, since partitions can
+    only be removed together with their records.
     """
     session = session_of(context, bootstrap, as_json)
     with ending_with_a_status(as_json=session.as_json):
@@ -145,7 +146,7 @@ def remove_partitions(
 ) -> None:
     """Delete the last partitions with all their records. Asks for the topic's name first.
 
-    Records with a key go to other partitions from then on than before.
+    Records with a key go to other partitions than before.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
@@ -174,10 +175,10 @@ def set_replication_factor(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Give topics another number of replicas.
+    """Change the number of a topic's replicas.
 
-    New replicas are copied while the partitions serve on; with fewer, those go first that take
-    no part. It shows its plan and asks.
+    New replicas are copied while the partitions stay available. A lower number first removes
+    replicas on brokers that get no new replicas. Shows the plan and asks for confirmation.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)
@@ -271,7 +272,8 @@ async def _add(
         danger = f"topic {name!r} would get partitions that go again only with their records"
         check_can_be_asked(session, manner, danger)
         trace = None
-        # Where it has as many already, what was asked for before may go on: it is waited for.
+        # If the topic has that many partitions already, an earlier request may still be pending:
+        # the command waits for it.
         if not manner.dry_run:
             shown = (
                 f"Topic {name} would get {plural(resized.partitions, 'more partition')}, "
@@ -287,7 +289,7 @@ async def _add(
                         name,
                         partitions,
                         manner.timeout_ms,
-                        # As it was planned, whichever brokers come meanwhile.
+                        # Exactly as planned, whichever brokers join in the meantime.
                         assignment=resized.assignment if fits else assignment,
                         expected_revision=resized.revision,
                     )
@@ -329,7 +331,8 @@ async def _remove(
         danger = f"partitions of topic {name!r} and their records would be deleted for good"
         check_can_be_asked(session, manner, danger)
         trace = None
-        # Where it has no more already, what was asked for before may go on: it is waited for.
+        # If the topic has no more partitions already, an earlier request may still be pending: the
+        # command waits for it.
         if not manner.dry_run:
             shown = _removal_text(name, partitions, resized, "will")
             if resized.partitions and not manner.yes and not types_its_name([shown], name):

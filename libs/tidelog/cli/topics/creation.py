@@ -1,4 +1,4 @@
-"""`tidelog topics create`."""
+"""`tidelog topics create`: creates a topic."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tidelog.wording import plural
 if TYPE_CHECKING:
     from tidelog.client.admin_topics import CreatedTopic
 
-# Longer command lines than this nobody copies.
+# A longer command line is not worth copying.
 MAX_PARTITIONS_TO_COPY = 30
 
 CREATE_JSON = (
@@ -47,7 +47,11 @@ CREATE_JSON = (
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """`replication_factor` None: the usual one. `assignment` empty: the controller places."""
+    """A topic to create.
+
+    - `replication_factor`: None for the default.
+    - `assignment`: empty if the controller places the replicas.
+    """
 
     name: str
     partitions: int
@@ -107,8 +111,8 @@ def create(
 ) -> None:
     """Create a topic.
 
-    It waits until its replicas have started. Brokers that have not started theirs in time are
-    named; they go on by themselves. With --dry-run it shows where its replicas would be placed.
+    Waits until its replicas have started. Brokers that have not started theirs in time are named;
+    they continue by themselves. --dry-run shows where the replicas would be placed.
     """
     session = session_of(context, bootstrap, as_json)
     settings = parse_settings(config or ())
@@ -130,7 +134,7 @@ def _new_topic(
     config: dict[str, str],
     assignment: str | None,
 ) -> NewTopic:
-    """Counts that contradict the assignment are refused by the cluster. Raises `UsageError`."""
+    """The cluster rejects counts that contradict the assignment. Raises `UsageError`."""
     placed = parse_assignment(assignment) if assignment is not None else []
     if partitions is None:
         partitions = len(placed) or 1
@@ -141,7 +145,7 @@ def _new_topic(
 
 async def _create(session: Session, manner: Manner, wanted: NewTopic) -> None:
     async with await manner.admin(session) as admin:
-        # Asked first: whatever times out from here on is not for want of a cluster.
+        # A first request: a later timeout does not mean that the cluster is unreachable.
         await admin.describe_cluster()
         factor = wanted.replication_factor
         if factor is None:

@@ -1,4 +1,4 @@
-"""`tidelog topics delete`."""
+"""`tidelog topics delete`: deletes a topic."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ async def _delete(
     session: Session, manner: Manner, name: str, expected_revision: int
 ) -> ExitStatus:
     async with await manner.admin(session) as admin:
-        # Asked of the controller, which deletes it: brokers may not know it yet.
+        # The controller is queried, because it deletes the topic and brokers may not know it yet.
         (topic,) = await admin.topic_details([name], with_partitions=False)
         danger = f"topic {name!r} and its records would be deleted for good"
         check_can_be_asked(session, manner, danger)
         if manner.dry_run or expected_revision:
-            # A refusal comes before the question.
+            # A rejection comes before the confirmation.
             plan = await admin.plan_deletion(name, expected_revision=expected_revision)
         if manner.dry_run:
             _show_plan(session, topic, plan)
@@ -71,7 +71,7 @@ async def _delete(
             return declined(session, "Nothing was deleted.")
         with admin.traced() as trace_id:
             try:
-                # That very one, and not one that somebody made under its name while we asked.
+                # This topic id only, not a topic that was created under the name in the meantime.
                 pending = await admin.delete_topic(
                     name,
                     manner.timeout_ms,

@@ -1,4 +1,4 @@
-"""How far the log of each replica of a topic goes, as the brokers tell."""
+"""Offsets and sizes of each replica's log, as the brokers report them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLog:
-    """None: nobody tells. Lags are the leader's view; the leader's own are 0."""
+    """The log of a replica. None: no broker reports it. Lags are measured by the leader; the
+    leader's own are 0."""
 
     partition: int
     broker_id: int

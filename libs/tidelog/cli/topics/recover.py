@@ -1,4 +1,4 @@
-"""`tidelog topics recover`: the best of what is left leads partitions that have no leader."""
+"""`tidelog topics recover`: elects the best surviving replica of partitions without a leader."""
 
 from __future__ import annotations
 
@@ -68,12 +68,11 @@ def recover(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let the best of what is left lead.
+    """Elect the best surviving replica of partitions without a leader.
 
-    For partitions without a leader, at the price of records. The best log that is left leads:
-    what only lost replicas held is gone, also where it was acknowledged. Asks first, on a
-    terminal. What each replica holds: recovery describe; to choose one by hand: recovery
-    choose.
+    Records that only lost replicas held are gone, even if they were acknowledged. Asks for
+    confirmation first, on a terminal. recovery describe shows what each replica holds; recovery
+    choose elects a chosen replica.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)

@@ -1,4 +1,4 @@
-"""Settings of a topic, as options give them, and what a change of one may cost. Pure."""
+"""Parses a topic's settings, and describes the risks of changes. Pure functions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parse_settings(settings: Sequence[str], option: str = "--config") -> dict[st
 
 
 def dangers(changes: Sequence[ConfigChange]) -> Iterator[str]:
-    """A sentence for each change by which records may be lost."""
+    """Yields a sentence for each change by which records may be lost."""
     for change in changes:
         before, after = change.before, change.after
         match change.key:
@@ -61,12 +61,12 @@ def dangers(changes: Sequence[ConfigChange]) -> Iterator[str]:
 
 
 def _min_isr(text: str) -> int:
-    """The default is min(2, factor)."""
+    """The default is min(2, replication factor)."""
     return int(text or 2)
 
 
 def _is_less(before: str, after: str) -> bool:
-    """Of what is kept."""
+    """Whether less is retained than before."""
     if int(after) == _UNLIMITED:
         return False
     return int(before) == _UNLIMITED or int(after) < int(before)

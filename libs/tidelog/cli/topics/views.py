@@ -1,4 +1,4 @@
-"""Topics as they are: all, one, and its configuration."""
+"""Commands that show topics: all of them, one, and its configuration."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def list_(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List all topics, and which are unwell."""
+    """List all topics and their health."""
     session = session_of(context, bootstrap, as_json)
     manner = Manner(timeout_seconds=timeout)
     session.run(lambda: _list(session, manner, contains, internal=internal, unwell=unwell))
@@ -76,7 +76,7 @@ def describe(
 ) -> None:
     """Show a topic and its partitions.
 
-    Its settings, and the leader, replicas and ISR of each partition.
+    Shows its settings, and the leader, replicas and ISR of each partition.
     """
     session = session_of(context, bootstrap, as_json)
     session.run(lambda: _describe(session, Manner(timeout_seconds=timeout), name, logs=logs))
@@ -94,7 +94,7 @@ def config(
 ) -> None:
     """Show every key of a topic's configuration.
 
-    What is in force, and what the key does.
+    Shows the value in force, and what the key does.
     """
     session = session_of(context, bootstrap, as_json)
     session.run(lambda: _config(session, Manner(timeout_seconds=timeout), name, only_set=set_only))
@@ -162,7 +162,7 @@ async def _describe(session: Session, manner: Manner, name: str, *, logs: bool) 
 
 
 def _document(topic: TopicDescription) -> dict[str, Any]:
-    """No leader and no unclean election are null."""
+    """A missing leader or unclean election is null."""
     return {
         "topic": topic.name,
         "topic_id": topic.topic_id,

@@ -1,10 +1,10 @@
-"""Why something does not work, from what the services of a cluster tell (section 7 of the
-design). Pure: answers in, findings out.
+"""Explains why something does not work, from the states of a cluster's services (section 7 of the
+design). Pure functions: states in, findings out.
 
-`causes` lists the words. What is wrong with a partition (`partitions`, `elections`) is led
-back to what is wrong with a broker, the controller or the store (`replicas`, `control`,
-`store`), and each root is told once, with all that follows from it (`roots`, `findings`).
-Nothing is guessed: where nobody tells why, a finding says so.
+`causes` defines the words. Problems of a partition (`partitions`, `elections`) are traced to
+problems of a broker, the controller or the store (`replicas`, `control`, `store`). Each root is
+reported once, with all its effects (`roots`, `findings`). Nothing is guessed: a finding says so
+if no service reports the reason.
 """
 
 from tidelog.inspection.explain.active_controller import active_controller

@@ -1,4 +1,4 @@
-"""Which of the controllers that hold themselves to be active is the one."""
+"""Finds the active controller among those that claim to be active."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from tidelog.inspection.model import NOT_KNOWN, ServiceState
 
 
 def active_controller(states: Sequence[ServiceState]) -> ServiceState | None:
-    """Of those that hold themselves to be active the one of the highest epoch. A deposed one
-    that misses the store cannot know it, and does not count: brokers have heard of a higher
-    epoch, or name another address out of a store that answers them."""
+    """Returns the one with the highest epoch among those that claim to be active.
+
+    A deposed controller without the metadata store cannot know it, and does not count: brokers
+    know a higher epoch, or read another address from a store that answers them.
+    """
     brokers = [state for state in states if state.broker is not None]
     heard = max((s.broker.controller_epoch for s in brokers if s.broker), default=NOT_KNOWN)
     named = {

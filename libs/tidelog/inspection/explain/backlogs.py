@@ -1,5 +1,5 @@
-"""What the commands say of a broker that it has yet to acknowledge. Pure functions of what the
-active controller tells."""
+"""Commands that a broker has not acknowledged yet. Pure functions of the active controller's
+report."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tidelog.inspection.model import BrokerBacklog
 
 # A command that was sent is acknowledged within milliseconds.
 BACKLOG_MIN_MS = 1_000
-# A command carries up to 2,000 partitions and is answered as a whole, which a broker that is
-# short of CPU needs seconds for; this is what controllers give it, unless they are told otherwise.
+# A command carries up to 2,000 partitions and is answered as a whole. A broker that is short of
+# CPU needs seconds for it. Controllers wait this long by default.
 MOVES_WITHIN_MS = 10_000
 
 
@@ -21,12 +21,12 @@ def root_of(backlog: BrokerBacklog) -> Root:
 
 
 def is_late(backlog: BrokerBacklog) -> bool:
-    """It is told, also where nothing is known to follow from it."""
+    """Whether it is reported even without known effects."""
     return backlog.pending > 0 and (backlog.overdue or backlog.oldest_ms >= BACKLOG_MIN_MS)
 
 
 def pending_of(view: ClusterView, broker_id: int) -> BrokerBacklog | None:
-    """None: there is nothing that it has yet to acknowledge, as far as anybody tells."""
+    """Returns the broker's backlog, or None if no unacknowledged command is reported."""
     backlog = view.backlogs.get(broker_id)
     return backlog if backlog is not None and backlog.pending else None
 
@@ -37,8 +37,11 @@ def late_of(view: ClusterView, broker_id: int) -> BrokerBacklog | None:
 
 
 def is_worked_through(backlog: BrokerBacklog) -> bool:
-    """A broker that lives needs time for many states: it takes one after the other, or the
-    command has not had its time yet. Not where it refuses some."""
+    """Whether a broker that is alive only needs time for many states.
+
+    It acknowledges one after the other, or the command is not overdue yet. False if it rejects
+    some of them.
+    """
     if any(pending.problem for pending in backlog.first):
         return False
     moves = backlog.acknowledged > 0 and backlog.last_acknowledged_ms <= MOVES_WITHIN_MS
@@ -46,5 +49,5 @@ def is_worked_through(backlog: BrokerBacklog) -> bool:
 
 
 def states_a_second(backlog: BrokerBacklog) -> int:
-    """0: fewer than one, or none yet."""
+    """0 if it is less than one, or none has been acknowledged."""
     return backlog.acknowledged * 1_000 // max(1, backlog.working_ms)

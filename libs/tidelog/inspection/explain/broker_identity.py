@@ -1,5 +1,5 @@
-"""Broker ids that two data directories claim, and directories that count as intact only since
-their last registration."""
+"""Broker ids that two data directories claim, and directories that are intact only since their
+last registration."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tidelog.inspection.explain.cluster_view import (
 from tidelog.inspection.explain.words import ago
 from tidelog.inspection.model import Finding, RegisteredBroker, RejectedStart
 
-# A rejected process has ended. One that is started again by itself is rejected again within this
-# time: Kubernetes waits five minutes at the most between two starts.
+# A rejected process has ended. If it is restarted automatically, it is rejected again within this
+# time: Kubernetes waits at most five minutes between two starts.
 CONTESTED_MS = 6 * 60_000
 
 
 def contested(view: ClusterView) -> Iterator[Finding]:
-    """One finding for each id: it names both processes and both directories."""
+    """Yields one finding for each id; it names both processes and both directories."""
     for broker_id, rejected in sorted(view.rejected_starts.items()):
         owner = view.registry.brokers.get(broker_id)
         waits = rejected.cause == WAITS_FOR_LEASE
@@ -47,8 +47,11 @@ def contested(view: ClusterView) -> Iterator[Finding]:
 
 
 def _is_told(view: ClusterView, broker_id: int) -> bool:
-    """Of a broker that is gone: whether the rejected start is why it cannot come back, which is a
-    finding of its own; or it was stopped in order, as the step after a rejection says."""
+    """Whether a broker that is gone is explained already.
+
+    The rejected start may be why it cannot come back, which is a finding of its own. Or the broker
+    was stopped in order, as the next step after a rejection says.
+    """
     return view.failed_start(broker_id) is not None or view.was_stopped(broker_id)
 
 
@@ -60,7 +63,7 @@ def _first_process(broker_id: int, owner: RegisteredBroker | None, *, is_gone: b
 
 
 def _beside_a_live_one(owner: RegisteredBroker | None, rejected: RejectedStart) -> tuple[str, str]:
-    """Summary and next step."""
+    """Returns summary and next step."""
     claim = f"two processes claim broker id {rejected.broker_id}; the second one"
     if rejected.cause == WAITS_FOR_LEASE:
         waits = "waits for the registration of the first one to end"
@@ -69,7 +72,7 @@ def _beside_a_live_one(owner: RegisteredBroker | None, rejected: RejectedStart) 
 
 
 def _beside_a_dead_one(rejected: RejectedStart) -> tuple[str, str]:
-    """Summary and next step. A process that waits takes the id as soon as it is free."""
+    """Returns summary and next step. A process that waits takes the id as soon as it is free."""
     broker_id, place = rejected.broker_id, f"data_dir {rejected.data_dir}{_on(rejected.host)}"
     if rejected.cause == WAITS_FOR_LEASE:
         return (
@@ -87,9 +90,11 @@ def _beside_a_dead_one(rejected: RejectedStart) -> tuple[str, str]:
 
 
 def _is_over(view: ClusterView, rejected: RejectedStart) -> bool:
-    """The process has ended for good, or runs as a broker of its own by now. Where the first one
-    has its directory in the same place, that one was put back there, as on a disk that is mounted
-    again."""
+    """Whether the rejected process has ended for good, or now runs as a broker of its own.
+
+    If the registered broker has its directory in the same place, that directory was put back
+    there, for example on a disk that was mounted again.
+    """
     if rejected.cause == WAITS_FOR_LEASE:
         return False
     if rejected.cause != BROKER_ID_IN_USE:
@@ -128,7 +133,7 @@ def _give_own_id(owner: RegisteredBroker | None, rejected: RejectedStart) -> str
 
 
 def not_intact(view: ClusterView) -> Iterator[Finding]:
-    """Registered brokers whose directory was copied, restored or replaced."""
+    """Yields registered brokers whose directory was copied, restored or replaced."""
     for broker_id, broker in sorted(view.registry.brokers.items()):
         if broker.not_intact_reason:
             yield Finding(

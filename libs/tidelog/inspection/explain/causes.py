@@ -1,7 +1,7 @@
-"""The words for causes, how bad each is, and what follows from what.
+"""The words for causes, their severities, and how they depend on each other.
 
-A *symptom* is what is wrong with a partition; its *roots* are why, mostly something about
-one broker. A finding tells one root, or those symptoms that have the same roots.
+A *symptom* is a problem of a partition; its *roots* are the reasons, mostly a problem of one
+broker. A finding reports one root, or the symptoms that have the same roots.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tidelog.model import TopicPartition
 
 CRITICAL = "critical"  # data or availability is lost now
-WARNING = "warning"  # redundancy is, or soon will be
+WARNING = "warning"  # redundancy is lost, or soon will be
 INFO = "info"  # nothing is lost
 SEVERITIES = (CRITICAL, WARNING, INFO)
 
@@ -23,23 +23,23 @@ UNDER_MIN_ISR = "under_min_isr"
 HW_STALLED = "hw_stalled"
 CONSUMER_WAITS = "consumer_waits"
 REPLICA_OUT_OF_ISR = "replica_out_of_isr"  # no root is known
-TAKES_NO_RECORDS = "takes_no_records"  # told with its root alone
+TAKES_NO_RECORDS = "takes_no_records"  # reported under its root alone
 LEADERSHIP_LEFT = "leadership_left"  # reported under its root alone
-IN_ISR_AND_GONE = "in_isr_and_gone"  # told with its root alone
+IN_ISR_AND_GONE = "in_isr_and_gone"  # reported under its root alone
 UNCLEAN_ELECTION = "unclean_election"
 NOT_PREFERRED_LEADER = "not_preferred_leader"
 REQUESTS_REJECTED = "requests_rejected"
 PARTITIONERS_DIFFER = "partitioners_differ"  # the same keys in two partitions
-CLIENT_LIMITED = "client_limited"  # it is at a limit on requests or connections
+CLIENT_LIMITED = "client_limited"  # it has reached a limit on requests or connections
 MOVE_WAITS = "move_waits"
 CANCELLATION_WAITS = "cancellation_waits"
-# Told with the moves that wait for them alone.
+# Reported only with the moves that wait for them.
 MOVES_BOUND = "moves_bound"
 MOVES_BOUND_BELOW_WRITES = "moves_bound_below_writes"
 BOUNDS_ON_MOVES = frozenset({MOVES_BOUND, MOVES_BOUND_BELOW_WRITES})
-# About a broker, and its replicas.
+# Problems of a broker and its replicas.
 REPLICA_DEAD = "replica_dead"
-BROKER_STOPPED = "broker_stopped"  # in order, and is not back
+BROKER_STOPPED = "broker_stopped"  # in order, and not started again
 BROKER_CANNOT_START = "broker_cannot_start"
 BROKER_PAUSED = "broker_paused"
 BROKER_UNREACHABLE = "broker_unreachable"
@@ -51,25 +51,25 @@ CONTROLLER_ID_CONTESTED = "controller_id_contested"  # by two processes
 DIRECTORY_NOT_INTACT = "directory_not_intact"  # copied, restored or replaced
 BROKER_STARTING = "broker_starting"
 BROKER_STOPPING = "broker_stopping"
-OPEN_FILES = "open_files"  # it is at its limit, or near it
+OPEN_FILES = "open_files"  # it is at its limit, or close to it
 MEMORY_SHORT = "memory_short"
 CPU_STARVED = "cpu_starved"
 MANY_CONNECTIONS = "many_connections"  # of one client
 MACHINE_REBOOTED = "machine_rebooted"
 CLOCK_SKEW = "clock_skew"
-CLOCK_IN_DOUBT = "clock_in_doubt"  # nothing is deleted for its age meanwhile
+CLOCK_IN_DOUBT = "clock_in_doubt"  # time-based retention is suspended
 REPLICA_SLOW = "replica_slow"
 REPLICA_CATCHING_UP = "replica_catching_up"
 REPLICA_CUT_OFF = "replica_cut_off"
 DISK_FULL = "disk_full"
 DISK_ERROR = "disk_error"
-DISK_SLOW = "disk_slow"  # it takes all, late
+DISK_SLOW = "disk_slow"  # it writes everything, but late
 REPLICA_CORRUPT = "replica_corrupt"
-REPLICA_REJECTS = "replica_rejects"  # what its leader sends
+REPLICA_REJECTS = "replica_rejects"  # its leader's data
 DAMAGE_REPAIRED = "damage_repaired"  # of a replica, within the last hour
 RECORDS_DAMAGED = "records_damaged"  # on the last disk that held them
-REPLICAS_DIVERGED = "replicas_diverged"  # committed batches differ, and are sound
-# About control and the store.
+REPLICAS_DIVERGED = "replicas_diverged"  # committed batches differ, and their checksums match
+# Problems of controllers and of the store.
 COMMAND_OVERDUE = "command_overdue"
 COMMAND_BACKLOG = "command_backlog"
 DELETION_WAITS = "deletion_waits"
@@ -78,16 +78,15 @@ NO_CONTROLLER = "no_controller"
 CONTROLLER_UNREACHABLE = "controller_unreachable"
 CONTROLLER_CUT_OFF = "controller_cut_off"  # from a broker that others reach
 NO_STANDBY = "no_standby"
-STANDBY_MISSING = "standby_missing"  # another standby is there
-GATEWAY_SILENT = "gateway_silent"  # it has announced itself, and does no more
+STANDBY_MISSING = "standby_missing"  # another standby runs
+GATEWAY_SILENT = "gateway_silent"  # it announced itself before, and no longer does
 STORE_UNREACHABLE = "store_unreachable"
 STORE_FULL = "store_full"  # it answers, and rejects writes
 STORE_SLOW = "store_slow"
 STORE_MEMBER_UNREACHABLE = "store_member_unreachable"
 REPEATED_ELECTIONS = "repeated_elections"
 
-# In the order in which findings of the same severity are told: what others follow from
-# comes first.
+# The order in which findings of the same severity are reported: causes come before their effects.
 ORDER = (
     STORE_UNREACHABLE,
     STORE_FULL,
@@ -151,7 +150,7 @@ ORDER = (
 
 
 class Root(NamedTuple):
-    """What symptoms follow from; `broker` -1: no single one."""
+    """The reason of symptoms. `broker` -1: it is not about a single broker."""
 
     cause: str
     broker: int = -1
@@ -162,7 +161,7 @@ class Root(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why one replica does not do its part. `words` go on "broker 2 …"."""
+    """Why one replica does not do its part. `words` continue "broker 2 …"."""
 
     root: Root
     words: str
@@ -171,8 +170,11 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """What is wrong with one partition. `one` is a whole sentence about it, `many` goes on
-    "14 partitions …" where several have the same cause, roots and `many`."""
+    """A problem of one partition.
+
+    - `one`: a whole sentence about it.
+    - `many`: continues "14 partitions …" if several have the same cause, roots and `many`.
+    """
 
     cause: str
     severity: str
@@ -183,12 +185,12 @@ class Symptom:
     evidence: tuple[str, ...] = ()
     reasons: tuple[Reason, ...] = ()
     broker: int = -1
-    # The next step for several such partitions, where its commands name them.
+    # Returns the next step for several such partitions, if its commands name them.
     next_for: Callable[[Sequence[TopicPartition]], str] | None = None
 
     @property
     def roots(self) -> tuple[Root, ...]:
-        """In one order, however the replicas are assigned, so that equal ones are told as one:
-        those of brokers first."""
+        """The roots, those of brokers first. Their order does not depend on the assignment, so that
+        equal roots form one finding."""
         found = {reason.root for reason in self.reasons}
         return tuple(sorted(found, key=lambda root: (root.broker < 0, root.cause, root.broker)))

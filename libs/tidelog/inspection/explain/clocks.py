@@ -1,4 +1,4 @@
-"""Clocks of brokers and controllers that differ, and brokers that doubt their own."""
+"""Clocks of brokers and controllers that differ, and brokers that suspect their own clock."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from tidelog.inspection.explain.observed import BROKER, CONTROLLER, ReadClock
 from tidelog.inspection.explain.words import listed, span
 from tidelog.inspection.model import NOT_KNOWN, Finding
 
-# What timestamps of records and the order of events bear. The alert has the same bound.
+# The skew that record timestamps and the order of events tolerate. The alert has the same bound.
 MAX_SKEW_MS = 5_000
-# A broker that is behind by more dates what it leads by the others' time (`clock_check`).
+# A broker that is further behind uses the others' time for partitions that it leads
+# (`clock_check`).
 MAX_OWN_TIME_MS = 60_000
 
 _PUT_RIGHT = (
@@ -27,7 +28,7 @@ _HERE = ReadClock("", NOT_KNOWN, 0, 0)
 
 
 class _Skew(NamedTuple):
-    """By how much `other`'s clock is ahead of `broker`'s, as that one heard it."""
+    """By how much `other`'s clock is ahead of `broker`'s, as measured by `broker`."""
 
     broker: int
     other: int
@@ -41,8 +42,8 @@ def findings(view: ClusterView) -> Iterator[Finding]:
 
 
 def services_ahead(view: ClusterView) -> dict[str, Root]:
-    """Controllers and brokers whose clocks are ahead of those of most other services, and the
-    finding about each."""
+    """Returns the controllers and brokers whose clocks are ahead of those of most other services,
+    each with the root of its finding."""
     found = _unlike_most(view, view.observed.clocks)
     return {
         str(clock): Root(causes.CLOCK_SKEW, clock.id if clock.role == BROKER else -1)
@@ -52,7 +53,7 @@ def services_ahead(view: ClusterView) -> dict[str, Root]:
 
 
 def _unlike_most(view: ClusterView, clocks: Sequence[ReadClock]) -> list[tuple[ReadClock, int]]:
-    """Which of `clocks` differ from most others, and by how much they are ahead of them."""
+    """Returns the clocks that differ from most others, and by how much they are ahead of them."""
     found = []
     for clock in clocks:
         others = [other for other in _all_clocks(view) if other != clock]
@@ -64,18 +65,19 @@ def _unlike_most(view: ClusterView, clocks: Sequence[ReadClock]) -> list[tuple[R
 
 
 def _all_clocks(view: ClusterView) -> list[ReadClock]:
-    """The process that asks has one, too."""
+    """Returns all clocks, including that of the calling process."""
     read = list(view.observed.clocks)
     return read if any(clock.is_own for clock in read) else [*read, _HERE]
 
 
 def _apart_ms(one: ReadClock, other: ReadClock) -> int:
-    """At the least; 0 or less: they may agree."""
+    """Returns the minimal difference. If it is 0 or less, the clocks may agree."""
     return max(one.least_ahead_ms - other.most_ahead_ms, other.least_ahead_ms - one.most_ahead_ms)
 
 
 def _of_controllers(view: ClusterView) -> Iterator[Finding]:
-    """No broker hears them in replica fetches: their answers carry their time."""
+    """Checks controllers by the time in their answers: brokers do not receive replica fetches from
+    them."""
     controllers = [clock for clock in view.observed.clocks if clock.role == CONTROLLER]
     for clock, ahead_ms in _unlike_most(view, controllers):
         how = f"{span(abs(ahead_ms))} {'ahead of' if ahead_ms > 0 else 'behind'}"
@@ -131,8 +133,8 @@ def _skews(view: ClusterView) -> Iterator[Finding]:
 
 
 def _odd_ones(heard: list[_Skew], differing: list[_Skew]) -> list[int]:
-    """Brokers that differ from most of the others with which they were compared, if these are
-    several."""
+    """Returns the brokers that differ from most of the others that they were compared with, if
+    there are several of those."""
     compared: dict[int, set[int]] = {}
     apart: dict[int, set[int]] = {}
     for pairs, found in ((heard, compared), (differing, apart)):
@@ -147,7 +149,7 @@ def _odd_ones(heard: list[_Skew], differing: list[_Skew]) -> list[int]:
 
 
 def _ahead_of_others(broker_id: int, about: list[_Skew]) -> int:
-    """The middle one of what was heard."""
+    """Returns the median of the measurements."""
     ahead = sorted(skew.skew_ms if skew.other == broker_id else -skew.skew_ms for skew in about)
     return ahead[len(ahead) // 2]
 

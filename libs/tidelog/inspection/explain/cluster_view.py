@@ -1,4 +1,4 @@
-"""Many answers as one picture: who lives, what the partitions' keys say, how replicas are."""
+"""One view of the cluster from many answers: which services are alive, partition keys, replicas."""
 
 from __future__ import annotations
 
@@ -41,29 +41,29 @@ from tidelog.inspection.pressures import BrokerPressure
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause
 
-# A broker whose fetch a leader has had within this, or whose answer a follower has had, lives,
-# whatever its address says.
+# A broker is alive if a leader has received a fetch from it within this time, or a follower an
+# answer, whatever happens at its address.
 PROOF_OF_LIFE_MS = 2_000
-# Values of `RejectedStart.cause`: a process that ran and ended with a fault of its own; and where
-# the broker id belongs to another directory, or another process holds it.
+# Values of `RejectedStart.cause`: a process that ran and ended with a fault of its own; an address
+# that cannot be used; a broker id that belongs to another directory, or that another process holds.
 FAULT = "fault"
-ADDRESS = "address"  # cannot be listened on
+ADDRESS = "address"  # the process cannot listen on it
 BROKER_ID_IN_USE = "broker_id_in_use"
 WAITS_FOR_LEASE = "waits_for_lease"
 NOT_ITS_OWN_FAILURE = frozenset({FAULT, WAITS_FOR_LEASE})
 UNFINISHED = "unfinished"  # it began, and reported nothing else
-# Of a process beside the one that is registered, while that one is.
+# Causes of a process beside the registered one, while that one is registered.
 _OF_ANOTHER = frozenset({BROKER_ID_IN_USE, "directory_in_use", UNFINISHED})
-# What a process left behind is of its last end where it is no older than that: a start fails after
-# it, by clocks that may differ by as much; a process with a fault says so, and then hands over its
-# leaders (shutdown_timeout_ms).
+# A rejected start explains the broker's last end if it is no older than that end. A start fails
+# after it, by clocks that may differ by NEWER_BY_MS. A process with a fault reports it first and
+# then transfers its leaderships (shutdown_timeout_ms).
 NEWER_BY_MS = 2_000
 HANDED_OVER_WITHIN_MS = 20_000
-# Of a controller that the store names, and that gives no answer.
+# States of a controller that the store names and that does not answer.
 _MAY_REIGN = (Listening.BUSY, Listening.SILENT, Listening.ERRS, Listening.UNRESOLVED)
 _NO_CONNECTION = (Listening.REFUSES, Listening.SILENT)
-# What a new life may need for each replica of its full state, where it gets little of the CPU,
-# and how long that excuses its silence at the most.
+# The time that a new incarnation may need for each replica of its full state when it gets little
+# CPU, and the longest silence that this excuses.
 FULL_STATE_MS_PER_REPLICA = 5
 MAX_FULL_STATE_MS = 60_000
 
@@ -71,13 +71,13 @@ _NOTHING = ControllerState(active=False, controller_epoch=NOT_KNOWN)
 
 
 class Life(enum.Enum):
-    """How a broker stands, as far as questions and answers tell."""
+    """Whether a broker is alive, as far as probes and answers show."""
 
     ANSWERS = enum.auto()
     DEAD = enum.auto()
-    PAUSED = enum.auto()  # takes connections and answers nothing
-    BUSY = enum.auto()  # answers health checks alone, or has its full state to take
-    UNREACHABLE = enum.auto()  # cannot be asked; whether it lives, others tell, or nobody
+    PAUSED = enum.auto()  # accepts connections and answers nothing
+    BUSY = enum.auto()  # answers only health checks, or is processing its full state
+    UNREACHABLE = enum.auto()  # gave no answer here; only others may know whether it is alive
 
 
 def _proof_of_life(ages_ms: Iterable[int]) -> int | None:
@@ -86,7 +86,8 @@ def _proof_of_life(ages_ms: Iterable[int]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """The registrations that count. `store_answers`: whoever tells them sees changes."""
+    """The registrations that count. `teller`: the service that reports them. `store_answers`:
+    whether that service sees changes of the store."""
 
     brokers: dict[int, RegisteredBroker]
     teller: ServiceState | None
@@ -105,7 +106,7 @@ class ClusterView:
                 self.controllers.append(state)
         self.controllers.sort(key=lambda state: state.id)
         self.active = active_controller(observed.states)
-        # Of those that are busy: no replicas.
+        # States of busy brokers, without replicas.
         self._glimpsed = {s.id: s for s in observed.glimpses if s.broker is not None}
         self.registry = self._registry()
         self.departures = self._departures()
@@ -122,11 +123,11 @@ class ClusterView:
 
     @property
     def reign(self) -> ControllerState | None:
-        """What the active controller tells."""
+        """The state of the active controller."""
         return None if self.active is None else self.active.controller
 
     def now_ms(self) -> int:
-        """The wall clock of who tells of keys and departures, else the latest of all."""
+        """Returns the active controller's wall clock, or the latest one of all services."""
         if self.active is not None:
             return self.active.now_ms
         return max((state.now_ms for state in self.observed.tellers), default=0)
@@ -155,22 +156,22 @@ class ClusterView:
         if registered and lives:
             return Life.UNREACHABLE
         refuses = silent is not None and silent.listening is Listening.REFUSES
-        # A registration that nobody takes back, the store being away, proves neither; nor does
-        # that nobody tells of registrations.
+        # A registration proves nothing while the store cannot expire it. Neither does a missing
+        # one if no service reports registrations.
         if (registered or self.registry.teller is None) and not refuses:
             return Life.UNREACHABLE
         return Life.DEAD
 
     def _is_taken_by_another(self, silent: SilentService) -> bool:
-        """Whether another program has the address of a broker that could not start."""
+        """Whether another program uses the address of a broker that could not start."""
         lives = silent.id in self.registry.brokers or self.lives_by_word_of_others(silent.id)
         takes = silent.listening in (Listening.ACCEPTS, Listening.ERRS)
         failed = self.failed_start(silent.id)
         return takes and not lives and failed is not None and failed.cause == ADDRESS
 
     def full_state_under_way(self, broker_id: int) -> BrokerBacklog | None:
-        """What the active controller tells of a life that it has known for so short a while that
-        it may still be busy with the full state that it got."""
+        """Returns the backlog of a new incarnation that may still be processing its full state,
+        because the active controller has known it only for a short time."""
         backlog = self.backlogs.get(broker_id)
         if backlog is None or backlog.known_for_ms < 0:
             return None
@@ -178,21 +179,24 @@ class ClusterView:
         return backlog if backlog.known_for_ms < needs_ms else None
 
     def is_starting(self, broker_id: int) -> bool:
-        """By its own word."""
+        """Whether the broker itself says so."""
         state = self.brokers.get(broker_id)
         return state is not None and state.broker is not None and state.broker.is_starting
 
     @property
     def nobody_has_read(self) -> bool:
-        """Whether all that is known of the cluster is what those say who have not read the
-        metadata store yet: who else there is, and how partitions stand, nobody tells."""
+        """Whether no service that answered has read the metadata store yet, so that neither other
+        services nor partitions are known."""
         tellers = self.observed.tellers
         return not any(state.controller or _has_read(state) for state in tellers)
 
     def failed_start(self, broker_id: int) -> RejectedStart | None:
-        """Why its last start failed, unless it has run since, or another process holds its id now:
-        where none does, the id belongs to a directory that is not there, as when its disk is not
-        mounted."""
+        """Returns why the broker's last start failed.
+
+        None if it has run since, or if the cause is another process that holds its id now. If no
+        process holds the id, it belongs to a directory that is missing, for example because its
+        disk is not mounted.
+        """
         rejected = self._left_behind(broker_id, NEWER_BY_MS)
         if rejected is None or rejected.cause in NOT_ITS_OWN_FAILURE or rejected.has_run_since:
             return None
@@ -208,8 +212,8 @@ class ClusterView:
         )
 
     def runs_as_another(self, broker_id: int) -> bool:
-        """Whether the data directory that was rejected as that of a new broker is registered by
-        another id since: it was started with the wrong one."""
+        """Whether the data directory that was rejected as a new broker's is now registered under
+        another id: it was started with the wrong id."""
         rejected = self.rejected_starts.get(broker_id)
         return (
             rejected is not None
@@ -219,12 +223,12 @@ class ClusterView:
         )
 
     def crash(self, broker_id: int) -> RejectedStart | None:
-        """With which fault its last process ended, by that process's own word."""
+        """Returns the fault with which its last process ended, as that process reported it."""
         rejected = self._left_behind(broker_id, HANDED_OVER_WITHIN_MS)
         return rejected if rejected is not None and rejected.cause == FAULT else None
 
     def _left_behind(self, broker_id: int, before_departure_ms: int) -> RejectedStart | None:
-        """None also where a process has been registered since, and has ended otherwise."""
+        """Returns None, too, if a process was registered since and ended in another way."""
         rejected = self.rejected_starts.get(broker_id)
         departure = self.departures.get(broker_id)
         if rejected is None or departure is None or rejected.after_registration:
@@ -232,8 +236,8 @@ class ClusterView:
         return rejected if rejected.at_ms >= departure.at_ms - before_departure_ms else None
 
     def was_stopped(self, broker_id: int) -> bool:
-        """Whether its last process ended in order and without a fault; departures hold only
-        brokers that are not back."""
+        """Whether its last process ended in order and without a fault. Departures hold only brokers
+        that are not back."""
         if self.crash(broker_id) is not None:
             return False
         departure = self.departures.get(broker_id)
@@ -248,18 +252,18 @@ class ClusterView:
         return self._silent.get(broker_id)
 
     def has_unresolved_name(self, broker_id: int) -> bool:
-        """Whether the address that it has registered cannot be resolved here, though it may answer
-        at another."""
+        """Whether its registered address cannot be resolved here, though it may answer at
+        another."""
         silent = self._at_registered(broker_id)
         return silent is not None and silent.listening is Listening.UNRESOLVED
 
     def answers_elsewhere(self, broker_id: int) -> bool:
-        """Whether it answers, and not at the address that it has registered."""
+        """Whether it answers, but not at its registered address."""
         silent, away = self._at_registered(broker_id), (*_NO_CONNECTION, Listening.UNRESOLVED)
         return silent is not None and broker_id in self.brokers and silent.listening in away
 
     def _at_registered(self, broker_id: int) -> SilentService | None:
-        """What does not answer at the address that it has registered; None: it does."""
+        """Returns the silent service at its registered address, or None if that address answers."""
         silent, registered = self._silent.get(broker_id), self.registry.brokers.get(broker_id)
         if silent is None or registered is None or silent.address != registered.address:
             return None
@@ -269,7 +273,7 @@ class ClusterView:
         return [s for s in self.observed.silent if s.role == CONTROLLER]
 
     def named_active(self) -> list[str]:
-        """Where an active controller is said to be, and none that is active answers."""
+        """Returns addresses that are named as the active controller's and do not answer."""
         tellers = self.observed.tellers
         told = [s.broker.controller_address for s in tellers if s.broker]
         told += [s.controller.active_address for s in tellers if s.controller]
@@ -278,8 +282,11 @@ class ClusterView:
 
     @property
     def nobody_reigns(self) -> bool:
-        """No controller is active, or the one that is stands still; not where it lives, or may
-        live, and only cannot be asked, and not where nobody could know of one."""
+        """Whether no controller is active, or the active one is paused.
+
+        False if the active one is or may be alive and only does not answer here, and if no service
+        could know of one.
+        """
         named = self.named_active()
         if self.nobody_has_read and not self.silent_controllers():
             return False
@@ -290,21 +297,21 @@ class ClusterView:
         )
 
     def silenced_by(self, service: SilentService) -> str:
-        """The resource for whose lack a controller that runs gives no answer; empty: none."""
+        """Returns the resource whose shortage keeps a running controller from answering, or ""."""
         if service.role != CONTROLLER or service.listening is Listening.REFUSES:
             return ""
         return silencing(self.controller_pressures.get(service.id, {}))
 
     def last_fetch_ms(self, broker_id: int) -> int | None:
-        """How long ago a leader had a fetch of it, where that proves that it lives."""
+        """Returns the age of its last fetch at a leader, if that proves that it is alive."""
         return _proof_of_life(heard.last_fetch_ms for heard in self._heard(broker_id))
 
     def last_answer_ms(self, broker_id: int) -> int | None:
-        """How long ago it last answered a follower, where that proves that it lives."""
+        """Returns the age of its last answer to a follower, if that proves that it is alive."""
         return _proof_of_life(heard.last_answer_ms for heard in self._heard(broker_id))
 
     def _heard(self, broker_id: int) -> Iterator[HeardBroker]:
-        """Also over partitions that are well, and so not told."""
+        """Yields what brokers know of it, also over healthy partitions that are not reported."""
         for state in (*self.brokers.values(), *self._glimpsed.values()):
             assert state.broker is not None
             yield from (heard for heard in state.broker.heard if heard.broker_id == broker_id)
@@ -317,26 +324,28 @@ class ClusterView:
                     yield replica, replica.leader
 
     def replicas_of(self, broker_id: int) -> Sequence[ReplicaState]:
-        """As it tells; those that are well may be left out."""
+        """Returns the replicas that the broker reports; healthy ones may be missing."""
         state = self.brokers.get(broker_id)
         return () if state is None or state.broker is None else state.broker.replicas
 
     def replica(self, key: PartitionKeyState, broker_id: int) -> ReplicaState | None:
-        """As its own broker tells; None: it did not, or holds another topic of that name."""
+        """Returns a replica as its own broker reports it. None if it does not, or if it holds
+        another topic of that name."""
         replica = self._replicas.get((name_of_key(key), broker_id))
         if replica is not None and key.topic_id and replica.topic_id != key.topic_id:
             return None
         return replica
 
     def leaves_out(self, key: PartitionKeyState, broker_id: int) -> bool:
-        """Whether a broker that was asked for what is unwell tells nothing of its replica: that
-        it is well, by what it knew when it was asked."""
+        """Whether a broker that was queried for unhealthy replicas does not report this one, which
+        means that it was healthy at that time."""
         told_all = bool(self.observed.scope.topic)
         described = (name_of_key(key), broker_id) in self._replicas
         return broker_id in self.brokers and not told_all and not described
 
     def leading(self, key: PartitionKeyState) -> tuple[ReplicaState, LeaderState] | None:
-        """What the leader tells; None: it does not answer, or does not know that it leads."""
+        """Returns the leader's state. None if it does not answer, or does not know that it
+        leads."""
         if key.leader == NO_LEADER:
             return None
         replica = self.replica(key, key.leader)
@@ -345,7 +354,7 @@ class ClusterView:
         return replica, replica.leader
 
     def progress(self, key: PartitionKeyState, broker_id: int) -> FollowerProgress | None:
-        """What the leader knows of a follower."""
+        """Returns what the leader knows about a follower."""
         leading = self.leading(key)
         if leading is None:
             return None
@@ -360,38 +369,41 @@ class ClusterView:
 
     @property
     def store_is_full(self) -> bool:
-        """One service that had a write rejected speaks for all."""
+        """Whether any service had a write rejected; one is enough."""
         return any(state.store.write_problem for state in self.observed.tellers)
 
     def everybody_lost_store(self) -> bool:
-        """Also where some have lost it so lately that others may not have asked since, unless one
-        of those was answered meanwhile. Who has only just started, and had no answer yet, can
-        tell nothing. A full store is as good as lost."""
+        """Whether no service reaches the store; a full store counts as lost.
+
+        True, too, if some lost it so recently that others may not have used it since, unless the
+        store answered one of those in the meantime. A service that has just started and had no
+        answer yet does not count.
+        """
         if self.store_is_full:
             return True
         return is_lost_for_all(self.observed.tellers)
 
     def store_root(self, broker_id: int) -> Root:
-        """One for the store, where everybody misses it; else for the broker that alone does."""
+        """Returns a root of the store if all services miss it, else one of the broker that does."""
         if self.everybody_lost_store():
             return self.lost_store_root
         return Root(causes.STORE_UNREACHABLE, broker_id)
 
     @property
     def store_takes_changes(self) -> bool:
-        """As the service finds it that tells of registrations."""
+        """Whether the store accepts changes, by the service that reports registrations."""
         return self.registry.store_answers and not self.store_is_full
 
     @property
     def lost_store_root(self) -> Root:
-        """Where everybody misses it."""
+        """The root if all services miss the store."""
         return Root(causes.STORE_FULL if self.store_is_full else causes.STORE_UNREACHABLE)
 
     def _registry(self) -> Registry:
         if self.active is not None and self.active.controller is not None:
             teller, told = self.active, self.active.controller.registered
         else:
-            # Who told all, where one who is busy knows no better.
+            # Brokers with complete answers come before busy ones that know no more.
             brokers = sorted(
                 (*self.brokers.values(), *self._glimpsed.values()),
                 key=lambda s: (
@@ -410,7 +422,7 @@ class ClusterView:
         return Registry(registered, teller, teller.store.unreachable_ms < 0)
 
     def _departures(self) -> dict[int, Departure]:
-        """By the word of who tells of registrations."""
+        """Returns the departures by the service that reports the registrations."""
         teller = self.registry.teller
         state = None if teller is None else teller.controller or teller.broker
         found: dict[int, Departure] = {}
@@ -419,7 +431,8 @@ class ClusterView:
         return found
 
     def _pressures(self) -> dict[tuple[int, str], BrokerPressure]:
-        """By broker id and resource; a broker's own word before what others have read."""
+        """Returns pressures by broker id and resource. A broker's own report comes before that of
+        others."""
         found: dict[tuple[int, str], BrokerPressure] = {}
         for state in sorted(self.observed.tellers, key=lambda s: s.broker is not None):
             for pressure in (state.controller or state.broker or _NOTHING).pressures:
@@ -432,7 +445,7 @@ class ClusterView:
         return self.pressures.get((broker_id, resource))
 
     def _rejected_starts(self) -> dict[int, RejectedStart]:
-        """By broker id, as the service reports them that reports the registrations."""
+        """Returns rejected starts by broker id, by the service that reports the registrations."""
         teller = self.registry.teller
         state = None if teller is None else teller.controller or teller.broker
         return {start.broker_id: start for start in (state.rejected_starts if state else ())}
@@ -448,9 +461,9 @@ class ClusterView:
         }
 
     def _keys(self) -> dict[TopicPartition, PartitionKeyState]:
-        """By name, the controller's before what brokers have read, and that before what a
-        leader alone tells; without topics that are being deleted, whose partitions have no
-        leaders for that reason."""
+        """Returns keys by name: the controller's before those that brokers have read, and these
+        before those that only a leader knows. Topics that are being deleted are left out: their
+        partitions have no leaders for that reason."""
         found = {name_of_key(key): key for key in keys_of_leaders(self.brokers)}
         found |= {name_of_key(key): key for key in self.observed.metadata}
         found |= {name_of_key(key): key for key in (self.reign.partitions if self.reign else ())}
@@ -461,8 +474,8 @@ class ClusterView:
         }
 
     def _as_its_leader_knows(self, key: PartitionKeyState) -> PartitionKeyState:
-        """With the ISR that its leader has written since the key was read: the services are
-        described one after the other, and the leader changes the ISR by itself."""
+        """Returns the key with the ISR that its leader has written since the key was read: services
+        are described one after the other, and the leader changes the ISR by itself."""
         state = self.brokers.get(key.leader)
         leading = self.leading(key)
         if leading is None or state is None or state.broker is None:

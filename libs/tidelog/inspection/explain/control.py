@@ -1,5 +1,4 @@
-"""What is wrong with controllers, with what brokers have yet to acknowledge, and with
-deletions."""
+"""Problems of controllers, unacknowledged commands of brokers, and deletions."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
     named = view.named_active()
     silent = {service.address: service for service in view.observed.silent}
     if any(view.silenced_by(silent[address]) for address in named if address in silent):
-        return  # What it is short of has a finding, which says so.
+        return  # The resource that it lacks has a finding that says so.
     evidence = [_standby(state) for state in view.controllers]
     evidence += [
         f"the one at {address} is active by the store; it {silent[address].listening.value} and "
@@ -102,8 +101,11 @@ def _standby(state: ServiceState) -> str:
 def _without_controller(
     silent: Sequence[SilentService], all_silent: Sequence[SilentService]
 ) -> tuple[str, str, str, str]:
-    """Cause, severity, summary and next step, by how those are that the store names as active: as
-    `ClusterView.nobody_reigns` judges; where it names none, by all that have run lately."""
+    """Returns cause, severity, summary and next step.
+
+    `silent` are the controllers that the store names as active; they are assessed as in
+    `ClusterView.nobody_reigns`. If it names none, all controllers that ran lately count.
+    """
     listening = {service.listening for service in silent}
     nobody = "nobody elects leaders, creates or deletes topics"
     if Listening.BUSY in listening:
@@ -152,8 +154,8 @@ def _without_controller(
 
 
 def nobody_tells(view: ClusterView) -> Iterator[Finding]:
-    """Of services that live and could not be asked in time, beside the brokers and the active
-    controller among them, which have findings of their own: there is always one."""
+    """Reports services that are alive and did not answer in time. Brokers, and the active
+    controller, are left out: they have findings of their own."""
     named = view.named_active()
     busy = [
         service
@@ -181,7 +183,7 @@ def nobody_tells(view: ClusterView) -> Iterator[Finding]:
 
 
 def unacknowledged(view: ClusterView, following: Following) -> Iterator[Finding]:
-    """Backlogs that are late, and those that symptoms follow from."""
+    """Yields backlogs that are late, and those that cause symptoms."""
     for broker_id in sorted(view.backlogs):
         backlog = view.backlogs[broker_id]
         if _follows_from_replicas(view, backlog) and backlogs.root_of(backlog) not in following:
@@ -193,8 +195,8 @@ def unacknowledged(view: ClusterView, following: Following) -> Iterator[Finding]
 
 
 def _follows_from_replicas(view: ClusterView, backlog: BrokerBacklog) -> bool:
-    """Whether all that it is known to reject is of replicas that say what is wrong with them: that
-    has a finding of its own."""
+    """Whether all states that it rejects are of replicas that report a failure: that has a finding
+    of its own."""
     failed = {
         (replica.topic, replica.partition)
         for replica in view.replicas_of(backlog.broker_id)
@@ -285,7 +287,7 @@ def _told_of(view: ClusterView, backlog: BrokerBacklog) -> list[str]:
 
 
 def _revisions(backlog: BrokerBacklog) -> str:
-    """How far it is behind; empty: the controller does not tell, being of an older version."""
+    """How far it is behind. Empty if the controller, of an older version, does not report it."""
     if not backlog.desired_revision:
         return ""
     known = backlog.acknowledged_revision
@@ -329,10 +331,10 @@ def _what(deletion: WaitingDeletion) -> str:
 
 
 class _How(enum.Enum):
-    """How a broker stands that a deletion waits for."""
+    """The state of a broker that a deletion waits for."""
 
-    AWAY = enum.auto()  # it does nothing, as far as anybody tells
-    HELD_UP = enum.auto()  # it lives, and something is wrong
+    AWAY = enum.auto()  # it does nothing, as far as is known
+    HELD_UP = enum.auto()  # it is alive, and has a problem
     AT_WORK = enum.auto()
 
 
@@ -344,7 +346,7 @@ class _Wait(NamedTuple):
 
 
 def _how_to_delete(waits: Sequence[_Wait]) -> str:
-    """A broker that lives is not to be stopped for it: it has what it is to delete."""
+    """A broker that is alive must not be stopped for this: it holds what it has to delete."""
     away = [wait.broker_id for wait in waits if wait.how is _How.AWAY]
     held_up = [wait.broker_id for wait in waits if wait.how is _How.HELD_UP]
     steps = []

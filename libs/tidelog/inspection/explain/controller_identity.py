@@ -12,7 +12,7 @@ from tidelog.inspection.model import Finding
 
 
 def contested(view: ClusterView) -> Iterator[Finding]:
-    """One finding for each id. The process that waits keeps its record in the store."""
+    """Yields one finding for each id. The waiting process has a record in the store."""
     for waiting in _waiting(view):
         controller_id, first, second = _named(waiting)
         yield Finding(
@@ -32,7 +32,7 @@ def contested(view: ClusterView) -> Iterator[Finding]:
 
 
 def _named(waiting: WaitingController) -> tuple[int, str, str]:
-    """The id, the registered process and the one that waits."""
+    """Returns the id, the registered process and the one that waits."""
     return (
         waiting.controller_id,
         _place(waiting.registered_address, waiting.registered_host),
@@ -45,7 +45,7 @@ def _place(address: str, host: str) -> str:
 
 
 def _waiting(view: ClusterView) -> list[WaitingController]:
-    """Ordered by id; of controllers that see changes of the store before those that do not."""
+    """Returns them ordered by id. Controllers that see changes of the store come first."""
     found: dict[int, WaitingController] = {}
     if view.reign is not None:
         return sorted(view.reign.waiting_controllers, key=lambda w: w.controller_id)

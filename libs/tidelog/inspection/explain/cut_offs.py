@@ -1,4 +1,4 @@
-"""Brokers that live and are cut off: from all others, or from the active controller alone."""
+"""Brokers that are alive and cut off, from all other brokers or only from the active controller."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tidelog.inspection.explain.words import brokers, span
 from tidelog.inspection.model import Finding
 from tidelog.wording import plural
 
-# Services that give no sign to the only one that answers, so that it is cut off and not they.
+# If this many services do not react to the only one that answers, that one is cut off.
 MIN_OUT_OF_REACH = 2
-# After its process stood still a broker's connections are made again within this.
+# A broker's connections are restored within this time after its process was paused.
 RESUMED_WITHIN_MS = 5_000
 
 NEXT_STEP = (
@@ -35,15 +35,15 @@ def root_of(broker_id: int) -> Root:
 
 
 def is_cut_off(view: ClusterView, broker_id: int) -> bool:
-    """Whether a broker answers here, and exchanges nothing with other brokers that do. One that
-    stops, or takes no connection for want of files or CPU, is not cut off."""
+    """Whether a broker answers here and exchanges nothing with other brokers that answer. A broker
+    that is stopping, or that accepts no connection for lack of files or CPU, is not cut off."""
     if broker_id not in view.brokers or not _serves(view, broker_id):
         return False
     return view.links.is_cut_off(broker_id) or _answers_alone(view, broker_id)
 
 
 def _answers_alone(view: ClusterView, broker_id: int) -> bool:
-    """Asked from its own side of the cut, where no packet comes back from any other service."""
+    """Whether explain runs on the broker's side of the partition, where no other service reacts."""
     tellers = view.observed.tellers
     if [state.id for state in tellers if state.broker is not None] != [broker_id]:
         return False
@@ -94,15 +94,15 @@ def evidence(view: ClusterView, broker_id: int) -> Iterator[str]:
             yield f"from here {service} {service.listening.value}"
 
 
-# The active controller and a broker.
+# The link between the active controller and a broker.
 
 
 def is_cut_off_from_controller(view: ClusterView, broker_id: int) -> bool:
-    """Whether a broker lives that the active controller does not reach, though others do."""
+    """Whether the broker is alive and the active controller does not reach it, though others do."""
     if view.links.broken_ms(broker_id) is None or is_cut_off(view, broker_id):
         return False
     if view.has_unresolved_name(broker_id) or view.answers_elsewhere(broker_id):
-        return False  # Its address is wrong, which has a finding.
+        return False  # Its address is wrong, which is a finding of its own.
     life = view.life(broker_id)
     lives = life is Life.ANSWERS or (
         life is Life.UNREACHABLE and view.lives_by_word_of_others(broker_id)
@@ -115,7 +115,7 @@ def controller_root_of(broker_id: int) -> Root:
 
 
 def why_commands_wait(view: ClusterView, broker_id: int) -> Root | None:
-    """Why commands of the active controller do not get to a broker that lives."""
+    """Returns why the active controller's commands do not reach a broker that is alive."""
     if is_cut_off(view, broker_id):
         return root_of(broker_id)
     if is_cut_off_from_controller(view, broker_id):
@@ -124,7 +124,7 @@ def why_commands_wait(view: ClusterView, broker_id: int) -> Root | None:
 
 
 def controller_cut_off(view: ClusterView) -> Iterator[Finding]:
-    """One finding for each broker, or one where the controller reaches none."""
+    """Yields one finding for each broker, or a single one if the controller reaches none."""
     cut = [b for b in view.links.disconnected if is_cut_off_from_controller(view, b)]
     if view.active is None or not cut:
         return

@@ -1,4 +1,4 @@
-"""What a file system without room lacks: bytes, or inodes."""
+"""What a full file system lacks: bytes or inodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas that hold different committed records, although the checksums of all of them hold."""
+"""Replicas that hold different committed records, although the checksums of all of them match."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog.model import TopicPartition
 
 
 def diverged_replicas(view: ClusterView) -> Iterator[Symptom]:
-    """One for each partition; which replica is right, the replicas cannot tell."""
+    """Yields one symptom for each partition. The replicas cannot show which of them is right."""
     found: dict[TopicPartition, list[tuple[int, ReplicaState]]] = {}
     for broker_id in sorted(view.brokers):
         broker = view.brokers[broker_id].broker

@@ -1,4 +1,4 @@
-"""Why a partition has no leader, and what an unclean election may have cost."""
+"""Explains why a partition has no leader, and what an unclean election may have cost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog.inspection.model import NOT_KNOWN, InSyncMember, PartitionKeyState
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog.wording import plural
 
-# In place of the life in which a member was admitted.
+# Stored in place of the broker epoch in which a member was admitted.
 LOST_DATA = 0
 
 
@@ -27,7 +27,7 @@ def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
         return _never_led(view, key)
     members = (*key.isr, *key.eligible)
     if not members:
-        # Nobody is to lead it any more: the topic is being deleted.
+        # No replica is to lead it: the topic is being deleted.
         return None
     fates = [_fate(view, key, member, in_isr=member in key.isr) for member in members]
     evidence = [_without_leader_since(view, key), *(fate.evidence for fate in fates)]
@@ -52,7 +52,7 @@ def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
 
 
 def _waits_for(key: PartitionKeyState, away: Sequence[InSyncMember]) -> str:
-    """As continues "it …"."""
+    """Continues a sentence "it …"."""
     if key.unclean_leader_election:
         return "waits for any of its replicas, because unclean_leader_election is set"
     if away:
@@ -71,8 +71,8 @@ def _next_step(
     paused: Sequence[int],
     names: Sequence[TopicPartition],
 ) -> str:
-    """For all partitions of these names, which wait for the same as the one of `key`. `paused`:
-    brokers that are not to be started, because their processes are there."""
+    """Returns the next step for all partitions of these names, which wait for the same as that of
+    `key`. `paused`: brokers that must not be started, because their processes exist."""
     return " ".join((*map(next_steps.of_paused, paused), _step(key, away, names)))
 
 
@@ -97,7 +97,7 @@ def _step(
 
 
 def _intact(away: Sequence[InSyncMember]) -> list[int]:
-    """Any single one of these is elected without loss when it is back."""
+    """Returns members any one of which can be elected without loss when it is back."""
     return sorted(m.broker_id for m in away if m.broker_epoch != LOST_DATA)
 
 
@@ -106,7 +106,7 @@ def _damaged(away: Sequence[InSyncMember]) -> list[int]:
 
 
 def _bring_back(away: Sequence[InSyncMember], recover: str) -> str:
-    """The way that loses nothing comes first."""
+    """The step without loss comes first."""
     intact = _intact(away)
     lossy = (
         f"{recover}, which elects the best log among the live replicas; "
@@ -130,7 +130,7 @@ def _bring_back(away: Sequence[InSyncMember], recover: str) -> str:
 
 
 def _who_is_away(away: Sequence[InSyncMember]) -> str:
-    """An intact one is enough; those that are known to have lost data are all compared."""
+    """One intact member is enough; members that are known to have lost data are all compared."""
     damaged, whole = _damaged(away), _intact(away)
     if len(whole) > 1:
         return f"any one of {brokers(whole)}, each last known to hold every committed record"
@@ -151,8 +151,11 @@ def _without_leader_since(view: ClusterView, key: PartitionKeyState) -> str:
 
 
 class _Fate(NamedTuple):
-    """What became of a last-known member. `reason`: why it does not serve; None: it is there.
-    `can_lead`: it is elected without loss where the leader goes."""
+    """The state of a last-known member.
+
+    - `reason`: why it does not serve; None if it does.
+    - `can_lead`: whether it is elected without loss when the leader is gone.
+    """
 
     member: InSyncMember
     evidence: str
@@ -209,7 +212,7 @@ def _nobody_elects() -> Reason:
 
 
 def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
-    """The key names a leader that serves nobody, and no other has been elected yet."""
+    """The key names a leader that serves no client, and no other has been elected yet."""
     life = view.life(key.leader)
     starts = view.is_starting(key.leader) and view.leading(key) is None
     if life not in (Life.DEAD, Life.PAUSED) and not starts:
@@ -254,8 +257,8 @@ def _named_leader(key: PartitionKeyState) -> str:
 
 
 def _without_successor(view: ClusterView, key: PartitionKeyState) -> list[_Fate]:
-    """The fates of all that may lead without loss, where none of them can; empty where another
-    than the leader is elected once the leader's registration has ended."""
+    """Returns the fates of all members that may lead without loss, if none of them can. Empty if
+    another broker is elected once the leader's registration has ended."""
     if key.unclean_leader_election:
         others = [b for b in key.replicas if b != key.leader]
         if any(why_broker_does_nothing(view, broker_id) is None for broker_id in others):
@@ -268,8 +271,8 @@ def _without_successor(view: ClusterView, key: PartitionKeyState) -> list[_Fate]
 def _leader_gone_for_good(
     key: PartitionKeyState, why_leader_is_gone: Reason, fates: Sequence[_Fate], *, paused: bool
 ) -> Symptom:
-    """Nobody can replace the leader; soon its key has none. What it waits for is the same
-    before and after."""
+    """No broker can replace the leader, and soon the key has none. The partition waits for the same
+    before and after that."""
     name = name_of_key(key)
     away = [fate.member for fate in fates if fate.reason is not None]
     gone = f"broker {key.leader}, which {why_leader_is_gone.words}"
@@ -325,8 +328,8 @@ def _never_led(view: ClusterView, key: PartitionKeyState) -> Symptom:
 
 
 def _without_replicas(view: ClusterView, key: PartitionKeyState) -> Symptom:
-    """With brokers enough a partition gets its replicas within moments, if somebody chooses
-    them."""
+    """With enough brokers and an active controller, a partition gets its replicas within
+    moments."""
     name, factor = name_of_key(key), key.replication_factor
     running = sum(1 for b in view.registry.brokers.values() if b.state == "running")
     reasons: tuple[Reason, ...] = ()
@@ -362,7 +365,7 @@ def _without_replicas(view: ClusterView, key: PartitionKeyState) -> Symptom:
 
 
 def unclean_election(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
-    """Only as long as the epoch lasts that began with it."""
+    """Reported only during the epoch that began with the unclean election."""
     if key.unclean_leader_epoch == NO_EPOCH or key.unclean_leader_epoch != key.leader_epoch:
         return None
     name = name_of_key(key)
@@ -398,7 +401,7 @@ def _loss(key: PartitionKeyState) -> str:
     if key.lost_records > 0:
         return f"{plural(key.lost_records, 'record')} that replicas were known to hold were cut"
     if key.lost_records == 0:
-        # What a machine lost when it was rebooted no log tells.
+        # No log shows what a machine lost when it was rebooted.
         return (
             "no log that was compared held more than its own; records that every replica had lost "
             "before are not counted"

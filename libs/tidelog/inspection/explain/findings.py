@@ -1,4 +1,4 @@
-"""Symptoms and roots as findings: grouped, within the scope, what is worst first."""
+"""Turns symptoms and roots into findings: grouped, within the scope, the worst first."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tidelog.inspection.explain.words import MAX_NAMED, listed
 from tidelog.inspection.model import Finding, Scope
 
 _WHOLE = Scope()
-# Told by what they follow from, where that has a finding.
+# Symptoms that are reported under their roots, if these have findings.
 _TOLD_BY_ROOT = frozenset(
     {
         causes.REPLICA_OUT_OF_ISR,
@@ -47,10 +47,10 @@ _TOLD_BY_ROOT = frozenset(
 
 
 def explain(observed: Observed) -> tuple[Finding, ...]:
-    """What is wrong, by severity, roots before what follows from them. Empty: all is well,
-    as far as those tell who answered."""
+    """Returns problems by severity, roots before their effects. Empty if no service that answered
+    reports a problem."""
     view = ClusterView(observed)
-    # Where nobody can say anything of the part that is asked for, what is wrong with all is.
+    # If no service describes the requested part, the findings about the whole cluster are returned.
     scope = observed.scope if observed.states else _WHOLE
     seen = [symptom for symptom in symptoms(view) if _concerns(symptom, scope)]
     following = roots.following(seen)
@@ -61,7 +61,7 @@ def explain(observed: Observed) -> tuple[Finding, ...]:
         *repairs.repaired(view),
     )
     found += [f for f in of_topics if _in_scope(f, scope)]
-    # What findings follow from is told beside them, in every scope.
+    # The roots of findings are reported with them, in every scope.
     named = {*map(str, following), *(because for finding in found for because in finding.because)}
     found += [
         f for f in (*control.deletions(view), *operations.waiting(view)) if _in_scope(f, scope)
@@ -140,8 +140,8 @@ def _whole_cluster(view: ClusterView, following: roots.Following) -> Iterator[Fi
 
 
 def _belongs(view: ClusterView, finding: Finding, scope: Scope, named: Set[str]) -> bool:
-    """What concerns all is told of a part only where that part suffers from it: a broker does
-    from a store that nobody reaches, whatever its partitions do."""
+    """A finding about the whole cluster belongs to a scope only if that part is affected. A broker
+    is affected if no service reaches the store, whatever its partitions do."""
     if scope == _WHOLE or _is_root(finding, named):
         return True
     if scope.topic or scope.broker is None:
@@ -157,7 +157,7 @@ def _belongs(view: ClusterView, finding: Finding, scope: Scope, named: Set[str])
 def _roots(view: ClusterView, following: roots.Following, scope: Scope) -> Iterator[Finding]:
     found = {root: follows for root, follows in following.items() if roots.told_here(root)}
     if not scope.topic or not any(name.topic == scope.topic for name in view.keys):
-        # Where nobody tells of the topic, who does nothing is all that can be said of it.
+        # If no service describes the topic, the inactive brokers are all that can be reported.
         for root in _lifeless(view):
             if scope.broker is None or root.broker == scope.broker:
                 found.setdefault(root, [])
@@ -170,9 +170,11 @@ def _roots(view: ClusterView, following: roots.Following, scope: Scope) -> Itera
 
 
 def _lifeless(view: ClusterView) -> Iterator[Root]:
-    """Brokers that do nothing, though no partition may suffer from it yet; one that was
-    stopped in order, and that nobody misses, is no news. Departures hold only brokers that
-    are not back, so that an old one hides nobody who has registered since."""
+    """Yields brokers that do nothing, even if no partition is affected yet.
+
+    A broker that was stopped in order and is not needed is left out. Departures hold only brokers
+    that are not back, so that an old one does not hide a broker that has registered since.
+    """
     failed = {
         b
         for b in view.rejected_starts

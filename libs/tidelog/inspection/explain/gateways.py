@@ -1,4 +1,4 @@
-"""Gateways that have announced themselves to controllers, and do so no more."""
+"""Gateways that announced themselves to controllers and no longer do."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WHERE_TO_LOOK = (
     "On {host}, check whether process {pid} runs (`ps -o stat= -p {pid}`). Where it has ended: "
     "{start}"
 )
-# What is known of it, by how its address was found, and what to do.
+# The state of a gateway, by the result of probing its address.
 _STANDS_STILL = "stands still: it takes connections and answers nothing"
 _HAS_ENDED = "has ended without being stopped in order: its address refuses connections"
 _CUT_OFF = "is cut off from the controllers, though it answers HTTP: no controller hears it"
@@ -49,7 +49,8 @@ _STATES = {
 
 
 def silent(view: ClusterView) -> Iterator[Finding]:
-    """One for each gateway. One that answers HTTP may have lost some announcements only."""
+    """Yields one finding for each gateway. One that answers HTTP may only have lost a few
+    announcements."""
     alive = [g for g in known_gateways(view.observed.states) if state_of(g) == ALIVE]
     for each in view.observed.silent_gateways:
         answers = each.listening is Listening.BUSY

@@ -1,4 +1,4 @@
-"""Elections that come again and again: because one broker's lease keeps ending, or leases of many
+"""Elections that repeat because the lease of one broker keeps ending, or the leases of many
 services."""
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from tidelog.inspection.model import Finding, PartitionKeyState, RecentElections
 from tidelog.model import TopicPartition
 from tidelog.wording import plural
 
-# Within the window of the counts. In a rolling restart of three brokers a partition may have six
+# Counts within the window. In a rolling restart of three brokers a partition may have six
 # elections: away from each of them, and back to its preferred leader.
 MANY_CONTROLLERS = 3
 MANY_REGISTRATIONS_LOST = 3
 MANY_LEADERS = 8
-# A broker whose lease ended once has its part in no pattern.
+# A broker whose lease ended only once is not part of a pattern.
 FEW_LEASES_ENDED = 2
-# After so long without another the elections are over.
+# The elections are over after this time without another.
 OVER_AFTER_MS = 45_000
-# What may hold up the renewal of a lease.
+# Causes that may delay the renewal of a lease.
 _OF_THE_STORE = frozenset(
     {
         causes.STORE_UNREACHABLE,
@@ -34,7 +34,7 @@ _OF_THE_STORE = frozenset(
         causes.STORE_MEMBER_UNREACHABLE,
     }
 )
-# Of one broker: what may keep it from renewing its lease.
+# Causes of one broker that may keep it from renewing its lease.
 _OF_A_BROKER = frozenset(
     {
         causes.BROKER_PAUSED,
@@ -46,7 +46,7 @@ _OF_A_BROKER = frozenset(
         causes.STORE_SLOW,
     }
 )
-# What moves leaderships away from a broker: of all that it leads, or of replicas that fail.
+# Causes that move leaderships away from a broker: all that it leads, or those of failing replicas.
 _MOVES_ALL = frozenset(
     {
         causes.REPLICA_DEAD,
@@ -70,9 +70,13 @@ _MOVES_FAILING = frozenset({causes.DISK_ERROR, causes.DISK_FULL, causes.REPLICA_
 
 
 class _LeaseLoss(NamedTuple):
-    """How often a broker's lease has ended, by its own word or the controller's, whichever knows
-    of more. `last_ms`: since the last of these ends or, by its own word, since the last of all that
-    it counts. `own` None: the broker itself does not answer."""
+    """How often a broker's lease has ended, by its own count or the controller's, whichever is
+    higher.
+
+    - `last_ms`: the time since the last end, or, by its own count, since the last event that it
+      counts.
+    - `own`: the broker's own counts; None if it does not answer.
+    """
 
     broker_id: int
     ended: int
@@ -82,15 +86,19 @@ class _LeaseLoss(NamedTuple):
 
     @property
     def stood_still(self) -> bool:
-        """Often enough for it to be why: a standstill ends a lease or falls between two."""
+        """Whether it was paused often enough to explain it: a pause ends a lease or falls between
+        two ends."""
         return self.own is not None and self.own.standstills >= max(
             FEW_LEASES_ENDED, self.ended - 1
         )
 
 
 def repeated_elections(view: ClusterView, found: Sequence[Finding]) -> Iterator[Finding]:
-    """`found`: what else is wrong. Trouble with the store makes leases of many services end; where
-    leases of a single broker end, or of one that stood still, its own process or machine does."""
+    """Yields findings about repeated elections. `found`: the other findings.
+
+    Trouble with the store ends leases of many services. If the leases of a single broker end, or of
+    one that was paused, the reason is its own process or machine.
+    """
     told = [
         (state, elections)
         for state in sorted(view.observed.tellers, key=name_of)
@@ -132,8 +140,8 @@ def _of_single_brokers(
     told: Sequence[tuple[ServiceState, RecentElections]],
     found: Sequence[Finding],
 ) -> list[_LeaseLoss]:
-    """Those whose own trouble ends their leases: they stood still, or theirs end alone while the
-    store serves all others."""
+    """Returns brokers whose own trouble ends their leases: they were paused, or only their leases
+    end while the store serves all others."""
     leaders = max((own.leaders for _, own in told if 0 <= own.last_ms <= OVER_AFTER_MS), default=0)
     controllers = max((elections.controllers for _, elections in told), default=0)
     others = {state.id for state, _ in told} - {loss.broker_id for loss in losses}
@@ -245,8 +253,8 @@ def _single_movers(
     told: Sequence[tuple[ServiceState, RecentElections]],
     found: Sequence[Finding],
 ) -> list[Root]:
-    """What is wrong with brokers that each have a replica of all partitions whose elections are
-    repeated; none where more than leaders change, which no single broker brings about."""
+    """Returns the problems of brokers that each hold a replica of every partition with repeated
+    elections. Empty if more than leaders changes, which no single broker causes."""
     if any(own.controllers >= MANY_CONTROLLERS or _loses_registrations(own) for _, own in told):
         return []
     names = {
@@ -271,7 +279,7 @@ def _of_many(
     found: Sequence[Finding],
     movers: Sequence[Root],
 ) -> Finding:
-    """`movers`: what is wrong with single brokers that explains all elections."""
+    """`movers`: problems of single brokers that explain all elections."""
     because = tuple(
         dict.fromkeys(str(Root(f.cause, f.broker)) for f in found if f.cause in _OF_THE_STORE)
     )
@@ -309,7 +317,7 @@ def _elections_of(state: ServiceState) -> RecentElections | None:
 
 
 def _is_many(elections: RecentElections, *, leaders_explained: bool) -> bool:
-    """`leaders_explained`: a single broker that comes and goes is why leaders change."""
+    """`leaders_explained`: leaders change because of a single broker that comes and goes."""
     return 0 <= elections.last_ms <= OVER_AFTER_MS and (
         elections.controllers >= MANY_CONTROLLERS
         or (elections.leaders >= MANY_LEADERS and not leaders_explained)

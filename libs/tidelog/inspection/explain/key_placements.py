@@ -10,15 +10,15 @@ from tidelog.inspection.explain.words import MAX_NAMED, listed, span
 from tidelog.inspection.model import Finding, KeyPlacement
 from tidelog.wording import plural
 
-# Of the sampled keys of a topic: fewer may be records that were placed by hand.
+# Sampled keys of a topic in two partitions; fewer may be records that were placed explicitly.
 MANY_KEYS = 3
-# After so long without another the odd producer has ended.
+# The deviating producer has ended after this time without another record.
 OVER_AFTER_MS = 30_000
-# Of topics with as few partitions, a key in two of them is in all: keys that are in one alone tell
-# that this is not on purpose.
+# In a topic with this many partitions, a key in two of them is in all. Other keys that are in only
+# one partition show that this is not on purpose.
 FEW_PARTITIONS = 2
 
-# By hash of the key, its placements by partition.
+# Placements of a key by partition, by hash of the key.
 _Keys = dict[int, dict[int, KeyPlacement]]
 
 
@@ -38,8 +38,8 @@ def partitioners_differ(view: ClusterView) -> Iterator[Finding]:
 
 
 def _is_placed_twice(placed: dict[int, KeyPlacement]) -> bool:
-    """By the standard partitioner, and lately in one other partition: a key that is in more of them
-    is written there on purpose."""
+    """Whether a key is in the partition of the standard partitioner and, lately, in one other. A
+    key in more partitions is written there on purpose."""
     if len(placed) != 2 or sum(p.is_standard for p in placed.values()) != 1:
         return False
     return all(p.last_ms <= OVER_AFTER_MS for p in placed.values())

@@ -1,4 +1,4 @@
-"""What is known of controllers that may not answer, as all who answer tell."""
+"""What all services report about controllers, including those that do not answer."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from tidelog.inspection.pressures import ControllerPressure
 def controller_pressures(
     tellers: Iterable[ServiceState],
 ) -> dict[int, dict[str, ControllerPressure]]:
-    """By controller id and resource. A controller's own word counts before what others have read
-    in the store, and that of those who see its changes before that of the rest."""
+    """Returns pressures by controller id and resource.
+
+    A controller's own report comes before what others have read in the store. Among those, services
+    that see changes of the store come first.
+    """
     found: dict[int, dict[str, ControllerPressure]] = {}
     own: dict[int, dict[str, ControllerPressure]] = {}
     for state in sorted(tellers, key=lambda s: s.store.unreachable_ms >= 0):
@@ -26,7 +29,7 @@ def controller_pressures(
 
 
 def missing_controllers(tellers: Iterable[ServiceState]) -> list[MissingController]:
-    """Ordered by id."""
+    """Returns them ordered by id."""
     found: dict[int, MissingController] = {}
     for state in tellers:
         told = state.controller or state.broker

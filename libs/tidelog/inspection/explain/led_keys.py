@@ -1,4 +1,4 @@
-"""Keys of partitions as their leaders alone know them."""
+"""Partition keys that only their leaders report."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tidelog.model import NO_EPOCH
 
 
 def keys_of_leaders(brokers: Mapping[int, ServiceState]) -> Iterator[PartitionKeyState]:
-    """Of partitions whose keys are well, so that no service reports them: what leaders know,
-    without an order of preference or a min ISR."""
+    """Yields keys from the states of leaders. No service reports the key of a healthy partition, so
+    that these lack the order of preference and the min ISR."""
     for broker_id, state in brokers.items():
         assert state.broker is not None
         for replica in state.broker.replicas:

@@ -1,4 +1,4 @@
-"""Clients that are at a limit on requests or connections of a service."""
+"""Clients that have reached a service's limit on requests or connections."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _OF_ALL = frozenset({OF_ALL_CLIENTS, *GATEWAY_TOTAL_LIMITS})
 
 
 class _Rejecting(NamedTuple):
-    """`broker`: -1 where the service is none."""
+    """A service that rejects a client. `broker` is -1 if the service is no broker."""
 
     service: str
     broker: int
@@ -50,9 +50,11 @@ class _Rejecting(NamedTuple):
 
 
 def limited(view: ClusterView, scope: Scope) -> Iterator[Finding]:
-    """One finding for each limit and address, whichever services reject; one for all addresses
-    where the limit is that of all clients together. A service that has rejected none of them for
-    OVER_AFTER_MS has nothing to do with it any more."""
+    """Yields one finding for each limit and address, whichever services reject requests.
+
+    A limit of all clients together has one finding for all addresses. A service is left out if it
+    has rejected no request for OVER_AFTER_MS.
+    """
     found: dict[tuple[str, str], list[_Rejecting]] = {}
     for each in (*_of_services(view), *_of_gateways(view)):
         client = each.client
@@ -65,7 +67,7 @@ def limited(view: ClusterView, scope: Scope) -> Iterator[Finding]:
 
 
 def _of_services(view: ClusterView) -> Iterator[_Rejecting]:
-    """Without the clients whose many connections are a finding about the service."""
+    """Leaves out clients whose many connections are a finding about the service."""
     for state in sorted(view.observed.tellers, key=name_of):
         broker = state.id if state.role == BROKER else -1
         for client in state.limited_clients:
@@ -74,7 +76,7 @@ def _of_services(view: ClusterView) -> Iterator[_Rejecting]:
 
 
 def _of_gateways(view: ClusterView) -> Iterator[_Rejecting]:
-    """As controllers have them of their announcements."""
+    """Yields the clients in the gateways' announcements, as controllers report them."""
     for gateway in known_gateways(view.observed.states):
         if state_of(gateway) == ALIVE:
             name = f"the gateway at {gateway.address} on {gateway.host}"
@@ -85,7 +87,7 @@ def _of_gateways(view: ClusterView) -> Iterator[_Rejecting]:
 
 
 def of_many_connections(view: ClusterView, broker_id: int) -> list[str]:
-    """Lines of evidence: what the broker rejects of the client that has most connections."""
+    """Returns evidence: the broker's rejections of the client that has most connections."""
     state = view.brokers.get(broker_id)
     clients = () if state is None else state.limited_clients
     return [
@@ -96,7 +98,7 @@ def of_many_connections(view: ClusterView, broker_id: int) -> list[str]:
 
 
 def _has_finding(view: ClusterView, state: ServiceState, client: LimitedClient) -> bool:
-    """Whether its many connections are a finding about the service."""
+    """Whether the client's many connections are a finding about the service."""
     if client.limit != CONNECTIONS:
         return False
     if state.role != BROKER:
@@ -106,7 +108,8 @@ def _has_finding(view: ClusterView, state: ServiceState, client: LimitedClient) 
 
 
 def _counted(limit: str) -> tuple[str, str]:
-    """What is rejected, one and several: an idle connection beyond the limit is closed."""
+    """Returns what is rejected, singular and plural. An idle connection above the limit is
+    closed."""
     if limit == "connections":
         return "connection", "connections"
     if limit == CONNECTIONS:

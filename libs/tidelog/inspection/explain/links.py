@@ -1,4 +1,5 @@
-"""Which brokers reach which, and which of them the active controller reaches, by their own word."""
+"""Which brokers reach each other, and which of them the active controller reaches, by their own
+reports."""
 
 from __future__ import annotations
 
@@ -9,15 +10,18 @@ from tidelog.inspection.explain.observed import name_of
 from tidelog.inspection.explain.words import brokers, span
 from tidelog.inspection.model import HeardBroker, ServiceState
 
-# Replica fetches follow one another: a fetch or an answer within this proves a link.
+# Replica fetches follow each other: a fetch or an answer within this time proves a link.
 PROOF_OF_LINK_MS = 2_000
-# A controller that connects again after a broker was busy does so within this.
+# A controller reconnects within this time to a broker that was busy.
 BROKEN_MIN_MS = 2_000
 
 
 class Links:
-    """`states`: brokers that answer. A link is used both ways by TCP, so that it works where one
-    end hears the other."""
+    """Links between brokers. `states`: brokers that answer.
+
+    TCP uses a link in both directions, so that a link works if one end receives what the other
+    sends.
+    """
 
     def __init__(self, states: Sequence[ServiceState], active: ServiceState | None) -> None:
         self._heard: dict[int, Mapping[int, HeardBroker]] = {}
@@ -31,8 +35,8 @@ class Links:
         }
 
     def silent_ms(self, broker_id: int, leader: int) -> int | None:
-        """For how long a leader has not answered the fetches of a broker; None: it has, or there
-        are none."""
+        """Returns how long a leader has not answered the broker's fetches. None if it has, or if
+        there are none."""
         heard = self._heard.get(broker_id, {}).get(leader)
         return heard.unanswered_ms if heard is not None and heard.unanswered_ms >= 0 else None
 
@@ -46,17 +50,17 @@ class Links:
         return self.hears(one, other) or self.hears(other, one)
 
     def fail(self, one: int, other: int) -> bool:
-        """Fetches of one of them have had no answer of the other, and neither hears the other."""
+        """Whether one of them gets no answer to its fetches, and neither receives anything."""
         silent = (self.silent_ms(one, other), self.silent_ms(other, one))
         return any(ms is not None for ms in silent) and not self.work(one, other)
 
     def unreached(self, broker_id: int) -> list[int]:
-        """Brokers that answer, and that this one does not reach."""
+        """Returns brokers that answer here and that this one does not reach."""
         return [other for other in sorted(self._heard) if self.fail(broker_id, other)]
 
     def is_cut_off(self, broker_id: int) -> bool:
-        """A broker that answers, exchanges nothing with any other that does, and is not at the
-        wrong end: the others reach each other, or the controller reaches them and not it."""
+        """Whether a broker that answers exchanges nothing with any other that does, and the fault
+        is on its side: the others reach each other, or the controller reaches them and not it."""
         unreached = self.unreached(broker_id)
         if not unreached or any(self.work(broker_id, other) for other in self._heard):
             return False
@@ -72,8 +76,8 @@ class Links:
         return link is not None and link.stands
 
     def broken_ms(self, broker_id: int) -> int | None:
-        """For how long the active controller has had no connection to it; None: it has one, or
-        says nothing of it."""
+        """Returns how long the active controller has had no connection to the broker. None if it
+        has one, or does not report it."""
         link = self._connections.get(broker_id)
         return link.broken_ms if link is not None and link.broken_ms >= BROKEN_MIN_MS else None
 
@@ -87,7 +91,7 @@ class Links:
         return sorted(b for b in self._connections if self.broken_ms(b) is not None)
 
     def evidence(self, broker_id: int) -> Iterator[str]:
-        """What others and the broker itself say of its links, those that work last."""
+        """Yields what the broker and others report about its links, working ones last."""
         for other in sorted(self._heard):
             for one, its in ((other, broker_id), (broker_id, other)):
                 ms = self.silent_ms(one, its)
@@ -111,7 +115,7 @@ class Links:
 
 
 def _best(heard: Sequence[HeardBroker]) -> dict[int, HeardBroker]:
-    """By broker, the newest of each where it is named several times."""
+    """Returns reports by broker, with the newest times if a broker occurs several times."""
     found: dict[int, HeardBroker] = {}
     for each in heard:
         known = found.get(each.broker_id)
@@ -128,5 +132,5 @@ def _best(heard: Sequence[HeardBroker]) -> dict[int, HeardBroker]:
 
 
 def _newest(one: int, other: int) -> int:
-    """Of two ages, -1 being none."""
+    """Returns the lower of two ages; -1 means none."""
     return min((age for age in (one, other) if age >= 0), default=-1)

@@ -1,4 +1,4 @@
-"""Packets that the network loses, as kernels count what they sent again."""
+"""Packets that the network loses, as kernels count their retransmissions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TO_SEE_LOSS = (
 
 
 def lines(view: ClusterView, broker_id: int | None = None) -> list[str]:
-    """What brokers report of it, a broker that is asked about before the others."""
+    """Returns the reports of brokers, that of `broker_id` first."""
     reporting = sorted(b for b, resource in view.pressures if resource == NETWORK)
     reporting.sort(key=lambda reporter: reporter != broker_id)
     found = []

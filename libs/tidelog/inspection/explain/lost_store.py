@@ -1,4 +1,4 @@
-"""Whether nobody reaches the metadata store, by what services say of its answers."""
+"""Decides whether any service reaches the metadata store, from the services' own reports."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Sequence
 
 from tidelog.inspection.model import NOT_KNOWN, ServiceState, StoreHealth
 
-# Within this every service has asked the store again, whether it needed to or not.
+# Every service uses the store at least this often, whether it needs to or not.
 STORE_SPREAD_MS = 15_000
-# By so much the services may have been described one after the other.
+# The time within which services may have been described one after the other.
 DESCRIBED_WITHIN_MS = 1_000
-# Within this every member of the store has been probed again, and a probe without answer ended.
+# Within this time every member of the store is probed again, and a probe without answer ends.
 MEMBERS_PROBED_MS = 5_000
 
 
 def is_lost_for_all(states: Sequence[ServiceState]) -> bool:
-    """Also where others may not have asked it since some have lost it."""
+    """Whether no service reaches the store. True, too, if some lost it and the others may not have
+    used it since."""
     asked = [state.store for state in states if has_asked_store(state)]
     lost_ms = max((store.unreachable_ms for store in asked), default=NOT_KNOWN)
     if lost_ms < 0:
@@ -27,7 +28,7 @@ def is_lost_for_all(states: Sequence[ServiceState]) -> bool:
 
 
 def answered_within(store: StoreHealth, ms: int) -> bool:
-    """Whether the store answered this service since others lost it, so long ago."""
+    """Whether the store answered this service after others lost it `ms` ago."""
     if any(age < ms - DESCRIBED_WITHIN_MS for age in store.quick_answers_ms):
         return True
     reached = [member.unreachable_ms < 0 for member in store.members]
@@ -35,6 +36,6 @@ def answered_within(store: StoreHealth, ms: int) -> bool:
 
 
 def has_asked_store(state: ServiceState) -> bool:
-    """And knows by now whether it answers."""
+    """Whether the service has used the store and knows whether it answers."""
     store = state.store
     return store.unreachable_ms >= 0 or store.last_latency_ms >= 0

@@ -1,5 +1,5 @@
-"""Whether the bound on moves lets a copy end: the write rates of the partitions that are copied
-against what a broker may send or receive for moves. Pure."""
+"""Checks whether the throttle lets a copy end: compares the write rates of the partitions that are
+copied with the rate that a broker may use for moves. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.words import ids, span
 from tidelog.inspection.model import NOT_KNOWN, PartitionKeyState
 
-# A bound that leaves half as much again as what is written ends the copy within twice the time
-# for which it has lagged.
+# A bound that leaves half of the write rate as room ends the copy within twice the time for which
+# it has lagged.
 ROOM_NUMERATOR, ROOM_DENOMINATOR = 3, 2
 
 
 class Bound(NamedTuple):
-    """The bound of one broker, and the bytes a second that it must carry for the moves to gain
-    nothing and lose nothing, usually and at the most; NOT_KNOWN: the write rates are not known.
-    `lag_bytes`: what the replica lacks."""
+    """The throttle of one broker, in bytes per second.
+
+    - `written`, `most_written`: the usual and the highest rate at which the partitions of its moves
+      are written, and thus the rate at which moves neither gain nor lose; NOT_KNOWN if the write
+      rates are unknown.
+    - `lag_bytes`: the bytes that the replica lacks.
+    """
 
     broker_id: int
     bytes_per_second: int
@@ -32,7 +36,7 @@ class Bound(NamedTuple):
 
     @property
     def sufficient(self) -> int:
-        """A rate that would do: in whole kilobytes, the way `tidelog throttle set` takes it."""
+        """A sufficient rate, in whole kilobytes as `tidelog throttle set` takes it."""
         needed = self.most_written * ROOM_NUMERATOR // ROOM_DENOMINATOR
         return max(1, -(-needed // 1_000)) * 1_000
 
@@ -52,7 +56,7 @@ class Bound(NamedTuple):
 
 
 def tightest_bound(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Bound | None:
-    """Of sender and receiver the one that leaves less; None: neither is bound."""
+    """Returns the bound of sender or receiver, whichever leaves less. None if neither is bound."""
     progress = view.progress(key, broker_id)
     lag_bytes = NOT_KNOWN if progress is None else progress.lag_bytes
     found = [
@@ -71,8 +75,8 @@ def _bound_of(view: ClusterView, broker_id: int) -> int:
 
 
 def _written(view: ClusterView, broker_id: int) -> tuple[int, int]:
-    """Of all that this broker sends to, or receives as, replicas that moves add: usually, and at
-    the most."""
+    """Returns the usual and the highest write rate of all partitions that this broker sends to, or
+    receives as, replicas that moves add."""
     rates = list(_rates_through(view, broker_id))
     if not rates:
         return NOT_KNOWN, NOT_KNOWN

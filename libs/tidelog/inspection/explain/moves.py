@@ -1,4 +1,4 @@
-"""Why a partition that is moved is not yet where it is to be, or back where it was."""
+"""Explains why a move of a partition, or its cancellation, has not ended yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog.inspection.explain.words import brokers, ids, listed, name_of_key
 from tidelog.inspection.model import PartitionKeyState, PartitionMoveState
 from tidelog.wording import plural
 
-# These pass by themselves.
+# Causes that end by themselves.
 _GOES_ON = frozenset(
     {
         causes.REPLICA_CATCHING_UP,
@@ -23,12 +23,13 @@ _GOES_ON = frozenset(
         causes.MOVES_BOUND,
     }
 )
-# What a bound on moves looks like from outside.
+# Causes that a bound on moves resembles.
 _BEHIND = frozenset({causes.REPLICA_CATCHING_UP, causes.REPLICA_SLOW})
 
 
 def move_waits(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
-    """Of a partition that has a leader; None: it is not moved, or waits for nobody."""
+    """Returns a symptom for a partition with a leader. None if it is not moved, or does not
+    wait."""
     move = key.move
     if move is None or not move.waits_for:
         return None
@@ -51,7 +52,7 @@ def move_waits(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
 def _reason(
     view: ClusterView, key: PartitionKeyState, move: PartitionMoveState, broker_id: int
 ) -> Reason | None:
-    """Who is slow because moves are bound needs no help."""
+    """A replica that is slow only because moves are bound needs no repair."""
     reason = why_behind(view, key, broker_id)
     if reason is None or broker_id in move.original:
         return reason
@@ -65,15 +66,18 @@ def _reason(
     if bound.never_ends:
         cause = causes.MOVES_BOUND_BELOW_WRITES
         words += f", which never ends: {bound.written:,} bytes a second are written meanwhile"
-    # A pace that was sampled over half a second tells little of a stream in bursts.
+    # A rate that was sampled over half a second says little about bursts.
     return Reason(Root(cause), words, (*reason.evidence[:1], *bound.lines()))
 
 
 def _only_seems_cut_off(
     view: ClusterView, key: PartitionKeyState, broker_id: int, reason: Reason
 ) -> bool:
-    """A bound lets a replica wait between two fetches: that its leader sees none is no sign of the
-    network, as long as it does not itself report a fetch that failed."""
+    """Whether a replica with bound moves only seems cut off.
+
+    A bound makes a replica wait between two fetches. That its leader sees no fetch is no sign of
+    the network, unless the replica itself reports a failed fetch.
+    """
     replica = view.replica(key, broker_id)
     fails = replica is not None and replica.follower is not None and replica.follower.problem
     return reason.root.cause == causes.REPLICA_CUT_OFF and not fails
@@ -84,7 +88,7 @@ def _is_bound(reasons: Sequence[Reason]) -> bool:
 
 
 def _sufficient_rate(view: ClusterView, key: PartitionKeyState) -> int | None:
-    """A bound under which the copies of a partition end; None: the present one is none."""
+    """Returns a bound that lets the copies of a partition end. None if the present one does."""
     waits_for = key.move.waits_for if key.move else ()
     bounds = [tightest_bound(view, key, broker_id) for broker_id in waits_for]
     needed = [bound.sufficient for bound in bounds if bound is not None and bound.never_ends]
@@ -123,7 +127,7 @@ def _move_waits(
 
 
 def _lines_of_bound(reasons: Sequence[Reason]) -> list[str]:
-    """Others have findings of their own, which tell theirs."""
+    """Returns only the lines of bounds; other reasons have findings with their evidence."""
     bound = [reason for reason in reasons if reason.root.cause in causes.BOUNDS_ON_MOVES]
     return [line for reason in bound for line in reason.evidence]
 

@@ -1,5 +1,5 @@
-"""What to do next where that depends on what else is wrong: a step that needs the metadata
-store or a controller is no help while these are away."""
+"""Next steps that depend on other problems: a step that needs the metadata store or a controller
+does not help while these are missing."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from tidelog.model import TopicPartition
 from tidelog.wording import PREFERRED_AT_ONCE, PREFERRED_RETURN
 
 MAX_COMMANDS = 3
-# What led to an election came before it.
+# The trace begins this long before an election, to show what led to it.
 TRACED_BEFORE_MS = 60_000
 
 
 class Stall(NamedTuple):
-    """Why a high watermark stands still. `missing`: replicas that are not in the ISR.
-    `holding`: followers in the maximal ISR that lack what comes next; empty: the leader
-    itself holds it back. `left`: members of the maximal ISR without these."""
+    """Why a high watermark does not advance.
+
+    - `missing`: replicas that are not in the ISR.
+    - `holding`: followers in the maximal ISR that lack the next records; empty if the leader itself
+      is the reason.
+    - `left`: number of members of the maximal ISR without these.
+    """
 
     leader: int
     store_away: bool
@@ -68,8 +72,8 @@ def _below_min_isr(stall: Stall) -> str:
 
 
 class LeaderGone(NamedTuple):
-    """A leader that serves nobody, and that the partition's key still names. `stands_still`:
-    its process is there; it is dead otherwise."""
+    """A leader that serves no client and that the partition's key still names. `stands_still`: its
+    process exists but is paused; otherwise it is dead."""
 
     leader: int
     stands_still: bool
@@ -78,8 +82,8 @@ class LeaderGone(NamedTuple):
 
 
 def of_leader_gone(gone: LeaderGone) -> str:
-    """A broker leads only in an epoch that was given to its present life, so that a new life
-    needs store and controller as much as another leader does."""
+    """A broker leads only in an epoch that was given to its current incarnation. A new incarnation
+    therefore needs store and controller as much as another leader does."""
     process = f"broker {gone.leader}'s process"
     if gone.store_away:
         elect = (
@@ -99,7 +103,7 @@ def of_leader_gone(gone: LeaderGone) -> str:
 
 
 def of_paused(broker_id: int) -> str:
-    """Before what to do where no other broker can lead."""
+    """Precedes the next step if no other broker can lead."""
     return (
         f"Let broker {broker_id}'s process continue (kill -CONT PID), if it is stopped; otherwise "
         "stop it first."
@@ -107,8 +111,8 @@ def of_paused(broker_id: int) -> str:
 
 
 def of_not_preferred(names: Sequence[TopicPartition], *, has_controller: bool) -> str:
-    """One command for all of them: partitions, topics where these are too many, or no argument,
-    which stands for every partition of the cluster."""
+    """Uses one command for all partitions. It names the partitions; if these are too many, the
+    topics; if these are too many, nothing, which means every partition of the cluster."""
     if not has_controller:
         return f"Nothing is lost. Start a controller. {PREFERRED_RETURN}"
     arguments: Sequence[object] = names
@@ -121,7 +125,7 @@ def of_not_preferred(names: Sequence[TopicPartition], *, has_controller: bool) -
 
 
 def of_maintenance(broker_id: int, names: Sequence[TopicPartition]) -> str:  # noqa: ARG001
-    """The same for all of them."""
+    """Returns the same step for all partitions."""
     return (
         "Nothing is lost: a broker in maintenance leads only what no other replica can. To end it: "
         f"tidelog brokers maintenance {broker_id} --off"
@@ -129,7 +133,7 @@ def of_maintenance(broker_id: int, names: Sequence[TopicPartition]) -> str:  # n
 
 
 def of_unclean_election(names: Sequence[TopicPartition], elected_at_ms: int) -> str:
-    """`elected_at_ms`: of the first of them; 0: not known."""
+    """`elected_at_ms`: the time of the first election; 0 if unknown."""
     before = f"before {clock_time(elected_at_ms)}" if elected_at_ms else "before the election"
     since = f" --since {clock_time(elected_at_ms - TRACED_BEFORE_MS)}" if elected_at_ms else ""
     shown = names[:MAX_NAMED] if len(names) <= MAX_NAMED else sorted({n.topic for n in names})
@@ -142,14 +146,14 @@ def of_unclean_election(names: Sequence[TopicPartition], elected_at_ms: int) -> 
 
 
 def recover(names: Sequence[TopicPartition], *options: str) -> str:
-    """One command for each topic, of which only so many are named."""
+    """Returns one command for each topic; only MAX_COMMANDS are named."""
     by_topic: dict[str, list[int]] = {}
     for name in names:
         by_topic.setdefault(name.topic, []).append(name.partition)
     commands = []
     for topic in sorted(by_topic):
         chosen = [f"--partition {partition}" for partition in by_topic[topic]]
-        # Without any the command takes all partitions of the topic that have no leader.
+        # Without partitions the command takes all partitions of the topic that have no leader.
         words = chosen if len(chosen) <= MAX_NAMED else []
         commands.append(" ".join(("tidelog topics recover", topic, *words, *options)))
     return listed(commands, MAX_COMMANDS)
@@ -163,7 +167,8 @@ _TO_START = {
 
 
 def of_a_new_life(root: Root, *, store_away: bool, has_controller: bool) -> str | None:
-    """Of a broker that does nothing; None: a new life of it would have what it needs."""
+    """Returns the next step for a broker that does nothing. None if a new incarnation would have
+    what it needs."""
     if root.cause == causes.BROKER_PAUSED and store_away:
         return (
             "Look at its process: is it stopped (kill -CONT PID lets it go on), or starved of CPU, "

@@ -1,4 +1,4 @@
-"""What a round of questions to a cluster's services brought: the input of `explain`."""
+"""The result of one round of requests to a cluster's services: the input of `explain`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ CONTROLLER = "controller"
 
 
 class Listening(enum.Enum):
-    """What a plain TCP connect, and where that is taken a health check, say of a service that
-    gave no answer."""
+    """How a service that gave no answer reacts to a plain TCP connection, and to a health check if
+    that is accepted."""
 
-    BUSY = "answers health checks"  # it lives, and has not told in time how it stands
-    ACCEPTS = "takes connections"  # a process that stands still: the kernel takes them for it
+    BUSY = "answers health checks"  # it is alive, and has not described its state in time
+    ACCEPTS = "takes connections"  # the process is paused; the kernel accepts them for it
     REFUSES = "refuses connections"
     SILENT = "does not react to connections"
     UNRESOLVED = "has a name that does not resolve"
@@ -33,8 +33,11 @@ class Listening(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SilentService:
-    """`role` and `id` as others tell of that address; "" and NOT_KNOWN: nobody does.
-    `problem`: what the question ended with."""
+    """A service that did not answer.
+
+    - `role`, `id`: as other services report them for the address; "" and NOT_KNOWN if none does.
+    - `problem`: how the request ended.
+    """
 
     address: str
     listening: Listening
@@ -49,17 +52,20 @@ class SilentService:
 
 @dataclass(frozen=True, slots=True)
 class SilentGateway:
-    """One that no controller has heard lately. `listening`: how its address was found, BUSY where
-    it answers HTTP; None: it cannot be asked from here."""
+    """A gateway that no controller has heard lately. `listening`: the result of probing its
+    address, BUSY if it answers HTTP; None if it cannot be probed from here."""
 
     gateway: AnnouncedGateway
     listening: Listening | None
 
 
 class ReadClock(NamedTuple):
-    """The wall clock of a service: by how much it is ahead of that of the process that asked, at
-    the least and at the most, as nobody knows when between question and answer it was read.
-    `is_own`: the service itself asks."""
+    """The wall clock of a service, relative to that of the calling process.
+
+    - `least_ahead_ms`, `most_ahead_ms`: bounds of the difference. It is unknown when the clock was
+      read between request and answer.
+    - `is_own`: the service is the calling process.
+    """
 
     role: str
     id: int
@@ -80,11 +86,16 @@ _WHOLE_CLUSTER = Scope()
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """`metadata`: partitions beside those that the active controller tells unasked: those in
-    whose ISRs silent brokers are, or, where no controller tells, as a broker has read them in
-    the store. `earlier`: some services once more, as they were `earlier_ms` before `states`.
-    `glimpses`: of some of `silent`, which are busy, who they know and how the store answers
-    them, without replicas and partitions. `clocks`: of the services that answered."""
+    """The answers of all services.
+
+    - `metadata`: partitions beside those that the active controller reports by default: those with
+      silent brokers in their ISRs, or, without a controller, those that a broker has read in the
+      store.
+    - `earlier`: previous states of some services, `earlier_ms` before `states`.
+    - `glimpses`: short states of some busy services of `silent`: the services that they know and
+      the state of the store, without replicas and partitions.
+    - `clocks`: clocks of the services that answered.
+    """
 
     states: Sequence[ServiceState]
     silent: Sequence[SilentService] = ()
@@ -98,10 +109,10 @@ class Observed:
 
     @property
     def tellers(self) -> Sequence[ServiceState]:
-        """All who told anything."""
+        """All services that reported anything."""
         return (*self.states, *self.glimpses)
 
 
 def name_of(state: ServiceState) -> str:
-    """As in events: "broker-2"."""
+    """Returns a name as events have it: "broker-2"."""
     return f"{state.role}-{state.id}"

@@ -1,4 +1,4 @@
-"""Why moves of an operation have not begun. Those that have are told partition by partition."""
+"""Explains why moves of an operation have not begun. Other moves are reported by partition."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tidelog.inspection.explain.words import brokers
 from tidelog.inspection.model import Finding, StandingOperation
 from tidelog.wording import plural
 
-# These pass by themselves.
+# Causes that end by themselves.
 _GOES_ON = frozenset({causes.BROKER_STARTING, causes.COMMAND_BACKLOG})
 
 
 def waiting(view: ClusterView) -> Iterator[Finding]:
-    """Operations that wait for a broker, for a leader, or for their turn. One that has moves under
-    way and others behind them is as it should be."""
+    """Yields operations that wait for a broker, for a leader, or for their turn. An operation with
+    active moves and others behind them is not reported."""
     for operation in view.reign.operations if view.reign else ():
         if operation.cancelling or not operation.moves_waiting:
             continue

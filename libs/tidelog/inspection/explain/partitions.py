@@ -1,4 +1,4 @@
-"""What is wrong with partitions, each with its reasons."""
+"""Finds problems of partitions, each with its reasons."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tidelog.inspection.model import FollowerProgress, LeaderState, PartitionKey
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.wording import plural
 
-# Records wait for the high watermark in every partition that is written, for as long as a
-# replica fetch takes.
+# In every partition with writes, records wait for the high watermark as long as a replica fetch
+# takes.
 HW_STALLED_MIN_MS = 1_000
-# Of a replica that its leader, asked at another moment than who told the key, holds to be in
-# sync, these tell nothing.
+# These say nothing about a replica that its leader reports as in sync: the leader was queried at
+# another moment than the service that reported the key.
 _PASSING = frozenset({causes.BROKER_BUSY, causes.COMMAND_BACKLOG, causes.COMMAND_OVERDUE})
 _DISK_FAILURES = frozenset({"disk_full", "disk_error"})
 
@@ -51,7 +51,7 @@ def _of_led(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
     if key.leader == NO_LEADER:
         return
     in_sync = ids(key.isr)
-    # Whom a move adds is not missing before it has switched.
+    # A replica that a move adds is not missing before the switch.
     settled = key.move.original if key.move else key.replicas
     missing = [b for b in settled if b not in in_sync]
     why_missing = {broker_id: why_behind(view, key, broker_id) for broker_id in missing}
@@ -79,8 +79,11 @@ def _of_led(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
 
 
 def _is_well_by_leader(view: ClusterView, key: PartitionKeyState) -> bool:
-    """The key is what the controller knew at another moment: a leader that sees the store has
-    told all of its partitions whose ISR is not whole."""
+    """Whether the leader did not report the partition as unhealthy.
+
+    The key is what the controller knew at another moment. A leader that sees the store reports all
+    of its partitions with an incomplete ISR.
+    """
     leaves_out = view.leaves_out(key, key.leader) and not view.is_starting(key.leader)
     return leaves_out and not view.store_lost(key.leader)
 
@@ -144,8 +147,8 @@ def _out_of_isr(
 
 
 def _gone_from_isr(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
-    """Members that do nothing, as far as anybody tells, and that the ISR still has: until the
-    leader takes them out, which it cannot while the store is away, nothing is committed."""
+    """Yields members of the ISR that do nothing, as far as is known. Nothing is committed until the
+    leader removes them, which it cannot while the store is unavailable."""
     name = name_of_key(key)
     for broker_id in ids(key.isr):
         reason = why_broker_does_nothing(view, broker_id)
@@ -268,7 +271,7 @@ def _stall(
 
 
 def _holding(leading: tuple[ReplicaState, LeaderState]) -> list[FollowerProgress]:
-    """The members of the ISR that hold the high watermark, by broker id."""
+    """Returns the members of the ISR that hold back the high watermark, by broker id."""
     replica, leader = leading
     members = set(leader.maximal_isr)
     holding = [
@@ -282,7 +285,7 @@ def _holding(leading: tuple[ReplicaState, LeaderState]) -> list[FollowerProgress
 def _holders(
     view: ClusterView, key: PartitionKeyState, leading: tuple[ReplicaState, LeaderState]
 ) -> tuple[str, tuple[str, ...], tuple[Reason, ...]]:
-    """Who holds the high watermark: in words, with evidence, and why."""
+    """Returns what holds back the high watermark: in words, with evidence, and the reasons."""
     replica, _ = leading
     holding = _holding(leading)
     if not holding:
@@ -353,9 +356,9 @@ def _consumers_wait(
 
 
 def _not_preferred(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
-    """Where the preferred replica could lead; where it could not, that has its own cause."""
+    """Reported if the preferred replica could lead. If it could not, that has its own cause."""
     if key.move is not None:
-        # It is led by whom the move leaves it to, and who is preferred changes with it.
+        # The move decides which replica leads, and the preferred replica changes with it.
         return None
     preferred = key.replicas[0] if key.replicas else key.leader
     if preferred == key.leader or preferred not in ids(key.isr):
@@ -389,7 +392,7 @@ def _not_preferred(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
 
 
 def _failures(view: ClusterView) -> Iterator[Symptom]:
-    """Replicas that take no records, whatever that has led to yet."""
+    """Yields replicas that accept no records, whatever the effects are so far."""
     for broker_id in sorted(view.brokers):
         broker = view.brokers[broker_id].broker
         assert broker is not None
@@ -421,7 +424,7 @@ def _failing_leadership(
     replica: ReplicaState,
     reason: Reason,
 ) -> tuple[str, Reason]:
-    """What a failing disk does to the leadership of a partition, and the evidence for it."""
+    """Returns the effect of a failing disk on the partition's leadership, and its evidence."""
     key = view.keys.get(name)
     if key is None or replica.failure not in _DISK_FAILURES:
         return causes.TAKES_NO_RECORDS, reason
@@ -437,8 +440,11 @@ def _failing_leadership(
 
 
 def _damaged_records(view: ClusterView) -> Iterator[Symptom]:
-    """Records that no replica can read any more. What a starting broker has found, or has taken
-    out of service, may still be copied from another replica."""
+    """Yields records that no replica can read.
+
+    Damage that a starting broker has found, or in a replica out of service, may still be repaired
+    from another replica.
+    """
     for broker_id in sorted(view.brokers):
         broker = view.brokers[broker_id].broker
         assert broker is not None

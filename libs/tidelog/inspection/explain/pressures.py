@@ -1,4 +1,4 @@
-"""Brokers that are short of open files, memory or CPU, or whose disk is slow, as they report."""
+"""Shortages that brokers report: open files, memory, CPU, connections, or a slow disk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CAUSES = {
     CONNECTIONS: causes.MANY_CONNECTIONS,
     DISK: causes.DISK_SLOW,
 }
-# What a disk is slow at by the word of a broker that says no more.
+# The slow operation of a disk, if the broker does not name one.
 _SYNC = "sync"
 _RESOURCES = {cause: resource for resource, cause in CAUSES.items()}
 
@@ -40,7 +40,7 @@ _STEPS = {
     "value), or end what else runs on its machine, or what stops its process again and again "
     "(cpulimit, kill -STOP, a frozen control group, a machine that is suspended).",
 }
-# Of services that are no brokers.
+# Steps for services that are not brokers.
 _OTHER_STEPS = {
     **_STEPS,
     causes.MEMORY_SHORT: "Raise the memory limit of {who} (ulimit -v, or that of its container): "
@@ -53,12 +53,12 @@ NEXT_STEP = {cause: step.replace("{who}", "broker {broker}") for cause, step in 
 
 
 def next_step_of(cause: str, who: str) -> str:
-    """`who`: a service that is no broker."""
+    """`who`: a service that is not a broker."""
     return _OTHER_STEPS[cause].format(who=who)
 
 
 def roots(view: ClusterView) -> Iterator[Root]:
-    """Of brokers that are there. A process that is gone uses nothing."""
+    """Yields the shortages of brokers that run. A process that is gone uses nothing."""
     for broker_id, resource in sorted(view.pressures):
         if resource in CAUSES and view.life(broker_id) is not Life.DEAD:
             yield Root(CAUSES[resource], broker_id)
@@ -90,13 +90,13 @@ def has_no_files_left(view: ClusterView, broker_id: int) -> bool:
 
 
 def why_silent(view: ClusterView, broker_id: int) -> Reason | None:
-    """Why a process that runs takes no connection, or answers late."""
+    """Returns why a running process accepts no connection, or answers late."""
     unconnected = why_unconnected(view, broker_id)
     if unconnected is not None:
         return unconnected
     if view.pressure(broker_id, CPU) is not None:
         return Reason(Root(causes.CPU_STARVED, broker_id), "gets too little CPU to answer in time")
-    # Writes to logs hold up all that its process does, and syncs do not.
+    # Slow writes to logs block the whole process; slow syncs do not.
     disk = view.pressure(broker_id, DISK)
     if disk is not None and disk.detail not in ("", _SYNC):
         return Reason(Root(causes.DISK_SLOW, broker_id), "waits for its slow disk")
@@ -104,14 +104,14 @@ def why_silent(view: ClusterView, broker_id: int) -> Reason | None:
 
 
 def why_late(view: ClusterView, broker_id: int) -> Reason | None:
-    """Why what it has to write is late, though it fetches."""
+    """Returns why its writes are late, although it fetches."""
     if view.pressure(broker_id, DISK) is None:
         return None
     return Reason(Root(causes.DISK_SLOW, broker_id), "has a slow disk")
 
 
 def why_unconnected(view: ClusterView, broker_id: int) -> Reason | None:
-    """Why others cannot connect to it, though the network is well."""
+    """Returns why others cannot connect to it, although the network works."""
     if has_no_files_left(view, broker_id):
         root = Root(causes.OPEN_FILES, broker_id)
         return Reason(root, "is at its limit of open files and takes no new connection")
@@ -172,7 +172,7 @@ def reported(service: str, pressure: Pressing, now_ms: int) -> str:
 
 
 def at_death(view: ClusterView, root: Root) -> BrokerPressure | None:
-    """That a dead broker was at its memory limit when it ended, by what it reported until then."""
+    """Returns the memory pressure that a dead broker reported until it ended."""
     return view.pressure(root.broker, MEMORY) if root.cause == causes.REPLICA_DEAD else None
 
 

@@ -1,4 +1,5 @@
-"""Machines that were rebooted under their brokers, by the boot ids that these find."""
+"""Machines that were rebooted while their brokers ran, as the boot ids in the data directories
+show."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ from tidelog.inspection.model import (
     ServiceState,
 )
 
-# For so long after the start of its broker a reboot is told of where nothing follows from it.
+# A reboot without known effects is reported this long after the start of its broker.
 TOLD_FOR_MS = 3_600_000
 ROOT = Root(causes.MACHINE_REBOOTED)
 
 
 def rebooted(view: ClusterView) -> dict[int, ServiceState]:
-    """Brokers whose processes have ended with their machine, and are back."""
+    """Returns brokers that are back after their process ended with their machine."""
     return {
         broker_id: state
         for broker_id, state in sorted(view.brokers.items())
@@ -32,7 +33,8 @@ def rebooted(view: ClusterView) -> dict[int, ServiceState]:
 
 
 def of_unclean_election(view: ClusterView, key: PartitionKeyState) -> tuple[Reason, ...]:
-    """Where a replica's machine was rebooted before it: what was not synced by then is lost."""
+    """Returns a reason if a replica's machine was rebooted before the election: what was not synced
+    by then is lost."""
     back = rebooted(view)
     if not any(
         b in back and 0 < back[b].started_at_ms <= key.unclean_elected_at_ms for b in key.replicas
@@ -44,8 +46,8 @@ def of_unclean_election(view: ClusterView, key: PartitionKeyState) -> tuple[Reas
 def of_lost_data(
     view: ClusterView, key: PartitionKeyState, members: Sequence[InSyncMember]
 ) -> tuple[Reason, ...]:
-    """Of a partition without a leader: a last-known member is back from a reboot, and does not
-    hold everything any more."""
+    """Returns a reason for a partition without a leader: a last-known member is back from a reboot
+    and no longer holds everything."""
     back = rebooted(view)
     if key.synced or not any(member.broker_id in back for member in members):
         return ()

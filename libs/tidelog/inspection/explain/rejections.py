@@ -1,4 +1,4 @@
-"""Clients whose requests are rejected again and again, and services whose own records are."""
+"""Clients, and services of the cluster, whose requests are rejected repeatedly."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from tidelog.inspection.model import Finding, RejectedRequests, ServiceState
 from tidelog.state_changes.topic import is_internal
 from tidelog.wording import plural
 
-# Within the minute that brokers count over: a single one is an error that its client has seen.
+# Rejections within the minute over which brokers count. A single one is an error that its client
+# has seen.
 MANY_REJECTED = 3
-# After so long without another the client has given up.
+# The client has stopped after this time without another rejection.
 OVER_AFTER_MS = 30_000
-# Of fetches for records that retention has deleted, which brokers count over five minutes.
+# The reason of fetches for records that retention has deleted; brokers count over five minutes.
 OUTRUN = "OFFSET_OUT_OF_RANGE"
 OUTRUN_OVER_AFTER_MS = 150_000
 INVALID_TIMESTAMP = "INVALID_TIMESTAMP"
@@ -34,7 +35,7 @@ _OTHERWISE = "Look at the client's errors; the message says what a broker does n
 
 
 def rejected(view: ClusterView) -> Iterator[Finding]:
-    """One finding for each topic and reason, whichever of its leaders rejects."""
+    """Yields one finding for each topic and reason, whichever of its leaders reject."""
     found: dict[tuple[str, str], list[tuple[ServiceState, RejectedRequests]]] = {}
     for state in sorted(view.observed.tellers, key=name_of):
         for told in state.broker.rejected_requests if state.broker else ():
@@ -57,7 +58,7 @@ def rejected(view: ClusterView) -> Iterator[Finding]:
 
 
 def _outrun(topic: str, each: list[tuple[ServiceState, RejectedRequests]]) -> Finding:
-    """The counts are those of one partition of each broker."""
+    """Each broker counts a single partition."""
     most = max(told.count for _, told in each)
     return Finding(
         causes.REQUESTS_REJECTED,
@@ -83,7 +84,7 @@ def _of_services(
     count: int,
     each: list[tuple[ServiceState, RejectedRequests]],
 ) -> Finding:
-    """Internal topics are written by the cluster's own services."""
+    """The cluster's own services write internal topics."""
     who = listed(name_of(state) for state, _ in each)
     senders, because = "the cluster's own services", list[str]()
     next_step = (

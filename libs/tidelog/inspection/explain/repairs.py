@@ -1,5 +1,5 @@
-"""Damage on a disk that was found and repaired: nothing is lost, and the disk may fail again. Of a
-replica that fails now its root is told instead."""
+"""Damage on a disk that was found and repaired. Nothing is lost, but the disk may fail again. A
+replica that fails now is reported under its root instead."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog.wording import plural
 
 
 def repaired(view: ClusterView) -> Iterator[Finding]:
-    """One finding for each broker."""
+    """Yields one finding for each broker."""
     for broker_id, state in sorted(view.brokers.items()):
         broker = state.broker
         if broker is None or not broker.repaired_damage:

@@ -1,4 +1,4 @@
-"""Why a replica does not keep up with its leader."""
+"""Explains why a replica does not keep up with its leader."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tidelog.inspection.model import (
 )
 from tidelog.model import NO_LEADER
 
-# Of a follower that lacks records: its fetch is answered at once, and the next one follows.
+# For a follower that lacks records: its fetch is answered at once, and the next one follows.
 FETCH_SILENCE_MS = 1_500
-# Of one that lacks nothing: its fetch may wait for replica_fetch_max_wait_ms, which brokers do
-# not tell; this is more than the most that can be configured.
+# For a follower that lacks nothing: its fetch may wait for replica_fetch_max_wait_ms, which brokers
+# do not report. This is more than the highest value of that setting.
 IDLE_FETCH_SILENCE_MS = 12_000
-# Who had all so lately lacks what is on its way.
+# A replica that had all records within this time lacks only those in transit.
 CAUGHT_UP_LATELY_MS = 1_000
-# From the change that began an epoch to a follower's first fetch in it: the command has to
+# Time from the change that began an epoch to a follower's first fetch in it: the command has to
 # reach leader and follower.
 FIRST_FETCH_MS = 3_000
 
@@ -46,15 +46,15 @@ _OF_FAILURE = {
 
 
 def why_broker_does_nothing(view: ClusterView, broker_id: int) -> Reason | None:
-    """What holds for all its replicas; None: it serves, or is only too busy to tell how it
-    stands."""
+    """Returns a reason that applies to all replicas of the broker. None if it serves, or is only
+    too busy to describe its state."""
     if view.is_starting(broker_id):
         return _why_starting(view, broker_id)
     return _why_no_answer(view, broker_id)
 
 
 def _why_starting(view: ClusterView, broker_id: int) -> Reason:
-    """The controller sends the states that it waits for to the address that it has registered."""
+    """The controller sends states to the registered address, where the broker may not answer."""
     if view.answers_elsewhere(broker_id):
         root = Root(causes.BROKER_UNREACHABLE, broker_id)
         return Reason(root, "cannot be reached at the address that it advertises")
@@ -83,7 +83,7 @@ def _how_it_ended(view: ClusterView, broker_id: int) -> Reason:
 
 
 def not_asked(view: ClusterView, broker_id: int) -> Reason:
-    """Of one that is busy, where nobody else tells a reason."""
+    """Returns the reason of a busy broker for which no other reason is known."""
     short = pressures.why_silent(view, broker_id)
     if short is not None:
         return short
@@ -91,7 +91,7 @@ def not_asked(view: ClusterView, broker_id: int) -> Reason:
 
 
 def failure_of(replica: ReplicaState, broker_id: int) -> Reason | None:
-    """Why a replica takes no records, by its own broker's word."""
+    """Returns why a replica accepts no records, as its own broker reports it."""
     cause, words = _OF_FAILURE.get(replica.failure, ("", ""))
     if not cause:
         if replica.role != "damaged":
@@ -105,8 +105,8 @@ def failure_of(replica: ReplicaState, broker_id: int) -> Reason | None:
 
 
 def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason | None:
-    """Why a replica is not in the ISR, or holds the high watermark; None: nobody tells
-    a reason, or there is none any more."""
+    """Returns why a replica is not in the ISR, or holds back the high watermark. None if no service
+    reports a reason, or if the reason is gone."""
     reason = _why_no_answer(view, broker_id)
     if reason is not None:
         return reason
@@ -123,7 +123,7 @@ def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Rea
     if key.leader == NO_LEADER:
         return None
     if busy:
-        # That it fetches late is no sign of the network.
+        # A late fetch of a busy broker is no sign of the network.
         return _slow(view, key, broker_id) or not_asked(view, broker_id)
     if view.life(key.leader) is Life.BUSY:
         root = not_asked(view, key.leader).root
@@ -135,7 +135,7 @@ def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Rea
         root = Root(causes.BROKER_UNREACHABLE, key.leader)
         return Reason(root, f"follows broker {key.leader}, whose name does not resolve")
     if view.life(key.leader) is not Life.ANSWERS:
-        # There is nobody to keep up with, which is no fault of the follower's.
+        # The follower has no leader to follow, which is not its fault.
         return None
     reason = _not_told(view, key, replica, broker_id) or _not_served(view, key, replica, broker_id)
     if reason is None and refusal_of(view, key, broker_id) is None:
@@ -148,7 +148,7 @@ def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Rea
 
 
 def _by_state(view: ClusterView, broker_id: int) -> Reason | None:
-    """What a broker that answers says of itself as a whole."""
+    """Returns what a broker that answers reports about itself as a whole."""
     broker = view.brokers[broker_id].broker
     assert broker is not None
     if broker.state == "stopping":
@@ -164,7 +164,7 @@ def _by_state(view: ClusterView, broker_id: int) -> Reason | None:
 def _not_told(
     view: ClusterView, key: PartitionKeyState, replica: ReplicaState | None, broker_id: int
 ) -> Reason | None:
-    """It does not know that it is to follow this leader in this epoch."""
+    """The broker does not know that it should follow this leader in this epoch."""
     backlog = backlogs.pending_of(view, broker_id)
     if backlog is None or (replica is not None and _knows_its_leader(key, replica)):
         return None
@@ -193,7 +193,7 @@ def _knows_its_leader(key: PartitionKeyState, replica: ReplicaState) -> bool:
 def refusal_of(
     view: ClusterView, key: PartitionKeyState, broker_id: int
 ) -> tuple[FollowerState, str] | None:
-    """What its leader answers a follower whose fetches it refuses, and the line that tells."""
+    """Returns the follower's state if its leader rejects its fetches, and a line of evidence."""
     replica = view.replica(key, broker_id)
     follower = None if replica is None else replica.follower
     if follower is None or not (follower.problem and follower.answered):
@@ -210,8 +210,8 @@ def refusal_of(
 def _not_served(
     view: ClusterView, key: PartitionKeyState, replica: ReplicaState | None, broker_id: int
 ) -> Reason | None:
-    """Its leader refuses it, or one of them does not know who leads: whichever has not taken
-    its newest state, which needs the store and a controller, is why."""
+    """The leader rejects the follower, or one of them does not know the leader. The reason is the
+    one that lacks its newest state, which needs the store and a controller."""
     refusal, unaware = refusal_of(view, key, broker_id), _unaware_leader(view, key)
     evidence: tuple[str, ...] = ()
     how = f"follows broker {key.leader}"
@@ -234,8 +234,8 @@ def _not_served(
 
 
 def _unaware_leader(view: ClusterView, key: PartitionKeyState) -> str | None:
-    """The line that tells that the leader does not know that it leads; None: it knows, or
-    there is no telling."""
+    """Returns evidence that the leader does not know that it leads. None if it knows, or if that is
+    unknown."""
     replica = view.replica(key, key.leader)
     name = name_of_key(key)
     if replica is None:
@@ -253,7 +253,7 @@ def _unaware_leader(view: ClusterView, key: PartitionKeyState) -> str | None:
 
 
 def _why_not_up_to_date(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason | None:
-    """Why a broker that answers may not know the newest state of a partition."""
+    """Returns why a broker that answers may not know the newest state of a partition."""
     replica = view.replica(key, broker_id)
     failure = None if replica is None else failure_of(replica, broker_id)
     reason = failure or _by_state(view, broker_id)
@@ -270,8 +270,10 @@ def _why_not_up_to_date(view: ClusterView, key: PartitionKeyState, broker_id: in
 def _cut_off(
     view: ClusterView, key: PartitionKeyState, replica: ReplicaState | None, broker_id: int
 ) -> Reason | None:
-    """By the follower's own word, or because the leader sees no fetch though both live. Of one
-    whose leader refuses it nobody asks: a refusal proves that the network is well."""
+    """The follower reports that it cannot fetch, or the leader sees no fetch although both answer.
+
+    Not used for a follower that its leader rejects: a rejection proves that the network works.
+    """
     name = name_of_key(key)
     evidence: list[str] = []
     follower = None if replica is None else replica.follower
@@ -320,7 +322,7 @@ def _cut_off(
 def _too_busy_to_fetch(
     view: ClusterView, key: PartitionKeyState, broker_id: int, line: str
 ) -> Reason | None:
-    """Who is late with its commands is late with its fetches, or with the answers to them."""
+    """A broker that is behind with its commands is late with fetches, or with their answers."""
     own = backlogs.late_of(view, broker_id)
     if own is not None:
         return Reason(
@@ -343,13 +345,16 @@ def _has_yet_to_fetch(
 
 
 def is_young(view: ClusterView, key: PartitionKeyState) -> bool:
-    """By its last change, which may be later than the one that began its epoch."""
+    """Decides by the key's last change, which may be later than the one that began its epoch."""
     return key.changed_at_ms >= view.now_ms() - FIRST_FETCH_MS
 
 
 def _fetches_no_more(view: ClusterView, key: PartitionKeyState, progress: FollowerProgress) -> bool:
-    """Where it has not fetched in this epoch, that says something only of one that is known
-    not to be young; the key's last change may be a later one, never an earlier one."""
+    """Whether the follower has stopped fetching.
+
+    No fetch in this epoch counts only if the epoch is known not to be young. The key's last change
+    may be later than the epoch's beginning, never earlier.
+    """
     if progress.last_fetch_ms < 0:
         return key.changed_at_ms > 0 and not is_young(view, key)
     limit_ms = FETCH_SILENCE_MS if _lacks_records(view, key, progress) else IDLE_FETCH_SILENCE_MS
@@ -367,7 +372,7 @@ def _lacks_records(view: ClusterView, key: PartitionKeyState, progress: Follower
 
 
 def _slow(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason | None:
-    """It fetches, and lacks records: fewer and fewer, or not, where an earlier look tells."""
+    """It fetches and lacks records. An earlier state shows whether it catches up."""
     leading, progress = view.leading(key), view.progress(key, broker_id)
     if leading is None or progress is None or _fetches_no_more(view, key, progress):
         return None
@@ -409,7 +414,7 @@ def _slow(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason |
 
 
 class _Growth(NamedTuple):
-    """Records that a follower took, and that were written, since an earlier look."""
+    """Records that a follower received, and that were written, since an earlier state."""
 
     took: int
     written: int
@@ -430,8 +435,8 @@ class _Growth(NamedTuple):
 def _growth(
     view: ClusterView, key: PartitionKeyState, end: int, progress: FollowerProgress
 ) -> _Growth | None:
-    """None: there was no earlier look, or one in another epoch, whose offsets may since have
-    been cut off."""
+    """Returns None if there is no earlier state, or one in another epoch, whose offsets may have
+    been truncated since."""
     observed = view.observed
     leading = view.leading(key)
     if leading is None or progress.log_end_offset < 0:
@@ -455,7 +460,7 @@ def _growth(
 
 
 def _not_admitted(view: ClusterView, key: PartitionKeyState) -> Reason | None:
-    """It has all, and the leader cannot write that into the store."""
+    """It has all records, and the leader cannot write the ISR into the store."""
     if not view.cannot_write_store(key.leader):
         return None
     return Reason(

@@ -1,4 +1,4 @@
-"""Which shortages keep a process that runs from answering. Pure."""
+"""Decides which shortages keep a running process from answering. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidelog.inspection.pressures import Pressing
 
 FILES, MEMORY, CPU, CONNECTIONS = "open_files", "memory", "cpu", "connections"
 DISK = "disk"
-# With so few files left neither a connection nor a segment gets one reliably.
+# With so few files left, neither a connection nor a segment can be opened reliably.
 FEW_FILES_LEFT = 16
 FEW_FILES_LEFT_PERCENT = 3
 
@@ -21,8 +21,7 @@ def has_no_files_left(pressure: Pressing | None) -> bool:
 
 
 def silencing(pressures: Mapping[str, Pressing]) -> str:
-    """The resource for whose lack a process gives no answer in time, of those that it is short of;
-    empty: none."""
+    """Returns the resource whose shortage keeps a process from answering in time, or ""."""
     if has_no_files_left(pressures.get(FILES)):
         return FILES
     return next((resource for resource in (CONNECTIONS, CPU) if resource in pressures), "")

@@ -1,4 +1,4 @@
-"""One finding for each root: what is so with a broker, and all that follows from it."""
+"""One finding for each root: the state of a broker, and all effects of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidelog.inspection.model import Finding, RejectedStart
 from tidelog.model import TopicPartition
 from tidelog.wording import plural
 
-# Lines about single partitions, under a finding about many.
+# Lines about single partitions in a finding about many.
 MAX_DESCRIBED = 3
 
 _SUMMARY = {
@@ -87,7 +87,7 @@ _NEXT_STEP = {
     causes.REPLICA_CORRUPT: "It is cut to what is sound and copied anew from its leader by "
     "itself; check the disk of that machine if this comes again.",
 }
-# Of a broker that is gone, and whose address does not even refuse a connection.
+# For a broker that is gone and whose address does not even refuse a connection.
 _TO_REACH = (
     "Its address does not react at all: check whether its machine is down or cut off from the "
     "network. Where broker {broker} runs, it registers and rejoins by itself once it is reached; "
@@ -98,9 +98,9 @@ _MILD = {
     causes.BROKER_STOPPING: causes.INFO,
     causes.REPLICA_CATCHING_UP: causes.INFO,
 }
-# Of partitions whose replicas on other brokers suffer.
+# Suffix of effects on partitions in which replicas on other brokers are affected.
 _OTHERS = "_of_others"
-# Of partitions that the broker of the root leads.
+# Suffix of effects on partitions that the broker of the root leads.
 _LEADING = "_leading"
 _FOLLOWS: Sequence[tuple[str, Callable[[int], str]]] = (
     (
@@ -141,7 +141,7 @@ Following = dict[Root, list[tuple[Symptom, Reason]]]
 
 
 def following(symptoms: Sequence[Symptom]) -> Following:
-    """What follows from each root, in the order of the symptoms."""
+    """Returns the effects of each root, in the order of the symptoms."""
     found: Following = {}
     for symptom in symptoms:
         for reason in symptom.reasons:
@@ -150,7 +150,7 @@ def following(symptoms: Sequence[Symptom]) -> Following:
 
 
 def told_here(root: Root) -> bool:
-    """Others have findings of their own."""
+    """Whether this module reports the root; other roots have findings elsewhere."""
     return root.cause in _SUMMARY or pressures.is_pressure(root)
 
 
@@ -176,8 +176,8 @@ def finding(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Reas
 
 
 def effects(root: Root, follows: Sequence[tuple[Symptom, Reason]]) -> list[str]:
-    """Lines of evidence: what single partitions say, and how many suffer in which way. Each way
-    has a line of its own, however many partitions suffer in another."""
+    """Returns evidence: lines about single partitions, and one line for each kind of effect with
+    its partitions. Each kind has its line, however many partitions another kind has."""
     lines: dict[str, None] = {}
     first_of_effect: dict[str, str] = {}
     for symptom, reason in follows:
@@ -194,7 +194,7 @@ def effects(root: Root, follows: Sequence[tuple[Symptom, Reason]]) -> list[str]:
 def _by_effect(
     root: Root, follows: Sequence[tuple[Symptom, Reason]]
 ) -> dict[str, list[TopicPartition]]:
-    """By what is said of them all, in the order of `_FOLLOWS`."""
+    """Returns partitions by the sentence about their effect, in the order of `_FOLLOWS`."""
     found: dict[str, list[TopicPartition]] = {}
     for symptom, _ in follows:
         names = found.setdefault(symptom.cause + _variant(root, symptom), [])
@@ -204,7 +204,7 @@ def _by_effect(
 
 
 def _variant(root: Root, symptom: Symptom) -> str:
-    """Which of the sentences about a symptom is the right one."""
+    """Returns the suffix that selects the sentence about a symptom."""
     if symptom.cause == causes.TAKES_NO_RECORDS:
         return _LEADING if symptom.severity == causes.CRITICAL else ""
     of_others = symptom.cause in _OF_ONE_REPLICA and symptom.broker != root.broker
@@ -212,7 +212,7 @@ def _variant(root: Root, symptom: Symptom) -> str:
 
 
 def _failing_since(view: ClusterView, root: Root) -> str:
-    """Since when the first of its replicas has failed in this way; empty: it is not known."""
+    """Returns since when the first of its replicas has failed in this way, or "" if unknown."""
     state = view.brokers.get(root.broker)
     ages = [
         replica.failure_ms
@@ -229,7 +229,7 @@ def _is_unresolved(view: ClusterView, root: Root) -> bool:
 
 
 def _own_word(view: ClusterView, root: Root) -> RejectedStart | None:
-    """What the process of a broker that is not there has left behind about its end."""
+    """Returns what the process of a missing broker has recorded about its end."""
     if root.cause == causes.REPLICA_DEAD:
         return view.crash(root.broker)
     return view.failed_start(root.broker) if root.cause == causes.BROKER_CANNOT_START else None
@@ -307,12 +307,15 @@ def _answers_probe(view: ClusterView, broker_id: int) -> bool:
 
 
 def _because(view: ClusterView, root: Root) -> tuple[str, ...]:
-    """A broker that misses the store can neither register nor resign what is damaged; one
-    that starts has its replicas from a controller, which needs the store itself."""
+    """Returns roots that this root depends on.
+
+    A broker without the store can neither register nor resign a damaged replica. A starting broker
+    gets its replicas from a controller, which needs the store itself.
+    """
     is_start = root.cause == causes.BROKER_STARTING
     waits = is_start or root.cause in (causes.BROKER_UNREGISTERED, causes.REPLICA_CORRUPT)
     found: list[Root] = []
-    # One that starts may still wait for its first answer.
+    # A starting broker may still wait for its first answer.
     store_lost = view.cannot_write_store(root.broker) or (is_start and view.everybody_lost_store())
     if waits and store_lost:
         found.append(view.store_root(root.broker))
@@ -330,7 +333,7 @@ def _because(view: ClusterView, root: Root) -> tuple[str, ...]:
 def _next_step(
     view: ClusterView, root: Root, because: Sequence[str], names: Sequence[TopicPartition]
 ) -> str:
-    """`names`: of the partitions that suffer."""
+    """`names`: the affected partitions."""
     lacking = next_steps.of_a_new_life(
         root, store_away=view.everybody_lost_store(), has_controller=not view.nobody_reigns
     )
@@ -375,7 +378,7 @@ def _next_step(
 
 
 def _subject(names: Sequence[TopicPartition]) -> tuple[str, int]:
-    """Topic and partition, where there is but one."""
+    """Returns topic and partition, if there is only one."""
     topics = {name.topic for name in names}
     if len(names) == 1:
         return names[0].topic, names[0].partition
@@ -383,8 +386,8 @@ def _subject(names: Sequence[TopicPartition]) -> tuple[str, int]:
 
 
 def _severity(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Reason]]) -> str:
-    """The worst of what follows; where nothing does, what the root is by itself. Where nobody
-    can tell what follows, that all is well is not to be claimed."""
+    """Returns the worst severity of the effects; without effects, that of the root itself. If the
+    effects are unknown, it is a warning."""
     if not follows and view.nobody_has_read:
         return causes.WARNING
     if not follows:

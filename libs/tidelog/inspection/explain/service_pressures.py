@@ -1,4 +1,4 @@
-"""Controllers and gateways that are short of open files, memory or CPU, as they report."""
+"""Shortages that controllers and gateways report: open files, memory or CPU."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _ACTIVE_WITHOUT_FILES = (
 _ACTIVE_SILENT = "it is active, and cannot be asked in time"
 
 
-# These live, and may take over, however late they answer here.
+# Controllers that are alive and may take over, however late they answer here.
 _MAY_TAKE_OVER = (Listening.BUSY, Listening.ERRS)
 
 
 def standbys(view: ClusterView) -> set[int]:
-    """Controllers that can take over from the active one."""
+    """Returns the controllers that can take over from the active one."""
     found = {state.id for state in view.controllers}
     found |= {
         service.id
@@ -41,7 +41,7 @@ def standbys(view: ClusterView) -> set[int]:
 
 
 def of_controllers(view: ClusterView) -> Iterator[Finding]:
-    """Of those that are there. A process that is gone uses nothing."""
+    """Yields the shortages of controllers that run. A process that is gone uses nothing."""
     silent = {service.id: service for service in view.silent_controllers()}
     running = {state.id for state in view.controllers}
     running |= {b for b, s in silent.items() if s.listening is not Listening.REFUSES}
@@ -72,7 +72,7 @@ def _of_controller(
 
 
 def _hand_over(view: ClusterView) -> str:
-    """What an active controller without files does next."""
+    """Describes what an active controller without files does next."""
     others = sorted(standbys(view))
     if not others:
         return "no other controller can take over"
@@ -90,8 +90,8 @@ def _standby_without(view: ClusterView) -> str:
 
 
 def root_of(view: ClusterView, service: SilentService) -> str:
-    """What a silent controller is short of, as `because` names it; empty: nothing. Requests to one
-    at its memory limit may fail."""
+    """Returns the shortage of a silent controller, as `because` names it, or "". Requests to one at
+    its memory limit may fail."""
     known = view.controller_pressures.get(service.id, {})
     resource = view.silenced_by(service)
     if not resource and MEMORY in known and service.listening is not Listening.REFUSES:
@@ -100,15 +100,15 @@ def root_of(view: ClusterView, service: SilentService) -> str:
 
 
 def root_of_active(view: ClusterView) -> str:
-    """What an active controller that gives no answer is short of; empty: nothing, or it answers."""
+    """Returns the shortage of an active controller that does not answer, or ""."""
     named = view.named_active() if view.active is None else ()
     found = (root_of(view, s) for s in view.silent_controllers() if s.address in named)
     return next(filter(None, found), "")
 
 
 def memory_at_death(view: ClusterView, controller_id: int) -> str:
-    """How much of its memory limit a controller that is gone used, by its last report; empty: it
-    was not near it."""
+    """Returns how much of its memory limit a controller used when it ended, by its last report, or
+    "" if it was not close to the limit."""
     memory = view.controller_pressures.get(controller_id, {}).get(MEMORY)
     if memory is None:
         return ""
@@ -117,7 +117,7 @@ def memory_at_death(view: ClusterView, controller_id: int) -> str:
 
 
 def of_gateways(view: ClusterView) -> Iterator[Finding]:
-    """Of those that announce themselves; `gateways` tells of silent ones."""
+    """Yields the shortages of gateways that announce themselves; `gateways` reports silent ones."""
     for gateway in known_gateways(view.observed.states):
         for pressure in gateway.pressures if state_of(gateway) == ALIVE else ():
             if pressure.resource in pressures.CAUSES:

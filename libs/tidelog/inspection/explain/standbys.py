@@ -1,4 +1,4 @@
-"""Whether another controller can take over from the active one."""
+"""Checks whether another controller can take over from the active one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tidelog.inspection.model import Finding, MissingController
 
 
 def no_standby(view: ClusterView) -> Iterator[Finding]:
-    """Of a cluster that has had a standby: one that is run with a single controller on purpose
-    has nothing to be told."""
+    """Yields a finding for a cluster that has had a standby. A cluster that runs a single
+    controller on purpose has none."""
     if view.active is None or view.reign is None:
         return
     silent = {s.id: s for s in view.silent_controllers() if s.id != view.active.id}
-    # What these are short of has a finding, which says that they cannot take over.
+    # The shortages of these are findings, which say that they cannot take over.
     short = {b for b, s in silent.items() if view.silenced_by(s)}
     past = {m.controller_id: m for m in view.reign.missing_controllers}
     answering = {state.id for state in view.controllers}
@@ -50,16 +50,16 @@ def no_standby(view: ClusterView) -> Iterator[Finding]:
 
 
 def faults_of_missing(view: ClusterView) -> list[str]:
-    """Lines of evidence: with which faults controllers have ended that are not there, and that they
-    were at their memory limit, by whoever tells."""
+    """Returns evidence about missing controllers: the faults with which they ended, and whether
+    they were at their memory limit."""
     missing = missing_controllers(view.observed.tellers)
     lines = {m.controller_id: _fault(view, m.controller_id, m) for m in missing}
     return [f"controller-{b}: {line}" for b, line in lines.items() if line]
 
 
 def _fault(view: ClusterView, controller_id: int, past: MissingController | None) -> str:
-    """Why its last process has ended, as far as anybody tells. `past`: None while it is registered,
-    as for the time of its lease after its end."""
+    """Returns why its last process ended, as far as is known. `past` is None while it is
+    registered, which it stays until its lease ends."""
     memory = service_pressures.memory_at_death(view, controller_id)
     if past is None:
         return memory

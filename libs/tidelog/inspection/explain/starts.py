@@ -1,4 +1,4 @@
-"""How far a broker's start has come, in words."""
+"""Describes the progress of a broker's start."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WAITS_FOR_STATES = "waits for a controller to tell it its replicas"
 
 
 def phase_of(view: ClusterView, broker_id: int) -> str:
-    """What goes on "it …"."""
+    """Continues a sentence "it …"."""
     broker = _broker(view, broker_id)
     if broker.start_phase == OPENS_LOGS:
         return f"opens its logs, {broker.start_done:,} of {broker.start_total:,} so far"
@@ -30,7 +30,7 @@ def phase_of(view: ClusterView, broker_id: int) -> str:
 
 
 def waits_for(view: ClusterView, broker_id: int) -> str:
-    """What goes on "it …", where something else is away."""
+    """Continues a sentence "it …" if something that the start needs is missing."""
     return {
         WAITS_FOR_STORE: "waits for the metadata store to tell which cluster this is",
         OPENS_LOGS: "opens its logs, and then waits for the metadata store",
@@ -40,14 +40,15 @@ def waits_for(view: ClusterView, broker_id: int) -> str:
 
 
 def waits_for_states(view: ClusterView, broker_id: int) -> bool:
-    """Whether it is the controller's turn to send it what its replicas are to be."""
+    """Whether the controller has to send the states of the broker's replicas next."""
     state = view.brokers.get(broker_id)
     broker = state.broker if state is not None else None
     return broker is not None and broker.is_starting and broker.start_phase == TAKES_STATES
 
 
 def taking_full_state(backlog: BrokerBacklog) -> str:
-    """What goes on "because …", of a life that the controller has not known for long."""
+    """Continues a sentence "because …" about an incarnation that the controller has known only for
+    a short time."""
     size = plural(backlog.full_state_size, "replica")
     left = f"{backlog.pending:,} of their states are" if backlog.pending else "none of these is"
     return (

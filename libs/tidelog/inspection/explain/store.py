@@ -1,4 +1,4 @@
-"""What is wrong with the metadata store, as services see it."""
+"""Problems of the metadata store, as services report them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tidelog.inspection.explain.words import listed, span
 from tidelog.inspection.model import STORE_SLOW_MS, Finding, ServiceState
 from tidelog.wording import plural
 
-# Services are asked one a moment after the other, and their ages count from then; wall clocks
-# differ by as little where they are kept.
+# Services are queried one after the other, and their ages count from then. Synchronized wall clocks
+# differ by no more than this.
 AGES_DIFFER_MS = 250
-# A store of which nobody has had a slow answer for so long, and quick ones since, is quick
-# again: within this a service asks twice, whether it needs to or not.
+# A store is quick again after this time with quick answers and no slow one: within it each service
+# uses the store twice, whether it needs to or not.
 QUICK_AGAIN_MS = 10_000
 
 
 def unreachable(view: ClusterView, following: Following) -> Iterator[Finding]:
-    """One finding where nobody reaches it, one for each service where others do."""
+    """Yields one finding if no service reaches the store, else one for each that does not."""
     if view.store_is_full:
         yield _full(view, following)
         return
@@ -74,7 +74,7 @@ def unreachable(view: ClusterView, following: Following) -> Iterator[Finding]:
 
 
 def _cut_off(view: ClusterView, lost: Sequence[ServiceState]) -> tuple[str, ...]:
-    """What the only service that misses the store follows from, where it misses all others too."""
+    """Returns the root of the only service without the store if it is cut off from all others."""
     alone = len(lost) == 1 and lost[0].role == BROKER and cut_offs.is_cut_off(view, lost[0].id)
     return (str(cut_offs.root_of(lost[0].id)),) if alone else ()
 
@@ -105,8 +105,8 @@ def _rejected(state: ServiceState) -> str:
 
 
 def _members_lost(lost: Sequence[ServiceState]) -> list[str]:
-    """What each member answered last, as the service says that has missed the store for longest: a
-    member that is there without the others says so."""
+    """Returns each member's last answer to the service that has missed the store longest. A member
+    that runs without the others says so."""
     longest = max(lost, key=lambda state: state.store.unreachable_ms)
     return [
         f'{name_of(longest)} says of member {member.address}: "{member.problem or "no answer"}"'
@@ -120,8 +120,8 @@ def _told(state: ServiceState) -> str:
 
 
 def services_that_waited(view: ClusterView) -> list[ServiceState]:
-    """Those that had a slow answer within the last minute, or none to what they asked, though the
-    store answers them now."""
+    """Returns services that had a slow answer within the last minute, or none, although the store
+    answers them now."""
     return [
         state
         for state in sorted(view.observed.tellers, key=name_of)
@@ -130,8 +130,8 @@ def services_that_waited(view: ClusterView) -> list[ServiceState]:
 
 
 def slow(view: ClusterView) -> Iterator[Finding]:
-    """The store itself is suspect unless somebody else had a quick answer while these waited:
-    who did not ask then can tell nothing."""
+    """Yields a finding about slow answers. The store itself is suspect unless another service had a
+    quick answer in the same time; a service without a request then shows nothing."""
     states = sorted(view.observed.tellers, key=name_of)
     waited = services_that_waited(view)
     if not waited:
@@ -179,9 +179,11 @@ def _is_quick_again(state: ServiceState) -> bool:
 
 
 def _meanwhile(other: ServiceState, waited: ServiceState) -> bool:
-    """Whether a service was answered quickly what it asked while another waited longest: by
-    their ages, and by the wall clocks too, since a busy service may be described seconds
-    after the rest. An answer that was quick, and came when the other's did, says nothing."""
+    """Whether a service had a quick answer while another waited longest.
+
+    It must hold by the ages of the answers and by the wall clocks, since a busy service may be
+    described seconds after the others. A quick answer at the end of the wait shows nothing.
+    """
     until_ms = waited.store.max_latency_ago_ms
     since_ms = until_ms + waited.store.max_latency_ms
     described_later_ms = other.now_ms - waited.now_ms

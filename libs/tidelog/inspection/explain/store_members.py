@@ -1,4 +1,4 @@
-"""Members of the metadata store that are cut off, where the others answer."""
+"""Members of the metadata store that are cut off while the others answer."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from tidelog.inspection.explain.store import services_that_waited
 from tidelog.inspection.explain.words import listed, span
 from tidelog.inspection.model import WITHOUT_MAJORITY, Finding, ServiceState, StoreMember
 
-# Members are asked every 2 s, and given a second; two missed answers in a row make one lost
-# (`etcd_endpoints.MIN_FAILED_ATTEMPTS`). One is missed now and then, as while etcd elects its
-# leader.
+# Members are probed every 2 s with a timeout of 1 s. Two missed answers in a row make a member lost
+# (`etcd_endpoints.MIN_FAILED_ATTEMPTS`). One is missed occasionally, for example while etcd elects
+# its leader.
 MEMBER_LOST_MIN_MS = 3_000
-# Where one service alone misses it, two probes in a row have to fail: each may take 2 s, and they
-# are 2 s apart. A single one that was late is that service's doing as well as the member's.
+# If only one service misses it, two probes in a row must fail: each may take 2 s, and they are 2 s
+# apart. A single late probe may be the fault of that service as well.
 MEMBER_LOST_ALONE_MS = 4_500
-# One that answers, with an error of its own, has lost the other members: all of them do for a
-# moment, while they elect their leader.
+# A member that answers with an error of its own has lost the other members. All members do that
+# for a moment while they elect their leader.
 ITS_OWN_ERROR = "etcdserver:"
 WITHOUT_LEADER_MIN_MS = 10_000
-# Within this every service has asked each member again.
+# Within this time every service has probed each member again.
 MEMBER_SPREAD_MS = 6_000
 
 
 def unreachable(view: ClusterView) -> Iterator[Finding]:
-    """One finding for each member that somebody misses, unless nobody reaches the store at all."""
+    """Yields one finding for each member that any service misses, unless none reaches the store."""
     if view.everybody_lost_store():
         return
     for address, missing in sorted(_missed(view).items()):
@@ -35,8 +35,8 @@ def unreachable(view: ClusterView) -> Iterator[Finding]:
 
 
 def explain_slowness(view: ClusterView) -> bool:
-    """Whether all who had to wait for the store had no answer of a member that is lost: once is
-    enough, since that is what they waited for."""
+    """Whether every service that waited for the store also missed an answer of a lost member. One
+    missed answer is enough: it explains the wait."""
     waited = services_that_waited(view)
     if not waited or view.everybody_lost_store():
         return False
@@ -48,7 +48,7 @@ def explain_slowness(view: ClusterView) -> bool:
 
 
 def _missed(view: ClusterView) -> dict[str, list[ServiceState]]:
-    """Who misses each member, by its address."""
+    """Returns the services that miss each member, by its address."""
     found: dict[str, list[ServiceState]] = {}
     for state in sorted(view.observed.tellers, key=name_of):
         if state.store.unreachable_ms >= 0:
@@ -61,7 +61,7 @@ def _missed(view: ClusterView) -> dict[str, list[ServiceState]]:
 
 
 def _answers(member: StoreMember) -> bool:
-    """By itself, without what needs the consent of others."""
+    """Whether the member answers requests that need no majority."""
     return ITS_OWN_ERROR in member.problem or WITHOUT_MAJORITY in member.problem
 
 

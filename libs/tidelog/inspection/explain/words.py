@@ -1,4 +1,4 @@
-"""Times, counts and lists as findings say them."""
+"""Formats times, counts and lists for findings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from tidelog.inspection.model import InSyncMember, PartitionKeyState
 from tidelog.model import TopicPartition
 
-# Of a list that may be long.
+# Items of a list that are named.
 MAX_NAMED = 5
 
 

@@ -1,1 +1,1 @@
-"""What services measure, as Prometheus reads it."""
+"""The metrics of services, in Prometheus' format."""

@@ -1,9 +1,9 @@
-"""What a broker measures.
+"""The metrics of a broker.
 
-A broker may hold 10,000 partitions: totals count all of them, and only the worst
-MAX_PARTITION_SERIES of them have series of their own, those that are unwell before those
-that lag before the largest. `tidelog_partitions_without_series` counts the unwell and
-lagging ones that were left out."""
+A broker may hold 10,000 partitions. Totals count all of them. Only MAX_PARTITION_SERIES of them
+have series of their own: first unwell ones, then lagging ones, then the largest.
+`tidelog_partitions_without_series` counts the unwell and lagging ones without series.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tidelog_runtime.telemetry.metrics.service_catalogue import (
     STATE_CHANGE_DURATION,
 )
 
-# Each has three series for each of its followers, so that MAX_LAG_SERIES bounds those.
+# Three lag metrics have a series for each follower of these; MAX_LAG_SERIES bounds each metric.
 MAX_PARTITION_SERIES = 50
 MAX_LAG_SERIES = 100
 MAX_TOPIC_SERIES = 50
-# Brokers beyond these have no series of their own; their partitions count in the totals.
+# Further brokers have no series; their partitions count in the totals.
 MAX_PEER_SERIES = 50
-# Brokers that moves add replicas to at once.
+# Brokers to which moves add replicas at the same time.
 MAX_RECEIVER_SERIES = 35
-# Other brokers whose clocks are compared; of a larger cluster the rest is not shown.
+# Brokers whose clocks are compared with this one's; further ones are not shown.
 MAX_HEARD_CLOCKS = 16
 
 PRODUCE, FETCH = "produce", "fetch"
@@ -52,14 +52,14 @@ REQUESTS = (
     ("describe_producers", ""),
 )
 REFUSING_REQUESTS = (PRODUCE, FETCH, "replica_fetch", "list_offsets", "init_producer_id")
-# The rest answers administrators, at the controller.
+# The other codes are for administrators, from the controller.
 REFUSALS = (
     *(code.name for code in ErrorCode if code < ErrorCode.INVALID_TOPIC_NAME),
     ErrorCode.STALE_BROKER_EPOCH.name,
     ErrorCode.METADATA_STORE_UNAVAILABLE.name,
 )
-# Produces that wait for replicas or the disk; partitions that fetches wait for; partitions
-# whose ISR is to be judged or written; logs that are to be synced.
+# Produces that wait for replicas or the disk; partitions that fetches wait for; partitions whose
+# ISR has to be evaluated or written; logs that have to be synced.
 QUEUES = ("produces", "fetched_partitions", "isr_updates", "log_syncs")
 ISR_CAUSES = tuple(
     cause.value for cause in (Cause.LAG_TIME, Cause.LAG_BYTES, Cause.CAUGHT_UP, Cause.NONE)
@@ -139,7 +139,7 @@ PARTITIONS_WITHOUT_SERIES = gauge(
     "Run `tidelog explain` for all of them.",
 )
 
-# Replication, as leaders see their followers.
+# Replication, as leaders measure it.
 LAG_RECORDS = gauge(
     "tidelog_replication_lag_records",
     "Records that a follower lacks (at least: those since the leader epoch began, where it has "

@@ -1,4 +1,4 @@
-"""How many requests clients have at a service, and how many were rejected by a limit."""
+"""Metrics of a service's clients: their requests, and the rejections by limits."""
 
 from __future__ import annotations
 

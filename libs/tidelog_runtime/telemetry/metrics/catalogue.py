@@ -1,4 +1,4 @@
-"""Every metric of every service, for those who write dashboards, alerts and tests."""
+"""Every metric of every service, for dashboards, alerts and tests."""
 
 from __future__ import annotations
 

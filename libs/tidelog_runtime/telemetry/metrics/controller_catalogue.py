@@ -1,5 +1,8 @@
-"""What a controller measures. What it tells of the cluster only the active one knows: a
-standby has no such series, so that nobody takes its silence for good news."""
+"""The metrics of a controller.
+
+Only the active controller exports the metrics of the cluster. A standby has no such series, so
+that missing values are not mistaken for good news.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ ADMIN_REFUSALS = tuple(
     or code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     or ErrorCode.INVALID_TOPIC_NAME <= code <= ErrorCode.NOT_CONTROLLER
 )
-# All that only ask are one.
+# All read-only requests count as one.
 ADMIN_QUESTIONS = "describe"
 ADMIN_REQUESTS = (
     "create_topic",
@@ -81,7 +84,7 @@ ADMIN_REQUESTS = (
     "set_maintenance",
     ADMIN_QUESTIONS,
 )
-# By request and code; those that are expected are there from the start.
+# By request and code; the expected series exist from the start.
 MAX_ADMIN_REFUSALS = 160
 MOVE_STATES = ("waiting", "active", "done", "dropped")
 PROBLEMS = ("offline", "under_min_isr", "at_min_isr", "under_replicated", "unclean")
@@ -142,7 +145,7 @@ EVENT_DURATION = histogram(
     buckets=LOOP_BUCKETS,
 )
 
-# What the active controller knows of the cluster.
+# The cluster, as the active controller knows it.
 BROKERS = gauge(
     "tidelog_cluster_brokers",
     "Registered brokers, by state.",
@@ -243,7 +246,7 @@ OVERDUE = gauge(
     bound=MAX_PEER_SERIES,
 )
 
-# What has happened, as this controller decided it.
+# Events that this controller decided.
 ELECTIONS = counter(
     "tidelog_elections_total",
     "Elections of partition leaders, by outcome and cause; `nobody`: none could be elected.",

@@ -1,4 +1,4 @@
-"""What the REST gateway measures."""
+"""The metrics of the REST gateway."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog_runtime.telemetry.metrics.service_catalogue import (
     SCRAPE_TIMEOUTS,
 )
 
-# By route, method and status; a route that does not exist is one of them.
+# By route, method and status; all unknown routes count as one.
 MAX_REQUEST_SERIES = 800
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "other")
 
@@ -50,7 +50,7 @@ GATEWAY_OVERVIEW_AGE = gauge(
     "Look at `parts` of /v1/cluster/overview: it says what does not answer.",
 )
 
-# The alert on it counts those of gateways as well.
+# An alert on this metric covers gateways, too.
 GATEWAY_REJECTIONS = CLIENT_REJECTIONS.of((limit,) for limit in GATEWAY_LIMITS)
 
 GATEWAY_METRICS = (

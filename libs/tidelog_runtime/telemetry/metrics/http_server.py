@@ -1,9 +1,9 @@
-"""Serves a service's metrics to Prometheus, by prometheus-client's own HTTP server.
+"""Serves a service's metrics to Prometheus, through prometheus-client's own HTTP server.
 
-The server runs in threads of its own. The figures are collected on the service's event
-loop, where nothing else changes them, and put into Prometheus' words in the thread. While
-the loop does nothing the rest is told all the same: that it does nothing, and for how
-long."""
+The server runs in threads of its own. The values are collected on the service's event loop,
+where nothing changes them meanwhile, and are formatted in the thread. If the loop is blocked, a
+scrape still returns the other metrics, including how long the loop has been blocked.
+"""
 
 from __future__ import annotations
 
@@ -47,21 +47,24 @@ from tidelog_runtime.telemetry.metrics.service_catalogue import (
 )
 from tidelog_runtime.telemetry.metrics.sheet import Sheet
 
-# Shorter than Prometheus' own default of 10 s, so that the scrape is answered.
+# Shorter than Prometheus' default of 10 s, so that the scrape is answered.
 COLLECTION_TIMEOUT_S = 5.0
 
 _log = structlog.get_logger()
 
-# Tells a service's own figures; it lets the loop have its turns.
+# Sets the service's own values; yields to the event loop.
 Collect = Callable[[Sheet], Awaitable[None]]
 
 
 class MetricsUnavailableError(Exception):
-    """The address cannot be listened on; the message says which, and what to do."""
+    """The server cannot listen on the address; the message says which, and what to do."""
 
 
 class MetricsServer:
-    """`build`: service, cluster and version. It listens from `start` to `stop`."""
+    """Serves metrics from `start` to `stop`.
+
+    - `build`: service, cluster and version.
+    """
 
     def __init__(
         self,
@@ -76,9 +79,10 @@ class MetricsServer:
         self._watching: asyncio.Task[None] | None = None
 
     def start(self, host: str, port: int) -> str:
-        """On the running loop. Port 0: any free one. Returns the address.
+        """Starts serving, on the running loop, and returns the address. Port 0: any free one.
 
-        Raises `MetricsUnavailableError`."""
+        Raises `MetricsUnavailableError`.
+        """
         self._collector.loop = asyncio.get_running_loop()
         registry = CollectorRegistry()
         registry.register(self._collector)
@@ -95,8 +99,10 @@ class MetricsServer:
         return f"{host}:{self._server.server_port}"
 
     def stop(self) -> None:
-        """Its thread sees it within half a second; nobody waits for that, and a process that
-        ends takes the thread with it."""
+        """Stops serving, without waiting for it.
+
+        The server's thread notices within half a second, or ends with the process.
+        """
         if self._watching is not None:
             self._watching.cancel()
         server, self._server = self._server, None
@@ -105,8 +111,10 @@ class MetricsServer:
 
 
 def serve(config: ServiceConfig, metrics: Iterable[Metric], collect: Collect) -> MetricsServer:
-    """From now on, at the address that is configured, of which there is one. Raises
-    `MetricsUnavailableError`."""
+    """Starts serving at the configured address, which must exist.
+
+    Raises `MetricsUnavailableError`.
+    """
     assert config.metrics_address is not None
     build = (config.service, config.cluster, installed_version())
     server = MetricsServer(metrics, collect, LoopWatch(time.monotonic), build)
@@ -120,8 +128,10 @@ def _end(server: WSGIServer) -> None:
 
 
 class Exposition:
-    """The same figures for a service that answers HTTP on its event loop itself, where nobody
-    waits for them. `build`: service, cluster and version."""
+    """The same metrics for a service that answers HTTP on its own event loop.
+
+    - `build`: service, cluster and version.
+    """
 
     content_type = CONTENT_TYPE_LATEST
 
@@ -147,7 +157,7 @@ class Exposition:
         await self._collect(sheet)
         sheet.begin()
         sheet.tell(BUILD_INFO, 1, *self._build)
-        # Whoever answers this has come to its timers.
+        # Code that runs here shows that the loop runs.
         sheet.tell(EVENT_LOOP_SILENT, self._watch.silent_seconds)
         sheet.tell(SCRAPE_COLLECTION, time.perf_counter() - began)
         own = CollectorRegistry()
@@ -164,7 +174,10 @@ class _Collected(Collector):
 
 
 class LoopCollector(Collector):
-    """`loop`: the service's; None before it runs."""
+    """Collects metrics on the service's event loop, for a scrape in another thread.
+
+    - `loop`: the service's event loop; None before it runs.
+    """
 
     def __init__(
         self,
@@ -179,7 +192,7 @@ class LoopCollector(Collector):
         self._watch = watch
         self._build = build
         self._timeouts = 0
-        # One scrape at a time: others would only make it take longer.
+        # One scrape at a time: concurrent ones would only delay each other.
         self._scrape = threading.Lock()
 
     def collect(self) -> Iterator[MetricFamily]:
@@ -188,7 +201,7 @@ class LoopCollector(Collector):
         began = time.perf_counter()
         if not self._gather(sheet):
             self._timeouts += 1
-            # What has come in so far may still be changing.
+            # The coroutine may still be changing the previous one.
             sheet = Sheet(self._metrics)
         sheet.tell(BUILD_INFO, 1, *self._build)
         sheet.tell(EVENT_LOOP_SILENT, silent_seconds)
@@ -209,7 +222,7 @@ class LoopCollector(Collector):
             except (TimeoutError, concurrent.futures.CancelledError):
                 collecting.cancel()
                 return False
-        except RuntimeError:  # the loop was closed meanwhile
+        except RuntimeError:  # the loop was closed in the meantime
             return False
         finally:
             self._scrape.release()

@@ -1,4 +1,4 @@
-"""How late the event loop comes to its timers, and when it came to one last."""
+"""Measures the delay of the event loop's timers, and the time since the last one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ INTERVAL_S = 0.5
 
 
 class LoopWatch:
-    """`seconds`: a monotonic clock. `silent_seconds` may be asked from another thread."""
+    """Measures one event loop.
+
+    - `seconds`: a monotonic clock.
+    - `silent_seconds`: can be read from another thread.
+    """
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self.lag = Distributions(EVENT_LOOP_LAG)

@@ -1,4 +1,4 @@
-"""One metric of the catalogue: its name, what it tells, and what to do about it."""
+"""One metric of the catalogue: its name, its meaning, and what to do about it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ class MetricType(enum.Enum):
 
 
 class Metric(NamedTuple):
-    """`series`: the values of `labels` of each series that is known beforehand. Counters and
-    histograms have them from the start, with 0, so that rates exist; a gauge is there when
-    there is something to tell. `bound`: how many further ones there may be, where only a
-    running cluster knows them (a topic, a broker)."""
+    """A metric and its series.
+
+    - `series`: label values of the series that are known in advance. Counters and histograms
+      have these series with 0 from the start, so that rates exist; gauges only once they have a
+      value.
+    - `bound`: maximum number of further series, whose labels only a running cluster knows (a
+      topic, a broker).
+    """
 
     name: str
     type: MetricType
@@ -36,16 +40,16 @@ class Metric(NamedTuple):
 
     @property
     def max_series(self) -> int:
-        """A histogram has one for each bucket, and +Inf, _sum and _count."""
+        """A histogram has one series for each bucket, and +Inf, _sum and _count."""
         each = len(self.buckets) + 3 if self.type is MetricType.HISTOGRAM else 1
         return (len(self.series) + self.bound) * each
 
     def of(self, series: Iterable[LabelValues], bound: int = 0) -> Metric:
-        """As one service has it, where services differ in the values of its labels."""
+        """Returns the metric with the series of one service."""
         return self._replace(series=tuple(series), bound=bound)
 
 
-# Without labels there is one series.
+# The single series of a metric without labels.
 _ALONE: tuple[LabelValues, ...] = ((),)
 
 

@@ -1,5 +1,7 @@
-"""What is counted where it happens, as plain numbers that a scrape reads: no locks, because
-all of it belongs to one event loop."""
+"""Counters and histograms as plain numbers, which a scrape reads.
+
+They need no locks, because all of them belong to one event loop.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,10 @@ from tidelog_runtime.telemetry.metrics.metric import LabelValues, Metric
 
 
 class Counts:
-    """All series of a counter. Beyond the metric's bound further ones are not kept: what is
-    counted there is missing, and nothing grows."""
+    """All series of a counter.
+
+    Series beyond the metric's bound are not counted, so that the memory is bounded.
+    """
 
     def __init__(self, metric: Metric) -> None:
         self.metric = metric
@@ -27,8 +31,10 @@ class Counts:
 
 
 class Distribution:
-    """One series of a histogram of seconds. `counts`: of each bucket by itself; the last
-    is for what is above all of them."""
+    """One series of a histogram of seconds.
+
+    - `counts`: of each bucket alone; the last one is for values above all bounds.
+    """
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -38,7 +44,7 @@ class Distribution:
         self.total = 0.0
 
     def observe(self, seconds: float) -> None:
-        # A bucket holds what is at most its bound.
+        # A bucket holds values up to and including its bound.
         self.counts[bisect_left(self.bounds, seconds)] += 1
         self.total += seconds
 
@@ -47,7 +53,7 @@ class Distribution:
 
 
 class Distributions:
-    """All series of a histogram; there are no others than the metric names."""
+    """All series of a histogram: those that the metric names."""
 
     def __init__(self, metric: Metric) -> None:
         self.metric = metric

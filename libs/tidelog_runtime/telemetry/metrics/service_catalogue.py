@@ -1,5 +1,7 @@
-"""What every service measures. Ages are told as ages, not as times: a clock that jumps
-bends no graph."""
+"""The metrics of every service.
+
+Ages are exported instead of times, so that a clock that jumps does not distort graphs.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from tidelog.caller_limits import CallerLimits
 from tidelog.state_changes.event import Kind, Stage
 from tidelog_runtime.telemetry.metrics.metric import counter, gauge, histogram
 
-# Seconds; from a page-cache write to a long poll's end.
+# Seconds; from a write to the page cache to the end of a long poll.
 REQUEST_BUCKETS = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
@@ -19,7 +21,7 @@ LOOP_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 CHANGE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 STORE_OPERATIONS = ("get", "snapshot", "transact", "grant_lease")
-# Beyond what is known from the start: kinds and causes of a newer library.
+# Series beyond those known in advance: kinds and causes of a newer library.
 MAX_OTHER_SERIES = 16
 
 BUILD_INFO = gauge(

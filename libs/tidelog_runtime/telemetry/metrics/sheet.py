@@ -1,4 +1,4 @@
-"""What one scrape finds: every value of every metric, within the bounds of the catalogue."""
+"""The values of all metrics in one scrape, within the bounds of the catalogue."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from tidelog_runtime.telemetry.metrics.recording import Counts, Distribution, Di
 
 
 class Sheet:
-    """A metric that the service's catalogue does not name is a mistake of the program's, and
-    a `KeyError`. A series beyond its metric's bound is left out and counted."""
+    """The values of one scrape.
+
+    A metric that is not in the service's catalogue is a programming error and raises
+    `KeyError`. A series beyond its metric's bound is left out and counted.
+    """
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self._metrics = {metric.name: metric for metric in metrics}
@@ -22,7 +25,7 @@ class Sheet:
         return self._metrics[name]
 
     def tell(self, metric: Metric, value: float, *labels: str) -> None:
-        """Of a gauge, or of a counter that is kept elsewhere."""
+        """Sets the value of a gauge, or of a counter that is kept elsewhere."""
         known = self._metrics[metric.name]
         if len(labels) != len(known.labels):
             raise ValueError(f"{metric.name} has the labels {known.labels}, not {labels}")
@@ -40,8 +43,7 @@ class Sheet:
         self.distributions[self._metrics[distributions.metric.name].name] = distributions.series
 
     def begin(self) -> None:
-        """The series of counters and histograms that are known beforehand, with 0 where
-        nothing was told."""
+        """Adds the series of counters and histograms that are known in advance, with 0."""
         for metric in self._metrics.values():
             if metric.type is MetricType.COUNTER:
                 told = self.values.get(metric.name, {})

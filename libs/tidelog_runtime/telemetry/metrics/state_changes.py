@@ -1,4 +1,4 @@
-"""State changes as counters and durations: what the log of events tells, added up."""
+"""Counts and durations of state changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
 class StateChangeMeter:
-    """`durations`: STATE_CHANGE_DURATION as this service has it."""
+    """A sink of a `StateChangeLog`.
+
+    - `durations`: STATE_CHANGE_DURATION with the series of this service.
+    """
 
     def __init__(self, log: StateChangeLog, durations: Metric) -> None:
         assert durations.name == STATE_CHANGE_DURATION.name

@@ -1,4 +1,4 @@
-"""How the metadata store answers, for whoever asks it. Observes a `MeasuredStore`."""
+"""Metrics of the metadata store's answers. Observes a `MeasuredStore`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class StoreMeter:
         self._errors = Counts(STORE_ERRORS)
 
     def observe(self, operation: str, seconds: float, answered: bool) -> None:
-        """What is not answered has no time of its own: it took as long as its timeout."""
+        """Records a request. An unanswered one has no duration: it took as long as its timeout."""
         if answered:
             self._durations.of(operation).observe(seconds)
         else:

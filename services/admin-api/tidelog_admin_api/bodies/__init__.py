@@ -1,2 +1,4 @@
-"""What requests carry and answers hold: one file for each kind of thing. Field names are those of
-`admin.proto` and of the command line's --json."""
+"""Bodies of requests and answers, one file for each kind of resource.
+
+Fields are named as in `admin.proto` and in the CLI's --json output.
+"""

@@ -1,5 +1,7 @@
-"""What all bodies share. Their fields are named as in admin.proto and in what the CLI writes
-with --json."""
+"""Base classes and field types of all bodies.
+
+Fields are named as in `admin.proto` and in the CLI's --json output.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +19,21 @@ MAX_INT64 = 2**63 - 1
 
 
 def whole(value: Any) -> Any:
-    """JSON has one kind of number, and 3.0 is an integer of it."""
+    """Converts a float without a fraction to an int: in JSON, 3.0 is an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-# Of a request; strict models take nothing but an integer otherwise.
+# An integer in a request; strict models accept only `int` otherwise.
 Integer = Annotated[int, BeforeValidator(whole)]
 
-# What the wire cannot carry is refused here, by name. What it can carry and cannot be, the cluster
-# refuses, so that it is told as gRPC and the commands tell it; the document says it all the same.
+# The gateway rejects, by field name, only what the wire format cannot carry. The cluster rejects
+# other invalid values, so that REST, gRPC and CLI report the same error. The OpenAPI document
+# states those bounds, too.
 MAX_TEXT = 1_000
 
 
 def documented(**keywords: Any) -> JsonDict:
-    """`json_schema_extra` of a field whose own bounds are those of the wire."""
+    """Returns `json_schema_extra`: bounds that are documented here and checked by the cluster."""
     return {**keywords}
 
 
@@ -43,7 +46,7 @@ TopicName = Annotated[
         json_schema_extra=documented(minLength=1, maxLength=MAX_TOPIC_NAME_LENGTH),
     ),
 ]
-# The validator comes last: what follows one is not in the document.
+# The validator comes last: constraints after a validator are not in the OpenAPI document.
 WireInt = Annotated[
     int,
     Field(ge=MIN_INT32, le=MAX_INT32, json_schema_extra=documented(minimum=0)),
@@ -69,7 +72,7 @@ def _none_for(nothing: int) -> BeforeValidator:
     return BeforeValidator(lambda value: None if value == nothing else value)
 
 
-# In answers, where the client has -1.
+# In answers: null where the client has -1.
 Leader = Annotated[
     int | None, _none_for(NO_LEADER), Field(description="broker id; null: nobody leads")
 ]
@@ -77,17 +80,17 @@ Epoch = Annotated[int | None, _none_for(NO_EPOCH), Field(description="null: ther
 
 
 def example(**fields: Any) -> ConfigDict:
-    """For an answer's `model_config`."""
+    """Returns the `model_config` of an answer with one example."""
     return ConfigDict(json_schema_extra={"examples": [fields]})
 
 
 class RequestBody(BaseModel):
-    """Nothing is guessed: a field that is not known, or of another type, is refused."""
+    """A request body. Unknown fields and values of another type are rejected, never converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class AnswerBody(BaseModel):
-    """Made from the client's own values, whose fields have the same names."""
+    """An answer body, built from the client library's objects, which have the same fields."""
 
     model_config = ConfigDict(from_attributes=True)

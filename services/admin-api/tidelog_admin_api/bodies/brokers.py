@@ -1,4 +1,4 @@
-"""Brokers: what they carry, and what is asked of them."""
+"""Bodies of brokers: their load, maintenance, restart check and changes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class BrokerPage(AnswerBody):
 
 
 class BrokerProcess(AnswerBody):
-    """As the broker itself tells."""
+    """The broker process, as the broker itself reports it."""
 
     version: str
     started_at_ms: int = Field(description="milliseconds since 1970")
@@ -110,7 +110,7 @@ class RestartFinding(AnswerBody):
 
 
 class RestartCheckPage(AnswerBody):
-    """Whether a broker can be stopped now."""
+    """Whether a broker can be stopped now, and what would suffer."""
 
     model_config = example(
         safe=False,

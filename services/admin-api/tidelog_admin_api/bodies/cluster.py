@@ -1,4 +1,4 @@
-"""The cluster as a whole, and its first page."""
+"""Bodies of the cluster, its overview and its partition map."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ class RegisteredBroker(AnswerBody):
 
 
 class Cluster(AnswerBody):
-    """As any broker knows it; /v1/brokers has more of each broker, as the controller knows it."""
+    """The cluster as any broker knows it.
+
+    /v1/brokers has more about each broker, as the controller knows it.
+    """
 
     model_config = example(
         cluster_id="n2m0lVsrTM6Wq2Vf8qkz5A",
@@ -61,14 +64,14 @@ class Cluster(AnswerBody):
 
 
 class OverviewPart(AnswerBody):
-    """How fresh a part of the overview is."""
+    """The age of one part of the overview."""
 
     as_of_ms: int = Field(description="wall clock; 0: it was never there")
     problem: str = Field(description="why it is not fresher; empty: it is as fresh as it can be")
 
 
 class PartitionCounts(AnswerBody):
-    """A partition below its min ISR is under-replicated too."""
+    """Counts of partitions. One below its min ISR also counts as under-replicated."""
 
     topics: int
     partitions: int
@@ -125,7 +128,7 @@ class RunningOperation(AnswerBody):
 
 
 class FindingSummary(AnswerBody):
-    """What explain finds, in short; /v1/explain has the evidence."""
+    """A finding of explain in short; /v1/explain has the evidence."""
 
     cause: str
     severity: str
@@ -138,8 +141,10 @@ class FindingSummary(AnswerBody):
 
 
 class Overview(AnswerBody):
-    """What the console shows first. The gateway keeps it fresh while somebody looks, and
-    answers from memory."""
+    """The console's first page.
+
+    The gateway refreshes it in the background while it is in use, and answers from memory.
+    """
 
     model_config = example(
         cluster_id="n2m0lVsrTM6Wq2Vf8qkz5A",
@@ -203,7 +208,7 @@ class Overview(AnswerBody):
     )
 
 
-# In this order and without names: there may be thousands.
+# A tuple without field names, since there may be thousands: leader, replicas, ISR.
 MappedPartition = tuple[Leader, list[int], list[int]]
 
 
@@ -216,7 +221,7 @@ class MappedTopic(AnswerBody):
 
 
 class PartitionMap(AnswerBody):
-    """Where every partition lies."""
+    """The leader, replicas and ISR of every partition."""
 
     model_config = example(
         topics=[{"topic": "sea", "partitions": [[1, [1, 2, 3], [1, 2, 3]], [2, [2, 3, 1], [2, 3]]]}]

@@ -1,4 +1,4 @@
-"""State changes, as all services tell them."""
+"""Bodies of state changes, which all services report."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _EVENT: JsonDict = {
 
 
 class Event(AnswerBody):
-    """One stage of one change. What does not apply is left out."""
+    """One stage of one state change. Fields that do not apply are left out."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EVENT]})
 
@@ -68,7 +68,7 @@ class SilentService(AnswerBody):
 
 
 class EventList(AnswerBody):
-    """Ordered by time, the oldest first."""
+    """State changes in order of time, the oldest first."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -90,7 +90,7 @@ class EventList(AnswerBody):
 
 
 def event_object(change: StateChange, id_: str) -> Mapping[str, Any]:
-    """As JSON, here and in a stream."""
+    """Returns the state change as a JSON object, for lists and streams."""
     fields = to_object(change)
     return {
         "id": id_,

@@ -1,4 +1,4 @@
-"""What is wrong, why, and what to do about it."""
+"""Bodies of explain: findings, causes and next steps."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pydantic import ConfigDict, Field
 from tidelog.inspection.model import Explanation as Explained
 from tidelog_admin_api.bodies.base import AnswerBody
 
-# What `info` tells is no fault.
+# Severities that count as faults; `info` does not.
 _FAULTS = ("critical", "warning")
 
 
 class Finding(AnswerBody):
-    """One thing that is wrong, why, and what to do."""
+    """One problem, its cause and the next step."""
 
     cause: str = Field(description="a word for programs")
     severity: str = Field(description="critical, warning or info; info is no fault")
@@ -28,7 +28,10 @@ class Finding(AnswerBody):
 
 
 class Explanation(AnswerBody):
-    """No findings: all is well, as far as those tell who answered."""
+    """The findings of explain.
+
+    An empty list means that all is well, as far as the services that answered know.
+    """
 
     model_config = ConfigDict(
         from_attributes=True,

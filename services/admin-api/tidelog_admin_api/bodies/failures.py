@@ -1,4 +1,4 @@
-"""What is wrong with one of several things that a request was about."""
+"""The error of one item in a request about several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gateways, as controllers know them by their announcements."""
+"""Bodies of gateways, which controllers know by their announcements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who leads partitions, and who is to."""
+"""Bodies of leader elections and leadership transfers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHANGES: JsonDict = {
 
 
 class PartitionSelector(RequestBody):
-    """Partitions of a topic; no numbers: all of it."""
+    """Partitions of a topic. An empty `partitions` selects all of them."""
 
     topic: TopicName
     partitions: list[PartitionNumber] = Field(
@@ -44,8 +44,11 @@ class ElectPreferredRequest(RequestBody):
 
 
 class LeaderMove(RequestBody):
-    """`leader` is one of the partition's replicas. It becomes the preferred one, so that
-    automatic balance keeps it."""
+    """A new leader for one partition.
+
+    `leader` is one of the partition's replicas. It becomes the preferred replica, so that
+    automatic balancing keeps it as the leader.
+    """
 
     topic: TopicName
     partition: PartitionNumber

@@ -1,4 +1,4 @@
-"""Operations: what they are asked for as, their plans, and how far they have come."""
+"""Bodies of operations: requests, plans and progress."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ MoveState = Literal["waiting", "active", "done", "dropped"]
 
 
 def _one_of(words: object) -> str:
-    """Services of a newer version may know more words than these."""
+    """Returns a description that lists the words of a literal.
+
+    The field itself is a string, since services of a newer version may use other words.
+    """
     return f"one of {', '.join(get_args(words))}"
 
 
@@ -91,7 +94,7 @@ _OPERATION: JsonDict = {
 
 
 class MoveRequest(RequestBody):
-    """A partition that is to have other replicas, or the same in another order."""
+    """New replicas for one partition, or its present replicas in another order."""
 
     topic: TopicName
     partition: PartitionNumber
@@ -122,7 +125,7 @@ class MoveRequest(RequestBody):
 
 
 class OperationRequest(RequestBody):
-    """What every request that begins an operation may carry."""
+    """Fields of every request that begins an operation."""
 
     operation_id: OperationId | None = None
     expected_plan: Annotated[
@@ -167,7 +170,7 @@ class Move(AnswerBody):
 
 
 class BrokerShare(AnswerBody):
-    """What a broker has before and after a plan."""
+    """The load of a broker before and after a plan."""
 
     broker_id: int
     replicas_before: int
@@ -177,7 +180,7 @@ class BrokerShare(AnswerBody):
 
 
 class Plan(AnswerBody):
-    """What an operation does."""
+    """The moves of an operation and their effects."""
 
     model_config = ConfigDict(from_attributes=True, json_schema_extra={"examples": [_PLAN]})
 
@@ -219,7 +222,7 @@ class Progress(AnswerBody):
 
 
 class Operation(AnswerBody):
-    """Something that takes its time, and goes on whatever controller is active."""
+    """A change that takes time. It continues when another controller becomes active."""
 
     model_config = ConfigDict(from_attributes=True, json_schema_extra={"examples": [_OPERATION]})
 
@@ -240,7 +243,7 @@ class Operation(AnswerBody):
 
 
 class BegunOperation(AnswerBody):
-    """The operation, or in a dry run the plan alone."""
+    """The operation and its plan, or in a dry run the plan alone."""
 
     model_config = ConfigDict(
         from_attributes=True,
@@ -252,7 +255,7 @@ class BegunOperation(AnswerBody):
 
 
 class CancelledOperation(AnswerBody):
-    """The operation, or in a dry run what would go back."""
+    """The operation, or in a dry run the moves that would be reverted."""
 
     model_config = ConfigDict(
         json_schema_extra={

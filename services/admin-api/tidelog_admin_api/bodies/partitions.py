@@ -1,4 +1,4 @@
-"""Partitions, and what their replicas hold."""
+"""Bodies of partitions and their replicas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog_admin_api.bodies.base import AnswerBody, Epoch, Leader, example
 
 
 class PartitionLog(AnswerBody):
-    """As the leader tells."""
+    """The partition's log, as its leader reports it."""
 
     log_start_offset: int
     high_watermark: int = Field(description="what consumers see ends here")

@@ -1,4 +1,4 @@
-"""A refusal, as RFC 9457 has it."""
+"""An error as a problem document (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ class DamagedOffsets(BaseModel):
 
 
 class Problem(BaseModel):
-    """Media type application/problem+json. `code` and `type` are for programs, `detail` and
-    `fix` for people."""
+    """An error, sent with the media type application/problem+json.
+
+    `code` and `type` are for programs, `detail` and `fix` for people.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={

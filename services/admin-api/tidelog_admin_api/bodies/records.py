@@ -1,4 +1,4 @@
-"""Records, as scripts without gRPC write and read them."""
+"""Bodies of records that scripts without gRPC write and read."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from tidelog_admin_api.entry_counter import entries_in
 from tidelog_admin_api.record_encoding import Encoding, WrongEncodingError, from_bytes, to_bytes
 from tidelog_runtime.turns import ITEMS_PER_TURN, in_turns
 
-# Of a value, as costly to convert as one record more.
+# Bytes of a value that cost as much to convert as one more record.
 BYTES_PER_ITEM = 16 << 10
 MAX_RECORDS = 1_000
-# Of the values of all records of one page together, as JSON: those beyond are shown as text.
+# JSON entries in the values of one page, all records together. Values beyond are shown as text.
 MAX_PAGE_ENTRIES = 50_000
 MAX_HEADERS = 100
-# The last that a batch can hold.
+# The highest timestamp that a batch can hold.
 MAX_TIMESTAMP_MS = 2**62 - 1
-# Numbers of the document are floats, which would round it up to one that is refused.
+# JSON Schema numbers are floats: MAX_TIMESTAMP_MS would be rounded up to a value that is rejected.
 _MAX_DOCUMENTED_MS = 2**62 - 2**9
-# The validator comes last, as in the bodies' base.
+# The validator comes last, as in `bodies.base`.
 TimestampMs = Annotated[
     int,
     Field(
@@ -71,7 +71,10 @@ class HeaderToProduce(RequestBody):
 
 
 class RecordToProduce(RequestBody):
-    """What a read gives may be produced again as it is, without its topic and offset."""
+    """A record to write.
+
+    A record that was read can be sent as it is, without its topic and offset.
+    """
 
     key: Any = Field(default=None, description="null: none, and the partition is chosen freely")
     key_encoding: EncodingWord = Field(default="text", description=_ENCODING_HELP)
@@ -124,7 +127,7 @@ class RecordResult(AnswerBody):
 
 
 class ProduceResults(AnswerBody):
-    """One for each record, in the request's order."""
+    """One result for each record, in the order of the request."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -173,7 +176,7 @@ class ReadRecord(AnswerBody):
 
 
 class DamagedRange(AnswerBody):
-    """Records that the last disk which held them has damaged."""
+    """Offsets of records that were damaged on the last disk that held them."""
 
     first_offset: int = Field(description="of the first of them")
     next_offset: int = Field(description="one past the last of them: read on from there")
@@ -210,14 +213,17 @@ class RecordToSend(NamedTuple):
 
 
 class WrongRecord(NamedTuple):
-    """`field`: as records[3].value."""
+    """A value that cannot be encoded.
+
+    - `field`: its path, such as records[3].value
+    """
 
     field: str
     message: str
 
 
 def records_to_send(request: ProduceRequest) -> tuple[list[RecordToSend], list[WrongRecord]]:
-    """All of them, or else what is wrong with which."""
+    """Returns all records encoded, or no record and every value that cannot be encoded."""
     sound: list[RecordToSend] = []
     wrong: list[WrongRecord] = []
     for index, record in enumerate(request.records):
@@ -267,8 +273,11 @@ def _result(outcome: Delivery | TidelogError) -> RecordResult:
 
 
 async def read_records(records: Iterable[Record], encoding: Encoding) -> list[ReadRecord]:
-    """As JSON only as many entries as MAX_PAGE_ENTRIES; records beyond come as text. Gives the loop
-    its turn after some."""
+    """Returns the bodies of the records.
+
+    Values are shown as JSON until they have MAX_PAGE_ENTRIES entries in all; values beyond are
+    shown as text. Yields to the event loop after every ITEMS_PER_TURN units of work.
+    """
     read: list[ReadRecord] = []
     entries = work = 0
     for record in records:
@@ -286,7 +295,7 @@ async def read_records(records: Iterable[Record], encoding: Encoding) -> list[Re
 
 
 def _read_record(record: Record, encoding: Encoding) -> ReadRecord:
-    # Keys are names: those that look like numbers are no JSON to whoever reads them.
+    # Keys are shown as text: one that resembles a number is a name, not JSON.
     key_encoding = Encoding.BASE64 if encoding is Encoding.BASE64 else Encoding.TEXT
     key = from_bytes(record.key, key_encoding)
     value = from_bytes(record.value, encoding)

@@ -1,4 +1,4 @@
-"""Partitions without a leader: what their replicas hold, and consent to a loss."""
+"""Bodies of recovery: replicas of partitions without a leader, and consent to a loss."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _RECOVERY: JsonDict = {
 
 
 class Survivor(AnswerBody):
-    """What is known of one replica."""
+    """One replica of a partition without a leader, as far as it is known."""
 
     broker_id: int
     described: bool = Field(
@@ -65,7 +65,7 @@ class Survivor(AnswerBody):
 
 
 class Recovery(AnswerBody):
-    """A partition without a leader."""
+    """A partition without a leader, and its surviving replicas."""
 
     topic: str
     topic_id: str
@@ -86,7 +86,7 @@ class RecoveryPage(AnswerBody):
 
 
 class RecoveryChoice(RequestBody):
-    """Who is to lead a partition, whatever is lost by it."""
+    """The replica that becomes the leader of a partition, even if records are lost."""
 
     partition: PartitionNumber
     broker_id: BrokerId
@@ -99,8 +99,11 @@ class RecoveryChoice(RequestBody):
 
 
 class RecoverRequest(RequestBody):
-    """Consents to the loss of records. Neither partitions nor choices: every partition of the
-    topic that has no leader."""
+    """Consent to the loss of records.
+
+    With neither `partitions` nor `choices` it applies to every partition of the topic that has
+    no leader.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -144,7 +147,7 @@ class RecoveredPartitionResult(AnswerBody):
 
 
 class RecoveryResults(AnswerBody):
-    """What became of each partition, or in a dry run what is known of those that are meant."""
+    """The result for each partition, or in a dry run the state of each selected partition."""
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -1,4 +1,4 @@
-"""The check of what is on the disks of brokers."""
+"""Bodies of the scrub, the check of all batches on the disks of brokers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ITEM: JsonDict = {"broker_id": 1, "status": _STATUS, "error": None}
 
 
 class ScrubStatus(AnswerBody):
-    """Times are milliseconds since 1970; 0: never."""
+    """The scrub of one broker. Times are milliseconds since 1970; 0 means never."""
 
     enabled: bool = Field(description="passes begin by themselves, one in each scrub_period_ms")
     running: bool = Field(description="a pass is under way")

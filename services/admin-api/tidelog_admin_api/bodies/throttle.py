@@ -1,4 +1,4 @@
-"""How fast moves may carry data."""
+"""Bodies of the throttle, the bound on the bytes per second of moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics: what they are to be, what they are, and what became of a change."""
+"""Bodies of topics: requests, descriptions and results of changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_CONFIG_KEYS = 100
 
 
 def _config_value(value: object) -> object:
-    """Told as one fault, where a union tells one for each of its types."""
+    """Checks the value in one step; a union would report one error for each of its types."""
     if not isinstance(value, str | int):
         raise ValueError("has to be a string, a whole number, true or false")
     if isinstance(value, str) and len(value) > MAX_TEXT:
@@ -34,7 +34,7 @@ def _config_value(value: object) -> object:
     return value
 
 
-# Numbers and booleans are written as the configuration has them.
+# Numbers and booleans are converted to the text that the configuration uses.
 ConfigValue = Annotated[
     Annotated[StrictStr, Field(max_length=MAX_TEXT)] | StrictBool | StrictInt,
     BeforeValidator(_config_value),
@@ -57,7 +57,8 @@ PendingBrokers = Annotated[
 
 
 def config_text(value: str | int | bool) -> str:
-    """
+    """Returns the value as the configuration writes it.
+
     >>> config_text(True), config_text(5), config_text("synced")
     ('true', '5', 'synced')
     """
@@ -126,7 +127,7 @@ class CreatedTopic(AnswerBody):
 
 
 class Health(AnswerBody):
-    """A partition below its min ISR is under-replicated too."""
+    """The health of partitions. One below its min ISR also counts as under-replicated."""
 
     health: str = Field(description="ok, or what is wrong, the worst first")
     partitions: int

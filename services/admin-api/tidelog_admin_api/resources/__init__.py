@@ -1,1 +1,1 @@
-"""One router a resource: what is asked is parsed, passed to the cluster, and told in JSON."""
+"""One router for each resource: it parses requests, calls the cluster and answers in JSON."""

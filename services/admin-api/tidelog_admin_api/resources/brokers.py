@@ -1,4 +1,4 @@
-"""/v1/brokers: what brokers carry; to add, drain and remove them."""
+"""/v1/brokers: the load of brokers; add, drain and remove them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tidelog_admin_api.paging import Key, PagingQuery, page_of
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, BrokerId, DryRun, TimeoutMs
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
 
-# How long a broker has to tell of itself.
+# How long a broker may take to report its state.
 LOOK_TIMEOUT_MS = 1_000
 _EFFECTS = ("unavailable", "under_min_isr", "last_replica", "leader_moves")
 
@@ -49,8 +49,10 @@ async def list_brokers(
     paging: PagingQuery,
     status: Annotated[BrokerStatus | None, Query(description="only those")] = None,
 ) -> BrokerPage:
-    """Every broker that is registered, holds replicas, is in maintenance or was removed, by
-    id."""
+    """Lists brokers by id.
+
+    These are brokers that are registered, hold replicas, are in maintenance or were removed.
+    """
     brokers = await admin.describe_brokers()
     wanted = [broker for broker in brokers if status in (None, broker.status)]
     page, token = page_of("brokers", wanted, lambda broker: (broker.broker_id,), paging)
@@ -63,7 +65,7 @@ async def list_brokers(
 async def describe_broker(
     broker_id: BrokerId, admin: AskBrokers, states: AskStates
 ) -> BrokerWithProcess:
-    """What it carries as the controller knows it, and what it tells of itself."""
+    """Describes a broker: its load, as the controller knows it, and its process, as it reports."""
     found = await admin.describe_brokers([broker_id])
     if not found:
         raise TidelogError(ErrorCode.UNKNOWN_BROKER, f"nobody knows a broker {broker_id}")
@@ -100,8 +102,7 @@ def _known(figure: int) -> int | None:
 async def check_restart(
     broker_id: BrokerId, admin: AskBrokers, paging: PagingQuery
 ) -> RestartCheckPage:
-    """Whether stopping it now would make anything unavailable or bring it under min ISR, and
-    what."""
+    """Reports what stopping the broker now would make unavailable or bring below min ISR."""
     check = await admin.check_restart(broker_id)
     page, token = page_of("restart findings", check.findings, _by_effect, paging)
     return RestartCheckPage(
@@ -139,8 +140,11 @@ async def set_maintenance(
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> Maintenance:
-    """Lets it lead only what nobody else can, while it keeps its replicas; or ends that. Answers
-    when its leaders have moved, or the time is up."""
+    """Starts or ends maintenance of a broker.
+
+    In maintenance it keeps its replicas and leads only partitions that no other replica can
+    lead. Answers when its leaders have moved or the time is up.
+    """
     changes, kept = await admin.set_maintenance(
         [broker_id], timeout_ms, maintenance=body.maintenance, dry_run=dry_run
     )
@@ -160,7 +164,7 @@ async def set_maintenance_of_several(
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> MaintenanceOfSeveral:
-    """The same for several brokers at once, none of whose leaders moves to another of them."""
+    """Starts or ends maintenance of several brokers; none takes over leaders of the others."""
     broker_ids = _distinct(body.broker_ids)
     changes, kept = await admin.set_maintenance(
         broker_ids, timeout_ms, maintenance=body.maintenance, dry_run=dry_run
@@ -184,8 +188,10 @@ def _leaders(changes: list[LeaderChange], answer: Response) -> list[LeaderResult
 async def add_brokers(
     body: BrokersRequest, admin: AskBrokers, response: Response, dry_run: DryRun = False
 ) -> BegunOperation:
-    """Gives brokers that have registered their share of what there is, by the least movement
-    that balances. A dry run shows the plan."""
+    """Gives registered brokers their share of replicas and leaders.
+
+    The plan has the fewest moves that balance them; a dry run shows it.
+    """
     begun = await admin.add_brokers(
         _distinct(body.broker_ids),
         operation_id=body.operation_id or "",
@@ -199,9 +205,11 @@ async def add_brokers(
 async def remove_brokers(
     body: BrokersRequest, admin: AskBrokers, response: Response, dry_run: DryRun = False
 ) -> BegunOperation:
-    """Moves everything off brokers, dead ones too, and keeps new replicas away from them; when
-    the operation is done they may be stopped for good. Refused where the others could not keep
-    a topic's factor."""
+    """Moves all replicas off brokers, dead ones too, and places no new replicas there.
+
+    When the operation is done they may be stopped for good. It is rejected if the other brokers
+    could not keep a topic's replication factor.
+    """
     begun = await admin.remove_brokers(
         _distinct(body.broker_ids),
         operation_id=body.operation_id or "",

@@ -1,4 +1,4 @@
-"""/v1/cluster: the cluster as a whole."""
+"""/v1/cluster: the cluster, its overview and its partition map."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ router = APIRouter(prefix="/v1/cluster", tags=["cluster"])
 
 @router.get("", responses=READ_PROBLEMS)
 async def describe_cluster(admin: AskCluster) -> Cluster:
-    """The brokers and the controllers; a broker that holds replicas and is dead is "gone"."""
+    """Describes the brokers and controllers. A dead broker that holds replicas is "gone"."""
     described, _ = await describe_with_gone_brokers(admin)
     return Cluster.model_validate(described)
 
 
 @router.get("/overview", responses=READ_PROBLEMS)
 async def describe_overview(overviews: AskOverviews) -> Overview:
-    """Health in one look: counts, the partitions and brokers that are unwell, operations that
-    run, and what explain finds. Answered from memory, at most a few seconds old; `parts` tells
-    how old, and what could not be asked."""
+    """Summarizes the cluster's health.
+
+    It has counts, unhealthy partitions and brokers, running operations and findings. The answer
+    comes from memory and is at most a few seconds old; `parts` shows how old, and what did not
+    answer.
+    """
     return await overviews.read()
 
 
 @router.get("/partition-map", responses=READ_PROBLEMS)
 async def map_partitions(overviews: AskOverviews) -> PartitionMap:
-    """Who leads and who holds every partition, as small as it can be said. Answered from memory
-    as the overview is."""
+    """Maps the leader, replicas and ISR of every partition in a compact form, from memory."""
     return await overviews.read_map()

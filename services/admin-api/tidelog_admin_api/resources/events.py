@@ -1,4 +1,4 @@
-"""/v1/events: what has happened, and what happens."""
+"""/v1/events: state changes of the past, and a stream of new ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SinceMs = Annotated[
     int, Query(ge=0, le=MAX_INT64, description="milliseconds since 1970; 0: all that is known")
 ]
 
-# Of each event; its data is JSON in a text.
+# The schema of one event, whose data is JSON in a string.
 _EVENT_SCHEMA: dict[str, Any] = {
     "type": "object",
     "required": ["data"],
@@ -80,9 +80,11 @@ async def list_events(
     before_ms: BeforeMs = None,
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="the newest ones")] = DEFAULT_LIMIT,
 ) -> EventList:
-    """The newest state changes that services remember, the oldest of them first. All services
-    are asked, and those that do not answer are named. Of one topic also those that the topic
-    __state_changes holds of services that have ended."""
+    """Lists the newest state changes that services remember, the oldest of them first.
+
+    All services are queried, and those that do not answer are named. For a single topic the
+    list includes changes of ended services, which the topic __state_changes holds.
+    """
     require_topic(topic, partition)
     wanted = EventFilter(topic, partition, broker, tuple(kind or ()), since_ms, before_ms)
     if topic:
@@ -94,8 +96,10 @@ async def list_events(
 
 
 async def _of_the_cluster(events: TellsEvents, wanted: EventFilter, limit: int) -> Told:
-    """Services remember many thousands each: where they can choose they are asked for the newest
-    alone, and for one more, which says that there are older ones."""
+    """Queries services for the newest changes alone if possible, since each remembers thousands.
+
+    One more than `limit` is requested, which shows whether there are older ones.
+    """
     if wanted.broker is None and wanted.before_ms is None:
         gathered = await events.newest(limit + 1, kinds=wanted.kinds, since_ms=wanted.since_ms)
     else:
@@ -104,7 +108,7 @@ async def _of_the_cluster(events: TellsEvents, wanted: EventFilter, limit: int) 
 
 
 class EventStream(StreamingResponse):
-    """One of the streams that may be open at once, from its first byte to its last."""
+    """An open stream; it takes one of the places for streams from its first byte to its last."""
 
     media_type = MEDIA_TYPE
 
@@ -161,10 +165,16 @@ async def stream_events(
         ),
     ] = "",
 ) -> Response:
-    """State changes as they happen, as server-sent events: `state_change` with an id,
-    `service_silent` where one cannot be heard, `missed` where there were more than could be
-    sent, `end` when the gateway stops. A comment comes every 15 s where nothing else does. With
-    Last-Event-ID, which browsers send by themselves, a stream goes on where it ended."""
+    """Streams state changes as server-sent events as they happen.
+
+    - `state_change`: a change, with an id
+    - `service_silent`: a service does not answer
+    - `missed`: there were more changes than could be sent
+    - `end`: the gateway stops
+
+    A comment is sent after 15 s without another message. With Last-Event-ID, which browsers
+    send by themselves, a stream continues where it ended.
+    """
     require_topic(topic, partition)
     if last_event_id and time_ms_of(last_event_id) is None:
         raise malformed(

@@ -34,7 +34,10 @@ async def explain(
         ),
     ] = DEFAULT_TIMEOUT_MS,
 ) -> Explanation:
-    """What is wrong with the cluster, a topic, a partition or a broker, with evidence and the
-    next step. All services are asked, and those that do not answer are named."""
+    """Explains what is wrong with the cluster, a topic, a partition or a broker.
+
+    Each finding has evidence and the next step. All services are queried, and those that do not
+    answer are named.
+    """
     require_topic(topic, partition)
     return explanation(await explains.explain(Scope(topic, partition, broker), timeout_ms))

@@ -14,7 +14,7 @@ from tidelog_admin_api.dependencies import AskStates
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.problems import READ_PROBLEMS
 
-# How long a controller has to answer.
+# How long a controller may take to answer.
 ANSWER_TIMEOUT_MS = 1_000
 
 router = APIRouter(prefix="/v1/gateways", tags=["cluster"])
@@ -22,9 +22,11 @@ router = APIRouter(prefix="/v1/gateways", tags=["cluster"])
 
 @router.get("", responses=READ_PROBLEMS)
 async def list_gateways(states: AskStates, paging: PagingQuery) -> GatewayPage:
-    """Every gateway that has announced itself to a controller within a day, by address and host,
-    and the clients that are at its limits. Controllers keep this in memory: one that was just
-    started may lack gateways that were silent before."""
+    """Lists gateways that announced themselves within a day, and the clients at their limits.
+
+    They are ordered by address and host. Controllers keep this in memory: one that has just
+    started may lack gateways that were silent before.
+    """
     told = await states.ask(StateRequest(services_only=True), ANSWER_TIMEOUT_MS)
     if not any(state.controller for state in told.states):
         raise UnreachableError("any controller", "none answers, and only they know of gateways")

@@ -1,4 +1,4 @@
-"""/v1/leaders: who leads partitions."""
+"""/v1/leaders: leadership of partitions."""
 
 from __future__ import annotations
 
@@ -42,12 +42,14 @@ async def elect_preferred_leaders(
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> LeaderResults:
-    """Lets preferred replicas lead where they are in sync: of some partitions, of topics, or of
-    all. Those that are led so already are left out of the answer.
+    """Elects preferred replicas that are in sync: of some partitions, of topics, or of all.
 
-    Leadership returns to preferred replicas by itself: every leader_balance_interval_ms
-    (5 minutes), for each broker that lacks more than leader_imbalance_percent (10 %) of the
-    leaderships that prefer it, unless leader_balance is false."""
+    The answer leaves out partitions that their preferred replica leads already.
+
+    Leadership returns to preferred replicas by itself: every leader_balance_interval_ms (5
+    minutes), for each broker that lacks more than leader_imbalance_percent (10 %) of the
+    leaderships that prefer it, unless leader_balance is false.
+    """
     chosen = _chosen((body or ElectPreferredRequest()).partitions)
     changes = await admin.elect_preferred_leaders(chosen or None, timeout_ms, dry_run=dry_run)
     return _results(answer, changes)
@@ -61,7 +63,7 @@ async def move_leaders(
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> LeaderResults:
-    """Lets chosen replicas lead from now on: each becomes its partition's preferred one."""
+    """Makes chosen replicas leaders; each becomes the preferred replica of its partition."""
     leaders: dict[TopicPartition, int] = {}
     for move in body.moves:
         name = TopicPartition(move.topic, move.partition)
@@ -72,7 +74,7 @@ async def move_leaders(
 
 
 def _chosen(selectors: Iterable[PartitionSelector]) -> dict[str, list[int]]:
-    """A topic that is named without numbers is meant as a whole."""
+    """Returns the partitions by topic. A topic without numbers is selected as a whole."""
     chosen: dict[str, list[int]] = {}
     whole: set[str] = set()
     for selector in selectors:

@@ -1,4 +1,4 @@
-"""/v1/operations: what takes its time, how far it has come, and how it is taken back."""
+"""/v1/operations: long-running changes, their progress, cancellation and reversal."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def list_operations(
         Query(max_length=MAX_QUERY_ENTRIES, description="of these kinds; default: of all"),
     ] = None,
 ) -> OperationPage:
-    """Those that run, and the last 100 that have ended; the newest first."""
+    """Lists running operations and the last 100 that have ended, the newest first."""
     return await operation_page(admin, paging, state or (), kind or ())
 
 
@@ -77,7 +77,7 @@ async def operation_page(
 
 @router.get("/{operation_id}", responses={**TAGGED, **READ_PROBLEMS})
 async def describe_operation(admin: AskOperations, operation_id: Id, answer: Response) -> Operation:
-    """One operation with its progress. Its moves are a resource of their own."""
+    """Describes an operation and its progress. Its moves are a resource of their own."""
     operation = await admin.describe_operation(operation_id)
     answer.headers["ETag"] = etag(operation.revision)
     return Operation.model_validate(operation)
@@ -87,7 +87,7 @@ async def describe_operation(admin: AskOperations, operation_id: Id, answer: Res
 async def list_moves(
     admin: AskOperations, operation_id: Id, paging: PagingQuery
 ) -> MoveProgressPage:
-    """Each of its moves by topic and partition, and for whom it waits."""
+    """Lists an operation's moves by topic and partition, and the replicas that each waits for."""
     moves, token = await admin.operation_moves_page(
         operation_id, paging.page_size, paging.page_token
     )
@@ -113,8 +113,11 @@ async def cancel_operation(
     dry_run: DryRun = False,
     if_match: IfMatch = None,
 ) -> CancelledOperation:
-    """Stops an operation: moves that have not begun never do, those under way go back to the
-    replicas they began with, those that are done stay. Asking again is no fault."""
+    """Cancels an operation.
+
+    Moves that have not begun are dropped. Those under way are reverted to their original
+    replicas. Those that are done stay. A repeated request is accepted.
+    """
 
     async def current() -> int:
         return (await admin.describe_operation(operation_id)).revision
@@ -136,8 +139,10 @@ async def reverse_operation(
     body: OptionalRequest = None,
     dry_run: DryRun = False,
 ) -> BegunOperation:
-    """Moves back what an operation has moved, as an operation of its own. Partitions that have
-    moved on since, or are gone, are left alone."""
+    """Moves back what an operation has moved, as an operation of its own.
+
+    Partitions that have been moved again since, or deleted, stay as they are.
+    """
     asked = body or OperationRequest()
     begun = await admin.reverse_operation(
         operation_id,

@@ -1,4 +1,4 @@
-"""/v1/topics/{topic}/partitions: partitions, and what their replicas hold."""
+"""/v1/topics/{topic}/partitions: partitions, their replicas and their events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidelog_admin_api.parameters import BeforeMs, PartitionNumber, TopicName
 from tidelog_admin_api.problems import READ_PROBLEMS
 from tidelog_admin_api.replica_views import partition_of, partition_with_replicas
 
-# How long brokers have to tell of their replicas.
+# How long brokers may take to report their replicas.
 LOOK_TIMEOUT_MS = 1_000
 DEFAULT_EVENTS = 100
 MAX_EVENTS = 1_000
@@ -48,7 +48,7 @@ async def list_partitions(
         bool, Query(description="also how far their logs reach, as the leaders tell")
     ] = False,
 ) -> PartitionPage:
-    """Partitions by number: who leads, who is in sync, and what is wrong."""
+    """Lists partitions by number, with their leader, ISR and health."""
 
     def wanted(partition: PartitionDescription) -> bool:
         return (
@@ -78,8 +78,7 @@ async def describe_partition(
     admin: AskTopics,
     states: AskStates,
 ) -> PartitionWithReplicas:
-    """One partition with every replica: how far its log reaches, its lag, and why it does not
-    follow where it does not."""
+    """Describes a partition with every replica: its log's offsets, its lag and its problem."""
     described = await admin.describe_topic(topic)
     found = next((p for p in described.partitions if p.partition == partition), None)
     if found is None:
@@ -102,9 +101,11 @@ async def list_partition_events(
         int, Query(ge=1, le=MAX_EVENTS, description="the newest ones")
     ] = DEFAULT_EVENTS,
 ) -> EventList:
-    """Its timeline: the newest state changes of the partition and of its whole topic that
-    services remember, and those of the topic __state_changes, which outlive the services that
-    told them; the oldest of them first."""
+    """Lists the newest state changes of the partition and of its whole topic.
+
+    The oldest of them comes first. They come from what services remember and from the topic
+    __state_changes, which also has the changes of services that have ended.
+    """
     wanted = EventFilter(topic, partition, since_ms=since_ms, before_ms=before_ms)
     told = await timelines.told(wanted.scope)
     found = await asyncio.to_thread(newest, told.events, wanted, limit)

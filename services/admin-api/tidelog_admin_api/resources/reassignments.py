@@ -1,4 +1,4 @@
-"""/v1/reassignments and /v1/rebalance: other replicas for partitions."""
+"""/v1/reassignments and /v1/rebalance: moves of partitions to other brokers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ router = APIRouter(prefix="/v1", tags=["operations"])
 async def list_reassignments(
     admin: AskOperations, paging: PagingQuery, state: States = None
 ) -> OperationPage:
-    """Operations that move partitions as somebody chose; the newest first. Operations of all
-    kinds are /v1/operations."""
+    """Lists operations whose moves were chosen by hand, the newest first.
+
+    /v1/operations lists all kinds.
+    """
     return await operation_page(admin, paging, state or (), ["reassignment"])
 
 
@@ -34,8 +36,7 @@ async def list_reassignments(
 async def reassign(
     admin: AskOperations, body: ReassignRequest, answer: Response, dry_run: DryRun = False
 ) -> BegunOperation:
-    """Moves partitions to the brokers that are named, and changes their factor where there are
-    more or fewer of them than before."""
+    """Moves partitions to the named brokers, whose number may change the replication factor."""
     moves = [
         Move(move.topic, move.partition, tuple(move.target), tuple(move.original), move.topic_id)
         for move in body.moves
@@ -56,7 +57,7 @@ async def rebalance(
     body: OptionalRequest = None,
     dry_run: DryRun = False,
 ) -> BegunOperation:
-    """Moves the least that balances replicas and preferred leaders over the present brokers."""
+    """Balances replicas and preferred leaders over the present brokers with the fewest moves."""
     asked = body or OperationRequest()
     begun = await admin.rebalance(
         operation_id=asked.operation_id or "", dry_run=dry_run, expected_plan=asked.expected_plan

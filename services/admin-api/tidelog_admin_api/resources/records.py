@@ -1,4 +1,4 @@
-"""Records of a topic, for scripts without gRPC: written in small numbers, and looked at."""
+"""Records of a topic, for scripts without gRPC: small writes and reads."""
 
 from __future__ import annotations
 
@@ -72,10 +72,11 @@ async def produce_records(
     answer: Response,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> ProduceResults:
-    """Writes records, each with its own result in the order of the request. Where none of them is
-    written, and all for the same reason, that is the answer; what may be written is told record
-    by record."""
-    # In a thread: the event loop serves others meanwhile.
+    """Writes records; each has its own result, in the order of the request.
+
+    If no record is written, all for the same reason, that error is the answer.
+    """
+    # In a thread, so that the event loop serves other requests meanwhile.
     records, wrong = await asyncio.to_thread(records_to_send, body)
     if wrong:
         raise invalid(
@@ -163,9 +164,11 @@ async def read_partition_records(
     on_damage: AtDamage = "raise",
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> RecordPage:
-    """Reads a few committed records: from an offset, from a time, or the newest. When the time
-    is up the answer is what has come by then; where `next_offset` is below `end_offset` there
-    are more."""
+    """Reads a few committed records: from an offset, from a time, or the newest.
+
+    When the time is up, the answer is what has been read so far. There are more records if
+    `next_offset` is below `end_offset`.
+    """
     start = _start(offset, timestamp_ms, latest)
     name = TopicPartition(topic, partition)
     bound = ReadBound(

@@ -1,4 +1,4 @@
-"""/v1/recovery: partitions without a leader, at the price of records."""
+"""/v1/recovery: leaders for partitions without one, at the price of records."""
 
 from __future__ import annotations
 
@@ -47,8 +47,11 @@ async def describe_recovery(
     ] = None,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> RecoveryPage:
-    """Of partitions without a leader: what their surviving replicas hold, and what each choice
-    of a leader would lose. Those that have a leader are left out."""
+    """Describes partitions without a leader.
+
+    It shows what their surviving replicas hold, and what each choice of a leader would lose.
+    Partitions with a leader are left out.
+    """
     found = await admin.describe_recovery(topic, partition or (), timeout_ms)
     items, token = page_of("recovery", found, lambda r: (r.topic, r.partition), paging)
     return RecoveryPage(
@@ -74,15 +77,17 @@ async def recover_partitions(
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> RecoveryResults:
-    """Consents to the loss of records: elects the chosen replicas, or the best of what is left,
-    where no replica with every committed record will come back. It needs the topic's name once
-    more, as `confirm`."""
+    """Consents to the loss of records.
+
+    Elects the chosen replicas, or the best surviving ones, for partitions whose replicas with
+    every committed record will not come back. `confirm` must be the topic's name.
+    """
     choices = [
         RecoveryChoice(choice.partition, choice.broker_id, choice.expected_revision)
         for choice in body.choices
     ]
     if not body.topic:
-        # Without one, all topics would be described.
+        # Without a topic, all topics would be described.
         raise unknown_topic(body.topic)
     if dry_run:
         found = await admin.describe_recovery(

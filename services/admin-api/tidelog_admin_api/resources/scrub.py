@@ -1,4 +1,4 @@
-"""/v1/brokers/scrub: have brokers check what is on their disks, and how far they are."""
+"""/v1/brokers/scrub: start the check of the disks of brokers, and see its progress."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import DryRun
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
 
-# Each broker has so long to answer: it begins a pass, and does not wait for it.
+# How long each broker may take to answer; it begins a pass and does not wait for its end.
 ANSWER_TIMEOUT_SECONDS = 2.0
-# Brokers that are asked at the same time by one request.
+# Brokers that one request contacts at a time.
 MAX_ASKED_AT_ONCE = 32
 
 router = APIRouter(prefix="/v1/brokers", tags=["brokers"])
@@ -43,7 +43,7 @@ _NOT_ALL: dict[int | str, dict[str, Any]] = {
 
 @router.get("/scrub", responses=READ_PROBLEMS)
 async def list_scrubs(admin: AskBrokers, scrub: AskScrub, paging: PagingQuery) -> BrokerScrubPage:
-    """How far each broker that runs is with the check of its logs, and what it found."""
+    """Lists the progress and findings of the scrub of each running broker."""
     running = scrubbed_brokers(await admin.describe_brokers(), ())
     page, token = page_of("scrubs", running, lambda broker: (broker.broker_id,), paging)
     items = await _ask(scrub, page, begin=False, full_rate=False)
@@ -60,9 +60,11 @@ async def begin_scrub(
     ] = None,
     dry_run: DryRun = False,
 ) -> BrokerScrubs:
-    """Begins a new pass now, in place of one that is under way: on some brokers, or on all that
-    run. A dry run answers with how far each is. Damage is repaired from other replicas;
-    GET /v1/explain names what no other replica holds."""
+    """Begins a new scrub pass on some brokers or on all running ones, in place of a present pass.
+
+    A dry run answers with the present progress. Damage is repaired from other replicas; GET
+    /v1/explain names what no other replica holds.
+    """
     asked = body or ScrubRequest()
     brokers = scrubbed_brokers(await admin.describe_brokers(asked.broker_ids), asked.broker_ids)
     items = await _ask(scrub, brokers, begin=not dry_run, full_rate=asked.full_rate and not dry_run)

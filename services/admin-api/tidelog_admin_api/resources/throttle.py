@@ -1,4 +1,4 @@
-"""/v1/throttle: the bound on what moves carry."""
+"""/v1/throttle: the bound on the bytes per second of moves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ router = APIRouter(prefix="/v1/throttle", tags=["operations"])
 
 @router.get("", responses={**TAGGED, **READ_PROBLEMS})
 async def describe_throttle(admin: AskThrottle, response: Response) -> Throttle:
-    """The bound that stands."""
+    """Describes the present throttle."""
     throttle = await admin.describe_throttle()
     response.headers["ETag"] = etag(throttle.revision)
     return Throttle.model_validate(throttle)
@@ -29,8 +29,7 @@ async def set_throttle(
     if_match: IfMatch = None,
     dry_run: DryRun = False,
 ) -> Throttle:
-    """Bounds what moves carry from now on, also those under way; replicas in sync are never
-    slowed."""
+    """Sets the throttle of all moves, also of those under way; it never slows in-sync replicas."""
 
     async def current() -> int:
         return (await admin.describe_throttle()).revision

@@ -1,4 +1,4 @@
-"""/v1/topics/{topic}/…: what changes while a topic lives."""
+"""/v1/topics/{topic}/…: changes of an existing topic."""
 
 from __future__ import annotations
 
@@ -37,8 +37,10 @@ async def alter_topic_config(
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> AlteredConfig:
-    """Sets keys, and gives others their default again; takes effect without a restart. What is
-    as asked for already is no fault."""
+    """Sets some keys and resets others to their defaults, without a restart.
+
+    Keys that already have their new value are accepted.
+    """
 
     async def current() -> int:
         return (await details_of(topic, admin, with_partitions=False)).revision
@@ -65,8 +67,10 @@ async def set_partition_count(
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> ResizedTopic:
-    """Adds partitions after the last, or deletes the last ones with their data, which has to be
-    confirmed by the topic's name. A removal that is asked for again is waited for again."""
+    """Adds partitions after the last, or deletes the last ones with their data.
+
+    `confirm` has to name the topic for a deletion. A repeated deletion waits for the present one.
+    """
     now = await details_of(topic, admin, with_partitions=False)
 
     async def current() -> int:
@@ -76,7 +80,8 @@ async def set_partition_count(
     going_already = now.partitions_being_removed > 0 and body.partitions == now.partition_count
     confirm = body.confirm
     if going_already:
-        # This has been confirmed; and had the topic been changed by now, nothing else may go.
+        # The removal was confirmed before; the revision makes sure that no further partition is
+        # removed.
         confirm, expected = confirm or topic, expected or now.revision
     grows = body.partitions >= now.partition_count and not going_already
     if body.assignment and not grows:
@@ -125,7 +130,7 @@ async def set_replication_factor(
     response: Response,
     dry_run: DryRun = False,
 ) -> BegunOperation:
-    """Gives all its partitions another number of replicas; a dry run shows the plan."""
+    """Changes the replication factor of the topic; a dry run shows the plan."""
     return await _begin_factor([topic], body, admin, response, dry_run=dry_run)
 
 
@@ -136,7 +141,7 @@ async def set_replication_factor_of_several(
     response: Response,
     dry_run: DryRun = False,
 ) -> BegunOperation:
-    """The same for several topics, as one operation."""
+    """Changes the replication factor of several topics, as one operation."""
     topics = list(dict.fromkeys(body.topics))
     return await _begin_factor(topics, body, admin, response, dry_run=dry_run)
 

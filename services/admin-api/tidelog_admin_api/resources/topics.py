@@ -37,9 +37,6 @@ from tidelog_admin_api.parameters import (
 from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
 
-# Without a replication factor a topic has this many replicas, or one on every broker where
-# there are fewer, as the CLI creates them.
-
 router = APIRouter(prefix="/v1/topics", tags=["topics"])
 
 _CREATED: dict[int | str, dict[str, Any]] = {
@@ -66,7 +63,7 @@ async def list_topics(
         bool, Query(description="only those with a partition that is unwell")
     ] = False,
 ) -> TopicPage:
-    """Topics by name, and how their partitions are."""
+    """Lists topics by name, with the health of their partitions."""
     topics = [
         (topic, counts)
         for topic in await admin.list_topics(internal=internal)
@@ -100,8 +97,10 @@ async def create_topic(
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> CreatedTopic:
-    """Creates a topic, and answers when its replicas have started or the time is up. A dry run
-    tells where the replicas would be."""
+    """Creates a topic, and answers when its replicas have started or the time is up.
+
+    A dry run shows where the replicas would be placed.
+    """
     partitions, factor = body.partitions, body.replication_factor
     if partitions is None:
         partitions = len(body.assignment) or 1
@@ -137,8 +136,12 @@ async def create_topic(
 
 
 async def _usual_factor(body: CreateTopicRequest, admin: TopicAdmin) -> int:
-    """What is asked for again by its operation's id is the same, however many brokers there are
-    by then."""
+    """Returns the replication factor of a topic that is created without one.
+
+    It is DEFAULT_REPLICATION_FACTOR, or the number of brokers if that is lower, as in the CLI.
+    A request that repeats an operation id gets the factor of the existing topic, however many
+    brokers there are by then.
+    """
     if body.operation_id:
         try:
             there = await details_of(body.topic, admin, with_partitions=False)
@@ -153,7 +156,7 @@ async def _usual_factor(body: CreateTopicRequest, admin: TopicAdmin) -> int:
 
 @router.get("/{topic}", responses={**TAGGED, **READ_PROBLEMS})
 async def describe_topic(topic: TopicName, admin: AskTopics, response: Response) -> Topic:
-    """Its whole configuration, and how its partitions are."""
+    """Describes a topic: its full configuration and the health of its partitions."""
     details = await details_of(topic, admin)
     response.headers["ETag"] = etag(details.revision)
     return _topic(details)
@@ -164,7 +167,7 @@ async def details_of(
 ) -> TopicDetails:
     for details in await admin.topic_details([topic], with_partitions=with_partitions):
         return details
-    # It went between two pages.
+    # The topic was deleted between two pages.
     raise unknown_topic(topic)
 
 
@@ -210,14 +213,16 @@ async def delete_topic(
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> DeletedTopic:
-    """Deletes a topic with all its records, and answers when its replicas are gone or the time
-    is up. A dry run tells what would be deleted."""
+    """Deletes a topic with all its records, and answers when its replicas are gone or time is up.
+
+    A dry run shows what would be deleted.
+    """
 
     async def current() -> int:
         return (await details_of(topic, admin, with_partitions=False)).revision
 
     if not dry_run and confirm != topic:
-        # Of a topic that does not exist nothing has to be confirmed.
+        # A topic that does not exist needs no confirmation.
         await current()
         raise _not_confirmed(topic, confirm)
     expected = await expected_revision(if_match, current)

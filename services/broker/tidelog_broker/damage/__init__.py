@@ -1,1 +1,1 @@
-"""What a broker does about data that is damaged, or nobody's."""
+"""Handling of damaged data, and of replicas that are not assigned."""

@@ -1,6 +1,8 @@
-"""A leader copies what it cannot read from its followers in sync ("Damaged batches" in
-docs/internals/log-format.md). It requests the batches in its answers to their fetches, and they
-come with the next ones (`DigestReports`). No other replica has to lead for that; no log is cut."""
+"""Restores unreadable batches of a leader from in-sync followers ("Damaged batches" in
+docs/internals/log-format.md).
+
+The leader requests the batches in its answers to their fetches, and they arrive with the next
+fetches (`DigestReports`). No other replica has to become leader for that, and no log is cut."""
 
 from __future__ import annotations
 
@@ -18,21 +20,24 @@ from tidelog_broker.storage.damaged_batches import OffsetRange
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 
-# For so long readers wait for what a follower in sync may have.
+# How long readers wait for a batch that an in-sync follower may have.
 WAIT_MS = 10_000
-# Until a follower is asked again: while they wait, and later.
+# When a follower is requested again: while readers wait, and later.
 RETRY_MS = 2_000
 SLOW_RETRY_MS = 60_000
-# A follower is asked for one range at a time.
+# A follower is requested to send one range at a time.
 PAUSE_MS = 500
-# Of one replica, without those that this disk has damaged itself.
+# Noted ranges of one replica, besides those that this disk has damaged itself.
 MAX_NOTED = 64
 
 
 @dataclass(slots=True)
 class _Asked:
-    """One range of one replica, in one leader epoch. `first_ms` and `last_ms`: by follower, when it
-    was first to be asked, and last was. `lacking`: followers that cannot read it either."""
+    """The requests for one range of one replica, in one leader epoch.
+
+    - `first_ms`, `last_ms`: by follower, when it was first due for a request, and last got one.
+    - `lacking`: followers that cannot read the range either.
+    """
 
     leader_epoch: int
     first_ms: dict[int, int] = field(default_factory=dict)
@@ -41,18 +46,20 @@ class _Asked:
 
 
 class BatchRestores:
+    """Requests and restores the batches that a leader here cannot read."""
+
     def __init__(self, logs: LogDirectory, manager: ReplicaManager, clock: Clock) -> None:
         self._logs = logs
         self._manager = manager
         self._clock = clock
-        # Met by readers here: copied from a former leader as it was.
+        # Found by readers here: copied unreadable from a previous leader.
         self._noted: dict[ReplicaKey, set[OffsetRange]] = {}
-        # Of replicas that are led here, by their range.
+        # By replica that is led here, and range.
         self._asked: dict[tuple[ReplicaKey, OffsetRange], _Asked] = {}
         self._next_ms: dict[int, int] = {}
 
     def is_coming(self, partition: Partition, found: OffsetRange) -> bool:
-        """Whether a follower in sync may yet send the batch that a reader has met."""
+        """Returns whether an in-sync follower may yet send a batch that a reader could not read."""
         key = partition.key
         followers = _in_sync(partition, self._manager.broker_id)
         noted = self._noted.get(key, set())
@@ -75,7 +82,8 @@ class BatchRestores:
     def wanted(
         self, follower: int, position_of: Callable[[ReplicaKey], int]
     ) -> Sequence[DivergedRange]:
-        """What this follower is to send, whose log agrees up to its `position_of` a partition."""
+        """Returns what this follower has to send. Its log agrees up to its `position_of` a
+        partition."""
         damaged = self._logs.damaged_batches
         if not damaged.count and not self._noted:
             self._asked.clear()
@@ -98,7 +106,8 @@ class BatchRestores:
         return ()
 
     def _forget(self, key: ReplicaKey) -> None:
-        """It does not lead here: what it cannot read it copies from its leader."""
+        """Forgets a replica that does not lead here: it copies unreadable batches from its
+        leader."""
         self._noted.pop(key, None)
         for place in [place for place in self._asked if place[0] == key]:
             del self._asked[place]
@@ -112,7 +121,7 @@ class BatchRestores:
                 self._drop(key, found)
 
     def _ask(self, partition: Partition, found: OffsetRange, follower: int, now_ms: int) -> bool:
-        """Whether it is time to."""
+        """Returns whether a request to this follower is due."""
         asked = self._asked_of(partition, found)
         first_ms = asked.first_ms.setdefault(follower, now_ms)
         is_urgent = follower not in asked.lacking and now_ms - first_ms < WAIT_MS
@@ -124,8 +133,9 @@ class BatchRestores:
         return True
 
     def received(self, follower: int, report: ReportedDigest) -> bool:
-        """From a follower, of a range in which its log was found to agree with the one here.
-        Returns whether that answers a request."""
+        """Handles a report of a follower, in a range in which its log agrees with the one here.
+
+        Returns whether it answers a request."""
         key, found = report.replica, OffsetRange(report.digest.start, report.digest.end)
         asked = self._asked.get((key, found))
         if asked is None or follower not in asked.last_ms:
@@ -140,8 +150,8 @@ class BatchRestores:
     def _restore(
         self, partition: Partition, found: OffsetRange, follower: int, batches: Sequence[Batch]
     ) -> bool | None:
-        """False: they are not the batches that were there. None: not now, and it may be asked for
-        them again."""
+        """Returns False if the batches are not those that were there; None: not now, and the
+        follower may be requested again."""
         key = partition.key
         log = self._logs.log_of(key)
         if log is None or self._logs.is_out(key):

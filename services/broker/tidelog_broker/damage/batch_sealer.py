@@ -12,7 +12,7 @@ from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.damaged_batches import OffsetRange
 from tidelog_broker.storage.log_directory import LogDirectory
 
-# A disk that cannot read for a moment loses nothing by that.
+# A read failure that is over within this time costs no data.
 UNREADABLE_PAUSE_S = 5.0
 
 Damage = LogCorruptError | LogUnreadableError
@@ -21,8 +21,11 @@ SealEnded = Callable[[ReplicaKey, Sequence[OffsetRange], str], None]
 
 
 class BatchSealer:
-    """Every damage is sealed once, however often it is read meanwhile. `failed`: more is wrong
-    than batches; `ended`: with what is unreadable now and was not before."""
+    """Makes each damage unreadable once, however often it is read meanwhile.
+
+    - `failed`: called if more is wrong than single batches.
+    - `ended`: called with the ranges that have become unreadable.
+    """
 
     def __init__(
         self,
@@ -80,7 +83,7 @@ class BatchSealer:
             if copies:
                 self._failed(key, failure)
             else:
-                # Behind the damage that was found.
+                # The error is behind the damage that was found.
                 await self._seal(key, failure)
             return
         except (LogError, OSError) as failure:

@@ -1,5 +1,5 @@
-"""The leader's side of the comparison of replicas: it compares what followers report with what it
-holds ("Replica digest" in docs/internals/protocol.md). What differs is reported, and never
+"""The leader's side of the comparison of replicas: it compares what followers report with its
+own log ("Replica digest" in docs/internals/protocol.md). Differences are reported, and never
 changed."""
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tidelog_broker.replication.transport import (
 )
 from tidelog_broker.storage.replica_digests import ReadBatches, ReplicaDigests
 
-# Ranges for whose batches a follower is yet to be asked.
+# Ranges per follower for which its batches have not been requested yet.
 MAX_UNLISTED = MAX_REPORTED_DIGESTS
 
 
 class DigestCheck:
-    """`compared`, `differing` and `not_compared` count ranges since the start."""
+    """Compares digests. `compared`, `differing` and `not_compared` count ranges since the start."""
 
     def __init__(
         self,
@@ -51,9 +51,10 @@ class DigestCheck:
         reported: Sequence[ReportedDigest],
         position_of: Callable[[ReplicaKey], int],
     ) -> Sequence[DivergedRange]:
-        """Compares what a follower reports up to its `position_of` a partition, below which its log
-        was found to be the leader's; NO_OFFSET: it was not. Returns the ranges of which it is to
-        list its batches."""
+        """Compares what a follower reports, and returns the ranges whose batches it has to list.
+
+        Its log agrees with the leader's below `position_of` a partition; NO_OFFSET: that is
+        unknown."""
         for report in reported:
             if report.digest.end > position_of(report.replica):
                 continue
@@ -76,7 +77,7 @@ class DigestCheck:
         if digests is None or partition is None or not digests.is_on:
             return
         if start < partition.log.log_start_offset:
-            # Retention has taken it here, and takes it from the follower.
+            # Retention has deleted it here, and deletes it on the follower.
             return
         if report.batches:
             locate = partial(self._locate, follower, report)
@@ -87,7 +88,7 @@ class DigestCheck:
             self._judge(follower, report, own)
             return
         if digests.is_open(start, end):
-            # The follower reports it again with what it has fetched since.
+            # The follower reports it again after it has fetched more.
             return
         compare = partial(self._read, follower, report)
         if not self._digests.read(key, start, end, ("compare", follower), compare):
@@ -114,9 +115,9 @@ class DigestCheck:
             unlisted.append(diverged)
 
     def _locate(self, follower: int, report: ReportedDigest, found: ReadBatches | None) -> None:
-        """Both know their batches of the range."""
+        """Finds the first batch that differs, now that both lists of batches are known."""
         if found is None:
-            # The follower is asked for them again where the range still differs.
+            # The follower has to list them again if the range still differs.
             return
         place = Place(report.replica, follower, report.digest.start)
         known = self._divergences.standing(place)
@@ -136,7 +137,7 @@ class DigestCheck:
         )
 
     def scrubbed(self, key: ReplicaKey, found: RangeDigest) -> None:
-        """What a range of a replica here holds on the disk, each of whose batches is sound."""
+        """Applies the digest of a range of a local replica on disk, whose batches are all valid."""
         digests = self._digests.of(key)
         if digests is None:
             return
@@ -155,7 +156,7 @@ class DigestCheck:
 
 
 def _batch_at(batches: Sequence[BatchSummary], offset: int) -> str:
-    """Or the one that holds the offset; empty: none does."""
+    """Returns the batch that holds the offset; empty: none does."""
     for batch in batches:
         if batch.base_offset <= offset < batch.base_offset + batch.record_count:
             return str(batch)

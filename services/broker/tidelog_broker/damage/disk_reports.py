@@ -1,5 +1,5 @@
-"""Reports to the controller that this broker's disk rejects replicas, so that in-sync replicas
-on other brokers take over their leadership ("Failing disks" in docs/internals/protocol.md)."""
+"""Reports to the controller that this broker's disk rejects replicas, so that in-sync replicas on
+other brokers take over their leadership ("Failing disks" in docs/internals/protocol.md)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tidelog_broker.replication.transport import ControllerUnreachableError, Tak
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.disk_reports import DiskReport, FailingLeadership
 
-# The controller believes a report for several times as long.
+# The controller counts a report for several times as long.
 REPORT_INTERVAL_MS = 1_000
-# A rejection that is over sooner moves no leadership.
+# A shorter rejection transfers no leadership.
 REPORTED_AFTER_MS = 1_000
 MAX_REPORTED_LEADERSHIPS = 1_000
-# A replica that is not led here may have nothing to append for a long time. Where no append was
-# tried for this long, a file of PROBE_BYTES is written to find out whether the disk has room.
+# A replica that is not led here may have nothing to append for a long time. If no append was tried
+# for this long, a file of PROBE_BYTES is written to find out whether the disk has room.
 PROBE_AFTER_MS = 10_000
 PROBE_BYTES = 64 << 10
 PROBE_NAME = "disk-probe"
@@ -51,8 +51,9 @@ class Reporter(Protocol):
 
 
 def disk_probe(disk: Disk, data_dir: PurePath) -> Callable[[], None]:
-    """A function that writes, syncs and removes a small file; raises `OSError`, also where that
-    takes room in which no append may be written."""
+    """Returns a function that writes, syncs and removes a small file.
+
+    It raises `OSError`, also if the file takes space that appends may not use."""
     path = data_dir / PROBE_NAME
 
     def probe() -> None:
@@ -67,7 +68,7 @@ def disk_probe(disk: Disk, data_dir: PurePath) -> Callable[[], None]:
 
 
 class DiskReports:
-    """One report at a time. A withdrawal that gets lost expires at the controller."""
+    """Sends one report at a time. A lost withdrawal expires at the controller."""
 
     def __init__(
         self,
@@ -142,7 +143,8 @@ class DiskReports:
             self._reporter.disk.took(key, what)
 
     def _is_led(self, key: ReplicaKey) -> bool:
-        """Its producers try, or the next one does."""
+        """Returns whether the replica is led here. Its producers try appends, or the next one
+        does."""
         partition = self._reporter.find(key)
         return partition is not None and partition.leader_to_follow == NO_LEADER
 

@@ -1,11 +1,12 @@
 """Ranges of offsets in which two replicas hold different committed batches ("Replica digest" in
-docs/internals/protocol.md). Each lasts until the range is found equal, or is gone, or another
-broker leads the partition, which compares from then on; nothing is deleted for it.
+docs/internals/protocol.md).
 
-`evidence/` has a file for each: `.diverged` while it stands, `.resolved` afterwards. Only the
-latter are deleted, EVIDENCE_RETENTION_MS after they were resolved, or the oldest beyond
-MAX_RESOLVED_FILES.
-"""
+Each divergence lasts until the range is found equal, or is gone, or another broker leads the
+partition and compares from then on. No data is deleted because of it.
+
+`evidence/` has a file for each: `.diverged` while it lasts, `.resolved` afterwards. Only the latter
+are deleted, EVIDENCE_RETENTION_MS after they were resolved, or the oldest beyond
+MAX_RESOLVED_FILES."""
 
 from __future__ import annotations
 
@@ -30,12 +31,12 @@ from tidelog_broker.storage.damaged_batches import EVIDENCE_RETENTION_MS
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 
-# What is found beyond this is counted and logged, and not kept.
+# More divergences than this are counted and logged, but not kept.
 MAX_STANDING = 1_000
 MAX_RESOLVED_FILES = 1_000
-# How often standing ones are checked for a range or a replica that is gone.
+# How often divergences are checked for a range or a replica that is gone.
 SWEEP_INTERVAL_S = 30.0
-# In what one replica says of itself.
+# In the description of one replica.
 MAX_DESCRIBED = 20
 _KIND = "divergence"
 _DIVERGED, _RESOLVED = "diverged", "resolved"
@@ -48,8 +49,8 @@ _log = structlog.get_logger()
 
 
 class Place(NamedTuple):
-    """Of one divergence: a replica here, the broker that has the other one (this broker: its own
-    disk), and where the range begins."""
+    """The place of a divergence: a local replica, the broker of the other replica (this broker: its
+    own disk), and the start of the range."""
 
     key: ReplicaKey
     broker_id: int
@@ -58,8 +59,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """`own` and `other`: digests of the range, in hexadecimal. `batch_offset`: of the first batch
-    that differs; NO_OFFSET: not known yet."""
+    """One divergence.
+
+    - `own`, `other`: digests of the range, in hexadecimal.
+    - `batch_offset`: of the first batch that differs; NO_OFFSET: not known yet.
+    """
 
     topic: str
     end: int
@@ -93,7 +97,7 @@ class Divergence:
 
 
 class Divergences:
-    """What stands; `run` keeps the files as long as the broker runs."""
+    """The divergences that last. `run` keeps their files until the broker stops."""
 
     def __init__(
         self,
@@ -121,7 +125,7 @@ class Divergences:
         return len(self._standing)
 
     def load(self) -> None:
-        """Those that former incarnations of this broker found. Blocks; raises OSError."""
+        """Loads what previous incarnations of this broker found. Blocks; raises OSError."""
         for name in sorted(self._disk.list_names(self._directory)):
             match = _NAME.fullmatch(name)
             if match is None or match["state"] != _DIVERGED:
@@ -138,8 +142,11 @@ class Divergences:
     # -- found -------------------------------------------------------------------------
 
     def found(self, key: ReplicaKey, broker_id: int, own: RangeDigest, other: RangeDigest) -> bool:
-        """The replica here has `own` in a range, that of the broker `other`. A divergence of a
-        range with the same start is the same one. Returns whether it has yet to be `located`."""
+        """Records that the local replica has the digest `own` in a range, and the broker's replica
+        `other`.
+
+        A range with the same start is the same divergence. Returns whether it has yet to be
+        `located`."""
         name = self._logs.name_of(key)
         if name is None:
             return False
@@ -161,7 +168,7 @@ class Divergences:
         return place in self._standing
 
     def located(self, place: Place, located: Divergence) -> None:
-        """With the first batch that differs, if there is one, and the files."""
+        """Adds the first batch that differs, if there is one, and the segment files."""
         if place not in self._standing or self._standing[place] == located:
             return
         is_news = self._standing[place].batch_offset != located.batch_offset
@@ -175,7 +182,7 @@ class Divergences:
         return self._standing.get(place)
 
     def equal(self, key: ReplicaKey, broker_id: int, digest: RangeDigest) -> None:
-        """Both replicas have the same in this range."""
+        """Resolves a divergence: both replicas have the same batches in this range."""
         if not self._standing:
             return
         place = Place(key, broker_id, digest.start)
@@ -184,8 +191,10 @@ class Divergences:
             self._resolve(place, "both replicas hold the same batches there again")
 
     def scrubbed(self, key: ReplicaKey, found: RangeDigest, *, is_as_appended: bool) -> bool:
-        """What the disk here holds in a range. Returns whether that ends the divergence of the
-        disk: it is what was appended, or what was appended when that divergence was found."""
+        """Compares what the local disk holds in a range. Returns whether that resolves its
+        divergence.
+
+        It does if it is what was appended, or what was appended when the divergence was found."""
         place = Place(key, self._own_id, found.start)
         known = self._standing.get(place)
         if known is None or known.end > found.end:
@@ -200,7 +209,7 @@ class Divergences:
         return self._manager.broker_id
 
     def _change_of(self, place: Place) -> Change:
-        """Of one that a former incarnation found its id is not known any more."""
+        """Returns an unknown change for a divergence that a previous incarnation found."""
         return self._changes.get(place, NO_CHANGE._replace(cause=Cause.DIVERGED))
 
     def _keep(self, place: Place, divergence: Divergence) -> None:
@@ -243,7 +252,7 @@ class Divergences:
     # -- described ---------------------------------------------------------------------
 
     def of(self, key: ReplicaKey) -> list[DivergedOffsets]:
-        """The first MAX_DESCRIBED of one replica."""
+        """Returns the first MAX_DESCRIBED of one replica."""
         if not self._standing:
             return []
         places = sorted(place for place in self._standing if place.key == key)
@@ -266,7 +275,7 @@ class Divergences:
             evidence=f"{self._directory.name}/{_file_name(place, found.found_at_ms, _DIVERGED)}",
         )
 
-    # -- kept --------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------
 
     async def run(self) -> None:
         while True:
@@ -281,7 +290,7 @@ class Divergences:
             await self._write()
 
     def sweep(self) -> None:
-        """Those whose range or replica is gone need no attention any more."""
+        """Resolves divergences whose range or replica is gone."""
         for place, found in list(self._standing.items()):
             why = self._why_gone(place, found.end)
             if why:
@@ -324,7 +333,7 @@ class Divergences:
             await self._run_blocking(write)
         except OSError as error:
             _log.error("divergence_not_written", reason=str(error))
-            # With the next sweep.
+            # Retried with the next sweep.
             self._unwritten |= standing.keys()
 
     def _write_file(self, place: Place, found: Divergence) -> None:
@@ -368,5 +377,5 @@ def _file_name(place: Place, found_at_ms: int, state: str) -> str:
 
 
 def _tuples(value: dict[str, object]) -> dict[str, object]:
-    """JSON knows lists alone."""
+    """JSON has only lists."""
     return {name: tuple(held) for name, held in value.items() if isinstance(held, list)}

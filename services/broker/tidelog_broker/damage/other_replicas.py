@@ -9,19 +9,19 @@ from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr
 
 
 class OtherReplicas:
-    """By the watch of the metadata store, which may be behind."""
+    """Uses the watch of the metadata store, which may be behind."""
 
     def __init__(self, cache: MetadataCache, broker_id: int) -> None:
         self._cache = cache
         self._broker_id = broker_id
 
     def are_none(self, key: ReplicaKey, name: TopicPartition | None) -> bool:
-        """The partition has this replica alone."""
+        """Returns whether the partition has only this replica."""
         state = self._state(key, name)
         return state is not None and tuple(state.replicas) == (self._broker_id,)
 
     def can_lead(self, key: ReplicaKey, name: TopicPartition | None) -> bool:
-        """Another replica leads, or holds every committed record."""
+        """Returns whether another replica leads, or holds every committed record."""
         state = self._state(key, name)
         if state is None:
             return False

@@ -1,5 +1,5 @@
-"""Which replicas of this broker were damaged lately and have been repaired: a disk that has changed
-bytes once may do so again, and a repair leaves nothing else behind that `explain` sees. No I/O."""
+"""Replicas of this broker that were recently damaged and repaired. A disk that has changed bytes
+once may do so again, and `explain` has no other evidence of a repaired damage. No I/O."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
 from tidelog_runtime.clock import Clock
 
 REPORTED_FOR_MS = 3_600_000
-# Of more replicas the oldest are left out.
+# Beyond this number the oldest are dropped.
 MAX_REPAIRED = 100
 
 
 class RecentDamage:
-    """A sink of a `StateChangeLog`, for as long as this process lives."""
+    """A sink of a `StateChangeLog`, for the lifetime of this process."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # Wall clock, and why; bounded by the number of replicas.
+        # Wall-clock time and reason; bounded by the number of replicas.
         self._found: dict[TopicPartition, tuple[int, str]] = {}
-        # With the monotonic time of the repair; the oldest first.
+        # With the monotonic time of the repair, oldest first.
         self._repaired: dict[TopicPartition, tuple[int, RepairedDamage]] = {}
 
     def take(self, change: StateChange) -> None:
@@ -31,7 +31,7 @@ class RecentDamage:
         name = TopicPartition(change.topic, change.partition)
         if change.kind is Kind.REPLICA_DAMAGED:
             self._found[name] = (change.time_ms, str(change.details.get("why", "")))
-            # A start that could open the log has cut it by then, and reports no repair.
+            # A start that could open the log has cut it already, and reports no repair.
             if change.details.get("at_start") and change.cause is Cause.CORRUPT:
                 self._end(name, change.time_ms)
         elif change.kind is Kind.REPLICA_REPAIRED:

@@ -1,13 +1,12 @@
-"""Takes a damaged replica out of service, lets it resign, checks its log, and puts it back: its
-leader then repairs it (interleaving 9 of docs/internals/interleavings.md).
+"""Takes a damaged replica out of service, lets it resign, checks its log, and puts it back. Then
+its leader repairs it (interleaving 9 of docs/internals/interleavings.md).
 
-In this order, because nothing may be cut before the store has it that this replica is not
-whole: found → out of service → marked on disk → resigned → checked → back, as a follower that
-is in no ISR. The check makes damaged batches unreadable, and cuts only where their end is not
-known. The follower copies them from its leader in place (`MissingBatches`), and counts for nothing
-behind them until the leader has answered. Where nobody else can lead it stays without a leader
-until a recovery elects it.
-"""
+The order is: found → out of service → marked on disk → resigned → checked → back, as a follower
+that is in no ISR. Nothing may be cut before the metadata store records that this replica is not
+intact. The check makes damaged batches unreadable, and cuts only if their end is unknown. The
+follower copies them from its leader in place (`MissingBatches`). What is behind them does not count
+until the leader has answered. If no other replica can lead, the partition has no leader until a
+recovery elects one."""
 
 from __future__ import annotations
 
@@ -58,30 +57,37 @@ _log = structlog.get_logger()
 
 
 def repair_delay_s(failures: int) -> float:
-    """None after the first failure; then from a second on twice as long each time."""
+    """Returns 0 after the first failure, then a second, which doubles with each failure."""
     if failures <= 1:
         return 0.0
     return min(MAX_RETRY_DELAY_S, FIRST_RETRY_DELAY_S * 2.0 ** min(failures - 2, 10))
 
 
 class Replicas(Protocol):
+    """The replicas of the broker."""
+
     @property
     def broker_epoch(self) -> int: ...
 
     def find(self, key: ReplicaKey) -> Partition | None: ...
 
     def suspend(self, key: ReplicaKey) -> None:
-        """At once: it neither leads nor follows until it is resumed."""
+        """Takes the replica out of service at once: it neither leads nor follows until `resume`."""
 
     def resume(self, key: ReplicaKey, log: Log, resigned_at: int) -> None:
-        """What was decided before that revision of its key has no effect any more."""
+        """Puts the replica back. Decisions before this revision of its key have no effect any
+        more."""
 
     def rejected(self, key: ReplicaKey, error: LogError) -> None:
-        """Its disk has rejected something, and nothing is lost."""
+        """The disk has rejected an operation of the replica, and nothing is lost."""
 
 
 class Damage(NamedTuple):
-    """`since_ms`: of the monotonic clock. `led_epoch`: in which it led when it was found."""
+    """A damage that is not repaired yet.
+
+    - `since_ms`: of the monotonic clock.
+    - `led_epoch`: the leader epoch if the replica led when it was found.
+    """
 
     cause: Cause
     reason: str
@@ -98,8 +104,8 @@ class _Repair:
 
 
 class ReplicaRepair:
-    """`failed` takes note; `resign_failed` and `repair_resigned` run as long as the broker
-    does."""
+    """Repairs replicas. `failed` records a failure; `resign_failed` and `repair_resigned` run until
+    the broker stops."""
 
     def __init__(
         self,
@@ -136,8 +142,10 @@ class ReplicaRepair:
     # -- found ----------------------------------------------------------------------------
 
     def failed(self, key: ReplicaKey, error: LogError) -> bool:
-        """A replica's log has failed, or what it holds is damaged. Returns whether its disk has
-        rejected something and nothing is lost: then it stays in service."""
+        """Handles a log that has failed or whose content is damaged.
+
+        Returns True if its disk has only rejected an operation and nothing is lost. Then it stays
+        in service."""
         if self._logs.is_out(key) or self._logs.log_of(key) is None:
             return False
         if isinstance(error, LogCorruptError | LogUnreadableError) and self._is_only_copy(key):
@@ -149,7 +157,7 @@ class ReplicaRepair:
         return False
 
     def _is_rejection(self, key: ReplicaKey, error: LogError) -> bool:
-        """Of a replica whose log is as sound as before, and that no other can stand in for."""
+        """Returns whether the log is undamaged and no other replica can lead instead."""
         is_sound = isinstance(error, LogStorageError) and not isinstance(
             error, LogFailedError | LogUnreadableError
         )
@@ -161,8 +169,8 @@ class ReplicaRepair:
         return is_usable and self._others.are_none(key, self._logs.name_of(key))
 
     def _seal_failed(self, key: ReplicaKey, error: LogError) -> None:
-        """What is wrong is more than single batches, or the disk does not take it: then the next
-        reader finds the same again."""
+        """Handles damage beyond single batches, and a disk that rejects the change. In the latter
+        case the next reader finds the damage again."""
         if self._logs.is_out(key) or self._logs.log_of(key) is None:
             return
         if isinstance(error, LogUnreadableError) or self._is_rejection(key, error):
@@ -191,8 +199,10 @@ class ReplicaRepair:
         await self._sealer.run()
 
     def copy_missing(self, key: ReplicaKey, *, again: bool = False) -> None:
-        """Another replica leads: what is unreadable here is copied from it, in place, once in each
-        of its epochs. `again`: more may be unreadable than before."""
+        """Lets a follower copy its unreadable batches from the leader, in place, once in each
+        epoch.
+
+        `again`: there may be more of them than before in this epoch."""
         partition = self._replicas.find(key)
         ranges = self._logs.damaged_batches.of(key)
         if partition is None or self._logs.is_out(key):
@@ -253,7 +263,7 @@ class ReplicaRepair:
         self._tell(Kind.REPLICA_DAMAGED, Stage.COMPLETED, key, name, why=reason, at_start=at_start)
 
     def damage_of(self, key: ReplicaKey) -> Damage | None:
-        """None: it is not known to be damaged, or repaired."""
+        """Returns None if no damage is known, or if it is repaired."""
         return self._damages.get(key)
 
     def _cause_of(self, key: ReplicaKey) -> Cause:
@@ -287,8 +297,10 @@ class ReplicaRepair:
         )
 
     async def resign_found(self, damaged: Sequence[DamagedReplica]) -> None:
-        """What the start has found, before the broker registers: from then on it might be
-        elected. Raises `StoreRolledBackError`."""
+        """Lets the replicas resign that a start found, before the broker registers and might be
+        elected.
+
+        Raises `StoreRolledBackError`."""
         for replica in damaged:
             unopened = replica.name is not None and self._logs.log_of(replica.key) is None
             cause = Cause.DISK_ERROR if unopened else Cause.CORRUPT
@@ -302,7 +314,7 @@ class ReplicaRepair:
         for replica in damaged:
             missing = self._logs.name_of(replica.key) is None
             if missing or self._logs.log_of(replica.key) is not None:
-                # Checked and cut when it was opened, or to be created empty.
+                # It was checked and cut when it was opened, or will be created empty.
                 self._logs.back(replica.key)
                 self._logs.unmark(replica.key)
                 del self._damages[replica.key]
@@ -310,7 +322,7 @@ class ReplicaRepair:
                 self._schedule(replica.key, resigned_at[replica.key])
 
     def keep_only_copies(self, damaged: Sequence[DamagedReplica]) -> None:
-        """Replicas without others, which lost single batches and nothing else: they continue."""
+        """Keeps replicas in service that have no others, and have lost only single batches."""
         for replica in damaged:
             self._logs.back(replica.key)
             self._logs.unmark(replica.key)
@@ -320,8 +332,8 @@ class ReplicaRepair:
     # -- resigned -------------------------------------------------------------------------
 
     async def resign_failed(self) -> None:
-        """What is found at once resigns together, and waits for none that was found before:
-        a value that cannot be read may hold that one up for ever."""
+        """Lets failed replicas resign. Those found together resign together, and do not wait for
+        earlier ones: an unreadable value of a key may block those without limit."""
         async with asyncio.TaskGroup() as resigning:
             while True:
                 await self._found.wait()
@@ -340,11 +352,11 @@ class ReplicaRepair:
                 [(key, self._logs.name_of(key)) for key in batch], self._schedule, self._cause_of
             )
         except StoreRolledBackError as error:
-            # They stay out of service; the other replicas need no store.
+            # They stay out of service. The other replicas need no store.
             _log.critical("resignation_ended", replicas=len(batch), why=str(error))
 
     def _schedule(self, key: ReplicaKey, resigned_at: int) -> None:
-        """After another failure."""
+        """Schedules the repair after another failure."""
         now_ms = self._clock.monotonic_ms()
         repair = self._history.setdefault(key, _Repair())
         if now_ms - repair.failed_at_ms > STEADY_MS:
@@ -360,7 +372,7 @@ class ReplicaRepair:
     # -- repaired -------------------------------------------------------------------------
 
     async def repair_resigned(self) -> None:
-        """One after another: a disk that fails is not read by many at once."""
+        """Repairs one replica after another, to read little from a failing disk."""
         while True:
             self._due.clear()
             now = asyncio.get_running_loop().time()
@@ -383,7 +395,7 @@ class ReplicaRepair:
         former = self._logs.log_of(key)
         reopening = self._logs.begin_repair(key)
         if reopening is None:
-            # Set aside or deleted meanwhile.
+            # It was set aside or deleted meanwhile.
             self._history.pop(key, None)
             self._damages.pop(key, None)
             return
@@ -405,9 +417,9 @@ class ReplicaRepair:
         self._logs.back(key)
         self._replicas.resume(key, log, repair.resigned_at)
         self.copy_missing(key, again=True)
-        # The checkpoints name no offset beyond the cut before the mark goes: a crash in
-        # between would only let it resign once more. From here on the store alone keeps
-        # that it was not whole: it is in no ISR, or stands there in no life.
+        # The checkpoints are lowered to the cut before the mark is removed: a crash in between only
+        # makes the replica resign again. From here on only the store records that it was not
+        # intact: it is in no ISR, or is there as not intact.
         self._checkpoint()
         self._logs.unmark(key)
         report = {} if log.recovery is None else log.recovery.as_event()

@@ -1,10 +1,9 @@
-"""A damaged replica resigns: its broker itself takes it out of ISR and eligible set, or
-where it leads, or nobody does, notes there that it is not whole (interleaving 9 of
-docs/internals/interleavings.md).
+"""The resignation of damaged replicas: the broker itself removes a replica from ISR and eligible
+set. If the replica leads, or the partition has no leader, it records there that the replica is not
+intact (interleaving 9 of docs/internals/interleavings.md).
 
-A compare-and-swap on the partition's key needs no controller, is durable before anything
-is cut, and the controller's watch sees it and elects another leader.
-"""
+A compare-and-swap on the partition's key needs no controller, and is durable before anything is
+cut. The controller's watch sees it and elects another leader."""
 
 from __future__ import annotations
 
@@ -45,13 +44,14 @@ _log = structlog.get_logger()
 
 
 def resignation(found: LeaderAndIsr | None, topic_id: str, broker_id: int) -> LeaderAndIsr | None:
-    """What a damaged replica writes over what it found; None: nobody can elect it as clean
-    or count what it held before, so that there is nothing to write.
+    """Returns what a damaged replica writes over the value that it found; None: nothing.
 
-    Where nobody leads there always is, perhaps the same again: it may have been described
-    for a recovery (interleaving 11), which holds for one revision of the key."""
+    Nothing is written if the replica cannot be elected as clean, and no leader counts what it held
+    before. Without a leader there always is something to write, perhaps an equal value: the replica
+    may have been described for a recovery (interleaving 11), which holds for one revision of the
+    key."""
     if found is None or found.topic_id != topic_id or broker_id not in found.replicas:
-        # Whoever left the replicas did so with a new leader epoch, and counts for nothing.
+        # A replica is removed only with a new leader epoch, and then does not count.
         return None
     if found.leader == NO_LEADER:
         return found.resigned(broker_id)
@@ -65,9 +65,12 @@ def resignation(found: LeaderAndIsr | None, topic_id: str, broker_id: int) -> Le
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one partition while its replica resigns. `change`: as which that is
-    told. `told_at`: the first revision of its key that the store itself told meanwhile, if it
-    did. `written`: what was written last, perhaps without an answer."""
+    """What is known of one partition while its replica resigns.
+
+    - `change`: the state change that reports it.
+    - `told_at`: the first revision of its key that the store returned meanwhile, if it did.
+    - `written`: what was written last, perhaps without an answer.
+    """
 
     found: _Found
     change: Change
@@ -80,22 +83,26 @@ class _Known:
             self.told_at = found.revision
 
     def to_write(self, topic_id: str, broker_id: int) -> LeaderAndIsr | None:
-        """None: it has resigned, or there is nothing to resign from."""
+        """Returns None if it has resigned, or if there is nothing to resign from."""
         present = self.found.state
         state = resignation(present, topic_id, broker_id)
         if present is None or state is None:
             return None
         if present.leader != NO_LEADER:
-            # What was written without an answer has been applied.
+            # A write without an answer was applied.
             return None if present == self.written else replace(state, change=self.change)
-        # By whom does not matter: since the replica is out of service nobody describes it.
+        # It does not matter which broker wrote it: a replica out of service is not described any
+        # more.
         moved = self.told_at is not None and self.found.revision > self.told_at
         return None if moved and present == state else replace(state, change=self.change)
 
 
 class _Found(NamedTuple):
-    """A partition's key; revision 0: absent. `state` is None too where the value cannot be
-    read."""
+    """A partition's key.
+
+    - `state`: None also if the value cannot be read.
+    - `revision`: 0 if the key is absent.
+    """
 
     state: LeaderAndIsr | None
     revision: int
@@ -127,13 +134,12 @@ class Resignations:
         on_resigned: Callable[[ReplicaKey, int], None],
         cause: Callable[[ReplicaKey], Cause] = lambda _: Cause.CORRUPT,
     ) -> None:
-        """Tells of each, as soon as the store has it that it is not whole, or that nobody
-        relies on it, and returns after the last; until then it tries, also while the store
-        is away. The revision from which on that holds comes with each; older decisions rely
-        on what is cut now. A name that is not given is looked up in the metadata, which
-        must have been read.
+        """Lets replicas resign, and calls `on_resigned` for each; returns after the last.
 
-        Raises `StoreRolledBackError`."""
+        It is called as soon as the store records that the replica is not intact, or that none
+        relies on it, with the revision from which on that holds: older decisions rely on what is
+        cut now. While the store is unavailable this method retries. A missing name is taken from
+        the metadata, which must have been read. Raises `StoreRolledBackError`."""
         waiting = self._named(replicas, on_resigned)
         said_unavailable = False
         known: dict[TopicPartition, _Known] = {}
@@ -147,14 +153,14 @@ class Resignations:
                 revisions = await self._write(batch, known)
                 said_unavailable = False
             except StoreUnavailableError as error:
-                # If it was applied all the same, the next attempt finds that out.
+                # If it was applied nevertheless, the next attempt finds that out.
                 if not said_unavailable:
                     said_unavailable = True
                     _log.warning("resignation_waits_for_store", why=str(error))
                 await self._pause()
                 continue
             if revisions is None:
-                continue  # judged anew, by what the refusal told
+                continue  # evaluated again with the values in the rejection
             unreadable = {}
             for name, key in batch.items():
                 del waiting[key]
@@ -164,7 +170,7 @@ class Resignations:
                     on_resigned(key, revisions[name])
             if unreadable:
                 await self._pause()
-                # Behind the others: of these there may be more than a transaction takes.
+                # Behind the others, because there may be more of these than a transaction takes.
                 waiting.update(unreadable)
 
     def _named(
@@ -188,7 +194,7 @@ class Resignations:
     def _next_batch(
         self, waiting: Mapping[ReplicaKey, TopicPartition]
     ) -> dict[TopicPartition, ReplicaKey]:
-        """One replica for each name: of a topic that was created again there may be two."""
+        """Takes one replica for each name. A topic that was created again may have two."""
         batch: dict[TopicPartition, ReplicaKey] = {}
         for key, name in waiting.items():
             batch.setdefault(name, key)
@@ -197,7 +203,7 @@ class Resignations:
         return batch
 
     def _cached(self, name: TopicPartition) -> _Found:
-        """May be old, which the guard finds out."""
+        """Returns what the cache has. It may be old, which the guard detects."""
         versioned: VersionedState | None = self._cache.state_of(name)
         if versioned is None:
             return _Found(None, 0)
@@ -208,9 +214,10 @@ class Resignations:
         batch: Mapping[TopicPartition, ReplicaKey],
         known: Mapping[TopicPartition, _Known],
     ) -> dict[TopicPartition, int] | None:
-        """One transaction; also where there is nothing to write its guards say so. Returns
-        the revisions of the keys as they are then; None: it was refused, and `known` is
-        what the store has."""
+        """Writes one transaction; its guards are checked even if there is nothing to write.
+
+        Returns the revisions of the keys afterwards; None: it was rejected, and `known` has what
+        the store has."""
         changes = []
         resigning = []
         for name, key in batch.items():
@@ -227,7 +234,7 @@ class Resignations:
             revisions = {name: known[name].found.revision for name in batch}
             revisions |= dict.fromkeys(resigning, result.revision)
             for name in batch:
-                # Also what was written without an answer, and has been found there now.
+                # Also for a write without an answer that was found in the store now.
                 written = known[name].written
                 if written is not None:
                     self._tell(Stage.COMPLETED, name, written, revisions[name])

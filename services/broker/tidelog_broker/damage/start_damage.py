@@ -1,5 +1,6 @@
-"""Damage that a start finds, until the replicas have resigned: before that this broker is not
-registered, and could not be elected for what it has lost."""
+"""Damage that a start finds, until the replicas have resigned.
+
+Until then this broker is not registered. Otherwise it could be elected for what it has lost."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from tidelog_runtime.metadata.schema import NOT_WHOLE
 
 
 class StartDamage:
-    """`found`: what has not resigned yet."""
+    """Lets damaged replicas resign at a start. `found` has those that have not resigned yet."""
 
     def __init__(
         self,
@@ -35,13 +36,14 @@ class StartDamage:
         self._run_blocking = run_blocking
 
     async def open_logs(self, start: StartProgress, *, whole: bool) -> None:
-        """`whole`: whether the directory holds all that it ever acknowledged."""
+        """Opens all logs. `whole`: the directory holds all that it ever acknowledged."""
         await self._run_blocking(
             lambda: self.found.extend(self._logs.open_all(start.count, whole=whole))
         )
 
     async def resign(self) -> None:
-        """A registered broker may be elected."""
+        """Lets the damaged replicas resign. A broker may register, and be elected, only
+        afterwards."""
         only_copies = {
             key for key, name in self._logs.undecided() if self._others.are_none(key, name)
         }
@@ -66,7 +68,8 @@ class StartDamage:
         return name is not None and self._cache.is_synced(name.topic)
 
     def _others_stand_for(self, name: TopicPartition | None) -> bool:
-        """Whether the ISR has another intact member: a sole replica continues with what it has."""
+        """Returns whether the ISR has another intact member. A sole replica continues with what it
+        has."""
         known = self._cache.state_of(name) if name is not None else None
         return known is not None and any(
             member.broker_id != self._broker_id and member.broker_epoch != NOT_WHOLE

@@ -1,5 +1,5 @@
-"""Whether what was set aside may be deleted: the last look at the metadata store before
-data goes for ever (interleaving 18 of docs/internals/interleavings.md)."""
+"""Decides whether set-aside replicas may be deleted: the last check of the metadata store before
+data is lost permanently (interleaving 18 of docs/internals/interleavings.md)."""
 
 from __future__ import annotations
 
@@ -29,17 +29,19 @@ _log = structlog.get_logger()
 
 
 def may_delete(found: LeaderAndIsr | None, topic_id: str, broker_id: int) -> bool:
-    """Not while the partition is assigned here, unless another copy of it is in the ISR
-    here: what was set aside and assigned again starts empty, and until it has caught up
-    somebody may want the former copy."""
+    """Returns whether a stray may be deleted.
+
+    It may not while the partition is assigned here, unless its new copy here is in the ISR: a
+    replica that was set aside and assigned again starts empty. Until it has caught up, the previous
+    copy may be needed."""
     if found is None or found.topic_id != topic_id or broker_id not in found.replicas:
         return True
     return broker_id in found.isr_ids
 
 
 class StrayCheck:
-    """`cluster_id`, `seen_revision`: what this broker knows of the store; one with another
-    id, or an older one, is not believed."""
+    """Checks strays. `cluster_id` and `seen_revision` are what this broker knows of the store. A
+    store with another id, or an older revision, is not trusted."""
 
     def __init__(
         self,
@@ -56,14 +58,14 @@ class StrayCheck:
         self._seen_revision = seen_revision
 
     async def __call__(self, strays: Sequence[Stray]) -> list[Stray]:
-        """Those that may be deleted; none where the store cannot be asked. The rest is asked
-        about again next time."""
+        """Returns the strays that may be deleted; none if the store is unavailable. The others are
+        checked again next time."""
         checked = strays[:MAX_CHECKED_AT_ONCE]
         keys = dict.fromkeys(self._keys.leader_and_isr(stray.name) for stray in checked)
         seen = self._seen_revision()
         try:
-            # A comparison that fails, as that of the cluster's key must, tells every key
-            # that was compared, as it is at one revision: a linearizable read of them all.
+            # A failed comparison returns every compared key at one revision, which is a
+            # linearizable read of them all. That of the cluster's key must fail.
             result = await self._store.transact(
                 Transaction([ModRevision(key, 0) for key in (self._keys.cluster, *keys)], [])
             )

@@ -1,2 +1,2 @@
-"""Where the broker meets gRPC: one file per service, and the client to other brokers.
-The only modules of the broker that know generated code."""
+"""The gRPC interfaces of the broker: one file per service, and the client for other brokers. Only
+these modules of the broker import generated code."""

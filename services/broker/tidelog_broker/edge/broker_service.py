@@ -1,4 +1,4 @@
-"""BrokerService: what clients ask."""
+"""BrokerService: requests of clients."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
 from tidelog_broker.requests.producer_ids import GivenProducer
 from tidelog_runtime.turns import ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN, add_in_turns, in_turns
 
-# Each reads and checks a batch.
+# Each search reads and checks a batch.
 SEARCHES_PER_TURN = 4
-# Of topics that Metadata describes: to copy them takes a millisecond or two.
+# Partitions of the topics in a Metadata answer. Copying so many takes a millisecond or two.
 PARTITIONS_PER_TURN = 1_000
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -112,8 +112,8 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         request: pb.ListOffsetsRequest,
         context: _Context,  # noqa: ARG002
     ) -> pb.ListOffsetsResponse:
-        # Each by itself: some may have to wait for the disk. A few at a time: each costs the loop
-        # a look into a log. What is asked for more than once is searched once.
+        # Searches run concurrently, because some may have to wait for the disk, but only a few at a
+        # time, because each takes the event loop some time. Equal requests share one search.
         found: dict[tuple[object, ...], pb.ListOffsetsPartitionResult] = {}
         keys = await in_turns(_search_key, request.partitions, QUICK_ITEMS_PER_TURN)
         searches = list(dict(zip(keys, request.partitions, strict=True)).items())
@@ -189,7 +189,8 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
                 )
             )
         if not request.cluster_only:
-            # Each once: a request of a few kB would have an answer of hundreds of MB otherwise.
+            # Each topic once: otherwise a request of a few kB could have an answer of hundreds of
+            # MB.
             wanted = dict.fromkeys(request.topics) or sorted(cache.topics)
             await _add_topics(response, wanted, self._topics, short=request.without_partitions)
         return response
@@ -351,11 +352,13 @@ def _fetched(entry: FetchEntry, outcome: FetchOutcome) -> pb.FetchPartitionResul
 async def _add_topics(
     response: pb.MetadataResponse, names: Iterable[str], topics: TopicMetadata, *, short: bool
 ) -> None:
-    """In turns, by the partitions that they have: each is made, copied and serialized. `short`:
-    without any."""
+    """Adds topics, and yields after PARTITIONS_PER_TURN partitions, which are built, copied and
+    serialized.
+
+    `short`: without partitions."""
     partitions = 0
     for name in names:
-        # To find that a topic has nothing new costs about as much as ten of its partitions.
+        # Finding that a topic is unchanged costs about as much as ten of its partitions.
         partitions += 10
         if short:
             response.topics.append(topics.without_partitions(name))
@@ -369,7 +372,7 @@ async def _add_topics(
 async def _described_all(
     entries: Sequence[DescribeEntry], outcomes: Sequence[DescribeOutcome]
 ) -> pb.DescribeProducersResponse:
-    """In place: a message that is made first and then added is copied once more."""
+    """Builds the response in place: adding a finished message would copy it again."""
     response = pb.DescribeProducersResponse()
     for position, (entry, outcome) in enumerate(zip(entries, outcomes, strict=True), 1):
         topic, partition = entry.name

@@ -1,4 +1,4 @@
-"""The active controller over gRPC."""
+"""The gRPC client for the active controller."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidelog_runtime.replica_control_codec import change_to_wire
 
 
 class GrpcControllers:
-    """A connection to the controller that was told last, and to no other."""
+    """Keeps a connection to the controller of the last report, and to no other."""
 
     def __init__(self) -> None:
         self._address = ""

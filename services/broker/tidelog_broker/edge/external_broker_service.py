@@ -1,5 +1,5 @@
-"""BrokerService for clients that came in by `external_listen`: the same answers, with addresses
-that they reach. Costs a look at each partition's error, and nothing per batch."""
+"""BrokerService for clients of `external_listen`: the same answers, with addresses that these
+clients reach. It checks the error of each partition, and costs nothing per batch."""
 
 from __future__ import annotations
 

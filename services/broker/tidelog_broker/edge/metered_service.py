@@ -1,4 +1,4 @@
-"""BrokerService with a clock beside it, for a broker whose metrics are on."""
+"""BrokerService that measures durations, for a broker whose metrics are enabled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Response = TypeVar("_Response")
 
 
 class MeteredBrokerService(BrokerService):
-    """Produce and Fetch are timed where their records are counted, below the wire's form."""
+    """Produce and Fetch are measured where their records are counted, below the wire form."""
 
     def __init__(self, broker: Broker, meter: RequestMeter) -> None:
         super().__init__(

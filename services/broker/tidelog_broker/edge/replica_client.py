@@ -1,4 +1,4 @@
-"""Other brokers over gRPC."""
+"""The gRPC client for other brokers."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from tidelog_broker.replication.transport import (
 )
 from tidelog_runtime.cancellation import is_being_cancelled
 
-# Who has begun another life elsewhere meanwhile is looked for there then.
+# Short, so that a leader that has restarted at another address is soon tried there.
 REACH_TIMEOUT_S = 1.0
 
 _Stream: TypeAlias = "grpc.aio.StreamStreamCall[pb.ReplicaFetchRequest, pb.ReplicaFetchResponse]"
 
 
 class _Fetch:
-    """One that is under way."""
+    """A fetch in flight."""
 
     def __init__(self) -> None:
-        # Done when the request is on its stream.
+        # Done when the request is written to its stream.
         self.sent: asyncio.Future[_Stream] = asyncio.get_running_loop().create_future()
         self.hurrying: asyncio.Task[None] | None = None
 
@@ -48,14 +48,14 @@ class _Fetch:
 
 
 async def _write(stream: _Stream, message: pb.ReplicaFetchRequest) -> None:
-    """A stream that has ended says why when it is read."""
+    """Ignores that a stream has ended: reading it raises the reason."""
     with suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
         await stream.write(message)
 
 
 class _Peer:
-    """One leader. A fetch takes a stream that is idle, or opens one: there are as many as
-    there were fetches at once."""
+    """One leader. A fetch takes an idle stream, or opens one: there are as many as concurrent
+    fetches."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -78,7 +78,7 @@ class _Peer:
             fetch.end()
 
     async def reach(self) -> None:
-        """Opens the stream that the next fetch takes, where none is open."""
+        """Opens the stream for the next fetch unless one is idle."""
         if self._idle:
             return
         stream = self._stub.ReplicaFetch()
@@ -107,8 +107,10 @@ class _Peer:
     async def _ask(
         self, fetch: _Fetch, request: pb.ReplicaFetchRequest, timeout_s: float
     ) -> pb.ReplicaFetchResponse:
-        """A stream is good for the next question only if this one has been answered:
-        otherwise its answer would be taken for that of the next."""
+        """Sends a request and returns its answer.
+
+        A stream is used again only after its request was answered. Otherwise that answer would be
+        taken for the next one."""
         stream = self._idle.pop() if self._idle else self._stub.ReplicaFetch()
         try:
             async with asyncio.timeout(timeout_s):
@@ -128,7 +130,7 @@ class _Peer:
             raise PeerUnreachableError(f"{self._address}: {error.details()}") from error
         except asyncio.CancelledError as error:
             if not is_being_cancelled():
-                # So gRPC ends the calls of a channel that is closed.
+                # gRPC ends the calls of a closed channel in this way.
                 raise PeerUnreachableError(f"{self._address}: the channel was closed") from error
             stream.cancel()
             raise
@@ -140,7 +142,7 @@ class _Peer:
     async def _settle_hurry(
         self, hurrying: asyncio.Task[None], stream: _Stream, answer: object
     ) -> None:
-        """An older leader takes what was to hurry it for a late request, and answers that."""
+        """Reads the answer of an older leader that takes the hurry message for a late request."""
         await hurrying
         if isinstance(answer, pb.ReplicaFetchResponse) and not answer.takes_hurry:
             await stream.read()
@@ -150,7 +152,7 @@ class _Peer:
 
 
 class GrpcPeers:
-    """Asks each leader as many questions at once as it has fetchers there."""
+    """Sends fetches to other brokers, as many at once to each as there are fetchers for it."""
 
     def __init__(self) -> None:
         self._peers: dict[str, _Peer] = {}

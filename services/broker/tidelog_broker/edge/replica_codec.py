@@ -1,5 +1,7 @@
-"""Replica fetches to and from their wire form, for both ends. The first of a session names
-thousands of partitions: both ends take it in turns with whatever else they do."""
+"""Conversion of replica fetches to and from their wire form, for both ends.
+
+The first request of a session names thousands of partitions. Both ends yield to the event loop
+while they convert it."""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ def _forgotten_to_wire(replica: ReplicaKey) -> pb.ForgottenPartition:
 
 
 def hurry_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchRequest:
-    """That this one is to be answered at once."""
+    """Returns the message that makes this request complete at once."""
     return pb.ReplicaFetchRequest(
         broker_id=request.broker_id,
         broker_epoch=request.broker_epoch,
@@ -87,7 +89,7 @@ def _entry_to_wire(entry: ReplicaFetchEntry) -> pb.ReplicaFetchPartition:
 
 
 def hurry_from_wire(wire: pb.ReplicaFetchRequest) -> FetchName:
-    """Which request is to be answered at once."""
+    """Returns which request has to complete at once."""
     return FetchName(
         broker_id=wire.broker_id,
         broker_epoch=wire.broker_epoch,
@@ -116,7 +118,8 @@ async def request_from_wire(wire: pb.ReplicaFetchRequest) -> ReplicaFetchRequest
 
 
 async def _fill_digest(wire: pb.RangeDigest, reported: ReportedDigest) -> None:
-    """In place: its contents have up to 16 MiB, which are copied with each message around them."""
+    """Builds the message in place: its contents have up to 16 MiB, which would be copied with each
+    enclosing message."""
     replica, digest, batches, segments, contents = reported
     wire.topic_id, wire.partition = replica
     wire.start_offset, wire.end_offset, wire.digest = digest
@@ -134,7 +137,7 @@ def _summary_to_wire(batch: BatchSummary) -> pb.BatchSummary:
 
 
 async def _digests_from_wire(wire: pb.ReplicaFetchRequest) -> tuple[ReportedDigest, ...]:
-    """All that a request lists in turns: the batches of a range are up to MAX_RANGE_BATCHES."""
+    """Yields to the event loop: a range has up to MAX_RANGE_BATCHES batches."""
     return tuple(
         [
             ReportedDigest(
@@ -169,7 +172,7 @@ def _entry_from_wire(wire: pb.ReplicaFetchPartition) -> ReplicaFetchEntry:
     return ReplicaFetchEntry(
         ReplicaKey(wire.topic_id, wire.partition),
         FetchPosition(
-            # Whom the follower takes for the leader: us, or it would not ask.
+            # The follower's leader is this broker; the value is not used.
             leader=NO_LEADER,
             leader_epoch=wire.current_leader_epoch,
             fetch_offset=wire.fetch_offset,
@@ -183,7 +186,7 @@ def _entry_from_wire(wire: pb.ReplicaFetchPartition) -> ReplicaFetchEntry:
 
 
 def _result_to_wire(result: ReplicaFetchResult) -> pb.ReplicaFetchPartitionResult:
-    """Without the producers, of which a partition has a hundred thousand."""
+    """Leaves out the producers, of which a partition may have a hundred thousand."""
     topic_id, partition = result.replica
     answer = result.answer
     if answer is None:

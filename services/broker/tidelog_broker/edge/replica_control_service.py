@@ -1,4 +1,4 @@
-"""ReplicaControlService: what the controller tells this broker."""
+"""ReplicaControlService: commands of the controller to this broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ReplicaControlService(replica_control_pb2_grpc.ReplicaControlServiceServic
         stopped: asyncio.Event,
         known: codec.StateAt = lambda *_: None,
     ) -> None:
-        """`known`: as `leader_and_isr_from_wire` takes it."""
+        """`known` is passed to `leader_and_isr_from_wire`."""
         self._manager = manager
         self._stopped = stopped
         self._known = known
@@ -72,7 +72,7 @@ class ReplicaControlService(replica_control_pb2_grpc.ReplicaControlServiceServic
     async def Watch(  # noqa: N802
         self, request: pb.WatchRequest, context: _Context
     ) -> AsyncIterator[pb.WatchResponse]:
-        """Ends only with this process, or with its stop."""
+        """Ends only when this process ends or stops."""
         if request.broker_epoch < self._manager.broker_epoch:
             await abort(
                 context,

@@ -1,4 +1,4 @@
-"""ReplicaService: what followers ask of this broker."""
+"""ReplicaService: fetches of followers from this broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog_broker.edge import replica_codec
 from tidelog_broker.metrics.request_meter import ReplicaFetchCall
 from tidelog_broker.replication.transport import FetchName
 
-# Has the fetch that waits answered at once.
+# Makes a waiting fetch complete at once.
 Hurry: TypeAlias = Callable[[FetchName], None]
 _Requests: TypeAlias = AsyncIterator[pb.ReplicaFetchRequest]
 _Context: TypeAlias = "grpc.aio.ServicerContext[pb.ReplicaFetchRequest, pb.ReplicaFetchResponse]"
@@ -23,8 +23,10 @@ _Context: TypeAlias = "grpc.aio.ServicerContext[pb.ReplicaFetchRequest, pb.Repli
 
 @dataclass(slots=True)
 class _Turn:
-    """Of one stream. While gRPC writes an answer its task is not ours to cancel: it would
-    end without a status, and the call stay open until the server's grace is over."""
+    """The state of one stream.
+
+    Its task must not be cancelled while gRPC writes an answer: it would end without a status, and
+    the call would stay open until the server's grace period is over."""
 
     serving: asyncio.Task[object]
     may_be_cut_short: bool = False
@@ -44,9 +46,10 @@ class ReplicaService(replica_pb2_grpc.ReplicaServiceServicer):
         request_iterator: AsyncIterator[pb.ReplicaFetchRequest],
         context: _Context,  # noqa: ARG002
     ) -> AsyncIterator[pb.ReplicaFetchResponse]:
-        """Ends when the follower does, and at once when this broker stops: a follower that
-        has nothing to ask for keeps its stream open. While a request is served the next is
-        read, for it may be to hurry."""
+        """Ends when the follower does, and at once when this broker stops: a follower without a
+        request keeps its stream open.
+
+        The next request is read while one is served, because it may be a hurry message."""
         serving = asyncio.current_task()
         assert serving is not None
         turn = _Turn(serving)
@@ -79,7 +82,7 @@ class ReplicaService(replica_pb2_grpc.ReplicaServiceServicer):
             turn.serving.cancel()
 
     async def _next(self, requests: _Requests, turn: _Turn) -> pb.ReplicaFetchRequest | None:
-        """None: there is none any more."""
+        """Returns None after the last request."""
         async for request in requests:
             if not request.hurry:
                 return request
@@ -92,13 +95,13 @@ class ReplicaService(replica_pb2_grpc.ReplicaServiceServicer):
     ) -> pb.ReplicaFetchResponse:
         decoded = await replica_codec.request_from_wire(request)
         if turn.is_hurried:
-            # It came while this one was being decoded.
+            # The hurry message arrived while this request was decoded.
             decoded = decoded._replace(max_wait_ms=0)
         response = await self._replica_fetch(decoded)
         return await replica_codec.response_to_wire(response)
 
 
 def _let_go(reading: asyncio.Task[pb.ReplicaFetchRequest | None]) -> None:
-    """Nobody asks any more how it ended."""
+    """Retrieves the exception, which is not needed any more."""
     if not reading.cancelled():
         reading.exception()

@@ -1,4 +1,4 @@
-"""ScrubService: begins a check of the logs on the disk, and says how far it is."""
+"""ScrubService: begins a check of the logs on disk, and returns its progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 class ScrubService(ScrubServiceServicer):
     def __init__(self, scrubber: Scrubber, diverged_ranges: Callable[[], int] = lambda: 0) -> None:
-        """`diverged_ranges`: how many stand now."""
+        """`diverged_ranges` returns the present number of divergences."""
         self._scrubber = scrubber
         self._diverged_ranges = diverged_ranges
 

@@ -1,4 +1,5 @@
-"""Keeps requests from a broker that is starting; health checks and Inspect are answered."""
+"""Rejects requests while a broker is starting. Health checks, reflection and Inspect are
+answered."""
 
 from __future__ import annotations
 
@@ -23,15 +24,17 @@ _ANSWERED = tuple(
 
 
 class StartGate(grpc.GenericRpcHandler):
-    """To be added to a server before its services: each call goes through the handlers in
-    their order. `refusal`: why calls are refused now, with UNAVAILABLE, which whoever called
-    takes for a broker that is not there; empty: they are not."""
+    """A handler that is added to a server before its services; each call tries the handlers in
+    order.
+
+    `refusal` returns why calls are rejected now; empty: they are not. The status is UNAVAILABLE, as
+    though the broker were not running."""
 
     def __init__(self, refusal: Callable[[], str]) -> None:
         self._refusal = refusal
 
     def service(self, details: Any) -> Any:
-        """A handler that refuses; None: the next one is asked."""
+        """Returns a handler that rejects the call; None: the next handler is tried."""
         if not self._refusal() or str(details.method).startswith(_ANSWERED):
             return None
         return grpc.unary_unary_rpc_method_handler(self._refuse)

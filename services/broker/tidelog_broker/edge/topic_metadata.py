@@ -1,7 +1,8 @@
-"""Topics as Metadata answers tell them. After a failover many clients ask at once for topics of
-many partitions, so what was made of a topic is kept, and of its partitions only those are made
-again that are others now. A topic of many is answered in pieces, between which the loop gets its
-turn."""
+"""Topics in Metadata answers.
+
+After a failover many clients request topics with many partitions at once. So the message of a topic
+is kept, and only the partitions that have changed are built again. A large topic is built in
+pieces, between which the event loop runs."""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ from tidelog.v1 import broker_pb2 as pb
 from tidelog_broker.membership.metadata_cache import LiveTopic, MetadataCache, VersionedState
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 
-# The loop is held for so many of a topic: to make them takes a millisecond, and where all states
-# differ five.
+# The event loop is blocked for so many partitions of a topic. Building them takes a millisecond, or
+# five if all states differ.
 PARTITIONS_PER_PIECE = 500
 
 
 class _Piece:
-    """What is answered of some partitions of a topic."""
+    """The message for some partitions of a topic."""
 
     __slots__ = ("_answer", "_known", "_live")
 
@@ -33,7 +34,8 @@ class _Piece:
     def of(
         self, known: list[tuple[int, VersionedState]], live: frozenset[int]
     ) -> Sequence[pb.PartitionMetadata]:
-        """It is good until the next call. `live`: the brokers that are alive."""
+        """Returns the message, which is valid until the next call. `live`: the brokers that are
+        alive."""
         if not self._renew(known, live):
             self._answer = pb.TopicMetadata()
             tell = _Telling(live)
@@ -43,7 +45,7 @@ class _Piece:
         return self._answer.partitions
 
     def _renew(self, known: list[tuple[int, VersionedState]], live: frozenset[int]) -> bool:
-        """Brings what was made up to date; False: it is of other partitions."""
+        """Updates the message. Returns False if it is for other partitions."""
         if len(self._known) != len(known):
             return False
         tell, other_live = _Telling(live), live != self._live
@@ -61,7 +63,8 @@ class _Piece:
 
 
 class _Made:
-    """`of`: the topic, by its id; another one of the name shares nothing with it."""
+    """The messages of one topic. `of` is its id: another topic of the same name shares nothing with
+    it."""
 
     __slots__ = ("of", "pieces")
 
@@ -72,15 +75,17 @@ class _Made:
 
 
 class TopicMetadata:
+    """Builds the topics of Metadata answers."""
+
     def __init__(self, cache: MetadataCache) -> None:
         self._cache = cache
-        # By topic, bounded by the topics that there are.
+        # By topic; bounded by the number of topics.
         self._made: dict[str, _Made] = {}
 
     async def add_to(self, answer: pb.MetadataResponse, topic: str) -> int:
-        """Adds what is known of the topic at the call, whatever becomes of it meanwhile; with an
-        error: there is no such topic. Returns how many partitions were added without giving the
-        loop its turn."""
+        """Adds the topic as it is known when this is called; or an error if there is no such topic.
+
+        Returns how many partitions were added without yielding to the event loop."""
         live = self._cache.topics.get(topic)
         if live is None:
             self._made.pop(topic, None)
@@ -102,7 +107,8 @@ class TopicMetadata:
         return min(partitions, PARTITIONS_PER_PIECE)
 
     def without_partitions(self, topic: str) -> pb.TopicMetadata:
-        """The topic's own entry: what a client needs to see whether its partitions changed."""
+        """Returns the topic's own entry, by which a client sees whether its partitions have
+        changed."""
         live = self._cache.topics.get(topic)
         if live is None:
             return pb.TopicMetadata(name=topic, error=error_to_wire(unknown_topic(topic)))
@@ -124,7 +130,7 @@ class TopicMetadata:
 def _known(
     states: Mapping[int, VersionedState], live: LiveTopic, first: int, end: int
 ) -> list[tuple[int, VersionedState]]:
-    """Not those of a former topic."""
+    """Leaves out the partitions of an earlier topic of this name."""
     return [
         (number, state)
         for number in range(first, end)
@@ -133,7 +139,8 @@ def _known(
 
 
 class _Telling:
-    """What was decided together shares its state, of which most is made once then."""
+    """Fills messages of partitions. Partitions that were decided together share a state, most of
+    which is built only once."""
 
     def __init__(self, live: frozenset[int]) -> None:
         self._live = live

@@ -1,1 +1,1 @@
-"""How this broker and its replicas stand, for whoever asks by `Inspect`."""
+"""The state of this broker and its replicas, for the Inspect API."""

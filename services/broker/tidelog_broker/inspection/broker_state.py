@@ -1,5 +1,7 @@
-"""How this broker stands: computed when it is asked for, in slices between which the loop
-gets its turn."""
+"""Describes this broker for the Inspect API.
+
+The state is computed on request, in slices between which the event loop runs.
+"""
 
 from __future__ import annotations
 
@@ -51,13 +53,16 @@ from tidelog_runtime.pressure.standstill import Standstill
 from tidelog_runtime.telemetry.recent_elections import ElectionCounts
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
-# Between two slices of so many replicas the loop gets its turn.
+# The event loop runs after each slice of this many replicas.
 REPLICAS_PER_TURN = 32
 
 
 class BrokerInspection:
-    """What `Explained` needs of this broker. The public attributes are set by the broker, and
-    `own_pressures` and `standstills` by whoever watches its process."""
+    """The broker as `Explained` inspects it.
+
+    The broker sets the public attributes; the composition root sets `own_pressures` and
+    `standstills`.
+    """
 
     def __init__(
         self,
@@ -100,7 +105,7 @@ class BrokerInspection:
         self.clock_check: ClockCheck | None = None
 
     def describe_requests(self, produce: Produce) -> None:
-        """What this counts and samples is described from now on."""
+        """Describes the rejections and key samples of `produce` from now on."""
         self.rejections, self.key_placements = produce.rejections, produce.key_placements
 
     async def describe(self, request: StateRequest) -> ServiceState:
@@ -188,7 +193,7 @@ class BrokerInspection:
         return ClockDoubt(doubt.reason, doubt.ahead_ms, for_ms)
 
     def _pressures(self) -> list[BrokerPressure]:
-        """Its own as it finds them, those of others as it has read them."""
+        """Returns pressures of brokers: its own as measured, others as read from the store."""
         own = self._manager.broker_id
         read = self._cache.directories.described_pressures()
         others = [pressure for pressure in read if pressure.broker_id != own]
@@ -204,8 +209,11 @@ class BrokerInspection:
         )
 
     def _not_found(self, request: StateRequest) -> TidelogError | None:
-        """Why nothing can be told of what is asked for. Before the store has been read nobody
-        knows; and what the store has no more may still be here."""
+        """Returns the error of a request for an unknown topic or partition.
+
+        Returns None before the store was read, and while a replica that the store no longer has is
+        still here.
+        """
         topic, partition = request.topic, request.partition
         if not topic or not self._cache.revision or self._has_replica(request):
             return None
@@ -233,7 +241,10 @@ class BrokerInspection:
         ]
 
     async def _replicas(self, request: StateRequest) -> AsyncIterator[ReplicaState]:
-        """In the order of their names; those that come or go meanwhile may be missing."""
+        """Yields replicas by name.
+
+        Replicas that are created or removed meanwhile may be missing.
+        """
         if request.services_only or self._start.opens_logs:
             return
         keys = {self._logs.name_of(key): key for key in self._logs.keys()}  # noqa: SIM118
@@ -257,7 +268,7 @@ class BrokerInspection:
             return replica_state(partition, self._knowledge, self._knowledge.now())
         failure = self._knowledge.failure_of(key)
         log = self._logs.log_of(key)
-        # No controller has claimed it yet.
+        # No controller's command has named this replica yet.
         return ReplicaState(
             topic=name.topic,
             topic_id=key.topic_id,

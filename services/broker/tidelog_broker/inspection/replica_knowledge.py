@@ -1,4 +1,4 @@
-"""Gathers what a replica does not know of itself from the parts of the broker that do."""
+"""Collects from other parts of the broker what a replica does not know about itself."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tidelog_broker.requests.replica_fetch import ReplicaFetch
 from tidelog_broker.storage.damaged_batches import DamagedBatches
 from tidelog_runtime.clock import Clock
 
-# In what one replica says of itself.
+# Damaged ranges that are described for one replica.
 MAX_TOLD_DAMAGED = 20
 
 
 class ReplicaKnowledge:
-    """`Surroundings` of every replica of one broker."""
+    """The `Surroundings` of every replica of one broker."""
 
     def __init__(
         self,
@@ -88,8 +88,10 @@ class ReplicaKnowledge:
         return FollowerState(NO_LEADER if leader == self._manager.broker_id else leader)
 
     def heard(self, silent_ms: Mapping[int, int]) -> list[HeardBroker]:
-        """What was had of each broker that shares partitions with this one, by broker.
-        `silent_ms`: leaders that leave fetches without an answer."""
+        """Returns when this broker last heard from brokers that share partitions with it.
+
+        `silent_ms`: by leader, how long it has left fetches without an answer.
+        """
         now_ms = self._clock.monotonic_ms()
         fetched, answered_ms = self._sessions.last_requests(), self._fetchers.last_answers_ms()
         return [
@@ -103,7 +105,7 @@ class ReplicaKnowledge:
         ]
 
     def damaged_offsets(self, key: ReplicaKey) -> Sequence[DamagedOffsets]:
-        """The first MAX_TOLD_DAMAGED stretches."""
+        """Returns the first MAX_TOLD_DAMAGED damaged ranges."""
         return [
             DamagedOffsets(*found) for found in self._damaged_batches.of(key)[:MAX_TOLD_DAMAGED]
         ]

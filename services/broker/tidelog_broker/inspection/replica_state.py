@@ -1,5 +1,7 @@
-"""One replica as `inspect.proto` describes it: what its leader knows of each follower, or
-what it knows of its leader. Pure."""
+"""Describes one replica as in `inspect.proto`.
+
+Pure. A leader describes each follower, a follower describes its leader.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,12 @@ class Now(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why a replica takes no records: "disk_full", "disk_error", "corrupt" or "rejects_leader";
-    `since_ms` of the monotonic clock. `leader_epoch`: the last one in which it led and was
-    rejected."""
+    """Why a replica accepts no records.
+
+    - `failure`: "disk_full", "disk_error", "corrupt" or "rejects_leader".
+    - `since_ms`: monotonic time.
+    - `leader_epoch`: the last epoch in which the replica led while it failed.
+    """
 
     failure: str
     message: str
@@ -46,13 +51,13 @@ class Failure(NamedTuple):
 
 
 class Surroundings(Protocol):
-    """What a replica does not know of itself."""
+    """What a replica does not know about itself."""
 
     def session_of(self, partition: Partition, follower: int) -> int:
-        """The session that stands for what the follower has told; 0: none."""
+        """Returns the session to which the follower's progress refers; 0: none."""
 
     def hw_stalled_ms(self, partition: Partition) -> int:
-        """NOT_KNOWN where nothing waits."""
+        """Returns NOT_KNOWN if no record waits."""
 
     def waiting_consumers(self, partition: Partition) -> Sequence[WaitingConsumer]: ...
 
@@ -66,7 +71,7 @@ class Surroundings(Protocol):
 
 
 def failure_fields(failure: Failure | None, now: Now) -> dict[str, Any]:
-    """Of a `ReplicaState`."""
+    """Returns the fields of a `ReplicaState` that describe the failure."""
     if failure is None:
         return {}
     return {
@@ -166,7 +171,7 @@ def follower_progress(
 ) -> FollowerProgress:
     progress = isr.told_again(known, partition.log.log_end_offset)
     in_isr = partition.is_in_sync(follower)
-    # At the start of an epoch a follower is granted a lag time: that is no fetch.
+    # Each follower is granted a lag time at the start of an epoch; that is not a fetch.
     fetched = progress.log_end_offset != NO_OFFSET
     if fetched:
         lag = lag_of(partition.log, progress.log_end_offset, now.wall_ms)
@@ -188,8 +193,11 @@ def follower_progress(
 
 
 def is_well(replica: ReplicaState, key: LeaderAndIsr | None) -> bool:
-    """In sync, not being moved, with a leader, and nobody waiting. `key`: the partition's, as
-    this broker has read it last; None: there is none."""
+    """Whether the replica and its partition have no problem.
+
+    The ISR is complete, no move is running, the partition has a leader that commits, and no
+    consumer waits. `key`: the partition's state as this broker last read it; None: there is none.
+    """
     if replica.failure or replica.damaged or replica.diverged:
         return False
     if replica.role in ("damaged", "none"):

@@ -1,4 +1,4 @@
-"""Whether batches continue a log. Pure."""
+"""Checks whether batches continue a log. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from tidelog_broker.log.errors import AppendOrderError
 
 
 def require_order(batches: Sequence[Batch], *, offset: int, epoch: int, log: object) -> None:
-    """Raises `AppendOrderError` unless the first begins at the offset, each where the one
-    before ends, and no epoch falls. `epoch` is that of the log's last batch."""
+    """Raises `AppendOrderError` unless the batches continue the log.
+
+    The first one begins at `offset`, each later one where the one before ends, and no leader epoch
+    falls. `epoch` is that of the log's last batch."""
     for batch in batches:
         header = batch.header
         if (

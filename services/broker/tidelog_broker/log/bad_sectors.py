@@ -1,10 +1,8 @@
 """Reads around bad sectors of a disk ("Damaged batches" in docs/internals/log-format.md).
 
-What a bad sector held counts as damage of its batches, and of nothing else. Such a sector may stay
-unreadable whatever is written to it, so that the segment is copied to a new file before its damaged
-batches are made unreadable. In the copy FILLER takes the place of what cannot be read; no checksum
-holds over it.
-"""
+Only the batches in a bad sector count as damaged. Writes may not make such a sector readable. So a
+segment is copied to a new file before its damaged batches are made unreadable. In the copy FILLER
+replaces what cannot be read; no checksum matches it."""
 
 from __future__ import annotations
 
@@ -16,21 +14,20 @@ from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, DiskFile
 UNREADABLE = frozenset({errnos.EIO, errnos.EBADMSG})
 SECTOR_BYTES = 512
 FILLER = (b"this sector could not be read. " * 17)[:SECTOR_BYTES]
-# A sector that can be read after all costs no batch.
+# A sector that a retry can read costs no batch.
 READ_ATTEMPTS = 3
-# Where so much is unreadable and nothing was read before, the disk has failed and not a sector.
+# If so much is unreadable and nothing was read before, the disk has failed and not a sector.
 MAX_UNREADABLE_BYTES = 64 << 10
 _COPY_BYTES = 1 << 20
 
 
 def is_unreadable(error: OSError) -> bool:
-    """Whether the disk says that it cannot read a stretch of a file."""
+    """Returns whether the disk reports that it cannot read a part of a file."""
     return error.errno in UNREADABLE
 
 
 class ReadAround:
-    """`read_at` of a file, with FILLER in place of each sector that cannot be read. `bad`: the
-    positions of these."""
+    """Reads a file with FILLER in place of each unreadable sector. `bad` has their positions."""
 
     def __init__(self, file: DiskFile) -> None:
         self._file = file
@@ -38,7 +35,7 @@ class ReadAround:
         self.bad: set[int] = set()
 
     def read_at(self, size: int, position: int) -> bytes:
-        """Raises OSError where the disk reads nothing of the file."""
+        """Raises OSError if the disk can read nothing of the file."""
         data = self._try(size, position)
         if data is not None:
             return data
@@ -54,7 +51,7 @@ class ReadAround:
         return b"".join(parts)
 
     def again(self, sector: int, size: int) -> bytes | None:
-        """What a bad sector holds after all."""
+        """Reads a bad sector again. Returns None if it is still unreadable."""
         data = self._try(size, sector)
         if data is not None:
             self.bad.discard(sector)
@@ -85,8 +82,10 @@ class ReadAround:
 
 
 def copy_readable(disk: Disk, path: PurePath, target: PurePath, size: int) -> bool:
-    """Copies the first `size` bytes of a file to a new one, and syncs that; what the file lacks is
-    FILLER there too. Returns whether all could be read. Blocks; raises OSError."""
+    """Copies the first `size` bytes of a file to a new one, and syncs that.
+
+    FILLER replaces unreadable sectors and bytes beyond the end of the file. Returns whether all
+    could be read. Blocks; raises OSError."""
     disk.remove(target)
     source = disk.open(path)
     around = ReadAround(source)
@@ -114,8 +113,9 @@ def copy_readable(disk: Disk, path: PurePath, target: PurePath, size: int) -> bo
 
 
 def replace_file(disk: Disk, path: PurePath) -> bool:
-    """By a copy with the same name, on other sectors; its directory is still to be synced. Returns
-    whether all could be read. Blocks; raises OSError."""
+    """Replaces a file by a copy on other sectors. The caller has to sync the directory.
+
+    Returns whether all could be read. Blocks; raises OSError."""
     temporary = PurePath(f"{path}{TEMPORARY_SUFFIX}")
     is_sound = copy_readable(disk, path, temporary, disk.file_size(path))
     disk.rename(temporary, path)

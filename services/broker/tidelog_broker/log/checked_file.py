@@ -1,5 +1,6 @@
-"""Small state files: a line that names kind, version and CRC32C, then JSON, so that a
-person can read them and a torn one is known."""
+"""Small state files: a line with kind, version and CRC32C, then JSON.
+
+People can read them, and a torn file is detected."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _VERSION = 1
 
 
 class DamagedFileError(Exception):
-    """The file is not one that was written whole; the message names it and says why."""
+    """The file is incomplete or damaged. The message names it and says why."""
 
 
 def _first_line(kind: str, body: bytes) -> bytes:
@@ -31,7 +32,7 @@ def write_checked(disk: Disk, path: PurePath, kind: str, value: Any, *, sync: bo
 def write_checked_with_id(
     disk: Disk, path: PurePath, kind: str, value_for: Callable[[FileId], Any], *, sync: bool
 ) -> None:
-    """The same for a value that names the file that holds it."""
+    """Like `write_checked`, for a value that contains the id of the file that holds it."""
 
     def render(file_id: FileId) -> bytes:
         return _content(kind, value_for(file_id))
@@ -45,7 +46,7 @@ def _content(kind: str, value: Any) -> bytes:
 
 
 def read_checked(disk: Disk, path: PurePath, kind: str) -> Any:
-    """None where there is no such file; raises `DamagedFileError`."""
+    """Returns None if there is no such file. Raises `DamagedFileError`."""
     try:
         data = disk.read_file(path)
     except FileNotFoundError:

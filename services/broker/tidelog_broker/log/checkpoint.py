@@ -1,4 +1,5 @@
-"""One offset for each partition of a data directory: high watermarks, or recovery points."""
+"""Files with one offset for each partition of a data directory: high watermarks, or recovery
+points."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from tidelog_broker.log.checked_file import (
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.file_id import FileId
 
-# In the directory of the data.
+# File names in the data directory.
 HIGH_WATERMARKS = "high-watermarks"
 RECOVERY_POINTS = "recovery-points"
 _KIND = "offset-checkpoint"
@@ -24,8 +25,12 @@ Key = TypeVar("Key", bound=TopicIdPartition)
 
 
 class CheckpointContent(NamedTuple):
-    """`damage` says why a file that exists could not be used; it then counts as empty. `file`:
-    as which it was written; None: by an older release, or there is none."""
+    """The content of a checkpoint file.
+
+    - `damage`: why an existing file could not be used; it then counts as empty.
+    - `file`: the id that the file had when it was written; None: there is no file, or an older
+      release wrote it.
+    """
 
     offsets: dict[TopicIdPartition, int]
     damage: str | None
@@ -33,8 +38,9 @@ class CheckpointContent(NamedTuple):
 
 
 class OffsetCheckpoint:
-    """An old checkpoint is safe: offsets in it are only ever too low, unless a log was cut
-    since, which is for `storage.checkpoints` to remember."""
+    """One checkpoint file. An old one is safe, because its offsets are only ever too low.
+
+    After a log was cut they may be too high; `storage.checkpoints` handles that."""
 
     def __init__(self, disk: Disk, path: PurePath) -> None:
         self._disk = disk
@@ -54,10 +60,10 @@ class OffsetCheckpoint:
         return CheckpointContent(offsets, None, file)
 
     def write(self, offsets: Mapping[Key, int], *, sync: bool = True) -> None:
-        """Replaces all; raises `OSError`. May run in a thread, one at a time.
+        """Replaces the content; raises `OSError`. May run in a thread, one call at a time.
 
-        The file names itself: of all files it is the one that changes with what is appended, so
-        that it tells a directory that was restored in place from an older copy."""
+        The file contains its own id. It is the file that changes with every append, so that it
+        reveals a directory that was restored in place from an older copy."""
         topics: dict[str, dict[str, int]] = {}
         for (topic_id, partition), offset in offsets.items():
             topics.setdefault(topic_id, {})[str(partition)] = offset
@@ -71,7 +77,8 @@ class OffsetCheckpoint:
 
 
 def _parts(value: Mapping[str, Any]) -> tuple[Mapping[str, Mapping[str, int]], FileId | None]:
-    """Older releases wrote the topics alone, by ids that are longer than these names."""
+    """Returns the topics and the file id. Older releases wrote only the topics, by ids that are
+    longer than these two keys."""
     if "file" not in value:
         return value, None
     return value["topics"], FileId.from_json(value["file"])

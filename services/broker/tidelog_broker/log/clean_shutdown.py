@@ -1,13 +1,14 @@
-"""What a clean stop leaves of a log: what it consists of, so that the next start need not
-look.
+"""What a clean stop stores about each log, so that the next start need not read the log.
 
-A broker's logs leave one file for all of them, for to make files is what a stop of ten thousand
-would take its time with. It is not synced, since the data that it is about was. Nobody removes
-it: what it says of a log is believed where the same segments are there, and end with the very same
-batch, whose checksums cover its offset, leader epoch and time, so that a log which was cut and grew
-again by another leader ends with another; and where it is known to have been synced up to there
-(its recovery point, which a cut lowers), since what was copied anew from the same leader is the
-same, and may yet be on no disk.
+All logs of a broker share one file, because creating ten thousand files would dominate the time of
+a stop. It is not synced, since the data that it describes was. It is never removed. An entry is
+trusted on three conditions:
+
+- The same segments exist.
+- They end with the same batch. Its checksums cover offset, leader epoch and time, so that a log
+  that was cut and has grown again under another leader ends with another batch.
+- The recovery point, which a cut lowers, is at the log's end. Batches that were copied again from
+  the same leader are equal, and may not be on disk yet.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class KnownSegment(NamedTuple):
 
 
 class LastBatch(NamedTuple):
-    """Where it begins in its segment, and its checksums, the broker's and the producer's."""
+    """The position of the last batch in its segment, and its checksums.
+
+    `broker_crc32c` is the broker's, and `crc32c` the producer's."""
 
     position: int
     broker_crc32c: int
@@ -42,9 +45,12 @@ class LastBatch(NamedTuple):
 
 
 class CleanLog(NamedTuple):
-    """`last`: the last batch, in the last segment that is not empty; None: there is none.
-    `producers`: those at the log's end, as `ProducerStates.to_value` tells them; None: they are
-    to be read."""
+    """The state of one log at a clean stop.
+
+    - `last`: the last batch, in the last segment that is not empty; None: there is none.
+    - `producers`: those at the log's end, as `ProducerStates.to_value` returns them; None: they
+      have to be read.
+    """
 
     segments: tuple[KnownSegment, ...]
     last: LastBatch | None
@@ -71,7 +77,7 @@ def write_all(disk: Disk, path: PurePath, logs: Mapping[tuple[str, int], CleanLo
 
 
 def read_all(disk: Disk, path: PurePath) -> dict[tuple[str, int], CleanLog]:
-    """Nothing where it is not there, or cannot be used: then logs are read."""
+    """Returns nothing if the file is missing or unusable; then the logs are read."""
     try:
         value = read_checked(disk, path, _KIND)
         return {

@@ -1,4 +1,4 @@
-"""What a log can be told; the topic's part of it comes from its configuration."""
+"""Configuration of a log. The topic's part of it comes from `TopicConfig`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from dataclasses import dataclass
 
 from tidelog_runtime.topic_config import UNLIMITED, TopicConfig
 
-# A search walks the headers in this many bytes at most; a segment of 256 MiB has 16,384
-# entries at most.
+# A search walks at most this many bytes of frame headers. A segment of 256 MiB has at most 16,384
+# index entries.
 INDEX_INTERVAL_BYTES = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """`TopicConfig` documents the fields it has too. `segment_bytes` bounds a segment
-    softly: batches that are appended together stay together."""
+    """Configuration of a log. `TopicConfig` documents the fields that both have.
+
+    `segment_bytes` is a soft limit: batches that are appended together stay together."""
 
     segment_bytes: int = 256 << 20
     segment_ms: int = 7 * 24 * 3_600_000

@@ -1,11 +1,10 @@
-"""Makes a damaged stretch of a segment unreadable without losing it or anything behind it
-("Damaged batches" in docs/internals/log-format.md).
+"""Makes a damaged range of a segment unreadable without losing what is behind it ("Damaged batches"
+in docs/internals/log-format.md).
 
-The stretch gets the header of a sound frame that says so (`tidelog.batch.DAMAGED_CODEC`) and
-covers the same bytes and the same offsets. So offsets stay, indexes keep pointing at frames,
-followers copy it like any other batch, and the bytes stay where they are, but for those under
-the new header; an `Evidence` receives all of them first.
-"""
+The range gets the header of a valid frame whose codec is `tidelog.batch.DAMAGED_CODEC` and which
+covers the same bytes and offsets. So offsets stay, indexes still point at frames, and followers
+copy the frame like any other batch. The bytes stay in place except for those under the new header;
+an `Evidence` receives all of them first."""
 
 from __future__ import annotations
 
@@ -31,8 +30,10 @@ from tidelog_broker.log.leader_epochs import LeaderEpochs
 
 
 class DamagedRange(NamedTuple):
-    """`first_offset` to `next_offset` lie, or lay, in `size` bytes of a segment from `position`
-    on. `header`: of the first batch in it, where that is sound, or else of the next sound one."""
+    """A damaged part of a segment: `size` bytes from `position` on, offsets `first_offset` to
+    `next_offset` (exclusive).
+
+    `header` is that of the range's first batch if it is valid, or else of the next valid batch."""
 
     first_offset: int
     next_offset: int
@@ -43,16 +44,16 @@ class DamagedRange(NamedTuple):
 
 
 Evidence = Callable[[PurePath, DamagedRange, bytes], None]
-"""Stores the bytes of a damaged stretch of this segment, durably, before it is made unreadable or,
-where its offsets are not known (`next_offset` is `first_offset`), cut. Raises OSError."""
+"""Stores the bytes of a damaged range of this segment durably, before the range is made unreadable.
+A range without known offsets (`next_offset` is `first_offset`) is cut instead. Raises OSError."""
 
 
 def discard_evidence(path: PurePath, damaged: DamagedRange, data: bytes) -> None:
-    """For logs that keep none."""
+    """Stores nothing."""
 
 
 class Fault(NamedTuple):
-    """Where a walk along a segment ended. All bytes below `end` count."""
+    """Where a walk along a segment stopped. The segment ends at the position `end`."""
 
     position: int
     expected_offset: int
@@ -63,21 +64,23 @@ class Fault(NamedTuple):
 def damaged_range(
     read: ReadAt, fault: Fault, latest_epoch: int, end_offset: int | None, least_end: int = 0
 ) -> DamagedRange | None:
-    """The stretch up to the next sound frame, or up to the end of the segment.
+    """Returns the range up to the next valid frame, or up to the end of the segment.
 
-    `end_offset`: the offset at which the segment ends; None: it is not known, so that a sound frame
-    tells where the stretch ends, or else `least_end`, up to which the segment reached at least.
-    Returns None where nothing tells."""
+    - `end_offset`: the offset at which the segment ends; None: unknown. Then the next valid frame
+      defines the end of the range, or else `least_end`.
+    - `least_end`: the segment reached at least this offset.
+
+    Returns None if the end of the range is unknown."""
     position, expected, end, reason = fault
     known_end = least_end if end_offset is None else end_offset
     frame = _frame_header(read, fault)
     following = None
     if frame is not None:
-        # The common case: the header is sound and the records are not.
+        # The common case: the header is valid and the records are not.
         following = _sound_frame(read, position + frame.length, end)
         if following is not None and following.base_offset != frame.header.next_offset:
             following = None
-        # The count of records has no checksum but that of the records.
+        # Only the checksum of the records covers their count.
         at_end = position + frame.length == end and frame.header.next_offset == known_end
         if following is not None or at_end:
             return _range(fault, frame.header.next_offset, frame.length, frame.header)
@@ -111,7 +114,7 @@ class _FrameHeader(NamedTuple):
 
 
 def _frame_header(read: ReadAt, fault: Fault) -> _FrameHeader | None:
-    """The header at the fault, where its own checksum holds and it is the one expected."""
+    """Returns the header at the fault if its own checksum and its offset are right."""
     data = read(FRAME_HEADER_BYTES, fault.position)
     if len(data) < FRAME_HEADER_BYTES:
         return None
@@ -123,18 +126,19 @@ def _frame_header(read: ReadAt, fault: Fault) -> _FrameHeader | None:
 
 
 def whole_frame_end(read: ReadAt, fault: Fault) -> int | None:
-    """The next offset of a frame with a sound header that ends where the file does: a write that
-    was broken off leaves less."""
+    """Returns the next offset of a frame with a valid header that ends where the file does.
+
+    An interrupted write leaves a shorter frame."""
     frame = _frame_header(read, fault)
     if frame is None or fault.position + frame.length != fault.end:
         return None
     if frame.header.record_count > HIGHEST_MAX_BATCH_RECORDS:
-        return None  # which has no checksum but that of the records
+        return None  # only the checksum of the records covers it
     return frame.header.next_offset
 
 
 def _sound_frame(read: ReadAt, position: int, end: int) -> BatchHeader | None:
-    """The header of the frame there, all checksums of which hold."""
+    """Returns the header of the frame at `position` if all its checksums are valid."""
     if position >= end:
         return None
     first = next(iter(walk_frames(read, end, start=position, verify=True)), None)
@@ -142,8 +146,10 @@ def _sound_frame(read: ReadAt, position: int, end: int) -> BatchHeader | None:
 
 
 def first_piece(damaged: DamagedRange) -> DamagedRange:
-    """What one frame can cover of a stretch: all of it, or, of one that is too long, a part with
-    its first offset, where there are offsets enough for all parts."""
+    """Returns the part of a range that one frame can cover.
+
+    That is all of it. A range that is too long is split if it has an offset for each part: the
+    first part then has only the first offset."""
     pieces = -(-damaged.size // MAX_FRAME_BYTES)
     if pieces <= 1 or pieces > damaged.next_offset - damaged.first_offset:
         return damaged
@@ -153,8 +159,10 @@ def first_piece(damaged: DamagedRange) -> DamagedRange:
 
 
 def with_known_epoch(damaged: DamagedRange, latest_epoch: int, known: LeaderEpochs) -> DamagedRange:
-    """Without a sound header of its own a batch has the epoch that the log is known to have there,
-    where that may follow the `latest_epoch` in front of it."""
+    """Returns the range with the leader epoch that the log has there.
+
+    Applies only to a range without a valid header of its own, and only if this epoch may follow the
+    `latest_epoch` before it."""
     header, epoch = damaged.header, known.epoch_at(damaged.first_offset)
     if header is None or header.base_offset == damaged.first_offset:
         return damaged
@@ -164,7 +172,7 @@ def with_known_epoch(damaged: DamagedRange, latest_epoch: int, known: LeaderEpoc
 
 
 def has_sound_frame(read: ReadAt, start: int, end: int) -> bool:
-    """Whether all checksums of some frame at or after `start` hold."""
+    """Returns whether there is a frame at or after `start` whose checksums are all valid."""
     while (found := find_frame(read, start, end)) is not None:
         if _sound_frame(read, found, end) is not None:
             return True
@@ -173,7 +181,8 @@ def has_sound_frame(read: ReadAt, start: int, end: int) -> bool:
 
 
 def can_seal(damaged: DamagedRange, at_end: bool) -> bool:
-    """A frame has room for its header; at the end of the file it may grow to that."""
+    """Returns whether one frame can cover the range. At the end of the file it may grow to the size
+    of a header."""
     fits = at_end or damaged.size >= FRAME_HEADER_BYTES
     return fits and damaged.size <= MAX_FRAME_BYTES
 
@@ -185,9 +194,9 @@ def seal(
     latest_epoch: int,
     evidence: Evidence,
 ) -> Batch:
-    """Writes the header over the stretch; on the disk on return. Raises OSError. Returns the
-    batch that lies there from now on, appended at UNKNOWN_MS where no header
-    tells when."""
+    """Writes the header of an unreadable batch over the range. On disk on return.
+
+    Returns that batch. Its append time is UNKNOWN_MS if no header is known. Raises `OSError`."""
     data = file.read_at(damaged.size, damaged.position)
     evidence(path, damaged, data)
     header = damaged.header

@@ -1,8 +1,7 @@
-"""The disk as the log sees it, and the real one.
+"""The disk interface of the log, and its implementation by the operating system.
 
-Every file access of the log goes through `Disk`, so that a simulator can lose what was
-not synced and tear what was half written. All methods raise `OSError`.
-"""
+All file access of the log goes through `Disk`, so that a simulator can lose unsynced data and tear
+interrupted writes. All methods raise `OSError`."""
 
 from __future__ import annotations
 
@@ -19,40 +18,40 @@ from tidelog_broker.log.file_id import FileId, file_id
 # The kernel takes at most this many buffers in one vectored write.
 _MAX_BUFFERS = 1024
 _COPY_BYTES = 1 << 20
-# What a read that must not wait is answered by file systems without it, and by sandboxes.
+# Errors of non-blocking reads on file systems that lack them, and in sandboxes.
 _CANNOT_TELL = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
-# From here on it is worth a call to learn that nothing is cached before room is made for it.
+# Before a read of at least this size, a read of one byte checks that something is cached.
 _PROBED_BYTES = 64 << 10
 TEMPORARY_SUFFIX = ".tmp"
 
 
 class DiskFile(Protocol):
-    """An open file. What one handle wrote, every other one reads at once."""
+    """An open file. Other handles read at once what one handle wrote."""
 
     def write_at(self, position: int, buffers: Sequence[bytes]) -> None:
-        """Writes them one after another; on an error a part may have been written."""
+        """Writes the buffers one after another. On an error a part may have been written."""
 
     def read_at(self, size: int, position: int) -> bytes:
-        """Fewer bytes only at the end of the file. An error names the file."""
+        """Returns fewer bytes only at the end of the file. An error names the file."""
 
     def read_cached(self, size: int, position: int) -> bytes | bytearray:
-        """The same without waiting for the disk: ends where memory does not hold the file.
-        Where the file system cannot tell, it waits."""
+        """Like `read_at`, but without waiting for the disk: ends at the first byte that is not in
+        the page cache. Waits if the file system does not support this."""
 
     def drop_cached(self, size: int, position: int) -> None:
-        """What memory holds of that stretch and the disk has, so that the next read is of the
-        disk; without effect where the system cannot."""
+        """Drops clean pages of this part from the page cache, so that the next read is from the
+        disk. Has no effect if the system does not support it."""
 
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """All that any handle wrote to this file is on the disk. May run in a thread."""
+        """Makes durable what any handle wrote to this file. May run in a thread."""
 
     def close(self) -> None: ...
 
 
 class Tree(NamedTuple):
-    """`directories`: also the one in which it was searched."""
+    """Files and directories below a directory. `directories` contains that directory, too."""
 
     files: list[PurePath]
     directories: list[PurePath]
@@ -60,56 +59,56 @@ class Tree(NamedTuple):
 
 class Disk(Protocol):
     def open(self, path: PurePath, *, create: bool = False) -> DiskFile:
-        """For reading and writing. `create` allows the file to be new."""
+        """Opens for reading and writing. `create` allows the file to be new."""
 
     def file_size(self, path: PurePath) -> int: ...
 
     def read_file(self, path: PurePath) -> bytes: ...
 
     def write_atomically(self, path: PurePath, data: bytes, *, sync: bool) -> None:
-        """Whoever reads sees the old content or the new. `sync`: it also outlives a power
-        failure; without, a power failure may leave the old, the new or a torn one."""
+        """Replaces a file; a reader sees the old content or the new one.
+
+        With `sync` this holds after a power failure, too. Without it, a power failure may leave the
+        old content, the new one or a torn file."""
 
     def write_with_id(
         self, path: PurePath, render: Callable[[FileId], bytes], *, sync: bool
     ) -> None:
-        """`write_atomically`, for content that names the very file that holds it."""
+        """Like `write_atomically`, for content that contains the id of the file that holds it."""
 
     def file_id(self, path: PurePath) -> FileId:
-        """Kept by a rename; another one for every copy, and for a file that took the place of
-        this one."""
+        """Returns the file's id. A rename keeps it; a copy and a replacement have another one."""
 
     def list_names(self, directory: PurePath) -> list[str]:
-        """Empty for a directory that does not exist."""
+        """Returns nothing for a directory that does not exist."""
 
     def tree(self, directory: PurePath) -> Tree:
-        """All that is below it, in a fixed order; links are left out."""
+        """Returns all that is below the directory, in a fixed order, without links."""
 
     def make_directory(self, directory: PurePath) -> None:
-        """With its parents; does nothing where it exists."""
+        """Creates a directory with its parents. Does nothing if it exists."""
 
     def sync_directory(self, directory: PurePath) -> None:
-        """Names that were made or removed in it are on the disk. May run in a thread."""
+        """Makes names durable that were created or removed in it. May run in a thread."""
 
     def remove(self, path: PurePath) -> None:
-        """Does nothing where it does not exist."""
+        """Removes a file. Does nothing if it does not exist."""
 
     def rename(self, source: PurePath, target: PurePath) -> None:
-        """A file or a directory, with all that is in it; a file replaces its target."""
+        """Renames a file or a directory with its content. A file replaces its target."""
 
     def remove_tree(self, directory: PurePath) -> None:
-        """Does nothing where it does not exist."""
+        """Removes a directory. Does nothing if it does not exist."""
 
     def allocate(self, path: PurePath, size: int) -> None:
-        """A file whose room nothing else can take; one that is there is completed. On an error
-        none is left."""
+        """Allocates the blocks of a file; completes an existing one. Leaves none on an error."""
 
     def check_append_room(self) -> None:
-        """Before an append: raises ENOSPC where the room that is kept for state files is used."""
+        """Raises ENOSPC before an append if the room that is reserved for state files is in use."""
 
 
 def copy_bytes(source: DiskFile, target: DiskFile, start: int, end: int) -> None:
-    """To the same place. With `target` the source itself, the next sync has them to write
+    """Copies bytes to the same position. With `target` the source itself, the next sync writes them
     again."""
     for position in range(start, end, _COPY_BYTES):
         size = min(_COPY_BYTES, end - position)
@@ -127,10 +126,9 @@ def _find(directory: PurePath, tree: Tree) -> None:
             tree.files.append(directory / entry.name)
 
 
-# What a disk may be slow at.
+# Operations whose times are measured.
 READ, WRITE, SYNC, OPEN, CHANGE = "read", "write", "sync", "open", "change of a directory"
-# Around each operation that may wait for the disk, so that it can be measured; any number of
-# threads at once.
+# Wraps each operation that may wait for the disk, to measure it. May run in several threads.
 Timed = Callable[[str], AbstractContextManager[None]]
 
 
@@ -157,7 +155,7 @@ class OsFile:
         end = position + sum(map(len, buffers))
         position += written
         if position < end:
-            # The kernel may write a part and tell the reason only at the next attempt.
+            # The kernel may write a part, and return the error only at the next attempt.
             rest = memoryview(b"".join(buffers))[written:]
             while rest:
                 written = os.pwrite(self._descriptor, rest, position)
@@ -219,8 +217,10 @@ class OsFile:
 
 
 class OsDisk:
-    """A start asks for several files of each of ten thousand logs: a `Path` takes longer to make
-    than the kernel to answer."""
+    """The operating system's disk.
+
+    Paths are passed on as they are: a start stats several files of each of ten thousand logs, and
+    creating a `Path` takes longer than the system call."""
 
     def __init__(self, timed: Timed = untimed) -> None:
         self._timed = timed
@@ -252,10 +252,10 @@ class OsDisk:
         try:
             self._write_new(temporary, data_for, sync=sync)
         except OSError as error:
-            # On a full disk what was written of it would keep the room that others need.
+            # On a full disk the partial file would take room that others need.
             with suppress(OSError):
                 os.unlink(temporary)  # noqa: PTH108
-            # A write and a sync do not say of which file they are.
+            # The errors of a write and of a sync do not name the file.
             error.filename = error.filename or str(path)
             raise
         with self._timed(CHANGE):
@@ -265,7 +265,7 @@ class OsDisk:
 
     def _write_new(self, path: str, data_for: Callable[[int], bytes], *, sync: bool) -> None:
         with open(path, "wb", buffering=0) as file:  # noqa: PTH123
-            # A raw file may write a part.
+            # A raw file may write only a part.
             rest = memoryview(data_for(file.fileno()))
             with self._timed(WRITE):
                 while rest:
@@ -320,4 +320,4 @@ class OsDisk:
                 raise
 
     def check_append_room(self) -> None:
-        """Nothing is kept here."""
+        """Does nothing: no room is reserved here."""

@@ -1,13 +1,12 @@
-"""Room on the disk that is kept for state files, so that a full disk can be freed.
+"""Reserves disk space for state files, so that a full disk can be freed.
 
-Retention notes where a log begins before it deletes segments; files of a deleted topic go only once
-a checkpoint without it is on the disk; a start writes `broker.json`. On a disk without room none of
-these could be written, and nothing would ever be freed. So `reserve/` holds a few files whose
-blocks are allocated. A state file that meets a full disk is written in the room of one of them, and
-they are made again as soon as they fit. Until then appends are rejected: they never use this room.
+Retention stores a log's new start before it deletes segments. Files of a deleted topic go only
+after a checkpoint without it is on disk. A start writes `broker.json`. On a full disk none of these
+could be written, and nothing would ever be freed. So `reserve/` holds a few files with allocated
+blocks. On a full disk a state file takes the place of one of them, and they are created again as
+soon as they fit. Until then appends are rejected: they never use this space.
 
-Several files and not one: each also keeps an inode.
-"""
+There are several files, because each also reserves an inode."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ from tidelog_runtime.clock import Clock
 
 RESERVE = "reserve"
 RESERVE_FILE_BYTES = 256 << 10
-# Each attempt to make the files again may keep the event loop waiting for the file system.
+# Each attempt to create the files again may block the event loop.
 REFILL_INTERVAL_MS = 500
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -37,7 +36,9 @@ T = TypeVar("T")
 
 
 class DiskReserve:
-    """For several threads. `is_short`: a part of it is used, or there was never room for it."""
+    """The reserved space. May be used by several threads.
+
+    `is_short`: a part of it is in use, or there was never space for it."""
 
     def __init__(
         self,
@@ -60,10 +61,12 @@ class DiskReserve:
         self.is_short = False
 
     def open(self) -> None:
-        """Takes what the process before this one left of it, and makes the rest as far as it fits.
-        Raises nothing: without a reserve a broker is as good as long as its disk has room."""
+        """Takes over the files that the previous process left, and creates the rest as far as it
+        fits.
+
+        Raises nothing: a broker without a reserve works as long as its disk has space."""
         try:
-            # First those that are there, of which a crash or a copy may have left a part.
+            # Existing files first. A crash or a copy may have left them incomplete.
             found = self._missing.intersection(self._disk.list_names(self._directory))
             self._disk.make_directory(self._directory)
             self._make(found)
@@ -72,7 +75,7 @@ class DiskReserve:
             self._not_made(error)
 
     def use(self, write: Callable[[], T]) -> T:
-        """Calls it, again for each file that is given up as long as the disk is full."""
+        """Calls `write`, and again for each file that is given up while the disk is full."""
         try:
             return write()
         except OSError as error:
@@ -118,7 +121,7 @@ class DiskReserve:
             return True
 
     def refill(self) -> None:
-        """Now and then, while it is short."""
+        """Creates missing files again, at most once in REFILL_INTERVAL_MS."""
         with self._lock:
             now_ms = self._clock.monotonic_ms()
             if not self.is_short or self._in_use or now_ms < self._refill_ms:
@@ -142,7 +145,7 @@ class DiskReserve:
             self._present.add(name)
 
     def _not_made(self, error: OSError) -> None:
-        """Only a full disk keeps appends waiting for it."""
+        """Only a full disk makes appends wait for the reserve."""
         was_short, self.is_short = self.is_short, error.errno in _FULL
         if not was_short or not self.is_short:
             _log.warning("disk_reserve_not_made", path=str(self._directory), why=str(error))
@@ -158,7 +161,7 @@ class ReservedDisk:
     def open(self, path: PurePath, *, create: bool = False) -> DiskFile:
         if not create:
             return self._disk.open(path)
-        # It takes an inode, which a log that retention rolls needs, too.
+        # A new file takes an inode. A log that retention rolls needs one, too.
         return self._reserve.use(lambda: self._disk.open(path, create=True))
 
     def file_size(self, path: PurePath) -> int:
@@ -211,7 +214,7 @@ class ReservedDisk:
 
 
 def with_reserve(disk: Disk, data_dir: PurePath, clock: Clock) -> ReservedDisk:
-    """Makes the directory of the data, too; the reserve as far as there is room for it."""
+    """Creates the data directory, and the reserve as far as there is space for it."""
     reserve = DiskReserve(disk, data_dir / RESERVE, clock)
     reserve.open()
     return ReservedDisk(disk, reserve)

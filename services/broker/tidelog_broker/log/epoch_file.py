@@ -1,5 +1,5 @@
-"""Leader epochs on disk: a line for each, so that a new epoch costs one small append and
-no rename (which makes some file systems write at once what they would write later)."""
+"""Leader epochs on disk, one line each. A new epoch costs one small append and no rename, which
+would make some file systems write delayed data at once."""
 
 from __future__ import annotations
 
@@ -30,17 +30,20 @@ def _parse_line(line: bytes) -> EpochEntry | None:
 
 
 class EpochFile:
-    """Nothing here is synced unless asked for: a flush syncs the file with the batches,
-    and recovery reads from the batches what lies beyond the recovery point."""
+    """The leader epochs of one log.
+
+    `write` does not sync: a flush syncs the file with the batches, and recovery reads from the
+    batches what lies beyond the recovery point."""
 
     def __init__(self, disk: Disk, directory: PurePath) -> None:
         self._disk = disk
         self._path = directory / EPOCHS_NAME
-        self._entries: tuple[EpochEntry, ...] | None = None  # None: not known
+        self._entries: tuple[EpochEntry, ...] | None = None  # None: unknown
         self._size = 0
 
     def read(self) -> tuple[EpochEntry, ...] | None:
-        """None: missing, torn or damaged; the batches tell the same."""
+        """Returns None if the file is missing, torn or damaged. The batches have the same
+        epochs."""
         try:
             data = self._disk.read_file(self._path)
         except OSError as error:
@@ -56,7 +59,7 @@ class EpochFile:
         return known
 
     def write(self, entries: tuple[EpochEntry, ...]) -> bool:
-        """Makes the file hold these; True: by another file of the same name."""
+        """Stores the entries. Returns True if a new file of the same name replaced the old one."""
         before = self._entries
         if before == entries or not (before or entries):
             return False

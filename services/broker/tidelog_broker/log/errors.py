@@ -1,4 +1,4 @@
-"""What can go wrong with a log. The broker turns these into wire errors."""
+"""Errors of a log. The broker maps them to wire errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _REMEDIES = {
 
 
 def describe_os_error(error: OSError) -> str:
-    """With the file and what to do, for a process that ends by it."""
+    """Returns a message with the file and a remedy, for a process that exits because of the
+    error."""
     if error.errno is None or error.filename is None:
         return str(error)
     remedy = _REMEDIES.get(error.errno, "check the disk").partition("; appends")[0]
@@ -34,7 +35,7 @@ def describe_os_error(error: OSError) -> str:
     return f"cannot use {error.filename}: {os.strerror(error.errno)}; {remedy}"
 
 
-# The log is sound, and the same may succeed once there is room, or a file to open.
+# The log is unchanged. The operation may succeed once there is room or a free file descriptor.
 _PASSING = frozenset(
     {errnos.ENOSPC, errnos.EFBIG, errnos.EDQUOT, errnos.EMFILE, errnos.ENFILE, errnos.ENOMEM}
 )
@@ -44,17 +45,18 @@ _FULL = frozenset({errnos.ENOSPC, errnos.EFBIG, errnos.EDQUOT})
 
 
 class LogError(Exception):
-    """A fault of the disk or of what is on it; concerns one partition.
+    """A fault of the disk or of its content that affects one partition.
 
-    `is_passing`: the log is as sound as before, and a later attempt may succeed. `is_full`:
-    it wants room."""
+    - `is_passing`: the log is unchanged, and a later attempt may succeed.
+    - `is_full`: disk space, quota or the limit of file sizes is exhausted.
+    """
 
     is_passing = False
     is_full = False
 
 
 class LogStorageError(LogError):
-    """The disk refused, and nothing was appended."""
+    """The operating system returned an error. Nothing was appended."""
 
     def __init__(self, path: PurePath, errno: int, action: str) -> None:
         remedy = _REMEDIES.get(errno, "check the disk")
@@ -70,7 +72,7 @@ class LogStorageError(LogError):
 
 
 class LogUnreadableError(LogStorageError):
-    """The disk cannot read a stretch of the file: what lies there is damaged, and nothing else."""
+    """The disk cannot read a part of the file. Only what that part holds is damaged."""
 
     @property
     def reason(self) -> str:
@@ -78,8 +80,10 @@ class LogUnreadableError(LogStorageError):
 
 
 def read_failure(error: OSError, path: PurePath, action: str) -> LogStorageError:
-    """`path`: of what was read, where the error does not name the file. A segment that is missing
-    cannot be read either."""
+    """Returns the error of a log for a failed read.
+
+    `path` is the file or directory to name where `error` names none. A missing segment counts as
+    unreadable."""
     is_missing = error.errno == errnos.ENOENT and str(error.filename).endswith(SEGMENT_SUFFIX)
     if is_missing or is_unreadable(error):
         named = PurePath(error.filename) if error.filename else path
@@ -88,7 +92,7 @@ def read_failure(error: OSError, path: PurePath, action: str) -> LogStorageError
 
 
 class LogFailedError(LogStorageError):
-    """An earlier fault left it open what is on disk; only opening the log anew can tell."""
+    """An earlier fault left it unknown what is on disk. Only reopening the log finds out."""
 
     def __init__(self, path: PurePath, errno: int, action: str) -> None:
         super().__init__(path, errno, action)
@@ -96,7 +100,7 @@ class LogFailedError(LogStorageError):
 
 
 class LogInterruptedError(LogFailedError):
-    """An error that is not the disk's ended a change of the log half-way."""
+    """An error other than an I/O error interrupted a change of the log."""
 
     def __init__(self, path: PurePath, error: Exception, action: str) -> None:
         super().__init__(path, errnos.ENOMEM, action)
@@ -105,7 +109,7 @@ class LogInterruptedError(LogFailedError):
 
 
 class LogCorruptError(LogError):
-    """What is on disk is not what was written."""
+    """The content on disk differs from what was written."""
 
     def __init__(self, path: PurePath, position: int, reason: str) -> None:
         super().__init__(f"{path} is damaged at byte {position}: {reason}")
@@ -115,8 +119,8 @@ class LogCorruptError(LogError):
 
 
 class UndecidedDamageError(LogCorruptError):
-    """Whether the log ends at the damage, or the damage becomes unreadable, depends on whether
-    other replicas have the records. Nothing was changed."""
+    """Damage whose repair depends on whether other replicas have the records: the log ends at the
+    damage, or the damage becomes unreadable. Nothing was changed."""
 
 
 class OutOfServiceError(LogError):
@@ -137,4 +141,4 @@ class OffsetOutOfRangeError(Exception):
 
 
 class AppendOrderError(ValueError):
-    """A fault of the caller: the batches do not continue the log."""
+    """The batches do not continue the log. This is a fault of the caller."""

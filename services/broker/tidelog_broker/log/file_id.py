@@ -1,8 +1,7 @@
-"""Which file this is, so that a copy of it is known as one.
+"""Identifies a file, so that a copy of it can be detected.
 
-A file may hold its own id: renaming keeps the id, and every copy by cp, rsync, tar or a backup
-gets another one, whatever times and owners the copy preserves.
-"""
+A file may contain its own id: renaming keeps the id. Every copy by cp, rsync, tar or a backup gets
+another id, whatever times and owners the copy preserves."""
 
 from __future__ import annotations
 
@@ -18,9 +17,12 @@ _STATX_BYTES = 256
 
 
 class FileId(NamedTuple):
-    """device: numbers may change at a reboot. inode: may be used again after a removal.
-    birth_ns: when the file was created, in nanoseconds since 1970; 0: the file system does not
-    record it."""
+    """The identity of a file.
+
+    - `device`: may change at a reboot.
+    - `inode`: may be used again after a removal.
+    - `birth_ns`: creation time in nanoseconds since 1970; 0: the file system does not record it.
+    """
 
     device: int
     inode: int
@@ -32,7 +34,9 @@ class FileId(NamedTuple):
         return cls(device, inode, birth_ns)
 
     def is_same_file(self, other: FileId, *, same_boot: bool) -> bool:
-        """`same_boot`: both were taken in one boot of the machine, so that devices compare."""
+        """Returns whether both ids are of one file.
+
+        `same_boot`: both were taken in one boot of the machine, so that devices can be compared."""
         if same_boot and self.device != other.device:
             return False
         return (self.inode, self.birth_ns) == (other.inode, other.birth_ns)
@@ -47,7 +51,7 @@ class _Timestamp(ctypes.Structure):
 
 
 class _Statx(ctypes.Structure):
-    """`struct statx`, as far as the birth time."""
+    """`struct statx` up to the birth time."""
 
     _fields_ = (
         ("mask", ctypes.c_uint32),
@@ -62,13 +66,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def file_id(descriptor: int) -> FileId:
-    """Of an open file. Raises OSError."""
+    """Returns the id of an open file. Raises OSError."""
     stat = os.fstat(descriptor)
     return FileId(stat.st_dev, stat.st_ino, _birth_ns(descriptor))
 
 
 def _birth_ns(descriptor: int) -> int:
-    """Python's own `os.stat` does not report it on Linux."""
+    """Returns the birth time, which Python's `os.stat` does not report on Linux."""
     found = _Statx()
     statx = getattr(_libc, "statx", None)  # not in every libc
     if statx is None:

@@ -1,5 +1,5 @@
-"""How much of a log is on the disk, and one fsync of it, which may run in a thread while the
-log goes on."""
+"""Tracks how much of a log is on disk. One fsync of it may run in a thread while the log is in
+use."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from tidelog_broker.log.epoch_file import EpochFile
 from tidelog_broker.log.leader_epochs import EpochEntry
 from tidelog_broker.log.segments import Segments
 
-# Each is held open while it is synced.
+# Each of these segments is held open while it is synced.
 MAX_FLUSHED_SEGMENTS = 16
 
 
 class FlushState(NamedTuple):
-    """What else a flush makes durable, as it stood when the flush began. `cuts` counts
-    truncations: after one, the same offsets mean other batches."""
+    """What else a flush makes durable, as it was when the flush began.
+
+    - `cuts`: the number of truncations. After one, the same offsets mean other batches.
+    """
 
     cuts: int
     epochs: tuple[EpochEntry, ...]
@@ -26,11 +28,12 @@ class FlushState(NamedTuple):
 
 
 class FlushTicket:
-    """Made by `Log.begin_flush`; `run` it once, then hand it to `Log.finish_flush`.
+    """One flush. `Log.begin_flush` creates it; call `run` once, then pass it to
+    `Log.finish_flush`.
 
-    The files are held open here, so that neither a roll nor a deletion disturbs it.
-    They are handles of its own: since Linux 4.19 a write-back error that nobody has seen
-    yet is reported to those as well."""
+    It holds its files open, so that neither a roll nor a deletion disturbs it. The handles are
+    its own: since Linux 4.19 a new handle also gets a write-back error that has not been reported
+    yet."""
 
     def __init__(
         self,
@@ -50,7 +53,7 @@ class FlushTicket:
         self.error: OSError | None = None
 
     def run(self) -> None:
-        """Blocks until all is on the disk. An `OSError` is kept for `finish_flush`."""
+        """Blocks until all is on disk. An `OSError` is kept for `finish_flush`."""
         try:
             for file in self._files:
                 file.sync()
@@ -65,22 +68,24 @@ class FlushTicket:
 
 
 class FlushProgress:
-    """What is on the disk: batches below `flushed_offset`, epochs, names of files."""
+    """What is on disk: batches below `flushed_offset`, leader epochs, names of files."""
 
     def __init__(self, flushed_offset: int, epochs: tuple[EpochEntry, ...]) -> None:
         self.flushed_offset = flushed_offset
-        # Not finished yet; some never will be, because whoever waited for them was cancelled.
+        # Tickets that are not finished. Some never will be, because their waiting task was
+        # cancelled.
         self._begun: list[FlushTicket] = []
         self._cuts = 0
-        self._name_synced = True  # the directory's own name is on the disk
-        # Names in the directory that were made or removed, and how many of those a flush
-        # has made durable; likewise the epochs.
+        self._name_synced = True  # the directory's own name is on disk
+        # How many file names were created or removed, and how many of those changes a flush has
+        # made durable. The same for epochs.
         self._names_changed = 0
         self._names_synced = 0
         self._epochs_synced = epochs
 
     def distrust(self, flushed_offset: int) -> None:
-        """What a former life made and never synced: a crash of the process left it so."""
+        """Counts what a previous process wrote beyond the offset as not synced, also names and
+        epochs."""
         self.flushed_offset = flushed_offset
         self._names_changed += 1
         self._name_synced = False
@@ -93,7 +98,7 @@ class FlushProgress:
         self._cuts += 1
 
     def is_behind(self, log_end_offset: int, epochs: tuple[EpochEntry, ...]) -> bool:
-        """Whether anything is not on the disk, or nobody knows whether it is."""
+        """Returns whether anything is not on disk, or not known to be."""
         return (
             self.flushed_offset < log_end_offset
             or self._has_unsynced_names
@@ -117,7 +122,7 @@ class FlushProgress:
         epoch_file: EpochFile,
         epochs: tuple[EpochEntry, ...],
     ) -> FlushTicket | None:
-        """`Log.begin_flush` says what. Raises OSError, with no file left open."""
+        """Implements `Log.begin_flush`. Raises OSError, with no file left open."""
         state = FlushState(self._cuts, epochs, self._names_changed)
         unsynced = segments.unsynced(self.flushed_offset, MAX_FLUSHED_SEGMENTS)
         directories: list[PurePath] = []
@@ -146,11 +151,11 @@ class FlushProgress:
         return self._begun
 
     def take_back(self, ticket: FlushTicket) -> None:
-        """Its outcome is known."""
+        """Removes a ticket whose result is known."""
         self._begun.remove(ticket)
 
     def finish(self, ticket: FlushTicket) -> None:
-        """It has run without an error."""
+        """Records a flush that has run without an error."""
         cuts, epochs, names = ticket.state
         self._names_synced = max(self._names_synced, names)
         self._name_synced = True

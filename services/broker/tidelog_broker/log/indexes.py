@@ -1,8 +1,6 @@
-"""Sparse indexes of one segment: from offset, and from timestamp, to a position in its file.
+"""Sparse indexes of one segment: from offset to file position, and from timestamp to offset.
 
-Both are rebuilt from the segment whenever what is on disk does not fit it, so that they
-are never synced.
-"""
+Both are rebuilt from the segment if the files do not match it. So they are never synced."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from tidelog.model import BatchHeader
 
 NO_TIMESTAMP = -(1 << 63)
 
-# tag, crc32c of all that follows, entries, bytes of the segment, its next offset, its
+# Tag, CRC32C of all that follows, number of entries, then of the segment: bytes, next offset,
 # largest timestamp, append time of its first batch; then two columns of i64.
 _FILE_HEADER = struct.Struct("<4sIIqqqq")
 _CRC_FROM = 8
@@ -27,7 +25,8 @@ _TIME_TAG = b"TLT\x01"
 
 
 class SegmentSummary(NamedTuple):
-    """What a log knows of a segment without opening it. An empty one has NO_TIMESTAMP."""
+    """What a log knows about a segment without opening it. The times of an empty one are
+    NO_TIMESTAMP."""
 
     size: int
     next_offset: int
@@ -36,10 +35,12 @@ class SegmentSummary(NamedTuple):
 
 
 class SegmentIndexes:
-    """One entry at most for each `interval_bytes` of the segment; its first batch needs
-    none. A time entry (t, o) says: t is the largest timestamp of all batches below
-    offset o; one is made together with an offset entry, where t has grown since the
-    time entry before. Hence both columns of each index grow strictly."""
+    """The offset index and the time index of one segment.
+
+    There is at most one entry for each `interval_bytes` of the segment; its first batch needs none.
+    A time entry (t, o) means that t is the largest timestamp of all batches below offset o. It is
+    added together with an offset entry if t has grown since the previous time entry. So both
+    columns of each index grow strictly."""
 
     def __init__(self, interval_bytes: int) -> None:
         self._interval_bytes = interval_bytes
@@ -49,7 +50,7 @@ class SegmentIndexes:
         self._timestamp_offsets = array("q")
 
     def note(self, base_offset: int, position: int, max_timestamp_before: int) -> None:
-        """To be told of every batch in turn."""
+        """Adds the entries of the next batch. It has to be called for every batch, in order."""
         last = self._positions[-1] if self._positions else 0
         if position - last < self._interval_bytes:
             return
@@ -60,12 +61,12 @@ class SegmentIndexes:
             self._timestamp_offsets.append(base_offset)
 
     def position_below(self, offset: int) -> int:
-        """Position of an indexed batch that begins at or below the offset."""
+        """Returns the position of the last indexed batch that begins at or below the offset."""
         index = bisect.bisect_right(self._offsets, offset)
         return self._positions[index - 1] if index else 0
 
     def position_before_time(self, timestamp_ms: int) -> int:
-        """Position of an indexed batch below which every timestamp is smaller."""
+        """Returns the position of an indexed batch below which every timestamp is smaller."""
         later = bisect.bisect_left(self._timestamps, timestamp_ms)
         if later == len(self._timestamps):
             return self._positions[-1] if self._positions else 0
@@ -75,8 +76,9 @@ class SegmentIndexes:
         return self._positions[index - 1] if index else 0
 
     def truncate(self, offset: int) -> tuple[int, int]:
-        """Forgets entries at or above the offset; returns position of the last one left
-        and the largest timestamp below it."""
+        """Removes entries at or above the offset.
+
+        Returns the position of the last entry left and the largest timestamp below it."""
         keep = bisect.bisect_left(self._offsets, offset)
         del self._offsets[keep:], self._positions[keep:]
         keep = bisect.bisect_left(self._timestamp_offsets, offset)
@@ -85,13 +87,13 @@ class SegmentIndexes:
         return position, self._timestamps[-1] if self._timestamps else NO_TIMESTAMP
 
     def forget_within(self, first_offset: int, next_offset: int) -> None:
-        """Forgets entries strictly between the two: no batch begins there any more."""
+        """Removes entries strictly between two offsets, where no batch begins any more."""
         begin = bisect.bisect_right(self._offsets, first_offset)
         end = bisect.bisect_left(self._offsets, next_offset)
         del self._offsets[begin:end], self._positions[begin:end]
 
     def encode(self, summary: SegmentSummary) -> tuple[bytes, bytes]:
-        """Content of the offset index file and of the time index file."""
+        """Returns the content of the offset index file and of the time index file."""
         return (
             _encode(_OFFSET_TAG, self._offsets, self._positions, summary),
             _encode(_TIME_TAG, self._timestamps, self._timestamp_offsets, summary),
@@ -101,7 +103,7 @@ class SegmentIndexes:
     def decode(
         cls, offset_file: bytes, time_file: bytes, interval_bytes: int
     ) -> tuple[SegmentIndexes, SegmentSummary] | None:
-        """None: the files are not whole or not of one segment."""
+        """Returns None if the files are incomplete, or belong to different segments."""
         offsets = _decode(_OFFSET_TAG, offset_file)
         times = _decode(_TIME_TAG, time_file)
         if offsets is None or times is None or offsets[2] != times[2]:
@@ -113,7 +115,7 @@ class SegmentIndexes:
 
 
 class IndexRebuild:
-    """`indexes` hold all batches below `position`."""
+    """Indexes of all batches below `position`, while they are rebuilt."""
 
     def __init__(self, interval_bytes: int) -> None:
         self.indexes = SegmentIndexes(interval_bytes)
@@ -121,7 +123,7 @@ class IndexRebuild:
         self._max_timestamp_ms = NO_TIMESTAMP
 
     def note(self, header: BatchHeader, size: int) -> None:
-        """Of the batch that begins at `position`, which has `size` bytes in the file."""
+        """Adds the batch that begins at `position` and has `size` bytes in the file."""
         self.indexes.note(header.base_offset, self.position, self._max_timestamp_ms)
         self._max_timestamp_ms = max(self._max_timestamp_ms, header.max_timestamp_ms)
         self.position += size
@@ -154,7 +156,7 @@ def _decode(tag: bytes, data: bytes) -> tuple[array[int], array[int], SegmentSum
 
 
 def summarise(before: SegmentSummary, header: BatchHeader, size: int) -> SegmentSummary:
-    """The summary once this batch, of `size` bytes in the file, is in the segment."""
+    """Returns the summary of the segment with this batch, of `size` bytes in the file, appended."""
     first = before.first_append_time_ms if before.size else header.append_time_ms
     return SegmentSummary(
         before.size + size,

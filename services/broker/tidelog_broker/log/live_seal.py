@@ -1,5 +1,5 @@
-"""Makes the damaged batches of one segment unreadable while its log is in use: the only copy of a
-partition goes on being read and written ("Damaged batches" in docs/internals/log-format.md)."""
+"""Makes the damaged batches of one segment unreadable while its log is in use. So the only copy of
+a partition stays readable and writable ("Damaged batches" in docs/internals/log-format.md)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,17 @@ CHECK_BYTES = 1 << 20
 
 
 class LiveSeal:
-    """Made by `Log.begin_seal`; `run` it once, in a thread, then hand it to `Log.finish_seal`.
+    """A check of one segment that makes damaged batches unreadable.
 
-    Checks all that the segment held when this was made. Then `damaged` has what was sealed,
-    `found` the segment as it is now, or `error` is set. `copies`: nothing is appended to the
-    segment any more, and sectors of it cannot be read; `copy` is to take its place then."""
+    `Log.begin_seal` creates it. Call `run` once, in a thread, then pass it to `Log.finish_seal`. It
+    checks all that the segment held at its creation.
+
+    - `damaged`: the ranges that `run` sealed.
+    - `found`: the summary of the segment after `run`.
+    - `error`: why `run` failed, or None.
+    - `copies`: nothing is appended to the segment any more, and some of its sectors are unreadable.
+    - `copy`: the file that is to replace the segment then; None: all sectors could be read.
+    """
 
     def __init__(
         self,
@@ -68,12 +74,13 @@ class LiveSeal:
             self.error = error
 
     def discard(self) -> None:
-        """The copy is not needed."""
+        """Removes the copy, which is not needed."""
         if self.copy is not None:
             self._disk.remove(self.copy)
 
     def _has_bad_sectors(self) -> bool:
-        """Or lacks some. What could not be read a while ago may be read now."""
+        """Returns whether sectors are unreadable or missing. An earlier read error may have
+        passed."""
         if self._disk.file_size(self.path) < self.before.size:
             return True
         file = self._disk.open(self.path)

@@ -1,4 +1,4 @@
-"""A partition's log: segments, epochs, and what keeps them in step with the disk."""
+"""A partition's log: segments, leader epochs and producer states, kept consistent with the disk."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ BeforeCut = Callable[[int], None]
 
 
 class Log(RepairableLog):
-    """For one thread, but for `open` and `FlushTicket.run`.
+    """A log on disk, for one thread, except `open` and `FlushTicket.run`.
 
     Invariants: there is at least one segment; `log_start_offset` ≤ `flushed_offset` ≤
-    `log_end_offset`. Everything that changes the log raises `LogStorageError` where the
-    disk refuses, and `LogFailedError` once `failed` is set."""
+    `log_end_offset`. Methods that change the log raise `LogStorageError`, and `LogFailedError` once
+    `failed` is set."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Log(RepairableLog):
         self._config = config
         self._epochs = content.epochs
         self._epoch_file = epoch_file
-        # As a clean stop left it, and it still is.
+        # What a clean stop left, as long as the log has not changed since.
         self._left = content.left._replace(producers=None) if content.left else None
         self._closed = False
         self.directory = directory
@@ -97,19 +97,19 @@ class Log(RepairableLog):
         evidence: Evidence = discard_evidence,
         least_end: int = 0,
     ) -> Log:
-        """Opens or creates. `recovery_point`: everything below was flushed before the last
-        stop. `least_end`: everything below was acknowledged, so that no offset there is used again.
-        `files` is shared by the logs of a broker. `before_loss` is called before
-        anything sound is cut here, and `before_cut` from then on with each offset that the
-        log is to be cut to; it raises OSError. `unsynced`: what became of writes that were not
-        flushed before the last stop. `check_all`: nothing is taken for sound, neither by a
-        clean stop nor below the recovery point; what is above it has been written anew already.
-        `left`: what `end` returned; where the log is not so any more, it is read.
-        `evidence` receives the bytes of damaged batches. May run in a thread.
+        """Opens or creates a log. May run in a thread.
 
-        What was found after an unclean stop is in `recovery`. Raises `LogStorageError`,
-        `UndecidedDamageError` as `unsynced` says, and `LogCorruptError` for damage in what a
-        stop left for sound."""
+        - `recovery_point`: everything below it was flushed before the last stop.
+        - `least_end`: everything below it was acknowledged; none of these offsets is used again.
+        - `before_loss`: called before valid data is cut here.
+        - `before_cut`: called later with each offset that the log is to be cut to; raises OSError.
+        - `check_all`: check even what a clean stop or the recovery point vouches for. What is
+          above the recovery point has been rewritten already.
+        - `left`: what `end` returned. If the log differs from it, it is read.
+
+        `recovery` has what was found after an unclean stop. Raises `LogStorageError`,
+        `UndecidedDamageError` as `unsynced` says, and `LogCorruptError` for damage in trusted
+        data."""
         if files is None:
             files = SegmentFiles(disk)
         epoch_file = EpochFile(disk, directory)
@@ -148,7 +148,7 @@ class Log(RepairableLog):
             self._add_segment(content.log_start_offset)
         self._write_epochs()
 
-    # What there is.
+    # State.
 
     @property
     def log_start_offset(self) -> int:
@@ -164,7 +164,7 @@ class Log(RepairableLog):
 
     @property
     def latest_epoch(self) -> int:
-        """Of the last batch, also where that has expired; NO_EPOCH if there never was one."""
+        """Epoch of the last batch, even if that has expired; NO_EPOCH if there never was one."""
         return self._epochs.latest
 
     @property
@@ -188,13 +188,13 @@ class Log(RepairableLog):
         return len(self._segments)
 
     def bytes_from(self, offset: int) -> int:
-        """About how many bytes there are from that offset on, by memory alone: 0 at the log's end,
-        all below its start; of the active segment at most an index interval and a batch more."""
+        """Returns about how many bytes there are from the offset on (0 at the log's end), by memory
+        alone. In the active segment it is too large by an index interval and a batch at most."""
         return self._segments.reader.bytes_from(offset)
 
     def append_time_of(self, offset: int) -> int | None:
-        """When the leader appended the batch with the offset, in milliseconds since 1970; None
-        where memory does not tell. Reads a frame's header, after an index interval at most."""
+        """Returns when the leader appended the batch with the offset, in milliseconds since 1970;
+        None if the log does not hold it or memory does not hold its header."""
         if not self.log_start_offset <= offset < self.log_end_offset:
             return None
         try:
@@ -209,7 +209,7 @@ class Log(RepairableLog):
         return self._epochs.epoch_start(epoch)
 
     def share_files(self, files: SegmentFiles) -> None:
-        """Instead of those it was opened with, in a thread of its own."""
+        """Uses these files instead of those that the log was opened with, perhaps in a thread."""
         self._segments.share_files(files)
 
     def update_config(self, config: LogConfig) -> None:
@@ -219,10 +219,9 @@ class Log(RepairableLog):
     # Appending.
 
     def append(self, batches: Sequence[Batch]) -> None:
-        """All or nothing. The batches are stamped, and their checksums hold.
-
-        Raises `AppendOrderError` unless they continue the log, and `LogStorageError`. Any other
-        error, as a `MemoryError`, may leave what memory holds half changed: the log has failed."""
+        """Appends all batches or none. They are stamped, and their checksums are valid. Raises
+        `AppendOrderError` unless they continue the log, and `LogStorageError`. After any other
+        error, such as a `MemoryError`, memory may be half changed: the log has `failed`."""
         self._check_usable()
         if not batches:
             return
@@ -244,14 +243,13 @@ class Log(RepairableLog):
             self._disk.check_append_room()
             self._left = None
             added = sum(map(frame_bytes, batches))
-            # By the time of the batches, so that a follower which copies old ones does not roll at
-            # each append.
+            # Uses the batches' time: a follower of old batches must not roll at each append.
             if is_roll_due(active.summary, added, self._config, batches[-1].header.append_time_ms):
                 active = self._roll()
             if epochs_before is not None:
                 for batch in batches:
                     self._epochs.assign(batch.header.leader_epoch, batch.header.base_offset)
-                # Before the batches: after a stop in between, the entry is cut again.
+                # Written before the batches: recovery cuts an entry that has no batch.
                 self._write_epochs()
             file = active.open()
         except OSError as error:
@@ -270,11 +268,11 @@ class Log(RepairableLog):
         self.digests.appended(batches)
 
     def _brings_epoch(self, batches: Sequence[Batch]) -> bool:
-        # Epochs never fall, so the last batch tells.
+        # Epochs never fall, so the last batch suffices.
         return batches[-1].header.leader_epoch != self._epochs.latest
 
     def _restore_epochs(self, entries: tuple[EpochEntry, ...] | None) -> None:
-        """In memory; the file may be ahead, which opening the log puts right."""
+        """Restores the epochs in memory. The file may be ahead, which opening the log corrects."""
         if entries is not None:
             self._epochs = LeaderEpochs(entries)
 
@@ -294,14 +292,14 @@ class Log(RepairableLog):
     # Reading.
 
     def read(self, offset: int, *, max_bytes: int, up_to: int) -> list[Batch]:
-        """Whole batches from the one that holds `offset` on, that end at or below `up_to`:
-        as many as fit into `max_bytes` on disk, but at least one where there is one. Checks both
-        checksums of each: a bit may flip under an open log. Raises `OffsetOutOfRangeError`,
-        `LogCorruptError` and `LogStorageError`."""
+        """Returns complete batches that end at or below `up_to`, beginning with the one that holds
+        `offset`: as many as fit into `max_bytes` on disk, but at least one if there is one.
+        Verifies both checksums of each: a bit may flip under an open log. Raises
+        `OffsetOutOfRangeError`, `LogCorruptError` and `LogStorageError`."""
         return self._read(offset, max_bytes, up_to, waits=True).batches
 
     def read_cached(self, offset: int, *, max_bytes: int, up_to: int) -> CachedBatches:
-        """The same without waiting for the disk: as many as memory holds, perhaps none."""
+        """Like `read` without waiting for the disk: only cached batches, perhaps none."""
         try:
             return self._read(offset, max_bytes, up_to, waits=False)
         except ColdDataError as error:
@@ -320,19 +318,19 @@ class Log(RepairableLog):
             raise read_failure(error, self.directory, "read the log in") from error
 
     def header_at(self, offset: int) -> BatchHeader:
-        """Of the batch that holds the offset, which is in the log. Raises as `headers` does."""
+        """Returns the header of the batch that holds the offset. Raises as `headers` does."""
         return self._segments.reader.header_at(offset)
 
     def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
-        """Of all batches between two offsets. Raises `LogCorruptError` and `OSError`."""
+        """Yields headers between two offsets. Raises `LogCorruptError` and `OSError`."""
         return self._segments.headers(start, end)
 
     def offset_for_timestamp(
         self, timestamp_ms: int, up_to: int, *, waits: bool = True
     ) -> Batch | None:
-        """The first batch with a timestamp at or after that one, if it ends at or below the
-        offset `up_to`. Raises `LogCorruptError` and `LogStorageError`, and `ColdDataError`
-        where it would have to wait for the disk and does not."""
+        """Returns the first batch with a timestamp at or after `timestamp_ms` if it ends at or
+        below `up_to`. Raises `LogCorruptError` and `LogStorageError`, and with `waits` false
+        `ColdDataError` if it would have to wait for the disk."""
         try:
             return self._segments.reader.first_at_time(timestamp_ms, up_to, waits=waits)
         except OSError as error:
@@ -341,7 +339,7 @@ class Log(RepairableLog):
     # Cutting.
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts the batch that holds `offset`, and all after it. On the disk on return."""
+        """Cuts the batch that holds `offset`, and all after it. On disk on return."""
         self._check_usable()
         if offset < self.log_start_offset:
             self.reset_to(offset)
@@ -366,13 +364,13 @@ class Log(RepairableLog):
             self._progress.flushed_offset = min(self.flushed_offset, self.log_end_offset)
 
     def reset_to(self, offset: int) -> None:
-        """Removes everything; the log is empty and begins at `offset`. On the disk on return."""
+        """Removes all batches; the log is empty and begins at `offset`. On disk on return."""
         self._check_usable()
         try:
             self.before_cut(offset)
             self._begin_cut()
             self.producers.begin_reset(offset)
-            # First, so that a start after a stop in between finishes the reset.
+            # Written first, so that the next start finishes an interrupted reset.
             self._write_log_start(offset)
             self.producers.finish_reset(offset)
             self._segments.start_anew(offset)
@@ -394,9 +392,9 @@ class Log(RepairableLog):
         write_checked(self._disk, path, LOG_START_KIND, offset, sync=True)
 
     def delete_old_segments(self, now_ms: int | None, up_to: int, append_ms: int = 0) -> int:
-        """Deletes what retention no longer asks for below `up_to`, as `_delete_oldest`. Rolls the
-        active one where it is old. `now_ms` None: the clock is in doubt, and nothing is deleted for
-        its age. `append_ms`: what appends are dated by, where that is another time."""
+        """Deletes segments below `up_to` that retention does not keep, as `_delete_oldest` does.
+        Rolls the active segment if it is old. `now_ms` None: the clock is in doubt, and nothing is
+        deleted for its age. `append_ms`: the clock that stamps appends, if that is another one."""
         self._check_usable()
         try:
             self._roll_if_old(now_ms, up_to, append_ms or now_ms)
@@ -414,7 +412,8 @@ class Log(RepairableLog):
             raise LogStorageError.of(error, self.directory, "delete old segments in") from error
 
     def delete_below(self, offset: int) -> int:
-        """Deletes the segments wholly below an offset, the active one too, as `_delete_oldest`."""
+        """Deletes segments that end at or below the offset, even the active one,
+        MAX_DELETED_AT_ONCE at most, and returns how many."""
         self._check_usable()
         try:
             active = self._segments.active.summary
@@ -428,7 +427,7 @@ class Log(RepairableLog):
             raise LogStorageError.of(error, self.directory, "delete old segments in") from error
 
     def _delete_oldest(self, count: int) -> int:
-        """Returns how many it has deleted: MAX_DELETED_AT_ONCE at most, and the next call more."""
+        """Returns how many it deletes: MAX_DELETED_AT_ONCE at most. A later call continues."""
         count = min(count, MAX_DELETED_AT_ONCE)
         if count:
             self._left = None
@@ -460,8 +459,8 @@ class Log(RepairableLog):
         return self._progress.is_behind(self.log_end_offset, self._epochs.entries)
 
     def begin_flush(self) -> FlushTicket | None:
-        """What is not on the disk yet, of at most MAX_FLUSHED_SEGMENTS; None: everything is. Raises
-        `LogFailedError` where a flush that nobody finished has failed."""
+        """Returns a ticket for at most MAX_FLUSHED_SEGMENTS that are not on disk; None if all are.
+        Raises `LogFailedError` if an unfinished flush has failed."""
         self._check_usable()
         for ticket in self._progress.unfinished:
             if ticket.error is not None:
@@ -474,30 +473,30 @@ class Log(RepairableLog):
             raise LogStorageError.of(error, self.directory, "open for a flush files in") from error
 
     def finish_flush(self, ticket: FlushTicket) -> None:
-        """After `ticket.run()`: moves `flushed_offset`. An fsync that failed marks the log
-        failed, because nobody knows what of it is on the disk."""
+        """Advances `flushed_offset` after `ticket.run()`. A failed fsync marks the log as failed,
+        because it is unknown which data is on disk."""
         if not ticket.done:
             raise ValueError("a flush is finished after its ticket has run")
         self._progress.take_back(ticket)
         if ticket.error is not None:
             raise self._fail(ticket.error, self.directory, "sync the log in")
         if self.failed is not None:
-            # A sync after one that failed succeeds, whatever the kernel has given up.
+            # An fsync after a failed one succeeds, even if the kernel has dropped the dirty pages.
             raise self.failed
         self._progress.finish(ticket)
 
     def flush(self) -> None:
-        """All three steps at once, until everything is on the disk; blocks."""
+        """Flushes until everything is on disk; blocks."""
         while (ticket := self.begin_flush()) is not None:
             ticket.run()
             self.finish_flush(ticket)
 
-    # The end.
+    # Closing.
 
     def end(self, room_for_producers: int) -> CleanLog | None:
-        """Syncs and closes it. How it is left is for the broker to keep, and for the next `open`,
-        which reads no more than the last batch's header then. None: it has failed, is closed
-        already, or is synced still, for that may fail."""
+        """Syncs and closes the log. Returns its state for the broker to store: with it the next
+        `open` reads no more than the header of the last batch. Returns None if the log has failed,
+        is closed already, or has an unfinished flush, which may still fail."""
         if self._closed:
             return None
         try:
@@ -515,14 +514,13 @@ class Log(RepairableLog):
     def _as_it_is(self) -> CleanLog:
         active = self._segments.active
         if not active.has_no_entries:
-            # To make files is what a stop of ten thousand short logs would take its time with.
+            # Creating files would dominate the stop of a broker with ten thousand short logs.
             active.write_indexes()
         segments = tuple(KnownSegment(s.base_offset, s.summary) for s in self._segments)
         filled = next((s for s in reversed(list(self._segments)) if s.size), None)
         return CleanLog(segments, None if filled is None else filled.last_batch())
 
     def delete(self) -> None:
-        """Removes the whole directory."""
         self.close()
         try:
             self._disk.remove_tree(self.directory)
@@ -530,7 +528,7 @@ class Log(RepairableLog):
             raise LogStorageError.of(error, self.directory, "delete the log in") from error
 
     def close(self) -> None:
-        """Syncs nothing."""
+        """Closes the log without a sync."""
         self._closed = True
         self._segments.close()
 

@@ -1,4 +1,4 @@
-"""Reading across the segments of a log."""
+"""Reads across the segments of a log."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ class Place(NamedTuple):
 
 
 class PositionCache:
-    """Where the batches begin that were appended, or read up to, a moment ago: a reader at
-    the tail needs no search. Whoever cuts or removes a segment clears it."""
+    """Positions of batches that were recently appended or read up to.
+
+    A reader at the tail needs no search. Code that cuts or removes a segment clears the cache."""
 
     def __init__(self) -> None:
         self._places: dict[int, Place] = {}
@@ -39,15 +40,17 @@ class PositionCache:
 
 
 class LogReader:
-    """`segments` is the log's own list. `OSError` passes through. What does not wait for the
-    disk (`waits`) raises `ColdDataError` where it would have to."""
+    """Reads the segments of a log. `segments` is the log's own list.
+
+    `OSError` passes through. Methods with `waits=False` raise `ColdDataError` instead of waiting
+    for the disk."""
 
     def __init__(self, segments: Sequence[Segment], positions: PositionCache) -> None:
         self._segments = segments
         self._positions = positions
 
     def read(self, offset: int, max_bytes: int, up_to: int, *, waits: bool) -> CachedBatches:
-        """`Log.read` and `Log.read_cached` say what; `offset` < `up_to` ≤ the log's end."""
+        """Implements `Log.read` and `Log.read_cached`; `offset` < `up_to` ≤ the log's end."""
         index = self._segment_index(offset)
         segment = self._segments[index]
         place = self._positions.get(offset)
@@ -76,7 +79,7 @@ class LogReader:
             segment, position = self._segments[index], 0
 
     def _bytes_up_to(self, up_to: int, segment: Segment, position: int, max_bytes: int) -> int:
-        """Saves reading what would be left out: beyond a high watermark near the end."""
+        """Limits a read near the high watermark to the bytes below it, if their end is known."""
         place = self._positions.get(up_to)
         if place is None or place.segment is not segment:
             return max_bytes
@@ -89,7 +92,7 @@ class LogReader:
         return bisect.bisect_right(segments, offset, key=lambda s: s.base_offset) - 1
 
     def bytes_from(self, offset: int) -> int:
-        """`Log.bytes_from` says what."""
+        """Implements `Log.bytes_from`."""
         index = max(self._segment_index(offset), 0)
         segment = self._segments[index]
         place = self._positions.get(offset)
@@ -102,11 +105,11 @@ class LogReader:
         return within
 
     def header_at(self, offset: int) -> BatchHeader:
-        """`Log.header_at` says what."""
+        """Implements `Log.header_at`."""
         return self._segments[self._segment_index(offset)].header_of(offset)
 
     def append_time_of(self, offset: int) -> int:
-        """`Log.append_time_of` says what; also raises `FrameError` and `LogCorruptError`."""
+        """Implements `Log.append_time_of`; also raises `FrameError` and `LogCorruptError`."""
         segment = self._segments[self._segment_index(offset)]
         place = self._positions.get(offset)
         if place is not None and place.segment is segment:
@@ -115,7 +118,7 @@ class LogReader:
         return segment.cached_header_at(position).append_time_ms
 
     def first_at_time(self, timestamp_ms: int, up_to: int, *, waits: bool) -> Batch | None:
-        """`Log.offset_for_timestamp` says what."""
+        """Implements `Log.offset_for_timestamp`."""
         for segment in self._segments:
             if segment.size == 0 or segment.summary.max_timestamp_ms < timestamp_ms:
                 continue

@@ -1,4 +1,4 @@
-"""Which segments belong to a log that is opened, and where it begins."""
+"""Finds the segments of a log that is opened, and its first offset."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tidelog_broker.log.unsynced import Unsynced
 
 LOG_START_NAME = "log-start-offset"
 LOG_START_KIND = "log-start-offset"
-# By which earlier releases knew a log that a clean stop had left. Who goes back to one is not to
-# believe it of what has changed since.
+# Earlier releases marked a cleanly stopped log by this file. It is removed, so that after a
+# downgrade they do not trust a log that has changed.
 FORMER_MARKER_NAME = "clean-shutdown"
 
 BeforeLoss = Callable[[], None]
-"""Called before what was sound is cut: a crash right after the cut would leave a log that
-looks whole."""
+"""Called before valid data is cut: after a crash right behind the cut the log would appear
+intact."""
 
 
 class LogStart(NamedTuple):
@@ -34,12 +34,12 @@ class LogStart(NamedTuple):
 def settle_start(
     disk: Disk, directory: PurePath, before_loss: BeforeLoss, unsynced: Unsynced
 ) -> LogStart:
-    """The segments that belong to the log; removes all other files that a stop left.
+    """Returns the segments that belong to the log. Removes all others, and temporary files.
 
-    The first begins at the log's start. Where an older one is there too, a deletion was
-    interrupted; where none begins there, a reset was, or segments are missing: then none
-    is kept, because whoever holds offset n is taken to hold all below. In an only copy what is
-    missing is unreadable, as elsewhere in the log: an empty segment stands for it."""
+    The first one begins at the log's start. Older ones are left from an interrupted deletion. If
+    none begins there, a reset was interrupted or segments are missing. Then none is kept, because a
+    replica that holds an offset is assumed to hold all below it. In an only copy an empty segment
+    replaces the missing ones, whose offsets become unreadable."""
     names = disk.list_names(directory)
     for name in names:
         if name.endswith(TEMPORARY_SUFFIX) or name == FORMER_MARKER_NAME:
@@ -67,8 +67,8 @@ def settle_start(
 
 
 def _read_log_start(disk: Disk, directory: PurePath) -> int | None:
-    """None: damaged. It differs from the first segment's only while a deletion or a reset
-    is under way, so that the first segment tells the same."""
+    """Returns None if the file is damaged. Then the first segment has the offset, unless a deletion
+    or a reset was interrupted."""
     try:
         return int(read_checked(disk, directory / LOG_START_NAME, LOG_START_KIND))
     except DamagedFileError:

@@ -1,15 +1,18 @@
-"""The producer states of a log, and their snapshots beside its segments (section 6 of
+"""Producer states of a log, and their snapshots beside its segments (section 6 of
 docs/internals/log-format.md).
 
-A snapshot `<offset>.producers` holds the states as all batches below the offset made them;
-those after it are read from the headers of the batches. There is one at the start of each
-segment and one for each SNAPSHOT_INTERVAL_BYTES of the active one, so that neither a start
-nor a cut reads more than that; a clean stop leaves one at the log's end where it does not keep
-them with those of other logs, or where the newest is far behind. The one at the log's start is
-synced, and written twice (`<offset>.producers-copy`), because the batches that would tell the same
-are gone: it is what silent producers are known by. Each start looks at both and mends one by the
-other. A cut first removes, durably, what lies above it; hence every snapshot is one of the batches
-that are below it now.
+A snapshot `<offset>.producers` holds the producer states after all batches below the offset. The
+batches behind it are read from their headers.
+
+- There is a snapshot at the start of each segment, and one for each SNAPSHOT_INTERVAL_BYTES of the
+  active segment. So neither a start nor a truncation reads more than that.
+- A clean stop writes one at the log's end if the states are not stored with those of other logs, or
+  if the newest snapshot is far behind.
+- The snapshot at the log's start is synced and written twice (`<offset>.producers-copy`). The
+  batches below it are deleted, so that only this snapshot knows silent producers. Each start reads
+  both files and repairs a damaged one from the other.
+- A truncation first removes the snapshots above its offset, durably. So every snapshot describes
+  batches that are in the log now.
 """
 
 from __future__ import annotations
@@ -31,11 +34,11 @@ from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut, Producer
 SNAPSHOT_SUFFIX = ".producers"
 COPY_SUFFIX = ".producers-copy"
 SNAPSHOT_INTERVAL_BYTES = 16 << 20
-# One takes some 200 bytes for each producer, so that many producers make them rarer: they
-# come to no more than about a hundredth of what is appended.
+# A snapshot takes about 200 bytes for each producer. With many producers it is written less often,
+# so that snapshots amount to about 1% of the appended bytes at most.
 SNAPSHOT_INTERVAL_BYTES_PER_PRODUCER = 20 << 10
-# A clean stop keeps the producers of many logs together. With more of them, or so far behind its
-# newest snapshot, a log writes one of its own.
+# A clean stop stores the producers of many logs in one file. A log with more producers than this,
+# or with more bytes after its newest snapshot, writes a snapshot of its own.
 MAX_KEPT_TOGETHER = 1_000
 MAX_BYTES_WITHOUT_SNAPSHOT = 1 << 20
 _KIND = "producer-states"
@@ -44,7 +47,7 @@ _log = structlog.get_logger()
 
 
 class HeaderSource(Protocol):
-    """The log that the states are of."""
+    """The log that the producer states belong to."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -53,7 +56,9 @@ class HeaderSource(Protocol):
     def log_end_offset(self) -> int: ...
 
     def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
-        """Of all batches between two offsets. Raises `LogCorruptError` and `OSError`."""
+        """Yields the headers of the batches between two offsets.
+
+        Raises `LogCorruptError` and `OSError`."""
 
     def bytes_from(self, offset: int) -> int: ...
 
@@ -63,14 +68,13 @@ def snapshot_name(offset: int, suffix: str = SNAPSHOT_SUFFIX) -> str:
 
 
 class ProducerHistory:
-    """`states` are those at the log's end. For what the log itself calls `OSError` passes
-    through.
+    """The producer states of one log. `OSError` passes through in methods that only `Log` calls.
 
-    `lacking`: the log is empty and begins above offset 0, because it was emptied to begin
-    anew there, and nobody has told yet who wrote below; or that was told, and the file is
-    damaged. It outlives a restart.
-
-    `lost`: the log has batches, and who wrote below its start is not known any more."""
+    - `states`: those at the log's end.
+    - `lacking`: the log is empty and was reset to an offset above 0, and the producers that wrote
+      below are not known yet, or the file that names them is damaged. It survives a restart.
+    - `lost`: the log has batches, and the producers that wrote below its start are unknown.
+    """
 
     def __init__(self, disk: Disk, directory: PurePath, log: HeaderSource) -> None:
         self._disk = disk
@@ -84,31 +88,34 @@ class ProducerHistory:
         self._crowded_out = NOBODY
 
     def load(self, at_end: Any = None) -> None:
-        """At the log's opening, once it has its batches. `at_end`: what `value_at_end` told of this
-        very log; None: it has to be read. Raises `LogCorruptError` where one
-        that has to be read is damaged: whoever led by the rest would append twice."""
+        """Loads the states when the log is opened, after its batches are known.
+
+        `at_end` is what `value_at_end` returned for this very log; None: the states are read.
+        Raises `LogCorruptError` if a batch that has to be read is damaged: a leader with incomplete
+        states would append duplicates."""
         start, end = self._log.log_start_offset, self._log.log_end_offset
         found = sorted(set(_offsets_in(self._disk.list_names(self._directory))))
         self._remove(offset for offset in found if not start <= offset <= end)
         if found and found[-1] > end:
-            # Otherwise it might come back above batches that are appended now.
+            # Otherwise a crash could bring it back above batches that are appended now.
             self._disk.sync_directory(self._directory)
         self._offsets = [offset for offset in found if start <= offset <= end]
         if start > 0:
             self.lost = not self._mend_start(start) and start < end
         if 0 < start == end:
             value = self._read(start)
-            # Nothing else would tell who wrote below.
+            # No other file names the producers below the start.
             self.lacking = value is None or value["lacking"]
-        # A snapshot that is there is newer, or says the same.
+        # A snapshot at the end is newer than `at_end`, or equal.
         known = at_end is not None and not (self.lacking or self.lost or end in self._offsets)
         self.states = ProducerStates.of_value(at_end) if known else self._states_at(end)
 
     def appended(self, batches: Sequence[Batch], size: int) -> None:
-        """The batches, of `size` bytes together, are in the log. Raises nothing: a snapshot
-        that cannot be written costs a longer reading later."""
+        """Applies batches, of `size` bytes together, that were appended to the log.
+
+        Raises nothing: a snapshot that cannot be written only makes a later read longer."""
         states = self.states
-        # Not whom a reading of the log forgets once more.
+        # Excludes evictions that reading the log has repeated.
         states.crowded_out = NOBODY
         for batch in batches:
             states.note(batch.header)
@@ -126,23 +133,27 @@ class ProducerHistory:
                 _log.warning("producer_snapshot_not_written", why=str(error))
 
     def roll(self, bases: Collection[int]) -> None:
-        """Before a segment begins at the log's end. `bases`: where the present ones begin;
-        other snapshots are no longer needed."""
+        """Prepares for a new segment at the log's end.
+
+        `bases` are the base offsets of the present segments. Snapshots at other offsets are
+        removed."""
         end = self._log.log_end_offset
         self._keep_end()
         self._bytes_since_snapshot = 0
         self._forget(offset for offset in self._offsets if offset not in bases and offset != end)
 
     def begin_cut(self, offset: int) -> None:
-        """Before the log is cut there, and before its directory is synced."""
+        """Removes later snapshots before the log is cut at the offset and its directory is
+        synced."""
         self._forget(one for one in self._offsets if one > offset)
 
     def finish_cut(self) -> None:
         self.states = self._states_at(self._log.log_end_offset)
 
     def restored(self, batches: Sequence[Batch]) -> None:
-        """Batches that were unreadable are in the log again. They say nothing new of a producer
-        that is known to have written later ones."""
+        """Applies batches that were unreadable and are in the log again.
+
+        A batch changes nothing for a producer that is known to have written later ones."""
         for header in (batch.header for batch in batches):
             known = self.states.entry(header.producer_id)
             if known is None or known.end_offset <= header.base_offset:
@@ -150,36 +161,39 @@ class ProducerHistory:
         if self.lacking:
             return
         try:
-            # The newest one may have been made without them.
+            # The newest snapshot may have been written without these batches.
             self._write(self._log.log_end_offset, self.states)
         except OSError as error:
             _log.warning("producer_snapshot_not_written", why=str(error))
 
     def begin_reset(self, offset: int) -> None:
-        """Before the log is emptied to begin at the offset. On the disk on return; without
-        effect where the log is not emptied after all."""
+        """Prepares for emptying the log, which then begins at the offset.
+
+        On disk on return. It has no effect if the log is not emptied after all."""
         if offset > 0:
             self._write_twice(offset, {"lacking": True, "producers": []})
 
     def finish_reset(self, offset: int) -> None:
-        """Once the log is known to begin there, and before its directory is synced."""
+        """Completes a reset after the new log start is stored, before the directory is synced."""
         self._remove(one for one in self._offsets if one != offset)
         self._offsets = [offset] if offset > 0 else []
         self.states = ProducerStates()
         self.lacking, self.lost = offset > 0, False
 
     def begin_deletion(self, start: int) -> None:
-        """Before the batches below the offset are deleted. On the disk on return."""
+        """Writes a snapshot at `start` before the batches below are deleted. On disk on return."""
         self._write_synced(start, self._states_at(start))
 
     def finish_deletion(self) -> None:
         start = self._log.log_start_offset
         self._forget(offset for offset in self._offsets if offset < start)
-        self.lost = False  # as far as it will ever be known
+        self.lost = False  # nothing more will ever be known
 
     def value_at_end(self, room: int) -> Any:
-        """Those who wrote up to the log's end, for `load`; None where that is not known, or there
-        are more than there is `room` for: those have a snapshot."""
+        """Returns the producers at the log's end, for `load`.
+
+        Returns None if they are not known, or if there are more of them than `room`; then a
+        snapshot holds them."""
         if self.lacking or self.lost:
             return None
         newest = self._offsets[-1] if self._offsets else self._log.log_start_offset
@@ -189,21 +203,24 @@ class ProducerHistory:
         return None if too_many else self.states.to_value()
 
     def take_crowded_out(self) -> CrowdedOut:
-        """By what was appended since the last call."""
+        """Returns the producers that appends evicted since the last call."""
         taken, self._crowded_out = self._crowded_out, NOBODY
         return taken
 
     def below_start(self) -> ProducerStates:
-        """Those who wrote below the log's start, as far as they are known. Raises
-        `LogStorageError`."""
+        """Returns the states of producers that wrote below the log's start, as far as they are
+        known.
+
+        Raises `LogStorageError`."""
         try:
             return self._states_at(self._log.log_start_offset)
         except OSError as error:
             raise LogStorageError.of(error, self._directory, "read a snapshot in") from error
 
     def learn(self, states: ProducerStates) -> None:
-        """Who wrote below the start of a log that is `lacking` and empty. On the disk on
-        return. Raises `LogStorageError`."""
+        """Stores the producers that wrote below the start of a log that is `lacking` and empty.
+
+        On disk on return. Raises `LogStorageError`."""
         try:
             self._write_synced(self._log.log_end_offset, states)
         except OSError as error:
@@ -212,12 +229,14 @@ class ProducerHistory:
         self.lacking = self.lost = False
 
     def _keep_end(self) -> None:
-        """One that is there says the same, and may be the synced one of the log's start."""
+        """Writes a snapshot at the log's end unless there is one. An existing one is equal, and may
+        be the synced snapshot of the log's start."""
         if self._log.log_end_offset not in self._offsets and not self.lacking:
             self._write(self._log.log_end_offset, self.states)
 
     def _states_at(self, offset: int) -> ProducerStates:
-        """From the newest sound snapshot at or below the offset, and the batches after it."""
+        """Returns the states from the newest valid snapshot up to `offset` and the batches after
+        it."""
         position, states = self._log.log_start_offset, ProducerStates()
         for known in reversed(self._offsets[: bisect.bisect_right(self._offsets, offset)]):
             value = self._read(known)
@@ -229,8 +248,10 @@ class ProducerHistory:
         return states
 
     def _mend_start(self, start: int) -> bool:
-        """Of the two at the log's start. False, which is said, where neither is sound: then
-        this log takes those who wrote below, and nothing since, for new."""
+        """Repairs one of the two snapshots at the log's start from the other.
+
+        Returns False and logs an error if neither is valid. Then the log treats producers that
+        wrote only below its start as new."""
         paths = self._both_paths(start)
         values = [self._read_file(path) for path in paths]
         sound = [value for value in values if value is not None]
@@ -251,7 +272,7 @@ class ProducerHistory:
         return bool(sound)
 
     def _read(self, offset: int) -> Any:
-        """None: there is none, or none that was written whole."""
+        """Returns None if there is no valid file."""
         for path in self._both_paths(offset):
             value = self._read_file(path)
             if value is not None:
@@ -270,7 +291,7 @@ class ProducerHistory:
         self._note(offset)
 
     def _write_synced(self, offset: int, states: ProducerStates) -> None:
-        """For what no batch could tell: on the disk, twice, on return."""
+        """Writes a snapshot that no batches can replace: in two files, on disk on return."""
         self._write_twice(offset, _value(states))
         self._note(offset)
 

@@ -1,11 +1,10 @@
-"""What is in a partition's directory when a log is opened ("Intact or not" in
+"""Loads a partition's directory when a log is opened ("Intact or not" in
 docs/internals/protocol.md).
 
-After a clean stop nothing is read but small files and the header of the last batch. After any
-other stop the segments from the recovery point on are read whole, and cut where they stop being
-sound. `Unsynced` says what is done about writes that were not synced. Uses files of its own, so
-that logs can be opened in several threads.
-"""
+After a clean stop only small files and the header of the last batch are read. After any other stop
+the segments from the recovery point on are read completely, and cut at the first fault that cannot
+become an unreadable batch. `Unsynced` defines how writes that were not synced are treated. Files
+are opened separately here, so that logs can be opened in several threads."""
 
 from __future__ import annotations
 
@@ -53,12 +52,15 @@ _log = structlog.get_logger()
 class RecoveryReport:
     """What the check after an unclean stop found.
 
-    `lost_data`: more is missing than the end of a write that never returned, so that this
-    replica must not count as whole. A torn tail alone is no loss. `damaged`: stretches that are
-    unreadable from now on; their bytes are kept. `lost_by_cut`: more was lost than these."""
+    - `truncated_from`: the first offset that was cut, if any was.
+    - `lost_data`: more is missing than the end of a write that never returned, so that this replica
+      must not count as intact. A torn tail alone is no loss.
+    - `damaged`: ranges that are unreadable from now on; their bytes are kept.
+    - `lost_by_cut`: more was lost than the `damaged` ranges.
+    """
 
     batches_checked: int
-    truncated_from: int | None = None  # the first offset that was cut, if any was
+    truncated_from: int | None = None
     bytes_cut: int = 0
     reason: str | None = None
     lost_data: bool = False
@@ -66,7 +68,7 @@ class RecoveryReport:
     lost_by_cut: bool = False
 
     def as_event(self) -> dict[str, int | str | bool | None]:
-        """The fields of a log line."""
+        """Returns the fields of a log line."""
         left_out = ("damaged", "lost_by_cut")
         fields = {name: getattr(self, name) for name in self.__slots__ if name not in left_out}
         return {**fields, "damaged_batches": len(self.damaged)}
@@ -74,8 +76,11 @@ class RecoveryReport:
 
 @dataclass(slots=True)
 class LogContent:
-    """`recovery` is None after a clean stop, and for a log that is new. `left`: as which the log
-    was found again that a clean stop had left."""
+    """The content of a log's directory.
+
+    - `left`: what a clean stop had stored, if the log still matches it.
+    - `recovery`: None after a clean stop, and for a new log.
+    """
 
     log_start_offset: int
     segments: list[KnownSegment]
@@ -103,9 +108,10 @@ def load_content(
     evidence: Evidence = discard_evidence,
     least_end: int = 0,
 ) -> LogContent:
-    """Raises `OSError`, and `UndecidedDamageError` as `unsynced` says; damage is cut and
-    reported. Leaves the directory in order, but creates nothing. `Log.open` says what
-    `check_all`, `left` and `least_end` are."""
+    """Reads the content of a log. Leaves the directory consistent, but creates nothing.
+
+    Damage is cut or made unreadable, and reported. `Log.open` explains the parameters. Raises
+    `OSError`, and `UndecidedDamageError` as `unsynced` says."""
     start, bases, gap = settle_start(disk, directory, before_loss, unsynced)
     epochs = _read_epochs(epoch_file) if bases else LeaderEpochs()
     if (
@@ -163,7 +169,7 @@ def _is_as_left(disk: Disk, directory: PurePath, left: CleanLog, bases: list[int
 
 
 def _epochs_of(disk: Disk, directory: PurePath, segments: Iterable[KnownSegment]) -> LeaderEpochs:
-    """From the headers of all batches; stops at the first that is not sound."""
+    """Returns the epochs in the headers of all batches up to the first invalid one."""
     epochs = LeaderEpochs()
     for base, summary in segments:
         file = disk.open(segment_path(directory, base))
@@ -182,7 +188,7 @@ def _epochs_of(disk: Disk, directory: PurePath, segments: Iterable[KnownSegment]
 
 @dataclass(slots=True)
 class _Scan:
-    """One segment as the check found it: sound up to `summary.size`."""
+    """What the check found in one segment, which is valid up to `summary.size`."""
 
     summary: SegmentSummary
     indexes: SegmentIndexes
@@ -207,7 +213,7 @@ class _Check:
     check_all: bool
     evidence: Evidence
     least_end: int
-    # By the file beside the segments, which may lack the last ones.
+    # From the file of leader epochs, which may lack the last ones.
     known_epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     batches: int = 0
     damaged: list[DamagedRange] = field(default_factory=list)
@@ -238,14 +244,16 @@ class _Check:
                 write_indexes(self.disk, path, scan.indexes, scan.summary)
         self._judge_end(content)
         if content.log_end_offset == log_start:
-            # No batch is left to tell its epoch.
+            # No batch is left from which the epochs could be read.
             content.epochs = LeaderEpochs(known)
         content.epochs.fit(content.log_start_offset, content.log_end_offset)
         return content
 
     def _trust_below_recovery_point(self) -> None:
-        """Segments wholly below it were synced. One whose indexes are not those of this
-        very file is checked all the same, and so is all after it."""
+        """Skips segments below the recovery point, which were synced.
+
+        A segment whose index files do not match it is checked all the same, and so are all later
+        ones."""
         if self.check_all:
             return
         for base, following in zip(self.bases, self.bases[1:], strict=False):
@@ -261,15 +269,17 @@ class _Check:
             self.trusted.append(KnownSegment(base, summary))
 
     def _scan(self, base: int, following: int | None, epochs: LeaderEpochs) -> _Scan:
-        """`following`: where the next segment begins. Damaged stretches are sealed on the way, as
-        far as something tells where they end; `fault` is what is left to be cut."""
+        """Checks the segment at `base`; the next one begins at `following`.
+
+        Damaged ranges become unreadable batches if their end is known. `fault` in the result is
+        what has to be cut."""
         path = segment_path(self.directory, base)
         try:
             return self._scan_file(path, base, following, epochs)
         except OSError as error:
             if not is_unreadable(error):
                 raise
-        # What the sector held is damaged; the copy lies on others.
+        # The content of the bad sector is damaged. The copy uses other sectors.
         if not replace_file(self.disk, path):
             _log.error("sector_unreadable", path=str(path))
         self.disk.sync_directory(self.directory)
@@ -297,7 +307,7 @@ class _Check:
         return scan
 
     def _missing_end(self, end: int, following: int | None) -> str | None:
-        """What is wrong with a segment that is sound to its end."""
+        """Returns what is wrong with a segment that is valid to its end."""
         if following is not None:
             return f"the next segment begins at {following}" if following != end else None
         if self.unsynced.may_lack_end and end < self.least_end:
@@ -305,7 +315,7 @@ class _Check:
         return None
 
     def _walk(self, file: DiskFile, scan: _Scan, epochs: LeaderEpochs) -> None:
-        """On from where the scan is, to the next fault or the end of the file."""
+        """Continues the scan to the next fault or to the end of the file."""
         end = scan.file_bytes
         frames = walk_frames(
             file.read_at,
@@ -345,14 +355,16 @@ class _Check:
         following: int | None,
         epochs: LeaderEpochs,
     ) -> bool:
-        """Whether the fault was made an unreadable batch, so that the walk continues behind it."""
+        """Makes the fault an unreadable batch, if possible.
+
+        Returns True if it did, so that the walk continues behind the fault."""
         position, expected, end = scan.summary.size, scan.summary.next_offset, scan.file_bytes
         assert scan.fault is not None
-        # Behind what was synced or acknowledged a write may have been broken off.
+        # Beyond the synced or acknowledged offsets a write may have been interrupted.
         least_end = self.least_end if following is None else following
         if position < end:
             if not scan.is_frame_at_fault:
-                return False  # sound frames in an order that no log has
+                return False  # valid frames in an impossible order
             fault = Fault(position, expected, end, scan.fault)
             end_offset = following
             if following is None and expected >= least_end and self.unsynced.is_kept:
@@ -378,8 +390,9 @@ class _Check:
         return True
 
     def _cut(self, index: int, scan: _Scan) -> RecoveryReport:
-        """Removes all from the fault on, the newest segments first, so that a crash in
-        between leaves a log without gaps; on the disk on return."""
+        """Removes everything from the fault on. On disk on return.
+
+        The newest segments go first, so that a crash in between leaves a log without gaps."""
         end_offset, end = scan.summary.next_offset, scan.summary.size
         if self.unsynced.is_kept or self.unsynced is Unsynced.REWRITTEN:
             lost_data = (
@@ -415,7 +428,8 @@ class _Check:
         )
 
     def _keep_cut(self, index: int, scan: _Scan) -> None:
-        """Hands out what is about to be cut, at most a frame's bytes of each segment."""
+        """Passes the bytes that are about to be cut to `evidence`, at most MAX_FRAME_BYTES of each
+        segment."""
         first, start = scan.summary.next_offset, scan.summary.size
         for base in self.bases[index:]:
             path = segment_path(self.directory, base)
@@ -432,7 +446,8 @@ class _Check:
             start = 0
 
     def _is_sound_behind(self, index: int, position: int) -> bool:
-        """Whether any sound frame is behind this position of this segment, or in a later one."""
+        """Returns whether a valid frame lies behind this position of the segment, or in a later
+        one."""
         for base in self.bases[index:]:
             path = segment_path(self.directory, base)
             file = self.disk.open(path)

@@ -1,8 +1,7 @@
-"""Opens a log anew whose disk or content has failed while the broker ran.
+"""Reopens a log whose disk or content has failed while the broker ran.
 
-Only after the replica has resigned: what is not sound is cut (interleaving 9 of
-docs/internals/interleavings.md).
-"""
+This happens only after the replica has resigned, because invalid data is cut (interleaving 9 of
+docs/internals/interleavings.md)."""
 
 from __future__ import annotations
 
@@ -20,13 +19,16 @@ from tidelog_broker.log.segment import segment_path
 
 
 class Reopening:
-    """`run` it once, in a thread if need be; then `log` or `error` is set. The log has open
-    files of its own, which it is to give up for those that the thread of the logs shares.
+    """Reopens one log. Call `run` once, in a thread if need be; then `log` or `error` is set.
 
-    All from the offset `check_from` on is checked, and cut where it stops being sound.
-    `rewrite_from`: all from there on is written to new files first, because after a
-    failed fsync the kernel takes for written what it could not write; None: no fsync
-    has failed, in this life or the former one. `least_end`: so far the log reached."""
+    The log has open files of its own; `Log.share_files` replaces them by those of the log thread.
+
+    - `check_from`: everything from this offset on is checked, and cut where it is invalid.
+    - `rewrite_from`: everything from this offset on is first written to new files, because after a
+      failed fsync the kernel regards as written what it could not write. None: no fsync has failed
+      in this process or the one before it.
+    - `least_end`: the log reached at least this offset.
+    """
 
     def __init__(
         self,
@@ -71,14 +73,15 @@ class Reopening:
         try:
             return opening(recovery_point=self._check_from)
         except LogUnreadableError:
-            # In what is taken for sound.
+            # The unreadable part is below `check_from`.
             return opening(recovery_point=0)
 
 
 def rewrite_segments(disk: Disk, directory: PurePath, start: int) -> None:
-    """Copies every segment that holds anything from the offset `start` on to a new file, and
-    syncs it: what an fsync could not write, no later one of the same file does. What cannot be read
-    is damaged there."""
+    """Copies every segment with offsets at or above `start` to a new file, and syncs it.
+
+    What an fsync could not write, no later fsync of the same file writes. Unreadable parts are
+    damaged in the copy."""
     bases = sorted(
         int(name.removesuffix(SEGMENT_SUFFIX))
         for name in disk.list_names(directory)

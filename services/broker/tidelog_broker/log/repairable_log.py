@@ -1,4 +1,4 @@
-"""How the damage of a log is found and repaired while it is in use ("Damaged batches" in
+"""Finds and repairs damage of a log while it is in use ("Damaged batches" in
 docs/internals/log-format.md)."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidelog_broker.partition.range_digest import LogDigests
 
 
 class RepairableLog(ABC):
-    """What `Log` has for that; the fields are those of `Log`."""
+    """The part of `Log` that checks and repairs. The fields are those of `Log`."""
 
     directory: PurePath
     digests: LogDigests
@@ -60,8 +60,10 @@ class RepairableLog(ABC):
     def _roll(self) -> Segment: ...
 
     def scrub_target(self, offset: int, known: ScrubTarget | None) -> ScrubTarget | None:
-        """Where the check of the disk continues, at the batch that holds the offset or at the log's
-        start; None: nothing is left. `known`: the last one, moved on. Raises as `frames_from`."""
+        """Returns the next frame to check on disk; None if all synced ones are checked.
+
+        It is the batch that holds the offset, or the first of the log. `known` is the last target,
+        with its `place` advanced. Raises as `frames_from` does."""
         offset = max(offset, self.log_start_offset)
         if offset >= self.flushed_offset:
             return None
@@ -71,23 +73,27 @@ class RepairableLog(ABC):
         return self._segments.at(path) is not None
 
     def next_segment(self, offset: int) -> int | None:
-        """Where the segment behind the one begins that holds the offset; None: it is the last."""
+        """Returns the base offset of the segment after the one with `offset`; None if that is the
+        last."""
         return self._segments.base_after(offset)
 
     def frames_from(self, offset: int) -> ScrubTarget | None:
-        """The batch that holds the offset, synced or not, and the segment that it lies in; None:
-        the log does not hold it. Raises `LogError` and `OSError`."""
+        """Returns the batch that holds the offset, synced or not, and its segment.
+
+        Returns None if the log does not hold the offset. Raises `LogError` and `OSError`."""
         if not self.log_start_offset <= offset < self.log_end_offset:
             return None
         return self._segments.scrub_target(offset, None)
 
     def digest_ranges(self, range_offsets: int) -> None:
-        """Keeps digests of ranges of so many offsets from now on; 0: of none."""
+        """Keeps digests of ranges of `range_offsets` offsets from now on; 0 disables them."""
         self.digests = LogDigests(range_offsets, self.log_end_offset)
 
     def begin_seal(self, path: PurePath, evidence: Evidence, copies: bool) -> LiveSeal | None:
-        """Makes damaged batches of this segment unreadable. None: it is gone. `copies`: the disk
-        cannot read all of it, and another file takes its place. Raises `OSError`."""
+        """Prepares to make damaged batches of this segment unreadable.
+
+        Returns None if the segment is deleted. With `copies` the disk cannot read all of it, so
+        that a copy replaces its file. Raises `OSError`."""
         segment = self._segments.at(path)
         if segment is None:
             return None
@@ -103,8 +109,9 @@ class RepairableLog(ABC):
         )
 
     def finish_seal(self, check: LiveSeal) -> None:
-        """After `check.run()`, while the log was read and appended to. Raises `LogError` or
-        `OSError` where the segment cannot be sealed."""
+        """Applies a check that has run. The log may have changed meanwhile.
+
+        Raises `LogError` or `OSError` if the segment cannot be repaired."""
         if check.error is not None:
             check.discard()
             raise check.error
@@ -116,8 +123,10 @@ class RepairableLog(ABC):
             self.digests.forget(damaged.first_offset, damaged.next_offset)
 
     def restore(self, batches: Sequence[Batch]) -> bool:
-        """Writes batches from another replica over the unreadable one that has their offsets. On
-        the disk on return. False: they are not those that were there. Raises `LogError`."""
+        """Overwrites an unreadable batch with another replica's batches of these offsets.
+
+        On disk on return. Returns False if they are not those that were there. Raises
+        `LogError`."""
         self._check_usable()
         first = batches[0].header.base_offset
         if not self.log_start_offset <= first < self.log_end_offset:

@@ -1,4 +1,5 @@
-"""Which batches may replace unreadable ones ("Damaged batches" in docs/internals/log-format.md)."""
+"""Decides which batches may replace unreadable ones ("Damaged batches" in
+docs/internals/log-format.md)."""
 
 from __future__ import annotations
 
@@ -11,9 +12,10 @@ from tidelog_broker.log.leader_epochs import LeaderEpochs
 
 
 def is_what_was_there(unreadable: Batch, batches: Sequence[Batch], epochs: LeaderEpochs) -> bool:
-    """Whether the log held these batches where `unreadable` lies now: they are sound, cover the
-    same offsets and bytes, and are of the leader epochs that the log has there. In one epoch there
-    is one batch at an offset, whatever the replica."""
+    """Returns whether the log held these batches where `unreadable` lies now.
+
+    They have valid checksums, cover the same offsets and bytes, and are of the leader epochs that
+    the log has there. All replicas hold the same batch at an offset of one epoch."""
     expected = unreadable.header.base_offset
     for batch in batches:
         header = batch.header

@@ -1,11 +1,10 @@
-"""Which segments a log no longer has to keep. Pure.
+"""Decides which segments a log no longer has to keep. Pure.
 
 No single record decides how long its segment is kept. A segment is too old once neither a record's
-timestamp nor an append time in it is younger than `retention_ms`; times that lie ahead of this
-broker's clock, by more than the topic accepts, are evidence of nothing. So a timestamp in seconds
-(for milliseconds) deletes nothing early, one in microseconds keeps nothing, and neither does the
-clock of a broker that was wrong when it appended.
-"""
+timestamp nor an append time in it is younger than `retention_ms`. Times that are ahead of this
+broker's clock, by more than the topic accepts, are ignored. So a timestamp in seconds instead of
+milliseconds deletes nothing early, and one in microseconds keeps nothing. A wrong broker clock at
+the time of an append has neither effect."""
 
 from __future__ import annotations
 
@@ -19,10 +18,10 @@ from tidelog_runtime.topic_config import UNLIMITED
 
 # With a lower retention_bytes a segment is not rolled earlier than this.
 MIN_ROLL_BYTES = 64 << 10
-# In one turn of the event loop: to free a large file takes a file system some milliseconds.
+# In one iteration of the event loop: freeing a large file takes some milliseconds.
 MAX_DELETED_AT_ONCE = 8
 
-# Append time of the last batch of the segment at that position; it may have to be read.
+# Returns the append time of the last batch of the segment at that index; it may read it.
 LastAppendMs = Callable[[int], int]
 
 
@@ -35,9 +34,10 @@ def expired_segments(
     up_to: int,
     last_append_ms: LastAppendMs,
 ) -> int:
-    """How many of the oldest segments may go: those that end at or below the offset `up_to`, and
-    are too old, or without which the log is still too large. `now_ms` None: the clock is in doubt,
-    and nothing is too old."""
+    """Returns how many of the oldest segments may be deleted.
+
+    They end at or below the offset `up_to`, and are too old, or the log is still too large without
+    them. `now_ms` None: the clock is in doubt, and nothing is too old."""
     total = active.size + sum(summary.size for summary in sealed)
     for count, summary in enumerate(sealed):
         if summary.next_offset > up_to:
@@ -60,7 +60,7 @@ def is_expired(
     last_append_ms: Callable[[], int],
     later: Sequence[SegmentSummary] = (),
 ) -> bool:
-    """`later`: the segments that follow, which were appended after it."""
+    """Returns whether a segment is too old. `later` are the segments that follow it."""
     if config.retention_ms == UNLIMITED or summary.size == 0:
         return False
     latest_ms = now_ms + max(config.timestamp_max_ahead_ms, 0)
@@ -75,8 +75,8 @@ def is_expired(
     appended_ms = last_append_ms()
     if appended_ms != UNKNOWN_MS and appended_ms <= latest_ms:
         return appended_ms < oldest_ms
-    # Appended by a clock that was ahead, or damaged, so that nothing tells when: it is at least as
-    # old as what follows it.
+    # The append time is ahead of the clock, or lost by damage. The segment is at least as old as
+    # what follows it.
     following = (s.first_append_time_ms for s in later if s.size > 0)
     known = [ms for ms in following if ms != UNKNOWN_MS and ms <= latest_ms]
     followed_ms = known[0] if known else now_ms
@@ -86,9 +86,11 @@ def is_expired(
 def is_roll_due(
     active: SegmentSummary, added_bytes: int, config: LogConfig, now_ms: int | None
 ) -> bool:
-    """An empty segment is never rolled. One that is larger than all that the log is to keep is
-    rolled before `segment_bytes`, or it could not be deleted; and one that begins in the future, by
-    a clock that was ahead, or its age would never show."""
+    """Returns whether the active segment has to be rolled before an append.
+
+    An empty segment is never rolled. A segment that is larger than `retention_bytes` is rolled
+    before `segment_bytes`, or it could not be deleted. So is one whose first append time is far
+    ahead, because its age would never show."""
     most_bytes = config.segment_bytes
     if config.retention_bytes != UNLIMITED:
         most_bytes = min(most_bytes, max(config.retention_bytes, MIN_ROLL_BYTES))

@@ -1,4 +1,4 @@
-"""Checks a stretch of a segment as it is on the disk, and not in the page cache."""
+"""Checks a part of a segment as it is on the disk, and not in the page cache."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ class ScrubPlace(NamedTuple):
 
 
 class ScrubTarget(NamedTuple):
-    """A segment, the next frame to check in it, and where its last one ends: the position, and the
-    offset that follows."""
+    """The next check of a segment.
+
+    - `place`: the next frame to check.
+    - `end`, `next_offset`: the position and the offset behind the segment's last frame.
+    """
 
     path: PurePath
     place: ScrubPlace
@@ -31,8 +34,12 @@ class ScrubTarget(NamedTuple):
 
 
 class Scrubbed(NamedTuple):
-    """`next`: the first frame that was not checked, or the one at fault. `fault`: what is wrong
-    with it; empty: nothing was found. `ranges`: those whose last batch was checked."""
+    """The result of a check.
+
+    - `next`: the first frame that was not checked, or the faulty one.
+    - `fault`: what is wrong with it; empty: nothing was found.
+    - `ranges`: digests of the ranges whose last batch was checked.
+    """
 
     next: ScrubPlace
     bytes: int
@@ -50,13 +57,14 @@ def scrub_stretch(
     max_bytes: int,
     sums: RangeSums | None = None,
 ) -> Scrubbed:
-    """Checks both checksums of the frames from `start` on, of about `max_bytes`: those that lie
-    below the position `end`, up to the frame that begins at the offset `up_to`; adds
-    them to `sums`. A sector that cannot be read is a fault. Blocks; raises OSError.
+    """Checks both checksums of about `max_bytes` of frames from `start` on.
 
-    What the page cache holds is dropped first, or a flipped bit on the disk would stay unseen
-    until the pages are evicted. What was not cached before is dropped again afterwards, so that
-    a pass over the disk evicts nothing that readers use."""
+    Only frames below the position `end` are checked, up to the frame that begins at the offset
+    `up_to`. They are added to `sums`. An unreadable sector is a fault. Blocks; raises `OSError`.
+
+    Pages in the page cache are dropped first, because they would hide a flipped bit on the disk.
+    Pages that were not cached before are dropped again afterwards, so that a pass over the disk
+    evicts nothing that readers use."""
     limit = min(end, start.position + max(max_bytes, 1) + MAX_FRAME_BYTES)
     at, checked, fault = start, 0, ""
     headers: list[BatchHeader] = []
@@ -75,7 +83,7 @@ def scrub_stretch(
         for info in frames:
             if at.offset >= up_to:
                 break
-            # The limit cuts no frame off: the walk ends at one that reaches `max_bytes`.
+            # The limit cuts no frame off, because the walk stops once `max_bytes` are checked.
             if info.fault is not None or info.header is None:
                 fault = info.fault or "no header"
                 break

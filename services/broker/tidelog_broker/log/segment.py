@@ -41,8 +41,9 @@ TIME_INDEX_SUFFIX = ".timeindex"
 
 
 class ReadResult(NamedTuple):
-    """Batches, and where the next one begins. `cold`: where memory ended before all was read
-    that was asked for."""
+    """Batches, and where the next one begins.
+
+    `cold`: where the page cache ended before the requested batches did."""
 
     batches: list[Batch]
     next_offset: int
@@ -61,7 +62,7 @@ def empty_summary(base_offset: int) -> SegmentSummary:
 def read_indexes(
     read_file: Callable[[PurePath], bytes], path: PurePath, interval_bytes: int
 ) -> tuple[SegmentIndexes, SegmentSummary] | None:
-    """The indexes beside a segment file; None where they are missing or not whole."""
+    """Returns the indexes beside a segment file; None if they are missing or incomplete."""
     try:
         return SegmentIndexes.decode(
             read_file(path.with_suffix(INDEX_SUFFIX)),
@@ -75,7 +76,7 @@ def read_indexes(
 
 
 def read_cached(file: DiskFile, path: PurePath, size: int, position: int) -> bytes:
-    """All of it. Raises `ColdDataError`."""
+    """Returns all `size` bytes. Raises `ColdDataError`."""
     data = bytes(file.read_cached(size, position))
     if len(data) < size:
         raise ColdDataError(ColdRange(path, position + len(data), size - len(data)))
@@ -100,11 +101,11 @@ def write_indexes(
 
 
 class Segment:
-    """`size` and `next_offset` are what is known to lie in the file; what may be beyond,
-    after a failed write, does not count.
+    """A segment file. `size` and `next_offset` describe what is known to be in it; bytes beyond,
+    after a failed write, do not count.
 
-    The indexes of the active segment are kept here; those of a sealed one come and go
-    with its open file."""
+    The indexes of the active segment are kept here. Those of a sealed segment belong to its open
+    file."""
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class Segment:
         self.path = path
         self.base_offset = base_offset
         self.summary = summary
-        # None: it has to be looked for.
+        # None: it has to be searched.
         self._last: LastBatch | None = None
         self._last_append_ms: int | None = None
 
@@ -143,11 +144,12 @@ class Segment:
     def share_files(self, files: SegmentFiles) -> None:
         self._files = files
 
-    # Writing: the active segment alone.
+    # Writing, to the active segment only.
 
     def write(self, file: DiskFile, batches: Sequence[Batch]) -> list[int]:
-        """Appends all of them and returns their positions. On an `OSError` a part may lie
-        in the file beyond `size`; nothing else has changed."""
+        """Appends all batches and returns their positions.
+
+        On an `OSError` a part may be in the file beyond `size`; nothing else has changed."""
         indexes = self._own_indexes()
         buffers: list[bytes] = []
         for batch in batches:
@@ -168,7 +170,7 @@ class Segment:
         return positions
 
     def truncate(self, offset: int) -> None:
-        """Cuts the batch that holds the offset and all after it; on the disk on return."""
+        """Cuts the batch that holds the offset, and all after it. On disk on return."""
         indexes = self._own_indexes()
         position, max_timestamp = indexes.truncate(offset)
         summary = SegmentSummary(
@@ -180,24 +182,26 @@ class Segment:
                 summary = summary._replace(next_offset=info.header.base_offset)
                 break
             summary = summarise(summary, info.header, info.size)
-        # The batch that holds the offset, too, may have an entry.
+        # The batch that holds the offset may have an entry, too.
         indexes.truncate(summary.next_offset)
         self._last = self._last_append_ms = None
         file = self.open()
         file.truncate(summary.size)
         file.sync()
         self.summary = summary
-        # After other appends of the same sizes they would seem to fit.
+        # After other appends of the same size the old index files would seem to match.
         self._remove_indexes()
 
     def seal(self) -> None:
-        """Writes the indexes; nothing is appended any more."""
+        """Writes the indexes. The segment is no longer appended to."""
         self.write_indexes()
         self._files.get(self.path).indexes = self._indexes
         self._indexes = None
 
     def sealed_in(self, check: LiveSeal) -> None:
-        """Damaged batches of it are unreadable now. An index entry may point into one of them."""
+        """Updates the segment after a check has made damaged batches unreadable.
+
+        Index entries that point into one of them are removed."""
         self._last = None
         grown_ms = self.summary.max_timestamp_ms
         if grown_ms == check.before.max_timestamp_ms:
@@ -213,7 +217,7 @@ class Segment:
             self._indexes.forget_within(damaged.first_offset, damaged.next_offset)
 
     def restore(self, batches: Sequence[Batch]) -> None:
-        """Overwrites the batch at the offset of the first, which is as long as they are; on the
+        """Overwrites the batch at the first offset, which is as long as the new ones together. On
         disk on return."""
         position, _ = self.position_of(batches[0].header.base_offset, waits=True)
         file = self._files.disk.open(self.path)
@@ -229,13 +233,15 @@ class Segment:
             max_timestamp_ms=max(self.summary.max_timestamp_ms, newest_ms)
         )
         if self._indexes is None:
-            # They have the times of the unreadable batch.
+            # The index files have the times of the unreadable batch.
             self._files.forget(self.path)
             self._remove_indexes()
 
     def last_batch(self) -> LastBatch | None:
-        """None: there is none. Where it was not written since it was opened, headers are read
-        from the last index entry on."""
+        """Returns None if the segment is empty.
+
+        If nothing was written since it was opened, headers are read from the last index entry
+        on."""
         last = self._last
         if last is not None or self.size == 0:
             return last
@@ -246,7 +252,8 @@ class Segment:
         return last
 
     def last_append_time_ms(self) -> int:
-        """Of its last batch, which may have to be read; NO_TIMESTAMP where it is empty."""
+        """Returns the append time of its last batch, which may have to be read; NO_TIMESTAMP if
+        empty."""
         if self._last_append_ms is None:
             last = self.last_batch()
             if last is None:
@@ -260,7 +267,7 @@ class Segment:
 
     @property
     def has_no_entries(self) -> bool:
-        """It is too short for its indexes to have any."""
+        """Whether the segment is too short to have index entries."""
         return self.size <= self._interval_bytes
 
     def write_indexes(self) -> None:
@@ -276,12 +283,14 @@ class Segment:
         disk.remove(self.path.with_suffix(INDEX_SUFFIX))
         disk.remove(self.path.with_suffix(TIME_INDEX_SUFFIX))
 
-    # Reading. What does not wait for the disk (`waits`) raises `ColdDataError` where it would
-    # have to.
+    # Reading. With `waits` false, these methods raise `ColdDataError` instead of waiting for the
+    # disk.
 
     def bytes_from(self, offset: int) -> int:
-        """By the index of the active segment, which is in memory; in a sealed one as though
-        all records had one size."""
+        """Returns about how many bytes there are from the offset on, from memory alone.
+
+        In the active segment it uses the index. In a sealed one it assumes that all records have
+        one size."""
         if offset >= self.next_offset:
             return 0
         if self._indexes is not None:
@@ -290,12 +299,11 @@ class Segment:
         return min(self.size, round(self.size * share))
 
     def position_of(self, offset: int, *, waits: bool) -> tuple[int, int]:
-        """Position and base offset of the batch that holds the offset."""
+        """Returns position and base offset of the batch that holds the offset."""
         position, header = self._find(offset, waits=waits)
         return position, header.base_offset
 
     def header_of(self, offset: int) -> BatchHeader:
-        """Of the batch that holds the offset."""
         return self._find(offset, waits=True)[1]
 
     def _find(self, offset: int, *, waits: bool) -> tuple[int, BatchHeader]:
@@ -309,8 +317,10 @@ class Segment:
         )
 
     def position_of_time(self, timestamp_ms: int, *, waits: bool) -> tuple[int, int]:
-        """Position and base offset of the first batch with such a timestamp or a later one;
-        the caller knows that there is one."""
+        """Returns position and base offset of the first batch with a timestamp at or after this
+        one.
+
+        The caller knows that there is one."""
         indexes = self._search_indexes(waits=waits)
         for info in self._walk(indexes.position_before_time(timestamp_ms), waits=waits):
             assert info.header is not None
@@ -323,15 +333,17 @@ class Segment:
         )
 
     def cached_header_at(self, position: int) -> BatchHeader:
-        """Of the frame that begins there. Raises `FrameError`, `OSError` and
-        `ColdDataError`."""
+        """Returns the header of the frame that begins there.
+
+        Raises `FrameError`, `OSError` and `ColdDataError`."""
         data = read_cached(self.open(), self.path, FRAME_HEADER_BYTES, position)
         return parse_frame(data, 0, None).header
 
     def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
-        """Of its batches between two offsets; by a file of its own, as a log that is being
-        opened in a thread needs it. Both checksums hold: producer and sequence lie under
-        that of the records."""
+        """Yields the headers of its batches between two offsets.
+
+        Opens the file separately, because a log may be opened in a thread. Both checksums are
+        verified: that of the records covers producer and sequence."""
         position = self._indexes.position_below(start) if self._indexes is not None else 0
         file = self._files.disk.open(self.path)
         try:
@@ -355,9 +367,10 @@ class Segment:
         first_whole: bool,
         waits: bool,
     ) -> ReadResult:
-        """Whole batches from that position on, that end at or below the offset `up_to` and
-        fit into `max_bytes`; with `first_whole` the first one need not fit. Those that memory
-        holds, where it does not wait."""
+        """Returns complete batches from the position on that end at or below `up_to`.
+
+        They fit into `max_bytes`; with `first_whole` the first one need not. With `waits` false
+        only batches in the page cache are returned."""
         wanted = min(max(max_bytes, FRAME_HEADER_BYTES), self.size - position)
         file = self.open()
         read = file.read_at if waits else file.read_cached
@@ -389,8 +402,8 @@ class Segment:
                 records = bytes(view[at + FRAME_HEADER_BYTES : end])
                 check_records(header, records)
                 if beyond:
-                    # The records are counted under this CRC alone: without it a flipped
-                    # bit there would be taken for a batch that is not committed yet.
+                    # Only this CRC covers the record count. Without it a flipped bit there would
+                    # make the batch appear not committed yet.
                     is_all = True
                     break
                 batches.append(Batch(header, records))
@@ -403,7 +416,7 @@ class Segment:
         return ReadResult(batches, next_offset, position + at, cold)
 
     def _check_extent(self, end: int, next_offset: int) -> None:
-        """The last frame, and it alone, ends where the segment does."""
+        """Raises unless exactly the last frame ends where the segment does."""
         if end > self.size or (end == self.size) != (next_offset == self.next_offset):
             raise FrameError(
                 f"the frame ends at byte {end} and offset {next_offset}, "

@@ -1,4 +1,4 @@
-"""Open segment files of all logs of a broker, of which only so many may be open."""
+"""Open segment files of all logs of a broker, of which at most a fixed number is open."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from pathlib import PurePath
 from tidelog_broker.log.disk import Disk, DiskFile
 from tidelog_broker.log.indexes import IndexRebuild, SegmentIndexes
 
-# Well below the usual limit of 1,024 files a process, which sockets share.
+# Well below the usual limit of 1,024 open files per process, which sockets share.
 MAX_OPEN_SEGMENTS = 512
 
 
 class OpenSegment:
-    """`indexes` is filled by the first search in a sealed segment and goes with the file; so
-    does `rebuild`, how far its indexes have been made anew where they were lost."""
+    """An open segment file. Both fields are dropped when it is closed.
+
+    - `indexes`: set by the first search in a sealed segment.
+    - `rebuild`: how far lost indexes have been rebuilt.
+    """
 
     __slots__ = ("file", "indexes", "rebuild")
 
@@ -25,8 +28,7 @@ class OpenSegment:
 
 
 class SegmentFiles:
-    """Files are opened when first used and closed when others were used since; for one
-    thread alone."""
+    """An LRU cache of open segment files, for one thread only."""
 
     def __init__(self, disk: Disk, max_open: int = MAX_OPEN_SEGMENTS) -> None:
         self.disk = disk

@@ -19,10 +19,10 @@ from tidelog_broker.log.segment_files import SegmentFiles
 
 
 class Segments:
-    """The oldest first. Invariants once there is one: there always is, the last is the active
-    one, and each begins where the one before ends. `OSError` passes through.
+    """The segments of a log, oldest first. `OSError` passes through.
 
-    `index_interval_bytes`: of those that are made from now on."""
+    Invariants once there is a segment: there always is one, the last is the active one, and each
+    begins where the one before ends. `index_interval_bytes` applies to new segments."""
 
     def __init__(
         self,
@@ -73,41 +73,41 @@ class Segments:
 
     @property
     def size_bytes(self) -> int:
-        """Of most logs that are many there is one segment: no generator is made for it."""
+        """Most logs have a single segment: a loop avoids creating a generator."""
         size = 0
         for segment in self._all:
             size += segment.size
         return size
 
     def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
-        """`Log.headers` says what."""
+        """Implements `Log.headers`."""
         for segment in self._all:
             if segment.next_offset > start and segment.base_offset < end:
                 yield from segment.headers(start, end)
 
     def unsynced(self, flushed_offset: int, limit: int) -> list[Segment]:
-        """The oldest of those that hold what lies beyond that offset."""
+        """Returns the oldest segments that reach beyond the offset, `limit` at most."""
         newest_first = takewhile(
             lambda segment: segment.next_offset > flushed_offset, reversed(self._all)
         )
         return list(newest_first)[: -limit - 1 : -1]
 
     def share_files(self, files: SegmentFiles) -> None:
-        """Instead of those they were opened with, which are closed."""
+        """Closes the files that the segments were opened with, and uses these instead."""
         self._files.close()
         self._files = files
         for segment in self._all:
             segment.share_files(files)
 
     def write(self, file: DiskFile, batches: Sequence[Batch]) -> None:
-        """To the active segment, whose open file this is."""
+        """Appends to the active segment, whose open file this is."""
         active = self.active
         positions = active.write(file, batches)
         for batch, position in zip(batches, positions, strict=True):
             self._positions.put(batch.header.base_offset, active, position)
 
     def add(self, base_offset: int) -> Segment:
-        """A new active segment; the one before is sealed."""
+        """Adds a new active segment and seals the one before."""
         if self._all:
             self.active.seal()
         segment = self._create(base_offset)
@@ -127,7 +127,7 @@ class Segments:
         )
 
     def scrub_target(self, offset: int, known: ScrubTarget | None) -> ScrubTarget:
-        """`Log.scrub_target` says what."""
+        """Implements `Log.scrub_target`."""
         index = bisect.bisect_right(self._all, offset, key=lambda s: s.base_offset) - 1
         segment = self._all[index]
         if known is not None and known.path == segment.path and known.place.offset == offset:
@@ -142,16 +142,16 @@ class Segments:
         return next((segment for segment in self._all if segment.path == path), None)
 
     def base_after(self, offset: int) -> int | None:
-        """`Log.next_segment` says of what."""
+        """Implements `Log.next_segment`."""
         index = bisect.bisect_right(self._all, offset, key=lambda s: s.base_offset)
         return self._all[index].base_offset if index < len(self._all) else None
 
     def sealed_in(self, check: LiveSeal) -> None:
-        """`Log.finish_seal` says when."""
+        """Implements the part of `Log.finish_seal` that concerns the segment."""
         self._positions.clear()
         segment = self.at(check.path)
         if segment is None or (check.copies and segment.size != check.before.size):
-            # Deleted or cut meanwhile.
+            # The segment was deleted or cut meanwhile.
             check.discard()
             return
         if check.copy is not None:
@@ -166,7 +166,8 @@ class Segments:
         self._all[index].restore(batches)
 
     def cut(self, offset: int) -> None:
-        """Above the start. The newest go first, so that a stop in between leaves no gap."""
+        """Cuts at an offset above the start. The newest segments go first, so that a stop in
+        between leaves no gap."""
         self._positions.clear()
         while self.active.base_offset > offset:
             self.active.remove()
@@ -176,7 +177,7 @@ class Segments:
             self.active.truncate(offset)
 
     def start_anew(self, base_offset: int) -> None:
-        """With one empty segment; no other is left."""
+        """Replaces all segments by an empty one."""
         self._positions.clear()
         for segment in reversed(self._all):
             segment.remove()

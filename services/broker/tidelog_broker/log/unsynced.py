@@ -1,4 +1,4 @@
-"""What a start does about writes that were not synced before the last stop."""
+"""How a start treats writes that were not synced before the last stop."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import enum
 class Unsynced(enum.Enum):
     """What became of the writes that were not synced before the last stop.
 
-    After a power failure any page of them may be missing, whatever is behind it. A gap in them
-    that has sound batches behind it was acknowledged data. Where other replicas have the records,
-    the log has to end at the gap, so that they are copied again: an unreadable batch would count
-    as held. Where none has them, the gap alone becomes unreadable."""
+    After a power failure any page of them may be missing, even if later pages are there. A gap with
+    valid batches behind it was acknowledged data. If other replicas have the records, the log has
+    to end at the gap, so that they are copied again: an unreadable batch would count as replicated.
+    If no replica has them, only the gap becomes unreadable."""
 
-    # The machine continued. A complete frame that is wrong at the end is damage and no torn tail.
-    # They are written again: the previous process may have ended right after an fsync that failed,
-    # and the kernel takes for written what it could not write (interleaving 9). Where the first
-    # segment is missing, `UndecidedDamageError` is raised, and nothing is changed.
+    # The machine kept running. A complete but invalid frame at the end is damage and no torn tail.
+    # The writes are repeated: the previous process may have ended right after a failed fsync, and
+    # the kernel regards as written what it could not write (interleaving 9). If the first segment
+    # is missing, `UndecidedDamageError` is raised and nothing is changed.
     KEPT = "kept"
-    # The same. Without its first segment the log is empty.
+    # Like KEPT, but without its first segment the log is empty.
     KEPT_CUT = "kept_cut"
-    # The same, in the only copy. The segment that is missing becomes unreadable.
+    # Like KEPT, in the only copy. A missing first segment becomes unreadable.
     KEPT_SEALED = "kept_sealed"
     # This process has written them again.
     REWRITTEN = "rewritten"
-    # Any may be missing. Damage raises `UndecidedDamageError`, and nothing is changed.
+    # Any page may be missing. Damage raises `UndecidedDamageError`, and nothing is changed.
     LOST = "lost"
-    # The same. The log ends at the first of them that is missing.
+    # Like LOST, but the log ends at the first missing write.
     LOST_CUT = "lost_cut"
-    # The same, in the only copy. What is missing becomes unreadable, and what is behind it stays.
+    # Like LOST, in the only copy. Missing writes become unreadable, and what is behind them stays.
     LOST_SEALED = "lost_sealed"
 
     @property
@@ -37,12 +37,14 @@ class Unsynced(enum.Enum):
 
     @property
     def may_lack_end(self) -> bool:
-        """Whether offsets at the log's end become unreadable that were acknowledged, and whose
-        records are gone: where others have these, they are copied again behind the end."""
+        """Whether acknowledged offsets at the log's end become unreadable if their records are
+        gone.
+
+        Otherwise the log ends before them, and they are copied again from other replicas."""
         return self not in (Unsynced.REWRITTEN, Unsynced.LOST_CUT)
 
     def decided(self, *, is_only_copy: bool) -> Unsynced:
-        """In place of one that has left damage undecided."""
+        """Returns the value to use after this one has left damage undecided."""
         if self.is_kept:
             return Unsynced.KEPT_SEALED if is_only_copy else Unsynced.KEPT_CUT
         return Unsynced.LOST_SEALED if is_only_copy else Unsynced.LOST_CUT

@@ -1,1 +1,1 @@
-"""This broker as a member of its cluster: what it tells, and what it knows."""
+"""This broker as a member of its cluster: its registration, and its view of the metadata."""

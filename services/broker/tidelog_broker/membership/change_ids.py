@@ -1,5 +1,7 @@
-"""Names the changes that this broker decides: `b<broker id>-<broker epoch>-<n>`, its end
-`…-stopping`."""
+"""Ids of the changes that this broker decides: `b<broker id>-<broker epoch>-<n>`.
+
+Its stop has an id that ends with `-stopping`.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,11 @@ from tidelog_runtime.clock import Clock
 
 
 class ChangeIds:
-    """One for each life of a broker: `n` counts all that it decides. `broker_epoch`: as it is
-    known now; before it has registered, a revision that is higher than any former life's."""
+    """Numbers the changes of one incarnation.
+
+    `broker_epoch` returns the epoch known now; before the broker has registered, that is a revision
+    above those of previous incarnations.
+    """
 
     def __init__(self, broker_id: int, broker_epoch: Callable[[], int], clock: Clock) -> None:
         self._broker_id = broker_id

@@ -1,4 +1,4 @@
-"""Keeps the metadata cache true, and tells replicas and registration what concerns them."""
+"""Keeps the metadata cache up to date, and notifies replicas and the registration of changes."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _log = structlog.get_logger()
 
 
 class Replicas(Protocol):
-    """Those of this broker; `ReplicaManager` is the real one."""
+    """The replicas of this broker; `ReplicaManager` implements it."""
 
     @property
     def broker_id(self) -> int: ...
 
     def observed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Their keys have changed."""
+        """The keys of these partitions have changed."""
 
     def configured(self, topics: Iterable[str]) -> None:
-        """Theirs have."""
+        """The keys of these topics have changed."""
 
 
 class ClusterWatch:
@@ -63,7 +63,7 @@ class ClusterWatch:
         self._registration = registration
         self._rng = rng
         self.ready = asyncio.Event()
-        # Set by every change of the cache; cleared by who waits for one.
+        # Set by every change of the cache; the waiter clears it.
         self.changed = asyncio.Event()
         # Set while no controller is active.
         self.controller_gone = asyncio.Event()
@@ -77,16 +77,16 @@ class ClusterWatch:
                 since_turn = 0
                 async for changes in self._store.watch(snapshot):
                     self._react(self._cache.apply(changes))
-                    # One answer of the store may bring the elections of thousands.
+                    # One answer of the store may carry thousands of elections.
                     since_turn += len(changes)
                     if since_turn >= ITEMS_PER_TURN:
                         since_turn = 0
                         await asyncio.sleep(0)
             except StoreUnavailableError:
-                pass  # the store itself has told that it is away
+                pass  # the store has reported its outage itself
             except StoreRolledBackError as error:
-                # Wiped, or restored from a backup: what it says may contradict what this
-                # broker has acted on. The data plane goes on with what it knows.
+                # The store was wiped or restored from a backup and may contradict what this broker
+                # has acted on. The data plane continues with the metadata that it has.
                 _log.critical(
                     "metadata_rolled_back",
                     why=str(error),
@@ -96,7 +96,10 @@ class ClusterWatch:
             await retry_pause(RETRY_DELAY_S, self._rng)
 
     async def _load(self, snapshot: Snapshot) -> Sequence[ParsedKey]:
-        """In turns; until all is read, what was known before stands as a whole."""
+        """Loads a snapshot in slices and returns its keys.
+
+        The cache keeps its previous content until all is read.
+        """
         fresh = MetadataCache(self._keys)
         parsed = await in_turns(lambda change: fresh.apply([change]), as_changes(snapshot))
         self._cache.adopt(fresh, snapshot.revision)

@@ -1,8 +1,8 @@
 """Binds a broker id to one data directory, in the store (docs/adr/0001).
 
-A registration is created in one transaction with the record of the directory that it is for,
-which compares the record as it was read. So a directory that registers knows who registered last
-under its id: itself, a copy of it, or another directory.
+One transaction creates a registration and writes the record of its directory. It requires the
+record to be unchanged since it was read. So a directory that registers knows which directory
+registered last under its id: itself, a copy of it, or another one.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ class BrokerIdInUseError(DataDirectoryError):
 
 
 class Held(NamedTuple):
-    """What the store has of a broker id, each read by itself: only a transaction that compares
-    all of it may rest on it."""
+    """The keys of a broker id in the store.
+
+    Each is read separately: only a transaction that compares all of them may rely on them.
+    """
 
     record: KeyValue | None
     registration: KeyValue | None
@@ -72,8 +74,11 @@ class DirectoryBinding:
         host: str,
         replaces: str = "",
     ) -> None:
-        """`host`: of this process, for people. `replaces`: the data directory that an operator has
-        given up, whose place this one may take; empty: none."""
+        """`host` is the name of this machine, for people.
+
+        `replaces` is the data directory that an operator has given up and whose place this one may
+        take; empty: none.
+        """
         self._replaces = replaces
         self._store = store
         self._keys = keys
@@ -82,7 +87,7 @@ class DirectoryBinding:
         self._host = host
 
     async def read(self) -> Held:
-        """Raises `StoreError`."""
+        """Reads the keys of the broker id. Raises `StoreError`."""
         return Held(
             await self._store.get(self._keys.directory(self._broker_id)),
             await self._store.get(self._keys.broker(self._broker_id)),
@@ -90,14 +95,17 @@ class DirectoryBinding:
         )
 
     def settle(self, held: Held) -> str:
-        """Raises `BrokerIdInUseError` where the id belongs to another directory that has not been
-        given up. Returns why this one counts as intact only since its next registration, and
-        has it on the disk then; empty: it lost nothing. Raises OSError."""
+        """Checks that the broker id belongs to this directory.
+
+        Returns why the directory counts as intact only since its next registration, once that is on
+        the disk; empty: it lost nothing. Raises `BrokerIdInUseError` if the id belongs to another
+        directory that was not given up, and OSError.
+        """
         record = held.directory
         registered = held.registered
         own = self._directory.identity.directory_id
         if record is None and registered is not None and registered.node_uuid != own:
-            # A release that keeps no records registered it.
+            # A release that keeps no directory records registered it.
             record = BrokerDirectory(registered.node_uuid, "", address=registered.address)
         if record is None or record.directory_id == own:
             if registered is not None and registered.node_uuid != own:
@@ -124,7 +132,7 @@ class DirectoryBinding:
         )
 
     def _changed(self, record: BrokerDirectory) -> str:
-        """The place is the same, and what is there is not."""
+        """Returns the error for a known place that holds another directory than before."""
         directory = self._directory
         found = directory.identity.directory_id
         is_here = f"{directory.path} is not the directory {record.directory_id} that broker"
@@ -140,9 +148,12 @@ class DirectoryBinding:
         )
 
     async def end_previous(self, held: Held) -> bool:
-        """Deletes the registration that a previous incarnation of this very directory has left,
-        which counts as alive until its lease ends. Returns whether no registration is left, as
-        far as was read; False: its process may be alive. Raises `StoreError`."""
+        """Deletes the registration of the previous incarnation of this directory.
+
+        Without that it would count as alive until its lease ends. Returns whether no registration
+        is left, as far as was read. False: the registered process may be alive. Raises
+        `StoreError`.
+        """
         if held.registration is None:
             return True
         registered = decode_broker(held.registration.value)
@@ -161,8 +172,10 @@ class DirectoryBinding:
     def parts(
         self, held: Held, address: str, not_intact_reason: str
     ) -> tuple[list[Guard], list[Change]]:
-        """What belongs into the transaction that creates the registration. The token is on the
-        disk by then. Raises OSError."""
+        """Returns the guards and changes of the transaction that creates the registration.
+
+        Its token is on the disk by then. Raises OSError.
+        """
         key = self._keys.directory(self._broker_id)
         directory = self._directory
         token = directory.begin_registration(held.directory)
@@ -183,15 +196,19 @@ class DirectoryBinding:
         return [ModRevision(key, revision)], changes
 
     def supersedes(self, rejected: KeyValue | None, address: str) -> bool:
-        """Whether this process, at `address`, is a later start than the rejected one. That of a
-        second process, which may still try, does not end with it."""
+        """Whether this process, at `address`, is a later start than the rejected one.
+
+        It does not supersede the rejection of another process, which may still be trying.
+        """
         directory_id = self._directory.identity.directory_id
         return rejected is not None and not _is_of_another_process(rejected, directory_id, address)
 
     async def stopped_cleanly(self, broker_epoch: int) -> None:
-        """Has the store remember the clean stop that the directory remembers, so that an older
-        copy of it is known as one, and a newer one as good. Without effect where another
-        registration followed. Raises `StoreError`."""
+        """Records the clean stop of the directory in the store.
+
+        By the record an older copy of the directory is detected, and a copy made after the stop is
+        accepted. Has no effect if another registration followed. Raises `StoreError`.
+        """
         key = self._keys.directory(self._broker_id)
         record = await self._store.get(key)
         if record is None or record.mod_revision != broker_epoch:
@@ -213,7 +230,7 @@ def _is_of_another_process(rejected: KeyValue, directory_id: str, address: str) 
         return False
     if start.cause is RejectionCause.BROKER_ID_IN_USE:
         return start.directory_id != directory_id
-    # A copy has the same id.
+    # A copy has the same directory id.
     return start.cause is RejectionCause.WAITS_FOR_LEASE and (
         (start.directory_id, start.address) != (directory_id, address)
     )

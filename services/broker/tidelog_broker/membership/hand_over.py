@@ -1,8 +1,7 @@
-"""What a stopping broker still waits for (controlled shutdown, section 4 of
-docs/internals/protocol.md). Pure.
+"""Which partitions a stopping broker still waits for. Pure.
 
-By what the store says, and not by what was commanded: the broker stops when every
-decision that keeps its end from holding others up is durable.
+Controlled shutdown, section 4 of docs/internals/protocol.md. The state in the store decides, not
+the commands: the broker stops once all decisions that let others continue without it are durable.
 """
 
 from __future__ import annotations
@@ -21,9 +20,11 @@ from tidelog_runtime.metadata.schema import (
 def is_awaited(
     broker_id: int, state: LeaderAndIsr, brokers: Mapping[int, LiveBroker], *, synced: bool
 ) -> bool:
-    """Whether the controller has yet to move this partition away from a stopping broker:
-    to elect another who can lead it without loss, or to take it out of another's ISR.
-    `synced`: by the topic's durability."""
+    """Whether the controller has yet to move this partition away from a stopping broker.
+
+    It has yet to elect another member that can lead without loss, or to remove the broker from the
+    ISR of another leader. `synced`: whether the topic's durability is `synced`.
+    """
     if state.leader == broker_id:
         others = (*state.isr, *state.eligible)
         return any(

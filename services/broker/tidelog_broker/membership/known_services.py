@@ -1,4 +1,4 @@
-"""Where the services of the cluster are reached, as far as a broker knows of them."""
+"""Addresses of the cluster's services, as far as a broker knows them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from tidelog_runtime.external_addresses import Reachable
 
 
 class CachedServices:
-    """`broker_id`, `own`: of the broker itself, before it is registered, too."""
+    """Finds services in the metadata cache.
+
+    `own` has the addresses of this broker, `broker_id`, for the time before it is registered.
+    """
 
     def __init__(self, cache: MetadataCache, broker_id: int, own: Reachable) -> None:
         self._cache = cache

@@ -1,8 +1,7 @@
-"""What a broker knows of the cluster: a copy of the metadata store, kept by its watch.
+"""A copy of the metadata store in the broker, updated by its watch.
 
-Answers Metadata requests, finds leaders' addresses, and gives the revisions that guard
-an ISR change. It never makes a replica lead or follow: that is the controller's word
-alone.
+It answers Metadata requests, finds the addresses of leaders, and has the revisions that guard an
+ISR change. It never makes a replica lead or follow: only the controller's commands do.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class VersionedState(NamedTuple):
 
 
 class KnownName(NamedTuple):
-    """`revision`: at which the name was used last."""
+    """A named producer. `revision`: when the name was last used."""
 
     producer: NamedProducer
     revision: int
@@ -90,30 +89,33 @@ class MetadataCache:
         self.past_controllers = PastControllers(self._keys.known_controllers)
         self.controller_pressures = ControllerPressures(self._keys.controller_pressures)
         self.brokers: dict[int, LiveBroker] = {}
-        self.departures: dict[int, Departure] = {}  # of those that are back, too
+        self.departures: dict[int, Departure] = {}  # also of brokers that are back
         self.directories = KnownDirectories()
         self.topics: dict[str, LiveTopic] = {}
         self.partitions: dict[str, dict[int, VersionedState]] = {}
         self.throttle = schema.Throttle()
-        # Of producers; and by id the epoch that a name's newest holder was given.
+        # Named producers by name; and by producer id the epoch of the name's newest holder.
         self.producer_names: dict[str, KnownName] = {}
         self.producer_epochs: dict[int, int] = {}
         self.revision = 0
 
     def load(self, snapshot: Snapshot) -> Sequence[ParsedKey]:
-        """Replaces everything; returns all keys that are there."""
+        """Replaces the content by a snapshot. Returns all of its keys."""
         fresh = MetadataCache(self._keys)
         parsed = fresh.apply(as_changes(snapshot))
         self.adopt(fresh, snapshot.revision)
         return parsed
 
     def adopt(self, fresh: MetadataCache, revision: int) -> None:
-        """Replaces everything by what another has of `revision`, which is used no more."""
+        """Replaces the content by that of `fresh`, read at `revision`.
+
+        `fresh` must not be used afterwards.
+        """
         vars(self).update(vars(fresh))
         self.revision = revision
 
     def apply(self, changes: Iterable[Changed]) -> Sequence[ParsedKey]:
-        """Returns what changed."""
+        """Applies changes of the store. Returns the keys that changed."""
         parsed = []
         for change in changes:
             self.revision = max(self.revision, change.revision)
@@ -125,7 +127,7 @@ class MetadataCache:
                     self._apply(key, change.value)
                     parsed.append(key)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                # Somebody wrote it by hand, perhaps: what was known of the key stands.
+                # The value may have been written by hand: the previous one stays.
                 _log.error(
                     "metadata_malformed",
                     key=change.key,
@@ -217,12 +219,12 @@ class MetadataCache:
         return self.partitions.get(partition.topic, {}).get(partition.partition)
 
     def state_at(self, partition: TopicPartition, revision: int) -> LeaderAndIsr | None:
-        """None: the watch has brought another, or none."""
+        """Returns the state if the watch has brought exactly this revision, else None."""
         versioned = self.state_of(partition)
         return versioned.state if versioned and versioned.revision == revision else None
 
     def holds_replicas(self, broker_id: int) -> bool:
-        """Whether any partition is assigned to it; goes through all of them."""
+        """Whether any partition is assigned to the broker. Iterates over all partitions."""
         return any(
             broker_id in versioned.state.replicas
             for states in self.partitions.values()
@@ -230,7 +232,7 @@ class MetadataCache:
         )
 
     def name_of(self, topic_id: str, partition: int) -> TopicPartition | None:
-        """None: there is no such topic."""
+        """Returns None if there is no such topic."""
         for topic, states in self.partitions.items():
             versioned = states.get(partition)
             if versioned is not None and versioned.state.topic_id == topic_id:
@@ -238,18 +240,20 @@ class MetadataCache:
         return None
 
     def id_of(self, topic: str) -> str:
-        """Empty: there is no such topic."""
+        """Returns an empty string if there is no such topic."""
         live = self.topics.get(topic)
         return "" if live is None else live.entry.topic_id
 
     def is_synced(self, topic: str) -> bool:
-        """Whether the topic's durability is `synced`; a topic that is not known is not."""
+        """Whether the topic's durability is `synced`; False if the topic is not known."""
         live = self.topics.get(topic)
         return live is not None and live.entry.config.get("durability") == "synced"
 
     def leader_hint(self, partition: TopicPartition, topic_id: str = "") -> LeaderHint | None:
-        """Where the leader is, if there is one and it is registered; with `topic_id` that of
-        this topic, and of no other of the same name."""
+        """Returns where the leader is, if there is one and it is registered.
+
+        With `topic_id`, the topic must have that id, not only that name.
+        """
         versioned = self.state_of(partition)
         if versioned is None or versioned.state.leader == NO_LEADER:
             return None
@@ -263,7 +267,7 @@ class MetadataCache:
         )
 
     def running_brokers(self) -> dict[int, int]:
-        """Broker epoch of every broker that is registered as running."""
+        """Returns the broker epoch of every broker that is registered as running."""
         return {
             broker_id: live.broker_epoch
             for broker_id, live in self.brokers.items()

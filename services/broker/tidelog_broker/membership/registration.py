@@ -1,11 +1,11 @@
 """Keeps this broker registered under a lease (section 2 of docs/internals/protocol.md).
 
-A registration is only ever created. A new incarnation first deletes its predecessor, if that is
-surely the dead process of the same data directory, before it opens its logs, which may take
-longer than a lease; and then creates its own in a second transaction, so that every incarnation
-has a creation revision of its own: the broker epoch (interleaving 1 of
-docs/internals/interleavings.md). That transaction also binds the broker id to the data directory
-(`directory_binding`).
+A registration is only ever created. A new incarnation first deletes the registration of its
+predecessor, if that is surely the dead process of the same data directory. It does so before it
+opens its logs, which may take longer than a lease. It creates its own registration in a second
+transaction, so that every incarnation has a creation revision of its own: the broker epoch
+(interleaving 1 of docs/internals/interleavings.md). That transaction also binds the broker id to
+the data directory (`directory_binding`).
 """
 
 from __future__ import annotations
@@ -39,15 +39,18 @@ from tidelog_runtime.metadata.store import (
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 RETRY_DELAY_S = 0.2
-# How often it is logged that another process holds this broker's id.
+# How often the broker logs that another process holds its id.
 TAKEN_LOG_INTERVAL_S = 10.0
 
 _log = structlog.get_logger()
 
 
 class Created(NamedTuple):
-    """A registration that was created. `not_intact_reason`: why the data directory counts as
-    intact only since then; empty: it does not."""
+    """A registration that was created.
+
+    `not_intact_reason`: why the data directory counts as intact only since then; empty: it was
+    intact before.
+    """
 
     broker_epoch: int
     registration: BrokerRegistration
@@ -59,9 +62,11 @@ async def _report_nothing(_reason: str) -> None:
 
 
 class Registration:
-    """`run` registers, and registers again whenever the registration is gone. Its end by an
-    exception is a fault of the process, also `BrokerIdInUseError`: another data directory has
-    taken the place of this one."""
+    """Registers the broker, again whenever the registration is gone.
+
+    An exception from `run` is a fault of the process. That includes `BrokerIdInUseError`: another
+    data directory has taken the place of this one.
+    """
 
     def __init__(
         self,
@@ -77,8 +82,10 @@ class Registration:
         state_changes: StateChangeLog,
         on_waiting: Callable[[str], Awaitable[None]] = _report_nothing,
     ) -> None:
-        """`wanted`: without what `directory` says. `on_waiting`: called with the reason while
-        another process of this id is registered."""
+        """`wanted` lacks the fields that `directory` provides.
+
+        `on_waiting` is called with the reason while another process of this id is registered.
+        """
         self._directory = directory
         self._binding = binding
         self._on_waiting = on_waiting
@@ -95,19 +102,23 @@ class Registration:
         self._vanished = asyncio.Event()
         self._gone_at = 0
         self.broker_epoch = 0
-        # Another process of this broker id is registered.
+        # Another process of this broker id has been registered for longer than a lease.
         self.is_waiting = False
 
     @property
     def not_intact_reason(self) -> str:
-        """Why the data directory counts as intact only since the last registration; empty: it
-        does not, or there is none yet."""
+        """Why the data directory counts as intact only since the last registration.
+
+        Empty: it was intact before, or there is no registration yet.
+        """
         return "" if self._created is None else self._created.not_intact_reason
 
     def observed_gone(self, revision: int) -> None:
-        """The watch saw at `revision` that this broker's key is not there. What is older
-        than our registration speaks of its predecessor; what is newer may come before
-        the answer to our registering."""
+        """Notes that the watch saw at `revision` that this broker's key does not exist.
+
+        A revision before our registration concerns our predecessor. A later one may arrive before
+        the answer to our own transaction.
+        """
         self._gone_at = max(self._gone_at, revision)
         if self._gone_at > self.broker_epoch:
             self._vanished.set()
@@ -142,16 +153,19 @@ class Registration:
                 return
 
     async def stopping(self) -> None:
-        """Rewrites the registration, so that nobody elects or admits this broker any more
-        (interleaving 10), and registers like that should it have to again. The broker
-        epoch stays. While it registers, `run` writes it. Raises `StoreError`."""
+        """Rewrites the registration as stopping, and registers as stopping from now on.
+
+        No leader admits a stopping broker, and no controller elects it (interleaving 10). The
+        broker epoch stays. If there is no registration yet, `run` writes the state. Raises
+        `StoreError`.
+        """
         self._wanted = replace(self._wanted, state=STOPPING)
         if self._lease is None or self._created is None:
             return
         await self._rewrite(self._created, self._lease)
 
     async def _rewrite(self, created: Created, lease: Lease) -> None:
-        """Without effect where another registration stands."""
+        """Has no effect if another registration exists."""
         stopping = replace(created.registration, state=self._wanted.state)
         await self._store.transact(
             Transaction(
@@ -171,11 +185,11 @@ class Registration:
             created = await self._create(lease)
             broker_epoch, registration, reason = created
             if self._wanted.state != registration.state:
-                # Only since it was written is this broker stopping, and `stopping` knew no
-                # lease to rewrite it under.
+                # The broker began to stop after this was written, and `stopping` had no lease for
+                # the rewrite.
                 await self._rewrite(created, lease)
         except (StoreError, DataDirectoryError):
-            # The next attempt has a lease of its own; this one must not live for ever.
+            # The next attempt has a lease of its own; this one must end.
             await lease.revoke()
             raise
         self._lease = lease
@@ -213,8 +227,11 @@ class Registration:
         revision: int = NO_REVISION,
         **details: Detail,
     ) -> None:
-        """`revision`: of the registration. At which it ended is not known where it was only
-        found to be gone."""
+        """Emits an event.
+
+        `revision`: that of the registration. The revision of its end is not known where the
+        registration was only found to be gone.
+        """
         self._state_changes.tell(
             kind,
             stage,
@@ -226,14 +243,16 @@ class Registration:
         )
 
     async def _create(self, lease: Lease) -> Created:
-        """Creates the key, once it is free. Raises `BrokerIdInUseError` where the id belongs to
-        another data directory, and `StoreError`."""
+        """Creates the key once it is free.
+
+        Raises `BrokerIdInUseError` if the id belongs to another data directory, and `StoreError`.
+        """
         waiting = _Waiting(asyncio.get_running_loop().time)
         while True:
             try:
                 created = await self._try_to_create(lease, waiting)
             except OSError as error:
-                # What the disk does not have the store must not name.
+                # The store must not name what is not on the disk.
                 _log.error("identity_not_written", why=str(error))
                 created = None
             if created is not None:
@@ -241,7 +260,7 @@ class Registration:
             await retry_pause(RETRY_DELAY_S, self._rng)
 
     async def _try_to_create(self, lease: Lease, waiting: _Waiting) -> Created | None:
-        """None: somebody else's change came between, or another process is registered."""
+        """Returns None if another change came first, or if another process is registered."""
         held = await self._binding.read()
         reason = self._binding.settle(held)
         if not await self._binding.end_previous(held):
@@ -263,8 +282,10 @@ class Registration:
         return Created(result.revision, created, reason) if result.succeeded else None
 
     async def _wait_for_other(self, held: Held, waiting: _Waiting) -> None:
-        """A process that is still registered when the lease of a dead one would have ended is
-        alive: people have to learn of both."""
+        """Reports that another process holds the id, once it is known to be alive.
+
+        It is alive if it is still registered when the lease of a dead process would have ended.
+        """
         assert held.registered is not None
         self.is_waiting = waiting.is_long(self._ttl)
         if not waiting.is_to_be_reported(self._ttl):
@@ -284,7 +305,7 @@ class Registration:
 
 
 class _Waiting:
-    """For the registration of another process to end."""
+    """The wait for the registration of another process to end."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -292,11 +313,11 @@ class _Waiting:
         self._reported_at: float | None = None
 
     def is_long(self, lease_ttl_seconds: int) -> bool:
-        """The lease of a process that is dead would have ended."""
+        """Whether the lease of a dead process would have ended."""
         return self._now() - self._since > lease_ttl_seconds + RETRY_DELAY_S
 
     def is_to_be_reported(self, lease_ttl_seconds: int) -> bool:
-        """Once it is long, and every TAKEN_LOG_INTERVAL_S since."""
+        """Returns True once the wait is long, and then every TAKEN_LOG_INTERVAL_S."""
         if not self.is_long(lease_ttl_seconds):
             return False
         now = self._now()

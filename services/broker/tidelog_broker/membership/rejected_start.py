@@ -1,4 +1,4 @@
-"""Leaves in the store why this broker did not start, so that `explain` can name the reason."""
+"""Stores why this broker did not start, so that `explain` can name the reason."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from tidelog_runtime.metadata.store import (
 )
 
 REPORT_TIMEOUT_S = 3.0
-# The registration of the id may come or go between the read and the write.
+# The registration of the id may appear or vanish between the read and the write.
 WRITE_ATTEMPTS = 3
-# Of a start that is under way: read only where its process ends before it reports anything else.
+# The reason of a start in progress: read only if the process ends before it reports another one.
 NOT_REGISTERED = "it ended before it registered, and reported no reason"
 
 _log = structlog.get_logger()
@@ -43,9 +43,12 @@ async def report_rejected_start(
     rejected: RejectedStart,
     identity: Identity | None,
 ) -> None:
-    """Under the configured cluster and broker id. Where the data directory belongs to others, under
-    those as well: that broker is missed there, and nobody else reads the configured ones.
-    `identity`: what the directory says; None: it says nothing."""
+    """Reports the rejection under the configured cluster and broker id.
+
+    If the data directory belongs to another cluster or broker id, the rejection is reported there
+    as well: that broker is missed there, and its operators do not read the configured keys.
+    `identity`: that of the data directory; None: it has none.
+    """
     reports = [RejectedStartReport(store, Keys(cluster), broker_id, identity=identity)]
     if identity is not None and _belongs_to_another(identity, cluster, broker_id):
         keys, owner = Keys(identity.cluster_name), identity.broker_id
@@ -56,15 +59,21 @@ async def report_rejected_start(
 
 
 def _belongs_to_another(identity: Identity, cluster: str, broker_id: int) -> bool:
-    """Directories of older releases do not name their cluster."""
+    """Whether the directory belongs to another cluster or broker id.
+
+    Directories of older releases do not name their cluster, and count as not.
+    """
     owner = (identity.cluster_name, identity.broker_id)
     return identity.has_registered and owner[0] != "" and owner != (cluster, broker_id)
 
 
 class RejectedStartReport:
-    """Written under a lease, unless the next registration of the broker id deletes the key before.
-    What a process waits for ends `waiting_ttl_seconds` after the process; anything else
-    REJECTED_START_TTL_SECONDS after it."""
+    """The report of a rejected start, written under a lease.
+
+    The next registration of the broker id deletes the key. Otherwise the report of a waiting
+    process ends `waiting_ttl_seconds` after the process, and any other one
+    REJECTED_START_TTL_SECONDS after it.
+    """
 
     def __init__(
         self,
@@ -76,29 +85,32 @@ class RejectedStartReport:
         identity: Identity | None = None,
         only_own_cluster: bool = False,
     ) -> None:
-        """`identity`: of the data directory, which knows how far its store was. `only_own_cluster`:
-        writes only where the keys are those of the directory's cluster."""
+        """`identity` is that of the data directory, with the revision that its store had reached.
+
+        `only_own_cluster`: writes only if the keys are those of the directory's cluster.
+        """
         self._store = store
         self._keys = keys
         self._broker_id = broker_id
         self._waiting_ttl = waiting_ttl_seconds
         self._identity = identity
         self._only_own_cluster = only_own_cluster
-        # One for all reports of a process that waits.
+        # One lease for all reports of a process that waits.
         self._waiting_lease: Lease | None = None
 
     async def write(self, rejected: RejectedStart) -> bool:
-        """Whether it did. Best effort, and bounded by REPORT_TIMEOUT_S.
+        """Writes the report within REPORT_TIMEOUT_S, best effort. Returns whether it was written.
 
         A store that was wiped or restored from a backup is not written to: its revision would grow
-        until no broker can tell that it fell back (interleaving 18)."""
+        until no broker can detect the rollback (interleaving 18).
+        """
         if rejected.cause is RejectionCause.STORE:
             return False
         try:
             async with asyncio.timeout(REPORT_TIMEOUT_S):
                 return await self._write(rejected)
         except LeaseLostError:
-            self._waiting_lease = None  # the next report has one of its own
+            self._waiting_lease = None  # the next report has a lease of its own
             return False
         except (StoreError, TimeoutError) as error:
             _log.warning("rejected_start_not_reported", why=str(error) or "etcd did not answer")

@@ -1,2 +1,1 @@
-"""What a broker measures: counted where requests pass, and
-collected from its replicas when a scrape asks."""
+"""Metrics of a broker: counted as requests pass, and collected from its replicas at a scrape."""

@@ -1,4 +1,4 @@
-"""Everything that is measured of one broker."""
+"""All metrics of one broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
 class Measured(Protocol):
-    """The broker."""
+    """The broker whose metrics are collected."""
 
     @property
     def store(self) -> MeasuredStore: ...
@@ -30,8 +30,10 @@ class Measured(Protocol):
 
 
 class BrokerMetrics:
-    """Counts state changes and requests from now on, and the store's answers from `watch` on.
-    `seconds`: a clock that only differences are taken of."""
+    """Counts state changes and requests from now on, and answers of the store from `watch` on.
+
+    `seconds`: a clock of which only differences count.
+    """
 
     def __init__(self, state_changes: StateChangeLog, seconds: Callable[[], float]) -> None:
         self.requests = RequestMeter(seconds)

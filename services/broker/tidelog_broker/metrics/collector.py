@@ -1,4 +1,4 @@
-"""Collects a broker's figures for a scrape, on its event loop and in slices."""
+"""Collects a broker's metrics for a scrape, on its event loop and in slices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog_runtime.telemetry.metrics import broker_catalogue as catalogue
 from tidelog_runtime.telemetry.metrics.service_catalogue import QUEUE_DEPTH
 from tidelog_runtime.telemetry.metrics.sheet import Sheet
 
-# Between two such slices the loop gets its turn: about a millisecond each.
+# The event loop runs after each slice, which takes about a millisecond.
 PARTITIONS_PER_TURN = 256
 LOOKS_PER_TURN = 16
 

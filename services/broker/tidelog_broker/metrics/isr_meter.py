@@ -1,4 +1,4 @@
-"""Which changes of the ISR this broker made as a leader. A sink of `StateChangeLog`."""
+"""Counts the ISR changes that this broker made as a leader. A sink of `StateChangeLog`."""
 
 from __future__ import annotations
 

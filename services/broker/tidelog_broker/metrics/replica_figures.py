@@ -1,11 +1,13 @@
-"""The figures of all replicas of a broker, added up, and the few that are told one by one.
-Pure; looks at the disk only for the age of what the worst followers lack.
+"""Metrics of all replicas of a broker: sums, and the few that are reported one by one.
 
-A follower that has not fetched in this leader epoch lacks at least what was written since
-the epoch began: that is counted, however much more it may be.
+Pure, except that the age of what the worst followers lack is read from the disk.
 
-A follower's lag in seconds needs a look into the log. The time since it was last known to
-have everything needs none, and is near enough to choose by whom to look at."""
+A follower that has not fetched in this leader epoch lacks at least what was written since the epoch
+began. That is counted, even if it lacks more.
+
+The lag of a follower in seconds needs a read of the log. The time since it was last known to be
+caught up needs none, and is exact enough to choose the followers whose lag is read.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,10 @@ from tidelog_runtime.telemetry.metrics.broker_catalogue import (
 )
 from tidelog_runtime.telemetry.metrics.sheet import Sheet
 
-# A follower that was caught up within so long is on its way, and not behind.
+# A follower that was caught up more recently than this does not count as lagging.
 LAGGING_AFTER_MS = 1_000
-# Of one follower, to find the oldest record that it lacks anywhere: those in which it was
-# caught up longest ago.
+# Partitions of one follower that are read to find the oldest record that it lacks. These are the
+# ones in which it was caught up the longest ago.
 MAX_AGES_READ_PER_FOLLOWER = 20
 
 
@@ -40,8 +42,11 @@ _Item = TypeVar("_Item")
 
 
 class Largest(Generic[_Item]):
-    """The `most` items with the largest keys; of equal ones the first. Memory and time go into
-    those that are kept: a scrape of ten thousand partitions makes no ten thousand objects."""
+    """Keeps the `most` items with the largest keys; of equal keys the first.
+
+    Only kept items cost memory and time: a scrape of ten thousand partitions creates no ten
+    thousand objects.
+    """
 
     __slots__ = ("_heap", "_most", "_ties")
 
@@ -51,7 +56,7 @@ class Largest(Generic[_Item]):
         self._ties = count(0, -1)
 
     def takes(self, key: int) -> bool:
-        """Whether an item with that key is among the largest now."""
+        """Whether an item with that key would be kept now."""
         return len(self._heap) < self._most or key > self._heap[0][0]
 
     def add(self, key: int, item: _Item) -> None:
@@ -66,14 +71,14 @@ class Largest(Generic[_Item]):
 
 
 class Judges(NamedTuple):
-    """Whether a high watermark stands still; whether a consumer waits for it to move."""
+    """Whether a high watermark is stalled, and whether a consumer waits for it to move."""
 
     is_stalled: Callable[[Partition], bool]
     is_waited_for: Callable[[Partition], bool]
 
 
 class Pair(NamedTuple):
-    """A follower of a partition that is led here, and from where on it lacks records."""
+    """A follower of a partition that is led here, and the offset from which on it lacks records."""
 
     partition: Partition
     follower: int
@@ -81,9 +86,13 @@ class Pair(NamedTuple):
 
 
 class FollowerFigures:
-    """One follower over all partitions that are led here. `fetched_at_ms`: its last fetch in
-    any of them; `granted_at_ms`: the earliest epoch's start in which it has not fetched yet
-    (NOT_KNOWN: none). `behind`: those in which it lacks records, by how long that may be."""
+    """One follower over all partitions that are led here.
+
+    - `fetched_at_ms`: its last fetch in any of them.
+    - `granted_at_ms`: the earliest start of an epoch in which it has not fetched yet; NOT_KNOWN:
+      none.
+    - `behind`: partitions in which it lacks records, by how long that may be.
+    """
 
     __slots__ = (
         *("behind", "fetched_at_ms", "granted_at_ms", "lag_bytes", "lag_records"),
@@ -111,15 +120,17 @@ class FollowerFigures:
             self.fetched_at_ms = at_ms
 
     def add_grant(self, progress: FollowerProgress) -> None:
-        """An epoch in which it has not fetched."""
+        """Adds an epoch in which the follower has not fetched."""
         at_ms = progress.last_fetch_ms
         if self.granted_at_ms == NOT_KNOWN or at_ms < self.granted_at_ms:
             self.granted_at_ms = at_ms
 
 
 class ReplicaFigures:
-    """`add` each replica, then `tell`. `judges`: of partitions that are led here and have
-    records above their high watermark."""
+    """Metrics of all replicas: `add` each replica, then `tell`.
+
+    `judges` are called for led partitions with records above their high watermark.
+    """
 
     def __init__(self, now_ms: int, wall_ms: int, judges: Judges) -> None:
         self._now_ms = now_ms
@@ -142,7 +153,7 @@ class ReplicaFigures:
         self._topic_bytes: dict[str, int] = {}
         self._largest: Largest[Partition] = Largest(MAX_PARTITION_SERIES)
         self._worst: Largest[Pair] = Largest(MAX_LAG_SERIES)
-        # Who has everything, as many as there may be series.
+        # Followers that lack nothing, at most as many as there may be series.
         self._caught_up: list[Pair] = []
 
     # -- adding up -------------------------------------------------------------------
@@ -170,7 +181,7 @@ class ReplicaFigures:
     ) -> None:
         self.leaders += 1
         isr = [member.broker_id for member in state.isr]
-        # Those that a move adds are not missing before it has switched.
+        # Replicas that a move adds are not missing before the move has switched.
         if len(isr) < len(state.settled_replicas):
             self.under_replicated += 1
             if len(isr) < state.min_isr:
@@ -211,8 +222,8 @@ class ReplicaFigures:
             if has_fetched:
                 figures.add_fetch(progress)
             else:
-                # Nothing is known of its log but that it lacks at least what was written
-                # since the epoch began. So a leader that died lags as well.
+                # Its log is not known, except that it lacks what was written since the epoch began.
+                # So the previous leader lags too if it died.
                 figures.add_grant(progress)
                 start = untold_end(leading.epoch_start, partition.high_watermark, in_isr=in_isr)
             if start < end:
@@ -228,10 +239,10 @@ class ReplicaFigures:
             elif len(self._caught_up) < MAX_LAG_SERIES:
                 self._caught_up.append(Pair(partition, follower, end))
 
-    # -- telling -----------------------------------------------------------------------
+    # -- reporting ---------------------------------------------------------------------
 
     def tell(self, sheet: Sheet) -> Iterator[None]:
-        """Comes back now and then, so that the event loop gets its turn."""
+        """Writes the metrics to `sheet`. Yields now and then, so that the event loop can run."""
         self._tell_totals(sheet)
         self._tell_sizes(sheet)
         yield
@@ -262,8 +273,11 @@ class ReplicaFigures:
             sheet.tell(catalogue.PARTITION_LOG_SIZE, size, topic, str(number))
 
     def _tell_worst(self, sheet: Sheet) -> Iterator[None]:
-        """One series for each follower of the worst partitions; where there is room, of
-        those that have everything, too, so that a graph is there before it is needed."""
+        """Writes one series for each of the pairs that lag most.
+
+        If there is room, pairs that lack nothing get one too, so that a graph exists before it is
+        needed.
+        """
         told = 0
         worst = self._worst.descending()
         for behind_ms, pair in [*worst, *((0, pair) for pair in self._caught_up)][:MAX_LAG_SERIES]:

@@ -1,7 +1,8 @@
-"""What passes through a broker: bytes, records and batches by flow and topic, how long
-requests take, and what is refused.
+"""Meters the requests of a broker.
 
-It stands around the requests and not in them: a broker whose metrics are off pays nothing."""
+It counts bytes, records and batches by flow and topic, durations, and rejections. The meter wraps
+the requests from outside: a broker whose metrics are off pays nothing.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ _PRODUCE_LABELS = {Acks.NONE: "none", Acks.LEADER: "leader", Acks.ALL: "all"}
 
 
 class Flow:
-    """Plain sums of one direction."""
+    """Sums of one direction."""
 
     __slots__ = ("batches", "bytes", "records")
 
@@ -63,8 +64,11 @@ class TopicFlows:
 
 
 class RequestMeter:
-    """`seconds`: a clock that only differences are taken of. Topics are those that exist:
-    what is asked of others is refused and not counted."""
+    """Counts requests.
+
+    `seconds`: a clock of which only differences count. Only existing topics have flows: requests
+    for others are rejected.
+    """
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self.seconds = seconds
@@ -72,7 +76,7 @@ class RequestMeter:
         self.refused = Counts(catalogue.REFUSED)
         self.replica_out = Flow()
         self.replica_in = Flow()
-        # Of topics that are there no more.
+        # Sums of deleted topics.
         self._gone = TopicFlows()
         self._topics: dict[str, TopicFlows] = {}
 
@@ -86,7 +90,7 @@ class RequestMeter:
         self.refused.add(request, error.code.name)
 
     def forget_topics_but(self, present: Callable[[str], bool]) -> None:
-        """A topic that was deleted loses its series; its sums stay in those of all."""
+        """Drops the series of deleted topics. Their sums stay in the totals."""
         for topic in [topic for topic in self._topics if not present(topic)]:
             flows = self._topics.pop(topic)
             for gone, flow in (
@@ -121,7 +125,7 @@ class RequestMeter:
                 sheet.tell(catalogue.TOPIC_RECORDS, flow.records, topic, name)
 
 
-# -- around the requests ------------------------------------------------------------------
+# -- wrappers of requests -----------------------------------------------------------------
 
 ProduceCall = Callable[[Sequence[ProduceEntry], Acks, int], Awaitable[list[ProduceOutcome]]]
 FetchCall = Callable[[Sequence[FetchEntry], FetchWait], Awaitable[list[FetchOutcome]]]
@@ -175,12 +179,12 @@ def metered_fetch(fetch: FetchCall, meter: RequestMeter) -> FetchCall:
 
 
 def metered_replica_fetch(fetch: ReplicaFetchCall, meter: RequestMeter) -> ReplicaFetchCall:
-    """As the leader serves it."""
+    """Meters replica fetches as the leader serves them."""
     with_records = meter.durations.of("replica_fetch", "")
     idle = meter.durations.of("replica_fetch_idle", "")
 
     def count(result: ReplicaFetchResult) -> bool:
-        """Returns whether it has records."""
+        """Counts a result. Returns whether it has records."""
         if result.answer is None:
             if result.error is not None:
                 meter.refuse("replica_fetch", result.error)
@@ -225,7 +229,7 @@ def metered_producer_ids(give: ProducerIdCall, meter: RequestMeter) -> ProducerI
 
 
 class MeteredPeers:
-    """Other brokers, and what this one gets from those that lead."""
+    """Other brokers; meters the records that leaders send to this one."""
 
     def __init__(self, peers: Peers, meter: RequestMeter) -> None:
         self._peers = peers

@@ -1,4 +1,4 @@
-"""What a broker tells a scrape besides its replicas, from the parts that know it."""
+"""Metrics of a broker other than those of its replicas."""
 
 from __future__ import annotations
 
@@ -20,8 +20,13 @@ from tidelog_runtime.clock import Clock
 
 
 class DigestCounts(NamedTuple):
-    """Ranges whose digests were compared with those of followers, that could not be, and in which
-    replicas were found to differ, all since the start; and how many of these stand now."""
+    """Ranges whose digests are compared with those of followers, since the start.
+
+    - `compared`: ranges that were compared.
+    - `not_compared`: ranges that could not be compared.
+    - `found`: ranges in which replicas were found to differ.
+    - `standing`: those of them that differ now.
+    """
 
     compared: int = 0
     not_compared: int = 0
@@ -30,16 +35,23 @@ class DigestCounts(NamedTuple):
 
 
 class Directory(NamedTuple):
-    """`is_intact`: nothing says that it lacks what was acknowledged under the broker's id.
-    `is_waiting`: another process of the id is registered."""
+    """The state of the data directory.
+
+    - `is_intact`: nothing shows that it lacks data that was acknowledged under the broker's id.
+    - `is_waiting`: another process of the id is registered.
+    """
 
     is_intact: bool = True
     is_waiting: bool = False
 
 
 class BrokerVitals(NamedTuple):
-    """`queues`: by the names in QUEUES. `move_sent_bytes`: by follower, and growing.
-    `clock_skews_ms`: by broker that was heard lately."""
+    """Sources of the broker's metrics.
+
+    - `queues`: depths, by the names in QUEUES.
+    - `move_sent_bytes`: by follower; only grows.
+    - `clock_skews_ms`: by broker that was heard recently.
+    """
 
     registered: Callable[[], bool]
     has_full_state: Callable[[], bool]
@@ -100,7 +112,7 @@ def broker_vitals(
 
 
 class StalledFor:
-    """Whether a high watermark has stood still for so long while records wait."""
+    """Whether a high watermark has been stalled for this long while records wait."""
 
     def __init__(self, watch: HighWatermarkEvents, clock: Clock, stalled_after_ms: int) -> None:
         self._watch = watch
@@ -113,7 +125,7 @@ class StalledFor:
 
 
 class WaitedFor:
-    """Whether a consumer has lately got nothing, because its record is not committed."""
+    """Whether a consumer recently got nothing because its record is not committed."""
 
     def __init__(self, waiting: WaitingConsumers, clock: Clock) -> None:
         self._waiting = waiting

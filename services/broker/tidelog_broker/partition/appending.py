@@ -1,4 +1,4 @@
-"""What a leader appends of a request, and what it answers. Pure."""
+"""What a leader appends for a request, and what it answers. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_TIME = -1
 
 
 class LogEnd(NamedTuple):
-    """Where a leader appends, in which epoch, and when."""
+    """The next offset of a leader's log, its epoch, and the time."""
 
     offset: int
     leader_epoch: int
@@ -34,15 +34,17 @@ class LogEnd(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """`answer` holds once `stamped`, which may be empty, are in the log."""
+    """`answer` is right once `stamped`, which may be empty, is in the log."""
 
     stamped: list[Batch]
     answer: Appended
 
 
 def prepare(states: ProducerStates, batches: Sequence[Batch], end: LogEnd) -> Prepared:
-    """Leaves out what is in the log already. Raises as `ProducerStates.check` does, for
-    the first batch that cannot be appended; then none is."""
+    """Stamps the batches that are not in the log yet.
+
+    Raises as `ProducerStates.check` does, for the first batch that cannot be appended; then none
+    is."""
     running = states.running()
     stamped: list[Batch] = []
     duplicates: list[Duplicate] = []
@@ -67,15 +69,16 @@ def prepare(states: ProducerStates, batches: Sequence[Batch], end: LogEnd) -> Pr
 def prepare_fence(
     states: ProducerStates, producer_id: int, producer_epoch: int, end: LogEnd
 ) -> Batch | None:
-    """None: no older epoch can write. Raises FENCED_PRODUCER_EPOCH."""
+    """Returns None if no older epoch can write. Raises FENCED_PRODUCER_EPOCH."""
     if not states.needs_fence(producer_id, producer_epoch):
         return None
     return end.stamp(new_fence(producer_id, producer_epoch, end.now_ms))
 
 
 def _as_before(duplicates: Sequence[Duplicate]) -> Appended | None:
-    """None: they do not lie in one stretch, or it is not remembered where, and an answer
-    has one offset for all of them."""
+    """Returns the first answer of the duplicates, which has one offset for all of them.
+
+    Returns None if they are not contiguous, or if their offsets are not remembered."""
     originals = [duplicate.original for duplicate in duplicates if duplicate.original]
     if len(originals) < len(duplicates):
         return None

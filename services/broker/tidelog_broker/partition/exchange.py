@@ -1,5 +1,5 @@
-"""What goes in and out of a partition: answers to producers, questions of followers and
-their answers. Plain values."""
+"""The values that a partition exchanges: answers to producers, and fetches of followers and their
+answers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from tidelog_broker.partition.replica_log import ColdRange
 
 
 class Appended(NamedTuple):
-    """Where the batches of a request are, those that had been appended before among them;
-    all are committed once the high watermark has reached `next_offset`. `base_offset`
-    NO_OFFSET: all are in the log, and where cannot be said."""
+    """Where the batches of a request are, with those that were appended before.
+
+    - `base_offset`: NO_OFFSET: all are in the log, but their offsets are unknown.
+    - `next_offset`: all are committed once the high watermark has reached it.
+    """
 
     base_offset: int
     next_offset: int
@@ -23,11 +25,11 @@ class Appended(NamedTuple):
 
 
 class FetchPosition(NamedTuple):
-    """What a follower asks for, and must still hold true when the answer comes
-    (interleaving 6 of docs/internals/interleavings.md).
+    """The request of a follower. It must still be current when the answer arrives (interleaving 6
+    of docs/internals/interleavings.md).
 
-    `needs_producers`: its log is empty, begins above offset 0, and it does not know yet
-    who wrote below."""
+    `needs_producers`: its log is empty and begins above offset 0, and the producers that wrote
+    below are unknown."""
 
     leader: int
     leader_epoch: int
@@ -39,11 +41,13 @@ class FetchPosition(NamedTuple):
 
 
 class FetchAnswer(NamedTuple):
-    """A leader's answer for one partition. `high_watermark`: NO_OFFSET towards a consumer where
-    the leader does not know how far the log is committed. `producers`: those who wrote below
-    the log's start, for a follower that needs them. `is_uncommitted`: a consumer gets no batch
-    because the record that it asks for is not committed. `cold`: batches are left out from there
-    on because they are on the disk alone; nobody else is told."""
+    """A leader's answer for one partition.
+
+    - `high_watermark`: NO_OFFSET for a consumer if the leader does not know the committed end.
+    - `producers`: those below the log's start, for a follower that needs them.
+    - `is_uncommitted`: a consumer gets no batch because the record at its offset is not committed.
+    - `cold`: batches from there on are left out because they are only on disk. It is not sent.
+    """
 
     high_watermark: int
     log_start_offset: int

@@ -8,8 +8,9 @@ from tidelog.model import NO_OFFSET
 
 
 def counted_end(*, log_end: int, flushed_offset: int, synced: bool) -> int:
-    """How far a replica counts, for high watermark and ISR alike: what it has taken, or
-    with durability `synced` only what it has synced to disk (interleaving 9 of
+    """Returns how far a replica's log counts, for high watermark and ISR alike.
+
+    That is its end, or with durability `synced` only what is synced to disk (interleaving 9 of
     docs/internals/interleavings.md)."""
     return min(log_end, flushed_offset) if synced else log_end
 
@@ -22,11 +23,11 @@ def advanced(
     committed_isr_size: int,
     min_isr: int,
 ) -> int:
-    """The smallest end offset in the maximal ISR; never lower than before, and unmoved
-    while the committed ISR is below min ISR (KIP-966).
+    """Returns the smallest end offset in the maximal ISR.
 
-    `end_offsets`: `counted_end` by broker, the leader's own among them; a broker that is
-    absent has shown none in this epoch."""
+    It never falls, and does not change while the committed ISR is below min ISR (KIP-966).
+    `end_offsets` has the `counted_end` by broker, also the leader's own; a missing broker has
+    reported none in this epoch."""
     if committed_isr_size < min_isr:
         return high_watermark
     lowest = min((end_offsets.get(broker, NO_OFFSET) for broker in maximal_isr), default=NO_OFFSET)
@@ -34,5 +35,5 @@ def advanced(
 
 
 def followed(high_watermark: int, *, leader_high_watermark: int, log_end: int) -> int:
-    """A follower's, from what its leader tells: never beyond what counts of its own log."""
+    """Returns a follower's high watermark: its leader's, up to what counts of its own log."""
     return max(high_watermark, min(leader_high_watermark, log_end))

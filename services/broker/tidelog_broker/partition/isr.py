@@ -1,5 +1,4 @@
-"""Who is in sync: the pure rules by which a leader changes its ISR (section 3 of
-docs/internals/protocol.md)."""
+"""The pure rules by which a leader changes its ISR (section 3 of docs/internals/protocol.md)."""
 
 from __future__ import annotations
 
@@ -13,8 +12,10 @@ from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 
 
 class SessionTime:
-    """When a follower's fetch session asked last; one for all of its partitions, so that
-    those that it leaves out cost nothing. A session that has ended asks no more."""
+    """The time of the last request of a follower's fetch session.
+
+    All partitions of the session share it, so that those that a request leaves out cost nothing. An
+    ended session has no more requests."""
 
     __slots__ = ("last_request_ms",)
 
@@ -23,13 +24,13 @@ class SessionTime:
 
 
 class FollowerProgress(NamedTuple):
-    """What a leader knows of a follower in its present epoch.
+    """What a leader knows about a follower in its present epoch.
 
-    `log_end_offset`, as far as it counts (`high_watermark.counted_end`), comes only from
-    fetches in the leader's epoch and from one life of the follower's broker (interleaving
-    5 of docs/internals/interleavings.md); NO_OFFSET: none yet.
-
-    `session`: the one that told this, for which it stands until it tells anything else."""
+    - `log_end_offset`: as far as it counts (`high_watermark.counted_end`). It comes only from
+      fetches in the leader's epoch and from one incarnation of the follower's broker (interleaving
+      5 of docs/internals/interleavings.md); NO_OFFSET: none yet.
+    - `session`: the session that reported this. Its later requests confirm it.
+    """
 
     broker_epoch: int
     log_end_offset: int
@@ -40,12 +41,13 @@ class FollowerProgress(NamedTuple):
 
 
 def granted(now_ms: int) -> FollowerProgress:
-    """A follower at the start of an epoch: nothing known, a full lag time to show up."""
+    """Returns a follower's progress at the start of an epoch: nothing is known, and it has a full
+    lag time to fetch."""
     return FollowerProgress(0, NO_OFFSET, now_ms, now_ms, NO_OFFSET)
 
 
 def forgotten(progress: FollowerProgress) -> FollowerProgress:
-    """Nothing known of its log any more; its lag time runs on."""
+    """Returns the progress with an unknown log position. The follower's lag time continues."""
     return progress._replace(
         log_end_offset=NO_OFFSET, leader_end_at_last_fetch=NO_OFFSET, session=None
     )
@@ -60,12 +62,11 @@ def fetched(
     now_ms: int,
     session: SessionTime | None = None,
 ) -> FollowerProgress:
-    """After a fetch that agrees with the leader's log and epoch; `fetch_offset`: how far
-    the follower counts.
+    """Returns the progress after a fetch that agrees with the leader's log and epoch.
 
-    A follower counts as caught up at the moment when it asked for the leader's end; one
-    that reaches the end of an earlier fetch was caught up then, however fast the leader
-    grows. A newer life of the broker starts anew."""
+    `fetch_offset` is the follower's counted end. A follower is caught up when it requests the
+    leader's end. If it reaches the end that the leader had at the fetch before, it was caught up
+    then, however fast the leader grows. A newer incarnation of the broker starts from scratch."""
     if broker_epoch != progress.broker_epoch:
         progress = progress._replace(leader_end_at_last_fetch=NO_OFFSET)
     caught_up = progress.last_caught_up_ms
@@ -77,10 +78,11 @@ def fetched(
 
 
 def told_again(progress: FollowerProgress, leader_end: int) -> FollowerProgress:
-    """With the requests of its session since that left the partition out, each of which
-    counts like a fetch at the position last told. To be taken before the leader's log
-    grows: a follower was caught up by them only where it was last recorded at the leader's
-    end, in the leader's present epoch (interleaving 15)."""
+    """Returns the progress after the session's later requests, which left the partition out.
+
+    Each counts like a fetch at the last reported position. It has to be applied before the leader's
+    log grows: they prove a follower caught up only if it was last recorded at the leader's end, in
+    the leader's present epoch (interleaving 15)."""
     session = progress.session
     if session is None or progress.log_end_offset < leader_end:
         return progress
@@ -93,7 +95,7 @@ def told_again(progress: FollowerProgress, leader_end: int) -> FollowerProgress:
 
 
 def left(progress: FollowerProgress, session: SessionTime, leader_end: int) -> FollowerProgress:
-    """What it told in this session stands for it no longer, from now on."""
+    """Returns the progress detached from this session, whose later requests do not count for it."""
     if progress.session is not session:
         return progress
     return told_again(progress, leader_end)._replace(session=None)
@@ -106,8 +108,10 @@ def is_lagging(progress: FollowerProgress, *, now_ms: int, lag_time_max_ms: int)
 def lags_in_bytes(
     followers: Mapping[int, FollowerProgress], bytes_from: Callable[[int], int]
 ) -> dict[int, int]:
-    """How much of the leader's log each follower lacks; one that has not fetched yet in
-    this epoch is left out, and judged by its time alone."""
+    """Returns how many bytes of the leader's log each follower lacks.
+
+    A follower that has not fetched yet in this epoch is left out, and evaluated by its time
+    only."""
     return {
         broker_id: bytes_from(progress.log_end_offset)
         for broker_id, progress in followers.items()
@@ -116,13 +120,14 @@ def lags_in_bytes(
 
 
 def may_join(progress: FollowerProgress, *, high_watermark: int, epoch_start: int) -> bool:
-    """It has all that is committed, and the start of the leader's epoch, so that it has
-    cut what no leader knows (KAFKA-7128)."""
+    """Returns whether the follower has all committed records and the start of the leader's epoch.
+
+    So it has cut records that no leader knows (KAFKA-7128)."""
     return progress.log_end_offset >= max(high_watermark, epoch_start)
 
 
 class IsrChange(NamedTuple):
-    """`by_bytes`: those of the leaving that lack too many bytes."""
+    """`by_bytes`: the leaving ones that lack too many bytes."""
 
     joining: tuple[Member, ...]
     leaving: frozenset[int]
@@ -146,11 +151,12 @@ def judge(
     lag_time_max_ms: int,
     too_far_behind: Collection[int] = (),
 ) -> IsrChange | None:
-    """The change that the ISR needs now; None: none.
+    """Returns the change that the ISR needs now, or None.
 
-    `running`: broker epoch of every broker that is registered as running. A follower
-    joins only in the life in which it fetched. `too_far_behind`: those that lag by more
-    bytes than are allowed, however fast they go."""
+    - `running`: broker epoch of every broker that is registered as running. A follower joins only
+      in the incarnation in which it fetched.
+    - `too_far_behind`: followers that lag by more bytes than allowed, however fast they are.
+    """
     in_sync = state.isr_ids
 
     def lags(broker_id: int, progress: FollowerProgress) -> bool:
@@ -177,13 +183,14 @@ def judge(
 
 
 def changed(state: LeaderAndIsr, change: IsrChange, origin: Change = NO_CHANGE) -> LeaderAndIsr:
-    """The value that a leader proposes: ISR and eligible set alone differ, and of what
-    `origin` that is."""
+    """Returns the value that a leader proposes. Only ISR, eligible set and `change` differ."""
     stay = (member for member in state.isr if member.broker_id not in change.leaving)
     return replace(state.with_isr((*stay, *change.joining)), change=origin)
 
 
 def maximal(state: LeaderAndIsr, proposed: LeaderAndIsr | None) -> frozenset[int]:
-    """Committed and proposed members: a joiner counts as soon as it is proposed, a leaver
-    until the store has taken its removal (KIP-497)."""
+    """Returns committed and proposed members.
+
+    A joiner counts as soon as it is proposed, a leaver until the store has accepted its removal
+    (KIP-497)."""
     return state.isr_ids if proposed is None else state.isr_ids | proposed.isr_ids

@@ -10,8 +10,10 @@ NOT_KNOWN = -1
 
 
 class Lag(NamedTuple):
-    """`ms`: the age of the oldest record that the follower lacks, by the leader's wall clock
-    at its append; 0 where it lacks none. NOT_KNOWN: nothing tells."""
+    """The lag of a follower; NOT_KNOWN where it is unknown.
+
+    `ms` is the age of the oldest record that the follower lacks, by the leader's wall clock at its
+    append; 0: it lacks none."""
 
     records: int
     bytes: int
@@ -22,8 +24,9 @@ UNKNOWN_LAG = Lag(NOT_KNOWN, NOT_KNOWN, NOT_KNOWN)
 
 
 def lag_of(log: ReplicaLog, follower_end: int, wall_ms: int) -> Lag:
-    """Of a follower that holds all of the leader's `log` below `follower_end`. Costs a read of
-    a few kilobytes where it lags."""
+    """Returns the lag of a follower that holds all of the leader's `log` below `follower_end`.
+
+    Reads a few kilobytes if the follower lags."""
     if follower_end >= log.log_end_offset:
         return Lag(0, 0, 0)
     appended_ms = log.append_time_of(max(follower_end, log.log_start_offset))
@@ -32,13 +35,17 @@ def lag_of(log: ReplicaLog, follower_end: int, wall_ms: int) -> Lag:
 
 
 def untold_end(epoch_start: int, high_watermark: int, *, in_isr: bool) -> int:
-    """From where on a follower that has told nothing in this epoch is taken to lack records.
-    It lacks at least what was written since the epoch began; of what it told before the
-    topic's durability changed, that stands which is committed, as long as it is in the ISR."""
+    """Returns the offset from which a follower without a fetch in this epoch is assumed to lack
+    records.
+
+    It lacks at least what was written since the epoch began. If the topic's durability has changed,
+    a member of the ISR still has what is committed."""
     return max(epoch_start, high_watermark) if in_isr else epoch_start
 
 
 def least_lag_of(log: ReplicaLog, untold: int, wall_ms: int) -> Lag:
-    """Of a follower that has told nothing in this epoch: at least what is in the log from
-    `untold` (`untold_end`) on; UNKNOWN_LAG where that is nothing, as it may lack older ones."""
+    """Returns the minimal lag of a follower without a fetch in this epoch.
+
+    It lacks at least the log from `untold` (`untold_end`) on. If that is empty, the result is
+    UNKNOWN_LAG, because it may lack older records."""
     return UNKNOWN_LAG if untold >= log.log_end_offset else lag_of(log, untold, wall_ms)

@@ -1,4 +1,4 @@
-"""What a leader keeps of its epoch."""
+"""The state that a leader keeps for its epoch."""
 
 from __future__ import annotations
 
@@ -11,39 +11,45 @@ from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 @dataclass(slots=True)
 class Leading:
-    """A leader's view of its epoch. `proposed` is the ISR change in flight: from its
-    sending until the key's modification revision is known to have moved. `settled` are the
-    sessions by which all followers, which are in sync, have told that they hold all that is in
-    the log and committed; None: it is not known to be so, as after whatever may change it."""
+    """A leader's view of its epoch.
+
+    - `proposed`: the ISR change in flight, from its sending until the key's modification revision
+      is known to have changed.
+    - `settled`: the sessions of all followers, if all are in sync and have reported that they hold
+      the entire log, which is committed; None: unknown, as after each change.
+    """
 
     epoch_start: int
     followers: dict[int, FollowerProgress] = field(default_factory=dict)
     proposed: LeaderAndIsr | None = None
     settled: tuple[SessionTime, ...] | None = None
-    # Appends with acks=all for want of replicas in sync, and the wall clock of the last.
+    # Rejected appends with acks=all because the ISR was too small, and the time of the last.
     refused_below_min_isr: int = 0
     last_refused_ms: int = 0
 
     def knows_end(self, high_watermark: int) -> bool:
-        """Whether it is known how far the log is committed: before the high watermark has
-        reached the epoch's start, a former leader may have told more (KIP-207)."""
+        """Returns whether the committed end is known.
+
+        Before the high watermark reaches the start of the epoch, a previous leader may have
+        returned a higher one (KIP-207)."""
         return high_watermark >= self.epoch_start
 
     def note(self, follower: int, progress: FollowerProgress) -> None:
-        """What is known of a follower now."""
+        """Stores the progress of a follower."""
         self.settled = None
         self.followers[follower] = progress
 
     def settle(self, log_end: int) -> None:
-        """What followers told by leaving the partition out, up to now: before the log's end
-        moves on, and before they are judged."""
+        """Applies the requests that left the partition out, up to now.
+
+        It is called before the log's end changes, and before the followers are evaluated."""
         self.settled = None
         for broker_id, progress in self.followers.items():
             if progress.session is not None:
                 self.followers[broker_id] = isr.told_again(progress, log_end)
 
     def sessions_if_settled(self, isr_size: int, log_end: int) -> tuple[SessionTime, ...] | None:
-        """As `settled` is, which this finds anew; of a log that is committed to its end."""
+        """Computes `settled` for a log that is committed to its end."""
         if self.proposed is not None or isr_size <= len(self.followers):
             return None
         told = self.followers.values()

@@ -1,5 +1,5 @@
-"""Who is told of what happens in a partition. All are called in the middle of a step: they
-may only take note."""
+"""The interfaces that receive the events of a partition. They are called in the middle of a step,
+and may only record the event."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class ReplicaWatch(Protocol):
     def leadership_ended(self, partition: Partition) -> None: ...
 
     def followers_forgotten(self, partition: Partition) -> None:
-        """What they told counts anew, by another durability."""
+        """The durability has changed, so that followers have to report their positions again."""
 
 
 class PartitionListener(ReplicaWatch, Protocol):
     def sync_needed(self, partition: Partition) -> None:
-        """Its durability is `synced`, and its log holds what is not on the disk yet."""
+        """The durability is `synced`, and the log holds data that is not on disk yet."""
 
     def isr_needs_judging(self, partition: Partition) -> None: ...

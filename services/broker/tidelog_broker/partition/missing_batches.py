@@ -1,9 +1,9 @@
-"""What a follower cannot read of its own log and copies from its leader in place ("Damaged batches"
+"""Unreadable batches of a follower's log that it copies from its leader in place ("Damaged batches"
 in docs/internals/log-format.md).
 
-It asks for the first such range as though its log ended there, so that the leader counts it for
-no more, and then for the next one. What lies behind stays: the leader may be unable to read that.
-"""
+The follower fetches the first such range as though its log ended there, so that the leader does not
+count what is behind it. Then it fetches the next one. The batches behind a range stay: the leader
+may be unable to read them."""
 
 from __future__ import annotations
 
@@ -14,24 +14,27 @@ from tidelog.batch import is_damaged
 from tidelog.model import NO_EPOCH, Batch
 from tidelog_broker.partition.replica_log import ReplicaLog
 
-# Until a range of several batches that no answer brings as a whole is cut.
+# After so many answers, none of which holds a range of several batches completely, it is cut.
 MAX_PARTIAL_ANSWERS = 5
 
 Range = tuple[int, int]
-"""The first offset, and the one behind the last."""
+"""The first offset, and the offset behind the last."""
 
 
 class Answer(enum.Enum):
-    """What the leader's log has in place of an unreadable range."""
+    """What the leader's log has at an unreadable range."""
 
     RESTORED = enum.auto()
     UNREADABLE = enum.auto()  # there too, at least in part
-    ANOTHER = enum.auto()  # not what was here, or not all of it: the log is cut before the range
+    # Not what was here, or not all of it: the log is cut before the range.
+    ANOTHER = enum.auto()
 
 
 class MissingBatches:
-    """Of one leader epoch. `answered` is called once for each range that the leader has answered;
-    for ANOTHER before the cut."""
+    """The missing ranges of one leader epoch.
+
+    `answered` is called once for each range that the leader has answered; for ANOTHER before the
+    cut."""
 
     def __init__(
         self,
@@ -42,12 +45,14 @@ class MissingBatches:
         self.leader_epoch = leader_epoch
         self._ranges = list(ranges)
         self._answered = answered
-        # How many answers have brought a part of the first range only.
+        # Number of answers with only a part of the first range.
         self._partial_answers = 0
 
     def position(self, log: ReplicaLog) -> tuple[int, int] | None:
-        """From which offset the leader is to send, and the epoch of the batch in front of it; None:
-        nothing is missing. The leader counts on all that lies below."""
+        """Returns the offset from which the leader is to send, and the epoch of the batch before
+        it.
+
+        Returns None if nothing is missing. The leader counts all that is below the offset."""
         while self._ranges and self._ranges[0][0] >= log.log_end_offset:
             self._drop_first()  # cut meanwhile
         while self._ranges and self._ranges[0][0] < log.log_start_offset:
@@ -58,8 +63,9 @@ class MissingBatches:
         return first, _epoch_before(log, first)
 
     def receive(self, log: ReplicaLog, batches: Sequence[Batch]) -> int | None:
-        """Takes what the leader has sent from `position` on. Returns the offset at which the log is
-        to be cut; None: at none. Raises `LogError`."""
+        """Stores what the leader has sent from `position` on.
+
+        Returns the offset at which the log has to be cut, or None. Raises `LogError`."""
         received: list[Batch] = []
         for batch in batches:
             if not self._ranges:
@@ -68,7 +74,7 @@ class MissingBatches:
             header = batch.header
             expected = received[-1].header.next_offset if received else first
             if header.next_offset <= expected:
-                continue  # between two ranges: it is here
+                continue  # between two ranges: it is not missing
             if is_damaged(header):
                 received = []
                 self._end_first(Answer.UNREADABLE)
@@ -94,7 +100,8 @@ class MissingBatches:
         return first
 
     def drop_below(self, offset: int) -> bool:
-        """The leader's log begins there. Returns whether anything below was missing."""
+        """Forgets ranges below the offset, where the leader's log begins. Returns whether there
+        were any."""
         before = len(self._ranges)
         while self._ranges and self._ranges[0][0] < offset:
             self._drop_first()

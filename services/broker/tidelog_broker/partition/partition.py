@@ -1,10 +1,8 @@
-"""Every step of one replica: what it takes from the controller, lead, append, be fetched;
-how it follows is in `replica`.
+"""One replica as leader: it takes states of the controller, leads, appends and is fetched from. How
+it follows is in `replica`.
 
-Synchronous throughout: nothing here waits, so nothing can change between a check and
-the act that rests on it. What others wait for (growth of the log, a moved high
-watermark, a lost leadership) is told to a `PartitionListener`.
-"""
+All code is synchronous. So nothing changes between a check and the act that depends on it. A
+`PartitionListener` is informed of growth of the log, a new high watermark and lost leadership."""
 
 from __future__ import annotations
 
@@ -27,8 +25,7 @@ from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr
 
 
 class Partition(Replica):
-    """One replica, as its broker has it: it leads, too. `lag_max_bytes`: by how much a
-    member of the ISR may lag; None: by any."""
+    """A replica that may lead. `lag_max_bytes` limits the lag of ISR members; None: no limit."""
 
     def __init__(
         self,
@@ -47,11 +44,11 @@ class Partition(Replica):
     # -- roles ---------------------------------------------------------------------
 
     def take(self, state: LeaderAndIsr, revision: int, *, broker_epoch: int, now_ms: int) -> bool:
-        """Takes the state that the controller decided at `revision`; what is not newer has
-        no effect (interleaving 7). Returns whether it was news.
+        """Applies the state that the controller decided at `revision`; returns whether it is newer.
+        An older one has no effect (interleaving 7).
 
-        `broker_epoch`: the present life of this broker. A decision that makes a former
-        life the leader is taken, but nobody leads by it (interleaving 2)."""
+        `broker_epoch` is this broker's incarnation. A state that makes a previous incarnation the
+        leader is applied, but no replica leads by it (interleaving 2)."""
         if revision <= self.revision:
             return False
         same_epoch = self.state is not None and self.state.leader_epoch == state.leader_epoch
@@ -66,7 +63,7 @@ class Partition(Replica):
         if leads and same_epoch and self.leading:
             self._epoch_goes_on(now_ms)
         elif leads and not same_epoch:
-            # What nobody changes all of them may share.
+            # They share one value, which is immutable.
             unknown = isr.granted(now_ms)
             followers = {b: unknown for b in state.replicas if b != self._broker_id}
             self.leading = Leading(self.log.log_end_offset, followers)
@@ -74,9 +71,8 @@ class Partition(Replica):
         return True
 
     def set_synced(self, synced: bool) -> bool:
-        """The topic's durability, as the newest command has it; returns whether that was
-        news. What a leader knew of its followers counted by the old one: they have to
-        fetch again."""
+        """Sets the durability of the topic; returns whether it has changed. The followers' progress
+        counted by the old one, so that they have to fetch again."""
         changed = synced != self.synced
         if changed:
             self.synced = synced
@@ -89,7 +85,7 @@ class Partition(Replica):
         return changed
 
     def log_synced(self) -> None:
-        """More of the log is on the disk than before."""
+        """Applies that more of the log is on disk."""
         self._advance_high_watermark()
 
     def _sync_if_behind(self) -> None:
@@ -101,23 +97,22 @@ class Partition(Replica):
         self._sync_if_behind()
 
     def stop_leading(self) -> None:
-        """At once and until told otherwise; also what this broker reads by itself may do
-        this much."""
+        """Ends leadership at once. States that this broker reads by itself may do so, too."""
         if self.leading is not None:
             self.leading = None
             self._listener.leadership_ended(self)
 
     def suspend(self) -> None:
-        """Its log is damaged: it neither leads nor follows, and takes no new state, until
-        `resume` (interleaving 9)."""
+        """Takes the replica out of service because its log is damaged: it neither leads nor
+        follows, and applies no state, until `resume` (interleaving 9)."""
         self.in_service = False
         self._remember_extent()
         self.stop_leading()
 
     def resume(self, log: ReplicaLog, *, resigned_at: int = 0) -> None:
-        """With its log opened anew, which may have been cut. It leads again only in an
-        epoch that it is given from the revision of its resignation on: a command from
-        before, however late it comes, counts on what the log held."""
+        """Continues with the reopened log, which may have been cut. It leads only in epochs from
+        the revision of its resignation on: an earlier command, however late it arrives, assumes
+        what the log held before."""
         self.revision = max(self.revision, resigned_at - 1)
         self.log = log
         self.high_watermark = max(
@@ -127,7 +122,8 @@ class Partition(Replica):
         self._sync_if_behind()
 
     def require_leading(self) -> Leading:
-        """Raises NOT_LEADER or LEADER_NOT_AVAILABLE; whoever knows addresses adds the hint."""
+        """Raises NOT_LEADER or LEADER_NOT_AVAILABLE; a caller that knows addresses adds the
+        hint."""
         if self.leading is None:
             raise refusals.not_leading(self.name, self.state, self._broker_id)
         return self.leading
@@ -144,11 +140,11 @@ class Partition(Replica):
     # -- leading -------------------------------------------------------------------
 
     def append(self, batches: Sequence[Batch], acks: Acks, now_ms: int) -> Appended:
-        """Appends checked batches as the leader, all or none; what is in the log already
-        is left out and answered as before.
+        """Appends checked batches as the leader, all or none. Batches that are in the log already
+        are left out, and get their first answer again.
 
-        Raises NOT_ENOUGH_REPLICAS before anything is written when acks=all cannot be kept
-        now, and as `ProducerStates.check` does; errors of the log pass through."""
+        Raises NOT_ENOUGH_REPLICAS before anything is written if acks=all cannot be kept now, and as
+        `ProducerStates.check` does; errors of the log pass through."""
         prepared = prepare(self.log.producers.states, batches, self._end(now_ms))
         if prepared.stamped:
             if acks is Acks.ALL:
@@ -157,8 +153,8 @@ class Partition(Replica):
         return prepared.answer
 
     def fence_producer(self, producer_id: int, producer_epoch: int, now_ms: int) -> int:
-        """Keeps older epochs of a named producer from writing. That holds, and all that they
-        wrote is known and committed, once the high watermark has reached the offset returned.
+        """Fences older epochs of a named producer. Once the high watermark reaches the returned
+        offset, the fence and all that they wrote are committed.
 
         Raises FENCED_PRODUCER_EPOCH, and NOT_ENOUGH_REPLICAS as `append` does."""
         leading = self.require_leading()
@@ -173,8 +169,8 @@ class Partition(Replica):
     def committed_producers(
         self, producer_ids: Collection[int], *, leaves_out_unknown: bool = False
     ) -> list[CommittedProducer]:
-        """How far they have come (no ids: all), ordered by id. Raises as `committed_end`, and as
-        `ProducerStates.committed`."""
+        """Returns the progress of these producers (no ids: all), ordered by id. Raises as
+        `committed_end` and `ProducerStates.committed` do."""
         return self.log.producers.states.committed(
             producer_ids, self.committed_end(NO_EPOCH), leaves_out_unknown=leaves_out_unknown
         )
@@ -205,11 +201,11 @@ class Partition(Replica):
         now_ms: int,
         session: SessionTime | None = None,
     ) -> EpochEnd | None:
-        """Takes note of a follower's fetch; returns where its log parts from this one. In
-        a `session` it stands until `session_left`.
+        """Applies a follower's fetch; returns where its log diverges from this one. With a
+        `session` the fetch counts until `session_left`.
 
-        Only a fetch in the leader's epoch, of the follower's latest life, that agrees
-        with the leader's log moves the follower's end offset (interleaving 5)."""
+        Only a fetch in the leader's epoch, of the follower's latest incarnation, that agrees with
+        the leader's log updates the follower's end offset (interleaving 5)."""
         leading = self.require_leading()
         self._fence(position.leader_epoch)
         progress = leading.followers.get(follower)
@@ -229,7 +225,7 @@ class Partition(Replica):
             return diverging
         self._require_fetchable(position)
         if position.needs_producers:
-            # Until it knows them it could not lead, so it counts for nothing.
+            # A follower that lacks producers could not lead, and does not count.
             return None
         leading.note(
             follower,
@@ -254,7 +250,7 @@ class Partition(Replica):
         return None
 
     def session_left(self, follower: int, session: SessionTime) -> None:
-        """What the follower told in this session does not stand for it any more."""
+        """Ends the session for this partition: its requests no longer count for the follower."""
         if self.leading is not None:
             self.leading.session_left(follower, session, self.log.log_end_offset)
 
@@ -262,15 +258,15 @@ class Partition(Replica):
         return self.state is not None and broker_id in self.state.isr_ids
 
     def is_added_out_of_sync(self, broker_id: int) -> bool:
-        """Whether a move adds it, and nothing waits for it: it is in no ISR, and proposed for
-        none."""
+        """Returns whether a move adds the broker and nothing waits for it: no committed or proposed
+        ISR has it."""
         if self.leading is None or self.state is None or broker_id not in self.state.adding:
             return False
         return broker_id not in isr.maximal(self.state, self.leading.proposed)
 
     def bytes_lacking(self) -> tuple[tuple[int, int], ...]:
-        """Of each replica that a move adds, as far as its leader knows: the bytes that it has
-        yet to copy; all of them where it has not told where it is."""
+        """Returns id and missing bytes of each replica that a move adds, as far as its leader
+        knows. A replica that has not fetched yet lacks all."""
         if self.leading is None or self.state is None:
             return ()
         lacking = []
@@ -281,12 +277,12 @@ class Partition(Replica):
         return tuple(lacking)
 
     def log_start_moved(self) -> None:
-        """By retention, where this replica leads."""
+        """Informs the listener that retention has advanced the log start."""
         self._listener.log_start_moved(self)
 
     def has_news(self, position: FetchPosition, told_high_watermark: int) -> bool:
-        """Whether an answer would say anything to a follower at this position: batches, a
-        high watermark that it has not been told, or a refusal."""
+        """Returns whether an answer to a follower at this position would have content: batches, a
+        high watermark that it does not know, or an error."""
         return (
             self.leading is None
             or position.leader_epoch != self.leader_epoch
@@ -298,7 +294,7 @@ class Partition(Replica):
     def read_for_follower(
         self, position: FetchPosition, max_bytes: int, *, waits: bool = True
     ) -> FetchAnswer:
-        """What memory holds, unless it `waits` for the disk."""
+        """Returns an answer; without `waits` only with batches that are in memory."""
         self.require_leading()
         self._fence(position.leader_epoch)
         # Retention may have passed it while the fetch waited.
@@ -315,8 +311,7 @@ class Partition(Replica):
     def read_for_consumer(
         self, fetch_offset: int, known_epoch: int, max_bytes: int, *, waits: bool = True
     ) -> FetchAnswer:
-        """Committed batches alone, nothing between high watermark and log end; and `bounds`.
-        What memory holds of them, unless it `waits` for the disk."""
+        """Returns `bounds` and committed batches only; without `waits` only those in memory."""
         self.require_leading()
         self._fence(known_epoch)
         end = self._require_in_range(fetch_offset)
@@ -334,9 +329,9 @@ class Partition(Replica):
         return self.log.read_cached(offset, max_bytes=max_bytes, up_to=up_to)
 
     def committed_end(self, known_epoch: int) -> int:
-        """The offset after the last committed record. Raises OFFSET_NOT_AVAILABLE until a
-        new leader's high watermark has reached the start of its epoch: it might be lower
-        than what a former leader told (KIP-207; interleaving 14)."""
+        """Returns the offset after the last committed record. Raises OFFSET_NOT_AVAILABLE until a
+        new leader's high watermark has reached the start of its epoch: it might be lower than the
+        one a previous leader returned (KIP-207; interleaving 14)."""
         leading = self.require_leading()
         self._fence(known_epoch)
         if not leading.knows_end(self.high_watermark):
@@ -348,14 +343,14 @@ class Partition(Replica):
     def first_batch_since(
         self, timestamp_ms: int, known_epoch: int, *, waits: bool = True
     ) -> Batch | None:
-        """The first batch with a committed record that is not older; the caller opens it. Raises
-        `ColdDataError` where it would have to wait for the disk and does not."""
+        """Returns the first batch with a committed record of this time or later; the caller opens
+        it. Without `waits` it may raise `ColdDataError`."""
         end = self.committed_end(known_epoch)
         return self.log.offset_for_timestamp(timestamp_ms, end, waits=waits)
 
     def bounds(self) -> FetchAnswer:
-        """What an answer to a consumer says besides batches. Its high watermark is NO_OFFSET
-        for as long as `committed_end` cannot be told."""
+        """Returns a consumer's answer without batches. Its high watermark is NO_OFFSET while
+        `committed_end` is unknown."""
         answer = self._answer(())
         if self.require_leading().knows_end(self.high_watermark):
             return answer
@@ -367,8 +362,8 @@ class Partition(Replica):
         )
 
     def _require_fetchable(self, position: FetchPosition) -> None:
-        """Who wrote below an offset is known here for the log's start: whoever needs that
-        begins there."""
+        """Raises unless the position can be served. Producers are known for the log's start only,
+        so that a follower that lacks them has to begin there."""
         start = self.log.log_start_offset
         if position.needs_producers and position.fetch_offset != start:
             raise refusals.producers_not_known(self.name, start, position.fetch_offset)
@@ -386,7 +381,7 @@ class Partition(Replica):
         if leading is None or self.state is None:
             return
         if self.high_watermark >= self.log.log_end_offset:
-            return  # as of most partitions most of the time
+            return  # the usual case
         ends = {b: p.log_end_offset for b, p in leading.followers.items()}
         ends[self._broker_id] = self.counted_end
         advanced = hw.advanced(
@@ -400,11 +395,11 @@ class Partition(Replica):
             self.high_watermark = advanced
             self._listener.high_watermark_moved(self)
 
-    # -- the ISR as its leader changes it -------------------------------------------
+    # -- ISR changes of the leader --------------------------------------------------
 
     def grant_followers(self, now_ms: int) -> None:
-        """Every follower in the ISR counts as caught up now. Whoever has left it has to
-        fetch before it may join."""
+        """Counts every follower in the ISR as caught up now. Others have to fetch before they
+        join."""
         if self.leading is None or self.state is None:
             return
         for broker_id in self.state.isr_ids & self.leading.followers.keys():
@@ -412,8 +407,8 @@ class Partition(Replica):
             self.leading.note(broker_id, progress._replace(last_caught_up_ms=now_ms))
 
     def is_settled(self, *, now_ms: int, lag_time_max_ms: int) -> bool:
-        """Whether no look would find anything: all is committed, and all followers are in sync
-        and in sessions that still ask. Of most of thousands a short look tells."""
+        """Returns whether the replica is quiescent: all is committed, and all followers are in
+        sync, in sessions with recent requests. It is a fast check for thousands of partitions."""
         leading = self.leading
         if leading is None or self.state is None:
             return False
@@ -437,10 +432,10 @@ class Partition(Replica):
         lag_time_max_ms: int,
         origin: Callable[[Cause], Change] = lambda _: NO_CHANGE,
     ) -> LeaderAndIsr | None:
-        """The value to write now, by a compare-and-swap on `revision`; None: all is well,
-        or a change is in flight already. From here on joiners hold the high watermark.
+        """Returns the value to write now by a compare-and-swap on `revision`; None: no change is
+        needed, or one is in flight. From here on joiners hold back the high watermark.
 
-        `origin` names the change, for whoever tells of it."""
+        `origin` names the change for state-change events."""
         if self.leading is None or self.state is None or self.leading.proposed is not None:
             return None
         self.leading.settle(self.log.log_end_offset)
@@ -468,24 +463,23 @@ class Partition(Replica):
         return [broker_id for broker_id, lag in lags.items() if lag > limit]
 
     def isr_written(self, proposed: LeaderAndIsr, revision: int) -> None:
-        """The store has taken the proposal at `revision`."""
+        """The store has accepted the proposal at `revision`."""
         if self.leading and self.leading.proposed is proposed and revision > self.revision:
             self.state = proposed
             self.revision = revision
             self._isr_taken()
 
     def isr_refused(self, proposed: LeaderAndIsr) -> None:
-        """The store has certainly not taken the proposal, and the key is as it was (a
-        joiner's registration has changed)."""
+        """The store has certainly not accepted the proposal, and the key is unchanged (a joiner's
+        registration has changed)."""
         if self.leading and self.leading.proposed is proposed:
             self.leading.proposed = None
             self.leading.settled = None
             self._advance_high_watermark()
 
     def observed(self, state: LeaderAndIsr | None, revision: int, now_ms: int) -> None:
-        """The partition's key as this broker read it by itself (after a conflict, or from
-        its watch): it may adopt ISR and replicas of its own epoch, or stop leading; never
-        more."""
+        """Applies the partition's key as this broker read it by itself, after a conflict or from
+        its watch. It may adopt ISR and replicas of its own epoch, or stop leading; never more."""
         if self.leading is None or self.state is None or revision <= self.revision:
             return
         same_leader = (
@@ -495,7 +489,7 @@ class Partition(Replica):
             and state.leader_broker_epoch == self.state.leader_broker_epoch
         )
         if not same_leader or state is None:
-            # Superseded. The revision stays: the controller's command brings the rest.
+            # Superseded. The revision stays, so that the controller's command is applied.
             self.stop_leading()
             return
         self.state = state
@@ -503,8 +497,8 @@ class Partition(Replica):
         self._epoch_goes_on(now_ms)
 
     def _epoch_goes_on(self, now_ms: int) -> None:
-        """By a newer state of the key. A move may have added followers; who ceases to be one
-        does so with an epoch."""
+        """Continues the epoch with a newer state of the key. A move may have added followers; a
+        follower is removed only with a new epoch."""
         assert self.leading is not None
         assert self.state is not None
         for broker_id in self.state.replicas:
@@ -513,8 +507,8 @@ class Partition(Replica):
         self._isr_taken()
 
     def _isr_taken(self) -> None:
-        """The key's revision has moved on within the epoch: whatever was proposed on the
-        old one is now either in `state` or can no longer be applied."""
+        """Applies a newer revision within the epoch: what was proposed on the old one is either in
+        `state` or can no longer be applied."""
         assert self.leading is not None
         self.leading.proposed = None
         self.leading.settled = None

@@ -1,15 +1,13 @@
-"""What a partition knows of its idempotent producers (section 3 of docs/internals/protocol.md;
-KIP-98, KIP-360).
+"""The state of a partition's idempotent producers (section 3 of docs/internals/protocol.md; KIP-98,
+KIP-360).
 
-A producer numbers its records by partition: the sequence of a batch is that of its first
-record, and after MAX_SEQUENCE comes 0 again. Whoever leads compares it with the last one
-that is in the log: what follows is appended, what had been appended is answered like the
-first time, all else is refused. A follower and a restart take note of what is in the log
-and check nothing, so that every replica knows what its leader did.
+A producer numbers its records by partition. The sequence of a batch is that of its first record;
+after MAX_SEQUENCE comes 0. The leader compares it with the last sequence in the log. The next one
+is appended, a duplicate gets its first answer again, and all else is rejected. Followers and
+restarts apply what is in the log without a check, so that every replica knows what its leader did.
 
-A producer with a name has had several holders, each with a newer epoch. Its sequences go
-on from one to the next, so that what one holder wrote is a duplicate for all.
-"""
+A named producer has had several holders, each with a newer epoch. Its sequences continue from one
+holder to the next, so that what one holder wrote is a duplicate for all."""
 
 from __future__ import annotations
 
@@ -21,18 +19,19 @@ from tidelog.batch import NO_SEQUENCE, is_fence
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, NO_PRODUCER_ID, BatchHeader
 
-# As many as a producer may have under way to a partition.
+# The maximum of batches that a producer may have in flight to a partition.
 REMEMBERED_BATCHES = 5
 MAX_SEQUENCE = 2**31 - 1
 _SEQUENCES = MAX_SEQUENCE + 1
-# Longer than a client tries to deliver a batch. Whoever wrote within it may send its first
-# batch again, which would be appended twice if nothing were known of it.
+# Longer than a client tries to deliver a batch. A producer that wrote within it may send its first
+# batch again, which would be appended twice if its state were forgotten.
 LONGEST_DELIVERY_MS = 10 * 60_000
-# Beyond so many the ones without a name that have been silent longest are forgotten, unless
-# they wrote within LONGEST_DELIVERY_MS; beyond so many at most (about 100 MB), those too.
+# Above MAX_UNNAMED_PRODUCERS the unnamed producers that have been silent longest are forgotten,
+# unless they wrote within LONGEST_DELIVERY_MS. Above MAX_RECENT_UNNAMED_PRODUCERS (about 100 MB)
+# those are forgotten, too.
 MAX_UNNAMED_PRODUCERS = 20_000
 MAX_RECENT_UNNAMED_PRODUCERS = 100_000
-# For each that is new: more than one, so that they become fewer again.
+# For each new producer. It is more than one, so that their number falls again.
 MAX_FORGOTTEN_AT_ONCE = 2
 
 
@@ -54,13 +53,14 @@ class RememberedBatch(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """How far one producer has come.
+    """The progress of one producer.
 
-    `producer_epoch` is the newest in which it wrote or fenced, `end_offset` the offset
-    after its last batch or fence. `batches` are its last ones, oldest first, all of this
-    epoch unless the producer has a name; `last_sequence` is theirs, or NO_SEQUENCE where
-    there is nothing but a fence. `epoch_start_sequence` is that with which `producer_epoch`
-    began, or NO_SEQUENCE where it is not known."""
+    - `producer_epoch`: the newest epoch in which it wrote or fenced.
+    - `last_sequence`: that of `batches`; NO_SEQUENCE if there is nothing but a fence.
+    - `end_offset`: the offset after its last batch or fence.
+    - `epoch_start_sequence`: the first sequence of `producer_epoch`; NO_SEQUENCE: unknown.
+    - `batches`: the last ones, oldest first; all of this epoch unless the producer has a name.
+    """
 
     producer_epoch: int
     last_sequence: int
@@ -71,18 +71,24 @@ class ProducerEntry(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """Sequences that are in the log. `original` is None where their batch is no longer
-    remembered, or is of another holder of the producer's name.
-    All of it is committed once the high watermark has reached `next_offset`."""
+    """Sequences that are in the log already.
+
+    - `original`: None if their batch is no longer remembered, or is of another holder of the
+      producer's name.
+    - `next_offset`: all are committed once the high watermark has reached it.
+    """
 
     original: RememberedBatch | None
     next_offset: int
 
 
 class CrowdedOut(NamedTuple):
-    """How many producers without a name were forgotten for want of room, before they had been
-    silent for as long as is configured. `recent`: within LONGEST_DELIVERY_MS of their last
-    batch; the first batch of such a one may come again, and is appended twice then."""
+    """How many unnamed producers were evicted because there were too many, before the configured
+    expiration.
+
+    - `recent`: within LONGEST_DELIVERY_MS of their last batch. Their first batch may be sent again,
+      and is appended twice then.
+    """
 
     recent: int = 0
     older: int = 0
@@ -95,8 +101,10 @@ NOBODY = CrowdedOut()
 
 
 class CommittedProducer(NamedTuple):
-    """`last_sequence` is that of its last committed record, or NO_SEQUENCE;
-    `epoch_start_sequence` as in `ProducerEntry`."""
+    """The committed progress of a producer.
+
+    `last_sequence` is that of its last committed record, or NO_SEQUENCE; `epoch_start_sequence` is
+    as in `ProducerEntry`."""
 
     producer_id: int
     producer_epoch: int
@@ -114,7 +122,7 @@ def _plus(sequence: int, count: int) -> int:
 
 
 def _after(producer_id: int, entry: ProducerEntry | None, header: BatchHeader) -> ProducerEntry:
-    """Once the batch is in the log."""
+    """Returns the entry with the batch in the log."""
     if is_fence(header):
         last, batches = (entry.last_sequence, entry.batches) if entry else (NO_SEQUENCE, ())
     else:
@@ -145,13 +153,13 @@ def _epoch_start(entry: ProducerEntry | None, header: BatchHeader) -> int:
         return entry.epoch_start_sequence
     if not is_fence(header):
         return header.base_sequence
-    # What follows a fence is the next sequence, or the first of all.
+    # After a fence comes the next sequence, or 0 if there is none yet.
     last = NO_SEQUENCE if entry is None else entry.last_sequence
     return 0 if last == NO_SEQUENCE else _plus(last, 1)
 
 
 def _check(entry: ProducerEntry | None, header: BatchHeader) -> Duplicate | None:
-    """None: the batch follows. Raises as `ProducerStates.check` says."""
+    """Returns None if the batch comes next. Raises as `ProducerStates.check` does."""
     producer, epoch, sequence = header.producer_id, header.producer_epoch, header.base_sequence
     if entry is None:
         if sequence == 0:
@@ -171,7 +179,7 @@ def _check(entry: ProducerEntry | None, header: BatchHeader) -> Duplicate | None
     if sequence == expected:
         return None
     behind = (expected - sequence) % _SEQUENCES
-    # Nothing lies behind a producer that never wrote.
+    # A producer that never wrote has no earlier sequences.
     if entry.last_sequence == NO_SEQUENCE or behind > _SEQUENCES // 2:
         raise _out_of_order(header, f"{expected} comes next")
     if behind < header.record_count:
@@ -183,15 +191,15 @@ def _check(entry: ProducerEntry | None, header: BatchHeader) -> Duplicate | None
         )
     for batch in entry.batches:
         if (batch.base_sequence, batch.record_count) == (sequence, header.record_count):
-            # What another holder of the name wrote may be something else.
+            # Another holder of the name may have written something else.
             original = batch if batch.producer_epoch == epoch else None
             return Duplicate(original, batch.next_offset)
     return Duplicate(None, _end_of_forgotten(entry, header))
 
 
 def _end_of_forgotten(entry: ProducerEntry, header: BatchHeader) -> int:
-    """An offset below which all of a batch lies that is no remembered one: it is older
-    than those, or it was cut differently when it was first sent."""
+    """Returns an offset below which all of a batch lies that is not remembered: it is older than
+    the remembered ones, or was split differently when it was first sent."""
     if entry.batches:
         oldest = entry.batches[0]
         older = (oldest.base_sequence - header.base_sequence) % _SEQUENCES
@@ -221,7 +229,7 @@ def _out_of_order(header: BatchHeader, expected: str) -> TidelogError:
 def fenced(
     producer_id: int, producer_epoch: int, newest_epoch: int, name: str = ""
 ) -> TidelogError:
-    """`name`: of the producer; empty: not known, or it has none."""
+    """`name` is the producer's; empty: it is unknown, or there is none."""
     named = f"{name!r} (id {producer_id})" if name else str(producer_id)
     return TidelogError(
         ErrorCode.FENCED_PRODUCER_EPOCH,
@@ -231,7 +239,7 @@ def fenced(
 
 
 def _committed_sequence(entry: ProducerEntry, high_watermark: int) -> int | None:
-    """None: it cannot be told."""
+    """Returns None if it is unknown."""
     if entry.end_offset <= high_watermark:
         return entry.last_sequence
     for batch in reversed(entry.batches):
@@ -246,15 +254,14 @@ def _committed_sequence(entry: ProducerEntry, high_watermark: int) -> int | None
 
 
 class RunningStates:
-    """The states as they would be after some batches of a request, none of which counts
-    before all have been appended."""
+    """The states after some batches of a request. They count only once all batches are appended."""
 
     def __init__(self, known: Mapping[int, ProducerEntry]) -> None:
         self._known = known
         self._changed: dict[int, ProducerEntry] = {}
 
     def check(self, header: BatchHeader) -> Duplicate | None:
-        """As `ProducerStates.check`."""
+        """Implements `ProducerStates.check`."""
         producer_id = header.producer_id
         if producer_id == NO_PRODUCER_ID:
             return None
@@ -262,7 +269,7 @@ class RunningStates:
         return _check(self._entry(producer_id), header)
 
     def note(self, header: BatchHeader) -> None:
-        """The batch as it is stamped."""
+        """Applies a stamped batch."""
         producer_id = header.producer_id
         if producer_id != NO_PRODUCER_ID:
             self._changed[producer_id] = _after(producer_id, self._entry(producer_id), header)
@@ -272,17 +279,18 @@ class RunningStates:
 
 
 class ProducerStates:
-    """Those of one partition. Invariant: they are what noting every batch of the log in
-    order gives, from the first one ever written on, less what has expired."""
+    """The states of the producers of one partition.
+
+    Invariant: they equal what applying every batch of the log in order gives, from the first one
+    ever written on, less what has expired."""
 
     def __init__(self, entries: Iterable[tuple[int, ProducerEntry]] = ()) -> None:
         # Ordered by last batch, the oldest first.
         self._entries = dict(entries)
         self._unnamed = sum(1 for producer_id in self._entries if not is_named(producer_id))
-        # When those were first found to have been silent for too long, on a clock that does
-        # not jump.
+        # When expired producers were first found, on a clock that does not jump.
         self._expired_at: dict[int, int] = {}
-        # By what was noted here, be it appended now or read from the log anew.
+        # By batches that were applied here, whether appended now or read from the log.
         self.crowded_out = NOBODY
 
     def __len__(self) -> int:
@@ -296,24 +304,23 @@ class ProducerStates:
         return tuple(self._entries.items())
 
     def check(self, header: BatchHeader) -> Duplicate | None:
-        """What a leader does with a batch: None says append it.
+        """Returns None if a leader has to append the batch.
 
-        Raises INVALID_BATCH for an id, epoch or sequence that cannot be, and for a batch
-        of which a part is in the log; UNKNOWN_PRODUCER_ID, FENCED_PRODUCER_EPOCH and
-        OUT_OF_ORDER_SEQUENCE.
+        Raises INVALID_BATCH for an impossible id, epoch or sequence, and for a batch of which a
+        part is in the log; UNKNOWN_PRODUCER_ID, FENCED_PRODUCER_EPOCH and OUT_OF_ORDER_SEQUENCE.
 
-        Sequences go round: one up to 2^30 behind the next counts as written before, any
-        other as ahead of it. So a batch that is repeated after more than 2^30 others is out
-        of order and not a duplicate; who repeats it has waited far longer than any producer
-        does, and nothing is written twice."""
+        Sequences wrap around: one up to 2^30 behind the next counts as written before, any other as
+        ahead. So a batch that is repeated after more than 2^30 others is out of order and not a
+        duplicate. Producers do not retry that long, and nothing is written twice."""
         return self.running().check(header)
 
     def running(self) -> RunningStates:
-        """For a request of several batches; to be used up before anything is noted here."""
+        """Returns states for a request of several batches. Do not use them after the next
+        `note`."""
         return RunningStates(self._entries)
 
     def note(self, header: BatchHeader) -> None:
-        """The batch is in the log. Without a check: a leader's log is right."""
+        """Applies a batch of the log, without a check: a leader's log is right."""
         producer_id = header.producer_id
         if producer_id == NO_PRODUCER_ID:
             return
@@ -326,8 +333,9 @@ class ProducerStates:
                 self._forget_silent(header.append_time_ms)
 
     def needs_fence(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether an older epoch could still write. Raises FENCED_PRODUCER_EPOCH for one
-        that is older itself."""
+        """Returns whether an older epoch could still write.
+
+        Raises FENCED_PRODUCER_EPOCH if `producer_epoch` itself is older."""
         entry = self._entries.get(producer_id)
         if entry is None:
             return producer_epoch > 0
@@ -337,7 +345,7 @@ class ProducerStates:
 
     @property
     def ids(self) -> list[int]:
-        """Of all producers that are known here, in order."""
+        """Ids of all known producers, in order."""
         return sorted(self._entries)
 
     def committed(
@@ -347,9 +355,11 @@ class ProducerStates:
         *,
         leaves_out_unknown: bool = False,
     ) -> list[CommittedProducer]:
-        """Ordered by id. Where all batches of a producer that are remembered lie above the
-        high watermark, those before may or may not: raises OFFSET_NOT_AVAILABLE if it is
-        asked for. Without ids, and where the caller says so, it is left out."""
+        """Returns the committed progress of producers, ordered by id.
+
+        If all remembered batches of a producer are above the high watermark, it is unknown whether
+        those before are committed. Then a requested id raises OFFSET_NOT_AVAILABLE. Without ids, or
+        with `leaves_out_unknown`, the producer is left out."""
         wanted = producer_ids or self._entries
         leaves_out_unknown = leaves_out_unknown or not producer_ids
         found = []
@@ -381,16 +391,17 @@ class ProducerStates:
     def expire(
         self, now_ms: int, expiration_ms: int, *, monotonic_ms: int, named: Container[int]
     ) -> int:
-        """Forgets who has written nothing for so long, and returns how many. Nobody goes
-        before LONGEST_DELIVERY_MS have passed since that was first found: the wall clock,
-        by which it is found, may have jumped since they wrote. `named`: producers whose name is
-        there. They are kept: a holder of the name may come back at any time."""
+        """Forgets producers that have not written for `expiration_ms`, and returns how many.
+
+        None is forgotten before LONGEST_DELIVERY_MS have passed since it was first found expired:
+        the wall clock may have jumped since it wrote. `named` are producers whose name exists. They
+        are kept, because a holder of the name may return at any time."""
         silent = [
             producer_id
             for producer_id, entry in self._entries.items()
             if producer_id not in named and now_ms - entry.last_append_time_ms > expiration_ms
         ]
-        # Whoever is not found so any more begins anew: the clock has been put right.
+        # A producer that is no longer expired is removed: the clock was corrected.
         since = self._expired_at
         self._expired_at = {p: since.get(p, monotonic_ms) for p in silent}
         gone = [p for p in silent if monotonic_ms - self._expired_at[p] >= LONGEST_DELIVERY_MS]
@@ -399,7 +410,7 @@ class ProducerStates:
         return len(gone)
 
     def _forget_silent(self, now_ms: int) -> None:
-        """By the time of the batch that is new, so that all replicas forget the same."""
+        """Uses the time of the new batch, so that all replicas forget the same producers."""
         unnamed = (p for p in self._entries if not is_named(p))
         for producer_id in list(islice(unnamed, MAX_FORGOTTEN_AT_ONCE)):
             silent_ms = now_ms - self._entries[producer_id].last_append_time_ms
@@ -417,8 +428,8 @@ class ProducerStates:
         self._unnamed -= not is_named(producer_id)
 
     def to_value(self) -> dict[str, Any]:
-        """As JSON takes it. Where epochs began stands beside what a release reads that does not
-        know of it, so that who goes back to one finds its producers."""
+        """Returns a JSON value. The starts of epochs are in a separate field, so that an older
+        release ignores them and still finds its producers."""
         return {
             "producers": [
                 [
@@ -440,7 +451,8 @@ class ProducerStates:
 
     @classmethod
     def of_value(cls, value: Mapping[str, Any]) -> ProducerStates:
-        """What `to_value` made, here or in a release that knew no starts of epochs."""
+        """Reads what `to_value` of this release, or of one without starts of epochs, has
+        returned."""
         starts = dict(value.get("epoch_starts", ()))
         return cls(
             (

@@ -1,12 +1,10 @@
-"""Digests of the batches in ranges of offsets, by which replicas compare what they hold
-("Replica digest" in docs/internals/protocol.md, docs/adr/0002). Pure.
+"""Digests of the batches in ranges of offsets, by which replicas compare their logs ("Replica
+digest" in docs/internals/protocol.md, docs/adr/0002). Pure.
 
 The digest of a range is the sum, modulo 2^64, of one number for each batch whose base offset lies
 in it. That number is the product of the two checksums in the header, which cover the records, the
-offset, the leader epoch and the append time. So an append costs no look at the records, a part that
-is read later is added, and batches that lie in other segments or were appended together count the
-same.
-"""
+offset, the leader epoch and the append time. So an append does not read the records, a part that is
+read later can be added, and batches count the same in other segments or appends."""
 
 from __future__ import annotations
 
@@ -19,12 +17,13 @@ from typing import NamedTuple
 from tidelog.batch import DAMAGED_CODEC
 from tidelog.model import NO_OFFSET, Batch, BatchHeader
 
-# Of what `batch_digest` is; another one takes another number.
+# The version of `batch_digest`. It increases with every change.
 DIGEST_VERSION = 1
 RANGE_OFFSETS = 4_096
-# Of one log, in memory: the newest. Older ones are read from the disk when they are compared.
+# The newest ranges of one log that are in memory. Older ones are read from the disk for a
+# comparison.
 MAX_KEPT_RANGES = 4_096
-# Of one log: what waits to be reported. The oldest is left to the scrub.
+# Ranges of one log that wait to be reported. The oldest are dropped; the scrub reports them.
 MAX_PENDING_RANGES = 256
 
 _MASK = (1 << 64) - 1
@@ -33,7 +32,8 @@ _ADDED = 1 << 32
 
 
 class RangeDigest(NamedTuple):
-    """Of all batches whose base offset is in [`start`, `end`). `end`: where the last one ends."""
+    """The digest of all batches whose base offset is in [`start`, `end`). The last one ends at
+    `end`."""
 
     start: int
     end: int
@@ -48,7 +48,7 @@ def _is_shorter(digest: RangeDigest, current: RangeDigest, committed: int) -> bo
 
 
 class BatchSummary(NamedTuple):
-    """What a digest is made of, and what a person needs to know one batch from another."""
+    """What the digest of a batch is made of, and what a person needs to identify it."""
 
     base_offset: int
     record_count: int
@@ -76,12 +76,12 @@ class BatchSummary(NamedTuple):
 
 
 def batch_digest(header: BatchHeader) -> int:
-    """What a batch adds to the digest of its range."""
+    """Returns what a batch adds to the digest of its range."""
     return (header.crc32c + _ADDED) * (header.broker_crc32c + _ADDED) & _MASK
 
 
 def first_difference(own: Sequence[BatchSummary], other: Sequence[BatchSummary]) -> int:
-    """The base offset of the first batch that the two do not share; NO_OFFSET: they are equal."""
+    """Returns the base offset of the first batch that differs; NO_OFFSET: they are equal."""
     for one, two in zip(own, other, strict=False):
         if one != two:
             return min(one.base_offset, two.base_offset)
@@ -92,10 +92,13 @@ def first_difference(own: Sequence[BatchSummary], other: Sequence[BatchSummary])
 
 @dataclass(slots=True)
 class RangeSum:
-    """A range that may not be known from its start. `covered_from`: `value` is of all batches from
-    here on. `damaged`: one of them is unreadable, so that the range is compared with no other.
-    `beyond_value`: the batches that were appended add up to so much more than `value`, in which the
-    disk counts where it was read; None: a part of them was appended before this log was opened."""
+    """The sum of a range that may be incomplete at its start.
+
+    - `covered_from`: `value` is the sum of all batches from here on.
+    - `damaged`: a batch is unreadable, so that the range is not compared.
+    - `beyond_value`: the sum of the batches as appended, minus `value`, which has the disk's
+      content where that was read; None: a part was appended before this log was opened.
+    """
 
     start: int
     covered_from: int
@@ -106,28 +109,29 @@ class RangeSum:
 
     @property
     def appended(self) -> int | None:
-        """The sum of all batches as they were appended; None: it is not known."""
+        """The sum of all batches as they were appended; None: unknown."""
         return None if self.beyond_value is None else self.value + self.beyond_value & _MASK
 
     def count_instead(self, value: int, covered_from: int) -> None:
-        """What the disk holds from `covered_from` on."""
+        """Replaces the value by what the disk holds from `covered_from` on."""
         if self.beyond_value is not None:
             self.beyond_value += self.value - value
         self.value, self.covered_from = value, covered_from
 
     @property
     def digest(self) -> RangeDigest | None:
-        """None: it is not known, or empty, or not to be compared."""
+        """None: it is incomplete, or empty, or not to be compared."""
         if self.covered_from > self.start or self.damaged or self.end <= self.start:
             return None
         return RangeDigest(self.start, self.end, self.value & _MASK)
 
 
 class RangeSums:
-    """Adds batch after batch. `open`: the range of the next batch, unless that begins another.
+    """Adds batch after batch. `open` is the range of the next batch, unless that begins another
+    one.
 
-    Invariant: ranges begin at multiples of `range_offsets`, and a batch belongs to the one that
-    its base offset lies in."""
+    Invariant: ranges begin at multiples of `range_offsets`, and a batch belongs to the range of its
+    base offset."""
 
     def __init__(self, range_offsets: int, next_offset: int, *, is_covered: bool = False) -> None:
         """`is_covered`: no batch before `next_offset` belongs to its range."""
@@ -145,13 +149,13 @@ class RangeSums:
             self.open.beyond_value = 0
 
     def add(self, headers: Sequence[BatchHeader]) -> list[RangeSum]:
-        """Of batches that follow each other. Returns the ranges that end with them."""
+        """Adds contiguous batches. Returns the ranges that end with them."""
         if not headers:
             return []
         closed: list[RangeSum] = []
         current = self.open
         value, bound = current.value, self._bound
-        # `batch_digest` without the call, and fields without their names: for each append.
+        # Inlines `batch_digest` and unpacks fields by position, because this runs for each append.
         for base, _, _, broker_crc, crc, codec, count, _, _, _, _, _ in headers:
             if base >= bound:
                 current.end, current.value = base, value
@@ -173,15 +177,15 @@ class RangeSums:
 
 
 class LogDigests:
-    """Those of one log, kept up by its appends and cuts. `range_offsets` 0: none.
+    """The digests of one log, which appends and cuts update. `range_offsets` 0: there are none.
 
-    `generation` changes with every cut: what was read from the disk before counts for nothing."""
+    `generation` changes with every cut: what was read from the disk before is outdated."""
 
     def __init__(self, range_offsets: int, log_end: int) -> None:
         self.range_offsets = range_offsets
         self.generation = 0
         self._closed: OrderedDict[int, RangeSum] = OrderedDict()
-        # Ranges that are complete and not reported to the leader yet, by their start.
+        # Complete ranges that are not reported to the leader yet, by start.
         self._pending: dict[int, RangeDigest] = {}
         self._reported_end = NO_OFFSET  # of the open range
         self._reports_again = False
@@ -212,7 +216,7 @@ class LogDigests:
             del self._pending[next(iter(self._pending))]
 
     def cut(self, offset: int) -> None:
-        """The log ends there now, at the end of a batch."""
+        """The log ends at this offset now, at the end of a batch."""
         self.generation += 1
         for start in [start for start, one in self._closed.items() if one.end > offset]:
             del self._closed[start]
@@ -223,13 +227,13 @@ class LogDigests:
         self._reported_end = NO_OFFSET
 
     def reset(self, offset: int) -> None:
-        """The log is empty and begins there."""
+        """The log is empty and begins at this offset."""
         self._closed.clear()
         self.cut(offset)
         self._pending.clear()
 
     def forget(self, start: int, end: int) -> None:
-        """Batches between the two offsets are others now: made unreadable."""
+        """Batches between the two offsets have changed: they were made unreadable or restored."""
         self.generation += 1
         for known in [k for k, one in self._closed.items() if one.start < end and one.end > start]:
             del self._closed[known]
@@ -243,7 +247,7 @@ class LogDigests:
         self._pending = {s: d for s, d in self._pending.items() if not is_stale(d)}
 
     def of(self, start: int, end: int) -> RangeDigest | None:
-        """None: memory does not tell."""
+        """Returns None if it is not in memory."""
         known = self._known(start)
         return known.digest if known is not None and known.end == end else None
 
@@ -252,28 +256,32 @@ class LogDigests:
         return current if current.start == start else self._closed.get(start)
 
     def appended_in(self, start: int, end: int) -> RangeDigest | None:
-        """Of the batches as they were appended, whatever the disk holds since; None: memory does
-        not tell."""
+        """Returns the digest of the batches as they were appended, whatever the disk holds since;
+        None: not in memory."""
         known = self._known(start)
         if known is None or known.end != end or known.damaged or known.appended is None:
             return None
         return RangeDigest(start, end, known.appended)
 
     def is_open(self, start: int, end: int) -> bool:
-        """Whether a range that begins there has more batches here and is still growing: it is
-        compared when both replicas stand at the same offset, or when it is complete."""
+        """Returns whether a range that begins at `start` has more batches here and is still
+        growing.
+
+        It is compared when both replicas are at the same offset, or when it is complete."""
         current = self._sums.open
         return current.start == start and end < current.end
 
     def to_read(self) -> tuple[int, int] | None:
-        """The first and the next offset of what memory lacks of the open range; None: nothing."""
+        """Returns the first and the next offset of what memory lacks of the open range; None:
+        nothing."""
         current = self._sums.open
         if not self.range_offsets or current.damaged or current.covered_from <= current.start:
             return None
         return current.start, current.covered_from
 
     def read(self, part: RangeDigest | None, start: int, end: int) -> None:
-        """What `to_read` has returned, from the disk; None: it is not to be compared."""
+        """Adds the part that `to_read` returned, read from the disk; None: it is not to be
+        compared."""
         current = self._sums.open
         known = self._known(start)
         if known is None or known.covered_from != end:
@@ -287,9 +295,10 @@ class LogDigests:
             self._report(digest)
 
     def scrubbed(self, found: RangeDigest) -> RangeDigest | None:
-        """What a range holds on the disk, which counts from now on and is to be reported. Returns
-        what was appended, or what it was taken for, where that is something else. Of a range that
-        has ended meanwhile a part says nothing."""
+        """Applies the digest of a range on disk, which counts from now on and is reported.
+
+        Returns the digest as appended, or as known before, if it differs. A part of a range that
+        has ended meanwhile is ignored."""
         start, end, value = found
         before = self.appended_in(start, end) or self.of(start, end)
         known, pending = self._known(start), self._pending.get(start)
@@ -299,7 +308,7 @@ class LogDigests:
         elif known is not None and known is not self._sums.open:
             return None
         elif known is not None:
-            # It has grown since: all of it is read again.
+            # It has grown since. All of it is read again.
             known.count_instead(0, known.end)
         if pending is None or pending.end <= end:
             self._report(found)
@@ -308,8 +317,9 @@ class LogDigests:
     # Reports.
 
     def reports(self, committed: int, log_start: int, limit: int) -> list[RangeDigest]:
-        """The ranges that are committed, wholly in the log, and not reported yet; the open one
-        where it is committed to its end."""
+        """Returns ranges that are committed, completely in the log, and not reported yet.
+
+        The open range is among them if it is committed to its end."""
         if self._reports_again and limit > 0:
             self._reports_again = False
             self._pend_newest()
@@ -317,7 +327,7 @@ class LogDigests:
         self._drop_pending(
             lambda digest: (
                 digest.start < log_start
-                # The range has grown since the scrub found that.
+                # The range has grown since the scrub read it.
                 or (current is not None and _is_shorter(digest, current, committed))
             )
         )
@@ -328,8 +338,7 @@ class LogDigests:
         return found
 
     def report_again(self) -> None:
-        """The leader is another one, and has no report yet. What does not fit is left to the
-        scrub."""
+        """A new leader has no report yet. What does not fit is left to the scrub."""
         self._reports_again = True
         self._reported_end = NO_OFFSET
 
@@ -347,13 +356,13 @@ class LogDigests:
         )
 
     def reported(self, digest: RangeDigest) -> None:
-        """The leader has it."""
+        """The leader has this digest."""
         if self._pending.get(digest.start) == digest:
             del self._pending[digest.start]
         if self._sums.open.digest == digest:
             self._reported_end = digest.end
 
     def has_reports(self, log_start: int) -> bool:
-        """Whether something is to be reported, now or once it is committed and known."""
+        """Returns whether there is something to report, now or once it is committed and known."""
         is_pending = bool(self._pending) or self._reports_again
         return self.is_on and (is_pending or self._is_unreported(log_start))

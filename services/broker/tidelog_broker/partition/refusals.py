@@ -1,4 +1,4 @@
-"""Why a replica refuses, in words for whoever asked. Pure."""
+"""The errors with which a replica rejects a request. Pure."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def producers_not_known(name: TopicPartition, start: int, asked: int) -> Tidelog
 
 
 def readable(name: TopicPartition, batches: Sequence[Batch]) -> Sequence[Batch]:
-    """Those before the first damaged one. Raises RECORDS_DAMAGED where that is the first."""
+    """Returns the batches before the first damaged one. Raises RECORDS_DAMAGED if that is the
+    first."""
     for position, batch in enumerate(batches):
         if is_damaged(batch.header):
             if position == 0:

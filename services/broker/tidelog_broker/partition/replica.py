@@ -20,10 +20,12 @@ from tidelog_runtime.replica_control import LogExtent
 
 
 class Replica(ABC):
-    """Invariants: `revision` only grows, and with it `state`; `high_watermark` never falls
-    while the replica leads, and never exceeds the log's end; `leading` is set only in an
-    epoch that was given to this life of the broker. With `synced` a replica's log counts
-    only as far as it is on the disk, here and on its followers."""
+    """The state of one replica.
+
+    Invariants: `revision` only grows, and with it `state`; `high_watermark` never falls while the
+    replica leads, and never exceeds the log's end; `leading` is set only in an epoch that was given
+    to this incarnation of the broker. With `synced` a replica's log counts only as far as it is on
+    disk, here and on its followers."""
 
     def __init__(
         self,
@@ -44,11 +46,11 @@ class Replica(ABC):
         self.leading: Leading | None = None
         self.synced = False
         self.in_service = True
-        # As a leader has answered; what lies below, a follower need not keep either.
+        # The log start that a leader has sent. A follower need not keep what is below, either.
         self.leader_log_start = 0
-        # How far the log reached when it was found damaged, until the partition is led again.
+        # The extent of the log when damage was found, until the partition has a leader again.
         self.before_cut: LogExtent | None = None
-        # What it copies from its leader before it counts with what lies behind.
+        # Batches that it copies from its leader before the ones behind them count.
         self.missing: MissingBatches = NOTHING_MISSING
         self._broker_id = broker_id
 
@@ -62,8 +64,8 @@ class Replica(ABC):
 
     @property
     def leader_to_follow(self) -> int:
-        """The broker to fetch from; NO_LEADER while this replica leads, has no leader or is
-        out of service."""
+        """The broker to fetch from; NO_LEADER while this replica leads, has no leader or is out of
+        service."""
         if self.state is None or self.leading or self.state.leader == self._broker_id:
             return NO_LEADER
         if not self.in_service:
@@ -80,10 +82,11 @@ class Replica(ABC):
 
     @abstractmethod
     def _log_grew(self) -> None:
-        """Tells whoever waits for that."""
+        """Informs the tasks that wait for growth of the log."""
 
     def _remember_extent(self) -> None:
-        """Before a cut; where it was cut before, and nobody has led since, the first counts."""
+        """Stores the log's extent before a cut. If it was cut before and not led since, the larger
+        extent is kept."""
         log, known = self.log, self.before_cut
         if known is None or log.log_end_offset > known.log_end_offset:
             epochs_known = tuple((epoch, start) for epoch, start in log.leader_epochs)
@@ -110,8 +113,10 @@ class Replica(ABC):
         )
 
     def _needs_producers(self) -> bool:
-        """Where it has lost them it is sent back to the leader's start, to copy all anew;
-        but not where it counts with what it has, and did not resign."""
+        """Returns whether the fetch requests producers.
+
+        If they are lost, the leader sends the replica back to its log start, to copy everything
+        from scratch. That is not done while the replica counts as intact and has not resigned."""
         log, state = self.log, self.state
         if log.producers.lost and state is not None:
             return not any(
@@ -121,9 +126,9 @@ class Replica(ABC):
         return log.producers.lacking and log.log_start_offset == log.log_end_offset
 
     def follow(self, asked: FetchPosition, answer: FetchAnswer) -> bool:
-        """Takes a leader's answer: truncates, or appends and moves the high watermark.
-        An answer to a question that is no longer asked is dropped; returns whether this
-        one was used."""
+        """Applies a leader's answer: truncates, or appends and advances the high watermark.
+
+        An answer to an outdated position is dropped. Returns whether this one was used."""
         if not self._still_asks(asked):
             return False
         if answer.diverging is not None:
@@ -148,7 +153,7 @@ class Replica(ABC):
             if answer.producers is None:
                 return False
             self.log.producers.learn(answer.producers)
-        # The logs may part behind the first batch that is missing here.
+        # The logs may diverge behind the first batch that is missing here.
         agreed_end = asked.fetch_offset if self._lacks_batches(asked) else None
         if answer.batches:
             self._take(asked, answer.batches)
@@ -173,8 +178,10 @@ class Replica(ABC):
         self._log_grew()
 
     def _behind_end(self, batches: Sequence[Batch]) -> Sequence[Batch]:
-        """An unreadable batch may stand for several. The log may end within it, and keeps what it
-        has of them: of the rest it gets an unreadable batch of its own."""
+        """Adapts an unreadable batch that the end of the log divides.
+
+        It may replace several batches. The log keeps those that it has, and gets an unreadable
+        batch of its own for the rest."""
         end, first = self.log.log_end_offset, batches[0].header
         if not is_damaged(first) or not first.base_offset < end < first.next_offset:
             return batches
@@ -188,8 +195,10 @@ class Replica(ABC):
         return [rest, *batches[1:]]
 
     def _still_asks(self, asked: FetchPosition) -> bool:
-        """The last epoch counts, too: a repeated answer would else cut, at the same offset,
-        what has taken the place of the tail that it was about."""
+        """Returns whether the position is still current.
+
+        The last epoch is compared, too: otherwise a repeated answer would cut, at the same offset,
+        what has replaced the tail that it was about."""
         if self.leader_to_follow == NO_LEADER:
             return False
         now = self.fetch_position()
@@ -200,7 +209,8 @@ class Replica(ABC):
         )
 
     def restart_at(self, asked: FetchPosition, leader_log_start: int) -> bool:
-        """The leader's log no longer holds what comes next here: start anew at its start."""
+        """Resets the log to the leader's start, because the leader no longer holds what comes next
+        here."""
         if not self._still_asks(asked) or self.missing.drop_below(leader_log_start):
             return False
         self.log.reset_to(leader_log_start)

@@ -1,4 +1,4 @@
-"""What names a replica on its broker."""
+"""The key of a replica on its broker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class ReplicaKey(NamedTuple):
-    """A partition of one very topic, also after its name is used again (KIP-516)."""
+    """A partition of one topic, also after the topic's name is used again (KIP-516)."""
 
     topic_id: str
     partition: int

@@ -1,4 +1,4 @@
-"""What a replica needs of its log; `tidelog_broker.log.log.Log` is the real one."""
+"""The interfaces of a log that a replica needs. `tidelog_broker.log.log.Log` implements them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog_broker.partition.producer_state import CrowdedOut, ProducerStates
 
 
 class ColdRange(NamedTuple):
-    """A part of a file, in bytes, whose beginning is not in memory."""
+    """A part of a file, in bytes, whose beginning is not in the page cache."""
 
     path: PurePath
     position: int
@@ -23,7 +23,7 @@ class ColdRange(NamedTuple):
 
 
 class ColdDataError(Exception):
-    """What is asked for is on the disk alone. No fault: once it has been read, the same
+    """The requested data is only on disk. This is no fault: once it has been read, a retry
     succeeds."""
 
     def __init__(self, cold: ColdRange) -> None:
@@ -32,35 +32,36 @@ class ColdDataError(Exception):
 
 
 class CachedBatches(NamedTuple):
-    """`cold`: where memory ended before all was read that was asked for."""
+    """`cold`: where the page cache ended before the requested batches did."""
 
     batches: list[Batch]
     cold: ColdRange | None
 
 
 class ReplicaProducers(Protocol):
-    """Kept by the log: what is appended is noted, what is cut is forgotten."""
+    """The producers of a log. It applies what is appended, and forgets what is cut."""
 
     @property
     def states(self) -> ProducerStates:
-        """Those of all batches that were ever in the log and not cut."""
+        """The states after all batches that were ever in the log and not cut."""
 
     @property
     def lacking(self) -> bool:
-        """The log was emptied to begin above offset 0, and who wrote below is not known."""
+        """The log was reset to an offset above 0, and the producers that wrote below are
+        unknown."""
 
     @property
     def lost(self) -> bool:
-        """The log has batches, and who wrote below its start is not known any more."""
+        """The log has batches, and the producers that wrote below its start are unknown."""
 
     def take_crowded_out(self) -> CrowdedOut:
-        """Who was forgotten since the last call because too many others wrote."""
+        """Returns the producers evicted since the last call because there were too many."""
 
     def below_start(self) -> ProducerStates:
-        """Those who wrote below the log's start."""
+        """Returns the producers that wrote below the log's start."""
 
     def learn(self, states: ProducerStates) -> None:
-        """Who wrote below the start of an empty log that is `lacking`."""
+        """Stores the producers that wrote below the start of an empty log that is `lacking`."""
 
 
 class ReplicaLog(Protocol):
@@ -81,7 +82,7 @@ class ReplicaLog(Protocol):
 
     @property
     def leader_epochs(self) -> Sequence[tuple[int, int]]:
-        """Each leader epoch of the log and where it starts, in order."""
+        """Each leader epoch of the log and its start offset, in order."""
 
     @property
     def size_bytes(self) -> int: ...
@@ -90,11 +91,11 @@ class ReplicaLog(Protocol):
     def segment_count(self) -> int: ...
 
     def bytes_from(self, offset: int) -> int:
-        """About how many bytes there are from that offset on; 0 at the log's end."""
+        """Returns about how many bytes there are from the offset on; 0 at the log's end."""
 
     def append_time_of(self, offset: int) -> int | None:
-        """Of the batch that holds the offset; None at the log's end, and where nothing in
-        memory tells."""
+        """Returns the append time of the batch that holds the offset; None at the log's end, and if
+        memory does not hold it."""
 
     def epoch_end(self, epoch: int) -> EpochEnd: ...
 
@@ -103,11 +104,11 @@ class ReplicaLog(Protocol):
     def read(self, offset: int, *, max_bytes: int, up_to: int) -> list[Batch]: ...
 
     def read_cached(self, offset: int, *, max_bytes: int, up_to: int) -> CachedBatches:
-        """The same without waiting for the disk."""
+        """Like `read`, without waiting for the disk."""
 
     def restore(self, batches: Sequence[Batch]) -> bool:
-        """Writes batches over the unreadable one that has their offsets. False: they are not those
-        that were there."""
+        """Overwrites the unreadable batch of these offsets. Returns False if the batches are not
+        those that were there."""
 
     def truncate_to(self, offset: int) -> None: ...
 
@@ -116,4 +117,4 @@ class ReplicaLog(Protocol):
     def offset_for_timestamp(
         self, timestamp_ms: int, up_to: int, *, waits: bool = True
     ) -> Batch | None:
-        """Raises `ColdDataError` where it would have to wait for the disk and does not."""
+        """With `waits` false, raises `ColdDataError` instead of waiting for the disk."""

@@ -1,4 +1,4 @@
-"""How fast a partition is written, by the times at which its batches were appended. Pure."""
+"""The rate at which a partition is written, from the append times of its batches. Pure."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from tidelog_broker.partition.replica_log import ReplicaLog
 
 STRETCHES = 3
 STRETCH_MS = 3_000
-# Headers that are read for one rate, each a few kilobytes at the most.
+# Limit of headers that are read for one rate, each a few kilobytes at most.
 MAX_PROBES = 200
 
 
 class WriteRate(NamedTuple):
-    """Bytes per second. `usual`: the median of the last STRETCHES, so that a single burst counts
-    for nothing. `most`: of the one in which most was written, which is the rate of a stream that
-    has only just begun."""
+    """Rates in bytes per second.
+
+    - `usual`: the median of the last STRETCHES intervals, so that a single burst has no effect.
+    - `most`: the highest of them, which is the rate of a stream that has just begun.
+    """
 
     usual: int
     most: int
 
 
 def write_rate(log: ReplicaLog, wall_ms: int) -> WriteRate | None:
-    """Over the last STRETCHES * STRETCH_MS; None: memory does not hold what tells it."""
+    """Returns the rate over the last STRETCHES * STRETCH_MS; None: memory does not hold the log so
+    far back."""
     search = _Search(log)
     offset = log.log_end_offset
     sizes = [0]
@@ -44,8 +47,10 @@ class _Search:
         self._probes = 0
 
     def first_since(self, time_ms: int, end: int) -> int | None:
-        """The first offset up to `end` that was appended at that time or later; `end`: none was.
-        From the end backwards, where memory holds the log."""
+        """Returns the first offset up to `end` that was appended at that time or later; `end`: none
+        was.
+
+        Searches backwards from the end, where memory holds the log."""
         start = self._log.log_start_offset
         since, step = end, 1
         before = start - 1

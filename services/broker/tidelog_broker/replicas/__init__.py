@@ -1,1 +1,1 @@
-"""The replicas that the controller gave to this broker."""
+"""The replicas that the controller assigned to this broker."""

@@ -1,4 +1,4 @@
-"""What a topic's configuration says of single batches."""
+"""Limits that a topic's configuration sets for single batches."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from tidelog_runtime.topic_config import TopicConfig
 
 
 class BatchLimits(NamedTuple):
-    """Of a topic. `max_bytes`, `max_records`: of one batch, as it travels. `max_ahead_ms`: how far
-    a timestamp may lie ahead of the clock; UNLIMITED: however far. `append_time`: records get the
-    time of their append."""
+    """Limits of a topic.
+
+    - `max_bytes`, `max_records`: of one batch, as it is sent.
+    - `max_ahead_ms`: how far a timestamp may be ahead of the clock; UNLIMITED: any distance.
+    - `append_time`: records get the time of their append.
+    """
 
     max_bytes: int
     max_records: int

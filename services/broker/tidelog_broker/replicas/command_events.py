@@ -1,5 +1,7 @@
-"""Tells what becomes of the controller's commands: one event for each stage of each replica
-that a command brings news of."""
+"""Emits what happens to the controller's commands.
+
+There is one event for each stage of each replica to which a command brings news.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
 class Part(NamedTuple):
-    """What a command asks of one replica."""
+    """What a command requires of one replica."""
 
     kind: Kind
     name: TopicPartition
@@ -32,14 +34,14 @@ class Part(NamedTuple):
 
 
 class Epochs(NamedTuple):
-    """Of whoever commands, and of the life that is commanded."""
+    """Epochs of the commanding controller and of the commanded incarnation."""
 
     controller: int
     broker: int
 
 
 class CommandRefusal(NamedTuple):
-    """Of a command as a whole."""
+    """The rejection of a whole command."""
 
     command: str
     controller_id: int
@@ -49,8 +51,11 @@ class CommandRefusal(NamedTuple):
 
 
 def role_part(wanted: PartitionCommand, broker_id: int, command: LeaderAndIsrCommand) -> Part:
-    """A full state tells of changes that may be days old: their durations and causes say
-    nothing of the replica that hears of them now."""
+    """Returns the part of a command for one replica.
+
+    A full state may name changes that are days old: their durations and causes do not apply to a
+    replica that receives them now.
+    """
     change = wanted.state.change
     if command.full_state:
         change = change._replace(cause=Cause.FULL_STATE, requested_at_ms=0)
@@ -81,13 +86,17 @@ def stop_part(wanted: StopPartition, command: StopReplicaCommand) -> Part:
 
 
 class CommandEvents:
-    """What fails is sent again, and told once; what was refused for another life, too."""
+    """Emits events of commands.
+
+    A failed command that is sent again is emitted once, and so is the repeated rejection of a whole
+    command.
+    """
 
     def __init__(self, log: StateChangeLog, broker_id: int) -> None:
         self._log = log
         self._broker_id = broker_id
-        # The last failure of each replica, until it has succeeded or is not wanted here any
-        # more; bounded by the replicas that the controller assigns to this broker.
+        # The last failure of each replica, until it has succeeded or is no longer assigned here.
+        # Bounded by the replicas that the controller assigns to this broker.
         self._failed: dict[ReplicaKey, tuple[Kind, int, str]] = {}
         self._refused: CommandRefusal | None = None
 
@@ -126,7 +135,7 @@ class CommandEvents:
         )
 
     def received(self, part: Part) -> None:
-        """Not again by the command that repeats one that has failed."""
+        """Emits nothing for a command that repeats a failed one."""
         if not self._failed or self._failed.get(part.key, ())[:2] != (part.kind, part.revision):
             self._tell(part, Stage.RECEIVED)
 
@@ -148,11 +157,11 @@ class CommandEvents:
             self._tell(part, Stage.FAILED, cause, {"why": why})
 
     def forget(self, key: ReplicaKey) -> None:
-        """The replica is gone: nothing that failed is tried again."""
+        """Called when the replica is gone: nothing that failed is tried again."""
         self._failed.pop(key, None)
 
     def forget_unnamed(self, named: Collection[ReplicaKey]) -> None:
-        """By a full state, which names all replicas that are assigned here."""
+        """Called with a full state, which names all replicas that are assigned here."""
         for key in [key for key in self._failed if key not in named]:
             del self._failed[key]
 
@@ -166,8 +175,11 @@ class CommandEvents:
         revision: int,
         why: str = "",
     ) -> None:
-        """Nobody commanded it: the replica is another topic's now, or not assigned here, which
-        a command `by` these has shown. `why` it could not be set aside; empty: it was."""
+        """Emits the stop of a replica that no command stopped.
+
+        A command of the epochs `by` has shown that the name belongs to another topic, or that the
+        replica is not assigned here. `why` it could not be set aside; empty: it was.
+        """
         part = Part(Kind.STOP, name, key, change, by.controller, by.broker, leader_epoch, revision)
         if why:
             self._tell(part, Stage.FAILED, details={"why": why})

@@ -1,4 +1,4 @@
-"""Whose command counts (KIP-380, KAFKA-9839)."""
+"""Which commands are accepted (KIP-380, KAFKA-9839)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ def fence_command(
     known_controller_epoch: int,
     known_broker_epoch: int,
 ) -> ErrorCode | None:
-    """Older is refused. Newer is accepted: the controller may know of our registration
-    before we do.
+    """Returns the error of a command from an older epoch, or None.
+
+    Newer epochs are accepted: the controller may know of our registration before we do.
 
     `known_broker_epoch` 0: this process does not know yet which registrations are its
-    predecessor's, and takes nothing. By a command for that one's life it would lead an
-    epoch a second time, without the ISR change that its predecessor had in flight, and
-    perhaps without the end of its log."""
+    predecessor's, and accepts no command. By a command for that incarnation it would lead an epoch
+    a second time, without the ISR change that its predecessor had in flight, and perhaps without
+    the end of its log.
+    """
     if controller_epoch < known_controller_epoch:
         return ErrorCode.STALE_CONTROLLER_EPOCH
     if known_broker_epoch == 0 or broker_epoch < known_broker_epoch:

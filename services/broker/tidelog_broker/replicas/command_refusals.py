@@ -1,4 +1,4 @@
-"""Why a controller's command is not carried out, in words. Pure."""
+"""Errors of controller commands that are rejected. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def of_older_controller(broker_id: int, controller_epoch: int, known_epoch: int)
 
 
 def for_former_life(broker_id: int, broker_epoch: int, known_epoch: int) -> TidelogError:
-    """`known_epoch` 0: the broker does not know yet in which epoch it lives."""
+    """`known_epoch` 0: the broker does not know its broker epoch yet."""
     lives = f"lives in broker epoch {known_epoch}" if known_epoch else "starts"
     return TidelogError(
         ErrorCode.STALE_BROKER_EPOCH,
@@ -24,8 +24,11 @@ def for_former_life(broker_id: int, broker_epoch: int, known_epoch: int) -> Tide
 
 
 def stops_nothing_yet(broker_id: int, name: TopicPartition) -> TidelogError:
-    """Before the full state nothing tells a late command from a new one: the replica on disk
-    may be one that was assigned again since."""
+    """The error before the full state.
+
+    A late command cannot be distinguished from a new one then: the replica on the disk may have
+    been assigned again since.
+    """
     return TidelogError(
         ErrorCode.INVALID_REQUEST,
         f"broker {broker_id} does not know its replicas yet and stops none, not {name}; send "

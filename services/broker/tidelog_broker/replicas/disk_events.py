@@ -1,4 +1,4 @@
-"""Tells when the disk of a replica begins to refuse, and when it takes again."""
+"""Emits when the disk of a replica begins to reject operations, and when it has recovered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cause_of(error: LogError) -> Cause:
 
 
 class Replicas(Protocol):
-    """Those of one broker."""
+    """The replicas of one broker."""
 
     broker_id: int
     broker_epoch: int
@@ -32,13 +32,16 @@ class Replicas(Protocol):
 
 
 class DiskEvents:
-    """False where every disk takes all, so that the way of a record costs one look."""
+    """Events of disks that reject operations.
+
+    False while no disk does, so that the path of a record costs one check.
+    """
 
     def __init__(
         self, logs: LogDirectory, clock: Clock, replicas: Replicas, state_changes: StateChangeLog
     ) -> None:
         self._refusals = DiskRefusals()
-        # Replicas that could not be opened, as long as a controller wants them here.
+        # Replicas that could not be opened, as long as a controller assigns them to this broker.
         self._unopened: dict[ReplicaKey, Unopened] = {}
         self._logs = logs
         self._clock = clock
@@ -49,7 +52,7 @@ class DiskEvents:
         return bool(self._refusals)
 
     def refused(self, key: ReplicaKey, error: LogError, what: str) -> None:
-        """`what` could not be done: "written", "synced" or "read"; told once."""
+        """Notes that `what` failed: "written", "synced" or "read". Emits the first failure only."""
         now_ms = self._clock.monotonic_ms()
         is_news = self._refusals.refused(key, cause_of(error), what, str(error), now_ms)
         refusal = self._refusals.of(key)
@@ -69,11 +72,11 @@ class DiskEvents:
         self._unopened[key] = Unopened(name, cause_of(error), str(error), since_ms)
 
     def opened(self, key: ReplicaKey) -> None:
-        """Or it is no longer wanted here."""
+        """Called when the log was opened, or the replica is no longer assigned here."""
         self._unopened.pop(key, None)
 
     def keep_unopened(self, keys: Container[ReplicaKey]) -> None:
-        """No others are wanted here."""
+        """Forgets all others: they are no longer assigned here."""
         for key in [key for key in self._unopened if key not in keys]:
             del self._unopened[key]
 
@@ -84,7 +87,7 @@ class DiskEvents:
         self._refusals.took(key, what)
 
     def judge(self) -> None:
-        """By the clock: tells which of them take again."""
+        """Emits which disks have recovered. Called periodically."""
         now_ms = self._clock.monotonic_ms()
         for key, refusal in self._refusals.over(now_ms):
             for_ms = now_ms - refusal.since_ms
@@ -100,7 +103,7 @@ class DiskEvents:
         return self._refusals.of(key)
 
     def standing(self) -> Iterator[tuple[ReplicaKey, Refusal]]:
-        """The replicas that the disk rejects now."""
+        """Yields the replicas whose disk rejects operations now."""
         return self._refusals.standing()
 
     def _tell(self, kind: Kind, key: ReplicaKey, change: Change, **details: Detail) -> None:

@@ -1,7 +1,8 @@
-"""Which replicas' disk refuses, since when, and whether it takes again. Pure.
+"""Which replicas' disks reject operations, since when, and whether they have recovered. Pure.
 
-Of a full disk small writes may succeed between large ones that do not: only when nothing
-has been refused for a while does it count as taking again."""
+On a full disk, small writes may succeed between large ones that fail. The disk counts as recovered
+only when nothing was rejected for a while.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +15,20 @@ from tidelog.state_changes.event import NO_CHANGE, Cause, Change
 from tidelog_broker.partition.replica_key import ReplicaKey
 
 STEADY_MS = 2_000
-# What nobody tries any more: a refused read is forgotten, a refused write stands until one
-# has succeeded.
+# If nothing tries again: a rejected read expires after this time, and a rejected write stays until
+# one has succeeded.
 READ_EXPIRY_MS = 30_000
 READ = "read"
 
 
 @dataclass(slots=True)
 class Refusal:
-    """`what` could not be done: "written", "synced" or "read". `change`: as which it is told
-    that it began, and that it is over. `led_epoch`: the last epoch in which the replica led
-    while it was rejected."""
+    """A disk that rejects operations of one replica.
+
+    - `what`: the operation that failed: "written", "synced" or "read".
+    - `change`: the change under which begin and end are emitted.
+    - `led_epoch`: the last epoch in which the replica led while its disk rejected it.
+    """
 
     cause: Cause
     what: str
@@ -37,7 +41,7 @@ class Refusal:
 
 
 class Unopened(NamedTuple):
-    """A replica whose log could not be opened or created. `since_ms`: of the monotonic clock."""
+    """A replica whose log could not be opened or created. `since_ms`: monotonic time."""
 
     name: TopicPartition
     cause: Cause
@@ -46,7 +50,7 @@ class Unopened(NamedTuple):
 
 
 class DiskRefusals:
-    """Bounded by the number of replicas."""
+    """Rejections by replica."""
 
     def __init__(self) -> None:
         self._refusals: dict[ReplicaKey, Refusal] = {}
@@ -55,7 +59,7 @@ class DiskRefusals:
         return bool(self._refusals)
 
     def refused(self, key: ReplicaKey, cause: Cause, what: str, message: str, now_ms: int) -> bool:
-        """Whether that is news."""
+        """Notes a rejection. Returns whether it is the first one."""
         known = self._refusals.get(key)
         if known is not None:
             known.last_ms, known.message, known.taken_since = now_ms, message, False
@@ -64,7 +68,7 @@ class DiskRefusals:
         return True
 
     def took(self, key: ReplicaKey, what: str) -> None:
-        """The same succeeded now."""
+        """Notes that the operation has succeeded now."""
         known = self._refusals.get(key)
         if known is not None and known.what == what:
             known.taken_since = True
@@ -76,11 +80,11 @@ class DiskRefusals:
         return self._refusals.get(key)
 
     def standing(self) -> Iterator[tuple[ReplicaKey, Refusal]]:
-        """In the order in which they began."""
+        """Yields the rejections in the order in which they began."""
         return iter(self._refusals.items())
 
     def over(self, now_ms: int) -> list[tuple[ReplicaKey, Refusal]]:
-        """Those that are over since the last call, in the order in which they began."""
+        """Removes and returns the rejections that have ended, in the order in which they began."""
         over = [
             (key, refusal)
             for key, refusal in self._refusals.items()

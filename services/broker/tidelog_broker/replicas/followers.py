@@ -1,4 +1,4 @@
-"""What the replica manager needs of the replica fetchers."""
+"""The replica fetchers as the replica manager uses them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ class Followers(Protocol):
     """Starts and stops the fetching of partitions."""
 
     def update(self, partitions: Iterable[Partition]) -> None:
-        """Each of these may have a new leader, or none to follow any more."""
+        """Called with partitions that may have a new leader, or no leader to follow."""
 
     def forget(self, partition: Partition) -> None: ...

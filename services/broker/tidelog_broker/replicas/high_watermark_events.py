@@ -1,4 +1,4 @@
-"""Tells which high watermarks stand still, who holds them, and when they move again."""
+"""Emits which high watermarks are stalled, which brokers hold them, and when they resume."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
 class HighWatermarkEvents:
-    """`stalled_after_ms`: how long records wait until it is told."""
+    """Events of stalled high watermarks.
+
+    `stalled_after_ms`: how long records wait before that counts as a stall.
+    """
 
     def __init__(self, stalled_after_ms: int, broker_id: int, log: StateChangeLog) -> None:
         self._watch = HighWatermarkWatch(stalled_after_ms)
         self._broker_id = broker_id
         self._log = log
-        # As which each stall was told that lasts; bounded by the partitions led here.
+        # The change of each stall that lasts; bounded by the partitions led here.
         self._stalls: dict[Partition, Change] = {}
 
     def judge(self, partition: Partition, now_ms: int) -> None:
@@ -42,12 +45,12 @@ class HighWatermarkEvents:
         )
 
     def begin_anew(self, now_ms: int) -> None:
-        """As `HighWatermarkWatch.begin_anew`."""
+        """See `HighWatermarkWatch.begin_anew`."""
         self._watch.begin_anew(now_ms)
 
     @property
     def waiting(self) -> Iterable[Partition]:
-        """As `HighWatermarkWatch.waiting`."""
+        """See `HighWatermarkWatch.waiting`."""
         return self._watch.waiting
 
     def forget_led_no_more(self) -> None:
@@ -57,7 +60,7 @@ class HighWatermarkEvents:
             self._stalls = {p: change for p, change in stalls if p.leading is not None}
 
     def waiting_ms(self, partition: Partition, now_ms: int) -> int | None:
-        """As `HighWatermarkWatch.waiting_ms`."""
+        """See `HighWatermarkWatch.waiting_ms`."""
         return self._watch.waiting_ms(partition, now_ms)
 
     def _tell(self, kind: Kind, partition: Partition, change: Change, **details: Detail) -> None:
@@ -70,7 +73,7 @@ class HighWatermarkEvents:
             name=partition.name,
             topic_id=partition.topic_id,
             broker=self._broker_id,
-            # It is led by this life of the broker.
+            # The present incarnation of the broker leads it.
             broker_epoch=state.leader_broker_epoch,
             controller_epoch=state.controller_epoch,
             leader_epoch=partition.leader_epoch,

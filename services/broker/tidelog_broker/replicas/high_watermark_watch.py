@@ -1,5 +1,4 @@
-"""Which high watermarks stand still while records wait to be committed, and who holds them.
-Pure."""
+"""Detects stalled high watermarks and the brokers that hold them. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +13,11 @@ from tidelog_broker.partition.partition import Partition
 
 
 class Holders(NamedTuple):
-    """Why a high watermark does not move: the brokers whose end offsets hold it, with these
-    (NO_OFFSET: none told in this epoch); below min ISR whoever is in sync."""
+    """Why a high watermark does not move.
+
+    - `brokers`: those whose end offsets hold it; below min ISR, the members of the ISR.
+    - `end_offsets`: theirs; NO_OFFSET: none was reported in this epoch.
+    """
 
     cause: Cause
     brokers: tuple[int, ...]
@@ -31,8 +33,11 @@ def who_holds(
     committed_isr: Collection[int],
     min_isr: int,
 ) -> Holders:
-    """`end_offsets`: as far as each counts, the leader's own among them. The leader itself
-    holds a `synced` topic that its disk does not sync."""
+    """Returns the brokers that hold the high watermark.
+
+    `end_offsets`: as far as each one counts, including the leader's own. The leader itself holds
+    the high watermark of a `synced` topic if its disk does not sync.
+    """
     ends = {broker: end_offsets.get(broker, NO_OFFSET) for broker in sorted(maximal_isr)}
     if len(committed_isr) < min_isr:
         members = sorted(committed_isr)
@@ -44,7 +49,7 @@ def who_holds(
 
 
 def holders_of(partition: Partition, broker_id: int) -> Holders:
-    """Of a partition that this broker leads."""
+    """Returns the holders for a partition that this broker leads."""
     leading, state = partition.leading, partition.state
     assert leading is not None
     assert state is not None
@@ -61,7 +66,7 @@ def holders_of(partition: Partition, broker_id: int) -> Holders:
 
 @dataclass(slots=True)
 class _Waiting:
-    """`leader_epoch`: in which it was seen."""
+    """A high watermark with waiting records, as seen in `leader_epoch`."""
 
     leader_epoch: int
     high_watermark: int
@@ -70,24 +75,25 @@ class _Waiting:
 
 
 class Verdict(NamedTuple):
-    """`stalled`: now, or no more; for how long it has been, or was."""
+    """Whether a stall has begun or ended, and how long it lasts or lasted."""
 
     stalled: bool
     for_ms: int
 
 
 class HighWatermarkWatch:
-    """Looks at each led partition now and then: nothing is noted while records move.
+    """Checks each led partition periodically; appends and fetches record nothing.
 
-    Kept: those that had records waiting when they were looked at last; bounded by the
-    partitions that this broker leads."""
+    It keeps the partitions that had waiting records at the last check. Their number is bounded by
+    the partitions that this broker leads.
+    """
 
     def __init__(self, stalled_after_ms: int) -> None:
         self._stalled_after_ms = stalled_after_ms
         self._waiting: dict[Partition, _Waiting] = {}
 
     def look(self, partition: Partition, now_ms: int) -> Verdict | None:
-        """None: nothing has changed since the last look."""
+        """Checks a partition. Returns None if nothing has changed since the last check."""
         known = self._waiting.get(partition)
         waits = partition.high_watermark < partition.log.log_end_offset
         if known is None:
@@ -101,7 +107,7 @@ class HighWatermarkWatch:
             del self._waiting[partition]
             if waits:
                 self.look(partition, now_ms)
-            # The end of an epoch ends its stall, too: the next one begins anew.
+            # The end of an epoch also ends its stall. The next epoch starts its own.
             return Verdict(False, now_ms - known.since_ms) if known.stalled else None
         if known.stalled or now_ms - known.since_ms < self._stalled_after_ms:
             return None
@@ -109,14 +115,17 @@ class HighWatermarkWatch:
         return Verdict(True, now_ms - known.since_ms)
 
     def begin_anew(self, now_ms: int) -> None:
-        """Where nothing is said yet: this broker has itself stood still (interleaving 14)."""
+        """Restarts the time of partitions without a stall.
+
+        This broker itself was stalled (interleaving 14).
+        """
         for noted in self._waiting.values():
             if not noted.stalled:
                 noted.since_ms = now_ms
 
     @property
     def waiting(self) -> Iterable[Partition]:
-        """Those that had records waiting at the last look."""
+        """The partitions that had waiting records at the last check."""
         return self._waiting
 
     def forget_led_no_more(self) -> None:
@@ -125,8 +134,10 @@ class HighWatermarkWatch:
             self._waiting = {p: noted for p, noted in waiting if p.leading is not None}
 
     def waiting_ms(self, partition: Partition, now_ms: int) -> int | None:
-        """How long records have been waiting and the high watermark has not moved, by the
-        looks so far; None: nothing waits."""
+        """Returns how long records have been waiting while the high watermark has not moved.
+
+        Judged by the checks so far; None: no record waits.
+        """
         if partition.high_watermark >= partition.log.log_end_offset:
             return None
         known = self._waiting.get(partition)

@@ -1,4 +1,4 @@
-"""Has the logs of new replicas opened in a thread, before a command takes them."""
+"""Opens the logs of new replicas in a thread, before a command creates the replicas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.log_opening import LogOpening
 
-# By one thread, for one command. A stop waits for them, as does a controller that hung up.
+# Logs that one thread opens for one command. A stop waits for them, and so does a call that its
+# controller has cancelled.
 OPENED_AT_ONCE = 64
 
 NO_FAILURES: Mapping[ReplicaKey, Exception] = {}
@@ -26,15 +27,18 @@ class LogOpener:
         self._closed = False
 
     def close(self) -> None:
-        """From now on none is opened: whoever asks is rejected."""
+        """Opens no more logs: later calls return errors."""
         self._closed = True
 
     async def open(
         self, wanted: Iterable[tuple[TopicPartition, ReplicaKey]]
     ) -> Mapping[ReplicaKey, Exception]:
-        """Returns why those that failed could not be opened; the others are in the directory on
-        return, also of a caller that was cancelled: nothing is left on the disk that this process
-        does not know, and no other command meets a log that is half made. One at a time."""
+        """Opens the logs of replicas. Returns why those that failed could not be opened.
+
+        The other logs are in the directory on return, even if the caller was cancelled. So nothing
+        is on the disk that this process does not know, and no other command finds a log that is
+        half created. One call at a time.
+        """
         begun = {key: self._logs.begin_opening(name, key) for name, key in wanted}
         openings = [opening for opening in begun.values() if opening is not None]
         if not openings:
@@ -55,7 +59,10 @@ class LogOpener:
         )
 
     async def _to_its_end(self, work: Callable[[], None]) -> bool:
-        """Whether the caller was cancelled meanwhile: a thread cannot be."""
+        """Runs the work to its end.
+
+        Returns whether the caller was cancelled meanwhile: a thread cannot be cancelled.
+        """
         running = asyncio.ensure_future(self._run_blocking(work))
         was_cancelled = False
         while not running.done():

@@ -18,8 +18,11 @@ def new_replicas(
     configs: TopicConfigs,
     commands: Iterable[PartitionCommand],
 ) -> Iterator[tuple[TopicPartition, ReplicaKey]]:
-    """As far as is known before they are taken, one by one: none that is here already, that was
-    stopped since, or whose configuration is rejected."""
+    """Yields the replicas that the commands will create, as far as that is known before.
+
+    Left out are replicas that exist, replicas that were stopped since, and replicas whose
+    configuration is rejected.
+    """
     for wanted in commands:
         known, topic_id = present.get(wanted.partition), wanted.state.topic_id
         if known is not None and (known.topic_id == topic_id or wanted.revision <= known.revision):

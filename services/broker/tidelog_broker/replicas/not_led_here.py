@@ -1,4 +1,4 @@
-"""Why a client's request cannot be served by this broker, and where it can. Pure."""
+"""Why this broker cannot serve a client's request, and which broker can. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def not_led_here(
     topic: TopicEntry | None,
     hint: LeaderHint | None,
 ) -> TidelogError:
-    """`partition`: the replica here, if there is one; `topic` and `hint`: by the metadata."""
+    """`partition`: the replica here, if there is one; `topic` and `hint`: from the metadata."""
     if topic is None and partition is None:
         return unknown_topic(name.topic)
     if topic is not None and not 0 <= name.partition < topic.partitions:

@@ -1,8 +1,8 @@
-"""Every replica of this broker: carries out the controller's commands, and finds the
-partition that a request is about.
+"""All replicas of this broker: carries out the controller's commands, and finds partitions.
 
-Commands are taken one at a time; after every few partitions the loop gets its turn, so that
-a large one does not hold up the data plane."""
+Commands run one at a time. The event loop runs after every few partitions, so that a large command
+does not delay the data plane.
+"""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ from tidelog_runtime.replica_control import (
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.turns import in_turns
 
-# A turn of the loop holds so much; a replica that is new costs four times as much as another.
+# Cost after which the event loop runs; a new replica costs four times as much as another.
 COST_PER_TURN = 32
 CREATION_COST = 4
-# Of a full state; any other command is told to the fetchers at once, and they tell their leaders.
+# Partitions that are passed to the fetchers at once. Only a full state has more.
 FOLLOWED_AT_ONCE = 2_000
 
 
@@ -85,9 +85,9 @@ class ReplicaManager:
     ) -> None:
         self.broker_id = broker_id
         self.state_changes = state_changes
-        # Which replicas' disks refuse now.
+        # Replicas whose disk rejects operations now.
         self.disk = DiskEvents(logs, clock, self, state_changes)
-        # 0: no command counts yet. Newer ones in commands are taken.
+        # 0: no command is accepted yet. A newer epoch in a command is adopted.
         self.broker_epoch = 0
         self.has_full_state = asyncio.Event()
         self.leader_addresses: dict[int, LeaderAddress] = {}
@@ -106,16 +106,16 @@ class ReplicaManager:
         self.controller_epoch = 0
         self._command = asyncio.Lock()
         self.replica_lag_max_bytes: int | None = None
-        # Receives a log that has failed, or damage in one, and suspends the replica; or returns
-        # whether the disk has rejected something and nothing is lost.
+        # Handles a failed or damaged log. Returns True if the disk has rejected something and
+        # nothing is lost: then the replica stays in service.
         self.on_failure: Callable[[ReplicaKey, LogError], bool] = self._suspend_failed
-        # Called when a replica has got another leader to follow.
+        # Called when a replica has another leader to follow.
         self.on_following: Callable[[ReplicaKey], None] = lambda _: None
-        # Told of what commands that count rest on, before they have any effect.
+        # Called with the revision on which an accepted command rests, before it has any effect.
         self.on_store_revision: Callable[[int], None] = lambda _: None
-        # Told how many partitions of a full state are taken, and of how many.
+        # Called with the number of partitions taken from a full state, and with their total.
         self.on_full_state: Callable[[int, int], None] = lambda *_: None
-        # Told which broker's clock said what, and what this broker's own said then.
+        # Called with the id of another broker and the time that its clock showed.
         self.on_clock: Callable[[int, int], None] = lambda *_: None
 
     # -- the controller's commands ---------------------------------------------------
@@ -154,8 +154,8 @@ class ReplicaManager:
                         cost = 0
                         await asyncio.sleep(0)
             finally:
-                # Also when the controller hung up half-way: what was taken is no news to
-                # the command that repeats this one (KAFKA-9307).
+                # Also if the controller hung up half-way: what was taken is no news to the command
+                # that repeats this one (KAFKA-9307).
                 self._followers.update(news)
             if command.full_state:
                 await self._set_strays_aside(command)
@@ -175,7 +175,7 @@ class ReplicaManager:
             return CommandResult(partitions=results)
 
     async def describe_replicas(self, command: DescribeReplicasCommand) -> DescribeReplicasResult:
-        """How far logs reach. Not in the middle of a command, which may be about them."""
+        """Returns how far logs reach. Waits for the running command, which may change them."""
         async with self._command:
             refusal = self._refusal("describe_replicas", command)
             if refusal is not None:
@@ -188,8 +188,8 @@ class ReplicaManager:
         return summary_of(partition) if partition is not None and partition.in_service else None
 
     def fenced(self, name: str, command: Command, partitions: int) -> TidelogError | None:
-        """Why a command of an older controller, or for another incarnation, is rejected. It may be
-        without its partitions, of which there are so many: they have yet to be read."""
+        """Returns why a command of an older controller or for another incarnation is rejected.
+        Its partitions may not be decoded yet; `partitions` is their number."""
         controller_epoch, broker_epoch = command.controller_epoch, command.broker_epoch
         code = fence_command(
             controller_epoch=controller_epoch,
@@ -222,9 +222,9 @@ class ReplicaManager:
         command: LeaderAndIsrCommand,
         failed: Mapping[ReplicaKey, Exception],
     ) -> tuple[PartitionResult, Partition | None]:
-        """Brings one replica into the wanted state; the partition is returned if that was
-        news. Recorded only when it is done, so that a repeat after a failure counts
-        (KAFKA-9307). `failed`: why logs could not be opened ahead of it."""
+        """Brings one replica into the target state. Returns the partition if its state changed.
+        The revision is set only at the end, so that a repeat after a failure counts
+        (KAFKA-9307). `failed`: why logs could not be opened before."""
         topic_id, number = wanted.state.topic_id, wanted.partition.partition
         done = PartitionResult(topic_id, number, wanted.revision, None)
         part = role_part(wanted, self.broker_id, command)
@@ -234,7 +234,7 @@ class ReplicaManager:
         present = self._by_name.get(wanted.partition)
         if present is not None and wanted.revision <= present.revision:
             if present.topic_id != topic_id:
-                # It is older than the topic that has the name here now.
+                # The command is older than the topic that has the name here now.
                 self._events.ignored(part, Cause.OTHER_TOPIC_ID, present.revision)
                 return done, None
             if wanted.revision < present.revision:
@@ -244,7 +244,7 @@ class ReplicaManager:
         try:
             durability_changed = False
             if present is not None and wanted.revision < present.revision:
-                # The topic's config is as old as the command that brings it.
+                # The config is as old as the command that brings it.
                 partition = present
             else:
                 partition = self._replica(wanted, part, failed.get(part.key))
@@ -273,7 +273,7 @@ class ReplicaManager:
     def _say_taken(self, part: Part, partition: Partition, broker_epoch: int) -> None:
         assert partition.state is not None
         if part.kind is Kind.BECOME_LEADER and partition.leading is None:
-            # Nobody leads by what was decided for a former life (interleaving 2).
+            # A decision for a previous incarnation makes no replica lead (interleaving 2).
             former = partition.state.leader_broker_epoch != broker_epoch
             self._events.ignored(part, Cause.STALE_BROKER_EPOCH if former else Cause.NONE)
             return
@@ -290,11 +290,11 @@ class ReplicaManager:
     def _replica(
         self, wanted: PartitionCommand, part: Part, failure: Exception | None
     ) -> Partition:
-        """The replica that a command is about, created where it is not there. `failure`: why its
-        log could not be opened ahead."""
+        """Returns the replica of a command, and creates it if needed. `failure`: why its log
+        could not be opened before."""
         present = self._by_name.get(wanted.partition)
         if present is not None and present.topic_id != wanted.state.topic_id:
-            # The topic was deleted and created again while nobody told us.
+            # The topic was deleted and created again, without a command in between.
             known_epoch = present.leader_epoch
             since_ms = self._logs.wall_ms()
             self._remove(present, delete=False, since_ms=since_ms)
@@ -335,9 +335,8 @@ class ReplicaManager:
         return partition
 
     def _stop(self, wanted: StopPartition, command: StopReplicaCommand) -> PartitionResult:
-        """Stops one replica. A command about another topic id, or one that is not newer
-        than what this replica knows, is acknowledged and has no effect (KIP-570;
-        interleaving 7)."""
+        """Stops one replica. A command about another topic id, or one that is not newer than
+        what this replica knows, is acknowledged and has no effect (KIP-570; interleaving 7)."""
         part = stop_part(wanted, command)
         key = part.key
         partition = self._by_key.get(key)
@@ -348,8 +347,8 @@ class ReplicaManager:
         if partition is not None and wanted.revision <= partition.revision:
             self._events.ignored(part, Cause.STALE_REVISION, partition.revision)
             return PartitionResult(*key, wanted.revision, None)
-        # Without a partition it is still there if it was under repair, or nobody's, when the
-        # command came; else it is gone already, as the command wants it.
+        # A replica without a partition still exists if it was under repair, or not named by any
+        # command yet. Otherwise it is gone already, as the command requires.
         is_there = partition is not None or self._logs.name_of(key) is not None
         if is_there:
             self._events.received(part)
@@ -388,9 +387,9 @@ class ReplicaManager:
         self.disk.forget(key)
 
     async def _set_strays_aside(self, command: LeaderAndIsrCommand) -> None:
-        """A full state names every replica of this broker; what it does not name, and what
-        nothing newer told us of, is no longer assigned here. Of a topic that the controller
-        cannot read all stay as they are."""
+        """Sets aside what is no longer assigned here: replicas that the full state does not
+        name, and that no newer command has named. All replicas of a topic that the controller
+        cannot read stay as they are."""
         named: set[ReplicaKey] = set()
         await in_turns(lambda each: named.add(key_of(each)), command.partitions)
         self._events.forget_unnamed(named)
@@ -416,12 +415,12 @@ class ReplicaManager:
                 self._stopped.stopped(key, revision)
                 self._events.stopped(name, key, change, by, known_epoch, revision)
             except LogError as error:
-                # It stays where it is, unused; that must not keep the others from serving.
+                # The replica stays in place, unused. The others must serve all the same.
                 why = str(error)
                 self._events.stopped(name, key, change, by, known_epoch, revision, why)
 
     async def close(self) -> None:
-        """No replica is created any more, and no log is being opened on return."""
+        """Creates no more replicas. No log is being opened on return."""
         self._opener.close()
         async with self._command:
             pass
@@ -442,7 +441,7 @@ class ReplicaManager:
         return None if partition is None or partition.leading is None else partition
 
     def replica(self, key: ReplicaKey) -> Partition:
-        """For followers. Raises UNKNOWN_TOPIC_ID."""
+        """Returns a replica for a follower. Raises UNKNOWN_TOPIC_ID."""
         partition = self._by_key.get(key)
         if partition is None:
             raise TidelogError(
@@ -453,7 +452,7 @@ class ReplicaManager:
         return partition
 
     def partition(self, name: TopicPartition, topic_id: str = "") -> Partition:
-        """For clients. Raises NOT_LEADER with a hint, or says what does not exist."""
+        """Returns a partition for a client. Raises the client's error if it is not led here."""
         partition = self._by_name.get(name)
         known_id = self._cache.id_of(name.topic) if partition is None else partition.topic_id
         if topic_id and known_id and known_id != topic_id:
@@ -467,7 +466,7 @@ class ReplicaManager:
         return partition
 
     def not_led_here(self, name: TopicPartition, partition: Partition | None) -> TidelogError:
-        """Why a client's request cannot be served here, and where it can."""
+        """Returns why a client's request cannot be served here, and where it can."""
         live = self._cache.topics.get(name.topic)
         return not_led_here(
             self.broker_id,
@@ -478,7 +477,7 @@ class ReplicaManager:
         )
 
     def partition_count(self, topic: str) -> int:
-        """0: not known."""
+        """Returns 0 if the topic is not known."""
         live = self._cache.topics.get(topic)
         return 0 if live is None else live.entry.partitions
 
@@ -492,14 +491,14 @@ class ReplicaManager:
         return BatchLimits.of(self._configs.of(partition.name))
 
     def fence_former_holder(self, producer_id: int, producer_epoch: int) -> None:
-        """Raises FENCED_PRODUCER_EPOCH if the store is known to have given a newer epoch to
-        another holder of the producer's name, who may not have written here."""
+        """Raises FENCED_PRODUCER_EPOCH if the store has given a newer epoch to another holder of
+        the producer's name, which may not have written here yet."""
         newest_epoch = self._cache.producer_epochs.get(producer_id, producer_epoch)
         if producer_epoch < newest_epoch:
             raise fenced(producer_id, producer_epoch, newest_epoch)
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
-        """Where a leader is, by the newest word of controller or store."""
+        """Returns address and broker epoch of a leader, by the newest command or store entry."""
         live = self._cache.brokers.get(broker_id)
         told = self.leader_addresses.get(broker_id)
         if live is not None and (told is None or live.broker_epoch >= told.broker_epoch):
@@ -509,7 +508,7 @@ class ReplicaManager:
     def replica_failed(
         self, partition: Partition, error: LogError, what: str = "written"
     ) -> TidelogError:
-        """A log that could not be `what`; returns what a client is to be told."""
+        """Handles a log that could not be `what`. Returns the error for the client."""
         key = partition.key
         if error.is_passing or self.on_failure(key, error):
             self.disk.refused(key, error, what)
@@ -517,24 +516,24 @@ class ReplicaManager:
                 ErrorCode.STORAGE_ERROR, f"{partition.name} cannot be {what}: {error}"
             )
         if partition.leading is not None:
-            # The only copy: it leads on, and the batch becomes unreadable in a moment.
+            # The only copy keeps leading; the damaged batch becomes unreadable in a moment.
             return TidelogError(
                 ErrorCode.STORAGE_ERROR, f"{partition.name} is being checked, try again: {error}"
             )
         return self.not_led_here(partition.name, partition)
 
     def log_failed(self, key: ReplicaKey, error: LogError) -> None:
-        """The same of a log that could not be synced, and may have no partition yet."""
+        """Handles a log that could not be synced, and that may have no partition yet."""
         if error.is_passing or self.on_failure(key, error):
             self.disk.refused(key, error, "synced")
 
     def log_unreadable(self, key: ReplicaKey, error: LogError) -> None:
-        """The same of a log that could not be read."""
+        """Handles a log that could not be read, and that may have no partition yet."""
         if error.is_passing or self.on_failure(key, error):
             self.disk.refused(key, error, "read")
 
     def rejected(self, key: ReplicaKey, error: LogError) -> None:
-        """Its disk did not take what was to be repaired; nothing is lost."""
+        """Notes that the disk rejected the write of a repair; nothing is lost."""
         self.disk.refused(key, error, "written")
 
     def _suspend_failed(self, key: ReplicaKey, _: LogError) -> bool:
@@ -556,7 +555,7 @@ class ReplicaManager:
             self._stopped.stopped(key, resigned_at - 1)
 
     def observed(self, names: Iterable[TopicPartition]) -> None:
-        """The watch brought news of these partitions."""
+        """Called when the watch has news of these partitions."""
         now_ms = self._clock.monotonic_ms()
         for name in names:
             partition = self._by_name.get(name)
@@ -572,8 +571,8 @@ class ReplicaManager:
                 partition.observed(None, versioned.revision, now_ms)
 
     def configured(self, topics: Iterable[str]) -> None:
-        """The watch brought news of these topics. Whoever is out of service takes them with
-        the command that brings it back."""
+        """Called when the watch has news of these topics. A replica that is out of service takes
+        them with the command that brings it back."""
         for name, config in self._configs.seen(topics, self._is_in_service):
             partition = self._by_name[name]
             self._logs.configure(partition.key, config)
@@ -585,7 +584,7 @@ class ReplicaManager:
         return partition is not None and partition.in_service
 
     def leaders_followed(self) -> Mapping[int, int]:
-        """How many partitions follow each leader."""
+        """Returns how many partitions follow each leader."""
         counts: dict[int, int] = {}
         for partition in self._by_name.values():
             leader = partition.leader_to_follow

@@ -1,4 +1,4 @@
-"""What the controller is told of a replica, and by which key it names one. Pure."""
+"""The summary of a replica for the controller, and the key of a command's replica. Pure."""
 
 from __future__ import annotations
 

@@ -1,17 +1,20 @@
-"""What a broker remembers of replicas that it holds no more. Pure."""
+"""What a broker remembers of replicas that it has stopped. Pure."""
 
 from __future__ import annotations
 
 from tidelog_broker.partition.replica_key import ReplicaKey
 
-# The oldest is forgotten first. Commands are late by one timeout at most, and no controller
-# stops so many replicas of one broker in that time without sending its full state.
+# The oldest is forgotten first. A command is late by one timeout at most, and no controller stops
+# this many replicas of one broker in that time without sending its full state.
 MAX_REMEMBERED = 10_000
 
 
 class StoppedReplicas:
-    """The revision at which each was stopped: a command from before that must not bring it
-    back (interleaving 7 of docs/internals/interleavings.md)."""
+    """The revision at which each replica was stopped.
+
+    A command from before that must not bring it back (interleaving 7 of
+    docs/internals/interleavings.md).
+    """
 
     def __init__(self) -> None:
         self._revisions: dict[ReplicaKey, int] = {}
@@ -23,7 +26,7 @@ class StoppedReplicas:
             del self._revisions[next(iter(self._revisions))]
 
     def started(self, key: ReplicaKey) -> None:
-        """It is here again, and knows its own revision."""
+        """The replica exists again, with a revision of its own."""
         self._revisions.pop(key, None)
 
     def is_late(self, key: ReplicaKey, revision: int) -> bool:

@@ -1,4 +1,4 @@
-"""Tells which replicas that were set aside have been deleted: the last that is heard of them."""
+"""Emits which strays have been deleted. That is the last event of a replica."""
 
 from __future__ import annotations
 
@@ -11,22 +11,26 @@ from tidelog.state_changes.event import Cause, Change, Kind, Stage, set_aside
 from tidelog_broker.storage.replica_names import Stray
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
-# Of one topic in one round; more of them are one event, which names their partitions.
+# Strays of one topic that get an event each in one round. More of them share one event, which names
+# their partitions.
 MAX_TOLD_SINGLY = 10
 
 _log = structlog.get_logger()
 
 
 class Life(Protocol):
-    """That of the broker."""
+    """The incarnation of the broker."""
 
     broker_id: int
     broker_epoch: int
 
 
 class StrayEvents:
-    """`revision`: of the store, as far as this broker has read it: as of which nobody wants
-    the replicas here."""
+    """Events of deleted strays.
+
+    `revision` returns the store revision that this broker has read. As of it the strays are not
+    assigned here.
+    """
 
     def __init__(
         self, life: Life, revision: Callable[[], int], state_changes: StateChangeLog
@@ -36,8 +40,11 @@ class StrayEvents:
         self._state_changes = state_changes
 
     def deleted(self, strays: Sequence[Stray]) -> None:
-        """What a command deleted was told then, and only its files have gone now; unless a
-        former life was to tell it, which may have died first."""
+        """Emits the deletion of strays.
+
+        The deletion by a command was emitted then, and only its files are gone now. It is emitted
+        here if a previous incarnation may have died before it did so.
+        """
         by_topic: dict[tuple[str, str], list[Stray]] = {}
         for stray in strays:
             if stray.since_ms or stray.by_former_life:
@@ -65,7 +72,7 @@ class StrayEvents:
         )
 
     def _tell_together(self, strays: Sequence[Stray]) -> None:
-        """As long as the oldest of them has been kept."""
+        """Emits one event for all, with the time for which the oldest was kept."""
         oldest = min(strays, key=lambda stray: stray.since_ms)
         self._state_changes.tell(
             Kind.DELETE,

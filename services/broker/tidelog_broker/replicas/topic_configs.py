@@ -1,5 +1,8 @@
-"""The configuration that each replica goes by: what the controller's commands brought or the
-watch has seen, whichever is newer by the revision of the topic's key."""
+"""The effective configuration of each replica.
+
+It comes from the controller's commands or from the watch, whichever has the newer revision of the
+topic's key.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,9 @@ class _Parsed(NamedTuple):
 class TopicConfigs:
     def __init__(self, cache: MetadataCache) -> None:
         self._cache = cache
-        # By topic the newest: its replicas share one, however many they are.
+        # The newest by topic: all of its replicas share it.
         self._parsed: dict[str, _Parsed] = {}
-        # By topic, so that news of one costs nothing for the replicas of others.
+        # By topic, so that news of one topic costs nothing for the replicas of others.
         self._held: dict[str, dict[TopicPartition, _Held]] = {}
 
     def of(self, name: TopicPartition) -> TopicConfig:
@@ -41,7 +44,10 @@ class TopicConfigs:
     def take(
         self, name: TopicPartition, topic_id: str, config: Mapping[str, str], revision: int
     ) -> TopicConfig:
-        """What a command brings, unless something newer is known. Raises INVALID_CONFIG."""
+        """Takes the configuration of a command, unless a newer one is known.
+
+        Returns the effective one. Raises INVALID_CONFIG.
+        """
         live = self._cache.topics.get(name.topic)
         if live is not None and live.entry.topic_id == topic_id and live.revision > revision:
             config, revision = live.entry.config, live.revision
@@ -67,8 +73,10 @@ class TopicConfigs:
     def seen(
         self, topics: Iterable[str], takes: Callable[[TopicPartition], bool]
     ) -> Iterator[tuple[TopicPartition, TopicConfig]]:
-        """The watch brought news of these topics: what is another configuration now, for which
-        of those replicas that take it."""
+        """Yields the replicas of these topics whose configuration the watch has changed.
+
+        `takes`: whether a replica takes a new configuration now.
+        """
         concerned = dict.fromkeys(topics)
         held_there = [item for t in concerned for item in self._held.get(t, {}).items()]
         for name, held in held_there:
@@ -77,7 +85,7 @@ class TopicConfigs:
             try:
                 config = self.take(name, held.topic_id, {}, held.revision - 1)
             except TidelogError as error:
-                # Somebody wrote it by hand, perhaps: what was known stands.
+                # The value may have been written by hand: the previous one stays.
                 _log.error("topic_config_invalid", topic=name.topic, why=error.message)
                 continue
             if config != held.config:

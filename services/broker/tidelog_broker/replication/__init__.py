@@ -1,1 +1,1 @@
-"""Following leaders, being followed, and what leads to a change of an ISR."""
+"""Replication: following leaders, sessions of followers, and changes of the ISR."""

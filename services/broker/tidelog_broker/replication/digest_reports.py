@@ -1,5 +1,7 @@
-"""The follower's side of the comparison of replicas: which digests the next fetch reports ("Replica
-digest" in docs/internals/protocol.md)."""
+"""The follower's side of the comparison of replicas: which digests the next fetch reports.
+
+See "Replica digest" in docs/internals/protocol.md.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,16 @@ from tidelog_broker.replication.transport import (
 )
 from tidelog_broker.storage.replica_digests import ReadBatches, ReadDone
 
-# Fetches in between report nothing, so that a busy follower spends no time on it.
+# Fetches in between report nothing, so that a busy follower spends little time on it.
 REPORT_INTERVAL_S = 0.25
-# Partitions that one fetch looks at.
+# Partitions that one fetch examines.
 MAX_EXAMINED = 256
-# Ranges whose batches wait to be listed; a fetch lists those of one.
+# Ranges whose batches wait to be listed; a fetch lists the batches of one.
 MAX_LISTED = 16
 
 
 class DigestSource(Protocol):
-    """`ReplicaDigests` of the broker."""
+    """The `ReplicaDigests` of the broker."""
 
     def of(self, key: ReplicaKey) -> LogDigests | None: ...
 
@@ -47,15 +49,18 @@ class DigestSource(Protocol):
 
 
 class DigestReports:
-    """Those of one fetcher. A report that no answer follows is sent again: a log forgets it only
-    once it has been `answered` by a leader that compares it. A leader that is followed from now on
-    gets all reports, also those that a former one has."""
+    """The reports of one fetcher.
+
+    A report without an answer is sent again: a log forgets it only after an answer of a leader that
+    compares it. A leader that is followed from now on gets all reports, also those that a previous
+    leader has.
+    """
 
     def __init__(self, digests: DigestSource) -> None:
         self._digests = digests
         # Partitions that may have something to report.
         self._noted: dict[ReplicaKey, Partition] = {}
-        # Their leader has yet to find that the logs agree: before, it compares nothing.
+        # Partitions whose leader has yet to find that the logs agree: before, it compares nothing.
         self._followed: dict[ReplicaKey, Partition] = {}
         self._listed: list[ReportedDigest] = []
         self._sent: list[ReportedDigest] = []
@@ -65,7 +70,7 @@ class DigestReports:
         self._noted[partition.key] = partition
 
     def follow(self, partition: Partition) -> None:
-        """In a new epoch."""
+        """Called when the partition is followed in a new epoch."""
         self.forget(partition.key)
         self._followed[partition.key] = partition
 
@@ -76,7 +81,10 @@ class DigestReports:
         self._listed = [listed for listed in self._listed if listed.replica != key]
 
     def next(self, now_s: float) -> Sequence[ReportedDigest]:
-        """For the request that is made now, whose positions are those of the logs now."""
+        """Returns the reports for the request that is made now.
+
+        Its positions are those of the logs now.
+        """
         self._sent = []
         if now_s < self._due_s or not (self._noted or self._listed):
             return ()
@@ -100,8 +108,11 @@ class DigestReports:
     def answered(
         self, diverged: Sequence[DivergedRange], is_agreed: Callable[[ReplicaKey], bool]
     ) -> None:
-        """The leader has what was sent, and has compared it where it found that the logs agree; it
-        requests the batches of these ranges."""
+        """Notes that the leader has received the reports.
+
+        It has compared them where it found that the logs agree. It requests the batches of the
+        `diverged` ranges.
+        """
         for replica, digest, *_ in self._sent:
             digests = self._digests.of(replica)
             if digests is not None and is_agreed(replica):
@@ -127,13 +138,13 @@ class DigestReports:
         self._add(ReportedDigest(replica, found.digest, found.batches, found.segments))
 
     def _give(self, replica: ReplicaKey, start: int, end: int, found: ReadBatches | None) -> None:
-        """The batches themselves; without them where they are unreadable here, too."""
+        """Adds the batches themselves; none if they are unreadable here, too."""
         if found is None:
             return
         if found.digest is None:
             self._add(ReportedDigest(replica, RangeDigest(start, end, 0), found.batches))
         elif not any(listed.contents for listed in self._listed):
-            # One at a time, for they are large; the leader requests others again.
+            # One range at a time, because batches are large. The leader requests the others again.
             self._add(ReportedDigest(replica, found.digest, found.batches, contents=found.contents))
 
     def _add(self, listed: ReportedDigest) -> None:

@@ -1,11 +1,13 @@
-"""The leader's side of fetch sessions (section 3 of docs/internals/protocol.md; interleaving 15;
-KIP-227): what each follower told last, and of which partitions it may have to be told.
-Pure.
+"""The leader's side of fetch sessions. Pure.
 
-A partition that a request leaves out counts as though it were told again. For one that
-stands still at the leader's end that needs no work: its `FollowerProgress` refers to the
-session, whose time stands for it. All others are in `news` or `recount`, which the
-partitions themselves fill as they change.
+See section 3 of docs/internals/protocol.md, interleaving 15, and KIP-227. A session holds the last
+position that a follower sent of each partition, and knows of which partitions it may have news for
+the follower.
+
+A partition that a request leaves out counts as if it had been sent again. That needs no work where
+the follower is at the leader's end: its `FollowerProgress` refers to the session, and so to the
+time of the last request. All others are in `news` or `recount`, which the partitions themselves
+fill as they change.
 """
 
 from __future__ import annotations
@@ -27,18 +29,18 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchResult,
 )
 
-# Two for each follower; beyond that the one that has not asked for longest goes.
+# Two for each follower. Beyond that, the one with the oldest last request is removed.
 MAX_SESSIONS = 2_000
-# Where more than so many would be counted anew with each request, as after the restart of a
-# broker that holds thousands, they are so often.
+# If more partitions than this would be counted again with each request, they are counted at this
+# interval. That happens after the restart of a broker that holds thousands.
 MANY_RECOUNTED = 256
 RECOUNT_INTERVAL_MS = 250
-# What takes a few microseconds each, and is done without a pause.
+# Partitions that are dropped without a pause, in a few microseconds each.
 DROPPED_AT_ONCE = 256
 
 
 class Watches(Protocol):
-    """Who is told of a partition."""
+    """Registers watches of partitions."""
 
     def watch(self, partition: Partition, watch: ReplicaWatch) -> None: ...
 
@@ -46,8 +48,11 @@ class Watches(Protocol):
 
 
 class Told:
-    """A partition of a session: what the follower told last, and the high watermark that it
-    has been told since; NO_OFFSET: none."""
+    """A partition of a session.
+
+    - `entry`: the last one that the follower sent.
+    - `high_watermark`: the one that the follower was sent since; NO_OFFSET: none.
+    """
 
     __slots__ = ("entry", "high_watermark", "partition")
 
@@ -58,19 +63,22 @@ class Told:
 
 
 class FollowerLane(NamedTuple):
-    """Of one follower. A leader has a session for each."""
+    """One of the two fetch streams of a follower. A leader has a session for each."""
 
     broker_id: int
     synced: bool
 
 
 class FetchSession:
-    """Invariant: what is in none of `news` and `recount` stands at the leader's end, in the
-    leader's epoch, and has been told the high watermark.
+    """A session with one follower.
 
-    `news`: partitions that may have something to tell. `recount`: those whose position
-    counts anew with the next request, among them those that may join the ISR. Both in the
-    order in which they came."""
+    Invariant: of a partition that is in neither `news` nor `recount`, the follower is at the
+    leader's end, in the leader's epoch, and was sent the high watermark.
+
+    - `news`: partitions that may have news for the follower, in the order in which they came.
+    - `recount`: partitions whose position is counted again with the next request, among them those
+      whose follower may join the ISR; in the order in which they came.
+    """
 
     def __init__(
         self, session_id: int, opened_by: ReplicaFetchRequest, watches: Watches, now_ms: int
@@ -82,35 +90,34 @@ class FetchSession:
         self.number = opened_by.session_sequence
         self.sequence = 0
         self.serving = True
-        self.hurried = False  # the request that is served
+        self.hurried = False  # the request that is served is to be answered at once
         self.ended = False
         self.time = SessionTime(now_ms)
         self.partitions: dict[ReplicaKey, Told] = {}
         self.news: dict[ReplicaKey, None] = {}
         self.recount: dict[ReplicaKey, None] = {}
-        # Whose log start has moved since the answer was begun that is being made.
+        # Partitions whose log start has moved since the present answer was begun.
         self._moved_starts: set[ReplicaKey] = set()
         self._recounted_ms = now_ms - RECOUNT_INTERVAL_MS
         self.wake: Callable[[], None] = _nobody_waits
         self._watches = watches
 
-    # -- told by partitions --------------------------------------------------------
+    # -- events of partitions --------------------------------------------------------
 
     def log_grew(self, partition: Partition) -> None:
         self._note(partition)
         self.wake()
 
     def leadership_ended(self, partition: Partition) -> None:
-        """Goes with the next answer; nobody has to be woken for it: whom else to follow is for
-        the controller to tell."""
+        """Goes with the next answer. No request is woken: the controller names the next leader."""
         self._note(partition)
 
     def high_watermark_moved(self, partition: Partition) -> None:
-        """Goes with the next answer, too."""
+        """Goes with the next answer."""
         self._note(partition)
 
     def log_start_moved(self, partition: Partition) -> None:
-        """Goes with the next answer, too, which the follower has to be sent for it."""
+        """Goes with the next answer, which must name the partition for it."""
         told = self.partitions.get(partition.key)
         if told is not None:
             told.high_watermark = NO_OFFSET
@@ -123,17 +130,19 @@ class FetchSession:
     def _note(self, partition: Partition) -> None:
         self.news[partition.key] = None
 
-    # -- told by requests ----------------------------------------------------------
+    # -- effects of requests ---------------------------------------------------------
 
     def supersede(self, key: ReplicaKey) -> None:
-        """What was told of this partition stands no longer; it stays in the session if `record`
-        follows."""
+        """Invalidates the last position of this partition.
+
+        It stays in the session if `record` follows.
+        """
         told = self.partitions.get(key)
         if told is not None:
             told.partition.session_left(self.follower, self.time)
 
     def to_recount(self, named: Collection[ReplicaKey], now_ms: int) -> list[ReplicaFetchEntry]:
-        """What this request leaves out, and has to be counted as though it were told."""
+        """Returns the entries that this request leaves out and that count as if it named them."""
         keys = dict(self.news)
         is_time = now_ms - self._recounted_ms >= RECOUNT_INTERVAL_MS
         if is_time or len(self.recount) <= MANY_RECOUNTED:
@@ -142,7 +151,7 @@ class FetchSession:
         return [self.partitions[key].entry for key in keys if key not in named]
 
     def record(self, entry: ReplicaFetchEntry, partition: Partition) -> None:
-        """A position that has been counted."""
+        """Records a position that has been counted."""
         key = entry.replica
         told = self.partitions.get(key)
         if told is None or told.partition is not partition:
@@ -151,8 +160,8 @@ class FetchSession:
             self.partitions[key] = Told(entry, partition)
             self.news[key] = None
         elif told.entry is not entry:
-            # It may not have taken the high watermark that it was told: its epoch was
-            # another by then, or its disk was behind.
+            # The follower may not have adopted the high watermark that it was sent: its epoch was
+            # another one by then, or its disk was behind.
             told.entry, told.high_watermark = entry, NO_OFFSET
             self.news[key] = None
         if partition.is_in_sync(self.follower):
@@ -161,7 +170,7 @@ class FetchSession:
             self.recount[key] = None
 
     def agreed_offset(self, key: ReplicaKey) -> int:
-        """Up to where the follower's log was found to be the leader's; NO_OFFSET: nowhere."""
+        """Returns the offset up to which the two logs were found to agree; NO_OFFSET: none."""
         told = self.partitions.get(key)
         return NO_OFFSET if told is None else told.entry.position.fetch_offset
 
@@ -174,12 +183,15 @@ class FetchSession:
             self._watches.unwatch(told.partition, self)
 
     def begin_answer(self) -> None:
-        """What `answered` is told of from now on is read after this."""
+        """Everything that `answered` gets from now on is read after this call."""
         self._moved_starts.clear()
 
     def answered(self, result: ReplicaFetchResult) -> None:
-        """Both ends do the same: what is answered with an error or a divergence has to be
-        named again."""
+        """Notes a result that is sent.
+
+        Both ends do the same: after an error or a divergence the follower has to name the partition
+        again.
+        """
         key = result.replica
         if result.answer is None or result.answer.diverging is not None:
             self.drop(key)
@@ -187,13 +199,16 @@ class FetchSession:
             told.high_watermark = result.answer.high_watermark
 
     def hurry(self) -> None:
-        """The request that is served is to be answered at once."""
+        """Answers the request that is served at once."""
         self.hurried = True
         self.wake()
 
     def end(self) -> None:
-        """Partitions that are left are dropped by `drop_some`: until then it is to them the session
-        of a follower that asks no more."""
+        """Ends the session.
+
+        `drop_some` drops the partitions that are left. Until then they have the session of a
+        follower that fetches no more.
+        """
         self.ended = True
         self.drop_some()
         self.wake()
@@ -204,14 +219,14 @@ class FetchSession:
 
 
 class FetchSessions:
-    """At most MAX_SESSIONS; one for each lane of a follower, of its newest life."""
+    """At most MAX_SESSIONS sessions: one for each stream of a follower's newest incarnation."""
 
     def __init__(self, watches: Watches) -> None:
         self._watches = watches
-        # The one that has asked last is last. Those that have ended stay: what is older
-        # than they are is late all the same.
+        # In the order of their last requests. Ended sessions stay: what is older than they are is
+        # late.
         self._sessions: dict[FollowerLane, FetchSession] = {}
-        # Those that have ended and hold partitions.
+        # Ended sessions that still hold partitions.
         self._ending: list[FetchSession] = []
         self._last_id = NO_SESSION
 
@@ -219,14 +234,16 @@ class FetchSessions:
         return len(self._sessions)
 
     def of(self, request: ReplicaFetchRequest, now_ms: int) -> FetchSession | None:
-        """The session of this request, which has it served from now on; None: the request
-        is late, or there is no such session any more."""
+        """Returns the session that serves this request from now on.
+
+        None: the request is late, or its session does not exist any more.
+        """
         if request.session_id == NO_SESSION:
             return self._open(request, now_ms)
         return self._resume(request)
 
     def hurry(self, fetch: FetchName) -> None:
-        """Whoever serves this very request shall answer it."""
+        """Answers this very request at once, if it is being served."""
         session = self._sessions.get(FollowerLane(fetch.broker_id, fetch.synced))
         if session is None or not session.serving or session.broker_epoch != fetch.broker_epoch:
             return
@@ -237,15 +254,17 @@ class FetchSessions:
             session.hurry()
 
     def id_of(self, lane: FollowerLane, time: SessionTime | None) -> int:
-        """The session of this lane, if that is its time; NO_SESSION: it is none of these, or
-        over."""
+        """Returns the id of the stream's session if it has this `time`, else NO_SESSION.
+
+        Also returns NO_SESSION if the session has ended.
+        """
         session = self._sessions.get(lane)
         if session is None or session.ended or session.time is not time:
             return NO_SESSION
         return session.id
 
     def last_requests(self) -> dict[int, int]:
-        """When each follower asked last, in milliseconds of the monotonic clock."""
+        """Returns when each follower sent its last request, in monotonic milliseconds."""
         found: dict[int, int] = {}
         for lane, session in self._sessions.items():
             at_ms = session.time.last_request_ms
@@ -257,7 +276,7 @@ class FetchSessions:
         present = self._sessions.get(lane)
         if present is not None:
             if request.broker_epoch < present.broker_epoch:
-                # Of a former life: each partition says so, and nothing is kept.
+                # It is from a previous incarnation: each partition rejects it, and nothing is kept.
                 return FetchSession(NO_SESSION, request, self._watches, now_ms)
             same_life = request.broker_epoch == present.broker_epoch
             if same_life and request.session_sequence <= present.number:
@@ -279,7 +298,7 @@ class FetchSessions:
         if lives != (session.broker_epoch, session.leader_broker_epoch):
             return None
         if request.session_sequence <= session.sequence:
-            return None  # sent twice, or held up: it says nothing of the present
+            return None  # sent twice, or delayed: it does not describe the present
         if session.serving or request.session_sequence != session.sequence + 1:
             self.end(session)
             return None
@@ -295,8 +314,7 @@ class FetchSessions:
             self._ending.append(session)
 
     def drop_ended(self) -> Iterator[None]:
-        """Of the sessions that have ended, the partitions that are left, with a stop after each
-        slice."""
+        """Drops the remaining partitions of ended sessions. Yields after each slice."""
         while self._ending:
             self._ending[-1].drop_some()
             if not self._ending[-1].partitions:

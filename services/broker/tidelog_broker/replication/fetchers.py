@@ -1,10 +1,9 @@
-"""One replica fetcher for each leader that this broker follows, and another one for the
-partitions there whose topics are `synced`.
+"""One replica fetcher for each leader, and another one for its `synced` topics.
 
-A fetch of synced partitions waits until what the one before brought is on the disk, so
-that it can say so. In a fetch of their own they do that without holding up the others,
-which would wait for a disk that nobody asked them to wait for. The price is a second
-stream between brokers that share partitions of both kinds.
+A fetch of `synced` partitions waits until the records of the answer before it are on the disk, so
+that it can report them. In a fetch of their own these partitions do not delay the others, which do
+not need to wait for a disk. The price is a second stream between brokers that share partitions of
+both kinds.
 """
 
 from __future__ import annotations
@@ -42,8 +41,11 @@ class _Followed(NamedTuple):
 
 
 class Fetchers:
-    """`is_syncing`: whether a partition's log is being synced, or is about to be; whoever
-    says so calls `log_synced` when that is over."""
+    """The fetchers of this broker.
+
+    `is_syncing`: whether a partition's log is being synced or is about to be. Its provider calls
+    `log_synced` when that is over.
+    """
 
     def __init__(
         self,
@@ -67,16 +69,18 @@ class Fetchers:
         self._session_numbers = count(1)
         self._fetchers: dict[Lane, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
         self._following: dict[Partition, _Followed] = {}
-        # Cancelled, and not yet gone.
+        # Cancelled tasks that have not ended yet.
         self._ending: set[asyncio.Task[None]] = set()
         self._only_in_sync = False
         self._closed = False
 
     def update(self, partitions: Iterable[Partition]) -> None:
-        """Each of these may have a new leader, or none to follow any more. A new epoch of
-        the same leader counts: the fetch that waits there is hurried. Who goes on in its epoch,
-        as when a move begins, hurries none. After `close` nobody is followed, also not by a
-        replica whose repair ends only then."""
+        """Each of these may have a new leader, or no leader to follow.
+
+        A new epoch of the same leader counts as well: the fetch that waits there is completed
+        early. A partition that continues in its epoch, as when a move begins, does not cause that.
+        After `close` no leader is followed, not even by a replica whose repair ends only then.
+        """
         if self._closed:
             return
         arrivals: dict[Lane, list[Partition]] = {}
@@ -96,9 +100,11 @@ class Fetchers:
         self._stop_idle()
 
     def follow_only_in_sync(self) -> None:
-        """Of a broker that is to stop: where a state comes that has it in sync no more, it follows
-        no more. Thousands of partitions that it hands over would otherwise be named to their new
-        leaders once more, in the midst of it."""
+        """Follows a partition no longer once its state has this broker out of the ISR.
+
+        For a broker that is about to stop. Otherwise it would name thousands of partitions to their
+        new leaders in the middle of its shutdown.
+        """
         self._only_in_sync = True
 
     def _leader_of(self, partition: Partition) -> int:
@@ -118,18 +124,18 @@ class Fetchers:
             fetcher.look_again(partition)
 
     def digest_found(self, partition: Partition) -> None:
-        """The scrub has found what a range of this log holds on the disk, for its leader."""
+        """Notes that the scrub has read the digest of a range of this log, for its leader."""
         fetcher = self._fetcher_of(partition)
         if fetcher is not None:
             fetcher.digests.note(partition)
 
     def progress_of(self, partition: Partition) -> FollowerState | None:
-        """None: it follows nobody."""
+        """Returns None if the partition follows no leader."""
         fetcher = self._fetcher_of(partition)
         return None if fetcher is None else fetcher.progress_of(partition)
 
     def rejection_of(self, partition: Partition) -> tuple[str, int] | None:
-        """As `ReplicaFetcher.rejection_of`."""
+        """See `ReplicaFetcher.rejection_of`."""
         fetcher = self._fetcher_of(partition)
         return None if fetcher is None else fetcher.rejection_of(partition)
 
@@ -140,8 +146,10 @@ class Fetchers:
         return self._fetchers[followed.lane][0]
 
     def unanswered(self) -> dict[int, Unanswered]:
-        """By leader, where none of this broker's fetchers has an answer: since when the last
-        of them has not."""
+        """Returns the leaders from which all fetchers here wait for an answer.
+
+        The value is that of the fetcher whose wait began last.
+        """
         found: dict[int, Unanswered | None] = {}
         for lane, (fetcher, _) in self._fetchers.items():
             latest, this = found.get(lane.leader, fetcher.unanswered), fetcher.unanswered
@@ -149,7 +157,10 @@ class Fetchers:
         return {leader: entry for leader, entry in found.items() if entry is not None}
 
     def last_answers_ms(self) -> dict[int, int]:
-        """How long ago each leader that is followed, and has ever answered, did so last."""
+        """Returns how long ago each followed leader answered last.
+
+        Leaders that never answered are left out.
+        """
         found: dict[int, int] = {}
         for lane, (fetcher, _) in self._fetchers.items():
             ago_ms = fetcher.last_answer_ms

@@ -1,4 +1,4 @@
-"""What following leaders needs of the broker that does so."""
+"""The broker as its fetchers use it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
 class DiskListener(Protocol):
-    """False while no replica's disk refuses."""
+    """Is notified of disk operations that succeed. False while no disk rejects any."""
 
     def __bool__(self) -> bool: ...
 
@@ -19,7 +19,7 @@ class DiskListener(Protocol):
 
 
 class FollowerContext(Protocol):
-    """What a fetcher asks of the broker it runs in."""
+    """The broker as a fetcher uses it."""
 
     @property
     def state_changes(self) -> StateChangeLog: ...
@@ -34,13 +34,13 @@ class FollowerContext(Protocol):
     def broker_epoch(self) -> int: ...
 
     def wall_ms(self) -> int:
-        """This broker's own clock."""
+        """Returns the time of this broker's own clock."""
 
     def heard_clock(self, broker_id: int, wall_ms: int) -> None:
-        """What another broker's clock said a moment ago; 0: it did not say."""
+        """Notes what another broker's clock showed a moment ago; 0: it is not known."""
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
-        """Address and broker epoch of a live broker."""
+        """Returns address and broker epoch of a live broker; None: it is not known."""
 
     def replica_failed(self, partition: Partition, error: LogError) -> object:
-        """This replica's own log refused."""
+        """Called when this replica's own log has failed."""

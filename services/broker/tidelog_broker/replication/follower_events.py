@@ -1,5 +1,4 @@
-"""Tells what happens to a follower: its leader does not answer, or does again; its log is
-cut."""
+"""Emits events of a follower: its leader stops or resumes answering; its log is truncated."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
 class Teller(Protocol):
-    """The broker that follows."""
+    """The broker that emits the events."""
 
     @property
     def broker_id(self) -> int: ...
@@ -24,15 +23,15 @@ class Teller(Protocol):
 
 
 class FollowerEvents:
-    """Of one leader."""
+    """Events about one leader."""
 
     def __init__(self, leader: int, teller: Teller) -> None:
         self._leader = leader
         self._teller = teller
-        self._unreachable: Change | None = None  # as which it was told
+        self._unreachable: Change | None = None  # the change of the last event
 
     def unreachable(self, broker_epoch: int, why: str, partitions: int) -> None:
-        """Once, until it is reached again."""
+        """Emits the event once, until the leader is reached again."""
         if self._unreachable:
             return
         subject = f"leader-{self._leader}"
@@ -59,7 +58,10 @@ class FollowerEvents:
         )
 
     def truncated(self, partition: Partition, end: int, epoch: int, cause: Cause) -> None:
-        """`end`, `epoch`: of the log as it was. Nothing is told where nothing was cut."""
+        """Emits a truncation.
+
+        `end`, `epoch`: those of the log before it. Emits nothing if nothing was cut.
+        """
         log = partition.log
         if log.log_end_offset == end and log.latest_epoch == epoch:
             return

@@ -1,5 +1,8 @@
-"""The follower's side of a fetch session (section 3 of docs/internals/protocol.md; interleaving 15;
-KIP-227): what it has told one leader, and so what the next request may leave out. Pure."""
+"""The follower's side of a fetch session. Pure.
+
+It knows what the leader was sent, and so what the next request may leave out. See section 3 of
+docs/internals/protocol.md, interleaving 15, and KIP-227.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,14 @@ class SessionRequest(NamedTuple):
 
 
 class FollowerSession:
-    """What one fetcher tells its leader. One request at a time: `next`, then `answered`; or
-    `reset` where no answer came, which leaves open what the leader knows and what it told.
+    """The positions that one fetcher has sent to its leader.
 
-    `numbers` counts the sessions of this life of the broker, over all leaders. `synced`: a
-    position tells how far the disk is, and a change of that alone is told, too."""
+    One request at a time: `next`, then `answered`; or `reset` if no answer came, because it is not
+    known then what the leader has received.
+
+    - `numbers`: counts the sessions of this incarnation, over all leaders.
+    - `synced`: a position reports how far the disk is, and a change of that alone is sent, too.
+    """
 
     def __init__(self, numbers: Iterator[int], *, synced: bool) -> None:
         self.synced = synced
@@ -40,16 +46,16 @@ class FollowerSession:
         self.lives = Lives(0, 0)
         self._id = NO_SESSION
         self._sequence = 0
-        # None: known to the leader, and to be named again in any case.
+        # None: the leader knows the partition, and the next request must name it.
         self._told: dict[ReplicaKey, FetchPosition | None] = {}
 
     @property
     def is_open(self) -> bool:
-        """While it is not, the next request needs every position."""
+        """Whether a session is open. If not, the next request needs every position."""
         return self._id != NO_SESSION
 
     def bind(self, lives: Lives) -> None:
-        """Ends the session if it was another life's."""
+        """Ends the session if it belongs to other incarnations."""
         if lives != self.lives:
             self.reset()
             self.lives = lives
@@ -60,18 +66,21 @@ class FollowerSession:
         self._told = {}
 
     def tell_again(self, replica: ReplicaKey) -> None:
-        """Whatever was told of it was another's: it has come anew."""
+        """Has the next request name the partition: it is followed from scratch."""
         if replica in self._told:
             self._told[replica] = None
 
     def has_partitions(self, positions: Positions) -> bool:
-        """Whether any is left after a request with these."""
+        """Whether the session has any partition after a request with these positions."""
         leaving = sum(1 for at, p in positions.items() if p is None and at in self._told)
         return len(self._told) > leaving or any(p is not None for p in positions.values())
 
     def next(self, positions: Positions) -> SessionRequest:
-        """`positions`: of all that may have changed since the last request, and of every
-        partition where no session is open; None: not to be asked for."""
+        """Returns the next request.
+
+        `positions`: those of all partitions that may have changed since the last request, and of
+        every partition if no session is open; None: not to be fetched.
+        """
         if self._id == NO_SESSION:
             named = {replica: p for replica, p in positions.items() if p is not None}
             self._told = dict(named)
@@ -91,19 +100,22 @@ class FollowerSession:
     def _differs(self, position: FetchPosition, told: FetchPosition | None) -> bool:
         if told is None:
             return True
-        # Where the log starts is nothing that a leader acts on.
+        # A leader does not act on the start of the log.
         same = told._replace(log_start_offset=position.log_start_offset)
         if not self.synced:
             same = same._replace(flushed_offset=position.flushed_offset)
         return position != same
 
     def told(self, replica: ReplicaKey) -> FetchPosition | None:
-        """What the last request said of it, named or left out."""
+        """Returns the position that the last request named, or that it left out as known."""
         return self._told.get(replica)
 
     def answered(self, session_id: int, results: Sequence[ReplicaFetchResult]) -> bool:
-        """Both ends do the same: what is answered with an error or a divergence has to be
-        named again. Returns whether the session goes on."""
+        """Notes the results of an answer.
+
+        Returns whether the session continues. Both ends do the same: a partition that was answered
+        with an error or a divergence has to be named again.
+        """
         if session_id == NO_SESSION or self._id not in (NO_SESSION, session_id):
             self.reset()
             return False

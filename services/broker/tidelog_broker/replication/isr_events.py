@@ -1,4 +1,4 @@
-"""Tells the ISR changes of a leader, stage by stage."""
+"""Emits the ISR changes of a leader, stage by stage."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
 class IsrChangeEvent(NamedTuple):
-    """One for those that leave and one for those that join, under one change id. `state`: as
-    it is proposed; `revision`: of the value that it replaces."""
+    """A shrink or an expansion of an ISR. Both may belong to one proposal, with one change id.
+
+    - `state`: the proposed one.
+    - `revision`: that of the value which the proposal replaces.
+    """
 
     kind: Kind
     name: TopicPartition
@@ -26,7 +29,10 @@ class IsrChangeEvent(NamedTuple):
 def isr_events(
     partition: Partition, before: LeaderAndIsr, proposed: LeaderAndIsr, now_ms: int
 ) -> tuple[IsrChangeEvent, ...]:
-    """With what the leader judged by; taken in the moment of its judgement."""
+    """Returns the events of a proposal, with the values by which the leader decided.
+
+    To be called at the moment of the decision.
+    """
     leaving = sorted(before.isr_ids - proposed.isr_ids)
     joining = sorted(proposed.isr_ids - before.isr_ids)
     return tuple(
@@ -45,7 +51,10 @@ def isr_events(
 def _details(
     partition: Partition, brokers: list[int], proposed: LeaderAndIsr, now_ms: int
 ) -> dict[str, Detail]:
-    """`behind_ms`: since each had all, or since the epoch began."""
+    """Returns the details of one event.
+
+    `behind_ms`: the time since each broker was caught up, or since the epoch began.
+    """
     assert partition.leading is not None
     progress = {broker: partition.leading.followers.get(broker) for broker in brokers}
     return {
@@ -67,7 +76,11 @@ def tell(
     revision: int | None = None,
     cause: Cause | None = None,
 ) -> None:
-    """`revision`: at which it was taken, or what stands instead; None: that it rests on."""
+    """Emits a stage of the events.
+
+    `revision`: that at which the change was written, or that of the value found instead; None: that
+    on which the proposal rests.
+    """
     for event in events:
         log.tell(
             event.kind,
@@ -79,6 +92,6 @@ def tell(
             controller_epoch=event.state.controller_epoch,
             leader_epoch=event.state.leader_epoch,
             revision=event.revision if revision is None else revision,
-            # Said once: the other stages have the same id.
+            # Emitted once: the other stages have the same id.
             details=event.details if stage is Stage.REQUESTED else None,
         )

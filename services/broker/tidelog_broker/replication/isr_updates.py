@@ -1,8 +1,8 @@
-"""Writes the ISR changes that leaders propose: many partitions in one guarded
-transaction, one transaction at a time.
+"""Writes the ISR changes that leaders propose.
 
-A change without an answer stays pending in its partition and is written again until the
-key is known to have moved (interleaving 4 of docs/internals/interleavings.md).
+Many partitions share one guarded transaction, and one transaction is in flight at a time. A change
+without an answer stays pending in its partition. It is written again until the key is known to have
+changed (interleaving 4 of docs/internals/interleavings.md).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tidelog_runtime.metadata.store import (
 )
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
-# Between two rounds of so many partitions the loop gets its turn.
+# The event loop runs after each round of this many partitions.
 MAX_JUDGED_PER_TURN = 256
 RETRY_DELAY_S = 0.2
 
@@ -59,11 +59,11 @@ class _Proposal(NamedTuple):
 
 class PartitionSource(Protocol):
     def led(self) -> Iterable[Partition]:
-        """Every partition that this broker leads."""
+        """Returns every partition that this broker leads."""
 
 
 class IsrUpdates:
-    """`judge_soon` and `judge_all` take note; `run` does the writing."""
+    """Changes of ISRs: `judge_soon` and `judge_all` queue partitions, `run` writes."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class IsrUpdates:
         self._wake = asyncio.Event()
 
     def __len__(self) -> int:
-        """How many partitions wait to be judged or to be written."""
+        """The number of partitions that wait to be evaluated or written."""
         return len(self._dirty) + len(self._unanswered)
 
     def judge_soon(self, partition: Partition) -> None:
@@ -95,7 +95,10 @@ class IsrUpdates:
         self._wake.set()
 
     def judge_all(self, source: PartitionSource) -> list[Partition]:
-        """But for those, most of them, that are settled; returns the others."""
+        """Queues all led partitions except the quiescent ones, which are most.
+
+        Returns those queued.
+        """
         now_ms, lag_time_max_ms = self._clock.monotonic_ms(), self._lag_time_max_ms
         restless = [
             partition
@@ -110,8 +113,8 @@ class IsrUpdates:
     async def run(self) -> None:
         said_unavailable = False
         while True:
-            # Those whose key has moved meanwhile are decided, and would only make the
-            # guards of the others fail.
+            # Proposals whose key has changed meanwhile are decided. They would only make the guards
+            # of the others fail.
             proposals = self._still_pending()
             self._unanswered = []
             if not proposals:
@@ -124,14 +127,14 @@ class IsrUpdates:
             try:
                 await self._write(proposals)
             except StoreUnavailableError as error:
-                # Nobody knows whether it was applied; the proposals stay pending.
+                # It is not known whether it was applied; the proposals stay pending.
                 if not said_unavailable:
                     said_unavailable = True
                     _log.warning("isr_changes_wait_for_store", why=str(error))
                 self._unanswered = proposals
                 await asyncio.sleep(RETRY_DELAY_S)
             except StoreRolledBackError as error:
-                # What is pending stays so: the maximal ISR holds the high watermark.
+                # Pending proposals stay so: the maximal ISR holds the high watermark.
                 _log.critical("isr_changes_ended", why=str(error))
                 return
             else:
@@ -144,14 +147,17 @@ class IsrUpdates:
             if leading is not None and leading.proposed is proposal.state:
                 pending.append(proposal)
             elif state is not None and state.change.id == proposal.state.change.id:
-                # Its answer was lost: the watch has brought what the store took.
+                # The answer was lost: the watch has brought what the store accepted.
                 self._tell(proposal, Stage.COMPLETED, revision=proposal.partition.revision)
             else:
                 self._tell(proposal, Stage.FAILED, cause=Cause.CONFLICT)
         return pending
 
     def _tell_refused(self, proposal: _Proposal, found: KeyValue | None) -> None:
-        """An earlier attempt may have been applied, and its answer lost."""
+        """Emits the end of a proposal whose transaction failed.
+
+        An earlier attempt may have been applied, and its answer lost.
+        """
         change = decode_leader_and_isr(found.value).change if found is not None else NO_CHANGE
         if found is not None and change.id == proposal.state.change.id:
             self._tell(proposal, Stage.COMPLETED, revision=found.mod_revision)
@@ -169,7 +175,7 @@ class IsrUpdates:
         tell(self._state_changes, proposal.events, stage, revision=revision, cause=cause)
 
     def _propose(self) -> list[_Proposal]:
-        """Takes up to one transaction's worth of partitions and lets each propose."""
+        """Takes the partitions for one transaction from the queue, and lets each propose."""
         proposals: list[_Proposal] = []
         guards: set[Guard] = set()
         running = self._cache.running_brokers()
@@ -203,7 +209,7 @@ class IsrUpdates:
         return proposals
 
     def _guards(self, partition: Partition, joiners: Iterable[int]) -> tuple[Guard, ...]:
-        """The partition's version, and those of its joiners."""
+        """Returns guards for the partition's version and for its joiners' registrations."""
         version = ModRevision(self._keys.leader_and_isr(partition.name), partition.revision)
         return version, *joiner_guards(self._keys, self._cache.brokers, joiners)
 
@@ -226,10 +232,12 @@ class IsrUpdates:
             self._refused(proposal, result.current)
 
     def _refused(self, proposal: _Proposal, current: Mapping[str, KeyValue | None]) -> None:
-        """Nothing of the transaction was applied, nor can an earlier attempt at it still be:
-        that one had the same guards or more, and what failed now fails for ever, because
-        revisions only grow. Each partition reads what the store has for it and judges
-        again (KAFKA-2729)."""
+        """Handles a failed transaction for one of its partitions.
+
+        Nothing of it was applied, and no earlier attempt can be applied later: that one had the
+        same guards or more, and a failed guard can never hold again, because revisions only grow.
+        Each partition reads what the store has for it and is evaluated again (KAFKA-2729).
+        """
         partition = proposal.partition
         now_ms = self._clock.monotonic_ms()
         found = current.get(self._keys.leader_and_isr(partition.name))
@@ -243,8 +251,8 @@ class IsrUpdates:
         else:
             partition.isr_refused(proposal.state)
             if not all(_holds(guard, current) for guard in proposal.guards):
-                # A joiner's registration is not as the cache has it. Its next fetch, or
-                # the timer, judges again when the watch has caught up.
+                # A joiner's registration differs from the cache. Its next fetch, or the timer,
+                # causes another evaluation when the watch has caught up.
                 _log.debug("joiner_guard_failed", partition=str(partition.name))
                 return
         if partition.leading is not None:
@@ -254,8 +262,11 @@ class IsrUpdates:
 def joiner_guards(
     keys: Keys, brokers: Mapping[int, LiveBroker], joiners: Iterable[int]
 ) -> tuple[Guard, ...]:
-    """Each joiner's registration as read while running, in the very life in which it fetched
-    (KIP-841, KIP-903; interleaving 10)."""
+    """Returns guards for the registrations of brokers that join an ISR.
+
+    Each joiner must still be registered as it was read while running, in the incarnation in which
+    it fetched (KIP-841, KIP-903; interleaving 10).
+    """
     guards: list[Guard] = []
     for broker_id in sorted(joiners):
         live = brokers[broker_id]
@@ -265,7 +276,10 @@ def joiner_guards(
 
 
 def _most_guards(state: LeaderAndIsr | None) -> int:
-    """For the partition itself, and for all who are not in its ISR if they should join."""
+    """Returns how many guards are needed at most.
+
+    The partition needs one, and two for each replica outside the ISR, should it join.
+    """
     return 1 if state is None else 1 + 2 * (len(state.replicas) - len(state.isr))
 
 

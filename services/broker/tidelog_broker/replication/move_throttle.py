@@ -1,5 +1,8 @@
-"""How fast moves may carry data: what this broker sends to replicas that they add, and what it
-receives as one, are bound by the same rate. Replicas in the ISR are never slowed."""
+"""Bounds the rate at which moves carry data.
+
+What this broker sends to replicas that moves add, and what it receives as one, have the same bound.
+Replicas in the ISR are never slowed.
+"""
 
 from __future__ import annotations
 
@@ -14,29 +17,34 @@ from tidelog_runtime.clock import Clock
 
 
 class PartitionStates(Protocol):
-    """The store's newest states, as the broker's watch has brought them: the controller tells
-    a follower nothing of the ISR."""
+    """The store's newest states, as the broker's watch has brought them.
+
+    The controller does not inform a follower of the ISR.
+    """
 
     def state_of(self, partition: TopicPartition) -> VersionedState | None: ...
 
 
 class Receiving(Protocol):
-    """What a follower asks before it fetches, and tells when it has."""
+    """The throttle as a follower uses it before and after a fetch."""
 
     def may_be_bound(self, partition: Partition) -> bool:
-        """Whether a bound may hold for it before it is given another role."""
+        """Whether a bound may apply to the partition before it gets another role."""
 
     def pause_ms(self, partition: Partition) -> int:
-        """For how long it is not to be asked for; 0: it may be."""
+        """Returns for how long the partition must not be fetched; 0: it may be."""
 
     def receivable_bytes(self, partition: Partition) -> int | None:
-        """How much may be asked for now; None: any number."""
+        """Returns how many bytes may be requested now; None: any number."""
 
     def received(self, partition: Partition, size: int) -> None: ...
 
 
 class MoveThrottle:
-    """`rate`: bytes per second that hold now, or None. It may change at any time."""
+    """The bound on moves.
+
+    `rate` returns the bytes per second that apply now, or None; it may change at any time.
+    """
 
     def __init__(
         self,
@@ -51,7 +59,7 @@ class MoveThrottle:
         self._rate = rate
         self._sent = TokenBucket()
         self._received = TokenBucket()
-        # Bytes of records sent to replicas that moves add, by broker, since this one began.
+        # Bytes of records sent to replicas that moves add, by follower, since this broker started.
         self.sent_bytes: dict[int, int] = {}
 
     # -- receiving -------------------------------------------------------------------------
@@ -85,7 +93,7 @@ class MoveThrottle:
     # -- sending ---------------------------------------------------------------------------
 
     def sendable_bytes(self, partition: Partition, follower: int) -> int | None:
-        """How much may be sent now, 0: nothing; None: any number."""
+        """Returns how many bytes may be sent now; 0: none; None: any number."""
         if not partition.is_added_out_of_sync(follower):
             return None
         return self._sent.available(self._rate(), self._clock.monotonic_ms())

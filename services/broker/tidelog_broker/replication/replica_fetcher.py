@@ -1,5 +1,5 @@
-"""Follows one leader: one long-polled fetch at a time carries every partition that this
-broker follows there (see `fetchers` for the exception), and names those that have news."""
+"""Follows one leader. One long-polled fetch at a time carries every partition that this broker
+follows there (but see `fetchers`), and names those that have news."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ from tidelog_broker.replication.transport import (
 )
 from tidelog_runtime.turns import in_turns
 
-# What is not asked for because of the throttle is looked at again so soon at the latest: the
-# bound may have changed, or the replica be in sync.
+# Partitions that are not fetched because of the throttle are checked again after this time at the
+# latest: the bound may have changed, or the replica may be in sync.
 MAX_THROTTLE_PAUSE_MS = 500
-# Partitions whose position one request tells. More are told by several, the first of which are not
-# waited for: neither end does without a pause what takes longer than some milliseconds.
+# Partitions whose position one request names. More of them need several requests, of which only the
+# last one waits: neither end works for more than some milliseconds without a pause.
 MAX_NAMED = 2_000
-# A fetch that ends so long after its timeout ran in a process that stood still: its answer may
-# have come meanwhile, and the next one tells (interleaving 14).
+# A fetch that ends this long after its timeout ran in a stalled process: its answer may have come
+# meanwhile, and the next fetch will show (interleaving 14).
 STALLED_MIN_MS = 1_000
 
 _log = structlog.get_logger()
 
 
 class Unanswered(NamedTuple):
-    """A fetch that one life of a leader has not answered, or the first of several in a row;
+    """The first of the fetches that one incarnation of a leader has left without an answer.
     `since`: when it was sent (loop time)."""
 
     broker_epoch: int
@@ -58,7 +58,7 @@ class Unanswered(NamedTuple):
 
 @dataclass(slots=True)
 class UnderWay:
-    """A fetch that has no answer yet. `given_up`: it ends when this does."""
+    """A fetch that has no answer yet. `given_up`: the timeout that ends it."""
 
     address: str
     request: ReplicaFetchRequest
@@ -74,8 +74,8 @@ class FetchLimits:
 
 
 class Problem(NamedTuple):
-    """Why fetching does not work, and since when (loop time). `answered`: that is what the
-    leader said, so that it can be reached."""
+    """Why fetching fails, and since when (loop time). `answered`: the leader itself reported it,
+    so it can be reached."""
 
     why: str
     since: float
@@ -83,11 +83,11 @@ class Problem(NamedTuple):
 
 
 class ReplicaFetcher:
-    """`follow` takes effect at once: the leader is to answer a fetch that waits, and the next
-    names who has come. What that answer brings of a partition that was forgotten, or followed
-    anew, since it was sent counts for nothing. So each fetch is answered, however many come one
-    after another, and nothing is sent twice; it is given up only where the leader has begun
-    another life since."""
+    """Fetches from one leader. `follow` takes effect at once: a fetch that waits is completed
+    early, and the next one names the new partitions. Results for a partition that was forgotten,
+    or followed again, since the fetch was sent are ignored. So every fetch is answered, however
+    many follow each other, and nothing is sent twice. A fetch is given up only if the leader has
+    begun another incarnation since."""
 
     def __init__(
         self,
@@ -111,18 +111,18 @@ class ReplicaFetcher:
         self._session = session
         self._moves = moves
         self._partitions: dict[ReplicaKey, Partition] = {}
-        # Those that a move adds; and of them until when (loop time) they are not asked for.
+        # Partitions that a move adds, and until when (loop time) some of them are not fetched.
         self._adding: dict[ReplicaKey, Partition] = {}
         self._throttled: dict[ReplicaKey, float] = {}
         self._room_timer: asyncio.TimerHandle | None = None
-        # Whose position may be another than the session has told; all where none is open.
+        # Partitions whose position may differ from the session's; all of them if none is open.
         self._moved: dict[ReplicaKey, None] = {}
         self._held_back: dict[ReplicaKey, HeldBack] = {}
         self._changed = asyncio.Event()
         self._failures = 0
         self._under_way: UnderWay | None = None
         self.unanswered: Unanswered | None = None
-        # Loop times: since when each is followed, and of the last answer.
+        # Loop times: since when each partition is followed, and of the last answer.
         self._followed_since: dict[ReplicaKey, float] = {}
         self._answered_at = -math.inf
         self._problem: Problem | None = None
@@ -150,15 +150,15 @@ class ReplicaFetcher:
         self._followed_since.pop(key, None)
         self.digests.forget(key)
         if self._partitions.pop(key, None) is not None:
-            # The next request says so; nobody waits for that.
+            # The next request reports it; nothing waits for that.
             self._moved[key] = None
             self._changed.set()
         if not self._partitions:
             self.unanswered = None
 
     def look_again(self, partition: Partition) -> None:
-        """The next request is to tell its position if that is another: no sync is under way for
-        it any more, or its state has changed within its epoch."""
+        """The next request sends the partition's position if it differs: its sync has ended, or
+        its state has changed within its epoch."""
         key = partition.key
         self._adding.pop(key, None)
         if self._moves.may_be_bound(partition):
@@ -173,7 +173,7 @@ class ReplicaFetcher:
             return
         target = self._context.address_of(self._leader)
         if target is not None and target[1] != fetch.request.leader_broker_epoch:
-            # Of a life that has ended there may never be an answer, to be hurried or not.
+            # An incarnation that has ended may never answer, not even early.
             self._under_way = None
             fetch.given_up.reschedule(asyncio.get_running_loop().time())
         elif not fetch.is_hurried:
@@ -181,11 +181,11 @@ class ReplicaFetcher:
             self._peers.hurry(fetch.address, fetch.request)
 
     def progress_of(self, partition: Partition) -> FollowerState:
-        """How following this partition goes."""
+        """Returns the state of following this partition."""
         now = asyncio.get_running_loop().time()
         answered = self._answered_at >= self._followed_since.get(partition.key, math.inf)
         held = self._held_back.get(partition.key)
-        # A fetch that failed as a whole came after the answer that had this one held back.
+        # A fetch that failed as a whole came after the answer that held this partition back.
         problem = self._problem
         if problem is None and held is not None:
             problem = Problem(held.why, held.since, answered=True)
@@ -212,14 +212,14 @@ class ReplicaFetcher:
         while True:
             self._changed.clear()
             if self._session.synced and any(map(self._is_syncing, self._moved_and_followed())):
-                # The next fetch shall tell what is on the disk when these are done.
+                # The next fetch must report what is on the disk when these syncs are done.
                 await self._changed.wait()
                 continue
             if self._failures and not await self._reaches():
                 await self._wait_for_change(self._retry_delay())
                 continue
-            # One reading for both questions: a partition that is still held back by the
-            # first and no longer by the second would be waited for without end.
+            # Both calls get one reading: a partition that only the first one still holds back would
+            # be waited for without end.
             now = asyncio.get_running_loop().time()
             target = self._context.address_of(self._leader)
             if target is not None:
@@ -244,7 +244,7 @@ class ReplicaFetcher:
             except TimeoutError:
                 if not given_up.expired():
                     raise
-                # To be asked anew at once.
+                # The next fetch is sent at once.
                 self._begin_anew()
                 continue
             finally:
@@ -255,14 +255,14 @@ class ReplicaFetcher:
                 await self._wait_for_change(self._retry_delay())
 
     def _asks(self, broker_epoch: int) -> None:
-        """From now on this life of the leader owes an answer, unless it has for longer."""
+        """Notes since when this incarnation of the leader owes an answer."""
         if self.unanswered is None or self.unanswered.broker_epoch != broker_epoch:
             now = asyncio.get_running_loop().time()
             self.unanswered = Unanswered(broker_epoch, now)
 
     async def _reaches(self) -> bool:
-        """After a failure everything is told anew, perhaps of thousands, which is not made for a
-        leader to whom it cannot be sent."""
+        """Whether the leader can be reached. After a failure a request names every partition,
+        perhaps thousands. It is not built for a leader to which it cannot be sent."""
         target = self._context.address_of(self._leader)
         if target is None or self.is_idle:
             return True
@@ -280,8 +280,8 @@ class ReplicaFetcher:
         self._events.unreachable(self._session.lives.leader, why, len(self._partitions))
 
     def _look_for_room_at(self, time: float | None) -> None:
-        """Rather than end a long poll then: fetchers share what may be received, and another
-        one may have taken it."""
+        """Checks the throttle at `time` instead of ending a long poll then: fetchers share what
+        may be received, and another one may have taken it."""
         if self._room_timer is not None:
             self._room_timer.cancel()
         self._room_timer = None
@@ -327,7 +327,7 @@ class ReplicaFetcher:
         )
 
     async def _fetch(self, address: str, request: ReplicaFetchRequest) -> bool:
-        """One round; returns whether the leader answered."""
+        """Sends one fetch. Returns whether the leader answered."""
         lives = self._session.lives
         sent = asyncio.get_running_loop().time()
         try:
@@ -348,7 +348,7 @@ class ReplicaFetcher:
             self._failed(response.error.message, answered=True)
             return False
         if not response.session_id and not response.results and not request.session_id:
-            # It took this for a late request, which it is not.
+            # The leader took this for a late request, which it is not.
             self._failed(f"broker {self._leader} took a fetch for a late one", answered=True)
             return False
         self._failures = 0
@@ -374,9 +374,9 @@ class ReplicaFetcher:
         self._problem = Problem(why, since, answered)
 
     async def _take(self, results: Sequence[ReplicaFetchResult]) -> None:
-        """Each result is judged by how its partition stands when its turn comes."""
+        """Applies results. Each is judged by the state of its partition at that moment."""
         if self._held_back:
-            # What an answer leaves out has nothing new, and so nothing wrong.
+            # A partition that an answer leaves out has no news, and so no failure.
             answered = {result.replica for result in results}
             for replica in list(self._held_back):
                 if replica not in answered and self._session.told(replica) is not None:
@@ -396,7 +396,7 @@ class ReplicaFetcher:
             elif result.error is not None:
                 self._refused(partition, asked, result)
         except (TidelogError, AppendOrderError) as error:
-            # The leader's answer is not what its log can hold.
+            # The leader's answer does not fit this log.
             _log.warning("replica_fetch_failed", partition=str(partition.name), why=str(error))
             self._hold_back(result.replica, str(error), is_rejected=True)
         except LogError as error:
@@ -427,8 +427,8 @@ class ReplicaFetcher:
             if partition.restart_at(asked, result.log_start_offset):
                 self._events.truncated(partition, end, epoch, Cause.NO_LONGER_HELD)
             return
-        # Fenced, not the leader, not known there yet: either the controller's command is
-        # on its way here, or to the leader.
+        # Fenced, not the leader, or not known there yet: the controller's command is on its way,
+        # here or to the leader.
         _log.debug("replica_fetch_refused", partition=str(partition.name), why=error.message)
         self._hold_back(result.replica, error.message)
 
@@ -441,8 +441,7 @@ class ReplicaFetcher:
         self._held_back[key] = HeldBack(release, failures, why, since, is_rejected)
 
     def rejection_of(self, partition: Partition) -> tuple[str, int] | None:
-        """Why this follower rejects what its leader sends, and for how many milliseconds; None:
-        it does not."""
+        """Why this follower rejects its leader's data, and for how many milliseconds; or None."""
         held = self._held_back.get(partition.key)
         if held is None or not held.is_rejected:
             return None
@@ -455,8 +454,8 @@ class ReplicaFetcher:
                 yield partition
 
     def _positions(self, now: float) -> dict[ReplicaKey, FetchPosition | None]:
-        """Of what may have moved, and of those whose time is over; MAX_NAMED at most, and the rest
-        with the next request."""
+        """Returns positions that may have changed, and those whose delay is over. At most
+        MAX_NAMED; the others follow with the next request."""
         for key, held in self._held_back.items():
             if held.release <= now:
                 self._moved[key] = None
@@ -482,7 +481,8 @@ class ReplicaFetcher:
         return partition.fetch_position()
 
     def _hold_throttled(self, now: float) -> None:
-        """Also of what a session still asks for nothing is to come while there is no room."""
+        """Updates which partitions the throttle holds back. They leave the session as well:
+        nothing is to come while there is no room."""
         before, self._throttled = self._throttled, {}
         for key, partition in self._adding.items():
             pause_ms = self._throttle_pause_ms(partition)
@@ -495,7 +495,7 @@ class ReplicaFetcher:
         return min(MAX_THROTTLE_PAUSE_MS, self._moves.pause_ms(partition))
 
     def _entries(self, named: Mapping[ReplicaKey, FetchPosition]) -> list[ReplicaFetchEntry]:
-        """Those that a move adds share what there is room for; a batch comes whole."""
+        """Partitions that a move adds share the room that there is; a batch is sent in full."""
         limit = self._limits.max_partition_bytes
         asked_for = 0
         entries = []
@@ -510,7 +510,7 @@ class ReplicaFetcher:
         return entries
 
     def _next_release(self, now: float) -> float | None:
-        """Seconds until a partition that is held back may be asked for again."""
+        """Returns the seconds until a partition that is held back may be fetched again."""
         if self._partitions and self._context.address_of(self._leader) is None:
             return MAX_RETRY_DELAY_S
         throttled = [release - now for release in self._throttled.values()]
@@ -518,7 +518,7 @@ class ReplicaFetcher:
         return min(coming) if coming else None
 
     def _held_for(self, now: float) -> list[float]:
-        """Seconds, of each partition that failed on its own; not above 0: no more."""
+        """Returns the rest of the delay, in seconds, of each partition that failed on its own."""
         return [h.release - now for k, h in self._held_back.items() if k in self._partitions]
 
     def _max_wait_ms(self, now: float) -> int:

@@ -1,5 +1,7 @@
-"""How a broker reaches other brokers and the controller. `edge/replica_client.py` and
-`edge/controller_client.py` are the real ones; the simulator has its own."""
+"""How a broker reaches other brokers and the controller.
+
+`edge/replica_client.py` and `edge/controller_client.py` implement it; the simulator has its own.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_runtime.disk_reports import DiskReport
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 
-# Beyond the long poll itself: how long an answer to a fetch may take.
+# How long an answer to a fetch may take beyond the long poll itself.
 ANSWER_TIMEOUT_MS = 5_000
 
 
-# How long an answer of the controller to a report may take.
+# How long the controller's answer to a report may take.
 REPORT_TIMEOUT_MS = 2_000
 
 
@@ -30,8 +32,11 @@ class ReplicaFetchEntry(NamedTuple):
 
 
 class ReportedDigest(NamedTuple):
-    """What a follower holds in a range. `batches`, `segments` and `contents`: where the leader has
-    asked for them, as they are on the follower's disk."""
+    """What a follower holds in a range.
+
+    `batches`, `segments` and `contents`: as they are on the follower's disk, if the leader
+    requested them.
+    """
 
     replica: ReplicaKey
     digest: RangeDigest
@@ -41,8 +46,10 @@ class ReportedDigest(NamedTuple):
 
 
 class DivergedRange(NamedTuple):
-    """Where a leader has other batches than the follower reported, or `wants_contents` since it
-    cannot read its own."""
+    """A range in which the leader has other batches than the follower reported.
+
+    `wants_contents`: the leader cannot read its own batches, and requests the follower's.
+    """
 
     replica: ReplicaKey
     start: int
@@ -50,13 +57,13 @@ class DivergedRange(NamedTuple):
     wants_contents: bool = False
 
 
-# As `session_id`: of a request, that it names every partition and opens a session; of a
-# response, that there is none.
+# As `session_id` of a request: it names every partition and opens a session. As that of a response:
+# there is no session.
 NO_SESSION = 0
 
 
 class FetchName(NamedTuple):
-    """As no other fetch at the same leader is called while it is under way."""
+    """Identifies a fetch among all others at the same leader while it is in flight."""
 
     broker_id: int
     broker_epoch: int
@@ -66,10 +73,15 @@ class FetchName(NamedTuple):
 
 
 class ReplicaFetchRequest(NamedTuple):
-    """`session_sequence`: which request of its session this is, from 1 on; with NO_SESSION
-    which session of the follower's life. `synced`: which of the follower's two fetches this
-    is (see `fetchers`). `forgotten`: partitions that leave the session. `now_ms`: the
-    follower's wall clock; 0: it does not say. `digests`: at most MAX_REPORTED_DIGESTS."""
+    """A follower's fetch.
+
+    - `session_sequence`: the number of this request in its session, from 1 on; with NO_SESSION the
+      number of the session in the follower's incarnation.
+    - `synced`: which of the follower's two fetches this is (see `fetchers`).
+    - `forgotten`: partitions that leave the session.
+    - `now_ms`: the follower's wall clock; 0: not known.
+    - `digests`: at most MAX_REPORTED_DIGESTS.
+    """
 
     broker_id: int
     broker_epoch: int
@@ -97,7 +109,7 @@ class ReplicaFetchRequest(NamedTuple):
 
 
 class ReplicaFetchResult(NamedTuple):
-    """One of `answer` and `error` is set."""
+    """The result for one partition. One of `answer` and `error` is set."""
 
     replica: ReplicaKey
     answer: FetchAnswer | None
@@ -106,8 +118,11 @@ class ReplicaFetchResult(NamedTuple):
 
 
 class ReplicaFetchResponse(NamedTuple):
-    """`session_id`: to be named in the next request. `now_ms`: the leader's wall clock; 0: it does
-    not say."""
+    """The leader's answer.
+
+    - `session_id`: for the next request.
+    - `now_ms`: the leader's wall clock; 0: not known.
+    """
 
     error: TidelogError | None
     results: Sequence[ReplicaFetchResult]
@@ -117,29 +132,33 @@ class ReplicaFetchResponse(NamedTuple):
 
 
 class PeerUnreachableError(Exception):
-    """No answer from the other broker."""
+    """The other broker did not answer."""
 
 
 class Peers(Protocol):
-    """Every other broker, by address. Raises `PeerUnreachableError`."""
+    """All other brokers, by address. Calls raise `PeerUnreachableError`."""
 
     async def reach(self, address: str) -> None:
-        """Returns once a fetch can be sent there, which says nothing of its answer; where that is
-        not known, at once."""
+        """Returns once a fetch can be sent there, or at once if that is not known.
+
+        It does not say that the fetch is answered.
+        """
 
     async def replica_fetch(
         self, address: str, request: ReplicaFetchRequest
     ) -> ReplicaFetchResponse: ...
 
     def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
-        """Has the leader answer this fetch at once, if it is under way. May come to nothing:
-        then the fetch is answered when it would have been."""
+        """Requests an answer to this fetch at once, if it is in flight.
+
+        May have no effect: then the fetch is answered at its usual time.
+        """
 
     async def close(self) -> None: ...
 
 
 class ControllerUnreachableError(Exception):
-    """No answer from the controller; what it was told may have reached it."""
+    """The controller did not answer; it may have received the report."""
 
 
 class TakesLeaderReports(Protocol):
@@ -148,14 +167,14 @@ class TakesLeaderReports(Protocol):
     async def report_unreachable_leaders(
         self, address: str, report: UnreachableLeadersReport
     ) -> TidelogError | None:
-        """Why the report was not taken; None: it was."""
+        """Returns why the report was rejected; None: it was accepted."""
 
 
 class TakesDiskReports(Protocol):
     """The active controller, by address. Raises `ControllerUnreachableError`."""
 
     async def report_disk(self, address: str, report: DiskReport) -> TidelogError | None:
-        """Why the report was rejected; None: it was accepted."""
+        """Returns why the report was rejected; None: it was accepted."""
 
 
 class Controllers(TakesLeaderReports, TakesDiskReports, Protocol):

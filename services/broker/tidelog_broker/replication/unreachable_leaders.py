@@ -1,5 +1,7 @@
-"""Tells the controller which leaders do not answer this broker's fetches (section 4 of
-docs/internals/protocol.md)."""
+"""Reports to the controller which leaders do not answer this broker's fetches.
+
+See section 4 of docs/internals/protocol.md.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,10 @@ from tidelog_broker.replication.transport import (
 from tidelog_broker.stalls import stalled_ms
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
 
-# So often it is looked at, and reported as long as it lasts. The controller believes a report
-# for several times as long.
+# Interval of checks, and of reports as long as a leader is silent. A report counts at the
+# controller for several times as long.
 REPORT_INTERVAL_MS = 1_000
-# Beyond the long poll itself; who merely is slow for so long is not reported.
+# Silence beyond the long poll itself; a leader that is slower by less is not reported.
 LEAST_SILENCE_MS = 1_000
 
 _log = structlog.get_logger()
@@ -35,8 +37,10 @@ _log = structlog.get_logger()
 def unreachable(
     unanswered: Mapping[int, Unanswered], now: float, after_ms: int, awake_since: float = -math.inf
 ) -> tuple[UnreachableLeader, ...]:
-    """The leaders that have left fetches without an answer for so long, by broker id, while
-    this broker was there to hear one."""
+    """Returns the leaders that have left fetches without an answer for `after_ms`, by broker id.
+
+    Only time since `awake_since` counts, in which this broker could receive an answer.
+    """
     silent_ms = {
         leader: int((now - max(entry.since, awake_since)) * 1000)
         for leader, entry in unanswered.items()
@@ -49,9 +53,11 @@ def unreachable(
 
 
 def reported_after_ms(fetch_max_wait_ms: int, lag_time_max_ms: int) -> int:
-    """How long a fetch is left without an answer before its leader is reported: as long as makes
-    its followers leave the ISR, for from then on nothing may be committed there; at the latest
-    when the fetch itself is given up."""
+    """Returns how long a fetch has no answer before its leader is reported.
+
+    That is as long as it takes until followers leave the ISR, because from then on the leader may
+    commit nothing. It is reported at the latest when the fetch itself is given up.
+    """
     beyond_wait_ms = max(LEAST_SILENCE_MS, lag_time_max_ms - fetch_max_wait_ms)
     return fetch_max_wait_ms + min(ANSWER_TIMEOUT_MS, beyond_wait_ms)
 
@@ -61,10 +67,11 @@ class Fetching(Protocol):
 
 
 class LeaderReports:
-    """Tells of each that its controller is asked to act on it, once for as long as it lasts;
-    that it is silent its fetcher has told at once.
+    """Reports silent leaders to the controller.
 
-    `after_ms`: how long a fetch is left without an answer before (`reported_after_ms`)."""
+    For each leader it emits one event while it reports it. The silence itself was emitted by the
+    fetcher before. `after_ms`: see `reported_after_ms`.
+    """
 
     def __init__(
         self,
@@ -79,17 +86,21 @@ class LeaderReports:
         self._cache = cache
         self._controllers = controllers
         self._after_ms = after_ms
-        # As which each was told, by leader.
+        # By leader, the change of the event that was emitted.
         self._reported: dict[int, Change] = {}
         self._silent: tuple[UnreachableLeader, ...] = ()
         self._said_untaken = False
-        # When it last stood still, so that its leaders' answers may yet be unread (loop time).
+        # When this broker last stalled (loop time): answers of its leaders may still be unread
+        # then.
         self._awake_since = -math.inf
 
     async def run(self) -> None:
-        """One report at a time. What the controller does not hear of it forgets by itself,
-        a withdrawal that got lost too. After it was itself stalled a broker accuses nobody
-        until its leaders have had all their time anew (interleaving 14)."""
+        """Reports periodically, one report at a time.
+
+        The controller forgets a report that is not repeated, so a withdrawal may be lost. After a
+        stall of its own this broker reports no leader until its leaders have had all of their time
+        again (interleaving 14).
+        """
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
@@ -104,8 +115,10 @@ class LeaderReports:
                 self._look_for_stall(now, REPORT_TIMEOUT_MS)
 
     def silent_ms(self) -> dict[int, int]:
-        """For how long the leaders that it reports had left fetches without an answer at the last
-        check, unless they have answered since."""
+        """Returns how long reported leaders had not answered fetches at the last check.
+
+        Leaders that have answered since are left out.
+        """
         still = self._fetching.unanswered()
         return {
             leader.broker_id: leader.unanswered_ms
@@ -114,14 +127,17 @@ class LeaderReports:
         }
 
     def _look_for_stall(self, began: float, expected_ms: int) -> float:
-        """Loop time now."""
+        """Notes a stall of this broker. Returns the loop time now."""
         now = asyncio.get_running_loop().time()
         if stalled_ms(int((now - began) * 1000), expected_ms):
             self._awake_since = now
         return now
 
     def _tell(self, leader: UnreachableLeader) -> Change:
-        """Not as its fetcher has told it: this begins later."""
+        """Emits that a leader is reported.
+
+        This change is not the fetcher's, which began earlier.
+        """
         state_changes = self._reporter.state_changes
         change = state_changes.standing(f"leader-{leader.broker_id}-report", Cause.NO_ANSWER)
         state_changes.tell(
@@ -135,8 +151,11 @@ class LeaderReports:
         return change
 
     def _tell_end(self, leader_id: int, change: Change) -> None:
-        """It answers again, or leads here no more. Whether a controller has taken the report,
-        or left it because the leader was gone, only the controller tells."""
+        """Emits that the leader answers again, or leads here no more.
+
+        Only the controller reports whether it accepted the report, or ignored it because the leader
+        was gone.
+        """
         self._reporter.state_changes.tell(
             Kind.LEADER_UNREACHABLE, Stage.COMPLETED, change=change, broker=leader_id
         )

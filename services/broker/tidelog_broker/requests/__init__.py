@@ -1,1 +1,1 @@
-"""What clients and followers ask of a broker, and where their requests wait."""
+"""Requests of clients and followers, and where they wait."""

@@ -1,5 +1,7 @@
-"""Checks what producers send before it is appended: on the event loop where that is cheap, and in a
-thread where it may take long, in the order in which the requests came."""
+"""Checks the batches of producers before they are appended.
+
+Cheap checks run on the event loop, and costly ones in a thread, in the order of the requests.
+"""
 
 from __future__ import annotations
 
@@ -21,41 +23,47 @@ from tidelog.errors import TidelogError
 from tidelog.model import Batch, TopicPartition
 from tidelog_broker.background import RunBlocking
 
-# Raises TidelogError for a batch that is corrupt, not what its header says, or beyond a limit.
+# Raises TidelogError for a batch that is corrupt, differs from its header, or exceeds a limit.
 CheckBatch = Callable[[Batch], None]
 
-# What one request has checked on the loop: a millisecond or two, and of so many headers some
-# twenty. Bytes are of what it holds once decompressed.
+# Limits of a request that is checked on the event loop: a millisecond or two, and some twenty with
+# this many headers. Bytes are decompressed ones.
 CHEAP_REQUEST_BYTES = 512 << 10
 CHEAP_REQUEST_BATCHES = 32
 CHEAP_REQUEST_HEADERS = 65_536
-# Between the appends of a request that names more partitions than this, the loop gets its turn.
+# A request with more partitions than this lets the event loop run between its appends.
 APPENDS_PER_TURN = 16
-# Each holds one decompressed batch at a time.
+# Each check holds one decompressed batch at a time.
 CHECKS_AT_ONCE = 4
-# Of a request in one turn, once decompressed: a kilobyte may hold a hundred times as much, and
-# others have their turn meanwhile.
+# Decompressed bytes of a request that are checked in one turn. A kilobyte may hold a hundred times
+# as much, and other requests have turns in between.
 BYTES_PER_CHECK = 64 << 20
 
-# Gives all records of a batch its first record's timestamp.
+# Gives all records of a batch the timestamp of its first record.
 WithoutDeltas = Callable[[Batch], Batch]
 
 Batches = Mapping[TopicPartition, Sequence[Batch]]
-# Of one partition, in their order.
+# Batches of one partition, in their order.
 _Piece = tuple[TopicPartition, Sequence[Batch]]
 
 
 class Checked(NamedTuple):
-    """`errors`: of each partition that has a bad batch. `batches`: what is to be appended in place
-    of what was sent, where that differs."""
+    """The result of a check.
+
+    - `errors`: one for each partition with an invalid batch.
+    - `batches`: those to append in place of the sent ones, where they differ.
+    """
 
     errors: dict[TopicPartition, TidelogError]
     batches: dict[TopicPartition, Sequence[Batch]]
 
 
 class BatchChecks:
-    """A request whose check is cheap does not overtake an earlier one of the same partition whose
-    check is not: a producer's batches are appended in the order in which they came."""
+    """Checks requests and keeps their order.
+
+    A request with a cheap check does not overtake an earlier one of the same partition with a
+    costly check: a producer's batches are appended in the order in which they came.
+    """
 
     def __init__(
         self, check: CheckBatch, without_deltas: WithoutDeltas, run_blocking: RunBlocking
@@ -64,15 +72,18 @@ class BatchChecks:
         self._without_deltas = without_deltas
         self._run_blocking = run_blocking
         self._room = asyncio.Semaphore(CHECKS_AT_ONCE)
-        # By partition, the last request that is being checked: set once it is appended.
+        # By partition, the last request in the checks: set once it is appended.
         self._last: dict[TopicPartition, asyncio.Event] = {}
 
     @asynccontextmanager
     async def checked(
         self, batches: Batches, append_timed: Collection[TopicPartition] = ()
     ) -> AsyncIterator[Checked]:
-        """Enters when they are checked and it is their turn to be appended; their turn ends with
-        the block. `append_timed`: partitions whose records get the time of their append."""
+        """Enters the block once the batches are checked and may be appended.
+
+        The next request of their partitions follows after the block. `append_timed`: partitions
+        whose records get the time of their append.
+        """
         before = [last for name in batches if (last := self._last.get(name)) is not None]
         costly = is_costly(batches.values())
         if not before and not costly and len(batches) <= APPENDS_PER_TURN:
@@ -111,7 +122,7 @@ class BatchChecks:
     def _check_pieces(
         self, pieces: Iterable[_Piece], append_timed: Collection[TopicPartition], checked: Checked
     ) -> Checked:
-        """Adds to `checked`. What follows a bad batch in its partition is not checked."""
+        """Adds to `checked`. Batches after an invalid one of the same partition are not checked."""
         for name, batches in pieces:
             if name in checked.errors:
                 continue
@@ -127,7 +138,7 @@ class BatchChecks:
 
 
 def turns_of(batches: Batches) -> Iterator[list[_Piece]]:
-    """Pieces of a request that are checked in one turn: of BYTES_PER_CHECK, or a larger batch."""
+    """Yields the pieces of a request for each turn: up to BYTES_PER_CHECK, or one larger batch."""
     turn: list[_Piece] = []
     size = 0
     for name, of_partition in batches.items():
@@ -144,7 +155,7 @@ def turns_of(batches: Batches) -> Iterator[list[_Piece]]:
 
 
 def is_costly(batches: Iterable[Sequence[Batch]]) -> bool:
-    """Whether checking all of them may hold the loop for more than a few milliseconds."""
+    """Whether checking all of them may hold the event loop for more than a few milliseconds."""
     count = size = headers = 0
     for of_partition in batches:
         count += len(of_partition)

@@ -1,4 +1,4 @@
-"""Waits of one request for the replicas of several partitions, under one time limit."""
+"""Waits of one request for several partitions, under one time limit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CommitWait(NamedTuple):
 async def settled(
     purgatory: Purgatory, waits: Mapping[int, CommitWait], acks: Acks, timeout_ms: int
 ) -> dict[int, TidelogError]:
-    """The errors with which waits have ended, by their position."""
+    """Waits for the end of all waits. Returns their errors, by position."""
 
     def give_up() -> None:
         for name, future in waits.values():
@@ -36,13 +36,13 @@ async def settled(
                 errors[position] = error
     finally:
         timer.cancel()
-        # Also when the client has gone, and this call is cancelled.
+        # Also if the client has gone, and this call is cancelled.
         give_up()
     return errors
 
 
 def require_timeout(timeout_ms: int) -> None:
-    """Raises INVALID_REQUEST."""
+    """Raises INVALID_REQUEST if the timeout is out of range."""
     if not 0 < timeout_ms <= MAX_TIMEOUT_MS:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,

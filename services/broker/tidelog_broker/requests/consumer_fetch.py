@@ -1,4 +1,4 @@
-"""Fetch for consumers: collect what is committed, or wait for it."""
+"""Fetch for consumers: returns committed records, or waits for them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.damaged_batches import OffsetRange
 from tidelog_runtime.clock import Clock
 
-# Of a fetch between two turns of the loop, a millisecond or two: partitions that have nothing new,
-# or as many that are read as take as long. A read may have to open the segment's file.
+# Work of a fetch between two turns of the event loop, a millisecond or two: this many partitions
+# without news, or fewer that are read. A read may have to open the segment's file.
 WORK_PER_TURN = 32
 WORK_OF_READ = 6
 
@@ -43,8 +43,11 @@ class FetchEntry(NamedTuple):
 
 
 class FetchOutcome(NamedTuple):
-    """Without an error: the answer. With one: `answer` has no batches, and is None where
-    this broker does not lead the partition."""
+    """The result for one partition.
+
+    - `answer`: with an error it has no batches, and is None if this broker does not lead the
+      partition.
+    """
 
     answer: FetchAnswer | None
     error: TidelogError | None
@@ -65,8 +68,10 @@ class ConsumerFetch:
         cold_reads: ColdReads,
         is_coming: Callable[[Partition, OffsetRange], bool] = lambda *_: False,
     ) -> None:
-        """`is_coming`: whether a batch that is unreadable here may yet come from a follower, and
-        readers wait for it."""
+        """`is_coming`: whether a follower may still send a batch that is unreadable here.
+
+        Readers wait for it.
+        """
         self._is_coming = is_coming
         self._manager = manager
         self._purgatory = purgatory
@@ -77,9 +82,11 @@ class ConsumerFetch:
         self._turn = 0
 
     async def __call__(self, entries: Sequence[FetchEntry], wait: FetchWait) -> list[FetchOutcome]:
-        """One outcome for each entry, in order; answers as soon as `min_bytes` are there
-        or anything went wrong. What has yet to be read from the disk is waited for even where
-        no bytes are asked for: an empty answer would only have to be repeated."""
+        """Returns one outcome for each entry, in order.
+
+        Answers as soon as `min_bytes` are there or anything failed. A read from the disk is waited
+        for even if `min_bytes` is 0: an empty answer would only cause the same request again.
+        """
         wanted = enough(wait.min_bytes, wait.max_bytes)
         with self._purgatory.commits(entry.name for entry in entries) as moved:
             deadline = Deadline(wait.max_wait_ms, moved)
@@ -101,7 +108,7 @@ class ConsumerFetch:
     async def _collect(
         self, entries: Sequence[FetchEntry], max_bytes: int, woken: asyncio.Event
     ) -> tuple[list[FetchOutcome], int, list[FetchEntry]]:
-        """The outcomes, their bytes, and for which the record asked for is not committed."""
+        """Returns the outcomes, their bytes, and the entries whose record is not committed."""
         self._turn += 1
         outcomes: dict[int, FetchOutcome] = {}
         waiting: list[FetchEntry] = []

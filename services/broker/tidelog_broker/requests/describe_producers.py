@@ -1,4 +1,4 @@
-"""DescribeProducers: how far producers have come, and fences for the new holder of a name."""
+"""DescribeProducers: the progress of producers, and fences for the new holder of a name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidelog_broker.requests.produce import append_refused
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_runtime.clock import Clock
 
-# Looked up without giving the loop away: a few milliseconds.
+# Producers that are looked up before the event loop runs: a few milliseconds.
 PRODUCERS_PER_TURN = 2_000
 
 
@@ -35,8 +35,11 @@ class Fence(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Which part of the producers of each partition is described. `size`: how many are looked up in
-    all partitions together; 0: all, or the request is rejected. `from_id`: the least id."""
+    """The part of each partition's producers that is described.
+
+    - `size`: how many are looked up in all partitions together; 0: all, or the request is rejected.
+    - `from_id`: the lowest id.
+    """
 
     size: int = 0
     from_id: int = 0
@@ -46,13 +49,13 @@ EVERYTHING = Page()
 
 
 class DescribedProducers(NamedTuple):
-    """`next_id`: from where the next page of the partition begins; None: there is none."""
+    """Producers of one partition. `next_id`: where its next page begins; None: there is none."""
 
     producers: Sequence[CommittedProducer]
     next_id: int | None = None
 
 
-# Of one partition, or why its producers are unknown.
+# The producers of one partition, or why they are not known.
 DescribeOutcome = DescribedProducers | TidelogError
 
 
@@ -69,7 +72,10 @@ class DescribeProducers:
         fence: Fence | None = None,
         page: Page = EVERYTHING,
     ) -> list[DescribeOutcome]:
-        """One outcome for each entry, in order. Raises INVALID_REQUEST for the whole."""
+        """Returns one outcome for each entry, in order.
+
+        Raises INVALID_REQUEST for the whole request.
+        """
         if fence is not None:
             _require_valid(fence)
             producer_ids = producer_ids or (fence.producer_id,)
@@ -100,7 +106,10 @@ class DescribeProducers:
     async def _fence_all(
         self, entries: Sequence[DescribeEntry], fence: Fence, epochs: dict[int, int]
     ) -> dict[int, TidelogError]:
-        """Which partitions are not fenced, by position. Adds the leader epochs of all others."""
+        """Returns why partitions are not fenced, by position.
+
+        Adds the leader epochs of all others.
+        """
         errors: dict[int, TidelogError] = {}
         waits: dict[int, CommitWait] = {}
         for position, entry in enumerate(entries):
@@ -117,7 +126,7 @@ class DescribeProducers:
     def _require_bounded(
         self, entries: Sequence[DescribeEntry], producer_ids: Collection[int], page: Page
     ) -> None:
-        """Raises INVALID_REQUEST."""
+        """Raises INVALID_REQUEST if the request is invalid or too large."""
         if len({entry.name for entry in entries}) < len(entries):
             raise TidelogError(
                 ErrorCode.INVALID_REQUEST,
@@ -163,9 +172,11 @@ class DescribeProducers:
         limit: int,
         fenced_in: int | None,
     ) -> tuple[DescribeOutcome, int]:
-        """And how many producers were looked up: at most `limit`. `producer_ids`: in order; none:
-        all. `fenced_in`: the leader epoch;
-        None: nothing was fenced."""
+        """Returns the outcome, and how many producers were looked up: at most `limit`.
+
+        - `producer_ids`: in order; empty: all.
+        - `fenced_in`: the leader epoch of the fence; None: nothing was fenced.
+        """
         try:
             partition = self._manager.partition(entry.name, entry.topic_id)
             if fenced_in not in (None, partition.leader_epoch):

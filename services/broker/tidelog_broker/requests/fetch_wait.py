@@ -1,5 +1,4 @@
-"""What consumers' and followers' fetches share: how long they wait, how much they carry,
-and whose turn it is."""
+"""Shared parts of the fetches of consumers and followers: wait, size, and order of partitions."""
 
 from __future__ import annotations
 
@@ -12,10 +11,10 @@ from tidelog_broker.partition.replica_log import ReplicaLog
 from tidelog_broker.storage.cold_reads import ColdReads
 
 MAX_WAIT_MS = 60_000
-# What one answer carries at most, whatever the request allows: it bounds the memory of
-# the broker and stays below the largest gRPC message.
+# Upper bound of one answer, whatever the request allows. It bounds the memory of the broker and
+# stays below the largest gRPC message.
 MAX_RESPONSE_BYTES = 16 << 20
-# What a follower that begins anew is told of one producer, generously.
+# Bytes of one producer for a follower that starts from scratch, as a generous estimate.
 PRODUCER_BYTES = 256
 
 
@@ -25,24 +24,29 @@ def size_of(answer: FetchAnswer) -> int:
 
 
 def in_turn(count: int, turn: int) -> Iterator[int]:
-    """The positions 0 to `count` - 1, beginning with another one each turn, so that a busy
-    partition cannot starve those behind it."""
+    """Returns the positions 0 to `count` - 1.
+
+    Each turn begins with another one, so that a busy partition cannot starve those behind it.
+    """
     return ((turn + position) % count for position in range(count))
 
 
 def enough(min_bytes: int, max_bytes: int) -> int:
-    """More than an answer may carry is not worth waiting for."""
+    """Returns the bytes that end a wait. More than an answer may carry is not waited for."""
     return min(min_bytes, max_bytes, MAX_RESPONSE_BYTES)
 
 
 class Read(Protocol):
     def __call__(self, *, waits: bool) -> FetchAnswer:
-        """What memory holds, unless it `waits` for the disk."""
+        """Returns what memory holds, and with `waits` also what must be read from the disk."""
 
 
 class ColdFetch:
-    """What one round of a fetch has read from the disk, by which it is `woken`; no more than
-    `max_bytes`, so that memory holds it until it is fetched."""
+    """Disk reads of one round of a fetch.
+
+    They set `woken`, and read at most `max_bytes`, so that the data is still in memory when it is
+    fetched.
+    """
 
     def __init__(self, reads: ColdReads, woken: asyncio.Event, max_bytes: int) -> None:
         self._reads = reads
@@ -50,8 +54,11 @@ class ColdFetch:
         self._room = max_bytes
 
     def read(self, read: Read, log: ReplicaLog) -> FetchAnswer:
-        """What memory holds; the rest is begun to be read. What has left memory since it was
-        read is waited for: whoever asks for it has been put off once. Raises `LogError`."""
+        """Returns what memory holds, and begins to read the rest.
+
+        Data that was read and has left memory since is waited for: its fetch was postponed once
+        already. Raises `LogError`.
+        """
         answer = read(waits=False)
         cold = answer.cold
         if cold is None:
@@ -65,8 +72,10 @@ class ColdFetch:
 
 
 class Deadline:
-    """Wakes a wait when its time has come, and remembers it: a loop's timers may fire a
-    moment before its clock says so."""
+    """Wakes a wait at its end, and sets `over`.
+
+    A timer of the loop may fire a moment before the loop's clock has reached its time.
+    """
 
     def __init__(self, max_wait_ms: int, event: asyncio.Event) -> None:
         self.over = max_wait_ms <= 0
@@ -80,7 +89,7 @@ class Deadline:
         self._event.set()
 
     def wake_in(self, ms: int) -> None:
-        """Also before it is over, once."""
+        """Also wakes the wait once before its end."""
         if self._sooner is not None:
             self._sooner.cancel()
         self._sooner = asyncio.get_running_loop().call_later(ms / 1000, self._event.set)

@@ -1,8 +1,9 @@
-"""A sample of the keys that were written to each partition, and whether the standard partitioner
-(CRC32C of the key, modulo the number of partitions) puts them there. Bounded; no I/O.
+"""Samples of the keys that were written to each partition. Bounded; no I/O.
 
-Each partition keeps the keys of the smallest hashes. Leaders of other partitions thus choose the
-same keys, so that a key which is written to two partitions is in both samples."""
+A sample shows whether the standard partitioner (CRC32C of the key, modulo the number of partitions)
+puts the keys there. Each partition keeps the keys with the smallest hashes. Thus leaders of other
+partitions choose the same keys, and a key that is written to two partitions is in both samples.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from tidelog.model import Batch, TopicPartition
 from tidelog.record_batch import decode_joined
 
 WINDOW_MS = 60_000
-# After partitions were added or removed, clients place keys by what they knew before.
+# After partitions were added or removed, clients place keys by the previous number for a while.
 SETTLED_AFTER_MS = 600_000
 MAX_PARTITIONS = 200
 KEYS_OF_A_PARTITION = 16
@@ -33,22 +34,26 @@ KEYS_OF_A_BATCH = 64
 
 @dataclass(slots=True)
 class _Sample:
-    """`seen_ms`: by hash, when the key was last written; `standard`: the same hashes."""
+    """Keys of one partition, by hash.
+
+    - `seen_ms`: when the key was last written.
+    - `standard`: whether the standard partitioner puts the key there.
+    """
 
     partitions: int
     from_ms: int
     next_ms: int = 0
     seen_ms: dict[int, int] = field(default_factory=dict)
     standard: dict[int, bool] = field(default_factory=dict)
-    # Of the hashes that were last added to.
+    # The largest hash after the last `add`.
     largest: int = 0
 
     def may_add(self, key_hash: int) -> bool:
-        """Whether `add` would keep it, of which most keys of a busy partition are not."""
+        """Whether `add` would keep the key. It does not keep most keys of a busy partition."""
         return len(self.seen_ms) < KEYS_OF_A_PARTITION or key_hash <= self.largest
 
     def add(self, key_hash: int, is_standard: bool, now_ms: int) -> None:
-        """What has expired is gone by now."""
+        """Adds a key. Expired ones must have been removed before."""
         if key_hash not in self.seen_ms and len(self.seen_ms) >= KEYS_OF_A_PARTITION:
             self._forget(self.largest)
         self.seen_ms[key_hash] = now_ms
@@ -71,8 +76,10 @@ class KeyPlacements:
         self._batches_left = 0
 
     def note(self, name: TopicPartition, partitions: int, batch: Batch, now_ms: int) -> None:
-        """Of a batch that was appended; `partitions`: of its topic, 0: not known. Most cost a
-        comparison."""
+        """Samples a batch that was appended.
+
+        `partitions`: of its topic; 0: not known. Most calls cost a comparison.
+        """
         if partitions < 2 or not self._is_due(name, partitions, now_ms):
             return
         if len(batch.records) > MAX_BATCH_BYTES or is_costly_to_open(batch):
@@ -105,7 +112,7 @@ class KeyPlacements:
         return now_ms >= sample.from_ms
 
     def recent(self, now_ms: int) -> Iterable[SampledKeys]:
-        """Those of the last WINDOW_MS, by topic and partition."""
+        """Yields the samples of the last WINDOW_MS, by topic and partition."""
         for name, sample in sorted(self._samples.items()):
             sample.expire(now_ms)
             if sample.seen_ms:
@@ -133,5 +140,5 @@ def _keys_of(batch: Batch) -> Iterator[bytes]:
 
 
 def _hash_of(key: bytes) -> int:
-    """63 bits, which do not depend on the partition as those of the partitioner do."""
+    """Returns 63 bits that do not depend on the partition, as those of the partitioner do."""
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest()) >> 1

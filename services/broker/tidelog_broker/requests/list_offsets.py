@@ -19,12 +19,11 @@ from tidelog_broker.storage.cold_reads import ColdReads
 
 NO_TIMESTAMP = -1
 
-# Batches that take long are opened in threads, so many side by side: each has the interpreter
-# now and then.
+# Costly batches that are opened in threads at once: each thread needs the interpreter now and then.
 OPENED_AT_ONCE = 1
 
-# To read and check a larger batch holds the loop for milliseconds: searches that find one come one
-# at a time, and each is followed by a pause of about as long.
+# Reading and checking a larger batch holds the event loop for milliseconds. A search that finds one
+# is followed by a pause of about that time, and searches run one at a time.
 LARGE_BATCH_BYTES = 1 << 20
 PAUSE_S_PER_BYTE = 1e-9
 
@@ -41,7 +40,7 @@ class ListOffsetsEntry(NamedTuple):
 
 
 class FoundOffset(NamedTuple):
-    """NO_OFFSET: no committed record is that young."""
+    """The first matching record. NO_OFFSET: no committed record is that young."""
 
     offset: int
     timestamp_ms: int
@@ -64,12 +63,12 @@ class ListOffsets:
         self._search = asyncio.Lock()
 
     async def __call__(self, entry: ListOffsetsEntry) -> FoundOffset:
-        """Raises `TidelogError`."""
+        """Returns the offset that the entry requests. Raises `TidelogError`."""
         partition = self._manager.partition(entry.name, entry.topic_id)
         epoch = partition.leader_epoch
         match entry.position:
             case OffsetPosition.EARLIEST:
-                # Fenced like the others: a deposed leader may have kept what is gone.
+                # Fenced like the other positions: a deposed leader may have kept deleted records.
                 partition.read_for_consumer(
                     partition.log.log_start_offset, entry.known_epoch, max_bytes=0
                 )
@@ -102,7 +101,7 @@ class ListOffsets:
         return FoundOffset(NO_OFFSET, NO_TIMESTAMP, partition.leader_epoch)
 
     def _since(self, batch: Batch, timestamp_ms: int) -> Iterator[tuple[int, int]]:
-        """Positions and timestamps of the batch's records at or after that time."""
+        """Yields positions and timestamps of the batch's records at or after that time."""
         if is_damaged(batch.header):
             yield 0, batch.header.max_timestamp_ms
             return
@@ -111,7 +110,10 @@ class ListOffsets:
                 yield position, of_record
 
     async def _first_batch(self, partition: Partition, entry: ListOffsetsEntry) -> Batch | None:
-        """Waits for the disk off the loop."""
+        """Returns the first batch that reaches that time.
+
+        Waits for the disk outside the event loop.
+        """
         waits = False
         while True:
             try:

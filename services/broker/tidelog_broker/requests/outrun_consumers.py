@@ -1,5 +1,7 @@
-"""Consumers that ask for records that retention has deleted already: one that does so again and
-again reads more slowly than the log's start moves. Bounded; no I/O."""
+"""Consumers that fetch records which retention has deleted already. Bounded; no I/O.
+
+A consumer that does so repeatedly reads more slowly than the log's start moves.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ from tidelog.errors import ErrorCode
 from tidelog.inspection.model import RejectedRequests
 from tidelog.model import TopicPartition
 
-# Retention deletes every retention_check_interval_ms, which is half a minute.
+# Retention deletes every retention_check_interval_ms, by default half a minute.
 WINDOW_MS = 300_000
-# Of more partitions the one that was noted the longest ago is forgotten.
+# Beyond this, the partition that was noted the longest ago is forgotten.
 MAX_PARTITIONS = 200
-# Of one partition within the window; more are counted as so many.
+# Upper bound of the count of one partition within the window.
 MAX_COUNTED = 100
 
 
@@ -31,8 +33,10 @@ class OutrunConsumers:
         self._kept: OrderedDict[TopicPartition, _Outrun] = OrderedDict()
 
     def note(self, name: TopicPartition, offset: int, message: str, now_ms: int) -> None:
-        """A fetch at this offset was answered with this error, because the log starts later. One
-        that is repeated as it is counts once: its client does not go on."""
+        """Notes a fetch at this offset that failed with this error, because the log starts later.
+
+        A fetch that is repeated at the same offset counts once: its client does not move on.
+        """
         found = self._kept.get(name)
         if found is not None and found.offset == offset:
             return
@@ -45,8 +49,10 @@ class OutrunConsumers:
         found.offset, found.message = offset, message
 
     def recent(self, now_ms: int) -> Iterator[RejectedRequests]:
-        """Of each topic the partition in which it happened most often within WINDOW_MS, by topic:
-        readers that begin anew are set back once in many partitions."""
+        """Yields for each topic the partition with the most such fetches within WINDOW_MS.
+
+        Only that one counts: readers that start from scratch fail once in many partitions.
+        """
         worst: dict[str, RejectedRequests] = {}
         for name, found in sorted(self._kept.items()):
             count = sum(at_ms > now_ms - WINDOW_MS for at_ms in found.times)

@@ -1,7 +1,8 @@
-"""Produce: check, append, and wait for the replicas where the client asks for it.
+"""Produce: checks, appends, and waits for the replicas if the client requires it.
 
-`synced` holds for whatever is acknowledged: with acks=1 the answer waits for the leader's
-own disk, with acks=all the high watermark does for every replica's."""
+In a `synced` topic whatever is acknowledged is synced: with acks=1 the answer waits for the
+leader's own disk, with acks=all the high watermark waits for every replica's.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ from tidelog_broker.requests.rejected_requests import RejectionCounts
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import UNLIMITED
 
-# Between two turns of the loop, a millisecond or two: appends, each of which may have to open a
-# file, and of which one that begins a leader epoch takes as long as several.
+# Work between two turns of the event loop, a millisecond or two. An append may have to open a file,
+# and one that begins a leader epoch takes as long as several.
 WORK_PER_TURN = 8
 WORK_OF_NEW_EPOCH = 4
 
@@ -41,7 +42,7 @@ class ProduceEntry(NamedTuple):
 
 
 class ProduceOutcome(NamedTuple):
-    """One of `appended` and `error` is set."""
+    """The result for one partition. One of `appended` and `error` is set."""
 
     appended: Appended | None
     error: TidelogError | None
@@ -49,8 +50,11 @@ class ProduceOutcome(NamedTuple):
 
 
 class Produce:
-    """`clock`: for timestamps of records; `latest`: for times of appends, and for which timestamps
-    are accepted."""
+    """Serves Produce requests.
+
+    - `clock`: for timestamps of records.
+    - `latest`: for times of appends, and for the limit on timestamps.
+    """
 
     def __init__(
         self,
@@ -71,7 +75,10 @@ class Produce:
     async def __call__(
         self, entries: Sequence[ProduceEntry], acks: Acks, timeout_ms: int
     ) -> list[ProduceOutcome]:
-        """One outcome for each entry, in order. Raises INVALID_REQUEST for the whole."""
+        """Returns one outcome for each entry, in order.
+
+        Raises INVALID_REQUEST for the whole request.
+        """
         _require_valid(entries, timeout_ms)
         outcomes: list[ProduceOutcome] = []
         waits: dict[int, CommitWait] = {}
@@ -126,7 +133,10 @@ class Produce:
                 waits[position] = CommitWait(entry.name, self._purgatory.synced(partition, end))
 
     def _work_of_append(self, name: TopicPartition) -> int:
-        """The first append of a leader epoch replaces a file, and may open another one."""
+        """Returns the work of an append.
+
+        The first one of a leader epoch replaces a file, and may open another one.
+        """
         partition = self._manager.find_led(name)
         if partition is None or partition.log.latest_epoch == partition.leader_epoch:
             return 1
@@ -139,14 +149,17 @@ class Produce:
     def _outgrown(
         self, batches: Mapping[TopicPartition, Sequence[Batch]]
     ) -> dict[TopicPartition, TidelogError]:
-        """The errors of batches that were compressed again, which a producer may do better than a
-        broker: what is appended keeps to the limit too."""
+        """Returns the errors of batches that are too large once they are compressed again.
+
+        A producer may compress better than a broker, and the limit applies to what is appended,
+        too.
+        """
         errors: dict[TopicPartition, TidelogError] = {}
         for name, retimed_batches in batches.items():
             try:
                 limit = self._manager.batch_limits(self._manager.partition(name, "")).max_bytes
             except TidelogError as error:
-                # It has moved while they were checked.
+                # Leadership has moved while they were checked.
                 errors[name] = error
                 continue
             largest = max(len(batch.records) for batch in retimed_batches)
@@ -161,7 +174,7 @@ class Produce:
         return errors
 
     def _not_admitted(self, entry: ProduceEntry) -> TidelogError | None:
-        """Why its batches are not worth a check."""
+        """Returns the error of batches that are rejected without a check."""
         try:
             partition = self._manager.partition(entry.name, entry.topic_id)
         except TidelogError as error:
@@ -216,7 +229,7 @@ class Produce:
 
 
 def _check_timestamp(name: TopicPartition, batch: Batch, max_ahead_ms: int, now_ms: int) -> None:
-    """Raises INVALID_TIMESTAMP."""
+    """Raises INVALID_TIMESTAMP if a record is too far ahead of the leader's clock."""
     newest_ms = batch.header.max_timestamp_ms
     if max_ahead_ms != UNLIMITED and newest_ms > now_ms + max_ahead_ms:
         raise TidelogError(
@@ -229,7 +242,7 @@ def _check_timestamp(name: TopicPartition, batch: Batch, max_ahead_ms: int, now_
 
 
 def append_refused(manager: ReplicaManager, partition: Partition, error: LogError) -> TidelogError:
-    """What a client is told of an append that the log refused."""
+    """Returns the client's error for an append that the log rejected."""
     refused = manager.replica_failed(partition, error, "written")
     if isinstance(error, LogFailedError):
         return TidelogError(

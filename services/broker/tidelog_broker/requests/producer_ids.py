@@ -1,8 +1,8 @@
-"""Ids of idempotent producers, out of the metadata store (section 2 of docs/internals/protocol.md).
+"""Ids of idempotent producers, from the metadata store.
 
-Nobody is ever given what somebody else was: a write whose answer is lost may have been
-applied, or may still be, so what it would have brought is given to nobody. A broker keeps
-ids in stock, so that producers without a name can begin while the store is away.
+See section 2 of docs/internals/protocol.md. No new id and no next epoch is given out twice. A write
+whose answer is lost may have been applied, or may still be, so its ids are not used. A broker keeps
+ids in stock, so that producers without a name can start while the store is unavailable.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from tidelog_runtime.metadata.store import (
 )
 
 FIRST_PRODUCER_ID = 1
-# Taken from the store at once, and given away one by one.
+# Taken from the store at once, and given out one by one.
 BLOCK_SIZE = 1_000
-# With fewer left the next block is taken.
+# With fewer left, the next block is taken.
 LOW_STOCK = BLOCK_SIZE // 2
 RETRY_DELAY_S = 0.3
-# Each failure of a compare-and-swap means that another broker got on.
+# After a failed compare-and-swap another broker has made progress.
 MAX_ATTEMPTS = 10
 MAX_PRODUCER_EPOCH = 2**31 - 1
-# By so many topics a value stays well below what a store takes (1.5 MB).
+# With this many topics a value stays well below the limit of the store (1.5 MB).
 MAX_COUNTED_TOPICS = 4_000
 _Value = TypeVar("_Value", NamedProducer, NextProducerId, PartitionCounts)
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -57,7 +57,7 @@ NO_COUNTS: Mapping[str, int] = MappingProxyType({})
 
 
 class GivenProducer(NamedTuple):
-    """`partition_counts`: of the topics that were asked for."""
+    """A producer id in its epoch. `partition_counts`: those of the requested topics."""
 
     producer_id: int
     producer_epoch: int
@@ -79,13 +79,15 @@ class ProducerIds:
         epoch: int | None = None,
         partition_counts: Mapping[str, int] = NO_COUNTS,
     ) -> GivenProducer:
-        """A new id in epoch 0; with a name the id of that name, in its next epoch, or in the
-        one that is asked for. `partition_counts`: what whoever shares that epoch is told from
-        then on, unless it was told another number before.
+        """Returns a new id in epoch 0; with a name the name's id in its next epoch, or in `epoch`.
 
-        Raises INVALID_REQUEST for what is no name, epoch or number of partitions,
-        FENCED_PRODUCER_EPOCH for an epoch that is older than the name's, and
-        METADATA_STORE_UNAVAILABLE; then the epoch of a name may have grown all the same."""
+        `partition_counts`: numbers of partitions that every holder of that epoch is given from then
+        on, unless another number was given before.
+
+        Raises INVALID_REQUEST for an invalid name, epoch or number of partitions,
+        FENCED_PRODUCER_EPOCH for an epoch older than the name's, and METADATA_STORE_UNAVAILABLE.
+        After the latter the epoch of the name may have grown all the same.
+        """
         if name and _NAME.fullmatch(name) is None:
             raise TidelogError(
                 ErrorCode.INVALID_REQUEST,
@@ -114,7 +116,7 @@ class ProducerIds:
             ) from error
 
     async def keep_stocked(self, rng: random.Random) -> None:
-        """Takes blocks ahead of those who will ask; runs as long as the broker does."""
+        """Takes blocks of ids before they are requested. Runs as long as the broker does."""
         while True:
             await self._is_low.wait()
             try:
@@ -183,8 +185,7 @@ class ProducerIds:
         change: Callable[[_Value | None], _Value],
         decode: Callable[[bytes], _Value],
     ) -> _Value:
-        """Writes what `change` makes of the key's value, and returns it. `found`: the key as
-        it was read."""
+        """Writes `change` of the key's value, and returns it. `found`: the key as it was read."""
         for _ in range(MAX_ATTEMPTS):
             value = change(None if found is None else decode(found.value))
             revision = 0 if found is None else found.mod_revision
@@ -219,7 +220,10 @@ def _in_epoch(name: str, present: NamedProducer, epoch: int | None) -> NamedProd
 def _with_counts(
     name: str, present: PartitionCounts | None, holder: NamedProducer, wanted: Mapping[str, int]
 ) -> PartitionCounts:
-    """What was told first holds for as long as the epoch."""
+    """Returns the counts of an epoch.
+
+    The number that is given first for a topic holds for the whole epoch.
+    """
     told: Mapping[str, int] = {}
     if present is not None and present.producer_id == holder.producer_id:
         if present.producer_epoch > holder.producer_epoch:

@@ -1,9 +1,10 @@
-"""Expires names of producers that were not used for long (section 3 of docs/internals/protocol.md).
+"""Expires names of producers that have not been used for long.
 
-A name is used by whoever takes it, and for as long as its producer writes: both write its key.
-How long ago that was, revisions tell and no clock, for clocks jump and keys have none: the brokers
-note how much time has passed since the store was at which revision, each of them by a clock of its
-own that does not, and one of them at a time. Time in which no broker runs does not count.
+See section 3 of docs/internals/protocol.md. A name is used when a producer takes it, and as long as
+its producer writes: both write the key of the name. The age is measured by revisions, because
+clocks jump and keys have no time. The brokers record how much time has passed since the store was
+at which revision. Each measures with a clock of its own that does not jump, and one broker records
+at a time. Time in which no broker runs does not count.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from tidelog_runtime.metadata.store import (
 )
 from tidelog_runtime.turns import in_turns
 
-# So often in its time it is looked whether a name is used.
+# How often names are checked within their expiration time.
 LOOKS = 8
-# Each of them has two keys.
+# Each name has two keys.
 NAMES_AT_ONCE = 50
 
 _log = structlog.get_logger()
@@ -46,8 +47,10 @@ class UnusedName(NamedTuple):
 
 
 def unused_since(passed: Sequence[tuple[int, int]], expiration_ms: int) -> int:
-    """The newest revision that the store had so long ago; 0: none is known. `passed`: revisions,
-    and how many milliseconds at least passed from each to the next."""
+    """Returns the newest revision that the store had `expiration_ms` ago; 0: none is known.
+
+    `passed`: revisions, and how many milliseconds at least passed from each to the next.
+    """
     elapsed_ms = 0
     for revision, passed_ms in reversed(passed):
         elapsed_ms += passed_ms
@@ -59,8 +62,10 @@ def unused_since(passed: Sequence[tuple[int, int]], expiration_ms: int) -> int:
 def with_mark(
     passed: Sequence[tuple[int, int]], revision: int, passed_ms: int, expiration_ms: int
 ) -> PassedTime:
-    """And so long since `revision`, the newest of them; what is older than it needs to be is left
-    out."""
+    """Adds a mark: `passed_ms` have passed since `revision`, the newest one.
+
+    Marks that are older than needed are left out.
+    """
     marks = (*passed, (revision, passed_ms))
     oldest = unused_since(marks, expiration_ms)
     return PassedTime(tuple(mark for mark in marks if mark[0] >= oldest))
@@ -83,14 +88,14 @@ class ProducerNames:
         self._clock = clock
         self._expiration_ms = expiration_ms
         self._interval_ms = expiration_ms // LOOKS
-        # Of the key of the time that has passed, as it was at the last look; 0: it was not there.
+        # Revision of the key with the passed time, at the last check; 0: it did not exist.
         self._marked_at: int | None = None
 
     async def run(self, rng: random.Random) -> None:
-        """As long as the broker runs."""
+        """Checks names as long as the broker runs."""
         while True:
             await asyncio.sleep(self._interval_ms / 1000)
-            # Brokers that started together shall not all write.
+            # Brokers that started together must not all write.
             await retry_pause(self._interval_ms / 1000 / 100, rng)
             try:
                 await self.look()
@@ -99,13 +104,16 @@ class ProducerNames:
                 self._marked_at = None
 
     async def look(self) -> None:
-        """At least a LOOKS'th of the time that a name is kept after the last look."""
+        """Checks names.
+
+        Since the last check, at least the expiration time divided by LOOKS has passed.
+        """
         await self._renew_writing()
         key = self._keys.passed_time
         found = await self._store.get(key)
         revision = 0 if found is None else found.mod_revision
         if revision != self._marked_at:
-            # Another broker notes the time, or did so before this one began.
+            # Another broker records the time, or did so before this one started.
             self._marked_at = revision
             return
         marks = PassedTime()
@@ -122,7 +130,10 @@ class ProducerNames:
         await self._give_up(unused_since(marks.passed, self._expiration_ms))
 
     async def _renew_writing(self) -> None:
-        """The names of producers that have written to what is led here, once between two marks."""
+        """Renews the names of producers that have written to partitions led here.
+
+        This is done once between two marks.
+        """
         since_ms = self._clock.wall_ms() - 2 * self._interval_ms
 
         def writing(partition: Partition) -> set[int]:
@@ -140,7 +151,7 @@ class ProducerNames:
             known = names[name]
             if known.revision < (self._marked_at or 0):
                 key = self._keys.producer(name)
-                # Where it fails somebody else has used it.
+                # If it fails, another broker has written the name.
                 await self._store.transact(
                     Transaction(
                         [ModRevision(key, known.revision)], [Put(key, encode(known.producer))]
@@ -160,7 +171,7 @@ class ProducerNames:
             _log.info("producer_names_given_up", names=given_up)
 
     async def _delete(self, names: Sequence[UnusedName]) -> int:
-        """How many were given up; not those that somebody has used meanwhile."""
+        """Deletes names that were not used meanwhile. Returns their number."""
         revisions = {self._keys.producer(unused.name): unused.revision for unused in names}
         counts = {
             self._keys.producer(unused.name): self._keys.partition_counts_of(unused.name)

@@ -1,7 +1,7 @@
 """Where requests wait: produces for the high watermark or the disk, consumers for data.
-The sessions of followers are told here, too.
 
-Everything is woken by the step that makes the wait pointless; nothing polls.
+It also passes events of partitions to the sessions of followers. Every wait ends with the event
+that makes it pointless; nothing polls.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from tidelog.model import Acks, TopicPartition
 from tidelog_broker.partition.listener import ReplicaWatch
 from tidelog_broker.partition.partition import Partition
 
-# None: committed, or synced; else why nobody knows whether it will be.
+# None: committed, or synced. An error: it is not known whether it will be.
 Committed: TypeAlias = "asyncio.Future[TidelogError | None]"
 
 
 class _WaitingProduces:
-    """Those of one partition that wait for the same, by the offset to reach. Whoever gives
-    up stays in the heap until half of it has: a high watermark that stands still for ever
-    (the store is away, a follower is dead) would else collect every produce that timed
-    out."""
+    """Produces of one partition that wait for the same condition, by the offset to reach.
+
+    A produce that gives up stays in the heap until half of the heap has given up. The heap is
+    cleaned then: otherwise a stalled high watermark (the store is unavailable, a follower is dead)
+    would collect every produce that timed out.
+    """
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Committed]] = []
@@ -40,7 +42,10 @@ class _WaitingProduces:
         heapq.heappush(self._heap, (next_offset, next(self._ties), future))
 
     def give_up(self, future: Committed, why: TidelogError) -> None:
-        """A future that its waiter's own end has cancelled is still in the heap."""
+        """Ends the wait of a produce.
+
+        A future that its own waiter has cancelled is still in the heap.
+        """
         if not future.done():
             future.set_result(why)
         elif not future.cancelled():
@@ -73,7 +78,7 @@ class Purgatory:
         self._produces: dict[tuple[TopicPartition, Acks], _WaitingProduces] = {}
 
     def __len__(self) -> int:
-        """How much is kept for what waits; 0: nothing waits."""
+        """The number of entries for waiting requests; 0: none waits."""
         return self.waiting_produces + len(self._watches) + len(self._commits)
 
     @property
@@ -82,10 +87,10 @@ class Purgatory:
 
     @property
     def awaited_partitions(self) -> int:
-        """Those that a consumer's fetch waits for."""
+        """The number of partitions for which a consumer's fetch waits."""
         return len(self._commits)
 
-    # -- told by partitions --------------------------------------------------------
+    # -- events of partitions --------------------------------------------------------
 
     def log_grew(self, partition: Partition) -> None:
         for watch in self._watches.get(partition, ()):
@@ -116,8 +121,11 @@ class Purgatory:
             self._drop_if_empty(partition.name, acks, produces)
 
     def leadership_ended(self, partition: Partition) -> None:
-        """A produce that waits may or may not survive in the next epoch: its outcome is
-        unknown, whatever the high watermark does later (interleaving 8)."""
+        """Ends all waits of this partition.
+
+        A produce that waits may or may not survive in the next epoch: its outcome is not known,
+        whatever the high watermark does later (interleaving 8).
+        """
         for watch in self._watches.get(partition, ()):
             watch.leadership_ended(partition)
         for event in self._commits.get(partition.name, ()):
@@ -132,10 +140,10 @@ class Purgatory:
             if produces is not None:
                 produces.end(error)
 
-    # -- waited for by requests ----------------------------------------------------
+    # -- waits of requests -----------------------------------------------------------
 
     def watch(self, partition: Partition, watch: ReplicaWatch) -> None:
-        """Told of this partition until `unwatch`."""
+        """Notifies `watch` of this partition until `unwatch`."""
         self._watches.setdefault(partition, {})[watch] = None
 
     def unwatch(self, partition: Partition, watch: ReplicaWatch) -> None:
@@ -146,19 +154,20 @@ class Purgatory:
 
     @contextmanager
     def commits(self, names: Iterable[TopicPartition]) -> Iterator[asyncio.Event]:
-        """An event that is set when any of these high watermarks moves, or its leadership
-        ends."""
+        """Yields an event that is set when a high watermark moves or a leadership ends."""
         with _registered(self._commits, names) as event:
             yield event
 
     def committed(self, partition: Partition, next_offset: int) -> Committed:
-        """Done when the high watermark has reached `next_offset` in this epoch, or with
-        LEADER_CHANGED when the epoch has ended first. Whoever stops waiting says so to
-        `give_up`."""
+        """Returns a future that is done when the high watermark reaches `next_offset`.
+
+        Its result is LEADER_CHANGED if the epoch ends first. A caller that stops waiting must call
+        `give_up`.
+        """
         return self._until(partition, Acks.ALL, partition.high_watermark, next_offset)
 
     def synced(self, partition: Partition, next_offset: int) -> Committed:
-        """The same for the leader's own disk, where the topic's durability is `synced`."""
+        """Like `committed`, for the leader's own disk, if the topic's durability is `synced`."""
         return self._until(partition, Acks.LEADER, partition.counted_end, next_offset)
 
     def _until(self, partition: Partition, acks: Acks, reached: int, next_offset: int) -> Committed:
@@ -173,7 +182,7 @@ class Purgatory:
     def give_up(
         self, name: TopicPartition, acks: Acks, future: Committed, why: TidelogError
     ) -> None:
-        """Ends the wait with this answer; does nothing where it is over."""
+        """Ends the wait with this error; has no effect if it is over."""
         produces = self._produces.get((name, acks))
         if produces is not None:
             produces.give_up(future, why)

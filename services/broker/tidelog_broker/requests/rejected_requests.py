@@ -1,5 +1,7 @@
-"""Which produce requests this broker rejects for good, by topic and reason: a client that sends
-what no broker takes does not come to an end by itself. Bounded; no I/O."""
+"""Produce requests that this broker rejects for good, by topic and reason. Bounded; no I/O.
+
+A client that sends what no broker accepts does not stop by itself.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,11 @@ from tidelog.inspection.model import RejectedRequests
 WINDOW_MS = 60_000
 # Names of topics come from clients: of more pairs of topic and reason the oldest is forgotten.
 MAX_KEPT = 200
-# Of one pair within the window; more are counted as so many.
+# Upper bound of the count of one pair within the window.
 MAX_COUNTED = 1_000
-# A batch that overtook the first one of its producer is sent again; what the leader has forgotten
-# is sent under a new producer id; what was appended before is delivered.
+# A batch that overtook the first one of its producer is sent again; a batch of a producer that the
+# leader has forgotten is sent under a new producer id; a batch that was appended before is
+# delivered.
 SETTLED_BY_PRODUCERS = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.DUPLICATE_SEQUENCE})
 
 
@@ -30,8 +33,11 @@ class RejectionCounts:
         self._kept: OrderedDict[tuple[str, str], _Rejections] = OrderedDict()
 
     def add(self, topic: str, error: TidelogError, now_ms: int) -> None:
-        """What may be sent again, as to another leader, is not counted; nor what idempotent
-        producers settle by themselves."""
+        """Counts a rejection.
+
+        Not counted are requests that may be sent again, as to another leader, and errors that
+        idempotent producers handle by themselves.
+        """
         if error.retriable or error.code in SETTLED_BY_PRODUCERS:
             return
         key = (topic, error.code.name)
@@ -45,7 +51,7 @@ class RejectionCounts:
         found.messages[:] = [error.message]
 
     def recent(self, now_ms: int) -> Iterable[RejectedRequests]:
-        """Those of the last WINDOW_MS, by topic and reason."""
+        """Yields the rejections of the last WINDOW_MS, by topic and reason."""
         for (topic, reason), found in sorted(self._kept.items()):
             count = sum(at_ms > now_ms - WINDOW_MS for at_ms in found.times)
             if count:

@@ -1,5 +1,4 @@
-"""Fetch for followers: take note of how far they are, collect what is news to them, or
-wait for it."""
+"""Fetch for followers: notes their positions, and returns news for them or waits for it."""
 
 from __future__ import annotations
 
@@ -40,8 +39,9 @@ from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.turns import ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN, in_turns
 
-# Of a follower, which has reported these, and whose log agrees up to the offset of each partition;
-# NO_OFFSET: where that is not known. Returns the ranges whose batches it is to list.
+# Called with a follower, the digests that it has reported, and a function for the offset up to
+# which its log of a partition agrees; NO_OFFSET: not known. Returns the ranges whose batches the
+# follower has to list.
 CompareDigests: TypeAlias = Callable[
     [int, Sequence[ReportedDigest], Callable[[ReplicaKey], int]], Sequence[DivergedRange]
 ]
@@ -65,12 +65,15 @@ class ReplicaFetch:
         self._throttle = throttle
         self._cold_reads = cold_reads
         self.sessions = FetchSessions(purgatory)
-        # By follower: two that ask by turns must not always begin with the same partition.
+        # By follower: of two followers that fetch alternately, each must begin with other
+        # partitions too.
         self._turns: Counter[int] = Counter()
 
     async def __call__(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
-        """Answers what is news to the follower; neither questions nor answers grow with the
-        partitions that stand still."""
+        """Answers with news for the follower.
+
+        Neither requests nor answers grow with the number of idle partitions.
+        """
         self._manager.heard_clock(request.broker_id, request.now_ms)
         response = await self._respond(request)
         return response._replace(now_ms=self._clock.wall_ms())
@@ -103,18 +106,18 @@ class ReplicaFetch:
         finally:
             session.serving = False
             if not is_answered or session.id == NO_SESSION:
-                # Nobody waits for the answer any more, so nobody knows what was told.
+                # The answer is not sent, so it is not known which state the follower has.
                 self.sessions.end(session)
         session_id = NO_SESSION if session.ended else session.id
         return ReplicaFetchResponse(None, results, session_id, diverged=diverged)
 
     async def _drop_ended(self) -> None:
-        """Before anything new is noted of their partitions."""
+        """Drops the partitions of ended sessions, before anything new is noted of them."""
         for _ in self.sessions.drop_ended():
             await asyncio.sleep(0)
 
     def hurry(self, fetch: FetchName) -> None:
-        """Answers it at once, if it waits."""
+        """Answers the fetch at once, if it waits."""
         self.sessions.hurry(fetch)
 
     async def _serve(
@@ -145,11 +148,13 @@ class ReplicaFetch:
     async def _note_positions(
         self, session: FetchSession, request: ReplicaFetchRequest
     ) -> list[ReplicaFetchResult]:
-        """Tells partitions how far the follower is; returns what must be answered without
-        waiting: refusals and divergences, whose partitions leave the session. In turns with
-        whatever else there is to do: the first request of a session names thousands."""
+        """Notes the follower's positions. Returns what must be answered without waiting.
+
+        These are rejections and divergences, and their partitions leave the session. Other tasks
+        run in between: the first request of a session names thousands of partitions.
+        """
         named = [entry.replica for entry in request.entries]
-        # As of the last request: by this one they are not left out.
+        # Before the time of this request is noted: it does not leave these partitions out.
         await in_turns(session.supersede, named, QUICK_ITEMS_PER_TURN)
         await in_turns(session.drop, request.forgotten, QUICK_ITEMS_PER_TURN)
         now_ms = session.time.last_request_ms = self._clock.monotonic_ms()
@@ -184,9 +189,11 @@ class ReplicaFetch:
     async def _collect(
         self, session: FetchSession, max_bytes: int, woken: asyncio.Event
     ) -> tuple[list[ReplicaFetchResult], int, bool]:
-        """Results, their size, and whether something was held back by the throttle, which
-        others of the same fetch do not wait for. Nor do they for what has yet to be read from
-        the disk, by which it is `woken`."""
+        """Returns results, their size, and whether the throttle held something back.
+
+        The other partitions of the fetch do not wait for that. Nor do they wait for reads from the
+        disk, which set `woken`.
+        """
         replicas = list(session.news)
         self._turns[session.follower] += 1
         budget = min(max_bytes, MAX_RESPONSE_BYTES)
@@ -204,7 +211,7 @@ class ReplicaFetch:
                 continue
             position, max_partition_bytes = told.entry.position, told.entry.max_bytes
             if position.needs_producers and size >= budget:
-                # They come whole or not at all: with the next answer.
+                # Producers are sent completely or not at all: with the next answer.
                 continue
             log_start = NO_OFFSET
             try:

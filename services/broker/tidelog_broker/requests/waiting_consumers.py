@@ -1,6 +1,7 @@
-"""Consumers that get nothing because the record they ask for is not committed. Pure.
+"""Consumers that get nothing because the record that they fetch is not committed. Pure.
 
-They have no name here: the offset at which they ask stands for them."""
+They have no name here: the offset of their fetch identifies them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from tidelog.inspection.model import WaitingConsumer
 from tidelog.model import TopicPartition
 
 MAX_PER_PARTITION = 5
-# The partition that was noted first goes.
+# Beyond this, the partition that was noted first is forgotten.
 MAX_PARTITIONS = 1_000
 EXPIRY_MS = 10_000
 
@@ -26,7 +27,7 @@ class WaitingConsumers:
         self._asked: dict[TopicPartition, dict[int, _Asked]] = {}
 
     def note(self, name: TopicPartition, offset: int, now_ms: int) -> None:
-        """A fetch at that offset was answered without records, though there are some."""
+        """Notes a fetch at that offset that got no records, although there are some."""
         offsets = self._asked.get(name)
         if offsets is None:
             if len(self._asked) >= MAX_PARTITIONS:
@@ -42,7 +43,7 @@ class WaitingConsumers:
         asked.last_ms = now_ms
 
     def of(self, name: TopicPartition, high_watermark: int, now_ms: int) -> list[WaitingConsumer]:
-        """Those that still wait, by offset: what is committed meanwhile they have got."""
+        """Returns those that still wait, by offset. The others got what was committed meanwhile."""
         offsets = self._asked.get(name, {})
         for offset in [at for at, asked in offsets.items() if now_ms - asked.last_ms > EXPIRY_MS]:
             del offsets[offset]

@@ -1,1 +1,1 @@
-"""The data directory: whose it is, its logs, and their syncs."""
+"""The data directory: its identity, its logs, and their syncs."""

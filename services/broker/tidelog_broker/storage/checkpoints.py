@@ -1,13 +1,12 @@
-"""High watermarks and recovery points of all logs of a broker, as the disk has them.
+"""The high watermarks and recovery points of all logs of a broker, as they are on disk.
 
-A checkpoint may be old: while logs only grow it says too little, which is safe. But a log that
-is cut below what the disk says of it, and then grows again, would at the next start count as
-committed, and as synced, up to an offset at which other records lie now. So the cut is noted
-first, and the note stays until checkpoints that were taken after it are on the disk.
+A checkpoint may be old: while logs only grow, its offsets are too low, which is safe. It is
+different if a log is cut below its checkpointed offset and grows again. The next start would count
+other records as committed and synced. So a cut is first noted on disk, and the note stays until
+later checkpoints are on disk.
 
-They are written in a thread, while logs go on: a file system may hold up whoever replaces a file
-for as long as it commits what others have written.
-"""
+Checkpoints are written in a thread while logs are in use: a file system that commits other writes
+may block the replacement of a file."""
 
 from __future__ import annotations
 
@@ -28,14 +27,15 @@ Offsets = dict[ReplicaKey, int]
 
 
 class Cut(NamedTuple):
-    """`offset`: the lowest of those that were noted since checkpoints told of none."""
+    """`offset` is the lowest one of the cuts that the checkpoints on disk may not contain yet."""
 
     offset: int
     number: int
 
 
 class CheckpointWrite:
-    """Made by `Checkpoints.begin`; `run` it once, then hand it to `Checkpoints.finish`."""
+    """One write of both files, created by `Checkpoints.begin`. Call `run` once, then pass it to
+    `Checkpoints.finish`."""
 
     def __init__(
         self,
@@ -58,8 +58,10 @@ class CheckpointWrite:
         self.error: OSError | None = None
 
     def run(self) -> None:
-        """Blocks; one at a time. Does nothing where a later one was begun: that has more to
-        say. An `OSError` is kept for `finish`."""
+        """Writes both files. Blocks; only one write may run at a time.
+
+        Does nothing if a later write was begun, which has newer offsets. An `OSError` is kept for
+        `finish`."""
         if not self._is_latest(self):
             return
         try:
@@ -72,20 +74,21 @@ class CheckpointWrite:
 
 
 class Checkpoints:
-    """Blocks where it reads or notes; raises OSError."""
+    """The checkpoint files. Methods that read or note block, and raise OSError."""
 
     def __init__(self, disk: Disk, data_dir: PurePath) -> None:
         self._high_watermark_file = OffsetCheckpoint(disk, data_dir / HIGH_WATERMARKS)
         self._recovery_point_file = OffsetCheckpoint(disk, data_dir / RECOVERY_POINTS)
         self._notes = ReplicaNotes(disk, data_dir / "cuts", "cut", if_damaged=lambda _: 0)
-        # What the disk may say: of a write that is under way, or has failed, the old or the new.
+        # The offsets that the disk may have. While a write runs, or after it failed, these are the
+        # higher ones of old and new.
         self._high_watermarks: Offsets = {}
         self._recovery_points: Offsets = {}
-        # Below what the disk may say of them.
+        # Logs that were cut below the offset that the disk may have.
         self._cut: dict[ReplicaKey, Cut] = {}
         self._cuts = 0
         self._latest: CheckpointWrite | None = None
-        # What the disk has, as a write that is known to have succeeded left it; None: not known.
+        # What the last successful write left on disk; None: unknown.
         self._written_last: tuple[Offsets, Offsets] | None = None
 
     def read(self) -> None:
@@ -96,31 +99,33 @@ class Checkpoints:
             self._lower(key, offset)
 
     def high_watermark(self, key: ReplicaKey) -> int:
-        """0: never written."""
+        """Returns 0 if it was never written."""
         return self._high_watermarks.get(key, 0)
 
     def recovery_point(self, key: ReplicaKey) -> int:
-        """0: never written."""
+        """Returns 0 if it was never written."""
         return self._recovery_points.get(key, 0)
 
     def highest(self, key: ReplicaKey) -> int:
-        """Up to which there must be a log, by either."""
+        """Returns the offset up to which there must be a log, by either file."""
         return max(self.high_watermark(key), self.recovery_point(key))
 
     def keys(self) -> set[ReplicaKey]:
         return self._recovery_points.keys() | self._high_watermarks.keys()
 
     def note_cut(self, key: ReplicaKey, offset: int) -> None:
-        """Before that log is cut to the offset. On the disk on return."""
+        """Notes that the log is about to be cut to the offset. On disk on return."""
         if offset < self.highest(key):
-            # A note stays as low as it was: the disk may have what it was written against.
+            # A note is never raised: the disk may still have the checkpoint for which it was
+            # written.
             standing = self._cut.get(key)
             lowest = offset if standing is None else min(offset, standing.offset)
             self._notes.write(key, lowest)
             self._lower(key, lowest)
 
     def opened(self, key: ReplicaKey, log_end_offset: int) -> None:
-        """Before it grows again checkpoints are written."""
+        """Lowers the offsets of a log that ends below them. Checkpoints are written before it grows
+        again."""
         if log_end_offset < self.highest(key):
             self._lower(key, log_end_offset)
 
@@ -134,8 +139,10 @@ class Checkpoints:
     def begin(
         self, high_watermarks: Offsets, recovery_points: Offsets, *, sync: bool = False
     ) -> CheckpointWrite:
-        """Of what is to replace all. Where nothing has changed, as on a quiet broker, nothing is
-        written, unless it is to be synced."""
+        """Returns a write that replaces all offsets.
+
+        If nothing has changed, as on an idle broker, it writes nothing, unless it has to be
+        synced."""
         offsets, sync = (high_watermarks, recovery_points), sync or bool(self._cut)
         self._high_watermarks = _higher(self._high_watermarks, high_watermarks)
         self._recovery_points = _higher(self._recovery_points, recovery_points)
@@ -154,7 +161,9 @@ class Checkpoints:
         return write is self._latest
 
     def finish(self, write: CheckpointWrite) -> bool:
-        """After `write.run()`: whether that has written it. Raises what it has met."""
+        """Completes a write after `write.run()`. Returns whether that has written it.
+
+        Raises the error that it met."""
         if write.error is not None:
             raise write.error
         if self._is_latest(write):
@@ -165,7 +174,7 @@ class Checkpoints:
         self._written_last = high_watermarks, recovery_points = write.offsets
         self._high_watermarks = _lower_of(high_watermarks, self._high_watermarks)
         self._recovery_points = _lower_of(recovery_points, self._recovery_points)
-        # A note that comes back after a power failure makes the next start read more.
+        # A note that reappears after a power failure only makes the next start read more.
         for key, cut in write.cuts.items():
             if self._cut.get(key) == cut:
                 self._notes.remove(key)
@@ -177,7 +186,7 @@ def _higher(former: Offsets, latter: Offsets) -> Offsets:
 
 
 def _lower_of(written: Offsets, known: Offsets) -> Offsets:
-    """What was cut while it was written is known to be lower."""
+    """Returns the written offsets, lowered to those of logs that were cut during the write."""
     return {key: min(offset, known[key]) for key, offset in written.items()}
 
 

@@ -1,4 +1,5 @@
-"""What a broker's clocks said last, on its disk: the next process compares its own with it."""
+"""The last readings of a broker's clocks on its disk. The next process compares its own with
+them."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ CLOCK_NAME = "clock.json"
 
 
 def read_clock(disk: Disk, directory: PurePath) -> Reading | None:
-    """None where there is none, or none that can be read: nothing is compared then."""
+    """Returns None if there is no readable file; then nothing is compared."""
     try:
         held = json.loads(disk.read_file(directory / CLOCK_NAME))
         return Reading(
             int(held["wall_ms"]),
             int(held["monotonic_ms"]),
             str(held["boot_id"]),
-            # Earlier releases write none.
+            # Earlier releases wrote none.
             int(held.get("doubted_ms", 0)),
             tuple((int(n), PeerClock(*map(int, peer))) for n, peer in held.get("peers", ())),
         )
@@ -28,6 +29,6 @@ def read_clock(disk: Disk, directory: PurePath) -> Reading | None:
 
 
 def write_clock(disk: Disk, directory: PurePath, reading: Reading) -> None:
-    """Synced: it is needed most after a reboot. Raises `OSError`."""
+    """Writes and syncs: the file is needed most after a reboot. Raises `OSError`."""
     content = json.dumps(reading._asdict()).encode()
     disk.write_atomically(directory / CLOCK_NAME, content, sync=True)

@@ -1,9 +1,8 @@
-"""Reads what is on the disk alone into memory, in threads, so that the event loop never waits
-for it (section 6 of docs/internals/log-format.md).
+"""Reads data that is only on disk into the page cache, in threads, so that the event loop never
+waits for it (section 6 of docs/internals/log-format.md).
 
-What a fetch asks for and memory does not hold is read here a piece at a time, and thrown away:
-it is in the page cache then. Whoever waits for it is woken with each piece and asks again.
-"""
+The data that a fetch lacks is read here one piece at a time, and discarded: it is in the page cache
+then. Each piece wakes the waiting fetches, which try again."""
 
 from __future__ import annotations
 
@@ -18,22 +17,26 @@ from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import read_failure
 from tidelog_broker.partition.replica_log import ColdRange, ReplicaLog
 
-# Side by side. Each needs memory for one piece.
+# Concurrent reads. Each needs memory for one piece.
 READS_AT_ONCE = 4
-# As much as an ordinary fetch asks for of one partition; nothing smaller is read.
+# The usual size of a fetch from one partition; no smaller read is made.
 PIECE_BYTES = 1 << 20
-# Beyond what was asked for, for a reader that goes on where it was and while no other waits.
+# Read-ahead beyond the request, for a sequential reader, and only while no other one waits.
 MAX_AHEAD_BYTES = 4 << 20
-# What was read longer ago was asked for by somebody else, as like as not.
+# A read that is longer ago was probably requested by another reader.
 REMEMBERED_S = 5.0
-# Readers of one log that are told apart by where they are.
+# Readers of one log that are distinguished, by their positions.
 MAX_READERS = 4
 
 
 @dataclass(slots=True)
 class _Reading:
-    """A stretch of a file: read from `start` to `position`, as far as that counts still, and
-    wanted to `end`. `size`: of all of it. `error`: why it cannot be read from `position` on."""
+    """A part of a file that is read: `start` to `position` is done, as far as it still counts, up
+    to `end`.
+
+    - `size`: of the entire part.
+    - `error`: why it cannot be read from `position` on.
+    """
 
     path: PurePath
     start: int
@@ -44,14 +47,14 @@ class _Reading:
     read_at_s: float = 0.0  # time of the loop
 
     def has_read(self, cold: ColdRange, now_s: float) -> bool:
-        """A moment ago; or has failed to, with `error`."""
+        """Returns whether the beginning of `cold` was recently read, or failed with `error`."""
         if now_s - self.read_at_s > REMEMBERED_S:
             return False
         end = self.position if self.error is None else self.end
         return cold.path == self.path and self.start <= cold.position < end
 
     def is_continued_by(self, cold: ColdRange) -> bool:
-        """The kernel may have read a little more."""
+        """Returns whether `cold` continues here. The kernel may have read a little more."""
         return cold.path == self.path and 0 <= cold.position - self.position <= PIECE_BYTES
 
 
@@ -68,7 +71,8 @@ class _ColdLog:
 
 
 class _Piece:
-    """Of a file that may have gone meanwhile: opened where it is read."""
+    """One piece of a file. The file is opened only when it is read, because it may be gone by
+    then."""
 
     def __init__(self, disk: Disk, reading: _Reading) -> None:
         self._disk = disk
@@ -88,8 +92,10 @@ class _Piece:
 
 
 class ColdReads:
-    """`begin` takes note; `run` does the reading: one stretch of each log at a time, and of
-    those at most READS_AT_ONCE side by side, which take turns."""
+    """Reads the parts that `begin` has queued, while `run` runs.
+
+    It reads one part of each log at a time, and at most READS_AT_ONCE parts concurrently; logs take
+    turns."""
 
     def __init__(self, disk: Disk, run_blocking: RunBlocking) -> None:
         self._disk = disk
@@ -100,13 +106,15 @@ class ColdReads:
         self._wake = asyncio.Event()
 
     def __len__(self) -> int:
-        """How many logs are being read."""
+        """Returns how many logs are being read."""
         return len(self._queue) + self._running
 
     def has_read(self, log: ReplicaLog, cold: ColdRange) -> bool:
-        """Whether its beginning was read a moment ago, and has left memory again: then whoever
-        asks may wait for the disk, once, or a cache that evicts would starve it.
-        Raises `LogStorageError` where it could not be read."""
+        """Returns whether the beginning of `cold` was recently read, and has left the page cache
+        again.
+
+        Then the caller may wait for the disk, once: a cache that evicts too early would starve it.
+        Raises `LogStorageError` if it could not be read."""
         known = self._logs.get(log)
         if known is None:
             return False
@@ -122,7 +130,7 @@ class ColdReads:
         return True
 
     def begin(self, log: ReplicaLog, cold: ColdRange, woken: asyncio.Event) -> None:
-        """`woken` is set, once, when more of this log has been read, or cannot be."""
+        """Queues a read. Sets `woken` once, when more of this log has been read or cannot be."""
         known = self._logs.setdefault(log, _ColdLog())
         known.waiting[woken] = None
         if known.now is None:
@@ -148,7 +156,7 @@ class ColdReads:
         try:
             await self._run_blocking(piece.run)
         except FileNotFoundError:
-            reading.position = reading.end  # the log itself says why it cannot be read, if so
+            reading.position = reading.end  # reading the log reports the error, if there is one
         except OSError as error:
             reading.error = error
         else:
@@ -165,7 +173,8 @@ class ColdReads:
 
 
 def _new_reading(cold: ColdRange, before: deque[_Reading], *, goes_ahead: bool) -> _Reading:
-    """For a reader that goes on twice as much as before is read beyond what it asks for."""
+    """Returns a reading of the requested part. For a sequential reader the read-ahead doubles each
+    time."""
     continued = next((reading for reading in before if reading.is_continued_by(cold)), None)
     ahead = 0
     if continued is not None:

@@ -1,5 +1,5 @@
-"""Brings what another program wrote into a data directory to the disk: cp and rsync do not sync, so
-that a power failure within the next minute would take what they wrote."""
+"""Syncs what another program wrote into a data directory. cp and rsync do not sync, so that a power
+failure within the next minute would lose what they wrote."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from pathlib import PurePath
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.disk import Disk, Tree, copy_bytes
 
-# File systems commit together what several threads wait for.
+# File systems commit together what several threads sync.
 SYNC_THREADS = 8
 
 
 async def sync_tree(
     disk: Disk, path: PurePath, run_blocking: RunBlocking, *, rewrite: bool
 ) -> Tree:
-    """Syncs every file and every name below `path`; returns them. `rewrite`: writes each file again
-    first, because an earlier sync may have failed, and the kernel takes for written what that one
-    could not write. Raises the first OSError, which names the file or directory."""
+    """Syncs every file and every name below `path`, and returns them.
+
+    `rewrite`: writes each file again first, because after a failed sync the kernel regards as
+    written what it could not write. Raises the first OSError, which names the file or directory."""
     trees: list[Tree] = []
     await run_blocking(lambda: trees.append(disk.tree(path)))
     [tree] = trees
     sync_file = partial(_sync_file, disk, rewrite=rewrite)
     await _in_threads(run_blocking, sync_file, tree.files)
     await _in_threads(run_blocking, disk.sync_directory, tree.directories)
-    # Where only its owner may read the directory above, it was there before the copy.
+    # A parent directory that only its owner may read was there before the copy.
     with suppress(PermissionError):
         disk.sync_directory(path.parent)
     return tree
@@ -37,7 +38,7 @@ async def sync_tree(
 async def _in_threads(
     run_blocking: RunBlocking, sync: Callable[[PurePath], None], paths: Sequence[PurePath]
 ) -> None:
-    """All of them end after the first error, which is raised."""
+    """Syncs paths in threads. All end after the first error, which is raised."""
     errors: list[OSError] = []
 
     def sync_share(share: Sequence[PurePath]) -> None:

@@ -1,12 +1,15 @@
-"""Which batches of this broker's logs are unreadable because this disk damaged them, and the bytes
-that were found there ("Damaged batches" in docs/internals/log-format.md).
+"""The batches of this broker's logs that are unreadable because this disk damaged them, and the
+bytes that were found there ("Damaged batches" in docs/internals/log-format.md).
 
-`evidence/` has a file for each stretch that was found damaged: a line of JSON that describes it,
-then its bytes. While the batch is unreadable here its name ends in `.unreadable`; once it was
-copied from the leader again, or its replica is gone, in `.repaired`. Where its offsets were not
-known, so that it was cut, it ends in `.cut`. Only the latter two are deleted: after
-EVIDENCE_RETENTION_MS, or the oldest where all take more than MAX_EVIDENCE_BYTES.
-"""
+`evidence/` has a file for each damaged range: a line of JSON that describes it, then its bytes. The
+end of its name is the state:
+
+- `.unreadable`: the batch is unreadable here.
+- `.repaired`: the batch was copied from another replica again, or its replica is gone.
+- `.cut`: the offsets of the range were not known, so that it was cut.
+
+Only the latter two are deleted: after EVIDENCE_RETENTION_MS, or the oldest if all take more than
+MAX_EVIDENCE_BYTES."""
 
 from __future__ import annotations
 
@@ -30,8 +33,8 @@ from tidelog_runtime.clock import Clock
 
 MAX_EVIDENCE_BYTES = 256 << 20
 EVIDENCE_RETENTION_MS = 30 * 24 * 3_600_000
-# Of what no longer fits, and of what the log keeps anyway, so much is stored: the bytes under the
-# header that makes the batch unreadable.
+# Of evidence that does not fit, only so many bytes are stored: more than lie under the header that
+# makes the batch unreadable. The log keeps the rest.
 LEAST_EVIDENCE_BYTES = 4 << 10
 _UNREADABLE, _REPAIRED, _CUT = "unreadable", "repaired", "cut"
 _NAME = re.compile(
@@ -56,17 +59,19 @@ class _File(NamedTuple):
 
 
 class DamagedBatches:
+    """The damaged batches of all replicas, in memory and in `evidence/`."""
+
     def __init__(self, disk: Disk, directory: PurePath, clock: Clock) -> None:
         self._disk = disk
         self._directory = directory
         self._clock = clock
-        # In the order of offsets.
+        # Sorted by offset.
         self._ranges: dict[ReplicaKey, list[OffsetRange]] = {}
-        # Found by former incarnations of this broker, in logs that are not opened yet.
+        # Found by previous incarnations of this broker, in logs that are not opened yet.
         self._former: dict[ReplicaKey, set[OffsetRange]] = {}
 
     def prepare(self) -> None:
-        """Raises OSError."""
+        """Creates the directory and reads the file names. Raises OSError."""
         self._disk.make_directory(self._directory)
         self._disk.sync_directory(self._directory.parent)
         for file in self._files():
@@ -74,7 +79,7 @@ class DamagedBatches:
                 self._former.setdefault(file.key, set()).add(file.range)
 
     def evidence_of(self, name: TopicPartition, key: ReplicaKey) -> Evidence:
-        """Called by the log of this replica when it makes a batch unreadable."""
+        """Returns what the log of this replica calls when it makes a batch unreadable."""
         return partial(self._keep, name, key)
 
     def of(self, key: ReplicaKey) -> list[OffsetRange]:
@@ -85,14 +90,15 @@ class DamagedBatches:
         return sum(map(len, self._ranges.values()))
 
     def load(self, key: ReplicaKey, log: Log) -> None:
-        """After a log was opened: what former incarnations of this broker found in it, as far as
-        it is still there."""
+        """Adds what previous incarnations found in a log that was opened, if it is still
+        unreadable."""
         former = {r for r in self._former.pop(key, ()) if _is_unreadable(log, r.first_offset)}
         if former:
             self._replace(key, sorted({*self._ranges.get(key, ()), *former}))
 
     def cut(self, key: ReplicaKey, offset: int) -> None:
-        """The log ends there from now on, so that the leader sends again what lay behind."""
+        """Forgets batches at or above the offset, where the log ends from now on. The leader sends
+        them again."""
         kept = [r for r in self._ranges.get(key, ()) if r.first_offset < offset]
         self._replace(key, kept)
 
@@ -100,14 +106,14 @@ class DamagedBatches:
         return list(self._ranges)
 
     def restored(self, key: ReplicaKey, found: OffsetRange) -> None:
-        """Copied from another replica again."""
+        """Forgets a range that was copied from another replica again."""
         self._replace(key, [r for r in self._ranges.get(key, ()) if r != found])
 
     def forget(self, key: ReplicaKey) -> None:
         self._ranges.pop(key, None)
 
     def sweep(self) -> None:
-        """Marks what is repaired, and deletes the oldest of that. Blocks; raises OSError."""
+        """Marks repaired ranges, and deletes the oldest of them. Blocks; raises OSError."""
         for file in self._files():
             if file.is_unreadable and file.range not in self._ranges.get(file.key, ()):
                 source = self._directory / file.name
@@ -155,8 +161,9 @@ class DamagedBatches:
             self._replace(key, sorted({*self._ranges.get(key, ()), found}))
 
     def _delete_old(self, room_bytes: int) -> int:
-        """Deletes evidence of repaired damage that is too old or does not fit into the room;
-        returns how many bytes are left."""
+        """Deletes evidence of repaired damage that is too old or does not fit.
+
+        Returns how many bytes are left."""
         oldest_ms = self._clock.wall_ms() - EVIDENCE_RETENTION_MS
         files = sorted(self._files(), key=lambda file: file.found_ms)
         sizes = {file.name: self._disk.file_size(self._directory / file.name) for file in files}

@@ -9,11 +9,15 @@ from tidelog_broker.partition.replica_key import ReplicaKey
 
 
 class DamagedReplica(NamedTuple):
-    """A replica that is known to have lost data. `name`: None where nothing but its id is
-    known here. `if_synced`: it has only if its topic is `synced`; a crash of the machine
-    may have shortened any other. `if_others`: all records are there, but not who wrote
-    below the log's start, so that it steps back if others can tell. `unless_sole`: single
-    batches are unreadable and all else is there, so that a replica without others continues."""
+    """A replica that is known to have lost data.
+
+    - `name`: None if only its id is known here.
+    - `if_synced`: it has lost data only if its topic is `synced`; a crash of the machine may have
+      shortened any other.
+    - `if_others`: all records are there, but the producers below the log's start are unknown. It
+      resigns if other replicas know them.
+    - `unless_sole`: only single batches are unreadable, so that a replica without others continues.
+    """
 
     key: ReplicaKey
     name: TopicPartition | None

@@ -1,14 +1,12 @@
-"""Whose data a directory holds, and since when it is intact ("Intact or not" in
+"""The identity of a data directory, and since when it is intact ("Intact or not" in
 docs/internals/protocol.md).
 
-A replica set is intact since a broker epoch when nothing that was written since has been
-lost. It stays intact over a clean stop, and over a crash of the process while the machine
-continued: the page cache outlives a process. After a reboot without a clean stop only what
-was synced is intact.
+A directory is intact since a broker epoch if nothing that was written since then has been lost. It
+stays intact over a clean stop, and over a crash of the process while the machine runs: the page
+cache outlives a process. After a reboot without a clean stop only synced data is intact.
 
-All of this holds for the files that the previous incarnation wrote. `not_intact_reason` says how a
-copy, an older backup and another directory are told from them (docs/adr/0001).
-"""
+This requires the files that the previous incarnation wrote. `not_intact_reason` detects a copy, an
+older backup and another directory (docs/adr/0001)."""
 
 from __future__ import annotations
 
@@ -50,7 +48,7 @@ _log = structlog.get_logger()
 
 
 class DataDirectoryError(Exception):
-    """The directory cannot be used by this broker; the message says why, and what to do."""
+    """This broker cannot use the directory; the message says why, and what to do."""
 
     def __init__(self, message: str, cause: RejectionCause = RejectionCause.DATA_DIRECTORY) -> None:
         super().__init__(message)
@@ -59,13 +57,15 @@ class DataDirectoryError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What `broker.json` says. `whole_since`, `synced_whole_since`: broker epochs; 0: only
-    since the registration that comes next."""
+    """The content of `broker.json`.
+
+    `whole_since` and `synced_whole_since` are the broker epochs since which the directory is
+    intact; 0: since the next registration."""
 
     broker_id: int
     node_uuid: str
     cluster_id: str = ""
-    # Under which name its cluster had its keys in the store; empty: an older release wrote it.
+    # The name of its cluster in the metadata store; empty: an older release wrote the file.
     cluster_name: str = ""
     boot_id: str = ""
     stopped_cleanly: bool = False
@@ -73,29 +73,31 @@ class Identity:
     synced_whole_since: int = 0
     # The highest revision of the metadata store that this broker has acted on.
     store_revision: int = 0
-    # The last two: of the registration that the store had, and of the one that was to follow it.
+    # The last two tokens: of the registration that the store had, and of the one to follow it.
     registration_tokens: tuple[str, ...] = ()
-    # Of the last clean stop that ended a registration.
+    # Token of the last clean stop that ended a registration.
     clean_stop_token: str = ""
-    # Found to be a copy at a start since the last registration.
+    # A start since the last registration found the directory to be a copy.
     copied: bool = False
-    # All of that copy is on the disk.
+    # All files of the copy are on disk.
     copy_synced: bool = False
 
     @property
     def directory_id(self) -> str:
-        """Created once with the directory; the stored field keeps the name of older releases."""
+        """The id of the directory, created with it. The stored field keeps the name of older
+        releases."""
         return self.node_uuid
 
     @property
     def has_registered(self) -> bool:
-        """Or has been about to. Releases that keep no tokens leave epochs, of which a reboot takes
-        the first back."""
+        """Whether a broker has registered with the directory, or was about to.
+
+        Releases without tokens leave only epochs; a reboot resets `whole_since`."""
         return bool(self.registration_tokens or self.whole_since or self.synced_whole_since)
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Identity:
-        """Of this release, of older ones, which have fewer fields, and of later ones."""
+        """Reads what this release, an older one with fewer fields, or a later one has written."""
         known = known_fields(cls, stored)
         tokens = tuple(stored.get("registration_tokens", ()))
         return cls(**{**known, "registration_tokens": tokens})
@@ -104,8 +106,11 @@ class Identity:
 def new_life(
     former: Identity, boot_id: str, *, same_files: bool = True, lost_copy: bool = False
 ) -> Identity:
-    """What a starting process may claim of what its predecessor left. `same_files`: not a copy of
-    what that one wrote. `lost_copy`: the machine rebooted before that copy was synced."""
+    """Returns the identity for a process that starts in the directory.
+
+    - `same_files`: the directory is not a copy of what the previous process wrote.
+    - `lost_copy`: the machine rebooted before that copy was synced.
+    """
     return replace(
         former,
         boot_id=boot_id,
@@ -118,19 +123,20 @@ def new_life(
 
 
 def _is_whole(former: Identity, boot_id: str) -> bool:
-    """No power failure can have taken what was not synced."""
+    """Returns whether no power failure can have removed unsynced data."""
     return former.stopped_cleanly or former.boot_id == boot_id != ""
 
 
 def not_intact_reason(identity: Identity, record: BrokerDirectory | None) -> str:
-    """Why the directory may lack what was acknowledged under its broker id, by what the store has
-    of the last registration of that id; empty: it lacks nothing. `record`: None: no broker that
-    keeps one has registered yet.
+    """Returns why the directory may lack data acknowledged under its broker id; empty: it lacks
+    none.
 
-    Every registration leaves a token in both, and so does every clean stop that ends one. What
-    does not know the last of them is older, or another directory. A copy that knows them was
-    taken since, and is trusted only after a clean stop: any other may end below what was
-    acknowledged later."""
+    `record` is what the store has of the id's last registration; None: no broker that writes such a
+    record has registered yet.
+
+    Every registration writes a token to both, and so does every clean stop that ends one. A
+    directory without the latest token is older, or another one. A copy with it was made since then,
+    and is trusted only after a clean stop: any other may end below what was acknowledged later."""
     if record is None:
         return (
             "the store has no record of its last registration"
@@ -151,10 +157,11 @@ def not_intact_reason(identity: Identity, record: BrokerDirectory | None) -> str
 def may_end_registration(
     identity: Identity, record: BrokerDirectory | None, registered_uuid: str
 ) -> bool:
-    """Whether the registration that is there is surely that of a dead process, which used this
-    very directory: only one process at a time can lock it. Of a copy, or where the machine has
-    rebooted since, the other process may be alive elsewhere: its lease has to end.
-    `registered_uuid`: as the registration names it."""
+    """Returns whether the present registration is surely that of a dead process in this directory.
+
+    Only one process at a time can lock a directory. With a copy, or after a reboot, the other
+    process may be alive elsewhere: its lease has to expire. `registered_uuid` is the directory id
+    in the registration."""
     if registered_uuid != identity.directory_id or identity.copied:
         return False
     if record is None:
@@ -167,7 +174,7 @@ def may_end_registration(
 
 
 def how_it_ended(former: Identity, boot_id: str) -> str:
-    """The process before this one, by what it left."""
+    """Returns how the previous process ended."""
     if former.stopped_cleanly:
         return STOPPED
     known = former.boot_id != "" and boot_id != ""
@@ -175,14 +182,17 @@ def how_it_ended(former: Identity, boot_id: str) -> str:
 
 
 def is_unused(disk: Disk, path: PurePath, identity: Identity) -> bool:
-    """Whether no broker has registered with it and it holds nothing: a start was rejected right
-    after the directory was made, and another broker may have it."""
+    """Returns whether no broker has registered with the directory and it holds nothing.
+
+    Then a start was rejected right after the directory was created, and another broker may use
+    it."""
     return not identity.has_registered and not disk.list_names(path / REPLICAS)
 
 
 def stored_identity(disk: Disk, path: PurePath) -> Identity | None:
-    """For reports: None where the directory is new, or its file cannot be read. `store_revision`:
-    the highest that the directory remembers."""
+    """Returns the identity for reports; None if the directory is new or its file is unreadable.
+
+    `store_revision` is the highest one that the directory remembers."""
     try:
         found = read_checked(disk, path / IDENTITY_FILE, _KIND)
         if not found:
@@ -195,7 +205,7 @@ def stored_identity(disk: Disk, path: PurePath) -> Identity | None:
 
 
 class DataDirectory:
-    """Writes every change of the identity before anything rests on it."""
+    """Stores every change of the identity before anything depends on it."""
 
     def __init__(
         self,
@@ -214,7 +224,7 @@ class DataDirectory:
         # "stopped", "crashed" or "rebooted"; empty: the directory is new.
         self.previous_end = ""
         self._noted_revision = noted_revision
-        # A process before this one may have failed to sync the copy that this directory is.
+        # A previous process may have failed to sync this copy.
         self._rewrites_copy = False
         # A registration of this process has been confirmed.
         self._has_registered = False
@@ -223,7 +233,7 @@ class DataDirectory:
     def open(
         cls, disk: Disk, path: PurePath, *, broker_id: int, boot_id: str, rng: random.Random
     ) -> DataDirectory:
-        """Begins a new life in the directory; raises `DataDirectoryError`, and OSError."""
+        """Opens the directory for a new process. Raises `DataDirectoryError` and OSError."""
         disk.make_directory(path)
         try:
             found = read_checked(disk, path / IDENTITY_FILE, _KIND)
@@ -235,10 +245,10 @@ class DataDirectory:
         previous_end, is_unfinished = "", False
         noted = _read_noted(disk, path)
         if found is None:
-            # Where only its owner may read the directory above, it was there before us.
+            # A parent directory that only its owner may read was there before.
             with suppress(PermissionError):
                 disk.sync_directory(path.parent)
-            # Replicas without an identity were put there by another program.
+            # Another program put replicas without an identity there.
             copied = bool(disk.list_names(path / REPLICAS))
             identity = Identity(broker_id, _new_uuid(rng), boot_id=boot_id, copied=copied)
         else:
@@ -251,7 +261,7 @@ class DataDirectory:
             )
             lost_copy = is_unfinished and not _is_whole(stored, boot_id)
             if lost_copy:
-                # Before anything says that this boot is the one in which the copy was made.
+                # Before the identity names this boot as the one in which the copy was made.
                 disk.remove(path / RECOVERY_POINTS)
                 disk.sync_directory(path)
             identity = new_life(stored, boot_id, same_files=same_files, lost_copy=lost_copy)
@@ -270,13 +280,15 @@ class DataDirectory:
 
     @property
     def lacks_identity(self) -> bool:
-        """It holds replicas, and `broker.json` was made after them."""
+        """Whether it holds replicas that existed before its `broker.json`."""
         has_replicas = bool(self._disk.list_names(self.path / REPLICAS))
         return has_replicas and not self.identity.has_registered
 
     def join_cluster(self, cluster_id: str | None, name: str = "") -> None:
-        """The cluster that the metadata store holds under the configured `name`; None: it holds
-        none. Raises `DataDirectoryError` if that is not the one whose data this is."""
+        """Records the cluster that the metadata store holds under the configured `name`.
+
+        `cluster_id` None: the store holds none. Raises `DataDirectoryError` if the data is of
+        another cluster."""
         own_name = self.identity.cluster_name
         is_named_otherwise = own_name not in ("", name)
         of_which = f"{own_name!r} ({self.identity.cluster_id})" if own_name else ""
@@ -305,8 +317,9 @@ class DataDirectory:
         self._update(cluster_id=cluster_id, cluster_name=name)
 
     async def sync_copy(self, run_blocking: RunBlocking) -> None:
-        """Before anything rests on what a copy says is synced: whoever copied it need not have
-        synced it. Does nothing for any other directory. Raises OSError."""
+        """Syncs a copied directory, because the program that copied it need not have synced it.
+
+        Does nothing for any other directory. Raises OSError."""
         if not self.identity.copied or self.identity.copy_synced:
             return
         now = asyncio.get_running_loop().time
@@ -323,13 +336,15 @@ class DataDirectory:
         self._update(copy_synced=True)
 
     def settle(self, record: BrokerDirectory | None) -> str:
-        """Takes back what the store's record of the broker id disproves, before anything rests on
-        it; returns why, empty where the claims stand. Raises OSError."""
+        """Withdraws the claims to be intact if the store's record of the broker id disproves them.
+
+        Returns the reason; empty if the claims hold. Raises OSError."""
         reason = not_intact_reason(self.identity, record)
         return self.distrust(reason) if reason else ""
 
     def distrust(self, reason: str) -> str:
-        """From now on it counts as intact only since its next registration; returns `reason`.
+        """Counts the directory as intact only since its next registration. Returns `reason`.
+
         Raises OSError."""
         if self.identity.whole_since or self.identity.synced_whole_since:
             changed = replace(self.identity, whole_since=0, synced_whole_since=0)
@@ -338,11 +353,11 @@ class DataDirectory:
         return reason
 
     def begin_registration(self, record: BrokerDirectory | None) -> str:
-        """Returns the token of the registration that comes next, which is on the disk by then: the
-        store may name it without this process ever having an answer. Raises OSError.
+        """Returns the token of the next registration, after it is on disk.
 
-        A token that was never registered is used again, because a transaction that is still
-        under way may yet register it."""
+        The store may commit it without this process ever receiving the answer. A token that was
+        never registered is used again, because an unfinished transaction may still register it.
+        Raises OSError."""
         known = self.identity.registration_tokens
         if record is not None and record.registration_token not in known:
             known = ()
@@ -354,8 +369,9 @@ class DataDirectory:
         return changed.registration_tokens[-1]
 
     def registered(self, broker_epoch: int) -> None:
-        """From now on everything that is written is kept track of. Raises OSError: the file
-        then claims less than is true."""
+        """Records a registration: from now on all that is written is accounted for.
+
+        Raises OSError: the file then claims less than is true."""
         identity = self.identity
         self._has_registered = True
         self._update(
@@ -367,8 +383,10 @@ class DataDirectory:
         )
 
     def stopped_cleanly(self, store_revision: int) -> None:
-        """After a registration the stop has a token, which the store is to have too; without one
-        the store still has that of an earlier stop."""
+        """Records a clean stop. After a registration it gets a token, which the caller stores in
+        the metadata store, too.
+
+        Without a registration the token of the earlier stop stays."""
         highest = max(self.seen_revision, store_revision)
         token = self.identity.clean_stop_token
         if self._has_registered:
@@ -381,8 +399,9 @@ class DataDirectory:
         return max(self.identity.store_revision, self._noted_revision)
 
     def note_revision(self, store_revision: int) -> None:
-        """Now and then, so that also after a crash an older store is known as such. Not
-        synced: what a power failure takes back is a few seconds. Raises OSError."""
+        """Stores the revision now and then, so that an older store is detected after a crash, too.
+
+        Not synced: a power failure takes back a few seconds. Raises OSError."""
         if store_revision > self._noted_revision:
             self._noted_revision = store_revision
             write_checked_with_id(
@@ -394,9 +413,10 @@ class DataDirectory:
             )
 
     def require_revision(self, store_revision: int) -> None:
-        """Raises `DataDirectoryError` if the metadata store is older than what this broker
-        has acted on: restored from a backup, it may take sound replicas for strays
-        (interleaving 18)."""
+        """Raises `DataDirectoryError` if the metadata store is older than what this broker has
+        acted on.
+
+        A store restored from a backup may count valid replicas as strays (interleaving 18)."""
         if store_revision < self.seen_revision:
             raise DataDirectoryError(
                 f"the metadata store is at revision {store_revision}, and {self._path.parent} has "
@@ -430,7 +450,7 @@ def _read_noted(disk: Disk, path: PurePath) -> dict[str, Any]:
         noted = read_checked(disk, path / REVISION_FILE, _REVISION_KIND)
     except DamagedFileError:
         return {}  # torn by a power failure; the identity has an older one
-    # Older releases wrote the number alone.
+    # Older releases wrote only the number.
     return noted if isinstance(noted, dict) else {"revision": noted or 0}
 
 
@@ -442,9 +462,9 @@ def _are_same_files(
     *,
     same_boot: bool,
 ) -> bool:
-    """Whether the files are the very ones that the previous incarnation wrote."""
+    """Returns whether the files are the very ones that the previous incarnation wrote."""
     named = {IDENTITY_FILE: identity.get("file"), REVISION_FILE: noted.get("file")}
-    # Where the store is quiet these alone change with what is acknowledged.
+    # If the store does not change, only these files change with acknowledged data.
     for checkpoint in (HIGH_WATERMARKS, RECOVERY_POINTS):
         named[checkpoint] = OffsetCheckpoint(disk, path / checkpoint).read().file
     return all(
@@ -455,8 +475,10 @@ def _are_same_files(
 def _names_itself(
     disk: Disk, path: PurePath, named: Sequence[int] | None, *, same_boot: bool
 ) -> bool:
-    """Whether the file is the one that was written with this name. Files of older releases name
-    none, and pass, as do those that are absent or torn by a power failure."""
+    """Returns whether the file is the one that was written with this id.
+
+    Files of older releases contain no id and pass, as do missing files and files torn by a power
+    failure."""
     if named is None:
         return True
     return disk.file_id(path).is_same_file(FileId.from_json(named), same_boot=same_boot)

@@ -1,4 +1,4 @@
-"""How long this broker's disk takes for what it is asked, of late."""
+"""Measures how slow this broker's disk has recently been."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from tidelog_broker.log.disk import SYNC
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.pressure.judging import SLOW_DISK_MS
 
-# Syncs are counted over this; fewer say nothing of a disk.
+# Syncs of this window are counted. Fewer than MIN_SYNCS give no result.
 COUNT_WINDOW_MS = 60_000
 MIN_SYNCS = 3
 MAX_SYNCS = 512
-# Operations that take as long are kept with their time: where most are quick, a disk that stops
-# again and again shows only in how much of the time it was busy with them.
+# Operations of at least this duration are kept with their times. If most are fast, a disk that
+# stalls repeatedly shows only in the share of time that it was busy with slow ones.
 NOTABLE_MS = 500
 MAX_NOTABLE = 1_024
-# A disk is as slow as the operations with which it was busy for so much of the last so long: that
-# shows within seconds, and no single operation that is shorter makes a slow disk.
+# A disk's time is the longest one such that operations of at least this time were running for
+# BUSY_MS of the last BUSY_WINDOW_MS. A slow disk shows within seconds, and no single operation
+# shorter than BUSY_MS makes a slow disk.
 BUSY_MS = 5_000
 BUSY_WINDOW_MS = 20_000
-# A disk that was slow by that is no sooner well: between two slow operations it may seem to be.
+# For so long after the last slow time the disk stays slow: it may seem fast between two slow
+# operations.
 HOLD_MS = 10_000
 
-# Begin and end, monotonic.
+# Begin and end, in milliseconds of the monotonic clock.
 Interval = tuple[int, int]
 
 
 class SlowestOperation(NamedTuple):
-    """`ms`: how long it takes of late; 0: not known."""
+    """`ms` is its recent time; 0: unknown."""
 
     ms: int
     operation: str
@@ -44,12 +46,12 @@ class _Operation(NamedTuple):
     name: str
     began_ms: int
     ended_ms: int
-    # Less the time in which the whole process did not run.
+    # Without the time in which the process did not run.
     took_ms: int
 
 
 class _Timed:
-    """Written out: a generator takes several times as long, and each append is timed."""
+    """A class, because a generator is several times slower and each append is timed."""
 
     __slots__ = ("_name", "_number", "_times")
 
@@ -71,17 +73,19 @@ class _Timed:
 
 
 class DiskTimes:
-    """Operations run in threads, side by side: each is one `timed`, which is not entered twice."""
+    """Measures operations that run in several threads.
+
+    Each operation uses its own `timed`, which is not entered twice."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        # Which, and since when, by number.
+        # Name and begin of each running operation, by number.
         self._under_way: dict[int, tuple[str, int]] = {}
         self._numbers = 0
         self._syncs: deque[Interval] = deque(maxlen=MAX_SYNCS)
         self._notable: deque[tuple[str, int, int]] = deque(maxlen=MAX_NOTABLE)
-        # What it was slow at, and when that was last seen.
+        # When a slow operation was last seen, and which.
         self._held: tuple[int, SlowestOperation] | None = None
 
     def timed(self, name: str) -> AbstractContextManager[None]:
@@ -104,8 +108,9 @@ class DiskTimes:
                 self._notable.append((name, began_ms, now_ms))
 
     def typical(self, gaps: Sequence[Interval] = ()) -> SlowestOperation:
-        """What it is slowest at. `gaps`: when the process did not run at all, which is no fault of
-        the disk."""
+        """Returns the operation at which the disk is slowest.
+
+        `gaps`: when the process did not run, which is no fault of the disk."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             while self._syncs and self._syncs[0][1] < now_ms - COUNT_WINDOW_MS:
@@ -138,7 +143,8 @@ def _is_slow_beside_syncs(found: SlowestOperation) -> bool:
 def _busy_with(
     operations: Sequence[_Operation], now_ms: int, gaps: Sequence[Interval]
 ) -> SlowestOperation:
-    """Other operations before syncs, which run in threads of their own, where both are slow."""
+    """Returns the slowest operation; if syncs and others are slow, one of the others, because syncs
+    run in threads of their own."""
     others = [o for o in operations if o.name != SYNC]
     slowest = _slowest(others, now_ms - BUSY_WINDOW_MS, gaps)
     if slowest.ms >= SLOW_DISK_MS:
@@ -149,12 +155,13 @@ def _busy_with(
 def _slowest(
     operations: Sequence[_Operation], since_ms: int, gaps: Sequence[Interval]
 ) -> SlowestOperation:
-    """The longest time such that operations of it or longer were under way for BUSY_MS."""
+    """Returns the longest time such that operations of at least this time were running for
+    BUSY_MS."""
     slowest = sorted(
         (o for o in operations if o.took_ms >= NOTABLE_MS and o.ended_ms > since_ms),
         key=lambda o: -o.took_ms,
     )
-    low, high = 0, len(slowest)  # how many of the slowest it takes, less one
+    low, high = 0, len(slowest)  # the index in `slowest` up to which it takes them
     while low < high:
         middle = (low + high) // 2
         intervals = [(o.began_ms, o.ended_ms) for o in slowest[: middle + 1]]

@@ -1,4 +1,4 @@
-"""How full the file system of the data is."""
+"""The free space of the file system that holds the data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog.inspection.model import NOT_KNOWN
 
 
 class DiskUse(NamedTuple):
-    """`inodes`: 0 where the file system has no fixed number of them, or does not say."""
+    """`inodes` is 0 if the file system has no fixed number of them, or does not report it."""
 
     free_bytes: int
     size_bytes: int
@@ -27,6 +27,6 @@ LookAtDisk = Callable[[], DiskUse]
 
 
 def disk_use(directory: Path) -> DiskUse:
-    """Of the file system that the directory is on."""
+    """Returns the use of the file system that holds the directory."""
     use, files = shutil.disk_usage(directory), os.statvfs(directory)
     return DiskUse(use.free, use.total, files.f_favail, files.f_files)

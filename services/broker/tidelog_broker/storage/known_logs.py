@@ -1,4 +1,4 @@
-"""What a directory of logs knows of each."""
+"""The state of each log in a directory of logs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog_broker.log.unsynced import Unsynced
 
 
 class OpenLog(NamedTuple):
-    """`log` is None where it could not be opened."""
+    """`log` is None if it could not be opened."""
 
     name: TopicPartition
     path: PurePath
@@ -19,12 +19,16 @@ class OpenLog(NamedTuple):
 
 
 class OutOfService(NamedTuple):
+    """Why a replica is out of service.
+
+    `check_all`: what was synced may be damaged, too."""
+
     reason: str
     check_all: bool
 
 
 class Undecided(NamedTuple):
-    """`mark`: as which damage it was marked before."""
+    """`mark` is the reason if the damage was marked before."""
 
     mark: str | None
     unsynced: Unsynced

@@ -1,5 +1,5 @@
-"""All logs of a broker: where they lie, how they are opened, set aside and deleted, and
-which are out of service because they are damaged (section 3 of docs/internals/protocol.md)."""
+"""All logs of a broker: where they are, how they are opened, set aside and deleted, and which are
+out of service because they are damaged (section 3 of docs/internals/protocol.md)."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ from tidelog_broker.storage.replica_notes import ReplicaNotes
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import TopicConfig
 
-# Of all logs together a clean stop keeps so many producers in one file: some 30 MB.
+# A clean stop stores at most this many producers of all logs in one file: about 30 MB.
 MAX_PRODUCERS_TOGETHER = 100_000
 
 _log = structlog.get_logger()
 
 
 class LogDirectory:
-    """`replicas/` holds the logs, `strays/` what is to be deleted later: for a name there
-    `@` and the time in milliseconds since 1970 from which it waits.
+    """The logs of a broker, in `replicas/`. `strays/` holds what is to be deleted later: the suffix
+    of a name there is `@` and the time in milliseconds since 1970 from which it waits.
 
-    A log that is out of service is not handed out before it is back."""
+    A log that is out of service is not returned before it is back."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class LogDirectory:
         *,
         digest_range_offsets: int = RANGE_OFFSETS,
     ) -> None:
-        """`digest_range_offsets`: of each digest of a log; 0: none is kept."""
+        """`digest_range_offsets`: offsets per digest of a log; 0: no digests are kept."""
         self._disk = disk
         self._digest_range_offsets = digest_range_offsets
         self._files = SegmentFiles(disk)
@@ -72,12 +72,13 @@ class LogDirectory:
         self._strays = path / "strays"
         self._clock = clock
         self._checkpoints = Checkpoints(disk, path)
-        # Known to be damaged: from before anything sound is cut until the metadata store has
-        # it that the replica is not whole, and the log has been checked (interleavings 2 and
-        # 9). One that cannot be read, or that comes back, makes a replica resign once more.
+        # Replicas known to be damaged. A mark exists from before valid data is cut until the
+        # metadata store records that the replica is not intact and the log was checked
+        # (interleavings 2 and 9). An unreadable mark, or one that reappears, only makes a replica
+        # resign again.
         self._marks = ReplicaNotes(disk, path / "damaged", "damage-mark", if_damaged=str)
         self.damaged_batches = DamagedBatches(disk, path / "evidence", clock)
-        # Names of what former lives have left in `strays/`.
+        # Names that previous processes left in `strays/`.
         self._left: frozenset[str] = frozenset()
         self._stray_names: set[str] = set()
         self._logs: dict[ReplicaKey, OpenLog] = {}
@@ -90,19 +91,19 @@ class LogDirectory:
         self._reopening: dict[ReplicaKey, Reopening] = {}
         self._config_made: tuple[TopicConfig, LogConfig] | None = None
         self._left_path = path / "clean-logs"
-        # Of the last clean stop, while logs are opened.
+        # Set while logs are opened: what the last clean stop stored.
         self._left_logs: Mapping[tuple[str, int], CleanLog] = {}
 
     def open_all(
         self, tell_opened: Callable[[int, int], None] = lambda *_: None, *, whole: bool = True
     ) -> list[DamagedReplica]:
-        """Opens, and where need be recovers, every log. Blocks: to be run in a thread,
-        before anything is served. `tell_opened`: is told how many are done, and of how many.
-        `whole`: what the former life wrote is all there, as far as the machine is concerned.
+        """Opens every log, and recovers it if needed. Blocks: runs in a thread before anything is
+        served.
 
-        Returns what is damaged, beyond the torn tail that a crash may leave; all but what
-        counts only `if_synced` or `if_others` is marked before any of it is cut, and out of
-        service."""
+        `tell_opened` is called with the number of logs done and their total. `whole`: the machine
+        has lost nothing that the previous process wrote. Returns the damaged replicas, except torn
+        tails after a crash. All but those that count only `if_synced` or `if_others` are marked
+        before they are cut, and out of service."""
         self._disk.make_directory(self._replicas)
         self._disk.make_directory(self._strays)
         self._left = frozenset(self._disk.list_names(self._strays))
@@ -137,13 +138,13 @@ class LogDirectory:
         return list(damaged.values())
 
     def undecided(self) -> list[tuple[ReplicaKey, TopicPartition]]:
-        """Replicas whose damage is another thing in an only copy, and that `open_all` has left as
-        they are and out of service: `open_undecided` opens them."""
+        """Returns replicas whose damage is repaired differently in an only copy. `open_all` left
+        them unchanged and out of service; `open_undecided` opens them."""
         return [(key, self._logs[key].name) for key in self._undecided if key in self._logs]
 
     def open_undecided(self, only_copies: Collection[ReplicaKey]) -> list[DamagedReplica]:
-        """`only_copies`: those of them that have no other replicas. Blocks. Returns what is
-        damaged, as `open_all` does."""
+        """Opens the undecided replicas; `only_copies` have no other replicas. Blocks. Returns what
+        is damaged, as `open_all` does."""
         damaged = []
         for key, name in self.undecided():
             self.back(key)
@@ -172,9 +173,9 @@ class LogDirectory:
     def _open_found(
         self, name: TopicPartition, key: ReplicaKey, mark: str | None, unsynced: Unsynced
     ) -> DamagedReplica | None:
-        """One whose damage is marked already is checked from its beginning, and written anew
-        as far as it was not synced: the former life may have ended between an fsync that
-        failed and its repair."""
+        """Opens one log. If its damage is marked already, it is checked from its beginning, and its
+        unsynced part is rewritten: the previous process may have ended between a failed fsync and
+        the repair."""
         path = self._path_of(name, key)
         try:
             if mark is not None:
@@ -206,7 +207,7 @@ class LogDirectory:
             return found._replace(unless_sole=has_all_else and bool(log.recovery.damaged))
         committed = self.high_watermark(key)
         if log.log_end_offset < committed:
-            # However sound it looks.
+            # Although every batch is valid.
             reason = f"it ends at offset {log.log_end_offset}, and was committed to {committed}"
             return DamagedReplica(key, name, reason, if_synced=not unsynced.is_kept)
         if log.producers.lost:
@@ -219,7 +220,7 @@ class LogDirectory:
         self._marked.add(key)
 
     def _missing(self) -> dict[ReplicaKey, str]:
-        """Replicas that a checkpoint names and that are neither here nor set aside."""
+        """Returns replicas that a checkpoint names and that are neither here nor set aside."""
         moved = map(REPLICA_NAME.match, self._disk.list_names(self._strays))
         strays = {(m["topic_id"], int(m["partition"])) for m in moved if m is not None}
         known = {key: self._checkpoints.highest(key) for key in sorted(self._checkpoints.keys())}
@@ -239,8 +240,8 @@ class LogDirectory:
         *,
         check_all: bool = False,
     ) -> Callable[[bool], Log]:
-        """What it returns opens the log, and is called with whether all is to be checked
-        whatever `check_all` says."""
+        """Returns a function that opens the log. Its argument is whether to check all of it
+        whatever `check_all` is."""
         opening = partial(
             Log.open,
             self._disk,
@@ -271,13 +272,14 @@ class LogDirectory:
         return self._replicas / directory_name(name, key.topic_id)
 
     def begin_opening(self, name: TopicPartition, key: ReplicaKey) -> LogOpening | None:
-        """For a thread, before `open_replica`. None: the log is open, or out of service."""
+        """Returns an opening to run in a thread before `open_replica`; None: the log is open, or
+        out of service."""
         if key in self._out or self.log_of(key) is not None:
             return None
         return LogOpening(name, key, self._opening(name, key))
 
     def finish_opening(self, opening: LogOpening) -> None:
-        """Where the log could not be opened after all its `error` says why."""
+        """Registers the log after `opening.run()`. On failure `opening.error` has the reason."""
         name, key, log = opening.name, opening.key, opening.log
         if log is None:
             return
@@ -290,8 +292,8 @@ class LogDirectory:
             opening.error = error
 
     def open_replica(self, name: TopicPartition, key: ReplicaKey, config: TopicConfig) -> Log:
-        """The log of a replica, created where it is not there. Raises `OutOfServiceError`,
-        and `LogError` where it cannot be opened."""
+        """Returns the log of a replica, and creates it if it does not exist. Raises
+        `OutOfServiceError`, and `LogError` if it cannot be opened."""
         if key in self._out:
             raise OutOfServiceError(self._path_of(name, key), self._out[key].reason)
         present = self._logs.get(key)
@@ -308,24 +310,23 @@ class LogDirectory:
         return present.log
 
     def is_new(self, key: ReplicaKey) -> bool:
-        """`open_replica` creates or opens it, or would be the first to return it since then."""
+        """Returns whether `open_replica` would open the log, or be the first to return it."""
         return self.log_of(key) is None or key in self._not_asked_for
 
     def _config_of(self, topic: TopicConfig) -> LogConfig:
-        """Made once for what replicas of one topic share."""
+        """Caches the configuration, which replicas of one topic share."""
         if self._config_made is None or self._config_made[0] is not topic:
             self._config_made = topic, LogConfig.of_topic(topic)
         return self._config_made[1]
 
     def configure(self, key: ReplicaKey, config: TopicConfig) -> None:
-        """Another configuration of its topic."""
         log = self.log_of(key)
         if log is not None:
             log.update_config(self._config_of(config))
 
     def _note_end(self, key: ReplicaKey, log: Log) -> None:
-        """What checkpoints say of it beyond its end is of what was here before. Closes the log
-        and raises `LogStorageError` where that cannot be noted."""
+        """Notes that checkpointed offsets beyond the log's end are those of an earlier log. Closes
+        the log and raises `LogStorageError` if that fails."""
         try:
             self._checkpoints.note_cut(key, log.log_end_offset)
         except OSError as error:
@@ -333,36 +334,36 @@ class LogDirectory:
             raise LogStorageError.of(error, log.directory, "note the end of the log in") from error
 
     def high_watermark(self, key: ReplicaKey) -> int:
-        """As last checkpointed; 0: never."""
+        """Returns the last checkpointed high watermark; 0: never."""
         return self._checkpoints.high_watermark(key)
 
     def keys(self) -> Iterable[ReplicaKey]:
         return self._logs.keys()
 
     def logs(self) -> Iterator[Log]:
-        """Logs may come and go between two steps: each is open at the moment when it comes
-        up."""
+        """Yields the open logs; they may come and go between two steps."""
         for key in list(self._logs):
             log = self.log_of(key)
             if log is not None:
                 yield log
 
     def log_of(self, key: ReplicaKey) -> Log | None:
-        """None where there is none, or none that can be opened."""
+        """Returns None if there is no such log, or if it cannot be opened."""
         open_log = self._logs.get(key)
         return open_log.log if open_log is not None else None
 
     def delete(self, key: ReplicaKey) -> None:
-        """Does nothing where there is no such log. The files go with the next sweep."""
+        """Moves a log to the strays, where the next sweep deletes it. Does nothing if there is
+        none."""
         self._move_away(key, since_ms=0)
 
     def wall_ms(self) -> int:
-        """By which what is set aside is dated, and deleted."""
+        """Returns the time by which strays are dated and deleted."""
         return self._clock.wall_ms()
 
     def set_aside(self, key: ReplicaKey, since_ms: int | None = None) -> None:
-        """Out of the way, and kept for a while: whoever assigned it away may be wrong.
-        `since_ms`: wall clock; None: now."""
+        """Moves a replica to the strays. It is kept for a while, because the assignment may be
+        wrong. `since_ms` is a wall-clock time; None: now."""
         self._move_away(key, self._clock.wall_ms() if since_ms is None else since_ms)
 
     def _move_away(self, key: ReplicaKey, since_ms: int) -> None:
@@ -372,7 +373,7 @@ class LogDirectory:
             return
         if key in self._reopening:
             raise LogStorageError(open_log.path, errnos.EBUSY, "move away, while it is repaired,")
-        # Never the name of an earlier one, which may be deleted at this very moment.
+        # Never the name of an earlier stray, which may be deleted at this moment.
         stray, same = (name := f"{open_log.path.name}@{since_ms}"), 0
         while stray in self._stray_names:
             same += 1
@@ -380,7 +381,7 @@ class LogDirectory:
         try:
             self._disk.rename(open_log.path, self._strays / stray)
         except OSError as error:
-            # It is still open and known here: whoever repeats the command tries it again.
+            # It is still open and known here, so that a repeated command tries again.
             raise LogStorageError.of(error, open_log.path, "move away") from error
         self._stray_names.add(stray)
         del self._logs[key]
@@ -391,12 +392,12 @@ class LogDirectory:
         self._forget_out(key)
 
     def _forget_out(self, key: ReplicaKey) -> None:
-        """Whoever is not assigned here is in no ISR: there is nothing to resign from."""
+        """A replica that is not assigned here is in no ISR, and need not resign."""
         if self._out.pop(key, None) is not None:
             self.unmark(key)
 
     def expired_strays(self, kept_ms: int) -> list[Stray]:
-        """What has been set aside for `kept_ms`. Blocks; raises OSError."""
+        """Returns strays that were set aside for `kept_ms`. Blocks; raises OSError."""
         now_ms = self._clock.wall_ms()
         strays = []
         for directory in sorted(self._disk.list_names(self._strays)):
@@ -416,8 +417,8 @@ class LogDirectory:
     def begin_checkpoint(
         self, high_watermarks: Mapping[ReplicaKey, int], *, sync: bool = False
     ) -> CheckpointWrite:
-        """Of high watermarks and recovery points; a log that nobody has claimed yet keeps the
-        high watermark that it had."""
+        """Returns a write of high watermarks and recovery points. A log that is not in
+        `high_watermarks` keeps its checkpointed high watermark."""
         known: dict[ReplicaKey, int] = {}
         points: dict[ReplicaKey, int] = {}
         for key, (_, _, log) in self._logs.items():
@@ -430,19 +431,19 @@ class LogDirectory:
         return self._checkpoints.begin(known, points, sync=sync)
 
     def finish_checkpoint(self, write: CheckpointWrite) -> bool:
-        """After `write.run()`: whether that has written it, or left it to a later one. Raises
-        the OSError that it has met."""
+        """Completes `write.run()`. Returns False if a later write replaces it. Raises its
+        OSError."""
         return self._checkpoints.finish(write)
 
     # Out of service.
 
     def mark(self, key: ReplicaKey, reason: str) -> None:
-        """On disk, where the disk takes it. Blocks."""
+        """Marks a replica as damaged on disk, if the disk accepts it. Blocks."""
         try:
             self._marks.write(key, reason)
             self._marked.add(key)
         except OSError as error:
-            # Nothing is cut before the store has it that the replica is not whole.
+            # Nothing is cut before the metadata store records that the replica is not intact.
             _log.error("damage_not_marked", topic_id=key.topic_id, why=str(error))
 
     def unmark(self, key: ReplicaKey) -> None:
@@ -453,8 +454,8 @@ class LogDirectory:
             _log.error("damage_mark_stays", topic_id=key.topic_id, why=str(error))
 
     def take_out(self, key: ReplicaKey, reason: str, *, check_all: bool = True) -> None:
-        """Until `back`. Whoever uses the log already has to stop by himself. `check_all`:
-        also what was synced may be damaged."""
+        """Takes a replica out of service until `back`. Callers that already use the log have to
+        stop by themselves. `check_all`: what was synced may be damaged, too."""
         self._out.setdefault(key, OutOfService(reason, check_all))
 
     def is_out(self, key: ReplicaKey) -> bool:
@@ -468,14 +469,13 @@ class LogDirectory:
         return open_log.name if open_log is not None else None
 
     def begin_repair(self, key: ReplicaKey) -> Reopening | None:
-        """Closes a log that is out of service. The caller runs what is returned, in a
-        thread, and hands it to `end_repair`. None: there is no such replica any more, or
-        none that is out of service."""
+        """Closes a log that is out of service. The caller runs the result in a thread, and then
+        calls `end_repair`. Returns None if there is no such replica out of service."""
         present = self._logs.get(key)
         if present is None or key not in self._out:
             return None
         config, check_from = LogConfig(), 0
-        # Where the start could not open it, what it writes anew is not written.
+        # If the start could not open it, its rewrite has not happened.
         rewrite_from: int | None = self._checkpoints.recovery_point(key)
         log, least_end = present.log, self.high_watermark(key)
         if log is not None:
@@ -498,12 +498,12 @@ class LogDirectory:
         return reopening
 
     def end_repair(self, key: ReplicaKey) -> Log:
-        """Raises `LogError` where the log could not be opened or cut: it stays out."""
+        """Raises `LogError` if the log could not be opened or cut: it stays out of service."""
         reopening = self._reopening.pop(key)
         name, path, former = self._logs[key]
         if reopening.error is not None:
             if isinstance(reopening.error, LogCorruptError):
-                # In what was taken for sound.
+                # A trusted part is damaged.
                 self._out[key] = self._out[key]._replace(check_all=True)
             raise reopening.error
         log = reopening.log
@@ -511,7 +511,7 @@ class LogDirectory:
         log.share_files(self._files)
         log.before_cut = partial(self._before_cut, key)
         if former is not None and log.log_end_offset > former.log_end_offset:
-            # A part of an append that was refused.
+            # A part of a failed append.
             try:
                 log.truncate_to(former.log_end_offset)
             except LogError:
@@ -523,8 +523,8 @@ class LogDirectory:
         return log
 
     def close(self) -> list[str]:
-        """Closes all cleanly. Blocks: to be run in a thread, after everything else has
-        stopped. Returns what could not be: the data on disk cannot be relied on then."""
+        """Closes all logs cleanly. Blocks: runs in a thread, after everything else has stopped.
+        Returns the names of those that failed, whose data on disk cannot be relied on."""
         unclean = []
         left: dict[tuple[str, int], CleanLog] = {}
         room = MAX_PRODUCERS_TOGETHER
@@ -532,7 +532,7 @@ class LogDirectory:
             if log is None or key in self._out:
                 if log is not None:
                     log.close()
-                # Otherwise the mark says that nobody may rely on it.
+                # Otherwise the mark records the damage.
                 if key not in self._marked:
                     unclean.append(f"{name}: {self._out[key].reason}")
                 continue

@@ -1,5 +1,5 @@
-"""Opens or creates a log in a thread: a file system that commits what others have written may hold
-up whoever makes a directory or a file for half a second."""
+"""Opens or creates a log in a thread. A file system that commits other writes may block the
+creation of a file or directory for half a second."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from tidelog_broker.partition.replica_key import ReplicaKey
 
 
 class LogOpening:
-    """Made by `LogDirectory.begin_opening`; `run` it once, in a thread, then hand it to
-    `LogDirectory.finish_opening`. `log` or `error` is set by then. The log has open files of its
-    own until it is handed over."""
+    """The opening of one log, created by `LogDirectory.begin_opening`.
+
+    Call `run` once, in a thread, then pass it to `LogDirectory.finish_opening`. `log` or `error` is
+    set then. Until `finish_opening` the log has open files of its own."""
 
     def __init__(
         self, name: TopicPartition, key: ReplicaKey, opening: Callable[[bool], Log]
     ) -> None:
-        """`opening`: is called with whether nothing may be taken for sound."""
+        """`opening` opens the log; its argument is whether to check all of it."""
         self.name = name
         self.key = key
         self.log: Log | None = None
@@ -34,9 +35,11 @@ class LogOpening:
 
 
 def open_checked(opening: Callable[[bool], Log]) -> Log:
-    """Raises as `Log.open`."""
+    """Opens a log, and checks all of it if a trusted part is unreadable.
+
+    Raises as `Log.open` does."""
     try:
         return opening(False)
     except LogUnreadableError:
-        # In what is taken for sound: the check finds which batches of it are not.
+        # A trusted part is unreadable. The check finds the damaged batches.
         return opening(True)

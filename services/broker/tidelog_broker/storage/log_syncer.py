@@ -1,11 +1,9 @@
-"""Group commit of topics with durability `synced` (section 3 of docs/internals/protocol.md;
+"""Group commit for topics with durability `synced` (section 3 of docs/internals/protocol.md;
 interleaving 9).
 
-A log that has grown is synced at once; what is appended while its sync runs gathers for
-the next one. So a sync takes as many batches as came in the time of the one before, and
-the more there is to do, the larger they get. What grew together, as by one answer of a leader, is
-handed to one thread.
-"""
+A log that has grown is synced at once. Batches that are appended during a sync wait for the next
+one. So each sync covers the batches that arrived during the one before, and syncs grow with the
+load. Logs that grew together, by one answer of a leader for example, are passed to one thread."""
 
 from __future__ import annotations
 
@@ -22,33 +20,35 @@ from tidelog_broker.partition.partition import Partition
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 
-# Side by side, so that the file system makes one commit of many.
+# Concurrent, so that the file system commits several at once.
 SYNCS_AT_ONCE = 8
-# To hand a log to a thread takes as long as a fast disk does to sync it: a thread takes as many as
-# it is likely to sync in so many milliseconds. On a slow disk each has a thread of its own.
+# Passing a log to a thread takes as long as a sync on a fast disk. So one thread gets as many logs
+# as it is likely to sync in so many milliseconds. On a slow disk each log has its own thread.
 THREAD_MS = 4.0
 MAX_LOGS_A_THREAD = SYNCS_AT_ONCE // 2
-# Once it has taken so long it leaves the others to threads of their own.
+# A thread that has taken this long leaves its other logs to threads of their own.
 LATE_MS = 2 * THREAD_MS
-# How much the newest sync counts for how long one takes of late.
+# Weight of the newest sync in the moving average of the duration.
 NEWEST_SHARE = 1 / 16
-# A log that could not be opened for its sync (too many open files) is tried again.
+# A log that could not be opened for its sync (too many open files) is retried.
 RETRY_DELAY_S = 0.2
 
 
 class SyncListener(Protocol):
-    """Called between two steps of the loop."""
+    """Receives the results of syncs. Called between two steps of the loop."""
 
     def log_synced(self, partition: Partition) -> None:
-        """No sync of this log runs or waits for its turn any more, unless it has grown
-        meanwhile; also where the log has gone."""
+        """No sync of this log is running or queued any more, unless it has grown meanwhile. Also
+        called if the log is gone."""
 
     def sync_put_off(self, partition: Partition, error: LogError) -> None:
-        """It could not begin, and is tried again."""
+        """The sync could not begin, and is retried."""
 
     def sync_failed(self, partition: Partition, error: LogError) -> None:
-        """Nobody knows what of this log is on the disk: it has failed, counts no further
-        and takes no appends; whoever leads by it ought to resign."""
+        """It is unknown which data of this log is on disk.
+
+        The log has failed: it does not count further and rejects appends. A leader that uses it has
+        to resign."""
 
 
 class _Begun(NamedTuple):
@@ -58,7 +58,7 @@ class _Begun(NamedTuple):
 
 
 class LogSyncer:
-    """`note` takes note; `run` does the syncing, of at most SYNCS_AT_ONCE logs at a time."""
+    """Syncs logs that `note` has queued. `run` syncs at most SYNCS_AT_ONCE logs at a time."""
 
     def __init__(
         self, logs: LogDirectory, run_blocking: RunBlocking, clock: Clock, listener: SyncListener
@@ -67,10 +67,10 @@ class LogSyncer:
         self._run_blocking = run_blocking
         self._clock = clock
         self._listener = listener
-        # Both in the order in which they came.
+        # Both in the order of arrival.
         self._waiting: dict[Partition, None] = {}
         self._syncing: dict[Partition, None] = {}
-        self._log_ms = 0.0  # what one sync takes, of late
+        self._log_ms = 0.0  # moving average of the duration of one sync
         self._wake = asyncio.Event()
 
     def note(self, partition: Partition) -> None:
@@ -78,7 +78,7 @@ class LogSyncer:
         self._wake.set()
 
     def __len__(self) -> int:
-        """How many logs wait for their sync, or are synced now."""
+        """Returns how many logs wait for their sync, or are being synced."""
         return len(self._waiting) + len(self._syncing)
 
     def is_pending(self, partition: Partition) -> bool:
@@ -93,7 +93,7 @@ class LogSyncer:
                     syncs.create_task(self._sync(partitions))
 
     def _take_ready(self) -> Sequence[Partition]:
-        """What one thread is to sync next."""
+        """Returns what one thread is to sync next."""
         count = min(MAX_LOGS_A_THREAD, SYNCS_AT_ONCE - len(self._syncing))
         if self._log_ms * count > THREAD_MS:
             count = max(1, int(THREAD_MS / self._log_ms))
@@ -110,7 +110,7 @@ class LogSyncer:
         for partition in partitions:
             log = self._logs.log_of(partition.key)
             if log is None or log is not partition.log or log.closed:
-                continue  # set aside, deleted or opened anew meanwhile
+                continue  # set aside, deleted or reopened meanwhile
             try:
                 ticket = log.begin_flush()
             except LogError as error:
@@ -124,7 +124,7 @@ class LogSyncer:
             try:
                 log.finish_flush(ticket)
             except LogError as error:
-                # Else what failed is repaired: the log was opened anew meanwhile.
+                # Otherwise the log was reopened meanwhile, which repaired it.
                 if log is partition.log:
                     errors[partition] = error
                 continue
@@ -137,7 +137,7 @@ class LogSyncer:
             self._tell(partition, errors.get(partition))
 
     async def _run(self, tickets: Sequence[FlushTicket]) -> None:
-        """In one thread; what is left of them when it is late goes to one thread each."""
+        """Syncs in one thread. If it is late, each of the other tickets gets its own thread."""
         took_ms = done = 0
 
         def run() -> None:

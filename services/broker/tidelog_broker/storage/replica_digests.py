@@ -1,6 +1,7 @@
-"""The digests of a broker's replicas ("Replica digest" in docs/internals/protocol.md). Where memory
-does not have one, the headers of its batches are read from the disk, in threads, one range after
-another."""
+"""The digests of a broker's replicas ("Replica digest" in docs/internals/protocol.md).
+
+If memory lacks a digest, the headers of its batches are read from the disk, in threads, one range
+after another."""
 
 from __future__ import annotations
 
@@ -28,20 +29,23 @@ from tidelog_broker.partition.range_digest import (
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.log_directory import LogDirectory
 
-# What is requested beyond this is not read: the scrub compares it in its next pass.
+# Requests beyond this limit are rejected. The scrub compares these ranges in its next pass.
 MAX_QUEUED_READS = 256
-# Of one range: a replica has fewer followers, each of which compares and lists.
+# For one range. A replica has fewer followers, and each of them compares and lists.
 MAX_REQUESTERS = 64
-# A range with more is not compared; digest_range_offsets allows no more.
+# A range with more batches is not compared; digest_range_offsets allows no more.
 MAX_READ_BATCHES = MAX_RANGE_BATCHES
 
 _log = structlog.get_logger()
 
 
 class ReadBatches(NamedTuple):
-    """All batches that begin in the range, and the segments that they lie in, by name. `digest`
-    None: one of them is unreadable, so that the range is compared with no other. `contents`: the
-    batches themselves, sound, where they were requested."""
+    """The batches that begin in a range.
+
+    - `segments`: names of the segments that hold them.
+    - `digest`: None: a batch is unreadable, so that the range is not compared.
+    - `contents`: the batches themselves with valid checksums, if they were requested.
+    """
 
     batches: list[BatchSummary]
     segments: list[str]
@@ -61,18 +65,18 @@ ReadDone = Callable[[ReadBatches | None], None]
 
 
 class ReplicaDigests:
-    """`run` reads as long as the broker does. `done` is called on the event loop."""
+    """Reads digests. `run` reads until the broker stops, and calls `done` on the event loop."""
 
     def __init__(self, disk: Disk, logs: LogDirectory, run_blocking: RunBlocking) -> None:
         self._disk = disk
         self._logs = logs
         self._run_blocking = run_blocking
-        # What waits for each range, by requester.
+        # Callbacks that wait for each range, by requester.
         self._queue: dict[_Request, dict[Hashable, ReadDone]] = {}
         self._requested = asyncio.Event()
 
     def of(self, key: ReplicaKey) -> LogDigests | None:
-        """None: this broker has no such replica, or it is out of service."""
+        """Returns None if this broker has no such replica, or if it is out of service."""
         log = self._logs.log_of(key)
         return None if log is None or self._logs.is_out(key) else log.digests
 
@@ -86,8 +90,10 @@ class ReplicaDigests:
         *,
         with_contents: bool = False,
     ) -> bool:
-        """Once for all that request the same range. Of one requester the latest `done` is called
-        alone. False: too much is waiting, and it is not called."""
+        """Queues a read of a range; requests for the same range share one read.
+
+        Of one requester only the latest `done` is called. Returns False if too much is queued; then
+        `done` is not called."""
         request = _Request(key, start, end, with_contents)
         waiting = self._queue.get(request)
         if waiting is None:
@@ -101,7 +107,7 @@ class ReplicaDigests:
         return True
 
     def read_open(self, key: ReplicaKey) -> None:
-        """What memory lacks of the range that is growing, as after a start or a cut."""
+        """Reads what memory lacks of the range that is growing, after a start or a cut."""
         digests = self.of(key)
         part = digests.to_read() if digests is not None else None
         if digests is None or part is None or _Request(key, *part) in self._queue:
@@ -133,7 +139,7 @@ class ReplicaDigests:
         segments: list[str] = []
         contents: list[Batch] | None = [] if with_contents else None
         at = start
-        # At most one segment for each offset.
+        # One iteration reads one segment at most.
         while at < end:
             if log.closed or log.failed is not None or log.digests.generation != generation:
                 return None
@@ -141,7 +147,7 @@ class ReplicaDigests:
             if target is None:
                 return None
             read = await self._headers(target, end, contents)
-            # An unreadable batch in front may reach into the range.
+            # An unreadable batch before the range may reach into it.
             headers += [h for h in read if start <= h.base_offset < end or is_damaged(h)]
             segments.append(target.path.name)
             if not read or read[-1].next_offset <= at or len(headers) > MAX_READ_BATCHES:
@@ -154,8 +160,11 @@ class ReplicaDigests:
     async def _headers(
         self, target: ScrubTarget, end: int, contents: list[Batch] | None
     ) -> list[BatchHeader]:
-        """Of the batches of one segment that begin below the offset; adds them to `contents`. Empty
-        where their records have more than MAX_RANGE_CONTENT_BYTES together."""
+        """Returns the headers of one segment's batches below the offset `end`, and adds the batches
+        to `contents`.
+
+        Returns nothing if a frame is damaged, or if the records of `contents` exceed
+        MAX_RANGE_CONTENT_BYTES."""
         found: list[BatchHeader] = []
 
         def read() -> None:
@@ -184,7 +193,7 @@ class ReplicaDigests:
                             found.clear()
                             return
                         contents.append(_batch(file, info.header, info.position, info.size))
-                # Another record count has no frame behind it that contradicts it.
+                # A wrong record count in the last frame is not contradicted by a frame behind it.
                 if found and found[-1].next_offset != target.next_offset:
                     found.clear()
             finally:

@@ -1,4 +1,4 @@
-"""How the directories of replicas are named, in use and set aside."""
+"""The names of replica directories, in use and set aside."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ def directory_name(name: TopicPartition, topic_id: str) -> str:
 
 
 class Stray(NamedTuple):
-    """`since_ms`: wall clock, when it was set aside; 0: it was deleted by a command.
-    `by_former_life`: which may have died before it told."""
+    """A replica directory that was set aside.
+
+    - `since_ms`: wall-clock time at which it was set aside; 0: a command deleted it.
+    - `by_former_life`: by a previous process, which may have died before it reported the stray.
+    """
 
     key: ReplicaKey
     name: TopicPartition

@@ -1,8 +1,7 @@
-"""What is noted of single replicas, on disk, until something else is.
+"""Small notes about single replicas, on disk.
 
-The notes lie beside the replicas and not within one, because a replica's whole directory may
-be what is missing.
-"""
+They are not in the directories of the replicas, because a replica's whole directory may be
+missing."""
 
 from __future__ import annotations
 
@@ -20,8 +19,10 @@ T = TypeVar("T")
 
 
 class ReplicaNotes(Generic[T]):
-    """Of one kind: a small file for each replica, whose content is JSON. `if_damaged` says
-    what a note amounts to that cannot be read. Every method blocks, and raises OSError."""
+    """Notes of one kind: a small JSON file for each replica.
+
+    `if_damaged` returns the value of an unreadable note. Every method blocks, and raises
+    OSError."""
 
     def __init__(
         self,
@@ -53,11 +54,11 @@ class ReplicaNotes(Generic[T]):
         return notes
 
     def write(self, key: ReplicaKey, note: T) -> None:
-        """On the disk on return."""
+        """Writes a note. On disk on return."""
         write_checked(self._disk, self._path(key), self._kind, note, sync=True)
 
     def remove(self, key: ReplicaKey) -> None:
-        """Not synced: it may come back, which has to be harmless."""
+        """Removes a note without a sync. It may reappear, which has to be harmless."""
         self._disk.remove(self._path(key))
 
     def _path(self, key: ReplicaKey) -> PurePath:

@@ -1,4 +1,4 @@
-"""How far the scrub of a broker's logs is, across restarts."""
+"""The progress of the scrub of a broker's logs, which survives restarts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ _log = structlog.get_logger()
 
 @dataclass(slots=True)
 class ScrubState:
-    """`key` and `offset`: the replica that is being checked, and the next batch of it; an empty
-    topic id: a pass begins. Times of the wall clock; 0: never. `damage_found`: in all passes."""
+    """The progress of the scrub. Times are of the wall clock; 0: never.
+
+    - `topic_id`, `partition`, `offset`: the replica that is being checked, and its next batch; an
+      empty topic id: a pass begins.
+    - `bytes_checked`, `damage_found`: in all passes.
+    """
 
     topic_id: str = ""
     partition: int = 0
@@ -44,7 +48,7 @@ class ScrubStateFile:
         self._path = path
 
     def read(self) -> ScrubState:
-        """A new pass where nothing usable is there. Raises OSError."""
+        """Returns the state of a new pass if there is no usable file. Raises OSError."""
         try:
             value = read_checked(self._disk, self._path, _KIND)
             return ScrubState(**value) if value else ScrubState()

@@ -1,10 +1,9 @@
 """Checks every batch on the disk repeatedly, at a bounded rate ("Scrub" in
-docs/internals/log-format.md), so that a flipped bit is found before a reader or an election meets
-it.
+docs/internals/log-format.md). So a flipped bit is found before a reader or an election needs the
+batch.
 
-Damage goes the way of every other damage: the log itself reads the batch, and its replica
-resigns and is repaired, or, without other replicas, the batch alone becomes unreadable.
-"""
+Damage is handled like any other: the log itself reads the batch, and its replica resigns and is
+repaired. Without other replicas only the batch becomes unreadable."""
 
 from __future__ import annotations
 
@@ -27,18 +26,18 @@ from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.scrub_state import ScrubState, ScrubStateFile
 from tidelog_runtime.clock import Clock
 
-# In one go, in a thread: some milliseconds of a processor.
+# Bytes checked by one call in a thread: a few milliseconds of CPU time.
 CHUNK_BYTES = 1 << 20
 FULL_RATE_CHUNK_BYTES = 8 << 20
-# At its own rate the thread takes no more of a processor than this, however small the batches are:
-# what surrounds it takes about as much again.
+# Except in a pass at full rate, the thread uses at most this share of a CPU, however small the
+# batches are. The code around it uses about as much again.
 MAX_CPU_SHARE = 0.005
-# A pass over little data is spread no thinner than this.
+# The lowest rate. A pass over little data is shorter than the period.
 LEAST_BYTES_PER_SECOND = 64 << 10
 MAX_PAUSE_S = 60.0
 IDLE_PAUSE_S = 10.0
 ERROR_PAUSE_S = 60.0
-# How often the position is written: after a crash so much is checked again.
+# How often the position is written. After a crash up to this much is checked again.
 STATE_INTERVAL_MS = 10_000
 
 _log = structlog.get_logger()
@@ -48,7 +47,11 @@ DigestFound = Callable[[ReplicaKey, RangeDigest], None]
 
 
 class ScrubStatus(NamedTuple):
-    """`total_bytes`: of all logs here now. `full_rate`: this pass runs without pauses."""
+    """The status of the scrub.
+
+    - `total_bytes`: of all logs at present.
+    - `full_rate`: this pass runs without pauses.
+    """
 
     state: ScrubState
     total_bytes: int
@@ -58,7 +61,7 @@ class ScrubStatus(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """`known`: where the next one continues; None: the log tells."""
+    """The result of one step. `known` is where the next one continues; None: the log finds it."""
 
     known: ScrubTarget | None = None
     bytes: int = 0
@@ -66,8 +69,10 @@ class _Step(NamedTuple):
 
 
 class _DigestWalk:
-    """The digests of one log as its batches are checked. A range of which a part was checked
-    before a restart, or that was cut meanwhile, has none in this pass."""
+    """Computes the digests of one log while its batches are checked.
+
+    A range has no digest in this pass if a part of it was checked before a restart, or if it was
+    cut meanwhile."""
 
     def __init__(self, log: Log, found: Callable[[RangeDigest], None]) -> None:
         self.log = log
@@ -76,7 +81,7 @@ class _DigestWalk:
         self.sums: RangeSums | None = None
 
     def at(self, offset: int) -> RangeSums | None:
-        """What the batches from this offset on are to be added to."""
+        """Returns the sums to which the batches from this offset on are added."""
         digests = self.log.digests
         if not digests.is_on:
             return None
@@ -92,13 +97,13 @@ class _DigestWalk:
                 self._found(found)
 
     def ended(self) -> None:
-        """At the end of what is on the disk."""
+        """Reports the last range at the end of what is on disk."""
         if self.sums is not None:
             self.checked([self.sums.open])
 
 
 class Scrubber:
-    """One pass after another, replica by replica in the order of their keys."""
+    """Runs one pass after another, replica by replica in the order of their keys."""
 
     def __init__(
         self,
@@ -114,8 +119,12 @@ class Scrubber:
         cpu_seconds: Callable[[], float],
         digest_found: DigestFound = lambda *_: None,
     ) -> None:
-        """`period_ms`: of one pass; 0: none begins by itself. `cpu_seconds`: of the thread that
-        calls it. `digest_found` is called with what each range of a log holds on the disk."""
+        """Parameters that the types do not explain:
+
+        - `period_ms`: of one pass; 0: none begins by itself.
+        - `cpu_seconds`: returns the CPU time of the calling thread.
+        - `digest_found`: called with the digest of each range of a log on disk.
+        """
         self._disk = disk
         self._logs = logs
         self._state_file = state_file
@@ -140,7 +149,7 @@ class Scrubber:
         return self._state
 
     def begin_pass(self, *, full_rate: bool) -> None:
-        """A new pass begins now, in place of the one that is under way."""
+        """Begins a new pass now, instead of the current one."""
         self._state.topic_id = ""
         self._full_rate = full_rate
         self._requested.set()
@@ -168,7 +177,7 @@ class Scrubber:
         return found
 
     async def _pass(self) -> None:
-        """To its end, or to where another was requested."""
+        """Runs to the end of the pass, or until another one is requested."""
         while not self._may_begin():
             await self._pause(IDLE_PAUSE_S)
         state = self._state
@@ -192,7 +201,9 @@ class Scrubber:
         await self._write_state()
 
     def _may_begin(self) -> bool:
-        """Or continue. By its rate a pass takes the period, and one over little data less."""
+        """Returns whether a pass may begin or continue.
+
+        At its rate a pass takes the period, or less if there is little data."""
         state = self._state
         if state.key is not None or self._requested.is_set():
             return True
@@ -202,7 +213,7 @@ class Scrubber:
         return self._period_ms > 0 and not 0 <= ago_ms < self._period_ms
 
     async def _replica(self, key: ReplicaKey) -> bool:
-        """All that is on the disk of one replica. False: another pass was requested."""
+        """Checks what is on disk of one replica. Returns False if another pass was requested."""
         known: ScrubTarget | None = None
         walk: _DigestWalk | None = None
         while True:
@@ -227,7 +238,7 @@ class Scrubber:
     async def _step(
         self, key: ReplicaKey, log: Log, walk: _DigestWalk, known: ScrubTarget | None
     ) -> _Step | None:
-        """Checks one stretch; None: nothing is left of the replica."""
+        """Checks one chunk. Returns None if nothing of the replica is left."""
         state = self._state
         try:
             target = log.scrub_target(state.offset, known)
@@ -262,7 +273,7 @@ class Scrubber:
     async def _check(
         self, log: Log, target: ScrubTarget, sums: RangeSums | None
     ) -> tuple[Scrubbed, float]:
-        """Raises OSError."""
+        """Checks a chunk in a thread. Returns its result and CPU time. Raises OSError."""
         path, place, end, _ = target
         found = Scrubbed(place, 0, "")
         cpu_s = 0.0
@@ -280,7 +291,7 @@ class Scrubber:
         try:
             await self._run_blocking(check)
         except OSError as error:
-            # That a descriptor or memory is wanting says nothing about the replica.
+            # A lack of descriptors or memory is no fault of the replica.
             passes = LogStorageError.of(error, path, "read").is_passing
             if passes or (log.has_segment(path) and not log.closed):
                 error.filename = error.filename or str(path)
@@ -289,8 +300,9 @@ class Scrubber:
         return found, cpu_s
 
     def _skip_segment(self, key: ReplicaKey, log: Log, error: LogError | OSError) -> bool:
-        """Reports what keeps a stretch from being read, and continues with the next segment.
-        False: there is none. Raises an OSError that passes."""
+        """Reports why a chunk cannot be read, and continues with the next segment.
+
+        Returns False if there is none. Raises an `OSError` that is transient."""
         if isinstance(error, OSError):
             path = PurePath(error.filename) if error.filename else log.directory
             failure: LogError = read_failure(error, path, "read")
@@ -311,10 +323,10 @@ class Scrubber:
         return True
 
     def _judge_fault(self, key: ReplicaKey, log: Log, scrubbed: Scrubbed) -> bool:
-        """Whether the log itself finds it too: it may have been cut meanwhile, and the walk
-        continues where it was. False: nothing is left to be checked.
+        """Has the log itself read the batch, and reports damage only if that fails, too.
 
-        Who makes the damage unreadable checks the rest of the segment."""
+        The log may have been cut meanwhile; then the walk continues. Returns False if nothing is
+        left to check: the code that makes the damage unreadable checks the rest of the segment."""
         offset, was_at = scrubbed.next.offset, self._state.offset
         self._state.offset = offset
         if self._logs.log_of(key) is not log or not (
@@ -327,7 +339,7 @@ class Scrubber:
             self._report(key, error)
             return self._next_segment(log)
         if offset == was_at and batches:
-            # Faulty here and sound there for the second time: memory may hold it.
+            # The log has read it without a fault for the second time. The page cache may hold it.
             self._state.offset = batches[-1].header.next_offset
         return True
 
@@ -349,13 +361,13 @@ class Scrubber:
         await self._pause(min(pause, MAX_PAUSE_S))
 
     def _rate(self) -> float:
-        """In bytes a second: what a pass over all logs needs."""
+        """Returns the bytes per second that a pass over all logs in one period needs."""
         total = sum(log.size_bytes for log in self._logs.logs())
         needed = total * 1000 / self._period_ms if self._period_ms else 0
         return min(max(needed, LEAST_BYTES_PER_SECOND), self._max_bytes_per_second)
 
     async def _pause(self, seconds: float) -> None:
-        """Shorter where a pass is requested."""
+        """Waits, or returns early if a pass is requested."""
         try:
             async with asyncio.timeout(seconds):
                 await self._requested.wait()

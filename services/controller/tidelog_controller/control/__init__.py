@@ -1,1 +1,1 @@
-"""What brokers have yet to be told, and to tell."""
+"""Level-triggered commands to brokers, and the acknowledgements of brokers."""

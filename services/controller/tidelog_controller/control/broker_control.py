@@ -1,9 +1,9 @@
-"""What one life of a broker has yet to acknowledge (level-triggered control).
+"""What one incarnation of a broker has yet to acknowledge (level-triggered control).
 
-Kept is, for each partition, the revision that the broker is to reach, never a queue of
-commands: however slow or dead the broker, its backlog is bounded by its partitions, and
-what is sent is always the newest. One command is in flight at a time. The first, and
-the first after each loss of the connection, is the full state.
+The state is, for each partition, the revision that the broker has to reach, and never a queue of
+commands. However slow or dead the broker, its backlog is bounded by its partitions, and only the
+newest state is sent. One command is in flight at a time. The first command, and the first after
+each loss of the connection, is the full state.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ MAX_PARTITIONS_PER_COMMAND = 2_000
 
 FIRST_RETRY_MS = 100
 MAX_RETRY_MS = 2_000
-# So many of those that wait are named to who asks.
+# The number of waiting partitions that a description names.
 MAX_PENDING_NAMED = 10
 ANYTHING = StateRequest()
 
-# To a command that stops a replica these say: there is no such replica.
+# In the answer to a command that stops a replica, these mean that there is no such replica.
 ALREADY_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class _Required(NamedTuple):
     revision: int
-    since_ms: int  # since when something was continuously unacknowledged
+    since_ms: int  # start of the time without an acknowledgement
 
 
 class _InFlight(NamedTuple):
     id: int
     partitions: Mapping[tuple[str, int], TopicPartition]  # by topic id and partition
-    required: Mapping[TopicPartition, int]  # the revisions as they were when it was sent
+    required: Mapping[TopicPartition, int]  # the revisions at the time of sending
     stops: bool
     full_state: bool
 
@@ -63,41 +63,40 @@ class BrokerControl:
         self._overdue_told = False
         # In the order in which they became due: the first has waited longest.
         self._required: dict[TopicPartition, _Required] = {}
-        self._first: TopicPartition | None = None  # None: to be looked for
-        # Those of them that are neither deferred nor held back, in the order of that.
+        self._first: TopicPartition | None = None  # None: unknown
+        # Those that are neither deferred nor held back, in the order in which they became so.
         self._sendable: dict[TopicPartition, None] = {}
         self._by_topic: Counter[str] = Counter()
-        # The newest of each partition, as long as it has a key, and of all of them.
+        # The newest revision of each partition that has a key, and of all of them.
         self._acknowledged: dict[TopicPartition, int] = {}
         self._newest_acknowledged = 0
         self._newest_required = 0
-        # Since something is required without a break: since when, how many times a partition
-        # has got further, and when it last did.
+        # While anything is required: since when, how often a partition advanced, and when it last
+        # did.
         self._working_since_ms = 0
         self._moved = 0
         self._moved_at_ms = 0
-        self._deferred: dict[TopicPartition, _Deferred] = {}  # those refused one by one
-        # Those that have been held back from the first, by the time until when; none is deferred,
-        # too.
+        self._deferred: dict[TopicPartition, _Deferred] = {}  # rejected individually
+        # Partitions that are held back, each until its time, earliest first; none is deferred.
         self._held_until_ms: dict[TopicPartition, int] = {}
         self._in_flight: _InFlight | None = None
         self._retry_at_ms = 0
         self._failures = 0
-        self._problem = ""  # why the last command failed as a whole
+        self._problem = ""  # why the last command failed entirely
 
     def __len__(self) -> int:
-        """How many partitions have a state that is not acknowledged."""
+        """The number of partitions whose state is not acknowledged."""
         return len(self._required)
 
     def waits_for(self, partition: TopicPartition) -> bool:
         return partition in self._required
 
     def has_answered(self, partition: TopicPartition) -> bool:
-        """Whether the broker has taken the newest state, or said that it cannot."""
+        """Whether the broker has acknowledged the newest state, or rejected it."""
         return partition not in self._required or partition in self._deferred
 
     def waiting(self) -> list[TopicPartition]:
-        """Those whose state is not acknowledged."""
+        """The partitions whose state is not acknowledged."""
         return list(self._required)
 
     def waits_for_topic(self, topic: str) -> bool:
@@ -116,13 +115,15 @@ class BrokerControl:
             self._sendable[partition] = None
         elif revision > held.revision:
             self._required[partition] = held._replace(revision=revision)
-            # What was refused was an older state.
+            # The rejected state was an older one.
             if self._deferred.pop(partition, None) is not None:
                 self._sendable[partition] = None
 
     def hold(self, partition: TopicPartition, until_ms: int) -> None:
-        """What is required of it is not sent by itself before then, or before `release`. No earlier
-        time follows a later one."""
+        """Holds the partition back until `until_ms` or `release`.
+
+        A full state still includes it. Successive calls must not pass earlier times.
+        """
         if partition in self._required and partition not in self._deferred:
             self._sendable.pop(partition, None)
             self._held_until_ms.pop(partition, None)
@@ -133,7 +134,7 @@ class BrokerControl:
             self._sendable[partition] = None
 
     def forget(self, partition: TopicPartition) -> None:
-        """Its key is gone."""
+        """Forgets a partition whose key is gone."""
         self._acknowledged.pop(partition, None)
         self._require_no_more(partition)
 
@@ -150,11 +151,11 @@ class BrokerControl:
             del self._by_topic[partition.topic]
         if not self._required:
             self._overdue_told = False
-            # What was forgotten unacknowledged is not desired any more.
+            # Revisions of forgotten partitions are no longer required.
             self._newest_required = self._newest_acknowledged
 
     def require_full_state(self) -> None:
-        """All replicas have to be required as well, which only the caller knows."""
+        """Makes the next command a full state. The caller has to require all replicas as well."""
         self._full_state_due = True
 
     def is_ready(self, now_ms: int) -> bool:
@@ -162,7 +163,7 @@ class BrokerControl:
 
     @property
     def awaits_full_state(self) -> bool:
-        """The broker has yet to take it."""
+        """Whether the broker has not acknowledged the full state."""
         in_flight = self._in_flight is not None and self._in_flight.full_state
         return self._full_state_due or in_flight
 
@@ -173,9 +174,11 @@ class BrokerControl:
     def due(
         self, is_stop: Callable[[TopicPartition], bool], now_ms: int
     ) -> tuple[bool, list[TopicPartition]]:
-        """What the next command is to name, and whether that command stops replicas: the first of
-        those that are new, or of those that are to be sent again, decides it, whichever has waited
-        longer."""
+        """Returns whether the next command stops replicas, and the partitions that it names.
+
+        The candidates are the first new partition and the first one to send again. The one that has
+        waited longer decides the kind of command.
+        """
         self._release_until(now_ms)
         again = [p for p, deferred in self._deferred.items() if deferred.retry_at_ms <= now_ms]
         firsts = [*islice(self._sendable, 1), *again[:1]]
@@ -207,8 +210,10 @@ class BrokerControl:
             self._full_state_size = len(partitions)
 
     def answered(self, command_id: int, result: CommandResult, now_ms: int) -> list[TopicPartition]:
-        """The partitions that have reached what is required of them. What the answer
-        leaves out, or refuses, is sent again after a pause."""
+        """Returns the partitions that have reached their required revision.
+
+        What the answer leaves out or rejects is sent again after a pause.
+        """
         command = self._end(command_id)
         if command is None:
             return []
@@ -232,7 +237,7 @@ class BrokerControl:
         return done
 
     def lost(self, command_id: int, now_ms: int, reason: str) -> None:
-        """Nobody knows whether the broker carried the command out: all is sent again."""
+        """Sends everything again: it is unknown whether the broker carried the command out."""
         command = self._end(command_id)
         if command is not None:
             self._fail(command, now_ms, reason)
@@ -248,26 +253,29 @@ class BrokerControl:
         return max(self._retry_at_ms, min(times))
 
     def overdue_at_ms(self, timeout_ms: int) -> int | None:
-        """When the longest wait becomes one to tell of; None: no wait, or told."""
+        """When the longest wait becomes overdue; None: nothing waits, or it is reported already."""
         if self._overdue_told or not self._required:
             return None
         return self._longest_since_ms() + timeout_ms
 
     def waiting_ms(self, now_ms: int) -> int:
-        """For how long the longest wait has lasted; 0: none does."""
+        """The duration of the longest wait; 0: nothing waits."""
         if not self._required:
             return 0
         return max(0, now_ms - self._longest_since_ms())
 
     def _longest_since_ms(self) -> int:
-        """Asked after each event, while a dictionary finds its first by passing all that left
-        before it."""
+        """The start of the longest wait.
+
+        Cached, because it is needed after each event, and a dictionary finds its first entry by
+        passing all removed ones before it.
+        """
         if self._first is None:
             self._first = next(iter(self._required))
         return self._required[self._first].since_ms
 
     def tell_overdue(self) -> None:
-        """Told once, until all is acknowledged."""
+        """Marks the wait as reported, until everything is acknowledged."""
         self._overdue_told = True
 
     def first_waiting(self, limit: int) -> list[TopicPartition]:
@@ -276,9 +284,12 @@ class BrokerControl:
     def backlog(
         self, now_ms: int, timeout_ms: int, asked: StateRequest = ANYTHING
     ) -> BrokerBacklog:
-        """Named first are those that are asked for by topic, or topic and partition, then those
-        that the broker refused. What is only sent again, after a connection was lost, and was
-        acknowledged before, is no backlog: the broker has it."""
+        """Describes what the broker has yet to acknowledge.
+
+        The partitions of the requested topic are named first, then those that the broker rejected.
+        A state that was acknowledged, and is only sent again after a lost connection, is no
+        backlog.
+        """
         news = {
             partition: required
             for partition, required in self._required.items()
@@ -336,7 +347,7 @@ class BrokerControl:
             return
         self._sendable.pop(partition, None)
         self._held_until_ms.pop(partition, None)
-        # Who is refused again goes behind the others.
+        # A partition that is rejected again goes behind the others.
         held = self._deferred.pop(partition, None)
         failures = held.failures if held else 0
         self._deferred[partition] = _Deferred(
@@ -349,7 +360,7 @@ class BrokerControl:
         required = self._required.get(partition)
         if required is None:
             return False
-        # A replica that is gone has no revision of its own to name.
+        # A deleted replica has no revision of its own.
         gone = command.stops and answer.error is not None
         reached = command.required.get(partition, 0) if gone else answer.revision
         known = self._acknowledged.get(partition, 0)
@@ -362,7 +373,7 @@ class BrokerControl:
             self._require_no_more(partition)
             return True
         if required.revision == command.required.get(partition):
-            # Not overtaken by a newer requirement: the broker fell short of this one.
+            # The requirement is unchanged: the broker did not reach it.
             self._defer(partition, now_ms, f"the broker is at revision {answer.revision}")
         return False
 

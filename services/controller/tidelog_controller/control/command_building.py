@@ -1,4 +1,4 @@
-"""The commands to one broker, built from what is known at the moment of sending."""
+"""Builds the commands to one broker from the state at the moment of sending."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ def full_state_command(
     control: BrokerControl,
     command_id: int,
 ) -> SendLeaderAndIsr | None:
-    """Names every replica of the broker but those that are to be stopped, which follow
-    in commands of their own, and those of topics that cannot be read: what it does not name of
-    these are no strays."""
+    """Builds the command that names every replica of the broker.
+
+    It leaves out replicas that are to be stopped, which follow in commands of their own. It also
+    leaves out topics that cannot be read; the broker must not take their replicas for strays.
+    """
     partitions = [
         partition
         for partition, _ in context.replicas_on(control.broker_id)
@@ -57,8 +59,7 @@ def next_command(
 
 
 def is_stop(context: Context, partition: TopicPartition, broker_id: int) -> bool:
-    """Whether what a broker has to know of a partition is that it holds no replica of it any
-    more: its topic is being deleted, or it was moved away."""
+    """Whether the broker has to stop its replica, because of a deletion or a move."""
     held = context.partition(partition)
     moved_away = held is not None and broker_id not in held.state.replicas
     return moved_away or context.is_stopped(partition)
@@ -71,7 +72,7 @@ def description_command(
     command_id: int,
     now_ms: int,
 ) -> SendDescribeReplicas | None:
-    """What has yet to be asked about the logs of the broker's replicas."""
+    """Requests the descriptions of the broker's logs that are still missing."""
     partitions = descriptions.due(control, now_ms)
     if not partitions:
         return None
@@ -85,7 +86,7 @@ def measuring_command(
     measures: Measures,
     command_id: int,
 ) -> SendDescribeReplicas | None:
-    """What has yet to be asked about moves of partitions that the broker leads."""
+    """Requests the missing progress of moves of partitions that the broker leads."""
     partitions = measures.due(control)
     if not partitions:
         return None
@@ -123,8 +124,8 @@ def _leader_and_isr(
         held = context.partition(partition)
         topic = context.topics.get(partition.topic)
         if held is None or topic is None or held.state.topic_id != topic.entry.topic_id:
-            # Left over from a topic that is no more: there is nothing to ask of a broker. Or the
-            # topic cannot be read: without its configuration a log must not be opened.
+            # Left over from a deleted topic: nothing is requested from a broker. Or the topic
+            # cannot be read: a log must not be opened without its configuration.
             control.forget(partition)
             continue
         state = held.state

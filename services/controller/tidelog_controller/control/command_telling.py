@@ -1,8 +1,8 @@
-"""What is told of the commands to one life of a broker: each change once when it is first
-sent, and once when it is acknowledged, however often it is sent again.
+"""Events about the commands to one incarnation of a broker.
 
-A full state tells replicas mostly what they know: it is told as one command, and of its
-replicas only those whose state is news.
+Each change has one event when it is first sent and one when it is acknowledged, however often it is
+sent again. A full state mostly repeats what replicas know. So it has one event as a command, and
+further ones only for replicas whose state is new.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tidelog_runtime.replica_control import (
     StopReplicaCommand,
 )
 
-# Of those that are not acknowledged, so many are named.
+# The number of overdue partitions that are named.
 FIRST_PARTITIONS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicasStage:
-    """One stage of what one life of a broker is told of its replicas."""
+    """One stage of what one incarnation of a broker is sent about its replicas."""
 
     stage: Stage
     broker_id: int
@@ -75,7 +75,11 @@ class ReplicasStage:
 
 
 class CommandTelling:
-    """`requested` of the full state and of what is overdue lasts until it is acknowledged."""
+    """Emits the events about the commands to one incarnation of a broker.
+
+    The `REQUESTED` event of the full state, and the event of overdue partitions, are kept until
+    they are acknowledged.
+    """
 
     def __init__(
         self,
@@ -89,7 +93,7 @@ class CommandTelling:
         self._controller_epoch = controller_epoch
         self._tell = tell
         self._news: dict[TopicPartition, None] = {}  # not sent yet
-        # Sent, told and not acknowledged, by topic id and number.
+        # Sent and reported, but not acknowledged; by topic id and number.
         self._requested: dict[tuple[str, int], PartitionCommand | StopPartition] = {}
         self._why_full_state = Cause.NONE
         self._full_state: Tell | None = None
@@ -104,14 +108,14 @@ class CommandTelling:
         self._news[partition] = None
 
     def forget(self, partition: TopicPartition, topic_id: str) -> None:
-        """Nobody waits any more for what was sent of it."""
+        """Drops the partition: its acknowledgement is no longer awaited."""
         self._news.pop(partition, None)
         self._requested.pop((topic_id, partition.partition), None)
 
     def sent(
         self, command: SendLeaderAndIsr | SendStopReplica, wall_ms: int
     ) -> SendLeaderAndIsr | SendStopReplica:
-        """The same; a full state with the change as which it is told."""
+        """Returns the same command; a full state carries the change under which it is reported."""
         wanted = command.command
         if isinstance(wanted, StopReplicaCommand):
             self._request([stop for stop in wanted.partitions if stop.partition in self._news])
@@ -134,7 +138,7 @@ class CommandTelling:
             wanted = self._requested.get((topic_id, number))
             if wanted is None:
                 continue
-            # A replica that is to be deleted and is gone has no revision of its own.
+            # A deleted replica has no revision of its own.
             gone = error is not None and error.code in ALREADY_GONE
             reached = error is None and revision >= wanted.revision
             if reached or (gone and isinstance(wanted, StopPartition)):
@@ -143,7 +147,7 @@ class CommandTelling:
         self._tell_each(Stage.ACKNOWLEDGED, done)
 
     def overdue(self, waiting: list[str], count: int, since_wall_ms: int) -> None:
-        """`waiting`: the first partitions of `count` that are not acknowledged."""
+        """`waiting`: the first of `count` unacknowledged partitions."""
         name = change_id(self._controller_epoch, f"overdue-{self._broker_id}-{since_wall_ms}")
         self._overdue = Tell(
             Kind.COMMAND_OVERDUE,
@@ -172,7 +176,7 @@ class CommandTelling:
             self._tell(TellEach(told, len(wanted)))
 
     def _send_full_state(self, command_id: int, partitions: int, wall_ms: int) -> Change:
-        """That of the first, where it is sent again."""
+        """Returns the full state's change; a repeated one keeps the first one's change."""
         self._full_state_command = command_id
         if self._full_state is not None:
             return self._full_state.change

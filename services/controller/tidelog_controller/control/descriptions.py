@@ -1,8 +1,8 @@
-"""How far replicas' logs reach, asked of their brokers before an unclean election.
+"""Requests for the extents of replicas' logs, made before an unclean election.
 
-Level-triggered like all control: kept is which replicas have yet to be described, and at
-which revision; what is lost is asked again after a pause. One question is in flight to
-each broker, and none before the broker has taken the partition's newest state.
+Level-triggered like all control: the state is which replicas have yet to be described, and at which
+revision. A lost request is repeated after a pause. At most one request is in flight to each broker.
+None is sent before the broker has acknowledged the partition's newest state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Wanted(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """A description holds for one life of the broker and one revision of the key."""
+    """A description is valid for one incarnation of the broker and one revision of the key."""
 
     broker_epoch: int
     revision: int
@@ -42,9 +42,9 @@ class _Question(NamedTuple):
 
 class Descriptions:
     def __init__(self) -> None:
-        # What each broker has yet to be asked.
+        # What has yet to be requested from each broker.
         self._wanted: dict[int, dict[TopicPartition, _Wanted]] = {}
-        # Kept only as long as the partition waits for its election.
+        # Kept only until the partition's election.
         self._known: dict[TopicPartition, dict[int, _Known]] = {}
         self._asked_of: dict[TopicPartition, tuple[int, ...]] = {}
         self._in_flight: dict[int, _Question] = {}
@@ -59,8 +59,10 @@ class Descriptions:
         broker_ids: tuple[int, ...],
         live: Mapping[int, LiveBroker],
     ) -> None:
-        """From now on these replicas are to be described, and no others; without any, what
-        was known is forgotten."""
+        """Sets the replicas to describe, instead of earlier ones.
+
+        Without any, what is known of the partition is forgotten.
+        """
         for broker_id in self._asked_of.pop(partition, ()):
             self._drop(broker_id, partition)
         if not broker_ids:
@@ -76,7 +78,7 @@ class Descriptions:
     def logs(
         self, partition: TopicPartition, revision: int, live: Mapping[int, LiveBroker]
     ) -> Logs:
-        """What is known of the logs as they are at this revision of the partition's key."""
+        """What is known of the logs, as they are at this revision of the partition's key."""
         known = self._known.get(partition)
         if known is None:
             return _NOTHING
@@ -89,14 +91,14 @@ class Descriptions:
         }
 
     def due(self, control: BrokerControl, now_ms: int) -> list[tuple[str, int]]:
-        """What the broker is to be asked now, by topic id and number."""
+        """What to request from the broker now, by topic id and number."""
         broker_id = control.broker_id
         wanted = self._wanted.get(broker_id)
         if not wanted or broker_id in self._in_flight:
             return []
         if now_ms < self._retry_at_ms.get(broker_id, 0):
             return []
-        # Whatever is not asked now waits for an acknowledgement, and not for time to pass.
+        # The others wait for an acknowledgement, and not for time to pass.
         self._retry_at_ms.pop(broker_id, None)
         partitions: list[tuple[str, int]] = []
         for partition, (topic_id, _) in wanted.items():
@@ -109,7 +111,7 @@ class Descriptions:
     def asked(
         self, control: BrokerControl, question_id: int, asked: Iterable[tuple[str, int]]
     ) -> None:
-        """Some of those that are due, in their order."""
+        """Marks as sent some of the due requests, in their order."""
         wanted, names = iter(self._wanted[control.broker_id].items()), {}
         for key in asked:
             names[key] = next(
@@ -122,9 +124,11 @@ class Descriptions:
     def answered(
         self, broker_id: int, question_id: int, result: DescribeReplicasResult, now_ms: int
     ) -> list[TopicPartition]:
-        """The partitions of which more is known than before. A replica that is not there may
-        be under repair, and one that has yet to take the newest state is described too
-        early: both are asked about again."""
+        """Returns the partitions with a new description.
+
+        A missing replica may be under repair, and a replica that has not taken the newest state is
+        described too early. Both are requested again.
+        """
         question = self._end(broker_id, question_id)
         if question is None:
             return []
@@ -137,7 +141,7 @@ class Descriptions:
         for key, (partition, wanted) in question.partitions.items():
             log = found.get(key)
             if self._wanted.get(broker_id, {}).get(partition) != wanted:
-                continue  # The state has moved on, or nobody asks any more.
+                continue  # The state has changed, or the description is no longer needed.
             again = again or log is None or log.revision != wanted.revision
             if log is not None and log.revision != wanted.revision:
                 continue
@@ -157,14 +161,14 @@ class Descriptions:
             self._pause(broker_id, now_ms)
 
     def forget_broker(self, broker_id: int) -> None:
-        """This life of it is over. The partitions that wait for it are judged anew."""
+        """Forgets an ended incarnation. The partitions that wait for it are decided again."""
         self._wanted.pop(broker_id, None)
         self._in_flight.pop(broker_id, None)
         self._retry_at_ms.pop(broker_id, None)
         self._failures.pop(broker_id, None)
 
     def wake_at_ms(self) -> int | None:
-        """When there is something to ask again; None: nothing waits for time to pass."""
+        """When there is something to request again; None: nothing waits for time to pass."""
         times = (
             at_ms
             for broker_id, at_ms in self._retry_at_ms.items()

@@ -1,4 +1,4 @@
-"""What all registered brokers have yet to be told and asked, and the commands that do it."""
+"""What all registered brokers have yet to receive and acknowledge, and the commands for it."""
 
 from __future__ import annotations
 
@@ -30,19 +30,23 @@ from tidelog_controller.state.context import Context, ControllerIdentity
 from tidelog_controller.state.events import CommandAnswered, CommandLost, ReplicasDescribed
 from tidelog_controller.state.known import Partition
 
-# By a step of a move the leader is told before those that follow it, or these would ask it in
-# vain, and again. For so long they wait for it to acknowledge.
+# For a step of a move, the leader gets its command before the followers. Otherwise they would fetch
+# in vain, and retry. They wait for the leader's acknowledgement for at most this time.
 LEADER_FIRST_MS = 100
-# Elections are told to all at once; but where so many are on their way to a leader already it is
-# told first of the others, too: of ten thousand, asking in vain costs more than all else.
+# Commands of an election go to all replicas at once, unless this many commands already wait for the
+# leader. Then the leader comes first here, too: in an election of ten thousand partitions, fetches
+# in vain cost more than all else.
 MANY_ELECTIONS = 240
 
 SendCommand = SendLeaderAndIsr | SendStopReplica | SendDescribeReplicas
 
 
 class Dispatch:
-    """`controls` has one for each present life of a broker. A broker that has not
-    acknowledged a state for `command_timeout_ms` is told of."""
+    """Sends each broker what it has to know, and tracks what it has acknowledged.
+
+    `controls`: by broker id, one for each current incarnation. A broker that has not acknowledged a
+    state for `command_timeout_ms` is reported once as overdue.
+    """
 
     def __init__(
         self,
@@ -60,10 +64,10 @@ class Dispatch:
         self._identity = identity
         self._command_timeout_ms = command_timeout_ms
         self._last_command_id = 0
-        # Partitions whose leader is told first, and who that is.
+        # By partition: its leader, if the leader gets its command before the followers.
         self._led_first: dict[TopicPartition, int] = {}
 
-    # Who is to know what.
+    # What each broker has to know.
 
     def joined(self, broker_id: int, broker_epoch: int, now_ms: int, why: Cause) -> None:
         self.controls[broker_id] = BrokerControl(broker_id, broker_epoch)
@@ -73,8 +77,10 @@ class Dispatch:
         self.require_all(broker_id, now_ms, why)
 
     def left(self, broker_id: int) -> list[TopicPartition]:
-        """Returns the partitions that are being deleted and need not wait for it any more, also
-        as one that they were moved away from."""
+        """Returns the partitions in deletion that no longer need to wait for the broker.
+
+        Among them are partitions that were moved away from it.
+        """
         control = self.controls.pop(broker_id)
         del self._tellings[broker_id]
         self.descriptions.forget_broker(broker_id)
@@ -82,7 +88,7 @@ class Dispatch:
         return [p for p in control.waiting() if self._context.is_going(p)]
 
     def require_all(self, broker_id: int, now_ms: int, why: Cause) -> None:
-        """The full state, anew."""
+        """Sends the full state again."""
         control = self.controls[broker_id]
         self._tellings[broker_id].full_state_required(why)
         control.require_full_state()
@@ -98,9 +104,14 @@ class Dispatch:
         *,
         is_news: bool,
     ) -> None:
-        """The partition's key; None: there was none, or is none any more. `is_news`: not what
-        is found at the start of a reign, of which the full state is told. Followers that waited
-        for their leader to acknowledge wait no more, whatever has changed."""
+        """Sends the partition's new state to the brokers that it concerns.
+
+        Followers that waited for their leader's acknowledgement no longer wait.
+
+        - `old`, `new`: None if the key did not or does not exist.
+        - `is_news`: false for states found at the start of a term; the full state covers their
+          events.
+        """
         self._release_followers(partition)
         if new is None:
             for broker_id, control in self.controls.items():
@@ -108,7 +119,7 @@ class Dispatch:
                 if old is not None:
                     self._tellings[broker_id].forget(partition, old.state.topic_id)
             return
-        # What leaders have written themselves they need not be told of.
+        # A leader needs no event about changes that it wrote itself.
         is_news = is_news and (not is_isr_only(old, new) or is_by_controller(new.state.change))
         for broker_id in concerned(old, new):
             if broker_id in self.controls:
@@ -119,7 +130,7 @@ class Dispatch:
             self._hold_followers(partition, new, now_ms)
 
     def _is_told_first(self, old: Partition, new: Partition) -> bool:
-        """Whether the leader is told before its followers."""
+        """Whether the leader gets its command before its followers."""
         leader = self.controls.get(new.state.leader)
         if leader is None:
             return False
@@ -142,12 +153,14 @@ class Dispatch:
         return not any(control.waits_for(partition) for control in self.controls.values())
 
     def full_states_taken(self) -> bool:
-        """By all live brokers."""
+        """Whether all live brokers have acknowledged their full state."""
         return not any(control.awaits_full_state for control in self.controls.values())
 
     def receivers(self) -> tuple[int, ...]:
-        """Running brokers that have taken their full state: before that a broker has yet to tell
-        replicas from strays, and a move to it is held back."""
+        """The running brokers that have acknowledged their full state.
+
+        Before that, a broker cannot distinguish replicas from strays, and moves to it wait.
+        """
         brokers = self._context.brokers
         ready = (b for b, c in self.controls.items() if not c.awaits_full_state)
         return tuple(sorted(b for b in ready if b in brokers and brokers[b].running))
@@ -155,7 +168,7 @@ class Dispatch:
     # Commands.
 
     def due(self, now_ms: int, wall_ms: int) -> list[SendCommand]:
-        """Those to send now; they count as sent."""
+        """Returns the commands to send now, and marks them as sent."""
         commands: list[SendCommand] = []
         for broker_id, control in self.controls.items():
             command = self._command(control, now_ms)
@@ -190,14 +203,14 @@ class Dispatch:
         )
 
     def awaits(self, event: CommandAnswered | CommandLost | ReplicasDescribed) -> bool:
-        """Whether the event is about a life of a broker that is still there."""
+        """Whether the event concerns the current incarnation of a broker."""
         control = self.controls.get(event.broker_id)
         return control is not None and control.broker_epoch == event.broker_epoch
 
     def ended(
         self, event: CommandAnswered | CommandLost | ReplicasDescribed, now_ms: int
     ) -> Iterable[TopicPartition]:
-        """Of a life that is still there; returns the partitions that can go on by it."""
+        """Handles the answer of a current incarnation; returns the partitions to decide again."""
         control = self.controls[event.broker_id]
         match event:
             case CommandLost():
@@ -218,12 +231,12 @@ class Dispatch:
                 telling.answered(event.id, event.result)
                 if not len(control):
                     telling.all_acknowledged()
-                # The step after an acknowledgement: keys of partitions that are being deleted.
+                # Acknowledged partitions in deletion lose their keys next.
                 going = [p for p in done if self._context.is_going(p)]
                 return [*going, *(self._waiting_for_full_states() if awaited else ())]
 
     def _waiting_for_full_states(self) -> Iterable[TopicPartition]:
-        """New partitions of topics that have had others of the same number."""
+        """New partitions of topics from which partitions were removed."""
         for topic, held in self._context.topics.items():
             if held.entry.shrunk:
                 for number in self._context.unplaced.of(topic):
@@ -232,7 +245,7 @@ class Dispatch:
     # Time.
 
     def tell_overdue(self, now_ms: int, wall_ms: int) -> None:
-        """What is not acknowledged in time, once."""
+        """Reports each broker with overdue acknowledgements once."""
         for broker_id, control in self.controls.items():
             due_at_ms = control.overdue_at_ms(self._command_timeout_ms)
             if due_at_ms is None or due_at_ms > now_ms:
@@ -243,14 +256,14 @@ class Dispatch:
             self._tellings[broker_id].overdue(first, len(control), since_ms)
 
     def backlogs(self, now_ms: int, asked: StateRequest = ANYTHING) -> list[BrokerBacklog]:
-        """What each live broker has yet to acknowledge, by broker."""
+        """What each live broker has yet to acknowledge, sorted by broker id."""
         return [
             self.controls[b].backlog(now_ms, self._command_timeout_ms, asked)
             for b in sorted(self.controls)
         ]
 
     def wake_at_ms(self) -> int | None:
-        """When there is something to send, or to tell; None: nothing waits for time to pass."""
+        """When there is something to send or to report; None: nothing waits for time to pass."""
         times = [self.descriptions.wake_at_ms()]
         for control in self.controls.values():
             times += [control.wake_at_ms(), control.overdue_at_ms(self._command_timeout_ms)]
@@ -258,24 +271,29 @@ class Dispatch:
 
 
 def concerned(old: Partition | None, new: Partition) -> tuple[int, ...]:
-    """The brokers that have to know of a change. One of the ISR is the leader's affair; all
-    replicas follow a new epoch, and those that have ceased to be replicas by it stop. Without a
-    leader all are to know the newest revision: they are asked about their logs by it."""
+    """The brokers that have to know of a change.
+
+    A change of only the ISR concerns the leader alone. A new epoch concerns all replicas, and the
+    brokers that cease to be replicas, which stop theirs. Without a leader all replicas need the
+    newest revision, because descriptions of their logs are requested at it.
+    """
     if is_isr_only(old, new):
         return (new.state.leader,)
     return (*new.state.replicas, *departed(old, new))
 
 
 def departed(old: Partition | None, new: Partition) -> tuple[int, ...]:
-    """The brokers that the partition was moved away from. A topic of another id was not moved
-    but deleted: what is left of it are strays."""
+    """The brokers that the partition moved away from.
+
+    A topic of another id was deleted and not moved: its remaining replicas are strays.
+    """
     if old is None or old.state.topic_id != new.state.topic_id:
         return ()
     return tuple(b for b in old.state.replicas if b not in new.state.replicas)
 
 
 def is_isr_only(old: Partition | None, new: Partition) -> bool:
-    """Whether a leader goes on in its epoch."""
+    """Whether the leader continues in its epoch and only the ISR may have changed."""
     return (
         old is not None
         and new.state.leader != NO_LEADER

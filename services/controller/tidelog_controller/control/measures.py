@@ -1,7 +1,7 @@
-"""How much of their logs moves have copied, asked of the leaders while somebody wants to know.
+"""Requests to leaders for the progress of moves, made while a client waits for it.
 
-One question is in flight to each broker. What is lost is not asked again by itself: whoever
-still wants to know asks anew.
+At most one request is in flight to each broker. A lost request is not repeated automatically:
+callers that still need the answer request it again.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tidelog_controller.control.descriptions import MAX_PARTITIONS_PER_QUESTION
 from tidelog_controller.state.operations import Operations
 from tidelog_runtime.replica_control import DescribeReplicasResult
 
-# By topic id and number, as brokers are asked.
+# Topic id and partition number, as sent to brokers.
 _Key = tuple[str, int]
 
 
 class Asked(NamedTuple):
-    """A partition, and who leads it."""
+    """A partition and its leader."""
 
     partition: TopicPartition
     topic_id: str
@@ -34,7 +34,7 @@ class _Question(NamedTuple):
 
 
 class Measures:
-    """What leaders tell goes to `operations`."""
+    """Measures the progress of moves and passes the leaders' answers to `operations`."""
 
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
@@ -42,7 +42,7 @@ class Measures:
         self._in_flight: dict[int, _Question] = {}
 
     def ask(self, asked: Iterable[Asked]) -> None:
-        """Those that are not asked about already."""
+        """Requests those partitions that are not in flight already."""
         for partition, topic_id, leader in asked:
             key = (topic_id, partition.partition)
             question = self._in_flight.get(leader)
@@ -50,14 +50,14 @@ class Measures:
                 self._wanted.setdefault(leader, {})[key] = partition
 
     def pending(self) -> Iterator[TopicPartition]:
-        """Those whose leaders have yet to be asked, or to answer."""
+        """The partitions whose leaders have no request yet, or have not answered it."""
         for wanted in self._wanted.values():
             yield from wanted.values()
         for question in self._in_flight.values():
             yield from question.partitions.values()
 
     def due(self, control: BrokerControl) -> list[_Key]:
-        """What the broker is to be asked now, by topic id and number."""
+        """What to request from the broker now, by topic id and number."""
         wanted = self._wanted.get(control.broker_id)
         if not wanted or control.broker_id in self._in_flight:
             return []
@@ -84,7 +84,7 @@ class Measures:
                 self._operations.measured(partition, replica.size_bytes, lacks, now_ms)
 
     def lost(self, broker_id: int, question_id: int) -> None:
-        """With it go the questions that would have followed."""
+        """Drops the request, and the requests that would have followed it."""
         if self._end(broker_id, question_id) is not None:
             self._wanted.pop(broker_id, None)
 

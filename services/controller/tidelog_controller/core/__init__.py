@@ -1,1 +1,1 @@
-"""Event in, commands out: decides, without I/O."""
+"""The controller's decisions without I/O: event in, commands out."""

@@ -1,4 +1,4 @@
-"""What is told of brokers: that they come and go, and what is seen of them meanwhile."""
+"""Events about brokers: joins, departures, and observations in between."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def of_broker(
 
 
 def of_fencing(broker: Broker, dial: str, detection_ms: int, wall_ms: int) -> Tell:
-    """That the end of its registration is requested; its change has yet to get an id."""
+    """Returns the event that a registration's removal is requested; its change has no id yet."""
     return Tell(
         Kind.BROKER_FENCED,
         Stage.REQUESTED,

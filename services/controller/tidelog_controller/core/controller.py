@@ -1,11 +1,10 @@
 """The controller's core: event in, commands out; no I/O, no waiting.
 
-Decide, persist, then apply and send: a decision becomes a transaction, and only when
-the store has taken it does it become knowledge and go to the brokers. A partition with
-a transaction in flight is not decided again before its outcome is known. After every
-event, what the event touched is judged anew against all that is known (`reconcile`),
-so that no step depends on how the controller came to know something.
-"""
+Decide, persist, then apply and send. A decision becomes a transaction. Only after the store has
+committed it does it enter the context and go to the brokers. A partition with a transaction in
+flight is not decided again before its outcome is known. After every event, the partitions that it
+affects are decided again from all that is known (`reconcile`). So no step depends on how the
+controller learned something."""
 
 from __future__ import annotations
 
@@ -107,7 +106,7 @@ from tidelog_runtime.metadata.store import (
 
 
 class Controller:
-    """One reign. Deterministic: equal events, times and `rng` give equal commands."""
+    """One controller term. Deterministic: equal events, times and `rng` give equal commands."""
 
     def __init__(
         self,
@@ -157,19 +156,20 @@ class Controller:
             WritePace(intervals),
         )
         self._broken = BrokenConnections()
-        self._going_since_ms: dict[str, int] = {}  # intents by key, as far as this reign knows
+        self._going_since_ms: dict[str, int] = {}  # by intent's key: first seen
         self._loaded = False
-        self._early: list[AdminRequest] = []  # came before everything was read
+        self._early: list[AdminRequest] = []  # arrived before the state was loaded
         self._deposed = False
-        # Partitions are yet to be judged, for which the step before had no room.
+        # Touched partitions are left for which the last step had no room.
         self._judges_on = False
         self._now_ms = 0
         self._wall_ms = 0
         self._out: list[Command] = []
 
     def handle(self, event: Event, now_ms: int, wall_ms: int) -> list[Command]:
-        """`now_ms` never falls; `wall_ms` is told and never decided by. After `StepDown` there
-        is nothing more to come."""
+        """Returns the commands that follow from `event`; none after `StepDown`.
+
+        `now_ms` never decreases; `wall_ms` is only reported, and no decision depends on it."""
         if self._deposed:
             return []
         self._now_ms = now_ms
@@ -190,7 +190,7 @@ class Controller:
         return self._out
 
     def wake_at_ms(self) -> int | None:
-        """When a `Tick` is due unless another event comes first; None: never."""
+        """The time at which a `Tick` is due if no other event comes first; None: never."""
         if self.judges_on:
             return self._now_ms
         times = [
@@ -204,11 +204,11 @@ class Controller:
 
     @property
     def departed(self) -> Mapping[int, Departure]:
-        """The last life of each broker that ended, whether or not it is back since."""
+        """The last ended incarnation of each broker, whether or not the broker is back."""
         return self._departures.last
 
     def describe(self, request: StateRequest, now_ms: int) -> ControllerState:
-        """How it stands; changes nothing."""
+        """Describes the controller's state without changing it."""
         reign = Reign(
             self.context,
             self._identity,
@@ -221,13 +221,12 @@ class Controller:
 
     @property
     def judges_on(self) -> bool:
-        """Whether a `Tick` is due at once: an event may touch more partitions than one step judges
-        or describes, so that no request, however large, makes a step long."""
+        """Whether a `Tick` is due at once: an event may touch more than one step handles."""
         return self._judges_on or self._desk.has_more
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the cluster has been read."""
+        """Whether the cluster's state has been read from the store."""
         return self._loaded
 
     @property
@@ -247,7 +246,7 @@ class Controller:
             case Transacted(transaction_id, result):
                 self._end_transaction(transaction_id, result, answered=True)
             case KeysRead(transaction_id, revision, current):
-                # As though it had failed: whether it was applied shows in what is found.
+                # Treated like a failure: the keys read show whether it was applied.
                 found = TransactionResult(False, revision, current)
                 self._end_transaction(transaction_id, found, answered=False)
             case OutcomeUnknown(transaction_id):
@@ -273,7 +272,7 @@ class Controller:
             return
         self._begin(self._desk.take(request, self._now_ms, self._wall_ms))
 
-    # What the store says.
+    # Changes in the store.
 
     def _load(self, snapshot: Snapshot) -> None:
         self._check_reign(snapshot.items.get(self._keys.controller))
@@ -303,8 +302,7 @@ class Controller:
         self._mended(self.context.topics_of(malformed - self.context.malformed))
 
     def _mended(self, topics: Collection[str]) -> None:
-        """Their replicas were left out of what brokers were told, and their partitions not
-        judged."""
+        """Decides topics again that became readable again, and sends their replicas."""
         for topic in sorted(topics):
             self._dirty.touch_topic(topic)
         if topics:
@@ -379,7 +377,7 @@ class Controller:
             self._dispatch.joined(broker_id, new.broker_epoch, self._now_ms, why)
             self._out.append(OpenChannel(broker_id, new.broker_epoch, new.registration.address))
             if self._loaded:
-                # Whoever is found at the start of a reign is no news: one line counts them.
+                # Brokers found at the start of a term get no event of their own: one counts them.
                 why = Cause.REGISTERED if old is None else Cause.BROKER_RESTARTED
                 self._tell(of_broker(Kind.BROKER_JOINED, new, revision, why))
         elif new is not None and not new.running:
@@ -396,7 +394,7 @@ class Controller:
             for topic in self.context.unplaced.topics():
                 self._dirty.touch_unplaced(topic)
         replicas = list(self.context.replicas_on(broker_id))
-        # Elections go before changes of the ISR: nobody can write until they are done.
+        # Elections come before changes of the ISR: no client can write until they are done.
         self._dirty.touch(p for p, held in replicas if held.state.leader == broker_id)
         self._dirty.touch(p for p, _ in replicas)
 
@@ -406,7 +404,7 @@ class Controller:
             self._telling.topic_gone(topic, old.entry.topic_id, revision)
         if new is not None:
             self._dirty.touch_unplaced(topic)
-            # The min ISR in force is of it, and which removed partitions may lose their keys.
+            # They determine the min ISR in force, and which removed partitions may lose their keys.
             if old is not None and (
                 new.config != old.config
                 or new.entry.first_leader_epoch != old.entry.first_leader_epoch
@@ -420,10 +418,10 @@ class Controller:
         self._dirty.touch([partition])
         self._dispatch.changed(partition, old, new, self._now_ms, is_news=self._loaded)
 
-    # Deciding.
+    # Decisions.
 
     def _judge(self) -> None:
-        """One batch; the next with the next step."""
+        """Begins one batch of writes; the next one follows with the next step."""
         self._judges_on = False
         if not self._transactions.room_for_batch:
             return
@@ -435,7 +433,7 @@ class Controller:
         self._judges_on = not is_last and self._transactions.room_for_batch
 
     def _record_departures(self) -> None:
-        """Those that no batch has taken along; none waits for them."""
+        """Writes the departures that no batch carries; no decision waits for them."""
         if self._transactions.has_batches or self._judges_on:
             return
         departures = self._to_record(MAX_TRANSACTION_CHANGES)
@@ -443,12 +441,12 @@ class Controller:
             self._out.append(self._transactions.begin(DepartureRecord(departures)))
 
     def _to_record(self, limit: int) -> UnrecordedDepartures:
-        """So that the next controller knows them, too."""
+        """Returns departures to store, so that the next controller knows them, too."""
         unrecorded = self._departures.unrecorded(limit)
         return () if self._transactions.records_departures else unrecorded
 
     def _begin(self, commands: Iterable[Command]) -> None:
-        """What requests need done."""
+        """Emits the commands of requests, and events of their transactions."""
         for command in commands:
             if isinstance(command, Transact):
                 purpose = self._transactions.purpose_of(command.id)
@@ -464,7 +462,7 @@ class Controller:
             return
         self._telling.ended(transaction_id, purpose, result, answered=answered)
         if isinstance(purpose, TopicCreation):
-            # Its answer may be later than all that the watch brought.
+            # The answer may arrive after all that the watch delivers.
             self._tell_acknowledged([purpose.entry.topic_id])
         if isinstance(purpose, PartitionBatch):
             self._end_batch(purpose.writes, result)
@@ -481,7 +479,7 @@ class Controller:
             return
         self._dirty.refused(writes)
 
-    # Answers.
+    # Answers of brokers.
 
     def _end_command(self, event: CommandAnswered | CommandLost | ReplicasDescribed) -> None:
         if not self._dispatch.awaits(event):
@@ -494,11 +492,12 @@ class Controller:
         if isinstance(event, CommandAnswered):
             self._tell_acknowledged(answer[0] for answer in event.result.partitions)
 
-    # Leaders that live.
+    # Live leaders that are unreachable or have a failing disk.
 
     def _leaders_unreachable(self, report: UnreachableLeadersReport) -> None:
-        """A change of the ISR is judged with the reports that stand when it comes; here a
-        new report is, with the ISR that stands."""
+        """Decides the leader's partitions again with the new report and the current ISR.
+
+        A later change of the ISR is decided with the reports of its time."""
         for leader in self._unreachable.reported(report, self.context.brokers):
             self._tell(of_unreachable_leader(leader, report.broker_id))
             self._dirty.touch(
@@ -508,7 +507,7 @@ class Controller:
             )
 
     def _disk_reported(self, report: DiskReport) -> None:
-        """Judged with every report: a successor may have come into sync since the last one."""
+        """Decides with every report: a successor may have come into sync since the last one."""
         self._dirty.touch(
             failing.partition
             for failing in self._failing_disks.reported(report, self.context.brokers)
@@ -517,8 +516,9 @@ class Controller:
     # Crashes.
 
     def _connection_ended(self, event: ConnectionEnded) -> None:
-        """A refused connect is a process that has ended; the transaction compares the
-        registration's creation revision, so that it never hits the next life."""
+        """Ends the registration if the dial's outcome shows that the process has ended.
+
+        The transaction compares the creation revision, so it never removes a later incarnation."""
         broker_id, broker_epoch, dial, detection_ms = event
         broker = self.context.brokers.get(broker_id)
         if broker is None or broker.broker_epoch != broker_epoch:
@@ -540,7 +540,7 @@ class Controller:
         fencing = of_fencing(broker, dial.value, detection_ms, self._wall_ms)
         if not self._broken.may_remove(broker_id, self._now_ms):
             if is_news:
-                # Its lease alone decides.
+                # Only the broker's lease decides.
                 bound = {"removals": MAX_FAST_REMOVALS, "within_ms": FAST_REMOVAL_WINDOW_MS}
                 details = {**fencing.details, **bound}
                 self._tell(fencing._replace(stage=Stage.IGNORED, details=details))
@@ -549,7 +549,7 @@ class Controller:
         self._telling.fencing(command.id, fencing)
         self._out.append(command)
 
-    # Telling.
+    # Output.
 
     def _step_down(self, reason: str) -> None:
         if not self._deposed:

@@ -1,4 +1,4 @@
-"""How a reigning controller stands, for those who ask. Pure: reads, changes nothing."""
+"""Descriptions of the active controller's state for admin requests. Reads, changes nothing."""
 
 from __future__ import annotations
 
@@ -36,15 +36,18 @@ from tidelog_runtime.metadata.operations import OperationState
 from tidelog_runtime.metadata.schema import Departure, unassigned
 from tidelog_runtime.missed_brokers import missed_brokers
 
-# A description takes about 6 µs; to leave a partition out, about 1 µs, or some more for the
-# only one of a topic.
+# To describe a partition takes about 6 µs. To skip one takes about 1 µs, and slightly more for the
+# only partition of a topic.
 DESCRIBED_PER_SLICE = 200
 SEEN_PER_SLICE = 1_000
 
 
 class Reign(NamedTuple):
-    """What a controller knows. `going_since_ms`: when deletions and removals that are not
-    done were seen first, by their keys. `wall_ms`: of its last event."""
+    """The knowledge of one controller term.
+
+    - `going_since_ms`: by key, when unfinished deletions and removals were first seen.
+    - `wall_ms`: the wall clock of the last event.
+    """
 
     context: Context
     identity: ControllerIdentity
@@ -55,7 +58,7 @@ class Reign(NamedTuple):
 
 
 def describe(reign: Reign, request: StateRequest, now_ms: int) -> ControllerState:
-    """All but the partitions, which `partitions_in_slices` describes."""
+    """Describes everything but the partitions, which `partitions_in_slices` describes."""
     context = reign.context
     return ControllerState(
         active=True,
@@ -74,7 +77,7 @@ def describe(reign: Reign, request: StateRequest, now_ms: int) -> ControllerStat
 
 
 def not_found(context: Context, request: StateRequest) -> TidelogError | None:
-    """Why nothing can be told of what is asked for, by a controller that has loaded."""
+    """The error for a topic or partition that does not exist; the controller has to be loaded."""
     topic, partition = request.topic, request.partition
     known = context.topics.get(topic)
     if not topic:
@@ -153,12 +156,14 @@ def _registered(context: Context) -> Iterator[RegisteredBroker]:
 def partitions_in_slices(
     context: Context, request: StateRequest
 ) -> Iterator[list[PartitionKeyState]]:
-    """Partitions that are asked for by name or by members of their ISR, and otherwise those
-    that are not as they should be. One without replicas waits for as many running brokers as
-    it is to have.
+    """Yields the requested partitions in slices, each of which takes a millisecond or two.
 
-    Each slice takes a millisecond or two, and may hold nothing. `context`: a snapshot, where
-    anything else may run between two slices."""
+    A request selects partitions by name or by members of their ISR. Otherwise the partitions that
+    are not healthy are described. A partition without replicas waits for as many running brokers as
+    it is to have replicas. A slice may be empty.
+
+    `context`: a snapshot if other code may run between two slices.
+    """
     found: list[PartitionKeyState] = []
     for seen, key in enumerate(_partitions(context, request), 1):
         if key is not None:
@@ -170,12 +175,12 @@ def partitions_in_slices(
 
 
 def _partitions(context: Context, request: StateRequest) -> Iterator[PartitionKeyState | None]:
-    """None: for one that is left out."""
+    """Yields None for a partition that is skipped."""
     named = bool(request.topic) and not request.only_unwell
     topics = [request.topic] if request.topic else context.topics
     for topic in sorted(topics):
         if topic in context.deletions and not named:
-            # What it waits for is told with the deletion.
+            # The description of the deletion says what it waits for.
             continue
         entry = context.topics.get(topic)
         partitions = context.held_of(topic)
@@ -202,23 +207,29 @@ def _is_described(
     if request.partition not in (None, partition.partition):
         return False
     if topic is not None and held.state.topic_id != topic.entry.topic_id:
-        return False  # Left over from a former topic of the name.
+        return False  # Left over from a previous topic of this name.
     if context.is_going(partition) and not named:
         return False
     return _is_asked_for(held, request, named=named)
 
 
 def _is_asked_for(held: Partition, request: StateRequest, *, named: bool) -> bool:
-    """The key of a leader that stands still is well until its registration ends: whoever
-    knows of silent brokers asks for the ISRs that they are in."""
+    """Whether the request selects this partition.
+
+    The key of a paused leader looks healthy until its registration ends. A caller that knows of
+    silent brokers requests the partitions whose ISR has them (`in_isr`).
+    """
     if request.in_isr:
         return any(member.broker_id in request.in_isr for member in held.state.isr)
     return named or not is_well(held)
 
 
 def is_well(held: Partition) -> bool:
-    """By its key led by its preferred replica, with all replicas in sync, not being moved, and
-    without a loss that clients have yet to hear of."""
+    """Whether the partition is healthy according to its key.
+
+    Its preferred replica leads, all replicas are in sync, no move is in progress, and the current
+    leader epoch did not begin with an unclean election.
+    """
     state = held.state
     return (
         state.leader == state.replicas[0]

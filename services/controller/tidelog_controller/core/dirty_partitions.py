@@ -1,4 +1,4 @@
-"""Partitions that an event touched, until they are judged and their writes on the way."""
+"""Partitions that an event touched, until they are decided and their writes are on the way."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from tidelog_controller.state.transactions import Transactions
 from tidelog_controller.state.unreachable_leaders import UnreachableLeaders
 from tidelog_runtime.metadata.store import MAX_TRANSACTION_CHANGES
 
-# So many are judged for one batch, whether they need a write or not, or go into another one, as
-# new partitions of many topics do: a few milliseconds.
+# Partitions decided for one batch, including those that need no write or go into another batch, as
+# new partitions of many topics do. It takes a few milliseconds.
 MAX_JUDGED_PER_BATCH = 2 * MAX_TRANSACTION_CHANGES
-# Of partitions that are created or removed, which cost each service that watches them more than an
-# election, and are less urgent: a batch of them keeps no event loop for long.
+# Created or removed partitions in one batch. They cost each watching service more than an election
+# and are less urgent: a batch of this size blocks no event loop for long.
 MAX_CREATED_OR_REMOVED_PER_BATCH = 48
 
 
 class DirtyPartitions:
-    """What is in flight stays dirty, and is judged when its outcome is known."""
+    """Touched partitions. One with a write in flight stays here until the outcome is known."""
 
     def __init__(
         self,
@@ -55,15 +55,15 @@ class DirtyPartitions:
         self._controller_epoch = controller_epoch
         self._full_states_taken = full_states_taken
         self._pace = pace
-        # Insertion order, not that of a set: equal events give equal commands. The value
-        # says whether the last write met a change by another.
+        # In insertion order, unlike a set: equal events give equal commands. The value says whether
+        # the last write conflicted with another change.
         self._dirty: dict[TopicPartition, bool] = {}
-        # Partitions of a change to many, taken from `_later`; none of them is in `_dirty`. They
-        # come after those, so that no election waits for the deletion of a large topic.
+        # Partitions of a large change, taken from `_later`; none of them is in `_dirty`. They come
+        # after those, so that no election waits for the deletion of a large topic.
         self._bulk: dict[TopicPartition, bool] = {}
         self._later = LazyTouches(context)
-        # Those whose unclean election waits for the watch, with the revision that it waits for;
-        # and how far it was when they were looked at last.
+        # Partitions whose unclean election waits for the watch, with the revision that it waits
+        # for; and the watch's position at the last check.
         self._unwatched: dict[TopicPartition, int] = {}
         self._watched_to = 0
 
@@ -73,34 +73,37 @@ class DirtyPartitions:
             self._bulk.pop(partition, None)
 
     def touch_many(self, partitions: Collection[TopicPartition]) -> None:
-        """Those beyond one step's part follow with the next ones."""
+        """Those beyond one step's share follow with the next steps."""
         if len(partitions) <= MAX_TAKEN_PER_STEP:
             self.touch(partitions)
         else:
             self._later.add(partitions)
 
     def touch_topic(self, topic: str, first: int = 0) -> None:
-        """Partitions from this number on that have a key, some in each step."""
+        """Touches the topic's partitions that have a key, from number `first` on, some per step."""
         numbers = sorted(self._context.held_of(topic))
         self._later.add_numbers(topic, numbers[bisect_left(numbers, first) :])
 
     def touch_resized(self, topic: str, *intents: Addition | Removal | None) -> None:
-        """`intents`: before and after. Those that one removes, and those that one places."""
+        """Touches partitions that a removal removes or an addition places.
+
+        `intents`: the topic's intent before and after.
+        """
         removals = [intent.entry.first for intent in intents if isinstance(intent, Removal)]
         if removals:
             self.touch_topic(topic, min(removals))
         self.touch_unplaced(topic)
 
     def touch_unplaced(self, topic: str) -> None:
-        """Partitions without replicas, some in each step."""
+        """Touches the topic's partitions without replicas, some in each step."""
         self._later.add_numbers(topic, self._context.unplaced.of(topic))
 
     def touch_led_by(self, broker_id: int) -> None:
-        """Partitions that it leads, some in each step."""
+        """Touches the partitions that the broker leads, some in each step."""
         self._later.add_led_by(broker_id, self._context.names_on(broker_id))
 
     def refused(self, writes: Iterable[PartitionWrite]) -> None:
-        """A refused batch is judged again whole; those that had changed, by themselves."""
+        """Touches all writes of a rejected batch again; those that conflicted go by themselves."""
         for write in writes:
             held = self._context.partition(write.partition)
             self._bulk.pop(write.partition, None)
@@ -108,18 +111,19 @@ class DirtyPartitions:
             self._pace.refused(write)
 
     def advance(self, now_ms: int) -> None:
-        """Touches those for which this time was waited."""
+        """Touches the partitions whose turn has come."""
         self.touch(self._pace.due(now_ms))
 
     def wake_at_ms(self, now_ms: int) -> int | None:
         return self._pace.wake_at_ms(now_ms)
 
     def next_batch(self, now_ms: int) -> tuple[PartitionBatch | None, bool]:
-        """Judges as many as one transaction takes; None: there is nothing to write of those that
-        were judged. And whether there are no others.
+        """Decides as many partitions as one transaction takes.
 
-        One batch holds partitions that conflicted before, or others, but not both: one
-        conflict does not hold up the rest. New partitions share one topic."""
+        Returns the batch, or None if those need no write, and whether no others are left. One batch
+        has partitions that conflicted before, or others, but not both: one conflict does not delay
+        the rest. New partitions in one batch share one topic.
+        """
         self._take_later()
         self.touch(self._watched())
         writes: list[PartitionWrite] = []
@@ -185,14 +189,15 @@ class DirtyPartitions:
             self._failing_disks.cause(partition, held.state) if held else None,
         )
         if write is not None and write.logs is not None and revision > self._context.revision:
-            # A member that would do without loss may have registered before the state was
-            # written: its answer has come, and what the watch brings before it has not.
+            # A member that could lead without loss may have registered before the state was
+            # written. The answer of that write has arrived, but the watch may not have delivered
+            # the registration.
             self._unwatched[partition] = revision
             return None
         return write
 
     def _watched(self) -> list[TopicPartition]:
-        """Those for whose state the watch was waited."""
+        """The partitions whose revision the watch has reached by now."""
         if not self._unwatched or self._watched_to == self._context.revision:
             return []
         self._watched_to = self._context.revision
@@ -202,9 +207,11 @@ class DirtyPartitions:
         return found
 
     def _may_meet_former(self, partition: TopicPartition) -> bool:
-        """Whether a broker may still hold a replica of a partition that was removed, and whose
-        topic and number this one has. By a full state, which does not name it, a broker sets
-        it aside; so nothing is placed while one has yet to be taken, or sets none aside."""
+        """Whether a broker may still hold a replica of a removed partition of this name.
+
+        A broker sets such a replica aside when it receives a full state that does not name it. So
+        nothing is placed while a broker has not received its full state, or keeps such replicas.
+        """
         topic = self._context.topics.get(partition.topic)
         if topic is None or not topic.entry.shrunk:
             return False
@@ -212,7 +219,7 @@ class DirtyPartitions:
         return unreadable or not self._full_states_taken()
 
     def _ask_for_logs(self, partition: TopicPartition) -> None:
-        """Where nobody can be elected before more is known of the replicas' logs."""
+        """Requests descriptions of logs if the election depends on them."""
         held = self._context.partition(partition)
         topic_id, revision = (held.state.topic_id, held.revision) if held else ("", 0)
         self._descriptions.want(
@@ -225,7 +232,7 @@ class DirtyPartitions:
 
 
 def _max_changes(write: PartitionWrite) -> int:
-    """Of the batch that it goes into."""
+    """The maximum size of the batch that the write joins."""
     if write.old is None or write.new is None:
         return MAX_CREATED_OR_REMOVED_PER_BATCH
     return MAX_TRANSACTION_CHANGES

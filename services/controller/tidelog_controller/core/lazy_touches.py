@@ -1,4 +1,4 @@
-"""Partitions that an event touched, where they are many: a part of them is taken in each step."""
+"""Large sets of touched partitions, of which each step takes a part."""
 
 from __future__ import annotations
 
@@ -10,26 +10,33 @@ from tidelog.model import TopicPartition
 from tidelog_controller.state.context import Context
 from tidelog_runtime.metadata.store import MAX_TRANSACTION_CHANGES
 
-# As many as are judged for one batch.
+# As many as are decided for one batch.
 MAX_TAKEN_PER_STEP = 2 * MAX_TRANSACTION_CHANGES
-# To pass over one that another broker leads takes less than a microsecond.
+# To skip a partition that another broker leads takes less than a microsecond.
 MAX_SEEN_PER_STEP = 10 * MAX_TAKEN_PER_STEP
 
 _Named = TypeVar("_Named")
 
 
 class _Source(NamedTuple):
-    """Whose partitions: of a topic, by number, or by name where it is None. `leader`: those
-    alone that it leads when they are taken; the others were touched when it ceased to."""
+    """The origin of touched partitions.
+
+    - `topic`: partitions of this topic, held by number. None: partitions held by name.
+    - `leader`: only partitions that this broker leads when they are taken. The others were touched
+      when it ceased to lead them.
+    """
 
     topic: str | None = None
     leader: int | None = None
 
 
 class LazyTouches:
-    """What is touched again before it was taken is taken once. Those that have waited go first,
-    so that however often a topic is touched, its last partitions get their turn. Sources take
-    turns: a small topic does not wait for a large one."""
+    """Touched partitions that are not taken yet.
+
+    A partition that is touched again before it is taken is taken once. The longest-waiting ones
+    come first, so that all partitions of a topic get their turn however often it is touched.
+    Sources take turns: a small topic does not wait for a large one.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -46,7 +53,7 @@ class LazyTouches:
         self._add(source, self._numbers, deque(dict.fromkeys((*former, *numbers))))
 
     def add_led_by(self, broker_id: int, names: Iterable[TopicPartition]) -> None:
-        """Those of them that the broker leads."""
+        """Adds those of the named partitions that the broker leads when they are taken."""
         self._add_names(_Source(None, broker_id), names)
 
     def add(self, names: Iterable[TopicPartition]) -> None:

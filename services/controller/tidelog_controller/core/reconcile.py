@@ -1,9 +1,9 @@
-"""What is to be written next of one partition. Pure: reads the context, changes nothing.
+"""The next write of a partition. Pure: reads the context, changes nothing.
 
-Everything an intent needs follows from what the store holds, so that another controller
-can go on at any point: a topic without a deletion gets its missing partitions and good
-leaders, and one that is to be moved takes the next step of that; a topic with one gets its
-partitions stopped, then their keys deleted.
+Everything that an intent needs follows from the content of the store, so that another controller
+can continue at any point. A topic without a deletion gets its missing partitions and leaders, and
+its partitions take the next step of their moves. A topic with a deletion gets its partitions
+stopped, then their keys deleted.
 """
 
 from __future__ import annotations
@@ -40,11 +40,13 @@ def next_write(
     reporters: Collection[int],
     disk_fails: Cause | None = None,
 ) -> PartitionWrite | None:
-    """`is_acknowledged`: whether every live broker with a replica has carried out what
-    the partition's present state asks of it. `logs`: what is known of the replicas' logs
-    as they are at the partition's present revision. `reporters`: the brokers that cannot
-    reach its leader, where it may be deposed for that. `disk_fails`: why the leader's disk
-    rejects the log, where the leadership may be transferred for that."""
+    """Returns the next write of a partition, or None if nothing has to be written now.
+
+    - `is_acknowledged`: whether all live brokers with a replica carried out the current state.
+    - `logs`: what is known of the replicas' logs, as they are at the current revision.
+    - `reporters`: the brokers that cannot reach the leader, if it may be deposed for that.
+    - `disk_fails`: why the leader's disk rejects its log, if leadership may leave for that.
+    """
     topic = context.topics.get(partition.topic)
     if topic is None or context.keys.leader_and_isr(partition) in context.malformed:
         return None
@@ -82,7 +84,7 @@ def next_write(
         return (
             disk_fails and _left_disk(context, partition, held, topic, controller_epoch, disk_fails)
         ) or _handed_over(context, partition, held, topic, controller_epoch)
-    # A consent is good for one election, whichever it turns out to be.
+    # A consent is valid for a single election, whatever its kind.
     elected = new.leader_epoch > held.state.leader_epoch and new.leader != NO_LEADER
     consumed = consent.revision if consent and elected else 0
     deposes = elected and leader_serves(held.state, context.live)
@@ -109,7 +111,7 @@ def _left_disk(
     controller_epoch: int,
     cause: Cause,
 ) -> PartitionWrite | None:
-    """Another replica leads, because the leader's disk rejects the log."""
+    """Transfers leadership, because the leader's disk rejects the log."""
     new = led_from_another_disk(
         held.state,
         context.live,
@@ -130,7 +132,7 @@ def _handed_over(
     topic: Topic,
     controller_epoch: int,
 ) -> PartitionWrite | None:
-    """To another leader, because somebody wants it or the present one is in maintenance."""
+    """Transfers leadership to a requested leader, or away from a broker in maintenance."""
     state, live = held.state, context.live
     wanted = context.wanted_leaders.get(partition)
     if wanted is None or wanted.leader in context.maintenance:
@@ -154,8 +156,7 @@ def _handed_over(
 
 
 def logs_needed(context: Context, partition: TopicPartition) -> tuple[int, ...]:
-    """The brokers that are to be asked about their logs before the partition can be
-    decided."""
+    """The brokers whose logs have to be described before the partition can be decided."""
     topic = context.topics.get(partition.topic)
     held = context.partition(partition)
     if topic is None or held is None or context.is_going(partition):
@@ -176,7 +177,11 @@ def _first_write(
     held: Partition | None,
     controller_epoch: int,
 ) -> PartitionWrite | None:
-    """Waits for more brokers (None) where some have gone since the topic was created."""
+    """Assigns replicas and elects the first leader of a partition.
+
+    None: it waits for more brokers, because some have left since the topic was created, or because
+    none of the chosen ones runs.
+    """
     replicas = _chosen_replicas(context, partition, topic)
     if not replicas:
         return None
@@ -195,11 +200,12 @@ def _first_write(
 
 
 def _chosen_replicas(context: Context, partition: TopicPartition, topic: Topic) -> tuple[int, ...]:
-    """By hand, or else where they are placed; empty: there are too few brokers.
+    """Returns the replicas that a request named, or else the placement. Empty: too few brokers.
 
-    No broker gets one that was removed since it was chosen. Where partitions were removed once, a
-    broker that is away may hold a replica of a former one of this number, and would take it for
-    this one: it gets none either."""
+    No broker gets a replica that was removed since it was chosen. After a removal of partitions, an
+    absent broker may hold a replica of a removed partition with this number, and would mistake it
+    for this one. So it gets none either.
+    """
     addition = context.additions.get(partition.topic)
     if addition is not None and addition.entry.topic_id == topic.entry.topic_id:
         by_hand = addition.entry.replicas_of(partition.partition)
@@ -225,7 +231,7 @@ def _deletion_step(
     controller_epoch: int,
 ) -> PartitionWrite | None:
     if not context.is_stopped(partition):
-        # The revision of this write is what StopReplica is ordered by.
+        # StopReplica is ordered by the revision of this write.
         stopped = replace(
             held.state,
             leader=NO_LEADER,
@@ -233,7 +239,7 @@ def _deletion_step(
             controller_epoch=controller_epoch,
             isr=(),
             eligible=(),
-            # All of its replicas are stopped, those that were adding, too.
+            # All replicas are stopped, including those that were being added.
             moving=None,
         )
         return PartitionWrite(partition, held.state, stopped, held.revision)

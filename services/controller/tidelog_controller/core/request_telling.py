@@ -1,4 +1,4 @@
-"""What is told of a transaction when it is begun because somebody asked for it, or has asked."""
+"""Events about the transactions of admin requests, emitted when the transactions begin."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ from tidelog_runtime.metadata.topic_intents import PartitionsAddition
 
 
 def requested_by(purpose: Purpose, change: Change) -> list[Tell]:
-    """`change` has yet to get the trace that it belongs to."""
+    """Returns the `REQUESTED` events of a transaction.
+
+    `change`: still without the trace that it belongs to.
+    """
     match purpose:
         case TopicCreation(topic, entry):
             change = change._replace(trace_id=entry.trace_id)

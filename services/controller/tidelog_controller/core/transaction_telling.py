@@ -1,5 +1,4 @@
-"""What is told of the controller's transactions: what each is to change when it is begun, and
-what became of that when it has ended."""
+"""Events about the controller's transactions: the changes at their begin, and the outcome."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ from tidelog_runtime.metadata.store import TransactionResult
 from tidelog_runtime.metadata.topic_intents import PartitionsAddition, PartitionsRemoval
 from tidelog_runtime.replica_control import ReplicaSummary
 
-# What somebody asked for, under a trace of their own.
+# Causes of changes that a client requested, under a trace of its own.
 _ASKED_FOR = frozenset(
     {
         Cause.TOPIC_CREATED,
@@ -53,7 +52,7 @@ _ASKED_FOR = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class BatchStage:
-    """One stage of a batch of partitions. `kinds` and `changes`: of each write."""
+    """One stage of a batch of partitions. `kinds` and `changes` have one entry for each write."""
 
     stage: Stage
     writes: Sequence[PartitionWrite]
@@ -94,7 +93,10 @@ def partition_told(
 
 
 class TransactionTelling:
-    """`departed`: by broker, its last life that was seen to end."""
+    """Emits the events of transactions.
+
+    `departed`: by broker, its last incarnation whose end was detected.
+    """
 
     def __init__(
         self,
@@ -107,18 +109,20 @@ class TransactionTelling:
         self._controller_epoch = controller_epoch
         self._departed = departed
         self._tell = tell
-        # What was told as requested, by transaction.
+        # The events emitted as requested, by transaction.
         self._requested: dict[int, list[Tell]] = {}
         self._batches: dict[str, BatchStage] = {}  # by the id of their change
-        self._creations: dict[str, Tell] = {}  # by topic id, until all have acknowledged
-        self._deletions: dict[str, Tell] = {}  # by topic id, until it is gone
+        self._creations: dict[str, Tell] = {}  # by topic id, until all brokers have acknowledged
+        self._deletions: dict[str, Tell] = {}  # by topic id, until the topic is gone
         self._intents: dict[PartitionsAddition | PartitionsRemoval, Tell] = {}  # until done
 
     # Partitions.
 
     def originated(self, batch: PartitionBatch, number: int, wall_ms: int) -> PartitionBatch:
-        """The same batch with a change of its own in every state. Tells what is requested.
-        `number`: the id that its transaction will have."""
+        """Returns the batch with a change in every state, and emits its `REQUESTED` events.
+
+        `number`: the id that its transaction will have.
+        """
         name = change_id(self._controller_epoch, number)
         known = Circumstances(self._context.live, self._departed)
         same: dict[tuple[Cause, str], Change] = {}
@@ -165,7 +169,7 @@ class TransactionTelling:
         return addition is not None and 0 < addition.entry.first <= partition.partition
 
     def _trace_id(self, cause: Cause, partition: TopicPartition) -> str:
-        """Of the request that it is done for; empty: it is done for none."""
+        """The trace id of the request that caused the change; empty if there is none."""
         context = self._context
         match cause:
             case Cause.TOPIC_CREATED:
@@ -179,15 +183,17 @@ class TransactionTelling:
             case Cause.CONSENT:
                 return context.consents[partition].entry.trace_id
             case Cause.REASSIGNED | Cause.CANCELLED:
-                # What was begun goes on also where its operation is not known any more.
+                # A begun move continues even after its operation is no longer known.
                 wanted = context.wanted_moves.get(partition)
                 return wanted.trace_id if wanted else ""
             case _:
                 return ""
 
     def applied(self, change: Change, revision: int) -> None:
-        """A partition's key has this change: so has all of its batch, whether the watch or
-        the transaction's own answer was first to say so."""
+        """Reports a batch as completed once the key of any of its partitions has its change.
+
+        The watch or the transaction's own answer may be first.
+        """
         requested = self._batches.pop(change.id, None)
         if requested is None:
             return
@@ -195,8 +201,10 @@ class TransactionTelling:
         self._tell(TellEach(completed, len(completed.writes)))
 
     def _end_batch(self, name: str, result: TransactionResult, refused: Cause) -> None:
-        """Where nothing of it was found applied; of keys that were to be deleted nothing else
-        is ever found."""
+        """Reports the writes of a batch as failed if its changes were not found in the store.
+
+        A deleted key cannot show a change: it counts as completed if the key is gone.
+        """
         if result.succeeded:
             self.applied(Change(name), result.revision)
             return
@@ -222,7 +230,7 @@ class TransactionTelling:
             self._tell(told)
 
     def fencing(self, number: int, told: Tell) -> None:
-        """The removal of a registration; `told` has yet to get its id."""
+        """Reports the removal of a registration; the change of `told` has no id yet."""
         name = change_id(self._controller_epoch, number)
         requested = told._replace(change=told.change._replace(id=name))
         self._requested[number] = [requested]
@@ -231,8 +239,10 @@ class TransactionTelling:
     def ended(
         self, number: int, purpose: Purpose, result: TransactionResult, *, answered: bool
     ) -> None:
-        """After its outcome was absorbed. `answered`: by the transaction itself, and not by
-        a later look at its keys, which may be too early."""
+        """Reports the outcome of a transaction after it was absorbed.
+
+        `answered`: false if the outcome is only read from the keys, which may be too early.
+        """
         refused = Cause.CONFLICT if answered else Cause.TIMEOUT
         if isinstance(purpose, PartitionBatch):
             self._end_batch(change_id(self._controller_epoch, number), result, refused)
@@ -240,7 +250,7 @@ class TransactionTelling:
         told = self._requested.pop(number, [])
         applied = result.succeeded or self._is_applied(purpose, answered=answered)
         if applied and isinstance(purpose, DeletionIntent):
-            # It is completed when the topic is gone.
+            # Completed once the topic is gone.
             self._deletions[purpose.topic_id] = told[0]
             return
         if applied and isinstance(purpose, TopicCreation):
@@ -248,7 +258,7 @@ class TransactionTelling:
         if applied and isinstance(purpose, TopicChange) and purpose.intent is not None:
             self._intents[purpose.intent] = told[0]
             if isinstance(purpose.intent, PartitionsRemoval):
-                # It is completed when they are gone.
+                # Completed once the partitions are gone.
                 return
         for requested in told:
             if applied:
@@ -257,7 +267,10 @@ class TransactionTelling:
                 self._tell(requested.at(Stage.FAILED, cause=refused))
 
     def topic_gone(self, topic: str, topic_id: str, revision: int) -> None:
-        """Who asked for it is known where this controller took the request."""
+        """Reports the end of a topic.
+
+        The caller is known only if this controller took the request.
+        """
         self._creations.pop(topic_id, None)
         told = self._deletions.pop(topic_id, None)
         if told is None:
@@ -270,8 +283,10 @@ class TransactionTelling:
     def intent_done(
         self, topic: str, intent: PartitionsAddition | PartitionsRemoval, revision: int
     ) -> None:
-        """All live brokers have acknowledged the partitions that were added; or those that were
-        removed are gone. Of what a topic is created with nothing is told: its creation is."""
+        """Reports an addition that all live brokers acknowledged, or a removal that is complete.
+
+        The initial partitions of a topic have no event of their own: its creation has one.
+        """
         told = self._intents.pop(intent, None)
         removed = isinstance(intent, PartitionsRemoval)
         if told is None and (removed or intent.first):
@@ -284,9 +299,11 @@ class TransactionTelling:
     def acknowledged(
         self, is_acknowledged: Callable[[str, str], bool], topic_ids: Iterable[str] | None = None
     ) -> None:
-        """Tells which creations, of these topics or of all, every broker has acknowledged now,
-        whether or not anybody still waits for the reply. `is_acknowledged`: by a topic's name
-        and id."""
+        """Reports creations that every broker has acknowledged by now.
+
+        They are reported whether or not a caller still waits for the reply. `topic_ids` None:
+        checks all creations. `is_acknowledged` takes a topic's name and id.
+        """
         if not self._creations:
             return
         for topic_id in dict.fromkeys(self._creations if topic_ids is None else topic_ids):
@@ -296,7 +313,7 @@ class TransactionTelling:
                 self._tell(created.at(Stage.ACKNOWLEDGED))
 
     def _is_applied(self, purpose: Purpose, *, answered: bool) -> bool:
-        """Whether a transaction without an answer was applied, as far as its keys tell."""
+        """Whether a transaction without an answer was applied, as far as its keys show."""
         match purpose:
             case TopicChange(topic, _, entry):
                 held = self._context.topics.get(topic)
@@ -320,7 +337,7 @@ class TransactionTelling:
             case ThrottleChange(bytes_per_second):
                 return self._context.throttle.bytes_per_second == bytes_per_second
             case RegistrationRemoval(broker_id, broker_epoch):
-                # A refusal says that somebody else had ended this life.
+                # A rejection means that another transaction ended this incarnation.
                 broker = self._context.brokers.get(broker_id)
                 ended = broker is None or broker.broker_epoch != broker_epoch
                 return ended and not answered
@@ -329,8 +346,10 @@ class TransactionTelling:
 
 
 def _details(write: PartitionWrite) -> dict[str, Detail]:
-    """Leaders and ISRs before and after, and who asked for another leader; of an unclean election,
-    what the logs were known to hold."""
+    """Returns leaders and ISRs before and after, and the caller that requested another leader.
+
+    For an unclean election also what the logs were known to hold.
+    """
     _, old, new = write[:3]
     if new is None:
         return {}
@@ -382,8 +401,10 @@ def _log_end(broker_id: int, log: ReplicaSummary | None) -> str:
 
 
 def _stamped(old: LeaderAndIsr | None, new: LeaderAndIsr, change: Change) -> LeaderAndIsr:
-    """With its change; of an unclean election with its time, which later changes of the ISR
-    leave as it is."""
+    """Returns the state with its change, and with the time if it is an unclean election.
+
+    Later changes of the ISR keep that time.
+    """
     stamped = new.with_change(change)
     is_new = old is None or old.leader_epoch < new.leader_epoch
     if is_new and NO_EPOCH < new.leader_epoch == new.unclean_leader_epoch:

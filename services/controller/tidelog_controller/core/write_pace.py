@@ -1,10 +1,9 @@
-"""How close to each other writes may come that nobody waits for in need (section 4 of
-docs/internals/protocol.md). Pure.
+"""Minimum intervals between writes that are not urgent. Pure.
 
-A step of a move that copies has every replica follow anew, and so does a leader that hands over;
-an operation asks for many of them at once, and a wave of them would fill the brokers' processors:
-whoever writes would wait for that. Elections in place of a leader that is gone, changes of the ISR
-and moves that copy nothing do not wait.
+Section 4 of docs/internals/protocol.md. A step of a move that copies makes every replica follow
+from scratch, and so does a leadership transfer. An operation requests many of them at once. A wave
+of them would keep the brokers' processors busy, and clients that produce would wait. Elections in
+place of a lost leader, changes of the ISR and moves that copy nothing do not wait.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tidelog_controller.state.purposes import PartitionWrite
 
 
 class Intervals(NamedTuple):
-    """Milliseconds from a write to the next one that concerns one of the same brokers."""
+    """Milliseconds between two writes that concern the same broker."""
 
     move_step_ms: int
     handover_ms: int
@@ -27,31 +26,36 @@ class Intervals(NamedTuple):
 
 INTERVALS = Intervals(move_step_ms=150, handover_ms=100)
 
-# Of those that wait, so many are looked at for one whose brokers are free.
+# The number of waiting partitions that are checked for one whose brokers are free.
 _MAX_LOOKED_AT = 64
 
 
 class Turns:
-    """In the order in which they are first asked for; a later one goes first only where it
-    concerns none of the brokers of those before it."""
+    """Grants turns to partitions in the order of their first request.
+
+    A later partition goes first only if it shares no broker with those before it.
+    """
 
     def __init__(self, interval_ms: int) -> None:
         self._interval_ms = interval_ms
-        # Whom a write concerned may take part in another one from then on.
+        # By broker: from when on it may take part in another write.
         self._free_at_ms: dict[int, int] = {}
-        # Whom each concerns.
+        # The brokers that each waiting partition concerns.
         self._waiting: dict[TopicPartition, Collection[int]] = {}
         self._given: dict[TopicPartition, None] = {}
 
     def has_one(self, partition: TopicPartition, brokers: Collection[int], now_ms: int) -> bool:
-        """From when its turn has come until it is settled. `now_ms` never falls."""
+        """Whether the partition has its turn; it keeps it until `settled`.
+
+        `now_ms` never decreases.
+        """
         if partition not in self._given:
             self._waiting[partition] = brokers
             self._give(now_ms)
         return partition in self._given
 
     def give_back(self, partition: TopicPartition) -> None:
-        """A turn that was used for nothing: it has it still."""
+        """Lets the partition keep its turn after a write that failed."""
         self._given[partition] = None
 
     def settled(self, partition: TopicPartition) -> None:
@@ -59,12 +63,12 @@ class Turns:
         self._given.pop(partition, None)
 
     def due(self, now_ms: int) -> list[TopicPartition]:
-        """Those whose turn has come."""
+        """The partitions that have their turn."""
         self._give(now_ms)
         return list(self._given)
 
     def wake_at_ms(self, now_ms: int) -> int | None:
-        """When the next turn may come after now; None: nobody waits."""
+        """The earliest time after now at which a turn may be granted; None: no partition waits."""
         if not self._waiting:
             return None
         return min((free for free in self._free_at_ms.values() if free > now_ms), default=None)
@@ -86,39 +90,39 @@ class WritePace:
         self._handovers = Turns(intervals.handover_ms)
 
     def may_write(self, write: PartitionWrite, now_ms: int) -> bool:
-        """Whether its turn has come, if it takes one."""
+        """Whether the write may be made now: it has its turn, or needs none."""
         turns, brokers = self._turns_of(write)
         return not brokers or turns.has_one(write.partition, brokers, now_ms)
 
     def refused(self, write: PartitionWrite) -> None:
-        """By the store: it goes on with the turn that it had."""
+        """The store rejected the write; its partition keeps its turn."""
         turns, brokers = self._turns_of(write)
         if brokers:
             turns.give_back(write.partition)
 
     def settled(self, partition: TopicPartition) -> None:
-        """What it waited for is on its way to the store, or is not wanted any more."""
+        """The partition's write is on its way to the store, or is no longer needed."""
         self._steps.settled(partition)
         self._handovers.settled(partition)
 
     def due(self, now_ms: int) -> list[TopicPartition]:
-        """Those whose turn has come."""
+        """The partitions that have their turn."""
         return self._steps.due(now_ms) + self._handovers.due(now_ms)
 
     def wake_at_ms(self, now_ms: int) -> int | None:
-        """When the next turn may come after now; None: nobody waits."""
+        """The earliest time after now at which a turn may be granted; None: no partition waits."""
         turns = (self._steps.wake_at_ms(now_ms), self._handovers.wake_at_ms(now_ms))
         return min((at_ms for at_ms in turns if at_ms is not None), default=None)
 
     def _turns_of(self, write: PartitionWrite) -> tuple[Turns, Collection[int]]:
-        """With whom it concerns; nobody: it takes no turn."""
+        """The brokers that the write concerns; empty: it needs no turn."""
         if write.is_handover and write.old is not None and write.new is not None:
             return self._handovers, (write.old.leader, write.new.leader)
         return self._steps, _copied_among(write)
 
 
 def _copied_among(write: PartitionWrite) -> Collection[int]:
-    """Whom a step of a move that copies concerns; empty: the write is none."""
+    """The brokers that a copying step of a move concerns; empty: the write is not such a step."""
     old, new = write.old, write.new
     if old is None or new is None or not is_step(old, new):
         return ()

@@ -1,1 +1,1 @@
-"""gRPC, in and out: the only modules of the controller that know generated code."""
+"""gRPC servers and clients: the only modules of the controller that import generated code."""

@@ -1,4 +1,4 @@
-"""AdminService as a whole."""
+"""The complete AdminService."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ from tidelog_controller.edge.admin_topics import TopicCalls
 
 
 class AdminServicer(TopicCalls, OperationCalls, LeaderCalls, DescriptionCalls):
-    """Requests become events of the controller, and its replies answers."""
+    """Turns requests into events of the controller, and its replies into responses."""

@@ -1,4 +1,4 @@
-"""What all calls of AdminService share: they wait for a reply, and only so many of them do."""
+"""Common parts of all calls of AdminService: they wait for a reply, and their number is limited."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, in_turns
 
 MAX_WAITING_REQUESTS = 1_000
 
-# Given by the event loop.
+# The event loop assigns the id.
 NO_ID = 0
 
 

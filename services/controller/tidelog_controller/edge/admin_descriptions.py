@@ -1,5 +1,7 @@
-"""AdminService, for topics and brokers as they are: questions become events of the controller,
-and its replies answers."""
+"""AdminService, for descriptions of topics and brokers.
+
+Turns requests into events of the controller, and its replies into responses.
+"""
 
 from __future__ import annotations
 
@@ -83,8 +85,10 @@ class DescriptionCalls(AdminCalls):
 
 
 async def _describe_topic(wire: pb.TopicDetails, view: TopicView) -> None:
-    """In place, as a message copies what it is given. One topic after another: as many topics have
-    no more partitions than one may."""
+    """Fills the message in place, since assigning a message copies it.
+
+    Yields after each topic; the topics of a page have at most one page of partitions in total.
+    """
     entry = view.entry
     wire.topic = view.name
     wire.topic_id = entry.topic_id

@@ -1,5 +1,7 @@
-"""AdminService, for leaders and restarts: requests become events of the controller, and its
-replies answers."""
+"""AdminService, for leaders and restarts.
+
+Turns requests into events of the controller, and its replies into responses.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""AdminService, for operations: requests become events of the controller, and its replies
-answers."""
+"""AdminService, for operations.
+
+Turns requests into events of the controller, and its replies into responses.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,7 @@ _Planned = TypeVar(
 
 
 class _BeginRequest(Protocol):
-    """What all requests that begin an operation have."""
+    """The fields of all requests that begin an operation."""
 
     @property
     def operation_id(self) -> str: ...
@@ -239,7 +241,10 @@ _Known = TypeVar("_Known")
 
 
 def _known(what: str, known: Mapping[_Known, int], asked: Iterable[int]) -> tuple[_Known, ...]:
-    """A filter that is not known must not let everything through."""
+    """Returns the values of a filter. Raises INVALID_REQUEST for an unknown value.
+
+    An unknown value must not select everything.
+    """
     by_wire = {wire: value for value, wire in known.items()}
     numbers = list(asked)
     unknown = [number for number in numbers if number not in by_wire]
@@ -280,7 +285,7 @@ def _operation_to_wire(view: OperationView) -> pb.Operation:
 
 
 async def _with_plan(response: _Planned, reply: AdminReply) -> _Planned:
-    """In place, as a message copies what it is given."""
+    """Fills the message in place, since assigning a message copies it."""
     error, answer = error_of(reply), reply.answer
     if error is not None:
         response.error.CopyFrom(error)

@@ -1,4 +1,7 @@
-"""AdminService, for topics: requests become events of the controller, and its replies answers."""
+"""AdminService, for topics.
+
+Turns requests into events of the controller, and its replies into responses.
+"""
 
 from __future__ import annotations
 

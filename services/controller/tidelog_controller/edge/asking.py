@@ -1,4 +1,4 @@
-"""Who asks, as a call tells it."""
+"""The caller of an admin request, from the call's metadata."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog.rpc.trace_context import trace_id_of
 from tidelog_controller.state.admin_requests import Asker
 
 REQUESTED_BY = "tidelog-requested-by"
-# By whoever passes a request on.
+# Set by a service that forwards a request.
 REQUESTED_FROM = "tidelog-requested-from"
 MAX_NAME_LENGTH = 200
 _ADDRESS = re.compile(r"[0-9A-Za-z.:%_\[\]-]{1,100}")
@@ -24,7 +24,7 @@ def trace_of(context: Context) -> str:
 
 
 def asker_of(context: Context) -> Asker:
-    """What is said is taken as it is, but for what no line of a log should hold."""
+    """Returns the caller as stated, without characters that do not belong in a log line."""
     said = dict(context.invocation_metadata() or ())
     name = _text(said.get(REQUESTED_BY, ""))[:MAX_NAME_LENGTH]
     printable = "".join(c for c in name if c.isascii() and c.isprintable())
@@ -32,7 +32,7 @@ def asker_of(context: Context) -> Asker:
 
 
 def _address(said: str, peer: str) -> str:
-    """The address that is said never stands alone: whoever says it may say any."""
+    """Returns the stated address with the peer's, because a caller can state any address."""
     return f"{said} by way of {peer}" if _ADDRESS.fullmatch(said) else peer
 
 

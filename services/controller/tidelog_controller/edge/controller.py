@@ -1,4 +1,4 @@
-"""ControllerService: what brokers tell the active controller, and gateways every one."""
+"""ControllerService: reports of brokers to the active controller, and gateways' announcements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AdminService for clients that came in by `external_listen`: with addresses that they reach."""
+"""AdminService for clients of `external_listen`; broker addresses are those reachable for them."""
 
 from __future__ import annotations
 

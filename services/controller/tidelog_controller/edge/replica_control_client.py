@@ -34,14 +34,16 @@ LeaderAndIsrCall: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[bytes, pb.Leader
 
 
 class GrpcReplicaControl:
-    """One connection: commands and watch stream share it, and so its end ends both. A command
-    whose changes belong to one trace carries it in the call's metadata, too. `rng`: for the
-    ids of spans."""
+    """A `ReplicaControl` over one connection.
+
+    Commands and the watch stream share it, so that its end ends both. A command whose changes
+    belong to one trace also carries that trace in the call's metadata. `rng`: for span ids.
+    """
 
     def __init__(self, address: str, command_timeout_ms: int, rng: random.Random) -> None:
         self._channel = open_channel(address)
         self._stub = ReplicaControlServiceStub(self._channel)
-        # As the stub's, but for requests that are serialized already.
+        # Like the stub's call, but for requests that are serialized already.
         self._leader_and_isr: LeaderAndIsrCall = self._channel.unary_unary(
             "/tidelog.v1.ReplicaControlService/LeaderAndIsr",
             response_deserializer=pb.LeaderAndIsrResponse.FromString,
@@ -96,7 +98,7 @@ class GrpcReplicaControl:
             async for _ in self._stub.Watch(request):
                 established()
         except grpc.aio.AioRpcError:
-            # However it ended, it ended: what follows from it is for the dial to say.
+            # The stream has ended for any reason; the dial that follows finds out what it means.
             return
 
     async def close(self) -> None:

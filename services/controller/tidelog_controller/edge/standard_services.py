@@ -1,4 +1,4 @@
-"""The standard health and reflection services, as grpcurl and probes expect them."""
+"""The standard health and reflection services that grpcurl and probes expect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from grpc_reflection.v1alpha import reflection
 
 
 async def add_standard_services(server: grpc.aio.Server, service_names: Sequence[str]) -> None:
-    """All services are healthy as long as the process serves."""
+    """All services report healthy as long as the process serves."""
     servicer = health.aio.HealthServicer()
     for name in ("", *service_names):
         await servicer.set(name, health_pb2.HealthCheckResponse.SERVING)

@@ -1,4 +1,4 @@
-"""The cluster in figures, as the active controller knows it. Pure."""
+"""Metrics of the cluster from the active controller's state. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tidelog_runtime.telemetry.metrics.sheet import Sheet
 
 
 def problems_of(state: LeaderAndIsr) -> tuple[str, ...]:
-    """The worst first; empty: the partition is as it should be."""
+    """Returns the partition's problems, worst first. Empty: the partition is healthy."""
     found = []
-    # Those that a move adds are not missing before it has switched.
+    # Replicas that a move adds are not missing before it has switched.
     in_sync, replicas = len(state.isr), len(state.settled_replicas)
     if state.leader == NO_LEADER:
         found.append("offline")
@@ -39,7 +39,7 @@ def problems_of(state: LeaderAndIsr) -> tuple[str, ...]:
 
 
 class ClusterFigures:
-    """`add` each partition, then `tell`."""
+    """Counts partitions: `add` each one, then `tell`."""
 
     def __init__(self) -> None:
         self.partitions = 0
@@ -80,7 +80,7 @@ class ClusterFigures:
 
 
 def tell_cluster(sheet: Sheet, context: Context, backlogs: Iterable[BrokerBacklog]) -> None:
-    """All but the partitions. `backlogs`: of live brokers."""
+    """Sets all metrics but those of partitions. `backlogs`: those of live brokers."""
     for state in (RUNNING, STOPPING):
         count = sum(1 for b in context.brokers.values() if b.registration.state == state)
         sheet.tell(catalogue.BROKERS, count, state)
@@ -95,7 +95,7 @@ def tell_cluster(sheet: Sheet, context: Context, backlogs: Iterable[BrokerBacklo
 
 
 def tell_operations(sheet: Sheet, operations: Operations) -> None:
-    """Those that have not ended, and their moves."""
+    """Sets the metrics of operations that have not ended, and of their moves."""
     standing = [i for i, held in operations.held.items() if not held.entry.state.has_ended]
     sheet.tell(catalogue.OPERATIONS, len(standing))
     moves = dict.fromkeys(catalogue.MOVE_STATES, 0)

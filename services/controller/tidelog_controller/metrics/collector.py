@@ -1,4 +1,4 @@
-"""Collects a controller's figures for a scrape, on its event loop and in slices."""
+"""Collects a controller's metrics for a scrape, on its event loop and in slices."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from tidelog_runtime.telemetry.metrics import controller_catalogue as catalogue
 from tidelog_runtime.telemetry.metrics.service_catalogue import QUEUE_DEPTH
 from tidelog_runtime.telemetry.metrics.sheet import Sheet
 
-# Between two such slices the loop gets its turn: about a millisecond each.
+# Partitions between two yields to the event loop; about a millisecond.
 PARTITIONS_PER_TURN = 512
 
 
 class Reign(Protocol):
-    """What an active controller tells of the cluster."""
+    """What the collector reads from an active controller."""
 
     @property
     def context(self) -> Context: ...
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the cluster has been read."""
+        """Whether the cluster's state has been read from the store."""
 
     def backlogs(self) -> Sequence[BrokerBacklog]: ...
 
     def queues(self) -> Mapping[str, int]:
-        """By the names in CONTROLLER_QUEUES."""
+        """Queue depths by the names in CONTROLLER_QUEUES."""
 
 
 class Controller(Protocol):
     @property
     def reign(self) -> Reign | None:
-        """None: it stands by."""
+        """None: the controller is a standby."""
 
     def described_gateways(self) -> Sequence[AnnouncedGateway]: ...
 
@@ -60,7 +60,7 @@ class ControllerCollector:
             await self._collect_cluster(sheet, reign)
 
     async def _collect_cluster(self, sheet: Sheet, reign: Reign) -> None:
-        """Each partition as it is when its turn comes."""
+        """Counts each partition as it is at that moment, and yields between slices."""
         context, figures = reign.context, ClusterFigures()
         tell_cluster(sheet, context, reign.backlogs())
         position = 0

@@ -1,4 +1,4 @@
-"""Everything that is measured of one controller."""
+"""All metrics of one controller."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
 class ControllerMetrics:
-    """Counts from now on. `seconds`: a clock that only differences are taken of."""
+    """Measures from its creation on. `seconds`: a clock of which only differences are used."""
 
     def __init__(
         self, store: MeasuredStore, state_changes: StateChangeLog, seconds: Callable[[], float]

@@ -1,5 +1,7 @@
-"""What a controller decided, added up by outcome and cause. A sink of `StateChangeLog`, and
-an `Admin` that is timed."""
+"""Metrics of the controller's decisions by outcome and cause, and of the time of admin requests.
+
+`DecisionMeter` is a sink of `StateChangeLog`; `MeteredAdmin` wraps an `Admin`.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +26,17 @@ _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def request_name(kind: type) -> str:
-    """As `create_topic`; of one that only asks, that of all of these."""
+    """Returns the name of a request as in `create_topic`; all reading requests share one name."""
     name = _CAPITAL.sub("_", kind.__name__).lower()
     return name if name in catalogue.ADMIN_REQUESTS else catalogue.ADMIN_QUESTIONS
 
 
-# By kind, of all that there are.
+# By type, for all admin requests.
 REQUEST_NAMES: dict[type, str] = {kind: request_name(kind) for kind in get_args(AdminRequest)}
 
 
 class DecisionMeter:
-    """`seconds`: a clock that only differences are taken of."""
+    """`seconds`: a clock of which only differences are used."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self.seconds = seconds
@@ -50,7 +52,7 @@ class DecisionMeter:
         self.refused = Counts(catalogue.ADMIN_REFUSED)
 
     def take(self, change: StateChange) -> None:
-        """What was decided counts when the store has taken it."""
+        """Counts a decision once the store has committed it."""
         if change.stage is not Stage.COMPLETED:
             return
         kind, cause = change.kind, change.cause.value
@@ -72,7 +74,7 @@ class DecisionMeter:
             case _:
                 pass
 
-    # How long the core takes for one event.
+    # The time that the core takes for one event.
 
     def begin(self) -> float:
         return self.seconds()

@@ -1,1 +1,1 @@
-"""Who leads, who is elected after a loss, where replicas lie. Pure functions."""
+"""Pure decision rules: elections, recovery after data loss, placement and balancing of replicas."""

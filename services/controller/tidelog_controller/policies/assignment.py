@@ -1,6 +1,8 @@
-"""Replicas that somebody has chosen by hand. Pure; every refusal is a `TidelogError` that says
-what would be right. Racks are told, and never a reason to refuse: who chooses by hand may know
-better."""
+"""Checks of replicas that an administrator chose. Pure functions.
+
+Every rejection is a `TidelogError` that says what would be valid. Shared racks are reported but
+never rejected: the administrator may have a reason.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,12 @@ def check_assignment(
     known: Collection[int],
     replication_factor: int | None = None,
 ) -> None:
-    """`assignment`: replicas by partition, of all partitions of the topic or of some. `known`:
-    brokers that may hold replicas. `replication_factor`: where the partitions that are not
-    named keep theirs.
+    """Raises INVALID_ASSIGNMENT or UNKNOWN_BROKER if the assignment is invalid.
 
-    Raises INVALID_ASSIGNMENT or UNKNOWN_BROKER."""
+    - `assignment`: replicas by partition, for all or some partitions of the topic.
+    - `known`: brokers that may hold replicas.
+    - `replication_factor`: that of the topic, if partitions outside `assignment` keep theirs.
+    """
     if not assignment:
         raise _invalid(f"no replicas are named for topic {topic}; name those of each partition")
     first, expected = -1, replication_factor
@@ -54,7 +57,7 @@ def check_assignment(
 def sharing_a_rack(
     assignment: Mapping[int, Sequence[int]], brokers: Sequence[RackedBroker]
 ) -> list[int]:
-    """The partitions with two replicas in one rack while a rack has none of them."""
+    """The partitions with two replicas in one rack while another rack has none of them."""
     ids = (broker.broker_id for broker in brokers)
     rack_of = dict(zip(ids, rack_numbers(brokers), strict=True))
     racks = len(set(rack_of.values()))

@@ -1,13 +1,14 @@
-"""Plans: which replicas partitions are to have, so that brokers hold equally many of them, and
-are the preferred leader of equally many partitions, with the least data moved (section 4 of
-docs/internals/protocol.md). Pure.
+"""Plans that balance replicas and preferred leaders with the least data moved. No I/O.
 
-All plans keep to the racks as placement does (`placement.py`): spread goes before balance, and
-within what it allows no broker that could take a replica has two fewer than one that holds it.
-Leaders are balanced by the order of replicas alone; only where no order does it are replicas
-exchanged. What is balanced already is left as it is.
+Section 4 of docs/internals/protocol.md. After a plan the brokers hold equally many replicas and are
+the preferred leader of equally many partitions.
 
-Replicas count alike, whatever they hold: `levelling.py` would take weights where its loads do.
+All plans respect racks as placement does (`placement.py`): spread comes before balance. Within it,
+no broker that could take a replica has two fewer than one that holds it. Leaders are balanced by
+the order of replicas alone; replicas are exchanged only where no order is enough. What is already
+balanced stays as it is.
+
+All replicas count alike, whatever their size. For weights, change the loads of `levelling.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ GOLDEN_RATIO = 0x9E3779B1  # of 2^32
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """`original`, `target`: replicas before and after, the first the preferred leader."""
+    """`original`, `target`: replicas before and after; the first is the preferred leader."""
 
     partition: TopicPartition
     original: tuple[int, ...]
@@ -42,7 +43,7 @@ class PlannedMove:
 
 @dataclass(frozen=True, slots=True)
 class BrokerShare:
-    """`leaders_before`, `leaders_after`: partitions that prefer it as their leader."""
+    """`leaders_before`, `leaders_after`: the number of partitions whose preferred leader it is."""
 
     broker_id: int
     replicas_before: int
@@ -53,11 +54,15 @@ class BrokerShare:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`moves`: of partitions whose replicas change, if only in order; ordered.
-    `replicas_added`: those that are copied to a broker that had none. `leaders_changed`:
-    partitions that get another preferred leader. `minimum_replicas_added`: no plan that balances
-    as well copies fewer; where racks are uneven none may do with so few. `brokers`: all that take
-    part or hold replicas; ordered."""
+    """The result of planning.
+
+    - `moves`: partitions whose replicas change, even if only in order; sorted by partition.
+    - `replicas_added`: the replicas that are copied to a broker that had none.
+    - `leaders_changed`: the partitions that get another preferred leader.
+    - `minimum_replicas_added`: a lower bound: no plan that balances as well copies fewer. With
+      uneven racks every plan may need more.
+    - `brokers`: all that take part or hold replicas; sorted by id.
+    """
 
     moves: tuple[PlannedMove, ...]
     replicas_added: int
@@ -67,11 +72,12 @@ class Plan:
 
 
 def plan_rebalance(assignment: Assignment, brokers: Sequence[RackedBroker]) -> Plan:
-    """Balances what there is over `brokers`. For growing they include the new ones: where the
-    old ones were balanced, these alone are given anything, and nothing that they need not have.
+    """Balances the existing replicas over `brokers`.
 
-    Replicas on other brokers stay there, as in a rack of their own; they are counted for
-    nobody. Raises NOT_ENOUGH_BROKERS where there is none."""
+    When a cluster grows, `brokers` include the new ones. If the old ones were balanced, only the
+    new ones receive anything, and no more than they need. Replicas on brokers outside `brokers`
+    stay there and count as racks of their own. Raises NOT_ENOUGH_BROKERS if `brokers` is empty.
+    """
     if not brokers:
         raise TidelogError(
             ErrorCode.NOT_ENOUGH_BROKERS,
@@ -86,11 +92,12 @@ def plan_rebalance(assignment: Assignment, brokers: Sequence[RackedBroker]) -> P
 def plan_removal(
     assignment: Assignment, brokers: Sequence[RackedBroker], removed: Collection[int]
 ) -> Plan:
-    """Empties the brokers `removed`, whether they live or are dead, and spreads what they held
-    over the rest of `brokers`, of which none ends with fewer replicas than it has. So these are
-    balanced afterwards if they were, and no more than that is moved.
+    """Empties the brokers `removed`, live or dead, and spreads their replicas over the others.
 
-    Raises NOT_ENOUGH_BROKERS where the rest cannot keep a replication factor."""
+    None of the others ends with fewer replicas than it has. So they are balanced afterwards if they
+    were before, and no more than that is moved. Raises NOT_ENOUGH_BROKERS if the others cannot keep
+    a replication factor.
+    """
     rest = [broker for broker in brokers if broker.broker_id not in removed]
     _check_room(assignment, rest, removed)
     draft = _Draft(assignment, rest, removed)
@@ -104,12 +111,13 @@ def plan_replication_factor(
     topics: Collection[str],
     replication_factor: int,
 ) -> Plan:
-    """Gives the partitions of `topics` as many replicas. New ones go to the brokers with the
-    fewest, in racks without one. Those go first that are on other brokers than `brokers`, then
-    those of the brokers with the most, from racks with the most, and none of these is its
-    partition's preferred leader. Nothing else is moved.
+    """Changes the partitions of `topics` to this many replicas. Nothing else is moved.
 
-    Raises INVALID_REPLICATION_FACTOR where there are too few brokers."""
+    New replicas go to the brokers with the fewest, in racks without one. If replicas are removed,
+    those on brokers outside `brokers` go first. Then those go that are on the brokers with the
+    most, in racks with the most, and never the preferred leader. Raises INVALID_REPLICATION_FACTOR
+    if there are too few brokers.
+    """
     _check_factor(assignment, brokers, topics, replication_factor)
     draft = _Draft(assignment, brokers, ())
     draft.resize(topics, replication_factor)
@@ -118,8 +126,11 @@ def plan_replication_factor(
 
 
 class _Draft:
-    """A plan while it is made. Brokers are numbered: those that take part, then others that
-    hold replicas, then stand-ins for brokers that are still to be found."""
+    """A plan in the making.
+
+    Brokers are numbered: first those that take part, then others that hold replicas, then stand-ins
+    for brokers that are still to be found.
+    """
 
     def __init__(
         self, assignment: Assignment, brokers: Sequence[RackedBroker], emptied: Collection[int]
@@ -133,7 +144,7 @@ class _Draft:
         self._ids += sorted(holding.keys() - set(self._ids))
         numbers = {broker_id: number for number, broker_id in enumerate(self._ids)}
         originals = [tuple(numbers[b] for b in assignment[p]) for p in self._partitions]
-        # More than a partition has or gets replicas.
+        # More than the replicas that a partition has or gets.
         stand_ins = len(part) + max(map(len, originals), default=0) + 1
         self._stand_ins = range(len(self._ids), len(self._ids) + stand_ins)
         self._count = self._stand_ins.stop
@@ -145,10 +156,10 @@ class _Draft:
         self._before = list(self._loads)
         self._leaders = [original[0] for original in originals]
         self._free_only = False
-        self._without_broker = 0  # replicas of which one is to be found
+        self._without_broker = 0  # replicas that still need a broker
 
     def relieve_crowded_racks(self) -> None:
-        """Takes replicas out of racks that hold too many of a partition."""
+        """Moves replicas out of racks that hold too many of one partition."""
         for thing in range(len(self._partitions)):
             while (broker := self._sets.crowding(thing, self._loads)) is not None:
                 self._displace(thing, broker)
@@ -165,8 +176,11 @@ class _Draft:
                 self._loads[stand_in] += 1
 
     def spread(self, *, keep: bool = False, free_only: bool = False) -> None:
-        """`keep`: nobody that stays gives more away than it is given. `free_only`: nothing is
-        moved but what has to be anyway."""
+        """Levels replicas, then preferred leaders.
+
+        - `keep`: no remaining broker gives away more than it receives.
+        - `free_only`: only replicas that have to move anyway are moved.
+        """
         self._free_only = free_only
         self._without_broker = sum(self._loads[b] for b in self._emptied)
         floors = list(self._loads) if keep else [0] * self._count
@@ -211,13 +225,13 @@ class _Draft:
         )
 
     def _minimum(self) -> int:
-        """Replicas that have to go, and what a broker lacks, have to be copied."""
+        """The lower bound of copied replicas: those that have to leave, or that a broker lacks."""
         before, after = self._before, self._replica_loads()
         if self._free_only:
             return self._without_broker
         held = [after[b] for b in self._takers]
         if not held or max(held) - min(held) > 1:
-            # Racks, or brokers that are to keep theirs, leave no other balance.
+            # Racks, or brokers that have to keep their replicas, allow no other balance.
             lacking = sum(max(0, after[b] - before[b]) for b in self._takers)
             return max(self._without_broker, lacking)
         floor, rest = divmod(sum(held), len(held))
@@ -251,9 +265,12 @@ class _Draft:
 
 
 def _even_order(partition: TopicPartition) -> tuple[int, TopicPartition]:
-    """Of this order any stretch has about the same part of each topic's partitions, so that no
-    topic is moved as a whole: multiples of the golden ratio lie evenly between two numbers
-    (Knuth, The Art of Computer Programming, section 6.4)."""
+    """The order in which partitions are planned.
+
+    Any stretch of it has about the same part of each topic's partitions, so that no topic is moved
+    as a whole. Multiples of the golden ratio are evenly spread between two numbers (Knuth, The Art
+    of Computer Programming, section 6.4).
+    """
     place = partition.partition * GOLDEN_RATIO + zlib.crc32(partition.topic.encode())
     return place % (1 << 32), partition
 
@@ -266,7 +283,10 @@ def _counted(brokers: Iterable[int], count: int) -> list[int]:
 def _check_room(
     assignment: Assignment, rest: Sequence[RackedBroker], removed: Collection[int]
 ) -> None:
-    """Replicas on brokers that are neither of `rest` nor removed stay, and take no room."""
+    """Raises NOT_ENOUGH_BROKERS if `rest` is too small for a replication factor.
+
+    Replicas on brokers that are neither in `rest` nor removed stay and take no room.
+    """
     ids = {broker.broker_id for broker in rest}
     short: dict[str, int] = {}
     for partition, replicas in sorted(assignment.items()):
@@ -291,7 +311,10 @@ def _check_factor(
     topics: Collection[str],
     replication_factor: int,
 ) -> None:
-    """A replica on a broker that takes no part would stay there."""
+    """Raises INVALID_REPLICATION_FACTOR if the factor exceeds the brokers.
+
+    A replica on a broker that takes no part stays there and counts.
+    """
     ids = {broker.broker_id for broker in brokers}
     if 1 <= replication_factor <= len(ids):
         return

@@ -1,7 +1,7 @@
-"""Which kind of change a write of a partition's key is, and why it is made. Pure.
+"""The kind of change that a write of a partition's key makes, and its cause. Pure functions.
 
-Control is level-triggered: nobody remembers what set it off. What is told follows from the
-states before and after and from what is known of brokers, as every decision does.
+Control is level-triggered: no record of the triggering event is kept. The reported cause follows
+from the states before and after and from what is known of brokers, as every decision does.
 """
 
 from __future__ import annotations
@@ -19,15 +19,19 @@ from tidelog_runtime.metadata.schema import (
     Member,
 )
 
-# What the ids of changes begin with that a controller has decided; others are brokers'.
+# Prefix of the ids of changes that a controller decided; all others are brokers'.
 _BY_CONTROLLER = "c"
 
 
 class Circumstances(NamedTuple):
-    """What there is to know beside the two states. `departed`: by broker, its last life that
-    a controller saw end. `deleting`: the partition is, with its topic unless `alone`. `added`:
-    it was not there when its topic was created. `deposes`: the leader
-    could go on, but for its followers. `consented`: an operator's consent is used up."""
+    """What the cause of a change depends on besides the two states.
+
+    - `departed`: by broker, its last incarnation whose end a controller detected.
+    - `deleting`: the partition is being deleted, with its topic unless `alone`.
+    - `added`: the partition was added to its topic after the topic's creation.
+    - `deposes`: the leader is live, but its followers cannot reach it.
+    - `consented`: the change uses an administrator's consent.
+    """
 
     live: Mapping[int, LiveBroker]
     departed: Mapping[int, Departure]
@@ -39,7 +43,7 @@ class Circumstances(NamedTuple):
 
 
 def change_id(controller_epoch: int, number: int | str) -> str:
-    """`number`: unique in the reign."""
+    """`number`: unique in the controller term."""
     return f"{_BY_CONTROLLER}{controller_epoch}-{number}"
 
 
@@ -48,7 +52,10 @@ def is_by_controller(change: Change) -> bool:
 
 
 def kind_of(old: LeaderAndIsr | None, new: LeaderAndIsr | None, *, deleting: bool) -> Kind:
-    """`old` None: the partition gets its replicas; `new` None: the key is deleted."""
+    """Returns the kind of a change.
+
+    `old` None: the partition gets its replicas. `new` None: the key is deleted.
+    """
     if new is None:
         return Kind.DELETE
     if old is None:
@@ -83,7 +90,7 @@ def cause_of(old: LeaderAndIsr | None, new: LeaderAndIsr | None, known: Circumst
     if new.unclean_leader_epoch == new.leader_epoch:
         return Cause.CONSENT if known.consented else Cause.RECOVERY
     if old.leader == NO_LEADER:
-        # Somebody who can lead without loss is back.
+        # A replica that can lead without loss is back.
         return Cause.BROKER_JOINED
     return _why_gone(Member(old.leader, old.leader_broker_epoch), known)
 

@@ -1,11 +1,10 @@
-"""When a leader that lives is replaced, because its followers cannot reach it
-(section 4 of docs/internals/protocol.md). Pure.
+"""When a live leader is deposed because its followers cannot reach it. Pure functions.
 
-Below min ISR the high watermark stands still, so that the ISR and whoever is eligible hold
-every committed record, and one of them can lead without loss. Nothing is gained, though,
-where the partition would be below min ISR under the new leader as well: the reporters
-alone have to be enough for it, so that a follower with a bad connection of its own deposes
-nobody.
+Section 4 of docs/internals/protocol.md. Below min ISR the high watermark does not advance, so that
+every member of the ISR and of the eligible set holds every committed record. One of them can lead
+without loss. A deposition gains nothing if the partition is below min ISR under the new leader as
+well. So the reporters alone have to reach min ISR: a follower with a bad connection of its own
+deposes no leader.
 """
 
 from __future__ import annotations
@@ -28,10 +27,12 @@ def may_depose(
     rules: ElectionRules,
     reporters: Collection[int],
 ) -> bool:
-    """`reporters`: the brokers that cannot reach the leader. Those that never were in sync
-    are counted too, because they follow whoever is elected; only that one has to be whole
-    and to hold what is committed. Those that a move adds are not, as long as they never were:
-    they may have the whole log to copy yet."""
+    """Whether the leader is replaced because `reporters` cannot reach it.
+
+    Reporters that were never in sync count too, because they follow the next leader; only the next
+    leader itself has to be intact and to hold every committed record. Replicas that a move adds do
+    not count until they have been in sync: they may still have the whole log to copy.
+    """
     if state.leader == NO_LEADER or len(state.isr) >= state.min_isr:
         return False
     known = {member.broker_id for member in (*state.isr, *state.eligible)}
@@ -50,6 +51,6 @@ def successors(
     rules: ElectionRules,
     reporters: Collection[int],
 ) -> list[Member]:
-    """The reporters that hold every committed record, in their present lives."""
+    """Returns the reporters that hold every committed record, each with its current incarnation."""
     members = candidates((*state.isr, *state.eligible), live, rules)
     return [m for m in members if m.broker_id in reporters and m.broker_id != state.leader]

@@ -1,5 +1,7 @@
-"""Who can lead a partition without loss: what is known of brokers, and what a topic allows.
-Pure."""
+"""Which replicas can lead a partition without loss.
+
+It follows from the state of brokers and from what a topic allows. Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,13 @@ from tidelog_runtime.metadata.schema import (
 
 
 class LiveBroker(NamedTuple):
-    """A registered broker. `whole_since` and `synced_whole_since` are effective: the oldest
-    broker epoch since which its replicas (those of synced topics) have lost nothing, its
-    own where the registration says 0."""
+    """A registered broker.
+
+    - `running`: false once it is stopping.
+    - `whole_since`, `synced_whole_since`: the oldest broker epoch since which its replicas (those
+      of synced topics) have lost nothing. They are effective values: the broker's own epoch if its
+      registration says 0.
+    """
 
     broker_epoch: int
     running: bool
@@ -25,7 +31,7 @@ class LiveBroker(NamedTuple):
 
 
 class ElectionRules(NamedTuple):
-    """What a topic's configuration says of elections."""
+    """The part of a topic's configuration that concerns elections."""
 
     synced: bool = False
     recovery: Literal["balanced", "manual"] = "balanced"
@@ -37,8 +43,10 @@ def is_running(broker_id: int, live: Mapping[int, LiveBroker]) -> bool:
 
 
 def is_whole(member: Member, live: Mapping[int, LiveBroker], rules: ElectionRules) -> bool:
-    """Whether it is registered and has lost nothing since it was admitted (interleaving 2
-    of docs/internals/interleavings.md)."""
+    """Whether the member's broker is registered and has lost nothing since the member was admitted.
+
+    Interleaving 2 of docs/internals/interleavings.md.
+    """
     broker = live.get(member.broker_id)
     if broker is None or member.broker_epoch == NOT_WHOLE:
         return False
@@ -49,8 +57,10 @@ def is_whole(member: Member, live: Mapping[int, LiveBroker], rules: ElectionRule
 def candidates(
     members: Iterable[Member], live: Mapping[int, LiveBroker], rules: ElectionRules
 ) -> list[Member]:
-    """Those that may be elected as clean, in their present lives. A stopping broker leads
-    nothing any more and is in sync with nothing."""
+    """Returns the members that may be elected as clean, each with its current incarnation.
+
+    A stopping broker no longer leads or counts as in sync.
+    """
     return [
         Member(member.broker_id, live[member.broker_id].broker_epoch)
         for member in members
@@ -65,7 +75,9 @@ def has_clean_candidate(
 
 
 def last_known(state: LeaderAndIsr) -> list[int]:
-    """The brokers that held every committed record when the partition was last led, in the
-    order of preference."""
+    """The brokers that held every committed record when the partition last had a leader.
+
+    In the order of preference.
+    """
     members = {member.broker_id for member in (*state.isr, *state.eligible)}
     return [broker_id for broker_id in state.replicas if broker_id in members]

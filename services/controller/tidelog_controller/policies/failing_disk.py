@@ -1,5 +1,7 @@
-"""Which replica takes over from a leader whose disk rejects its log ("Failing disks" in
-docs/internals/protocol.md). Pure."""
+"""Which replica takes over from a leader whose disk rejects its log. Pure functions.
+
+"Failing disks" in docs/internals/protocol.md.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,11 @@ def led_from_another_disk(
     rejecting: Collection[int],
     in_maintenance: Collection[int],
 ) -> LeaderAndIsr | None:
-    """The state to write; None: no in-sync replica is on a broker whose disk accepts.
+    """Returns the state to write, or None if no in-sync replica is on an accepting disk.
 
-    The former leader leaves the ISR where enough members remain, so that what it cannot write
-    holds up no high watermark; it returns as soon as it has caught up. Where the ISR would fall
-    below min ISR it stays."""
+    The previous leader leaves the ISR if at least min ISR members remain: what it cannot write
+    would hold the high watermark back. It returns once it has caught up. Otherwise it stays.
+    """
     if not leader_serves(state, live):
         return None
     able = in_sync(state, live, rules)

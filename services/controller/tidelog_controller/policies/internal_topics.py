@@ -1,5 +1,4 @@
-"""Topics that the cluster keeps for itself: when they are created, and that users leave them
-alone. Pure."""
+"""Internal topics: when they are created, and which changes users may make. Pure functions."""
 
 from __future__ import annotations
 
@@ -31,8 +30,11 @@ def state_changes_topic(replication_factor: int) -> InternalTopic:
 
 
 def is_due(topic: InternalTopic, known: Collection[str], running_brokers: int) -> bool:
-    """Whether it is to be created. `known`: names that are taken, be it by a deletion. With
-    fewer brokers than replicas it would have to be moved later."""
+    """Whether the topic has to be created now.
+
+    `known`: the names in use, including topics that are being deleted. The topic waits for as many
+    brokers as it has replicas, because it would have to be moved later otherwise.
+    """
     return topic.name not in known and running_brokers >= topic.replication_factor
 
 
@@ -55,7 +57,7 @@ def check_may_resize(topic: str) -> None:
 
 
 def check_may_delete(topic: str, kept: Collection[str]) -> None:
-    """`kept`: the names of those that this cluster keeps."""
+    """Raises INVALID_REQUEST if `topic` is one of `kept`, this cluster's internal topics."""
     if topic in kept:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,

@@ -1,8 +1,10 @@
-"""Which partitions should go back to their preferred leaders, and who leads in place of brokers
-in maintenance (section 4 of docs/internals/protocol.md). Pure.
+"""Which partitions should return to their preferred leaders. Pure functions.
 
-Leaders gather on few brokers as others fail and come back. A broker that has lost more of the
-leaderships that prefer it than a threshold gets back those that it can have.
+Also which replicas lead instead of brokers in maintenance (section 4 of
+docs/internals/protocol.md).
+
+Leaders gather on few brokers as others fail and come back. A broker that lacks more than a
+threshold of the leaderships that prefer it gets back those that it can have.
 """
 
 from __future__ import annotations
@@ -15,15 +17,18 @@ from tidelog.model import NO_LEADER, TopicPartition
 
 
 class LeaderBalancing(NamedTuple):
-    """`threshold_percent`: of the leaderships that prefer a broker, so many may be elsewhere."""
+    """`threshold_percent`: the part of a broker's preferred leaderships that may be elsewhere."""
 
     interval_ms: int
     threshold_percent: int
 
 
 class Leadership(NamedTuple):
-    """`replicas`: the first is the preferred leader. `isr`: members in the present life of
-    their brokers."""
+    """The part of a partition's state that concerns its preferred leader.
+
+    - `replicas`: the first is the preferred leader.
+    - `isr`: the members whose incarnation is the current one of their broker.
+    """
 
     replicas: tuple[int, ...]
     leader: int
@@ -38,11 +43,15 @@ def preferred_elections(
     at_most: int,
     rejecting_disks: Collection[int] = (),
 ) -> list[TopicPartition]:
-    """Partitions that are to be led by their preferred replicas now, those of the broker that
-    lacks the largest part of its leaderships first.
+    """Returns the partitions to be led by their preferred replicas now.
 
-    `threshold_percent`: a broker that lacks no more of them than this is left alone; with 0
-    all go back that can. Leaderships of brokers in `maintenance` are not missed."""
+    Those of the broker that lacks the largest part of its leaderships come first.
+
+    - `maintenance`: brokers in maintenance; they cannot get a leadership back.
+    - `threshold_percent`: a broker that lacks no more than this is left alone; with 0 all return
+      that can.
+    - `at_most`: the maximum number of partitions.
+    """
     preferring = dict.fromkeys(sorted({p.replicas[0] for p in partitions.values()}), 0)
     lacking: dict[int, list[TopicPartition]] = {broker: [] for broker in preferring}
     for partition, state in partitions.items():
@@ -67,7 +76,7 @@ def hindrance(
     maintenance: Collection[int],
     rejecting_disks: Collection[int] = (),
 ) -> str | None:
-    """Why the preferred replica may not lead now, and what would help. None: it may, or does."""
+    """Why the preferred replica may not lead now, and the remedy. None: it may, or already does."""
     preferred = state.replicas[0]
     if state.leader == preferred:
         return None
@@ -89,8 +98,10 @@ def maintenance_successors(
     running: Collection[int],
     maintenance: Collection[int],
 ) -> dict[TopicPartition, int | None]:
-    """Who is to lead each partition that a broker in maintenance leads; None: nobody else can
-    without loss, and it goes on."""
+    """The next leader of each partition that a broker in maintenance leads.
+
+    None: no other replica can lead without loss, and the broker continues to lead.
+    """
     return {
         partition: next(
             (b for b in state.replicas if b in state.isr and b in running and b not in maintenance),

@@ -1,8 +1,8 @@
-"""Who leads a partition, and who is in sync, given the brokers that are live.
+"""Election of a partition's leader, and its ISR, from the brokers that are live.
 
-The only place of this logic: the controller calls `next_state` for every partition
-that an event touched, and the model checker calls it in every state that it reaches.
-A pure function of ids, sets and offsets.
+This is the only place of the rule. The controller calls `next_state` for every partition that an
+event affects, and the model checker calls it in every state that it reaches. Pure: a function of
+ids, sets and offsets.
 """
 
 from __future__ import annotations
@@ -40,31 +40,32 @@ def next_state(
     reporters: Collection[int] = (),
     in_maintenance: Collection[int] = (),
 ) -> LeaderAndIsr | None:
-    """The state that is to be written, or None where all is well or nothing can be done.
+    """Returns the state to write, or None if no change is needed or possible.
 
-    `logs`: what is known of replicas' logs as they are at the very revision of `state`.
-    `reporters`: the brokers that cannot reach the leader, where it may be deposed for that.
-    `in_maintenance`: brokers that lead only where nobody else can."""
+    - `logs`: what is known of replicas' logs, as they are at the exact revision of `state`.
+    - `reporters`: the brokers that report the leader as unreachable, if it may be deposed for that.
+    - `in_maintenance`: brokers that lead only if no other replica can.
+    """
     if state.leader_epoch == NO_EPOCH:
         return _first_election(state, live, controller_epoch, in_maintenance)
     if leader_stands(state, live):
         handed_over = None
         if not is_running(state.leader, live):
-            # Where nobody else can lead, a stopping leader leads until it is gone.
+            # If no other replica can lead, a stopping leader leads until it is gone.
             handed_over = _clean_election(state, live, controller_epoch, rules, in_maintenance)
         elif may_depose(state, live, rules, reporters):
             able = successors(state, live, rules, reporters)
             successor = _preferred(state, able, in_maintenance)
             assert successor is not None, "otherwise the leader would not be deposed"
-            # Whoever else was in sync is reachable for the old leader, and perhaps for it alone.
+            # Other in-sync members can reach the previous leader, and perhaps only that one.
             return state.led_by(successor.broker_id, [successor], controller_epoch)
         return handed_over or _without_departed(state, live)
     elected = _clean_election(state, live, controller_epoch, rules, in_maintenance)
     if elected is not None:
         return elected
     if state.leader != NO_LEADER:
-        # The ISR stays as the last-known members in their former lives: whoever of them
-        # comes back whole is elected.
+        # The ISR stays as the last-known members, each with the incarnation in which it was
+        # admitted. A member that comes back intact is elected.
         return replace(
             state,
             leader=NO_LEADER,
@@ -78,20 +79,25 @@ def next_state(
 
 
 def leader_stands(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> bool:
-    """A broker leads only in epochs that were given to its present life, and no longer
-    once it has resigned."""
+    """Whether the leader's broker runs in the incarnation to which this leader epoch was given.
+
+    A broker of another incarnation does not lead, and neither does one that has resigned.
+    """
     broker = live.get(state.leader)
     return broker is not None and broker.broker_epoch == state.leader_broker_epoch
 
 
 def leader_serves(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> bool:
-    """It stands, and is not about to stop."""
+    """Whether the leader is valid (`leader_stands`) and its broker is not stopping."""
     return leader_stands(state, live) and is_running(state.leader, live)
 
 
 def _without_departed(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> LeaderAndIsr | None:
-    """A member that restarted has left as well: its leader lets it join again. One that is
-    stopping leaves while it still runs, so that its end stalls no write."""
+    """Removes members whose incarnation has ended from the ISR, or returns None if there is none.
+
+    A restarted member is removed as well: its leader adds it again. A stopping member is removed
+    while it still runs, so that its end stalls no write. The leader stays until it is gone.
+    """
     staying = [
         member
         for member in state.isr
@@ -108,7 +114,7 @@ def _first_election(
     controller_epoch: int,
     in_maintenance: Collection[int],
 ) -> LeaderAndIsr | None:
-    """All replicas of a partition that was never led are empty, and so all are whole."""
+    """Elects the first leader. All replicas are empty, and therefore all are intact."""
     members = [Member(b, live[b].broker_epoch) for b in state.replicas if is_running(b, live)]
     leader = _preferred(state, members, in_maintenance)
     return None if leader is None else state.led_by(leader.broker_id, members, controller_epoch)
@@ -121,7 +127,7 @@ def _clean_election(
     rules: ElectionRules,
     in_maintenance: Collection[int],
 ) -> LeaderAndIsr | None:
-    """From the ISR, else from the eligible set; None: nobody can lead without loss."""
+    """Elects from the ISR, else from the eligible set. None: no replica can lead without loss."""
     in_sync = candidates(state.isr, live, rules)
     leader = _preferred(state, in_sync, in_maintenance)
     if leader is not None:
@@ -135,13 +141,16 @@ def _clean_election(
 def _preferred(
     state: LeaderAndIsr, members: Iterable[Member], in_maintenance: Collection[int]
 ) -> Member | None:
-    """The one that comes first in the order of preference, and those in maintenance last."""
+    """Returns the first member in the order of preference; members in maintenance come last."""
     by_id = {member.broker_id: member for member in members}
     able = [broker_id for broker_id in state.replicas if broker_id in by_id]
     return by_id[min(able, key=in_maintenance.__contains__)] if able else None
 
 
 def _led_uncleanly_by(state: LeaderAndIsr, leader: Member, controller_epoch: int) -> LeaderAndIsr:
-    """Nobody else holds what the new leader's log says, and the mark tells of it (KIP-704)."""
+    """Elects `leader` as the only member and records the epoch as unclean (KIP-704).
+
+    No other replica is known to hold what the new leader's log holds.
+    """
     led = state.led_by(leader.broker_id, [leader], controller_epoch)
     return replace(led, eligible=(), unclean_leader_epoch=led.leader_epoch)

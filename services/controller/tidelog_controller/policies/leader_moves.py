@@ -1,8 +1,8 @@
-"""How another replica comes to lead a partition whose leader serves. A pure function of its
-state and the live brokers.
+"""Leadership transfer: another replica leads a partition whose leader serves. Pure functions.
 
-The next leader is of the ISR, so it has every committed record; what acks=1 acknowledged since
-is cut, as at the end of a controlled shutdown.
+A function of the partition's state and the live brokers. The next leader is in the ISR, so it has
+every committed record. Records above the high watermark that acks=1 acknowledged are cut, as at the
+end of a controlled shutdown.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 
 class WantedLeader(NamedTuple):
-    """`first`: it is to become the first of the replicas, too. All after `cause` is told, and never
-    decided by: the trace of the request for it, who asked and from which address."""
+    """The requested leader of a partition.
+
+    - `first`: it also becomes the first of the replicas.
+    - `trace_id`, `requested_by`, `requested_from`: the request's trace, caller and address;
+      reported, but no decision depends on them. The same holds for `cause`.
+    """
 
     leader: int
     first: bool
@@ -36,8 +40,11 @@ def led_by_another(
     controller_epoch: int,
     wanted: WantedLeader,
 ) -> LeaderAndIsr | None:
-    """The state that is to be written; None: it is so, or cannot be now. Its order changes in a
-    new leader epoch, too: a replica knows its assignment by the epoch it came with."""
+    """Returns the state to write. None: the broker leads already, or cannot lead now.
+
+    A change of only the order takes a new leader epoch as well, because a replica identifies its
+    assignment by the epoch.
+    """
     replicas = state.replicas
     if wanted.first and state.moving is None:
         replicas = (wanted.leader, *(b for b in replicas if b != wanted.leader))
@@ -62,8 +69,10 @@ def in_place_of(
     rules: ElectionRules,
     maintenance: Collection[int],
 ) -> int | None:
-    """Who is to lead instead of a broker in maintenance; None: it is in none, or nobody else
-    can."""
+    """Returns the broker to lead instead of one in maintenance.
+
+    None: the leader is not in maintenance, or no other replica can lead.
+    """
     if state.leader not in maintenance:
         return None
     able = in_sync(state, live, rules)
@@ -73,6 +82,6 @@ def in_place_of(
 def in_sync(
     state: LeaderAndIsr, live: Mapping[int, LiveBroker], rules: ElectionRules
 ) -> Collection[int]:
-    """Members in the present lives of running brokers, none of which has lost anything."""
+    """Members with the current incarnation of running brokers that have lost nothing."""
     able = candidates(state.isr, live, rules)
     return [member.broker_id for member in able if member in state.isr]

@@ -1,10 +1,10 @@
-"""Spreading things evenly over brokers by handing over as few of them as possible. Pure.
+"""Spreads things evenly over brokers with as few transfers as possible. No I/O.
 
-What is spread are the replicas of partitions (`replica_sets.py`) and then the preferred
-leaders among them (`preferred_leaders.py`). Both are a flow: as long as one broker has two more
-than another, and things can be handed on from the one to the other, over others if need be, one
-is. When that is no longer so, no other spread is more even. Brokers are small numbers here, as
-are things.
+The things are the replicas of partitions (`replica_sets.py`), and then the preferred leaders among
+them (`preferred_leaders.py`). Both are a flow problem. While one broker has two more than another
+and a path of transfers connects them, one thing is transferred along it. The path may lead over
+other brokers. When no such path is left, no other spread is more even. Brokers and things are
+small numbers here.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from fractions import Fraction
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
-# A path from a broker to one that has less: what is handed over, from whom, to whom.
+# A path to a broker that has less: for each step the thing, its giver and its taker.
 Path = list[tuple[int, int, int]]
 
 
 class Kind(enum.IntEnum):
-    """What it means that a thing is handed over. The first two cost nothing and are tried first;
-    of the others, to takers that hold as much, the first."""
+    """What the transfer of a thing means.
+
+    The first two cost nothing and are tried first. FOLLOWED comes before LED if the takers hold
+    equally many.
+    """
 
     RETURN = 0  # the taker held it before the plan
-    FREE = 1  # the giver did not, or has to lose it
-    FOLLOWED = 2  # the giver held it, and somebody else led it
+    FREE = 1  # the giver did not hold it before the plan, or has to lose it
+    FOLLOWED = 2  # the giver held it, and another broker led it
     LED = 3
 
 
@@ -35,10 +38,10 @@ FOR_A_COPY = (Kind.FOLLOWED, Kind.LED)
 
 
 class Spread(Protocol):
-    """Who holds what."""
+    """Which broker holds what."""
 
     def fits(self, thing: int, giver: int, taker: int) -> bool:
-        """Whether the giver holds it, and the taker may hold it instead."""
+        """Whether the giver holds it and the taker may hold it instead."""
         ...
 
     def returns(self, thing: int, giver: int, taker: int) -> bool:
@@ -50,15 +53,16 @@ class Spread(Protocol):
     def holders(self, thing: int) -> Sequence[int]: ...
 
     def kinds(self, thing: int, giver: int) -> Sequence[Kind]:
-        """What it may be that the giver hands it over."""
+        """The kinds that a transfer away from the giver may be."""
         ...
 
 
 class Offers:
     """For each giver and taker the next thing that fits.
 
-    Each thing is looked at once for each pair, and again only after it has changed hands: that
-    keeps 300,000 replicas on 30 brokers a matter of seconds."""
+    Each pair checks each thing once, and again only after it has changed hands. That keeps the time
+    for 300,000 replicas on 30 brokers at a few seconds.
+    """
 
     def __init__(self, fits: Callable[[int, int, int], bool], brokers: int) -> None:
         self._fits = fits
@@ -66,7 +70,7 @@ class Offers:
         self._next = [[0] * brokers for _ in range(brokers)]
 
     def add(self, thing: int, giver: int) -> None:
-        """Also to be called anew for all its holders when any of them has changed."""
+        """Offers the thing. After any of its holders has changed, add it again for all of them."""
         self._things[giver].append(thing)
 
     def peek(self, giver: int, taker: int) -> int | None:
@@ -81,16 +85,20 @@ class Offers:
         return None
 
     def begin_at(self, giver: int, part: Fraction) -> None:
-        """`part`: of what the giver has, what is to come last."""
+        """`part`: the fraction of the giver's things that comes last."""
         things = self._things[giver]
         first = int(len(things) * part)
         self._things[giver] = things[first:] + things[:first]
 
 
 class Limits(NamedTuple):
-    """`takers`: brokers that may be given something. `emptied`: brokers that are to hold
-    nothing. `floors`: by broker, what each holds at least; others give nothing. `free_only`:
-    only what costs nothing is handed over."""
+    """Limits of a levelling.
+
+    - `takers`: brokers that may receive things.
+    - `emptied`: brokers that have to end with nothing.
+    - `floors`: by broker, the least number that it keeps; a broker at its floor gives nothing.
+    - `free_only`: only transfers that cost nothing are made.
+    """
 
     takers: Sequence[int]
     emptied: Sequence[int]
@@ -99,7 +107,7 @@ class Limits(NamedTuple):
 
 
 class Levelling:
-    """`loads`: what each broker holds; kept up to date."""
+    """`loads`: the number of things of each broker; updated in place."""
 
     def __init__(self, spread: Spread, things: int, loads: list[int], limits: Limits) -> None:
         self.loads = loads
@@ -111,8 +119,8 @@ class Levelling:
         }
         for thing in range(things):
             self._offer(thing)
-        # Each begins elsewhere. Else all would give the same takers replicas of the same
-        # partitions, and when one of these fails, its load would be the others' alone.
+        # Each giver begins at another thing. Otherwise all would give the same takers replicas of
+        # the same partitions, and if one of these failed, its load would fall on the others alone.
         for turn, giver in enumerate(limits.takers):
             for offers in self._offers.values():
                 offers.begin_at(giver, Fraction(turn, len(limits.takers)))
@@ -122,15 +130,18 @@ class Levelling:
             while self.loads[broker] > 0:
                 if self._give(broker, tuple(Kind), all_of_it=True) is None:
                     raise ValueError(f"what broker {broker} holds fits nowhere else")
-        # By all of them, before anybody is given a copy that it may get, or lose, for nothing.
+        # All brokers first make the free transfers: a copy might turn out to be unnecessary.
         self._level(FOR_NOTHING)
         if not self._limits.free_only:
             self._level(tuple(Kind))
 
     def _level(self, kinds: Sequence[Kind]) -> None:
-        """Each turn brings two loads closer together, so there is an end. A broker that can give
-        nothing is done for good: nobody that it reaches has two less, so nothing that is
-        handed over later leads there."""
+        """Levels the loads by transfers of these kinds.
+
+        It ends, because each transfer brings two loads closer together. A broker that can give
+        nothing is finished: no broker that it reaches has two less, and no later transfer leads to
+        one.
+        """
         heap = [(-self.loads[broker], broker) for broker in self._limits.takers]
         heapq.heapify(heap)
         while heap:
@@ -149,8 +160,10 @@ class Levelling:
                     self._offers[kind].add(thing, broker)
 
     def _give(self, giver: int, kinds: Sequence[Kind], *, all_of_it: bool = False) -> int | None:
-        """Hands one thing over; who holds one more for it. None: there is nothing to be gained.
-        `all_of_it`: whatever the others hold."""
+        """Transfers one thing and returns the broker whose load grew. None: nothing can be gained.
+
+        `all_of_it`: to any taker, whatever it holds.
+        """
         loads = self.loads
         takers = sorted(self._limits.takers, key=lambda b: (loads[b], b))
         if not all_of_it:
@@ -166,7 +179,7 @@ class Levelling:
         return path[-1][2]
 
     def _copied(self, giver: int, takers: Sequence[int]) -> Path | None:
-        """To those with the least, whatever it is: others may need nothing."""
+        """To the takers with the least load, whatever it costs: others may be served for free."""
         for _, alike in groupby(takers, key=self.loads.__getitem__):
             path = self._direct(giver, list(alike), FOR_A_COPY)
             if path is not None:
@@ -182,7 +195,7 @@ class Levelling:
         return None
 
     def _cheapest_path(self, giver: int, ends: Sequence[int], kinds: Iterable[Kind]) -> Path | None:
-        """By what it costs, then by length, then by what the end holds."""
+        """Returns the path with the least cost, then the fewest steps, then the emptiest end."""
         reached: set[int] = set()
         queue: list[tuple[int, int, int, int, Path]] = [(0, 0, 0, giver, [])]
         while queue:
@@ -205,8 +218,11 @@ class Levelling:
         return None
 
     def _carry_out(self, path: Path) -> bool:
-        """From the end on, so that each step is one that fits. Where racks are fewer than
-        replicas, two steps of one partition may not fit together: then all is as it was."""
+        """Runs the path backwards, so that each step fits.
+
+        With fewer racks than replicas, two steps of one partition may not fit together. Then
+        everything is undone, and False is returned.
+        """
         done: Path = []
         for thing, giver, taker in reversed(path):
             if not self._spread.fits(thing, giver, taker):

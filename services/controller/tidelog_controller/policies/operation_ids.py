@@ -1,4 +1,4 @@
-"""As which an operation may be asked for. Pure."""
+"""Valid ids of operations. Pure functions."""
 
 from __future__ import annotations
 

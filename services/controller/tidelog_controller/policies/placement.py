@@ -1,18 +1,18 @@
-"""Which brokers hold the replicas of a new partition. Pure.
+"""Which brokers hold the replicas of a new partition. Pure functions.
 
-Leaders go round the brokers. The other replicas of a broker's partitions lie at a
-distance that grows from round to round, so that all survivors share the load of a
-dead broker (section 4 of docs/internals/protocol.md).
+Leaders rotate over the brokers. The followers of a broker's partitions are at a distance that grows
+from round to round, so that all survivors share the load of a dead broker (section 4 of
+docs/internals/protocol.md).
 
-No two replicas of a partition are in one rack while there are racks enough, and where there
-are not, none holds two more than another that could. What balance is left then:
+No two replicas of a partition are in one rack while there are enough racks. With fewer, no rack
+holds two more than another that could hold one more. The balance within these rules:
 
-- Racks of equal size, or none: in every round (as many partitions as brokers) each broker gets
+- Racks of equal size, or no racks: in every round (as many partitions as brokers) each broker gets
   equally many replicas and one leader.
-- Racks of different sizes: leaders stay balanced within one, and each broker holds its share of
-  replicas to less than three. Shares are equal unless a rack would get more than one replica of a
-  partition: of three racks, the one with a single broker holds every partition of three
-  replicas there, and the brokers of the largest hold the least. Spread goes before balance.
+- Racks of different sizes: leaders stay balanced within one, and each broker's number of replicas
+  differs from its share by less than three. Shares are equal unless a rack would get more than one
+  replica of a partition. Of three racks, one with a single broker holds every partition of three
+  replicas there, and the brokers of the largest hold the least. Spread comes before balance.
 """
 
 from __future__ import annotations
@@ -36,19 +36,22 @@ CLUSTERS_REMEMBERED = 4
 
 
 def start_of(topic_id: str) -> int:
-    """Where a topic's placement starts, so that topics do not all start at the first
-    broker. Follows from the id alone: a controller that takes over in the middle of a
-    creation goes on in the same pattern."""
+    """The offset at which a topic's placement starts, so that not all topics start at one broker.
+
+    It follows from the id alone, so that a controller that takes over in the middle of a creation
+    continues in the same pattern.
+    """
     return zlib.crc32(topic_id.encode())
 
 
 def place(
     partition: int, replication_factor: int, brokers: Sequence[RackedBroker], start: int
 ) -> tuple[int, ...]:
-    """The replicas of one partition; the first is the preferred leader.
+    """Returns the replicas of one partition; the first is the preferred leader.
 
-    `brokers`: distinct and in the same order for all partitions of a topic; at least
-    as many as the replication factor (ValueError otherwise)."""
+    `brokers`: distinct, and in the same order for all partitions of a topic. Raises `ValueError` if
+    they are fewer than the replication factor.
+    """
     count = len(brokers)
     if not 1 <= replication_factor <= count:
         raise ValueError(
@@ -64,13 +67,17 @@ def place(
 def place_each(
     partitions: Iterable[int], replication_factor: int, brokers: Sequence[RackedBroker], start: int
 ) -> tuple[tuple[int, ...], ...]:
-    """The replicas of each partition, as `place` finds them."""
+    """Returns the replicas of each partition, as `place` finds them."""
     return tuple(place(p, replication_factor, brokers, start) for p in partitions)
 
 
 class _Layout(NamedTuple):
-    """`order`: the brokers as they lead, one after the other. `racks`: of each of them, by
-    number. `sizes`: brokers by rack."""
+    """The brokers and racks of a placement.
+
+    - `order`: the brokers in the order in which they lead.
+    - `racks`: the rack number of each broker in `order`.
+    - `sizes`: brokers by rack.
+    """
 
     order: tuple[RackedBroker, ...]
     racks: list[int]
@@ -87,15 +94,18 @@ def _layout(brokers: tuple[RackedBroker, ...]) -> _Layout:
 def _place_evenly(
     partition: int, replication_factor: int, layout: _Layout, start: int
 ) -> tuple[int, ...]:
-    """All racks have the same size. In one round all followers lie at the same distances from
-    their leaders, and so every broker gets equally many."""
+    """Places one partition over racks of equal size.
+
+    In one round all followers are at the same distances from their leaders, and so every broker
+    gets equally many.
+    """
     order, racks, sizes = layout
     count = len(order)
     first = (partition + start) % count
-    # Racks take turns in the order, so a multiple of their number leads back to one's own.
+    # Racks alternate in the order, so a multiple of their number leads back to the same rack.
     distances = [d for d in range(1, count) if len(sizes) < replication_factor or d % len(sizes)]
-    # Counted from the topic's first partition, and not from the first broker: a round
-    # has one distance, and so every broker gets equally many replicas of it.
+    # Rounds are counted from the topic's first partition and not from the first broker. So a round
+    # has one distance, and every broker gets equally many replicas of it.
     round_number = partition // count + start // count
     chosen = [first]
     used = [0] * len(sizes)

@@ -1,5 +1,7 @@
-"""Who is to lead partitions while a plan is made (`levelling.py`). Pure. Brokers and partitions
-are numbers here."""
+"""The preferred leaders of partitions while a plan is made (`levelling.py`). No I/O.
+
+Brokers and partitions are numbers here.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,11 @@ from tidelog_controller.policies.replica_sets import ReplicaSets
 
 
 class PreferredLeaders:
-    """`leaders`: by partition; NOBODY's where its leader lost its replica."""
+    """The preferred leader of each partition, as a `Spread` that `Levelling` levels.
+
+    `leaders`: by partition. A partition whose leader lost its replica has the number of a stand-in
+    that is no broker.
+    """
 
     def __init__(self, leaders: list[int], originals: Sequence[int], sets: ReplicaSets) -> None:
         self.leaders = leaders
@@ -36,10 +42,15 @@ class PreferredLeaders:
 
 
 class LeaderSwaps:
-    """Where nobody that holds a replica may take a leadership off a broker that has two more
-    than another, the other gets the replica too, and gives one back that it does not lead,
-    unless it has fewer replicas anyway. `loads`: replicas by broker; kept up to date. `floors`:
-    what each holds at least."""
+    """Exchanges replicas so that leaderships can be spread further.
+
+    Needed if a broker leads two partitions more than another, and no replica holder may take a
+    leadership from it. The other broker then gets the replica as well. In exchange it gives up a
+    replica that it does not lead, unless it has fewer replicas anyway.
+
+    - `loads`: replicas by broker; updated in place.
+    - `floors`: the least number of replicas of each broker.
+    """
 
     def __init__(
         self,
@@ -58,8 +69,7 @@ class LeaderSwaps:
             self._offer(thing)
 
     def run(self, loads: list[int], limits: Limits) -> bool:
-        """Whether there was anything to be gained. `loads`: leaders by broker; kept up to
-        date."""
+        """Returns whether anything was gained. `loads`: leaders by broker; updated in place."""
         gained = False
         givers = sorted(limits.takers, key=lambda b: (-loads[b], b))
         # Each turn brings two loads closer together.
@@ -121,11 +131,14 @@ def spread_leaders(
     replica_loads: list[int],
     replica_floors: Sequence[int],
 ) -> None:
-    """`loads`: leaders by broker; they and `replica_loads` are kept up to date."""
+    """Levels preferred leaders over brokers.
+
+    `loads` are the leaders by broker. `loads` and `replica_loads` are updated in place.
+    """
     while True:
         Levelling(leading, len(leading.leaders), loads, limits).run()
         if limits.free_only:
             return
-        # A replica that was exchanged may be led by its new broker, and so on.
+        # An exchanged replica may become the leader on its new broker, and so on.
         if not LeaderSwaps(leading, sets, replica_loads, replica_floors).run(loads, limits):
             return

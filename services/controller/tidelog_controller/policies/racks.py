@@ -1,4 +1,4 @@
-"""Brokers and the racks they stand in. Pure."""
+"""Brokers and their racks. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from typing import NamedTuple
 
 
 class RackedBroker(NamedTuple):
-    """`rack`: empty where the broker names none; it then stands in a rack of its own, since
-    nothing says that it shares one."""
+    """A broker and its rack.
+
+    `rack`: empty if the broker names none. It then counts as a rack of its own, because nothing
+    says that it shares one.
+    """
 
     broker_id: int
     rack: str = ""
 
 
 def rack_numbers(brokers: Sequence[RackedBroker]) -> list[int]:
-    """For each broker the number of its rack. Racks are numbered from 0 on in the order in
-    which they first appear."""
+    """Returns the rack number of each broker. Racks are numbered from 0 in order of appearance."""
     numbers: dict[str | int, int] = {}
     return [numbers.setdefault(b.rack or b.broker_id, len(numbers)) for b in brokers]
 
 
 def rack_sizes(numbers: Iterable[int]) -> list[int]:
-    """How many brokers stand in each rack, by its number."""
+    """Returns the number of brokers in each rack, by rack number."""
     sizes: list[int] = []
     for number in numbers:
         sizes += [0] * (number + 1 - len(sizes))
@@ -31,8 +33,10 @@ def rack_sizes(numbers: Iterable[int]) -> list[int]:
 
 
 def interleaved(brokers: Sequence[RackedBroker]) -> list[RackedBroker]:
-    """The brokers in an order in which each rack comes as often as its size says. Racks of
-    equal size take turns; where every broker has its own, the order stays."""
+    """Returns the brokers in an order that spreads each rack's brokers evenly over it.
+
+    Racks of equal size alternate. If every broker has its own rack, the order stays.
+    """
     numbers = rack_numbers(brokers)
     sizes = rack_sizes(numbers)
     seen = [0] * len(sizes)
@@ -45,9 +49,12 @@ def interleaved(brokers: Sequence[RackedBroker]) -> list[RackedBroker]:
 
 
 def least_used(used: Sequence[int], free: Sequence[int]) -> int:
-    """How many replicas of a partition the rack holds that the next one goes to: the fewest
-    among those racks that have a broker without one. So no rack gets a second replica before
-    each has its first, a third before each that can has its second, and so on.
+    """How many of a partition's replicas the rack of the next replica holds.
 
-    `used`: replicas of the partition by rack; `free`: brokers without one, by rack."""
+    It is the smallest number among racks that have a broker without one. So no rack gets a second
+    replica before each has its first, no third before each that can has its second, and so on.
+
+    - `used`: replicas of the partition by rack.
+    - `free`: brokers without one, by rack.
+    """
     return min(used[rack] for rack, brokers in enumerate(free) if brokers)

@@ -1,16 +1,18 @@
-"""How a partition is moved to other replicas ("Moving a partition", section 4 of
-docs/internals/protocol.md). A pure function of its state, the live brokers and what is wanted.
+"""How a partition moves to other replicas. Pure functions.
 
-Three writes of the partition's key, each decided by what the key says and by nothing else, so
-that any controller goes on from any of them:
+"Moving a partition", section 4 of docs/internals/protocol.md. A function of the partition's state,
+the live brokers and the requested move.
+
+A move consists of writes of the partition's key. Each is decided only by the content of the key, so
+that any controller continues from any of them:
 
 - *activation* makes the target's brokers replicas as well. Leader, epoch and ISR stay.
-- *switch*, once every replica of the target is in the ISR (interleaving 16: those that leave
-  may be dead): the target alone are the replicas.
-- *cancellation*: the original replicas alone are the replicas again.
+- *switch*, once every replica of the target is in the ISR (interleaving 16: the leaving ones may be
+  dead): only the target's brokers are replicas.
+- *cancellation*: only the original brokers are replicas again.
 
-The last two take a new leader epoch, also where the leader stays: a replica that left and is
-assigned again must find a newer epoch than the one in which it was assigned before.
+Switch and cancellation take a new leader epoch even if the leader stays. A replica that left and is
+assigned again has to find a newer epoch than that of its previous assignment.
 """
 
 from __future__ import annotations
@@ -24,14 +26,18 @@ from tidelog_controller.policies.electability import LiveBroker, is_running
 from tidelog_controller.policies.leader_election import leader_serves
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member, Moving
 
-# The min ISR that a topic asks for with so many replicas.
+# The min ISR of a topic for this number of replicas.
 MinIsrOf = Callable[[int], int]
 
 
 class WantedMove(NamedTuple):
-    """What an operation of this id wants of one partition: that it has the replicas of
-    `target`, in that order, or, where it is `cancelled`, that it is moved no further by it.
-    `trace_id`: of the request's W3C trace context; told, and never decided by."""
+    """What an operation requests for one partition.
+
+    - `operation`: the operation's id.
+    - `target`: the replicas that it is to have, in this order.
+    - `cancelled`: the operation moves the partition no further.
+    - `trace_id`: of the request's W3C trace context; reported, but no decision depends on it.
+    """
 
     operation: str
     target: tuple[int, ...]
@@ -46,10 +52,11 @@ def next_move_step(
     wanted: WantedMove | None,
     min_isr_of: MinIsrOf,
 ) -> LeaderAndIsr | None:
-    """The state that is to be written; None: nothing is to be done, or it waits.
+    """Returns the state to write. None: there is nothing to do, or the move waits.
 
-    Only while a leader serves, since elections go before moves. Nothing that is wanted is
-    needed to finish what was begun, but for its cancellation."""
+    Moves happen only while a leader serves, because elections come first. A move that has begun is
+    finished even without `wanted`; only its cancellation needs it.
+    """
     if not leader_serves(state, live):
         return None
     moving = state.moving
@@ -65,12 +72,12 @@ def next_move_step(
         min_isr = min_isr_of(len(moving.target))
         return _of_alone(state, live, moving.target, controller_epoch, min_isr)
     min_isr = min_isr_in_force(state, min_isr_of)
-    # Without a leader this waits: of who is eligible nobody is to be forgotten then.
+    # Without a leader this waits: the change would clear the eligible set.
     return None if min_isr == state.min_isr else state.with_min_isr(min_isr)
 
 
 def is_step(old: LeaderAndIsr, new: LeaderAndIsr) -> bool:
-    """Whether the one became the other by one of the three writes, with a leader to follow."""
+    """Whether `new` follows from `old` by one of the three writes of a move, and has a leader."""
     same_topic = old.topic_id == new.topic_id
     return same_topic and old.moving != new.moving and new.leader != NO_LEADER
 
@@ -80,16 +87,18 @@ def is_cancelled(moving: Moving, wanted: WantedMove | None) -> bool:
 
 
 def min_isr_in_force(state: LeaderAndIsr, min_isr_of: MinIsrOf) -> int:
-    """While a partition moves: what the fewer of its original and of its target replicas are
-    asked for, since it may end as either."""
+    """The min ISR that applies now.
+
+    During a move it is that of the smaller of original and target replicas, because the partition
+    may end with either.
+    """
     moving = state.moving
     sides = (moving.original, moving.target) if moving else (state.replicas,)
     return min_isr_of(min(len(side) for side in sides))
 
 
 def missing_for_switch(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> tuple[int, ...]:
-    """Those of the target that are not in the ISR in the present life of their running
-    broker."""
+    """The target replicas that are not in the ISR with the running incarnation of their broker."""
     if state.moving is None:
         return ()
     return tuple(b for b in state.moving.target if not _is_in_sync(state, b, live))
@@ -98,11 +107,13 @@ def missing_for_switch(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> t
 def missing_for_cancellation(
     state: LeaderAndIsr, live: Mapping[int, LiveBroker], min_isr: int
 ) -> tuple[int, ...]:
-    """Those of the original replicas for one of which a cancellation waits; empty: for none.
+    """The original replicas for which a cancellation waits; empty: it waits for none.
 
-    Whom it takes out of the ISR is deleted. So it leaves there as many as `min_isr`, that of
-    the original replicas, or takes nobody out: what was acknowledged keeps its copies. Where it
-    goes back to fewer replicas than `min_isr`, all of them are enough: no others can follow."""
+    A cancellation deletes the replicas that it removes from the ISR. So that acknowledged records
+    keep their copies, it leaves at least `min_isr` members there (the value for the original
+    replicas) or removes none. If `min_isr` exceeds the number of original replicas, all of them are
+    enough: no others can follow.
+    """
     if state.moving is None:
         return ()
     original = state.moving.original
@@ -113,8 +124,11 @@ def missing_for_cancellation(
 
 
 def _is_to_begin(state: LeaderAndIsr, wanted: WantedMove) -> bool:
-    """Nothing is known of how its target came about, and without a replica there is no
-    partition."""
+    """Whether the requested move can begin.
+
+    The target is checked because its origin is not known here; it must not be empty, since a
+    partition without replicas does not exist.
+    """
     target = wanted.target
     is_possible = bool(target) and len(set(target)) == len(target)
     return is_possible and not wanted.cancelled and target != state.replicas
@@ -138,8 +152,10 @@ def _of_alone(
     controller_epoch: int,
     min_isr: int,
 ) -> LeaderAndIsr:
-    """These alone are replicas, and in ISR and eligible set, in a new leader epoch. Each of
-    those that are in sync has every committed record, and leads without loss."""
+    """Makes `replicas` the only ones, also in ISR and eligible set, in a new leader epoch.
+
+    Each of them that is in sync has every committed record and leads without loss.
+    """
     in_sync = [b for b in replicas if _is_in_sync(state, b, live)]
     under = state.with_min_isr(min_isr)
     isr = _of(under.isr, replicas)
@@ -151,7 +167,7 @@ def _of_alone(
         leader_epoch=state.leader_epoch + 1,
         controller_epoch=controller_epoch,
         isr=isr,
-        # Who leaves is not eligible: its log is deleted.
+        # A leaving replica is not eligible: its log is deleted.
         eligible=_of(under.eligible, replicas),
     )
     return rest.with_isr(isr)

@@ -1,9 +1,8 @@
-"""Who leads a partition when nobody can lead it without loss (interleaving 11 of
-docs/internals/interleavings.md). Pure.
+"""Which replica leads a partition when none can lead it without loss. Pure functions.
 
-Only a partition that has no leader is recovered: then no replica appends or follows, and
-what was asked about a log at the key's revision still holds when the election is written
-at that revision.
+Interleaving 11 of docs/internals/interleavings.md. Only a partition without a leader is recovered.
+Its replicas neither append nor follow, so that the description of a log at the key's revision is
+still valid when the election is written at that revision.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from tidelog_runtime.metadata.schema import (
 )
 from tidelog_runtime.replica_control import ReplicaSummary
 
-# By broker: how far its log reaches; None: it answered that it has none.
+# By broker: the extent of its log; None: it answered that it has none.
 Logs = Mapping[int, ReplicaSummary | None]
 
 
 class _Among(enum.Enum):
-    """Whose logs are compared."""
+    """Which logs are compared."""
 
     LAST_KNOWN = enum.auto()  # and those that extend the best of theirs
     LIVE = enum.auto()
-    CHOSEN = enum.auto()  # one alone, whatever the others hold
+    CHOSEN = enum.auto()  # a single one, whatever the others hold
 
 
 def needs_descriptions(
@@ -44,9 +43,11 @@ def needs_descriptions(
     rules: ElectionRules,
     consent: RecoveryConsent | None,
 ) -> tuple[int, ...]:
-    """The brokers whose logs have to be known before an unclean election; empty: there is
-    none to be held now. Every running replica is asked: also one outside the last-known
-    members may extend the best of their logs."""
+    """Returns the brokers whose logs have to be known before an unclean election.
+
+    Empty: there is no unclean election to hold now. Otherwise these are all running replicas: a
+    replica outside the last-known members may extend the best of their logs.
+    """
     if _among(state, live, rules, consent) is None:
         return ()
     return tuple(broker_id for broker_id in state.replicas if is_running(broker_id, live))
@@ -59,7 +60,7 @@ def unclean_leader(
     consent: RecoveryConsent | None,
     logs: Logs,
 ) -> int | None:
-    """Who is to be elected at the price of records; None: nobody, or not yet."""
+    """Returns the broker to elect although records may be lost. None: there is none, or not yet."""
     asked = needs_descriptions(state, live, rules, consent)
     if _among(state, live, rules, consent) is _Among.CHOSEN:
         assert consent is not None, "somebody chose"
@@ -72,7 +73,7 @@ def unclean_leader(
         return _best(described, described, damaged)
     members = last_known(state)
     if any(broker_id not in described for broker_id in members):
-        # The one whose log cannot be read may hold the most: somebody has to consent.
+        # The unreadable log may be the longest: the election needs a consent.
         return None
     best = _best(members, described, damaged)
     if best is None:
@@ -84,9 +85,11 @@ def unclean_leader(
 def records_given_up(
     state: LeaderAndIsr, leader: int, logs: Mapping[int, ReplicaSummary | None]
 ) -> int:
-    """How many records the elected leader's log lacks of those that a described log holds, or
-    held before it was cut. -1: the log of a last-known member is not known, or it is known to
-    have lost data and nobody knows what, so that nobody can tell."""
+    """Returns how many records the new leader's log lacks that another described log holds.
+
+    Records that a damaged log held before it was cut count too. -1: the number is unknown, because
+    the log of a last-known member is unknown or has lost an unknown number of records.
+    """
     elected = logs.get(leader)
     if elected is None or any(logs.get(b) is None for b in last_known(state)):
         return -1
@@ -103,12 +106,12 @@ def records_given_up(
 
 
 def _damaged(state: LeaderAndIsr) -> set[int]:
-    """Last-known members that have resigned, since they lost data."""
+    """The last-known members that have resigned because they lost data."""
     return {m.broker_id for m in (*state.isr, *state.eligible) if m.broker_epoch == NOT_WHOLE}
 
 
 def _before_cut(log: ReplicaSummary) -> ReplicaSummary | None:
-    """The log as it was; None: not known."""
+    """The log as it was before it was cut; None: unknown."""
     before = log.before_cut
     if before is None:
         return None
@@ -116,8 +119,11 @@ def _before_cut(log: ReplicaSummary) -> ReplicaSummary | None:
 
 
 def _shared_end(log: ReplicaSummary, other: ReplicaSummary) -> int:
-    """Up to where two logs are the same: the end of the newest epoch that both know, in
-    whichever it ends first. Without one they have nothing in common."""
+    """The offset up to which two logs are the same.
+
+    It is the end of the newest epoch that both have, in the log where that epoch ends first. Logs
+    without a common epoch have nothing in common.
+    """
     ends, other_ends = _epoch_ends(log), _epoch_ends(other)
     shared = [epoch for epoch in ends if epoch in other_ends]
     if not shared:
@@ -161,8 +167,11 @@ def _among(
 def _best(
     broker_ids: Iterable[int], logs: Mapping[int, ReplicaSummary], damaged: Collection[int]
 ) -> int | None:
-    """The longest log in the newest epoch; of equals one that was not found damaged, which may have
-    what that one cannot read; else the first."""
+    """Returns the broker of the longest log in the newest epoch.
+
+    Of equal logs, one that was not found damaged comes first: it may have what the damaged one
+    cannot read. Among those the first in `broker_ids` wins.
+    """
 
     def value(broker_id: int) -> tuple[int, int, bool]:
         log = logs[broker_id]
@@ -176,8 +185,11 @@ def _last_epoch(log: ReplicaSummary) -> int:
 
 
 def _extends(log: ReplicaSummary, member: ReplicaSummary) -> bool:
-    """Whether a log agrees with a member's at that one's last offset and epoch, and so
-    holds all that it holds: within an epoch all logs are the same."""
+    """Whether `log` contains the member's log.
+
+    It does if it has the member's last epoch up to the member's log end: within an epoch all logs
+    are the same.
+    """
     epoch = _last_epoch(member)
     if epoch == NO_EPOCH:
         return True

@@ -1,5 +1,8 @@
-"""The replicas of partitions while a plan is made: who holds what, and what may replace what
-(`levelling.py`). Pure. Brokers and partitions are numbers here."""
+"""The replicas of partitions while a plan is made (`levelling.py`). No I/O.
+
+It knows which broker holds what, and which replica may replace which. Brokers and partitions are
+numbers here.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,15 @@ from tidelog_controller.policies.racks import least_used, rack_sizes
 
 
 class ReplicaSets:
-    """`originals`: by partition, who held it before. `sets`: who is to hold it, at first the
-    same.
+    """The replicas of each partition, as a `Spread` that `Levelling` levels.
 
-    `racks`: of the brokers that take part, which are the first ones; only these may be given
-    replicas, and the others share no rack with anybody. `brokers`: how many there are.
-    `leaving`: by broker, whether it is to hold nothing: its replicas are in nobody's way."""
+    - `originals`: by partition, the brokers that held it before the plan.
+    - `sets`: by partition, the brokers that are to hold it; at first the same.
+    - `racks`: of the brokers that take part, which have the lowest numbers. Only these may receive
+      replicas. Every other broker counts as a rack of its own.
+    - `brokers`: the number of brokers.
+    - `leaving`: by broker, whether it has to end with nothing.
+    """
 
     def __init__(
         self,
@@ -34,16 +40,17 @@ class ReplicaSets:
         # By partition: the racks of its replicas, in the same order.
         self._places = [[self._racks[broker] for broker in replicas] for replicas in originals]
         self._leaving = leaving
-        # Partitions that have fewer replicas than before: which of them stay may change, and
-        # nothing is copied.
+        # Partitions that have fewer replicas than before. Which of them stay may change; nothing is
+        # copied.
         self._shrunk = [False] * len(originals)
 
     def fits(self, thing: int, giver: int, taker: int) -> bool:
-        """Whether the others leave the taker's rack free for it, or hold as few there as in
-        any (`placement.py`). The taker takes part.
+        """Whether the taker's rack may hold the replica, given the partition's other replicas.
 
-        Asked more often than anything else of a plan, and mostly in vain: hence the racks are
-        kept at hand, and compared first."""
+        The rack has to be free of them or to hold as few as any other (`placement.py`). The taker
+        takes part. This is the most frequent check of a plan, and it mostly fails: hence the racks
+        are kept at hand and compared first.
+        """
         places, rack = self._places[thing], self._racks[taker]
         if len(places) <= self._rack_count:
             if rack not in places:
@@ -65,7 +72,7 @@ class ReplicaSets:
         return taker in self.originals[thing] and self.fits(thing, giver, taker)
 
     def copies(self, thing: int, giver: int, taker: int) -> int:
-        """How many more replicas are copied when it is handed over: -1, 0 or 1."""
+        """How many more replicas are copied after this transfer: -1, 0 or 1."""
         original = self.originals[thing]
         return (taker not in original) - (giver not in original)
 
@@ -90,15 +97,18 @@ class ReplicaSets:
         return (kind,)
 
     def crowding(self, thing: int, loads: Sequence[int]) -> int | None:
-        """Whose replica is in a rack with two more of them than another that has a broker
-        without one: of the brokers with the most replicas there, never the preferred leader
-        where there is another. None: racks are used as they should be."""
+        """Returns the broker whose replica has to leave a crowded rack, or None if there is none.
+
+        A rack is crowded if it holds two replicas more than another rack that has a broker without
+        one. Of the brokers in the fullest rack, it is the one with the most replicas, and the
+        preferred leader only if there is no other.
+        """
         if len(set(self._places[thing])) == len(self._places[thing]):
             return None
         replicas = self.sets[thing]
         used, free = self._usage(replicas)
         for _ in filter(self._leaving.__getitem__, replicas):
-            # Its replica will be where the fewest are.
+            # Its replica goes to the rack with the fewest.
             rack = min((r for r, brokers in enumerate(free) if brokers), key=used.__getitem__)
             used[rack] += 1
             free[rack] -= 1
@@ -119,14 +129,17 @@ class ReplicaSets:
         )
 
     def extend(self, thing: int, broker: int) -> None:
-        """By one replica."""
+        """Adds one replica."""
         self.sets[thing].append(broker)
         self._places[thing].append(self._racks[broker])
 
     def shrink(self, thing: int, size: int, loads: list[int]) -> None:
-        """To so many replicas. Those go first that are on brokers that take no part; then those
-        in the racks with the most of them, on the brokers that hold the most; the preferred
-        leader stays. `loads`: kept up to date."""
+        """Removes replicas until `size` are left.
+
+        Replicas on brokers that take no part go first. Then those in the racks with the most of
+        them go, on the brokers that hold the most. The preferred leader stays, unless its broker
+        takes no part. `loads`: updated in place.
+        """
         replicas = self.sets[thing]
         while len(replicas) > size:
             self._shrunk[thing] = True
@@ -142,7 +155,11 @@ class ReplicaSets:
             loads[broker] -= 1
 
     def result(self, thing: int) -> list[int]:
-        """Who stays keeps its place; who is new has that of one that left, or comes last."""
+        """Returns the replicas in order of preference.
+
+        A staying broker keeps its place. A new broker takes the place of one that left, or comes
+        last.
+        """
         original, replicas = self.originals[thing], self.sets[thing]
         new = [broker for broker in replicas if broker not in original]
         dropped = len(original) > len(replicas)
@@ -157,7 +174,7 @@ class ReplicaSets:
     def _usage(
         self, replicas: Sequence[int], without: int | None = None
     ) -> tuple[list[int], list[int]]:
-        """By rack: replicas of the partition, and brokers that take part and have none."""
+        """By rack: the partition's replicas, and the participating brokers that have none."""
         used, free = [0] * self._rack_count, list(self._sizes)
         for broker in replicas:
             rack = self._racks[broker]

@@ -1,8 +1,7 @@
-"""What stopping a broker now would do to each of its partitions (section 4 of
-docs/internals/protocol.md). Pure.
+"""What stopping a broker now would do to each of its partitions. Pure functions.
 
-It supposes a controlled shutdown, which hands leaderships over before it ends, and that nothing
-else changes meanwhile.
+Section 4 of docs/internals/protocol.md. The check assumes a controlled shutdown, which transfers
+leaderships before it ends, and that nothing else changes meanwhile.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from tidelog.model import NO_LEADER, TopicPartition
 
 
 class Effect(enum.IntEnum):
-    """The worst first. The values are those of the wire."""
+    """The effect on a partition, worst first. The values are those of the wire."""
 
-    UNAVAILABLE = 1  # nobody could lead it without loss
-    UNDER_MIN_ISR = 2  # acks=all would be refused
-    LAST_REPLICA = 3  # one alone would be left in sync
+    UNAVAILABLE = 1  # no replica could lead it without loss
+    UNDER_MIN_ISR = 2  # acks=all would be rejected
+    LAST_REPLICA = 3  # a single replica would be left in sync
     LEADER_MOVES = 4  # its leader changes, and nothing else
 
 
 class PartitionHealth(NamedTuple):
-    """`isr`, `eligible`: members that may lead without loss, were their brokers running."""
+    """`isr`, `eligible`: members that may lead without loss if their brokers run."""
 
     replicas: tuple[int, ...]
     leader: int
@@ -35,7 +34,7 @@ class PartitionHealth(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """`reason`: why, and what would help."""
+    """`reason`: the cause and the remedy."""
 
     partition: TopicPartition
     effect: Effect
@@ -43,14 +42,16 @@ class Finding(NamedTuple):
 
 
 class RestartCheck(NamedTuple):
-    """`findings`: ordered by effect, then by partition; partitions that would notice nothing
-    are left out."""
+    """The result of the check.
+
+    `findings`: ordered by effect, then by partition; unaffected partitions are left out.
+    """
 
     findings: list[Finding]
 
     @property
     def safe(self) -> bool:
-        """Nothing becomes unavailable or falls under min ISR."""
+        """Whether no partition becomes unavailable or falls below min ISR."""
         return all(finding.effect > Effect.UNDER_MIN_ISR for finding in self.findings)
 
     @property
@@ -63,7 +64,7 @@ def check_restart(
     partitions: Mapping[TopicPartition, PartitionHealth],
     running: Collection[int],
 ) -> RestartCheck:
-    """`running`: brokers that are registered and not about to stop."""
+    """`running`: brokers that are registered and not stopping."""
     findings: list[Finding] = []
     for partition, state in sorted(partitions.items()):
         if broker_id in state.replicas:
@@ -125,7 +126,7 @@ def _under_min_isr(
 
 
 def _remedy(broker_id: int, state: PartitionHealth, running: Collection[int]) -> str:
-    """What gets more replicas in sync."""
+    """How to get more replicas in sync."""
     others = [b for b in state.replicas if b != broker_id]
     away = [b for b in others if b not in running]
     behind = [b for b in others if b in running and b not in state.isr]

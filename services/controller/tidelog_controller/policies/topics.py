@@ -1,5 +1,7 @@
-"""What a topic may look like. Pure; every refusal is a `TidelogError` that says what
-would be right."""
+"""Limits on a topic's partitions, replicas and configuration. Pure functions.
+
+Every rejection is a `TidelogError` that says what would be valid.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog_runtime.metadata.schema import TopicEntry
 from tidelog_runtime.topic_config import TopicConfig
 
-# A broker's full state names all its partitions in one message of 64 MiB, at about
-# 200 bytes each.
+# A broker's full state names all its partitions in one message of 64 MiB, at about 200 bytes each.
 MAX_PARTITIONS_PER_TOPIC = 100_000
 
 
@@ -26,8 +27,11 @@ def check_partitions(partitions: int) -> None:
 def check_replication_factor(
     replication_factor: int, taking: int, removed: Sequence[int] = ()
 ) -> None:
-    """`taking`: so many running brokers take new replicas; `removed`: those that run and do
-    not."""
+    """Raises INVALID_REPLICATION_FACTOR if there are not enough brokers.
+
+    - `taking`: the number of running brokers that take new replicas.
+    - `removed`: the running brokers that take none.
+    """
     if 1 <= replication_factor <= taking:
         return
     brokers = "1 broker" if taking == 1 else f"{taking} brokers"
@@ -59,12 +63,11 @@ def check_config(config: Mapping[str, str], replication_factor: int) -> None:
 
 
 def check_config_change(before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Both checked by themselves already."""
+    """Raises INVALID_CONFIG if `after` may not follow `before`; each is already valid by itself."""
     was = TopicConfig.parse_stored(before).durability
     becomes = TopicConfig.parse(after).durability
     if (was, becomes) == ("replicated", "synced"):
-        # A member that lost power before it had synced what it counted for would be elected as
-        # though it had.
+        # A member that lost power before it synced acknowledged records would be elected as intact.
         raise TidelogError(
             ErrorCode.INVALID_CONFIG,
             "a topic that was created as durability=replicated cannot become synced: replicas "
@@ -73,8 +76,10 @@ def check_config_change(before: Mapping[str, str], after: Mapping[str, str]) -> 
 
 
 def beginning_beyond(entry: TopicEntry, removed: Iterable[int]) -> TopicEntry:
-    """The topic whose added partitions begin beyond these leader epochs too. Its own never falls:
-    of partitions that went before nothing else is left."""
+    """Returns the topic with a first leader epoch beyond those of the `removed` partitions.
+
+    It never decreases, because it is all that is left of partitions that were removed before.
+    """
     first = max((epoch + 1 for epoch in removed), default=0)
     if first <= entry.first_leader_epoch:
         return entry

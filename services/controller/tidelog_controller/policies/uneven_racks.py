@@ -1,8 +1,8 @@
-"""Placement over racks of different sizes (section 4 of docs/internals/protocol.md). Pure.
+"""Placement over racks of different sizes. Pure functions.
 
-No formula of a partition's number alone is both spread and balanced here. So the partitions of
-a topic are placed one after the other, and each takes the racks and brokers that are furthest
-behind their share of what was placed before.
+Section 4 of docs/internals/protocol.md. No formula of the partition's number alone is both spread
+and balanced here. So the partitions of a topic are placed in sequence. Each takes the racks and
+brokers that are furthest behind their share of what was placed before.
 """
 
 from __future__ import annotations
@@ -14,25 +14,29 @@ from functools import lru_cache
 
 from tidelog_controller.policies.racks import RackedBroker, least_used, rack_numbers, rack_sizes
 
-# Topics are created a few at a time, and each asks for its partitions in order.
+# Few topics are created at a time, and each requests its partitions in order.
 TOPICS_REMEMBERED = 4
 
 
 def place_unevenly(
     partition: int, replication_factor: int, brokers: tuple[RackedBroker, ...], first_leader: int
 ) -> tuple[int, ...]:
-    """`brokers`: in the order in which they lead; `first_leader`: where in it partition 0
-    begins. What comes before `partition` is placed, too, and remembered."""
+    """Returns the replicas of `partition`; also places and caches all partitions before it.
+
+    - `brokers`: in the order in which they lead.
+    - `first_leader`: the index in `brokers` of the leader of partition 0.
+    """
     return _sequence(brokers, replication_factor, first_leader).replicas(partition)
 
 
 def rack_shares(sizes: Sequence[int], replication_factor: int) -> list[Fraction]:
-    """How many replicas of a partition each rack holds on average, where brokers hold as
-    equally many as keeping replicas apart allows. `sizes`: brokers by rack, together at least
-    the replication factor.
+    """How many replicas of a partition each rack holds on average.
 
-    A rack whose brokers are more than their part of the replicas holds one of every partition
-    and no second one; its brokers then hold less than others, and cannot hold more."""
+    Brokers hold as equally many as possible with replicas in separate racks. `sizes`: brokers by
+    rack, together at least the replication factor. A rack with more than its part of the brokers
+    holds one replica of every partition and never a second one. Its brokers then hold less than
+    others, and cannot hold more.
+    """
     # Every rack holds at least `level` replicas of a partition, or one on each of its brokers.
     level = 0
     while sum(min(size, level + 1) for size in sizes) < replication_factor:
@@ -50,7 +54,7 @@ def rack_shares(sizes: Sequence[int], replication_factor: int) -> list[Fraction]
             for size, low, high in zip(sizes, lowest, highest, strict=True)
         ]
 
-    # Between two neighbouring bounds the sum grows evenly.
+    # Between two neighbouring bounds the sum grows linearly.
     below = bounds[0]
     for above in bounds:
         if sum(shares(above)) >= replication_factor:
@@ -70,7 +74,7 @@ def _sequence(
 
 
 class _Sequence:
-    """The partitions of a topic from the first on, as far as somebody has asked."""
+    """The partitions of a topic from the first on, as far as they were requested."""
 
     def __init__(
         self, brokers: tuple[RackedBroker, ...], replication_factor: int, first_leader: int
@@ -84,13 +88,14 @@ class _Sequence:
         self._factor = replication_factor
         self._first_leader = first_leader
         shares = rack_shares(self._sizes, replication_factor)
-        # All in whole numbers: `unit` is one replica.
+        # Shares are whole numbers: `unit` is one replica.
         self._unit = math.lcm(*(share.denominator for share in shares))
         self._shares = [int(share * self._unit) for share in shares]
         # How far each rack is behind its share, in units.
         self._behind = [0] * len(self._sizes)
         self._loads = [0] * len(brokers)
-        # How often a broker follows another: the followers of a dead broker take its load.
+        # How often each broker follows each other one: the followers of a dead broker take its
+        # load.
         self._followed = [[0] * len(brokers) for _ in brokers]
         self._placed: list[tuple[int, ...]] = []
 
@@ -100,8 +105,8 @@ class _Sequence:
         return self._placed[partition]
 
     def _place_next(self) -> None:
-        # Each round begins one broker further: what is behind at the same point of every round
-        # would follow the same leader every time.
+        # Each round begins one broker further. Otherwise a broker that is behind at the same point
+        # of every round would follow the same leader every time.
         partition, count = len(self._placed), len(self._ids)
         leader = (self._first_leader + partition + partition // count) % count
         for rack, share in enumerate(self._shares):
@@ -128,8 +133,11 @@ class _Sequence:
     def _next_follower(
         self, leader: int, chosen: list[int], used: list[int], free: list[int]
     ) -> int:
-        """Among those that are about as far behind as any, the one that has followed this
-        leader least often: so all take part of its load when it dies."""
+        """Returns the next follower of this leader.
+
+        Of the brokers that are about furthest behind, it is the one that has followed this leader
+        least often. So all brokers take part of the leader's load when it dies.
+        """
         fewest = least_used(used, free)
         racks = [r for r in range(len(free)) if free[r] and used[r] == fewest]
         furthest = max(self._behind[rack] for rack in racks)

@@ -1,1 +1,1 @@
-"""What administrators ask of the controller."""
+"""Handlers of admin requests."""

@@ -1,4 +1,4 @@
-"""By what a request for an operation is known again. Pure."""
+"""Fingerprints by which repeated requests for operations are recognized. Pure functions."""
 
 from __future__ import annotations
 
@@ -31,12 +31,15 @@ def kind_of(wanted: OperationWanted) -> OperationKind:
 
 
 def asked_of(wanted: OperationWanted) -> tuple[OperationKind, str]:
-    """By which the same request is known again."""
+    """A fingerprint by which a repeated request is recognized."""
     return kind_of(wanted), text_of(wanted)
 
 
 def text_of(wanted: OperationWanted) -> str:
-    """What was asked, as JSON in one form. Moves by hand, which may be many, by their digest."""
+    """The request as JSON in a canonical form.
+
+    Requested moves, which may be many, are represented by their digest.
+    """
     match wanted:
         case Reassignment(moves):
             text = json.dumps([list(move) for move in sorted(moves)])

@@ -1,4 +1,4 @@
-"""Topics and brokers, for those who ask. Pure: reads the context, changes nothing."""
+"""Descriptions of topics and brokers. Pure: reads the context, changes nothing."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def describe_topics(context: Context, request: DescribeTopics) -> TopicsAnswer:
 
 
 def _cursor(page_token: str) -> tuple[str, int]:
-    """Topic and partition that a page begins with."""
+    """The topic and partition with which a page begins."""
     if not page_token:
         return "", 0
     topic, separator, number = page_token.rpartition(":")
@@ -112,7 +112,7 @@ def _config_keys(topic: Topic) -> Iterator[ConfigKey]:
 def describe_brokers(
     context: Context, request: DescribeBrokers, departed: Mapping[int, Departure]
 ) -> BrokersAnswer:
-    """`departed`: by broker, how its last life that ended did so."""
+    """`departed`: by broker, how its last ended incarnation left."""
     holding = {b for b in departed if next(context.replicas_on(b), None) is not None}
     known = {*context.brokers, *context.maintenance, *context.removed_brokers, *holding}
     known |= _holders(context)

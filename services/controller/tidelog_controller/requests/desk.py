@@ -1,4 +1,4 @@
-"""Where administrators' requests come in: each goes to whom it concerns."""
+"""The entry of admin requests: routes each to its handler."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class AdminDesk:
         self._context = context
 
     def take(self, request: AdminRequest, now_ms: int, wall_ms: int) -> list[Command]:
-        """Refuses what cannot be, or begins; `advance` does the rest."""
+        """Rejects an invalid request, or begins it; `advance` does the rest."""
         try:
             timeout_ms = getattr(request, "timeout_ms", 0)
             if timeout_ms:
@@ -170,7 +170,7 @@ class AdminDesk:
         return [Reply(request.request_id, reply)]
 
     def _placed(self, event: PlacesFound, now_ms: int) -> list[Command]:
-        """A request goes on whose places were found."""
+        """Continues the request whose placement was computed."""
         request = self._placing.found(event)
         if request is None:
             return []
@@ -183,7 +183,7 @@ class AdminDesk:
     def found(
         self, event: PlanMade | PlacesFound | SnapshotRead, now_ms: int, wall_ms: int
     ) -> list[Command]:
-        """What was found off the event loop."""
+        """Takes a result that was computed outside the event loop."""
         match event:
             case PlacesFound():
                 return self._placed(event, now_ms)
@@ -193,7 +193,7 @@ class AdminDesk:
                 return self._operations.planned(event, Now(now_ms, wall_ms))
 
     def advance(self, now_ms: int, wall_ms: int) -> list[Command]:
-        """What the waiting requests and the standing intents now need."""
+        """Returns the commands that waiting requests and stored intents need now."""
         return [
             *self._placing.due(),
             *self._reads.due(),
@@ -211,7 +211,7 @@ class AdminDesk:
 
     @property
     def has_more(self) -> bool:
-        """Whether requests need further steps at once: one does a bounded part of their work."""
+        """Whether requests need further steps at once: each does a bounded part of their work."""
         return self._looks.has_more or self._leaders.has_more or self._configs.has_more
 
     def wake_at_ms(self) -> int | None:
@@ -230,7 +230,7 @@ class AdminDesk:
 
 
 def answer(question: _Question, view: ClusterView) -> Answer:
-    """Pure. Raises what the request is rejected with."""
+    """Computes the answer without changing anything. Raises the `TidelogError` of the reply."""
     match question:
         case CheckRestart():
             return checked_restart(view.context, question)

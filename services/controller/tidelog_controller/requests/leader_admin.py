@@ -1,8 +1,8 @@
-"""Who leads, by request, by the clock and in maintenance.
+"""Leaders by request, by automatic balance, and during maintenance.
 
-Wishes for leaders are soft state of this reign: a request waits for its own until its time is up,
-and they outlive it; automatic balance finds again what it has not reached. Marks of maintenance are
-durable.
+Requested leaders are soft state of this controller term. A request waits for them until its time is
+up, and they remain requested afterwards; automatic balance finds again what it has not reached.
+Marks of maintenance are durable.
 """
 
 from __future__ import annotations
@@ -46,18 +46,22 @@ _MAINTENANCE_ENDED = "somebody has taken the broker out of maintenance again, so
 MAX_BALANCED_AT_ONCE = 500
 
 
-# Leaders that were asked for and are checked in one step, of all requests that wait: less than a
-# millisecond. Of many requests each has a few checked.
+# Requested leaders that one step checks, over all waiting requests: less than a millisecond. With
+# many requests, each gets a few checks.
 MAX_CHECKED_PER_STEP = 500
 MIN_CHECKED_PER_STEP = 10
-# What automatic balance is read as; it has no request.
+# The read of automatic balance; it has no request.
 _BALANCE = -1
 
 
 @dataclass(slots=True)
 class _Moving:
-    """`wanted`: those that were checked last are at the end. `results`: those that are known
-    already. `unchecked`: so many may have come about since they were checked."""
+    """One waiting request.
+
+    - `wanted`: the requested leaders; those that were checked last are at the end.
+    - `results`: the known ones.
+    - `unchecked`: how many of `wanted` may have been reached since their last check.
+    """
 
     request_id: int
     wanted: dict[TopicPartition, WantedLeader]
@@ -73,10 +77,14 @@ _Leaders = dict[TopicPartition, tuple[int, int]]
 
 @dataclass(slots=True)
 class _Maintaining:
-    """`leaders`: who is to lead what the brokers led when it was asked for. `is_written`: the
-    marks were once as asked for; who changes them later has the last word. `unchecked`: partitions
-    that had their former leader when they were last checked. `is_over`: its answer is being made,
-    and `why` leaders stayed; empty: of a dry run."""
+    """One waiting request for maintenance.
+
+    - `leaders`: the successors for what the brokers led at the time of the request.
+    - `is_written`: the marks were as requested once; a later change of them wins.
+    - `unchecked`: partitions that had their previous leader at their last check.
+    - `is_over`: the answer is being built.
+    - `why`: the reason why leaders stayed; empty: a dry run.
+    """
 
     request: SetMaintenance
     leaders: _Leaders
@@ -105,14 +113,14 @@ class LeaderAdmin:
         self._moving: dict[int, _Moving] = {}
         self._maintaining: dict[int, _Maintaining] = {}
         self._balance_at_ms: int | None = None
-        # Of automatic balance, and of requests whose time was up.
+        # Leaders requested by automatic balance, or by requests that timed out.
         self._unattended: dict[TopicPartition, WantedLeader] = {}
         self._unattended_unchecked = 0
-        self._changes = 0  # of the context, as last seen
+        self._changes = 0  # that of the context, as last seen
         self._has_more = False
-        # Partitions of which another leader may be wanted than the context knows.
+        # Partitions whose requested leader may differ from that of the context.
         self._rewished: dict[TopicPartition, None] = {}
-        # Who was asked for last, of partitions that a request may wait for.
+        # The last requested leader of partitions that a request may wait for.
         self._last_asked: dict[TopicPartition, int] = {}
         self._moved_wanted: dict[TopicPartition, WantedLeader] = {}
         self._moved = MovedLeaders(context, self._view.hindrance)
@@ -120,8 +128,10 @@ class LeaderAdmin:
     # Requests.
 
     def elect(self, request: ElectPreferredLeaders, now_ms: int) -> list[Command]:
-        """Those that are led by their preferred replicas are left out. What has changed since they
-        were read is seen as they are checked."""
+        """Begins the election of preferred replicas where they do not lead.
+
+        Changes since they were read are noticed when they are checked.
+        """
         deadline_ms = now_ms + request_timeout_ms(request.timeout_ms)
 
         def begin(plan: LeaderPlan) -> list[Command]:
@@ -171,10 +181,10 @@ class LeaderAdmin:
             request.request_id, lambda view: LeaderView(view.context).successors(request), begin
         )
 
-    # What waits.
+    # Waiting requests.
 
     def is_settled(self, operation_id: str) -> bool:
-        """Of an operation whose moves are done: whether it may end."""
+        """Whether an operation whose moves are done may end."""
         return self._moved.is_settled(operation_id)
 
     def advance(self, now_ms: int) -> list[Command]:
@@ -199,12 +209,15 @@ class LeaderAdmin:
 
     @property
     def has_more(self) -> bool:
-        """Whether a step is due at once: more has changed than one checks."""
+        """Whether a step is due at once: more has changed than one step checks."""
         return self._has_more
 
     def _drop_unattended(self) -> None:
-        """What was reached once is not wanted any more: who leads later is another matter. Nor is
-        what cannot be now: nobody would expect it hours later."""
+        """Drops leaders that no request waits for, once they were reached or cannot lead.
+
+        A later change of a reached leader does not matter. An election that becomes possible only
+        hours later would be unexpected.
+        """
         some = list(islice(self._unattended.items(), MAX_CHECKED_PER_STEP))
         for name, wish in some:
             del self._unattended[name]
@@ -216,7 +229,7 @@ class LeaderAdmin:
         self._has_more |= self._unattended_unchecked > 0
 
     def _want(self) -> None:
-        """Of so many partitions as were checked, and of as many of a request that has begun."""
+        """Updates the requested leaders of the context, for a bounded number of partitions."""
         before, moved = self._moved_wanted, self._moved.advance()
         if moved != before:
             changed = (n for n in {**before, **moved} if before.get(n) != moved.get(n))
@@ -228,7 +241,7 @@ class LeaderAdmin:
         self._has_more |= bool(self._rewished)
 
     def _wish(self, name: TopicPartition) -> WantedLeader | None:
-        """Of the request that came last, or else what no request waits for."""
+        """The requested leader: by the latest request, else one that no request waits for."""
         wishes = [moving.wanted.get(name) for moving in reversed(self._moving.values())]
         for wish in (*wishes, self._unattended.get(name)):
             if wish is not None and not self._is_superseded(name, wish):
@@ -255,9 +268,11 @@ class LeaderAdmin:
         return []
 
     def _supersede(self, leaders: Mapping[TopicPartition, int]) -> None:
-        """Who asks last for a leader has the last word: what else was wished for the partition,
-        and has not come about, would take it back. It is not wanted from now on; the requests that
-        wait for it see that when they check it next."""
+        """Drops other requested leaders of these partitions: the last request wins.
+
+        Earlier ones that are not reached would undo it. Requests that wait for them notice it at
+        their next check.
+        """
         wanted = self._context.wanted_leaders
         for name in [n for n, b in leaders.items() if n in wanted and wanted[n].leader != b]:
             self._context.want_leader(name, None)
@@ -307,7 +322,7 @@ class LeaderAdmin:
         ):
             return LeaderResult(name, before, wanted.leader, None)
         if not wanted.first and state.replicas[0] != wanted.leader:
-            # An operation, or a move that ended between the two, gave another order.
+            # An operation, or a move that ended in between, gave another order.
             return _superseded(name, before, wanted, state.replicas[0])
         if now_ms < moving.deadline_ms:
             return None
@@ -343,7 +358,7 @@ class LeaderAdmin:
         return self._answer_maintaining(waiting)
 
     def _waits(self, waiting: _Maintaining) -> bool:
-        """Each is checked until it has another leader, some in one step."""
+        """Checks partitions until they have another leader, a bounded number in each step."""
         unchecked = waiting.unchecked
         for _ in range(min(self._room(self._maintaining), len(unchecked))):
             if self._leads(waiting.leaders[unchecked[0]][0], unchecked[0]):
@@ -353,7 +368,7 @@ class LeaderAdmin:
         return bool(unchecked)
 
     def _answer_maintaining(self, waiting: _Maintaining) -> list[Command]:
-        """Some results in each step, each as of then. A dry run names no leader that stayed."""
+        """Adds results in each step, as of that time. A dry run names no leader that stayed."""
         done = len(waiting.results)
         for name, (before, successor) in islice(
             waiting.leaders.items(), done, done + self._room(self._maintaining)
@@ -368,11 +383,11 @@ class LeaderAdmin:
         return self._end_maintaining(waiting, AdminReply(None, answer=answer))
 
     def _room(self, waiting: Sized) -> int:
-        """How many of the partitions of each request that waits one step checks."""
+        """The number of partitions that one step checks for each waiting request."""
         return max(MAX_CHECKED_PER_STEP // max(len(waiting), 1), MIN_CHECKED_PER_STEP)
 
     def _maintenance_change(self, request: SetMaintenance) -> MaintenanceChange | None:
-        """None: all is as asked for."""
+        """None: everything is as requested."""
         marks = self._context.maintenance
         named = sorted(set(request.broker_ids))
         if request.maintenance:
@@ -388,7 +403,7 @@ class LeaderAdmin:
         return [Reply(waiting.request.request_id, reply)]
 
     def _is_to_come(self, name: TopicPartition, wish: WantedLeader) -> bool:
-        """It does not lead yet, and can."""
+        """Whether the broker does not lead yet, and can."""
         state = self._context.state_to_stay(name)
         if state is None or self._view.hindrance(name, wish) is not None:
             return False
@@ -402,7 +417,7 @@ class LeaderAdmin:
     # Automatic balance.
 
     def _balance(self, now_ms: int) -> None:
-        """What was wished before, and has not come about, goes on."""
+        """Reads the balance when it is due; elections that are still pending continue."""
         if self._balancing is None:
             return
         if self._balance_at_ms is not None and now_ms < self._balance_at_ms:
@@ -416,7 +431,7 @@ class LeaderAdmin:
         def begin(balanced: dict[TopicPartition, WantedLeader]) -> list[Command]:
             self._unattended = balanced | self._unattended
             self._rewished |= dict.fromkeys(balanced)
-            # What no request waits for any more is not what was asked for last.
+            # A leader that no request waits for any more does not count as the last requested.
             for name in [n for n, wish in balanced.items() if self._is_superseded(n, wish)]:
                 if not any(name in moving.wanted for moving in self._moving.values()):
                     del self._last_asked[name]

@@ -1,4 +1,4 @@
-"""Who leads what, and who could, by what a controller knows. Reads alone."""
+"""Current and possible leaders of partitions. Reads the context, changes nothing."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ MAX_BROKERS_NAMED = 50
 
 
 class LeaderPlan(NamedTuple):
-    """What a request for leaders comes to.
+    """The effect of a request for leaders.
 
-    - `leaders`: which leader it asks for, of partitions that have it already, too; this supersedes
-      what was asked for before.
-    - `wanted`: those that are to be led by another, and can.
-    - `results`: of those that cannot, or, of a dry run, of all, by partition.
-    - `before`: their leaders."""
+    - `leaders`: the requested leaders, including those that lead already. They supersede earlier
+      requests.
+    - `wanted`: the partitions that have to get another leader, and can.
+    - `results`: those of partitions that cannot, or in a dry run those of all, by partition.
+    - `before`: the leaders at the time of the request.
+    """
 
     leaders: Mapping[TopicPartition, int]
     wanted: dict[TopicPartition, WantedLeader]
@@ -44,13 +45,13 @@ class LeaderPlan(NamedTuple):
 
 
 class LeaderView:
-    """`context`: a snapshot, where it is read by another thread."""
+    """`context`: a snapshot if another thread reads it."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     def elections(self, request: ElectPreferredLeaders) -> LeaderPlan:
-        """Partitions that are led by their preferred replicas need nothing."""
+        """Plans the election of preferred replicas; partitions that they lead already need none."""
         states = {
             name: self._context.state_to_stay(name) for name in self.selected(request.selectors)
         }
@@ -81,8 +82,11 @@ class LeaderView:
     def successors(
         self, request: SetMaintenance
     ) -> tuple[dict[TopicPartition, tuple[int, int]], int]:
-        """By name, of partitions that the brokers lead: their leader, and who is to lead instead;
-        and how many no other can lead. Raises what the request is rejected with."""
+        """Returns the transfers of leadership away from the brokers of the request.
+
+        By partition: the leader and its successor; and the number of partitions without a
+        successor. Raises the `TidelogError` of the reply.
+        """
         context = self._context
         if not 1 <= len(request.broker_ids) <= MAX_BROKERS_NAMED:
             raise TidelogError(
@@ -91,7 +95,7 @@ class LeaderView:
                 "at once",
             )
         for broker_id in request.broker_ids:
-            # A mark may outlive its broker, and lasts until it is taken off.
+            # A mark may exist longer than its broker, and lasts until it is removed.
             if request.maintenance or broker_id not in context.maintenance:
                 check_known_broker(context, broker_id)
         maintenance = {*context.maintenance, *request.broker_ids}
@@ -105,7 +109,7 @@ class LeaderView:
         return leaders, len(successors) - len(leaders)
 
     def balanced(self, threshold_percent: int, at_most: int) -> dict[TopicPartition, WantedLeader]:
-        """Partitions that are to go back to their preferred leaders, of all topics."""
+        """The partitions of all topics that should return to their preferred leaders."""
         context = self._context
         partitions = self.led_by(None)
         chosen = preferred_elections(
@@ -148,7 +152,7 @@ class LeaderView:
         )
 
     def led_by(self, broker_ids: Iterable[int] | None) -> dict[TopicPartition, Leadership]:
-        """Partitions of these leaders; None: all."""
+        """The partitions that these brokers lead; None: all partitions."""
         context = self._context
         found: dict[TopicPartition, Leadership] = {}
         leaders = None if broker_ids is None else frozenset(broker_ids)
@@ -166,7 +170,8 @@ class LeaderView:
 
     def selected(self, selectors: Iterable[PartitionSelector]) -> list[TopicPartition]:
         names: dict[TopicPartition, None] = {}
-        # Each once: a topic may be named thousands of times, and has thousands of partitions.
+        # Without repetitions: a topic may be named thousands of times and have thousands of
+        # partitions.
         chosen = list(dict.fromkeys(selectors))
         if not chosen:
             return [n for topic in sorted(self._context.topics) for n in self.placed(topic)]
@@ -190,7 +195,7 @@ class LeaderView:
 
 
 def check_known_broker(context: Context, broker_id: int) -> None:
-    """It is registered, or holds replicas."""
+    """Raises UNKNOWN_BROKER unless the broker is registered or holds replicas."""
     if broker_id in context.brokers or next(context.replicas_on(broker_id), None) is not None:
         return
     raise TidelogError(

@@ -1,10 +1,10 @@
-"""Leaders of what was moved: an operation that balances leaves its partitions to the leaders
-that its plan prefers.
+"""Leader elections after the moves of an operation.
 
-The switch of a move keeps the leader where it can, so when all moves are done brokers that were
-added lead little. The operation has not ended then: it ends once its partitions are led by
-those that its plan prefers, or by others where these cannot lead. So the next controller goes on
-with the elections that one leaves undone.
+An operation that balances leaves its partitions with the leaders that its plan prefers. The switch
+of a move keeps the leader if it can. So when all moves are done, brokers that were added lead
+little. The operation has not ended then. It ends once its partitions are led by the leaders that
+its plan prefers, or by others if these cannot lead. So the next controller continues with elections
+that this one leaves undone.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from tidelog_controller.policies.leader_moves import WantedLeader
 from tidelog_controller.state.context import Context
 from tidelog_runtime.metadata.operations import OperationKind, OperationState
 
-# Elections that are wanted at once; others wait for these.
+# Elections that are requested at once; others wait for these.
 MAX_ELECTED_AT_ONCE = 500
 
-# Their plans show who leads how much afterwards. One by hand, or of another factor, names
-# replicas, and leaves leaders alone.
+# The plans of these operations include the leaders. Requested moves, and those of another
+# replication factor, name replicas and leave leaders as they are.
 _BALANCING = frozenset(
     (OperationKind.REBALANCE, OperationKind.BROKERS_ADD, OperationKind.BROKERS_REMOVE)
 )
 
 
 class MovedLeaders:
-    """`hindrance`: why the replica may not lead the partition now; None: it may, or does."""
+    """`hindrance`: returns why a replica may not lead the partition now; None: it may, or does."""
 
     def __init__(
         self,
@@ -37,21 +37,20 @@ class MovedLeaders:
     ) -> None:
         self._context = context
         self._hindrance = hindrance
-        # Operations whose moves are done and that have not ended: how many of their partitions
-        # have yet to be judged, or to be led by another.
+        # Operations whose moves are done and that have not ended: the number of their partitions
+        # that have not been checked or wait for their leader.
         self._left: dict[str, int] = {}
-        self._moved: dict[TopicPartition, str] = {}  # by which operation; not wanted yet
+        self._moved: dict[TopicPartition, str] = {}  # by its operation; not requested yet
         self._wanted: dict[TopicPartition, WantedLeader] = {}
         self._wanted_by: dict[TopicPartition, str] = {}
 
     def is_settled(self, operation_id: str) -> bool:
-        """Of one whose moves are done: whether nobody has to be elected for it any more."""
+        """Whether an operation whose moves are done needs no further elections."""
         entry = self._context.operations.held[operation_id].entry
         return entry.kind not in _BALANCING or self._left.get(operation_id) == 0
 
     def advance(self) -> Mapping[TopicPartition, WantedLeader]:
-        """Who is to lead what now. A preferred replica that cannot lead, or that leads already,
-        is not wanted any more."""
+        """The requested leaders, without preferred replicas that cannot lead or lead already."""
         self._note_operations()
         for name, leader in list(self._wanted.items()):
             if self._is_over(name, leader):

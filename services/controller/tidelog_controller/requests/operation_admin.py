@@ -1,5 +1,4 @@
-"""Requests that begin and cancel operations, and what operations need besides their moves: their
-beginnings and ends, and the removal of what nobody looks for any more."""
+"""Requests that begin and cancel operations, and the begin, end and removal of operations."""
 
 from __future__ import annotations
 
@@ -62,7 +61,7 @@ from tidelog_runtime.metadata.operations import (
 
 @dataclass(slots=True)
 class _Draft:
-    """A plan is being made for it. `wall_ms`: of the request."""
+    """A request whose plan is being made. `wall_ms`: the time of the request."""
 
     request: BeginOperation | CancelOperation
     deadline_ms: int
@@ -71,12 +70,12 @@ class _Draft:
 
 @dataclass(slots=True)
 class _Beginning:
-    """`commit`: once its plan is written."""
+    """`commit`: the transaction that follows once the plan is written."""
 
     request: BeginOperation
     operation_id: str
     planned: Planned
-    layout: int  # of the context, when the plan was last found to stand
+    layout: int  # that of the context when the plan was last found valid
     deadline_ms: int
     plan: PlanWriting
     commit: OperationCommit
@@ -90,7 +89,7 @@ class _Cancelling:
 
 
 class OperationAdmin:
-    """`is_settled`: of an operation whose moves are done, whether it may end."""
+    """`is_settled`: whether an operation whose moves are done may end."""
 
     def __init__(
         self,
@@ -109,8 +108,7 @@ class OperationAdmin:
         self._cancellings: dict[int, _Cancelling] = {}
 
     def begin(self, request: BeginOperation, now: Now) -> list[Command]:
-        """Refuses what cannot be, or has a plan made; `planned` goes on with it, and `advance`
-        does the rest."""
+        """Rejects an invalid request, or requests a plan; `planned` and `advance` continue."""
         operation_id = request.operation_id
         try:
             if operation_id:
@@ -175,7 +173,7 @@ class OperationAdmin:
         return []
 
     def advance(self, now: Now) -> list[Command]:
-        """What the waiting requests and the standing operations now need."""
+        """Returns the commands that waiting requests and stored operations need now."""
         commands: list[Command] = []
         for draft in [d for d in self._drafts.values() if now.monotonic_ms >= d.deadline_ms]:
             self._planning.forget(draft.request.request_id)
@@ -228,8 +226,11 @@ class OperationAdmin:
         return _Beginning(request, operation_id, planned, layout, deadline_ms, plan, commit)
 
     def _known(self, request: BeginOperation) -> OperationEntry | None:
-        """The operation of the request's id that is there, or being written, if it is the same.
-        Raises OPERATION_ID_IN_USE, also where another has yet to be planned."""
+        """Returns the operation of the request's id that exists or is being written; None: neither.
+
+        Raises OPERATION_ID_IN_USE if it is another one, or another one with this id is being
+        planned.
+        """
         operation_id = request.operation_id
         held = self._context.operations.held.get(operation_id)
         entries = [held.entry] if held is not None else []
@@ -266,7 +267,7 @@ class OperationAdmin:
             view = view_of(self._context, request.operation_id, now)
             answer = OperationAnswer(view)
             return [Reply(request.request_id, AdminReply(None, answer=answer))]
-        # It is being written: whoever asks again waits for the same.
+        # It is being written: a repeated request waits for the same one.
         beginning = next(
             b for b in self._beginnings.values() if b.operation_id == request.operation_id
         )
@@ -274,7 +275,7 @@ class OperationAdmin:
         return []
 
     def _check_not_being_written(self, planned: Planned) -> None:
-        """By another operation."""
+        """Raises PARTITION_BUSY if an operation being written moves one of the partitions."""
         names = {move.name for move in planned.summary.moves}
         for other in self._beginnings.values():
             shared = names.intersection(move.name for move in other.planned.summary.moves)
@@ -294,7 +295,7 @@ class OperationAdmin:
                 return self._refuse(beginning, _in_use(operation_id))
             answer = OperationAnswer(view_of(self._context, operation_id, now))
             if not beginning.plan.missing(self._context.operations):
-                # Otherwise an earlier try, whose answer was lost, has begun with its own plan.
+                # Otherwise an earlier attempt, whose answer was lost, has begun with its own plan.
                 plan = beginning.planned.summary._replace(moves=())
                 answer = answer._replace(plan=plan)
             return self._reply(beginning, AdminReply(None, answer=answer))
@@ -303,7 +304,7 @@ class OperationAdmin:
         return self._write(beginning)
 
     def _write(self, beginning: _Beginning) -> list[Command]:
-        """What is not on the way yet: chunks, and then the commit."""
+        """Begins the missing writes: chunks first, then the commit."""
         operations, operation_id = self._context.operations, beginning.operation_id
         unreadable = unreadable_key(self._context, operation_id)
         if unreadable is not None:
@@ -323,8 +324,10 @@ class OperationAdmin:
         return [self._transactions.begin(commit)]
 
     def _may_commit(self, beginning: _Beginning) -> bool:
-        """Whether what its plan rests on is as it was, and once the commit is on its way, whether
-        what the transaction compares is."""
+        """Whether the plan is still valid.
+
+        Once the commit is on its way, only what its transaction compares is checked.
+        """
         layout = self._context.layout_version
         if layout == beginning.layout:
             return True
@@ -343,7 +346,7 @@ class OperationAdmin:
     # Cancelling.
 
     def _check_cancellable(self, operation_id: str) -> None:
-        """Asking again is no fault."""
+        """Repeating the request is valid."""
         held = self._context.operations.held.get(operation_id)
         if held is None:
             raise unknown_operation(operation_id)
@@ -381,7 +384,7 @@ class OperationAdmin:
         del self._cancellings[request.request_id]
         return [Reply(request.request_id, reply)]
 
-    # What stands.
+    # Stored operations.
 
     def _end_operations(self, wall_ms: int) -> list[Command]:
         commands: list[Command] = []
@@ -392,7 +395,7 @@ class OperationAdmin:
             on_brokers = on_removed(self._context, operation_id, entry)
             is_done = entry.state is OperationState.DONE
             if is_done and (on_brokers.leaving or not self._is_settled(operation_id)):
-                continue  # Others have yet to move them off, or are cancelled: then they stay.
+                continue  # Other operations still move them off; if those are cancelled, they stay.
             judged = _judged(entry, on_brokers) if is_done else entry
             revision = operations.held[operation_id].revision
             over = replace(judged, ended_at_ms=wall_ms)
@@ -407,14 +410,17 @@ class OperationAdmin:
         )
 
     def _asked_for(self) -> set[str]:
-        """Operations that are not begun yet."""
+        """Operations that have not begun yet."""
         drafts = (draft.request.operation_id for draft in self._drafts.values())
         return {*drafts, *(beginning.operation_id for beginning in self._beginnings.values())}
 
 
 def _judged(entry: OperationEntry, on_brokers: OnRemoved) -> OperationEntry:
-    """A removal is not done while its brokers hold replicas that came to them as it began, or
-    that another operation has kept there: whoever reads that it is stops them for good."""
+    """Marks a removal as failed if its brokers still hold replicas.
+
+    The replicas came there as it began, or another operation has kept them. An administrator who
+    reads that the removal is done stops these brokers for good.
+    """
     left = on_brokers.left
     if not left:
         return entry
@@ -458,7 +464,7 @@ def _not_planned() -> TidelogError:
 
 
 def _going_back(context: Context, operation_id: str) -> PlanSummary:
-    """The moves that are under way, the other way round, and what else goes back."""
+    """The reverse of the active moves, and what else a cancellation rolls back."""
     back: list[OperationMove] = []
     for move in context.operations.moves_of(operation_id):
         state = context.state_to_stay(move.name)

@@ -1,5 +1,8 @@
-"""Requests to describe an operation. The leaders of what it moves are asked first how much has
-been copied; the answer does not wait long for them, and says how many have not told."""
+"""Requests to describe an operation.
+
+The leaders of its moves are asked first how much has been copied. The answer waits for them only
+briefly, and says how many moves are not measured.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from tidelog_controller.state.admin_requests import DescribeOperation
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
 
-# So long an answer waits for leaders.
+# The time that an answer waits for leaders.
 MAX_MEASURING_MS = 1_000
 
 
@@ -32,7 +35,7 @@ class OperationLooks:
         self._looks: dict[int, _Look] = {}
 
     def look(self, request: DescribeOperation, now_ms: int) -> list[Command]:
-        """Refuses what cannot be, or begins; `advance` does the rest."""
+        """Rejects an invalid request, or begins it; `advance` does the rest."""
         try:
             if request.operation_id not in self._context.operations.held:
                 raise unknown_operation(request.operation_id)

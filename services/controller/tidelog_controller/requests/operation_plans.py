@@ -1,5 +1,8 @@
-"""What an operation is going to do, by what is known now. Pure: reads the context, changes
-nothing; every refusal is a `TidelogError` that says what would be right."""
+"""Makes the plans of operations from current knowledge.
+
+Pure: reads the context, changes nothing. Every rejection is a `TidelogError` that says what would
+be valid.
+"""
 
 from __future__ import annotations
 
@@ -57,9 +60,9 @@ from tidelog_runtime.metadata.operations import (
 # Each takes a guard and a change of the transaction that begins the operation.
 MAX_BROKERS_NAMED = 50
 MAX_TOPICS_NAMED = 50
-# In a warning.
+# The number of partitions named in a warning.
 PARTITIONS_NAMED = 10
-# Of a plan, in hexadecimal digits.
+# The length of a plan's digest in hexadecimal digits.
 DIGEST_LENGTH = 32
 
 Assignment = Mapping[TopicPartition, tuple[int, ...]]
@@ -98,7 +101,7 @@ def digest_of(moves: Iterable[OperationMove]) -> str:
 
 
 def check_expected(plan: PlanSummary, expected_plan: str) -> None:
-    """`expected_plan` empty: any will do."""
+    """Raises REVISION_CONFLICT if the plan differs from the expected one; empty: any plan."""
     if expected_plan and expected_plan != plan.digest:
         raise TidelogError(
             ErrorCode.REVISION_CONFLICT,
@@ -110,13 +113,13 @@ def check_expected(plan: PlanSummary, expected_plan: str) -> None:
 
 
 def assignment_of(context: Context) -> dict[TopicPartition, tuple[int, ...]]:
-    """The replicas of every partition that is to stay: those that it is on its way to."""
+    """The replicas of every partition that is not being deleted; during a move, its target."""
     names = (name for topic in sorted(context.topics) for name in context.partitions_of(topic))
     return {name: replicas for name in names if (replicas := planned_replicas(context, name))}
 
 
 def planned_replicas(context: Context, name: TopicPartition) -> tuple[int, ...]:
-    """Those that a partition is on its way to; empty: it is not to stay."""
+    """The replicas of a partition, or its target during a move; empty: it is being deleted."""
     state, topic = context.state_to_stay(name), context.topics.get(name.topic)
     if state is None or topic is None or state.topic_id != topic.entry.topic_id:
         return ()
@@ -164,7 +167,7 @@ def _loads(assignment: Assignment) -> _Loads:
     return loads
 
 
-# By hand.
+# Requested moves.
 
 
 def _by_hand(context: Context, moves: Sequence[WantedReplicas]) -> PlanSummary:
@@ -182,7 +185,7 @@ def _by_hand(context: Context, moves: Sequence[WantedReplicas]) -> PlanSummary:
 
 
 def _move_by_hand(context: Context, wanted: WantedReplicas) -> OperationMove | None:
-    """None: the partition has these replicas."""
+    """None: the partition has these replicas already."""
     name = wanted.partition
     topic = known_topic(context, name.topic, wanted.topic_id)
     state = context.state_to_stay(name)
@@ -222,7 +225,7 @@ def _reversal(context: Context, operation_id: str) -> Planned:
             f"operation {operation_id} is still {held.entry.state.value}; cancel it, or wait for "
             "its end",
         )
-    # Who is to be emptied again is not to be decided in passing.
+    # A reversal does not decide which brokers to empty again.
     marks = [
         mark
         for mark in marks_taken_back(context, operation_id, held.entry)
@@ -247,14 +250,14 @@ def _reversal(context: Context, operation_id: str) -> Planned:
 
 
 def _moves_back(context: Context, operation_id: str, also: Sequence[int]) -> list[OperationMove]:
-    """`also`: brokers that take replicas again by it."""
+    """The reversed moves. `also`: brokers that may take replicas again by the reversal."""
     running = context.running_brokers()
     able = {*context.placement_brokers(), *(b for b in also if b in running)}
     back: list[OperationMove] = []
     for move in context.operations.moves_of(operation_id):
         state = context.state_to_stay(move.name)
         if state is None or state.topic_id != move.topic_id or state.replicas != move.target:
-            continue  # It has moved on, or is gone.
+            continue  # Its replicas have changed since, or it is gone.
         check_assignment(move.topic, {move.partition: move.original}, {*able, *state.replicas})
         _check_min_isr(move.topic, context.topics[move.topic], len(move.original))
         back.append(move._replace(original=move.target, target=move.original))
@@ -262,7 +265,7 @@ def _moves_back(context: Context, operation_id: str, also: Sequence[int]) -> lis
 
 
 def _has_throughout(context: Context, moves: Iterable[OperationMove], topic: TopicRewrite) -> bool:
-    """Whether all partitions of a topic have as many replicas as it asks for after these moves."""
+    """Whether all partitions of a topic have its new replication factor after these moves."""
     targets = {move.name: move.target for move in moves if move.topic == topic.topic}
     names = context.partitions_of(topic.topic)
     replicas = (targets.get(name) or planned_replicas(context, name) for name in names)
@@ -270,7 +273,7 @@ def _has_throughout(context: Context, moves: Iterable[OperationMove], topic: Top
 
 
 def _warned(context: Context, plan: PlanSummary) -> PlanSummary:
-    """Of racks: all other plans keep to them as far as can be."""
+    """Adds a warning about shared racks; all other plans avoid them as far as possible."""
     brokers = context.racked(sorted(context.brokers))
     targets: dict[str, dict[int, tuple[int, ...]]] = {}
     for move in plan.moves:
@@ -291,7 +294,7 @@ def _warned(context: Context, plan: PlanSummary) -> PlanSummary:
     return plan._replace(warnings=(warning,))
 
 
-# For all partitions.
+# Plans for all partitions.
 
 
 def _rebalanced(context: Context, added: Iterable[int]) -> PlanSummary:
@@ -301,13 +304,13 @@ def _rebalanced(context: Context, added: Iterable[int]) -> PlanSummary:
 
 
 def taking_part(context: Context) -> list[int]:
-    """The brokers that replicas may be moved to; all, where there are no replicas yet."""
+    """The brokers to which replicas may be moved; all brokers as long as there are no replicas."""
     able = context.placement_brokers()
     return [b for b in able if context.takes_part(b)] if context.partition_count else able
 
 
 def _hinted(context: Context, error: TidelogError) -> TidelogError:
-    """Too few brokers take part: it may be that others only have to be added."""
+    """Adds a hint if too few brokers take part and others only have to be added."""
     waiting = [b for b in context.placement_brokers() if not context.takes_part(b)]
     if not waiting:
         return error
@@ -342,7 +345,7 @@ def _removed(context: Context, broker_ids: Sequence[int]) -> Planned:
     _check_named(broker_ids)
     for broker_id in broker_ids:
         if broker_id in context.removed_brokers:
-            continue  # Nothing is left of it to remove, or what came to it since.
+            continue  # Already removed: there may be nothing left, or replicas that it got since.
         if broker_id not in context.brokers and not any(context.replicas_on(broker_id)):
             raise TidelogError(
                 ErrorCode.UNKNOWN_BROKER,
@@ -369,7 +372,7 @@ def _other_factor(context: Context, topics: Sequence[str], factor: int) -> Plann
     for name in sorted(set(topics)):
         topic = known_topic(context, name)
         if not context.partitions_of(name):
-            # The plan says nothing of a topic whose partitions have yet to be placed.
+            # The plan does not check a topic whose partitions are not placed yet.
             check_factor(context, factor)
         _check_min_isr(name, topic, max(factor, 1))
         if topic.entry.replication_factor != factor:
@@ -386,8 +389,10 @@ def _other_factor(context: Context, topics: Sequence[str], factor: int) -> Plann
 
 
 def _summarised(context: Context, plan: Plan) -> PlanSummary:
-    """Ids of topics, and present replicas, which of a partition on its way are others than
-    those that the plan was made for."""
+    """Converts a plan and adds topic ids.
+
+    The original replicas are those that the plan was made for: during a move, its target.
+    """
     moves: list[OperationMove] = []
     for name, original, target in ((m.partition, m.original, m.target) for m in plan.moves):
         topic_id = context.topics[name.topic].entry.topic_id
@@ -427,8 +432,11 @@ def _check_not_busy(context: Context, moves: Iterable[OperationMove]) -> None:
 
 
 def check_operation_revision(context: Context, operation_id: str, expected_revision: int) -> None:
-    """Of one that is to be cancelled. What is being cancelled already is as asked for: a try may
-    be repeated, whose first one has made the revision."""
+    """Raises REVISION_CONFLICT if the operation to cancel has changed.
+
+    An operation that is being cancelled already passes: a repeated request would find the revision
+    of its own first attempt.
+    """
     held = context.operations.held.get(operation_id)
     if held is None:
         raise unknown_operation(operation_id)

@@ -1,4 +1,4 @@
-"""How operations stand, for those who ask. Pure: reads the context, changes nothing."""
+"""Descriptions of operations. Pure: reads the context, changes nothing."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from tidelog_runtime.metadata.operations import OperationMove, OperationState
 
 
 class Now(NamedTuple):
-    """Both clocks at one moment."""
+    """The time of both clocks at one moment."""
 
     monotonic_ms: int
     wall_ms: int
 
 
 def position_of(page_token: str) -> int:
-    """Of a token that is a position in a list that does not change."""
+    """Returns the position that a page token encodes, in a list that does not change."""
     if not page_token:
         return 0
     if not page_token.isdecimal() or not page_token.isascii():
@@ -47,7 +47,7 @@ def position_of(page_token: str) -> int:
 
 
 def view_of(context: Context, operation_id: str, now: Now) -> OperationView:
-    """Of one that is known."""
+    """Describes an operation that is known."""
     held = context.operations.held[operation_id]
     entry, work = held.entry, context.operations.work_of(operation_id)
     if work is None:
@@ -87,9 +87,11 @@ def view_of(context: Context, operation_id: str, now: Now) -> OperationView:
 
 
 def _left_ms(progress: Progress, elapsed_ms: int) -> int | None:
-    """Of an operation that has run for `elapsed_ms`; None: nobody can tell yet. By bytes where
-    all are known, as fast as lately or else as on the whole; by replicas where any are to be
-    copied, and otherwise by moves."""
+    """The remaining time of an operation that has run for `elapsed_ms`; None: unknown yet.
+
+    It is estimated by bytes if all moves are measured, at the recent rate or else the average rate.
+    Otherwise it is estimated by replicas if any were copied, and else by moves.
+    """
     if not progress.moves_unmeasured and progress.bytes_copied:
         left = max(0, progress.bytes_to_copy - progress.bytes_copied)
         if progress.bytes_per_second:
@@ -104,7 +106,7 @@ def _left_ms(progress: Progress, elapsed_ms: int) -> int | None:
 
 
 def list_operations(context: Context, request: ListOperations, now: Now) -> OperationsAnswer:
-    """The newest first; a page goes on below the operation that ended the last one."""
+    """Lists operations, newest first; a page continues after the last one of the page before."""
     before = position_of(request.page_token)
     held = sorted(context.operations.held.items(), key=lambda item: -item[1].number)
     wanted = [
@@ -139,7 +141,7 @@ def _move_view(context: Context, operation_id: str, move: OperationMove) -> Move
     stands = move_state(move, operation_id, state)
     waits_for: tuple[int, ...] = ()
     if entry.state is OperationState.DONE and stands is not MoveState.DROPPED:
-        stands = MoveState.DONE  # What has become of the partition since is another matter.
+        stands = MoveState.DONE  # Later changes of the partition do not matter.
     elif stands is MoveState.WAITING and entry.state is not OperationState.RUNNING:
         stands = MoveState.DROPPED
     elif stands is MoveState.ACTIVE and state is not None:

@@ -1,5 +1,8 @@
-"""For whom an operation waits that does not get on, for a person. Pure: reads the context, changes
-nothing. What is only being copied is told by its progress."""
+"""What a stalled operation waits for, as text for people.
+
+Pure: reads the context, changes nothing. Copying that makes progress is no reason; the operation's
+progress shows it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _Active = Sequence[tuple[TopicPartition, LeaderAndIsr]]
 
 
 def reason_of(context: Context, operation_id: str) -> str:
-    """Why it has ended as it has, or whom it waits for; empty: for nobody."""
+    """Why the operation ended as it did, or what it waits for; empty: neither."""
     entry = context.operations.held[operation_id].entry
     work = context.operations.work_of(operation_id)
     if work is None:
@@ -53,7 +56,7 @@ def _to_go_on(context: Context, active: _Active, hindered: Collection[int]) -> I
 
 
 def _to_go_back(context: Context, active: _Active) -> Iterator[str]:
-    """Too few of the replicas that a partition began with are in sync, for what is committed."""
+    """Too few of a partition's original replicas are in sync to keep what is committed."""
     waiting: dict[TopicPartition, tuple[int, ...]] = {}
     for name, state in active:
         topic = context.topics.get(name.topic)

@@ -1,9 +1,9 @@
-"""Requests that add partitions to a topic and remove its last ones, and the intents that they
-leave (part H of the controller-based design in docs/internals/rules-and-tests.md).
+"""Requests that add partitions to a topic or remove its last ones, and their intents.
 
-One write changes the number of partitions in the topic's key and leaves an intent beside it.
-What follows (replicas for new partitions, the end of removed ones) is the controller's, whoever
-that is then; here it is seen when it is done, or when the request's time is up.
+Part H of the controller-based design in docs/internals/rules-and-tests.md. One write changes the
+number of partitions in the topic's key and stores an intent beside it. The rest (replicas of new
+partitions, the deletion of removed ones) is done by the controller, or by its successor. The
+handler detects that it is done, or that the request's time is up.
 """
 
 from __future__ import annotations
@@ -44,9 +44,13 @@ from tidelog_runtime.metadata.topic_intents import PartitionsAddition, Partition
 
 @dataclass(slots=True)
 class _Resizing:
-    """`change`: the last one written, and `before`: how many partitions there were then.
-    `done`: how many came or went by it; None: the topic has yet to have as many as are asked
-    for."""
+    """One waiting request.
+
+    - `change`: the last change written.
+    - `before`: the number of partitions before that.
+    - `done`: the number of added or removed partitions; None: the topic does not have the requested
+      number yet.
+    """
 
     request: AddPartitions | RemovePartitions
     topic_id: str
@@ -73,8 +77,10 @@ class PartitionAdmin:
     def resize(
         self, request: AddPartitions | RemovePartitions, now_ms: int, places: Assignment = ()
     ) -> list[Command]:
-        """Refuses what cannot be, or begins; `advance` does the rest. `places`: where
-        partitions would be placed, if that was found before."""
+        """Rejects an invalid request, or begins it; `advance` does the rest.
+
+        `places`: the placement of the partitions, if it was computed before.
+        """
         try:
             topic = known_topic(self._context, request.topic, request.topic_id)
             change = self._change(request, topic, places)
@@ -89,7 +95,7 @@ class PartitionAdmin:
         return []
 
     def advance(self, now_ms: int) -> list[Command]:
-        """What the waiting requests and the standing intents now need."""
+        """Returns the commands that waiting requests and stored intents need now."""
         commands: list[Command] = []
         for waiting in list(self._requests.values()):
             commands += self._advance(waiting, now_ms)
@@ -105,8 +111,10 @@ class PartitionAdmin:
     def _change(
         self, request: AddPartitions | RemovePartitions, topic: Topic, places: Assignment
     ) -> TopicChange | None:
-        """What is to be written; None: the topic has as many partitions as are asked for.
-        Raises what the request is refused with."""
+        """Returns the change to write; None: the topic has the requested number of partitions.
+
+        Raises the `TidelogError` of the reply.
+        """
         check_partitions(request.partitions)
         check_may_resize(request.topic)
         if isinstance(request, RemovePartitions) and not request.dry_run:
@@ -123,7 +131,7 @@ class PartitionAdmin:
         else:
             if request.partitions > count:
                 raise _too_many(request, count)
-            # Each is stopped in an epoch more.
+            # Stopping each takes one more epoch.
             going = self._states_from(request.topic, request.partitions)
             entry = beginning_beyond(entry, (state.leader_epoch + 1 for state in going))
             entry = replace(entry, shrunk=True)
@@ -230,7 +238,7 @@ class PartitionAdmin:
     def _not_yet(
         self, request: AddPartitions | RemovePartitions, topic: Topic
     ) -> TidelogError | None:
-        """None: all that was asked for is done, and its intent is yet to go."""
+        """None: everything requested is done, and only its intent remains."""
         if isinstance(request, AddPartitions):
             unplaced = self._context.unplaced.count(request.topic)
             if not unplaced:
@@ -256,8 +264,10 @@ class PartitionAdmin:
     # Intents.
 
     def _rise(self) -> Iterable[Command]:
-        """Partitions that are added begin beyond the epochs of those that are stopped now, also
-        where one was elected again, or resigned, after their removal was written."""
+        """Raises first leader epochs beyond those of partitions that are stopped now.
+
+        Needed when a partition was elected again, or resigned, after its removal was written.
+        """
         self._to_rise.update(dict.fromkeys(self._context.take_to_outlive()))
         for topic in list(self._to_rise):
             if self._is_rising(topic):
@@ -269,8 +279,7 @@ class PartitionAdmin:
                 yield self._transactions.begin(rise)
 
     def _rise_of(self, topic: str) -> FirstEpochRise | None:
-        """None: there is nothing to write, or it would be refused and begun again at once, until
-        one of the keys that it rests on is another."""
+        """None: there is nothing to write, or a write would fail until one of the keys changes."""
         context = self._context
         known, removal = context.topics.get(topic), context.removals.get(topic)
         if known is None or removal is None or topic in context.deletions:
@@ -279,7 +288,7 @@ class PartitionAdmin:
             {context.keys.topic(topic), context.keys.topic_deletion(topic)}
         ):
             return None
-        # Most that are stopped are behind already, which is the cheapest to see.
+        # The epochs of most stopped partitions are low enough, which is the cheapest check.
         reached = known.entry.first_leader_epoch
         epochs = [
             held.state.leader_epoch
@@ -296,7 +305,7 @@ class PartitionAdmin:
         return any(isinstance(p, FirstEpochRise) and p.topic == topic for p in purposes)
 
     def _finish_intents(self) -> Iterable[Command]:
-        """Of a topic that is being deleted they go with it."""
+        """Removes the intents that are complete; those of a topic in deletion end with it."""
         context = self._context
         done: list[IntentRemoval] = []
         for topic, addition in context.additions.items():
@@ -311,7 +320,7 @@ class PartitionAdmin:
         return [self._transactions.begin(d) for d in done if not self._transactions.is_in_flight(d)]
 
     def _is_over(self, topic: str, topic_id: str) -> bool:
-        """The topic is no more, and left it behind."""
+        """Whether the intent's topic no longer exists."""
         known = self._context.topics.get(topic)
         malformed = self._context.keys.topic(topic) in self._context.malformed
         return not malformed and (known is None or known.entry.topic_id != topic_id)
@@ -325,7 +334,7 @@ class PartitionAdmin:
         return not self._is_undecided(topic) and not self._context.has_partition_from(topic, first)
 
     def _is_undecided(self, topic: str) -> bool:
-        """It goes as a whole, changes now, or cannot be read."""
+        """Whether the topic is being deleted, has writes in flight, or cannot be read."""
         context = self._context
         if topic in context.deletions or self._transactions.writes_topic(topic):
             return True
@@ -337,7 +346,7 @@ class PartitionAdmin:
 
 
 def _of(numbers: Sequence[int], places: Assignment) -> Assignment:
-    """Empty where the number of partitions has changed since they were found."""
+    """Empty if the number of partitions has changed since the placement was computed."""
     return places if len(places) == len(numbers) else ()
 
 
@@ -348,8 +357,10 @@ def check_by_hand(
     replication_factor: int,
     brokers: Collection[int],
 ) -> None:
-    """Replicas chosen for these partitions, in their order. `brokers`: those that take new
-    replicas."""
+    """Checks the requested replicas of these partitions, in their order.
+
+    `brokers`: those that take new replicas.
+    """
     if len(assignment) > MAX_ASSIGNED_PARTITIONS:
         problem = (
             f"replicas of {len(assignment)} partitions are chosen by hand; at most "
@@ -370,7 +381,7 @@ def check_by_hand(
 def placed(
     context: Context, topic_id: str, replication_factor: int, partitions: Sequence[int]
 ) -> Assignment:
-    """Where partitions would be placed now."""
+    """The placement of partitions according to the current brokers."""
     brokers = context.racked(context.placement_brokers())
     return place_each(partitions, replication_factor, brokers, start_of(topic_id))
 
@@ -382,7 +393,7 @@ def check_room(
     partitions: Sequence[int],
     assignment: Assignment,
 ) -> None:
-    """For the replicas of partitions that are to come. Raises NOT_ENOUGH_BROKERS."""
+    """Raises NOT_ENOUGH_BROKERS if a broker would hold too many replicas."""
     most = max(map(context.replica_count, context.placement_brokers()), default=0)
     if may_exceed(most, len(partitions)):
         check_added(

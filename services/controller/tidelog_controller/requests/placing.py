@@ -1,5 +1,7 @@
-"""Where the partitions of a large request are placed. For some ten thousand that takes a tenth of a
-second, so it is found off the event loop, before the request is checked.
+"""The placement of the partitions of a large request.
+
+For some ten thousand partitions it takes a tenth of a second. So it is computed outside the event
+loop, before the request is checked.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from tidelog_controller.state.commands import FindPlaces
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import CreateTopic, PlacesFound
 
-# So many are placed where the request is checked: a few milliseconds.
+# Up to this number partitions are placed when the request is checked: a few milliseconds.
 MAX_PLACED_AT_ONCE = 500
 MAX_REQUESTS_WAITING = 100
 
@@ -30,7 +32,7 @@ class _Search:
 
 
 class Placing:
-    """One request at a time, in the order in which they come."""
+    """Computes placements, one request at a time and in their order."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -38,8 +40,10 @@ class Placing:
         self._in_flight: int | None = None
 
     def take(self, request: Growth) -> bool:
-        """Whether the request waits for its places. Not one that names its replicas, or that is
-        rejected without them."""
+        """Whether the request waits for its placement.
+
+        A request does not wait if it names its replicas, or is rejected for another reason.
+        """
         numbers, factor, topic_id = self._new_partitions(request)
         context = self._context
         brokers = tuple(context.racked(context.placement_brokers()))
@@ -61,21 +65,24 @@ class Placing:
         return True
 
     def due(self) -> list[FindPlaces]:
-        """The search that is to begin now."""
+        """The search to begin now."""
         if self._in_flight is not None or not self._waiting:
             return []
         self._in_flight, search = next(iter(self._waiting.items()))
         return [FindPlaces(self._in_flight, search.find)]
 
     def found(self, event: PlacesFound) -> Growth | None:
-        """The request whose places these are."""
+        """The request whose placement was computed."""
         if event.id != self._in_flight:
             return None
         self._in_flight = None
         return self._waiting.pop(event.id).request
 
     def _new_partitions(self, request: Growth) -> tuple[range, int, str]:
-        """Their numbers, their replication factor, and the id or name that placement begins by."""
+        """Returns the numbers and the replication factor of the new partitions.
+
+        The third value is the id or name from which the placement starts.
+        """
         if isinstance(request, CreateTopic):
             return range(request.partitions), request.replication_factor, request.topic
         topic = self._context.topics.get(request.topic)

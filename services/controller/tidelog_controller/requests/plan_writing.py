@@ -1,12 +1,11 @@
-"""Plans of operations on their way into the metadata store, and what is left of those that were
-never begun.
+"""Writes plans of operations into the metadata store, and removes those that never began.
 
-A plan's chunks are written first, and then the operation's key, which is the commit point:
-chunks without one are orphans. A transaction whose answer was lost may yet be applied when the
-same id has been asked for again, with another plan. So whatever touches a chunk compares its
-revision; a plan writes all its chunks anew, the first before the others; and the commit compares
-the revision of the first. Who has written it, or has removed an orphan, has ended every other
-commit of that id.
+A plan's chunks are written first, then the operation's key, which is the commit point. Chunks
+without that key are orphans. A transaction whose answer was lost may still be applied after the
+same id was requested again with another plan. So every change of a chunk compares its revision. A
+plan writes all its chunks again, the first one before the others. The commit compares the revision
+of the first. A plan that has written the first chunk, or the removal of an orphan, thus invalidates
+every other commit of that id.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from tidelog_runtime.metadata.keys import OperationKey, OperationPlanKey
 from tidelog_runtime.metadata.operations import MOVES_PER_CHUNK, OperationMove
 
 MAX_CHUNKS_IN_FLIGHT = 4
-# Of a transaction's changes; an operation's chunks and its key fit into one.
+# The bound on a transaction's changes; an operation's chunks and its key fit into one.
 MAX_KEYS_REMOVED = 110
 
 _ABSENT = PlanChunk((), 0)
@@ -35,8 +34,12 @@ _WRITING = (PlanChunkWrite, OperationCommit)
 
 @dataclass(slots=True)
 class PlanWriting:
-    """One plan. `since`: revisions of chunks under its id before it; what is as old is another
-    try's, whatever it says. `written`: revisions at which its own were found."""
+    """The writing of one plan.
+
+    - `since`: by chunk, the revision under its id before the plan. A chunk of that revision was
+      written by another attempt, whatever its content.
+    - `written`: by chunk, the revision at which the plan's own chunk was found.
+    """
 
     operation_id: str
     chunks: Sequence[tuple[OperationMove, ...]]
@@ -44,7 +47,7 @@ class PlanWriting:
     written: dict[int, int] = field(default_factory=dict)
 
     def missing(self, operations: Operations) -> list[PlanChunkWrite]:
-        """What has yet to be written, and may be now."""
+        """The chunks that are still missing and may be written now."""
         held = operations.chunks.get(self.operation_id, {})
         missing: list[PlanChunkWrite] = []
         for number, moves in enumerate(self.chunks):
@@ -69,12 +72,12 @@ def plan_writing(
 
 
 def plan_revision(operations: Operations, operation_id: str) -> int:
-    """What a commit compares; 0: nothing of a plan is there."""
+    """The revision that a commit compares; 0: the plan has no chunks."""
     return operations.chunks.get(operation_id, {}).get(0, _ABSENT).revision
 
 
 def unreadable_key(context: Context, operation_id: str) -> str | None:
-    """One of the operation, or of its plan, that cannot be read, and so not be written."""
+    """A key of the operation or its plan that cannot be read and so must not be written."""
     for key in sorted(context.malformed):
         match context.keys.parse(key):
             case OperationKey(named) | OperationPlanKey(named, _) if named == operation_id:
@@ -85,8 +88,10 @@ def unreadable_key(context: Context, operation_id: str) -> str | None:
 def superfluous_keys(
     context: Context, begun: Collection[str], in_flight: Iterable[Purpose]
 ) -> list[KeysRemoval]:
-    """The oldest of the operations that have ended, and what plans that were not begun have left.
-    `begun`: operations that are being asked for."""
+    """Returns removals of the oldest ended operations, and of plans that never began.
+
+    `begun`: operations that requests are beginning now.
+    """
     keys, operations = context.keys, context.operations
     removals: list[KeysRemoval] = []
     for operation_id in operations.superfluous():
@@ -107,7 +112,7 @@ def superfluous_keys(
 
 
 def _chunk_keys(context: Context, operation_id: str) -> list[tuple[str, int]]:
-    """With their revisions."""
+    """The keys of the operation's chunks, with their revisions."""
     chunks = context.operations.chunks.get(operation_id, {})
     numbers = sorted(chunks)[:MAX_KEYS_REMOVED]
     return [(context.keys.operation_plan(operation_id, n), chunks[n].revision) for n in numbers]

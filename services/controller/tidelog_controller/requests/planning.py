@@ -1,6 +1,8 @@
-"""Plans in the making. A plan over some ten thousand partitions takes the better part of a
-second, so it is made off the event loop, over a snapshot of what was known when its turn came;
-before anything is begun by it, all that it rests on is compared with what is known then.
+"""The queue of plans that are being made.
+
+A plan over some ten thousand partitions takes most of a second. So it is made outside the event
+loop, from a snapshot taken at its turn. Before anything begins, everything that the plan depends on
+is compared with the current state.
 """
 
 from __future__ import annotations
@@ -21,21 +23,25 @@ from tidelog_controller.state.plans import Planned
 from tidelog_runtime.metadata.operations import MarkedAs, OperationEntry, OperationKind
 
 MAX_PLANS_WAITING = 100
-# A plan that was overtaken is made anew, so many times in all.
+# The number of attempts for a plan that changes keep making invalid.
 MAX_PLANNINGS = 3
 
 Make = Callable[[Context], Planned]
 
 
 class Basis(NamedTuple):
-    """What a plan rests on: `layout`, all but the running brokers, and those, with their racks."""
+    """What a plan depends on.
+
+    - `layout`: the version of everything but brokers.
+    - `brokers`: the participating brokers with their racks.
+    """
 
     layout: int
     brokers: tuple[tuple[int, str], ...]
 
 
 class Finished(NamedTuple):
-    """A plan that still stands, or why there is none."""
+    """A plan that is still valid, or why there is none."""
 
     request_id: int
     planned: Planned | None
@@ -44,7 +50,7 @@ class Finished(NamedTuple):
 
 @dataclass(slots=True)
 class _Draft:
-    """`confirmed`: something is to be begun by it, so it has to stand when it is made."""
+    """`confirmed`: the plan is to be carried out, so it has to be valid when it is finished."""
 
     make: Make
     confirmed: bool
@@ -52,7 +58,7 @@ class _Draft:
 
 
 class Planning:
-    """One plan is made at a time, in the order in which they are asked for."""
+    """Makes one plan at a time, in the order of the requests."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -72,7 +78,7 @@ class Planning:
         self._drafts.pop(request_id, None)
 
     def due(self) -> MakePlan | None:
-        """The plan that is to be made now."""
+        """The plan to make now."""
         if self._in_flight is not None or not self._drafts:
             return None
         request_id, draft = next(iter(self._drafts.items()))
@@ -82,7 +88,7 @@ class Planning:
         return MakePlan(self._last_id, partial(draft.make, self._context.snapshot()))
 
     def made(self, event: PlanMade) -> Finished | None:
-        """None: nobody waits for it any more, or it is made anew."""
+        """Returns the finished plan; None: it is no longer needed, or has to be made again."""
         if self._in_flight is None or self._in_flight[0] != event.id:
             return None
         _, request_id, basis = self._in_flight
@@ -110,8 +116,11 @@ class Planning:
 
 
 def stands(context: Context, planned: Planned) -> bool:
-    """Whether what a plan moves, marks and rewrites is as it was when the plan was made, and
-    nothing has come that it would have to move as well."""
+    """Whether a plan is still valid.
+
+    Everything that it moves, marks and rewrites has to be as it was when the plan was made. Nothing
+    may have been added that it would have to move as well.
+    """
     if not is_guarded(context, planned):
         return False
     for move in planned.summary.moves:
@@ -125,7 +134,7 @@ def stands(context: Context, planned: Planned) -> bool:
 
 
 def is_guarded(context: Context, planned: Planned) -> bool:
-    """Whether what the transaction that begins it compares is so."""
+    """Whether everything is unchanged that the transaction compares which begins the operation."""
     if any(marking(context, m.broker_id, m.marked) != m for m in planned.marks):
         return False
     topics = ((context.topics.get(name), revision) for name, revision, _ in planned.topics)
@@ -133,7 +142,7 @@ def is_guarded(context: Context, planned: Planned) -> bool:
 
 
 def _left_behind(context: Context, planned: Planned, named: Collection[TopicPartition]) -> bool:
-    """Whether a broker that is to be emptied has got a replica since."""
+    """Whether a broker that is to be emptied has received a replica since."""
     emptied = [m.broker_id for m in planned.marks if m.marked is MarkedAs.REMOVED]
     return any(
         name not in named and broker_id in planned_replicas(context, name)
@@ -143,9 +152,13 @@ def _left_behind(context: Context, planned: Planned, named: Collection[TopicPart
 
 
 class OnRemoved(NamedTuple):
-    """Partitions with replicas on brokers that a removal empties, unless these were added again;
-    ordered. `left`: those that are to keep them there. `leaving`: those that other operations
-    have yet to move off."""
+    """Partitions with replicas on brokers that a removal empties, sorted.
+
+    Brokers that were added again do not count.
+
+    - `left`: partitions that stay there.
+    - `leaving`: partitions that other operations will move off.
+    """
 
     left: list[TopicPartition]
     leaving: list[TopicPartition]
@@ -170,7 +183,7 @@ def on_removed(context: Context, operation_id: str, entry: OperationEntry) -> On
 
 
 def _left_as_it_is(context: Context, planned: Planned, named: Collection[TopicPartition]) -> bool:
-    """Whether a topic that gets another factor has got a partition of the former one since."""
+    """Whether a topic with a new factor has got a partition with the previous factor since."""
     return any(
         name not in named and len(replicas) != entry.replication_factor
         for topic, _, entry in planned.topics

@@ -1,9 +1,8 @@
-"""Admin requests for recovery, from their check to their reply (interleaving 11 of
-docs/internals/interleavings.md).
+"""Admin requests for recovery, from their check to their reply.
 
-A request writes durable consents, one for each partition without a leader; elections use
-them up, in the same transaction, whichever controller holds them. Here it is seen when
-all have a leader, or when the request's time is up.
+Interleaving 11 of docs/internals/interleavings.md. A request writes durable consents, one for each
+partition without a leader. An election uses up its consent in the same transaction, under any
+controller. The handler detects that all partitions have a leader, or that the request's time is up.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from tidelog_controller.state.purposes import ConsentRemoval, RecoveryIntent
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.metadata.schema import RecoveryConsent
 
-# Each consent takes two guards of a transaction's 128, and its removal one.
+# Each consent takes two of a transaction's 128 guards, and its removal takes one.
 MAX_CONSENTS_PER_INTENT = 60
 MAX_CONSENTS_PER_REMOVAL = 100
 
@@ -45,11 +44,11 @@ class _Recovery:
     topic: str
     consent: RecoveryConsent
     partitions: tuple[int, ...]
-    choices: Mapping[int, RecoveryChoice]  # who is to lead a partition
+    choices: Mapping[int, RecoveryChoice]  # by partition: the requested leader
     deadline_ms: int
     asker: Asker
     intent: RecoveryIntent | None = None  # the last one written
-    consented: set[int] = field(default_factory=set)  # whose consent has been seen to stand
+    consented: set[int] = field(default_factory=set)  # with a consent in the store
 
 
 class RecoveryAdmin:
@@ -60,7 +59,7 @@ class RecoveryAdmin:
         self._removal: ConsentRemoval | None = None
 
     def recover(self, request: RecoverPartitions, now_ms: int) -> list[Command]:
-        """Refuses what cannot be, or begins; `advance` does the rest."""
+        """Rejects an invalid request, or begins it; `advance` does the rest."""
         try:
             topic = self._check(request)
         except TidelogError as error:
@@ -80,7 +79,7 @@ class RecoveryAdmin:
         return []
 
     def advance(self, now_ms: int) -> list[Command]:
-        """What the waiting requests need, and what has become of standing consents."""
+        """Advances waiting requests, and removes consents that are no longer valid."""
         commands: list[Command] = []
         for recovery in list(self._recoveries.values()):
             commands += self._advance(recovery, now_ms)
@@ -141,8 +140,11 @@ class RecoveryAdmin:
     def _without_consent(
         self, recovery: _Recovery, waiting: Iterable[int]
     ) -> list[tuple[TopicPartition, int, int]]:
-        """Of partitions that are known to have no leader: a consent speaks of what was
-        seen, and not of what may come."""
+        """The waiting partitions without a sufficient consent, with the revisions to compare.
+
+        Only partitions that are known to have no leader: a consent is for an observed state, and
+        not for a later one.
+        """
         missing: list[tuple[TopicPartition, int, int]] = []
         for number in waiting:
             partition = TopicPartition(recovery.topic, number)
@@ -160,9 +162,12 @@ class RecoveryAdmin:
         return missing
 
     def _conflict(self, recovery: _Recovery, number: int) -> TidelogError | None:
-        """A choice speaks of what its maker has seen: where the partition has changed before the
-        consent was written, it is none. Of two that differ the later stands, and the earlier is
-        not written again."""
+        """Returns why the request fails for this partition; None: it does not.
+
+        A choice is for an observed state: it is invalid if the partition changed before the consent
+        was written. Of two different consents the later one stays, and the earlier is not written
+        again.
+        """
         name, choice = TopicPartition(recovery.topic, number), recovery.choices.get(number)
         held, standing = self._context.partition(name), self._context.consents.get(name)
         if held is None or held.state.leader != NO_LEADER:
@@ -193,7 +198,7 @@ class RecoveryAdmin:
         malformed = self._context.malformed
         return keys.recovery(partition) in malformed or keys.leader_and_isr(partition) in malformed
 
-    # Consents that are good for nothing any more.
+    # Consents that are no longer valid.
 
     def _remove_spent(self) -> list[Command]:
         if self._removal is not None and self._transactions.is_in_flight(self._removal):
@@ -209,7 +214,7 @@ class RecoveryAdmin:
         return [self._transactions.begin(self._removal)]
 
     def _is_spent(self, partition: TopicPartition, consent: Consent) -> bool:
-        """Whether its topic is no more, or somebody leads without having needed it."""
+        """Whether its topic no longer exists, or the partition got a leader without it."""
         topic = self._context.topics.get(partition.topic)
         if topic is None or topic.entry.topic_id != consent.entry.topic_id:
             return self._context.keys.topic(partition.topic) not in self._context.malformed
@@ -256,6 +261,6 @@ def _consent(recovery: _Recovery, number: int) -> RecoveryConsent:
 
 
 def _covers(standing: RecoveryConsent, wanted: RecoveryConsent) -> bool:
-    """A consent to less never replaces one to more."""
+    """Whether `standing` permits what `wanted` permits; a wider consent is never narrowed."""
     alike = (standing.topic_id, standing.broker_id) == (wanted.topic_id, wanted.broker_id)
     return alike and (standing.from_live_replicas or not wanted.from_live_replicas)

@@ -1,4 +1,4 @@
-"""Which choices of leaders are refused, whether they are carried out or only looked at."""
+"""Checks of chosen leaders, for recoveries and their descriptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog_controller.state.context import Context
 
 
 def check_choices(context: Context, topic: str, choices: Sequence[RecoveryChoice]) -> None:
-    """Of partitions that the topic has. Raises what the request is refused with."""
+    """Checks choices for existing partitions. Raises the `TidelogError` of the reply."""
     chosen = Counter(choice.partition for choice in choices)
     for choice in choices:
         name = TopicPartition(topic, choice.partition)
@@ -25,7 +25,7 @@ def check_choices(context: Context, topic: str, choices: Sequence[RecoveryChoice
 def _check_choice(context: Context, name: TopicPartition, choice: RecoveryChoice) -> None:
     held = context.partition(name)
     if held is not None and held.state.leader == choice.broker_id:
-        return  # It leads: whoever asks again, because an answer was lost, has what he wants.
+        return  # It leads already: a repeated request succeeds after a lost answer.
     if held is None or held.state.leader != NO_LEADER:
         raise _invalid(f"{name} has a leader, or has not been led yet: there is nothing to recover")
     if choice.broker_id not in held.state.replicas:

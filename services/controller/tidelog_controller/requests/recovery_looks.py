@@ -1,8 +1,9 @@
-"""Requests to look at what could be recovered: what the surviving replicas of partitions without
-a leader hold, and what each choice of a leader would lose.
+"""Requests to describe possible recoveries.
 
-Nobody can append while there is no leader, so what is told holds true as long as the key's
-revision stands. Brokers are asked for it; whoever does not answer in time is named.
+A description lists what the surviving replicas of partitions without a leader hold, and what each
+choice of a leader would lose. No client can append while there is no leader, so a description is
+valid as long as the key's revision is. The brokers describe their logs on request; those that do
+not answer in time are named.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.known import Partition, Topic
 
-# So many are described in one step, and so many at most are found to be: a few milliseconds.
+# Partitions that one step describes, and checks for missing descriptions: a few milliseconds.
 MAX_VIEWED_PER_STEP = 200
 
 
 class RecoveryPage(NamedTuple):
-    """Partitions without a leader, those that one answer describes."""
+    """The partitions without a leader that one answer describes."""
 
     partitions: tuple[TopicPartition, ...]
     next_page_token: str
@@ -44,8 +45,11 @@ class RecoveryPage(NamedTuple):
 
 @dataclass(slots=True)
 class _Look:
-    """`unchecked`: those that were not found to be described by now. `views`: of the first
-    partitions, once all are described or time is up."""
+    """One waiting request.
+
+    - `unchecked`: partitions that are not known to be described yet.
+    - `views`: those of the first partitions, once all are described or time is up.
+    """
 
     request_id: int
     page: RecoveryPage
@@ -56,8 +60,11 @@ class _Look:
 
 
 class RecoveryLooks:
-    """The answer describes each partition as it is in the step that describes it, and names the
-    revision of its key: a choice that names it is rejected once the key has changed."""
+    """Handles requests to describe recoveries.
+
+    The answer describes each partition at the step that describes it, and has the revision of its
+    key. A choice that names this revision is rejected once the key has changed.
+    """
 
     def __init__(self, context: Context, descriptions: Descriptions, reads: SnapshotReads) -> None:
         self._context = context
@@ -67,7 +74,7 @@ class RecoveryLooks:
         self._has_more = False
 
     def look(self, request: DescribeRecovery, now_ms: int) -> list[Command]:
-        """Rejects what cannot be, or begins; `advance` does the rest."""
+        """Rejects an invalid request, or begins it; `advance` does the rest."""
         deadline_ms = now_ms + request_timeout_ms(request.timeout_ms)
 
         def begin(page: RecoveryPage) -> list[Command]:
@@ -103,14 +110,14 @@ class RecoveryLooks:
 
     @property
     def has_more(self) -> bool:
-        """Whether an answer is being made, which takes further steps."""
+        """Whether an answer is in progress that takes further steps."""
         return self._has_more
 
     def wake_at_ms(self) -> int | None:
         return min((look.deadline_ms for look in self._looks.values()), default=None)
 
     def _waits(self, look: _Look) -> bool:
-        """Each is checked until it is described, some in one step."""
+        """Checks partitions until they are described, a bounded number in each step."""
         room = max(MAX_VIEWED_PER_STEP // len(self._looks), 1)
         for _ in range(min(room, len(look.unchecked))):
             if self._undescribed(look.unchecked[0]):
@@ -126,7 +133,7 @@ class RecoveryLooks:
         return self._descriptions.logs(name, held.revision, self._context.live)
 
     def _undescribed(self, name: TopicPartition) -> bool:
-        """Whether a running replica has yet to describe its log."""
+        """Whether a running replica has not described its log yet."""
         found = self._held(name)
         if found is None:
             return False
@@ -171,7 +178,7 @@ class RecoveryLooks:
 
 
 def page_of(context: Context, request: DescribeRecovery) -> RecoveryPage:
-    """Pure. Raises what the request is rejected with."""
+    """Selects the partitions of one page. Raises the `TidelogError` of the reply."""
     names = _requested(context, request)
     first = position_of(request.page_token)
     end = first + page_size(request.page_size)
@@ -200,7 +207,7 @@ def _requested(context: Context, request: DescribeRecovery) -> list[TopicPartiti
 
 
 def _leaderless(context: Context, name: TopicPartition) -> tuple[Topic, Partition] | None:
-    """None: it has a leader, or was never led and holds nothing."""
+    """None: the partition has a leader, or never had one and is empty."""
     held, topic = context.partition(name), context.topics.get(name.topic)
     if held is None or topic is None or context.state_to_stay(name) is None:
         return None

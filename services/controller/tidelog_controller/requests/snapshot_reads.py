@@ -1,6 +1,7 @@
-"""Reads of the whole cluster, off the event loop: of some ten thousand partitions one takes a tenth
-of a second. Each reads a snapshot, so that it sees one state of the cluster, whatever changes
-meanwhile.
+"""Reads of the entire cluster, outside the event loop.
+
+For some ten thousand partitions a read takes a tenth of a second. Each reads a snapshot, so that it
+sees one state of the cluster, whatever changes meanwhile.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import SnapshotRead
 from tidelog_runtime.metadata.schema import Departure
 
-# Of so many partitions and topics a read takes a few milliseconds, and is done at once.
+# Up to this number of partitions and topics a read takes a few milliseconds and is done at once.
 MAX_READ_AT_ONCE = 500
 MAX_READS_WAITING = 1_000
 
@@ -23,7 +24,7 @@ _Found = TypeVar("_Found")
 
 
 class ClusterView(NamedTuple):
-    """What reads are made of. `departed`: by broker, how its last incarnation that ended did so."""
+    """What reads use. `departed`: by broker, how its last ended incarnation left."""
 
     context: Context
     departed: Mapping[int, Departure]
@@ -35,8 +36,10 @@ class _Waiting(NamedTuple):
 
 
 class SnapshotReads:
-    """One at a time, in the order in which they come: a snapshot is taken when its read begins, so
-    that there is one of them at most."""
+    """Runs reads one at a time, in their order.
+
+    A snapshot is taken when its read begins, so that there is at most one.
+    """
 
     def __init__(self, context: Context, departed: Mapping[int, Departure]) -> None:
         self._now = ClusterView(context, departed)
@@ -49,7 +52,10 @@ class SnapshotReads:
         read: Callable[[ClusterView], _Found],
         then: Callable[[_Found], list[Command]],
     ) -> list[Command]:
-        """`then` is given what was read. A `TidelogError` of `read` is the request's reply."""
+        """Runs `read`, then passes its result to `then`.
+
+        A `TidelogError` of `read` becomes the reply of the request.
+        """
         context = self._now.context
         if max(context.partition_count, len(context.topics)) <= MAX_READ_AT_ONCE:
             try:
@@ -62,7 +68,7 @@ class SnapshotReads:
         return []
 
     def due(self) -> list[ReadSnapshot]:
-        """The read that is to begin now."""
+        """The read to begin now."""
         if self._in_flight is not None or not self._waiting:
             return []
         self._in_flight, waiting = next(iter(self._waiting.items()))

@@ -1,7 +1,7 @@
-"""What an operation that is cancelled or reversed has changed besides replicas, and what takes it
-back. Pure: reads the context, changes nothing.
+"""What an operation has changed besides replicas, and how to roll it back.
 
-Only what is still as the operation left it: what somebody has changed since is theirs.
+Pure: reads the context, changes nothing. Used by cancellations and reversals. Only what is still as
+the operation left it is rolled back; a later change by another request stays.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def revision_of(mark: Mark | None) -> int:
 
 
 def marking(context: Context, broker_id: int, marked: MarkedAs) -> BrokerMarking:
-    """Instead of what the broker is marked as now."""
+    """The change of a broker's current marks to `marked`."""
     added, removed = context.added_brokers.get(broker_id), context.removed_brokers.get(broker_id)
     return BrokerMarking(broker_id, marked, revision_of(added), revision_of(removed))
 
@@ -43,7 +43,10 @@ def marks_taken_back(
 
 
 def factors_taken_back(context: Context, entry: OperationEntry) -> Iterator[TopicRewrite]:
-    """Not where the topic's own min ISR has come to ask for more replicas than it had."""
+    """Returns the topics to rewrite with their previous replication factors.
+
+    A topic is left out if its min ISR now requires more replicas than it had.
+    """
     given = _factors_given(context, entry)
     for name, topic_id, before in entry.factors_before:
         topic = context.topics.get(name)
@@ -58,7 +61,7 @@ def factors_taken_back(context: Context, entry: OperationEntry) -> Iterator[Topi
 def taken_back_texts(
     marks: Iterable[BrokerMarking], topics: Iterable[TopicRewrite]
 ) -> Iterator[str]:
-    """What goes back besides moves, for a person."""
+    """What is rolled back besides moves, as text for people."""
     for broker_id, marked, added_revision, removed_revision in marks:
         if marked is not MarkedAs.NOTHING:
             yield f"broker {broker_id} is marked as {marked.value} again"
@@ -77,8 +80,10 @@ def with_taken_back(
 
 
 def _factors_given(context: Context, entry: OperationEntry) -> Mapping[str, int]:
-    """The replication factors that topics got by it. A reversal has given them back those that
-    they had before the operation that it reverses, as long as that one is known."""
+    """The replication factors that the operation gave to topics.
+
+    A reversal gave them those before the reversed operation, as far as that one is still known.
+    """
     request = json.loads(entry.request)
     if entry.kind is OperationKind.SET_REPLICATION_FACTOR:
         return dict.fromkeys(request["topics"], request["replication_factor"])

@@ -1,4 +1,4 @@
-"""Requests about the bound on what moves carry."""
+"""Requests about the throttle of moves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ThrottleAdmin:
         self._settings: dict[int, _Setting] = {}
 
     def set(self, request: SetThrottle, now_ms: int) -> list[Command]:
-        """Refuses what cannot be, or begins; `advance` does the rest."""
+        """Rejects an invalid request, or begins it; `advance` does the rest."""
         stands = self._context.throttle
         bound = request.bytes_per_second
         try:
@@ -82,14 +82,17 @@ class ThrottleAdmin:
         if self._transactions.is_in_flight(change):
             return []
         try:
-            # Another change may have come between.
+            # Another change may have been made meanwhile.
             self._check_unchanged(request)
         except TidelogError as refusal:
             return self._reply(request, AdminReply(refusal))
         return [self._transactions.begin(change)]
 
     def _check_unchanged(self, request: SetThrottle) -> None:
-        """What is as asked for already is no fault, so a try may be repeated."""
+        """Checks the expected revision, unless the throttle already has the requested value.
+
+        So a request may be repeated.
+        """
         stands = self._context.throttle
         if request.bytes_per_second != stands.bytes_per_second:
             check_revision("the throttle", stands.revision, request.expected_revision)

@@ -1,8 +1,8 @@
 """Admin requests for topics, from their check to their reply.
 
-A request only ever writes a durable intent (the topic's key, or the deletion's); the
-controller does the rest as it would after a takeover, and here it is seen when it is
-done, or when the request's time is up.
+A request only writes a durable intent (the topic's key, or the key of its deletion). The controller
+does the rest as it would after a takeover. The handler detects that it is done, or that the
+request's time is up.
 """
 
 from __future__ import annotations
@@ -95,8 +95,10 @@ class TopicAdmin:
         self._deletions: dict[int, _Deletion] = {}
 
     def create(self, request: CreateTopic, now_ms: int, places: Assignment = ()) -> list[Command]:
-        """Refuses what cannot be, or begins; `advance` does the rest. `places`: where
-        partitions would be placed, if that was found before."""
+        """Rejects an invalid request, or begins it; `advance` does the rest.
+
+        `places`: the placement of the partitions, if it was computed before.
+        """
         try:
             begun = self._check_creation(request, places)
         except TidelogError as error:
@@ -111,7 +113,7 @@ class TopicAdmin:
         return []
 
     def delete(self, request: DeleteTopic, now_ms: int) -> list[Command]:
-        """A second request for a topic that is being deleted waits for the same end."""
+        """Begins a deletion; a second request for the same topic waits for the same end."""
         topic = self._context.topics.get(request.topic)
         if topic is None:
             return [Reply(request.request_id, AdminReply(unknown_topic(request.topic)))]
@@ -137,7 +139,7 @@ class TopicAdmin:
         return []
 
     def advance(self, now_ms: int) -> list[Command]:
-        """What the waiting requests and the standing intents now need."""
+        """Returns the commands that waiting requests and stored intents need now."""
         commands: list[Command] = []
         for creation in list(self._creations.values()):
             commands += self._advance_creation(creation, now_ms)
@@ -150,7 +152,7 @@ class TopicAdmin:
         return commands
 
     def is_acknowledged(self, name: str, topic_id: str) -> bool:
-        """Whether each live broker has acknowledged all that a topic's creation asks of it."""
+        """Whether each live broker has acknowledged everything for the topic's creation."""
         topic = self._context.topics.get(name)
         if topic is None or topic.entry.topic_id != topic_id or name in self._context.deletions:
             return False
@@ -162,7 +164,7 @@ class TopicAdmin:
         return min(deadlines, default=None)
 
     def _check_creation(self, request: CreateTopic, places: Assignment) -> TopicCreation | None:
-        """What it goes on with; None: with nothing that was begun."""
+        """Returns the existing creation that the request continues; None: it begins a new one."""
         check_topic_name(request.topic)
         check_may_create(request.topic)
         if request.topic in self._context.deletions:
@@ -187,13 +189,14 @@ class TopicAdmin:
         if request.assignment:
             check_by_hand(request.topic, request.assignment, range(partitions), factor, brokers)
         check_config(request.config, factor)
-        # By any id: it says where placement begins, and not how many replicas a broker gets.
+        # The id does not matter: it sets where placement begins, and not how many replicas a broker
+        # gets.
         by_hand = request.assignment or places
         check_room(self._context, request.topic, factor, range(partitions), by_hand)
         return None
 
     def _begun(self, request: CreateTopic) -> TopicCreation | None:
-        """What the same operation has begun before, whoever was the controller then."""
+        """The creation that the same operation id began before, under any controller."""
         if not request.operation_id:
             return None
         topic = self._context.topics.get(request.topic)
@@ -219,13 +222,15 @@ class TopicAdmin:
         return any(creation.purpose.topic == topic for creation in self._creations.values())
 
     def _half_way(self, name: str) -> TopicCreation | None:
-        """A creation that nobody waits for any more, and that lacks replicas: whoever asks for
-        the same again goes on with it, under whichever operation id."""
+        """An incomplete creation that no request waits for and that lacks replicas.
+
+        A request for exactly the same topic continues it, under any operation id.
+        """
         topic, addition = self._context.topics.get(name), self._context.additions.get(name)
         if topic is None or self._is_claimed(name) or name in self._context.removals:
             return None
         if addition is not None and addition.entry.first:
-            return None  # It was complete, and grows.
+            return None  # Its creation is complete, and partitions are being added.
         if not self._context.unplaced.count(name):
             return None
         return TopicCreation(name, topic.entry, addition.entry.assignment if addition else ())
@@ -261,7 +266,7 @@ class TopicAdmin:
         partitions, factor = _shape(request)
         if goes_on:
             return PartitionsAnswer(assignment=request.assignment)
-        # The id that a topic is placed by is given when it is created.
+        # The id that determines the placement is generated at the creation.
         assignment = (
             request.assignment
             or places
@@ -275,7 +280,7 @@ class TopicAdmin:
         return PartitionsAnswer(topic.entry.partitions, topic.revision, brokers=tuple(brokers))
 
     def _create_internal(self, topic: InternalTopic) -> Iterable[Command]:
-        """Before everything has been read nobody is known to run, and nothing is due."""
+        """Creates an internal topic when it is due; never before the state is loaded."""
         keys, malformed = self._context.keys, self._context.malformed
         if keys.topic(topic.name) in malformed or self._is_malformed_intent(topic.name):
             return []
@@ -342,7 +347,7 @@ class TopicAdmin:
             return []
         if self._is_malformed_intent(deletion.topic):
             return []
-        # One in flight that rests on what was read may have been carried out.
+        # A transaction in flight that compares an earlier revision may have been applied.
         revision = deletion.expected_revision or topic.revision
         intent = DeletionIntent(
             deletion.topic, deletion.topic_id, revision, deletion.trace_id, deletion.asker
@@ -357,12 +362,12 @@ class TopicAdmin:
         return [self._transactions.begin(intent)]
 
     def _check_unchanged(self, name: str, topic: Topic, expected_revision: int) -> None:
-        """Once its deletion has begun, what it was before is of no matter."""
+        """Checks the expected revision, unless the deletion has begun already."""
         if name not in self._context.deletions:
             check_revision(f"topic {name}", topic.revision, expected_revision)
 
     def _finish_deletion(self, name: str) -> Iterable[Command]:
-        """Once no partition is left, the topic and its intent go in one transaction."""
+        """Deletes the topic and its intent in one transaction, once no partition is left."""
         intent = self._context.deletions[name]
         topic = self._context.topics.get(name)
         if self._context.keys.topic(name) in self._context.malformed:
@@ -379,7 +384,7 @@ class TopicAdmin:
         return [self._transactions.begin(removal)]
 
     def _left_behind(self, name: str) -> tuple[tuple[str, int], ...]:
-        """What was wanted of its partitions."""
+        """The keys of other intents for the topic's partitions."""
         keys, addition = self._context.keys, self._context.additions.get(name)
         removal = self._context.removals.get(name)
         left = []
@@ -397,7 +402,7 @@ class TopicAdmin:
 
 
 def _shape(request: CreateTopic) -> tuple[int, int]:
-    """Partitions and factor, which follow from an assignment where they are not named."""
+    """The numbers of partitions and replicas; an assignment implies them if they are not set."""
     by_hand = request.assignment
     if not by_hand:
         return request.partitions, request.replication_factor
@@ -405,8 +410,11 @@ def _shape(request: CreateTopic) -> tuple[int, int]:
 
 
 def _check_same(request: CreateTopic, entry: TopicEntry) -> None:
-    """The answer to one creation is none to another. The same is what was asked for then, whatever
-    has become of the topic since, and what there is now."""
+    """Raises OPERATION_ID_IN_USE if the operation id belongs to another creation.
+
+    The request is the same if it equals the first one, even if the topic has changed since. It is
+    also the same if it describes the topic as it is now.
+    """
     if entry.asked == _asked(request):
         return
     there = (entry.partitions, entry.replication_factor, dict(entry.config))
@@ -421,7 +429,7 @@ def _check_same(request: CreateTopic, entry: TopicEntry) -> None:
 
 
 def _asked(request: CreateTopic) -> str:
-    """By which the same request is known again."""
+    """A fingerprint by which a repeated request is recognized."""
     wanted = [*_shape(request), sorted(request.config.items()), request.assignment]
     return hashlib.sha256(json.dumps(wanted).encode()).hexdigest()
 

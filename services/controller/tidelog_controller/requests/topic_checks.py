@@ -1,4 +1,4 @@
-"""What requests about a topic are refused for, and how long they wait."""
+"""Checks of requests about a topic, and their timeouts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ DEFAULT_TIMEOUT_MS = 30_000
 
 
 def request_timeout_ms(asked_ms: int) -> int:
-    """0: not said. Whoever takes requests in has checked it."""
+    """Returns the timeout of a request, which was checked on receipt; 0: the default."""
     return asked_ms or DEFAULT_TIMEOUT_MS
 
 
 def known_topic(context: Context, topic: str, topic_id: str = "") -> Topic:
-    """One that is there to stay. Raises what the request is refused with."""
+    """Returns a topic that is not being deleted. Raises the `TidelogError` of the reply."""
     if topic in context.deletions or context.keys.topic_deletion(topic) in context.malformed:
         raise being_deleted(topic)
     known = context.topics.get(topic)
@@ -38,13 +38,15 @@ def known_topic(context: Context, topic: str, topic_id: str = "") -> Topic:
 
 
 def is_growing(context: Context, topic: str) -> bool:
-    """Whether partitions of a topic have yet to get replicas, or the intent to add them is still
-    kept: until then another change of their number is rejected."""
+    """Whether partitions lack replicas, or the intent to add some still exists.
+
+    Until then another change of their number is rejected.
+    """
     return topic in context.additions or context.unplaced.count(topic) > 0
 
 
 def created_by(context: Context, operation_id: str) -> str | None:
-    """The topic whose creation bears the id."""
+    """The topic that the operation id created."""
     if not operation_id:
         return None
     topics = context.topics.items()
@@ -52,13 +54,13 @@ def created_by(context: Context, operation_id: str) -> str | None:
 
 
 def check_factor(context: Context, replication_factor: int) -> None:
-    """Whether so many replicas of a new partition could be placed."""
+    """Raises INVALID_REPLICATION_FACTOR if a new partition cannot have this many replicas."""
     removed = [b for b in context.running_brokers() if b in context.removed_brokers]
     check_replication_factor(replication_factor, len(context.placement_brokers()), removed)
 
 
 def check_revision(what: str, revision: int, expected: int) -> None:
-    """`expected` 0: any will do."""
+    """Raises REVISION_CONFLICT unless `expected` is the revision, or 0."""
     if expected and expected != revision:
         raise TidelogError(
             ErrorCode.REVISION_CONFLICT,
@@ -68,22 +70,24 @@ def check_revision(what: str, revision: int, expected: int) -> None:
 
 
 def pending_brokers(controls: Mapping[int, BrokerControl], topic: str) -> tuple[int, ...]:
-    """Live ones that have not acknowledged all they are to do for a topic."""
+    """Live brokers that have not acknowledged everything for the topic."""
     return tuple(sorted(b for b, control in controls.items() if control.waits_for_topic(topic)))
 
 
 def unstarted_brokers(
     context: Context, controls: Mapping[int, BrokerControl], topic: str
 ) -> tuple[int, ...]:
-    """Those that have not acknowledged the start of their replicas, and those that have died since
-    these were placed: they start them when they are back."""
+    """Brokers that have not acknowledged the start of their replicas, and failed replica holders.
+
+    The latter start their replicas when they return.
+    """
     held = context.held_of(topic).values()
     dead = {b for p in held for b in p.state.replicas if b not in controls}
     return tuple(sorted(dead.union(pending_brokers(controls, topic))))
 
 
 def no_such_partition(name: TopicPartition, topic: Topic) -> TidelogError:
-    """Of one that is not placed, or not to stay."""
+    """The error for a partition that does not exist or has no replicas yet."""
     if not 0 <= name.partition < topic.entry.partitions:
         return unknown_partition(name.topic, name.partition, topic.entry.partitions)
     return TidelogError(

@@ -1,8 +1,9 @@
-"""Requests that change a topic's configuration, from their check to their reply. What concerns
-each partition of the topic is checked off the event loop, or some partitions in each step.
+"""Requests that change a topic's configuration, from their check to their reply.
 
-The topic's key is what changes; brokers take it from there. The min ISR in force is a field of
-each partition's key, which the controller brings up to date (interleaving 3 of
+Checks of each partition of the topic run outside the event loop, or some in each step.
+
+The request changes the topic's key, from which brokers get the configuration. The min ISR in force
+is a field of each partition's key, which the controller updates (interleaving 3 of
 docs/internals/interleavings.md).
 """
 
@@ -34,15 +35,18 @@ from tidelog_controller.state.purposes import TopicChange
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.topic_config import TopicConfig
 
-# Partitions of which one step checks which min ISR is in force: less than a millisecond.
+# Partitions whose min ISR in force one step checks: less than a millisecond.
 MAX_CHECKED_PER_STEP = 500
 MIN_CHECKED_PER_STEP = 10
 
 
 @dataclass(slots=True)
 class _Alteration:
-    """`changes`: in force with the change that was written, or that nobody had to write.
-    `unchecked`: partitions that may have yet to get `min_isr`; None: all."""
+    """One waiting request.
+
+    - `changes`: the changes made by the written change; empty if none was necessary.
+    - `unchecked`: partitions that may not have `min_isr` yet; None: all.
+    """
 
     request: AlterTopicConfig
     topic_id: str
@@ -70,7 +74,7 @@ class TopicConfigAdmin:
         self._has_more = False
 
     def alter(self, request: AlterTopicConfig, now_ms: int) -> list[Command]:
-        """Rejects what cannot be, or begins; `advance` does the rest."""
+        """Rejects an invalid request, or begins it; `advance` does the rest."""
         deadline_ms = now_ms + request_timeout_ms(request.timeout_ms)
         try:
             topic = known_topic(self._context, request.topic, request.topic_id)
@@ -110,7 +114,7 @@ class TopicConfigAdmin:
 
     @property
     def has_more(self) -> bool:
-        """Whether a step is due at once: one checks a part of the partitions."""
+        """Whether a step is due at once: each step checks a part of the partitions."""
         return self._has_more
 
     def wake_at_ms(self) -> int | None:
@@ -144,7 +148,7 @@ class TopicConfigAdmin:
         return self._reply(alteration, reply)
 
     def _change(self, request: AlterTopicConfig, topic: Topic) -> TopicChange | None:
-        """What is to be written; None: all is as asked for."""
+        """Returns the change to write; None: everything is as requested."""
         wanted = _wanted(request, topic)
         if wanted == topic.entry.config:
             return None
@@ -162,8 +166,11 @@ class TopicConfigAdmin:
         )
 
     def _is_min_isr_due(self, alteration: _Alteration, topic: Topic) -> bool:
-        """Whether a partition may have yet to get the min ISR that is asked for. One without a
-        leader gets it with the next; one that has it keeps it until the topic's changes."""
+        """Whether a partition may lack the requested min ISR.
+
+        A partition without a leader gets it at its next election. A partition that has it keeps it
+        until the topic's changes.
+        """
         held, min_isr = self._context.held_of(alteration.request.topic), topic.config.min_isr
         unchecked = alteration.unchecked
         if unchecked is None or alteration.min_isr != topic.config.min_insync_replicas:
@@ -190,8 +197,10 @@ class TopicConfigAdmin:
 
 
 def check_min_isr(context: Context, name: str, min_isr: int) -> None:
-    """Partitions that were moved by hand may have fewer replicas than the topic's factor. Pure:
-    reads alone. Raises INVALID_CONFIG."""
+    """Raises INVALID_CONFIG if a partition has fewer replicas than `min_isr`. Changes nothing.
+
+    Requested moves may have left partitions with fewer replicas than the topic's factor.
+    """
     short = min(_too_few(context, name, min_isr), default=None)
     if short is not None:
         number, fewest = short
@@ -204,7 +213,7 @@ def check_min_isr(context: Context, name: str, min_isr: int) -> None:
 
 
 def _too_few(context: Context, name: str, wanted: int) -> Iterator[tuple[int, int]]:
-    """Partitions that stay and have, or are to have, fewer replicas, and how many."""
+    """Partitions that have, or will have, too few replicas, and how many."""
     target_of, removal = context.operations.target_of, context.removals.get(name)
     if name in context.deletions:
         return
@@ -220,7 +229,7 @@ def _too_few(context: Context, name: str, wanted: int) -> Iterator[tuple[int, in
 
 
 def _wanted(request: AlterTopicConfig, topic: Topic) -> Mapping[str, str]:
-    """The topic's configuration as it is to be. Raises what the request is rejected with."""
+    """The topic's new configuration. Raises the `TidelogError` of the reply."""
     if not request.changed and not request.unset:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST, "nothing is to be set or unset; name at least one key"
@@ -241,7 +250,7 @@ def _wanted(request: AlterTopicConfig, topic: Topic) -> Mapping[str, str]:
 
 
 def config_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[ConfigChange, ...]:
-    """What is in force before and after, by key, where that differs."""
+    """The differences between the values in force before and after, by key."""
     old, new = TopicConfig.parse_stored(before).as_text(), TopicConfig.parse(after).as_text()
     return tuple(
         ConfigChange(key, old[key], new[key]) for key in sorted(old) if old[key] != new[key]

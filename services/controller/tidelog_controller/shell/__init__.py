@@ -1,1 +1,1 @@
-"""Carries out what the core commands, and tells it what came of it."""
+"""Carries out the core's commands and returns their results to it as events."""

@@ -1,5 +1,8 @@
-"""The connection to one life of a broker: commands go through it, and its end is how a
-crash is noticed at once (section 4 of docs/internals/protocol.md)."""
+"""The connection to one incarnation of a broker.
+
+Commands go through it, and its end lets the controller detect a crash at once (section 4 of
+docs/internals/protocol.md).
+"""
 
 from __future__ import annotations
 
@@ -29,25 +32,25 @@ from tidelog_runtime.replica_control import BrokerUnreachableError, ReplicaContr
 
 DIAL_TIMEOUT_SECONDS = 0.2
 RESOLVE_TIMEOUT_SECONDS = 2.0
-# What a resolver says of a name that is not there. All else (EAI_AGAIN above all) says that
-# the resolver failed, which tells nothing of the broker. EAI_NODATA is not known everywhere.
+# A resolver's errors for a name that does not exist. Any other error, EAI_AGAIN above all, means
+# that the resolver failed, and says nothing about the broker. EAI_NODATA does not exist everywhere.
 NO_SUCH_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
 
-# Between a lost connection and the next. The first is short: a process that is ending
+# The pause between a lost connection and the next one. The first is short: a process that is ending
 # may accept a last connection, and the next dial finds it gone.
 FIRST_PAUSE_SECONDS = 0.05
 MAX_PAUSE_SECONDS = 2.0
-# A connection that held for so long starts with short pauses again.
+# After a connection that lasted this long, pauses are short again.
 STABLE_AFTER_MS = 5_000
 
 
 class Dialer(Protocol):
     async def dial(self, address: str) -> DialOutcome:
-        """Connects to host:port and hangs up."""
+        """Connects to host:port and disconnects."""
 
 
 class TcpDialer:
-    """A plain TCP connect: no part of gRPC may make a dead process look alive."""
+    """A plain TCP connect: no part of gRPC can make a dead process look alive."""
 
     async def dial(self, address: str) -> DialOutcome:
         host, _, port = address.rpartition(":")
@@ -60,7 +63,7 @@ class TcpDialer:
             return DialOutcome.UNRESOLVED if gone else DialOutcome.NO_ANSWER
         except TimeoutError:
             return DialOutcome.NO_ANSWER
-        # A name may stand for several addresses; refused is only what all refuse.
+        # A name may have several addresses; the outcome is REFUSED only if all of them refuse.
         outcome = DialOutcome.REFUSED
         for *_, endpoint in found:
             this = await self._connect(str(endpoint[0]), int(endpoint[1]))
@@ -83,7 +86,10 @@ class TcpDialer:
 
 
 class BrokerChannel:
-    """`emit` hands an event to the controller; it may wait while the queue is full."""
+    """A channel to one incarnation of a broker.
+
+    `emit` passes an event to the controller; it may wait while the queue is full.
+    """
 
     def __init__(
         self,
@@ -147,8 +153,10 @@ class BrokerChannel:
                 return ReplicasDescribed(*name, described)
 
     async def _watch(self) -> None:
-        """Goes on until the channel is closed: whether this life of the broker is over
-        is the controller's to say, not the connection's."""
+        """Watches until the channel is closed.
+
+        The controller, and not the connection, decides whether this incarnation has ended.
+        """
         pause_seconds = FIRST_PAUSE_SECONDS
         while True:
             began_ms = self._clock.monotonic_ms()

@@ -12,16 +12,19 @@ from tidelog_runtime.metadata.schema import ControllerProcess
 from tidelog_runtime.metadata.store import Lease, MetadataStore, Put, Transaction
 from tidelog_runtime.metadata.waiting_controllers import encode_waiting_controller
 
-# After the lease of a dead process would have ended.
+# Added to the time after which the lease of a dead process has expired.
 REPORT_DELAY_MS = 1_000
-# How often it is logged and written again: the lease may have been lost meanwhile.
+# The interval of log lines and writes; the lease may have been lost in between.
 REPORT_INTERVAL_MS = 60_000
 END_TIMEOUT_SECONDS = 1.0
 
 
 class ContestedId:
-    """`waits` at each failed attempt to register, `end` once it is over. The registration of a
-    dead process ends with its lease: only one that lasts longer is reported."""
+    """The wait for a controller id that another process holds.
+
+    Call `waits` after each failed registration, and `end` once the wait is over. The registration
+    of a dead process ends with its lease; only a longer one is reported.
+    """
 
     def __init__(
         self,

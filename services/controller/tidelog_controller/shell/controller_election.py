@@ -1,4 +1,4 @@
-"""Which controller is the active one: whoever creates the `controller` key, under a lease."""
+"""The election of the active controller: the creator of the `controller` key, under a lease."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tidelog_runtime.metadata.store import (
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """Lasts as long as the lease, or until a guard on `identity.key_revision` fails."""
+    """A won election; valid until the lease ends or a guard on `identity.key_revision` fails."""
 
     identity: ControllerIdentity
     lease: Lease
@@ -46,13 +46,13 @@ class ControllerElection:
         self._entry = entry
         self._lease_ttl_seconds = lease_ttl_seconds
         self._roster = roster
-        # The active controller as last seen; None: there is none, or it is not known.
+        # The active controller as last seen; None: there is none, or it is unknown.
         self.active: ControllerEntry | None = None
 
     async def stand(self) -> Leadership:
         """Returns once the election is won. Raises `StoreUnavailableError`."""
         while True:
-            # Everything that begins so: the registrations of all controllers, too.
+            # The prefix includes the registrations of all controllers.
             snapshot = await self._store.snapshot(self._keys.controller)
             self._roster.load(snapshot)
             if self._keys.controller in snapshot.items:
@@ -77,7 +77,7 @@ class ControllerElection:
             self.active = None
 
     async def _try(self, snapshot: Snapshot) -> Leadership | None:
-        """None: another was faster, or the snapshot is out of date."""
+        """None: another controller was faster, or the snapshot is out of date."""
         epoch_item = snapshot.items.get(self._keys.controller_epoch)
         epoch = int(epoch_item.value) + 1 if epoch_item else 1
         lease = await self._store.grant_lease(self._lease_ttl_seconds)
@@ -102,8 +102,8 @@ class ControllerElection:
         except LeaseLostError:
             return None
         finally:
-            # Also after a transaction without an answer: should it be applied after
-            # all, its key goes with the lease.
+            # Also after a transaction without an answer: if it is applied after all, its key ends
+            # with the lease.
             if not won:
                 await lease.revoke()
         if not won:

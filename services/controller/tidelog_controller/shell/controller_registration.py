@@ -1,4 +1,4 @@
-"""Keeps this controller known, active or not, to all who ask which controllers there are."""
+"""Registers this controller, active or standby, so that others know it."""
 
 from __future__ import annotations
 
@@ -39,10 +39,12 @@ REVOKE_TIMEOUT_SECONDS = 1.0
 
 
 class ControllerRegistration:
-    """Under a lease of its own, because that of a controller term ends with the term. A process
-    that starts within the lease of its predecessor in the same place overwrites the key. While a
-    process of another place holds it, this one waits. `has_id`: set while no other one is known to
-    hold it."""
+    """The controller's registration, under a lease of its own.
+
+    The lease of a controller term ends with the term. A process that starts within the lease of its
+    predecessor in the same place overwrites the key. While a process of another place holds the
+    key, this one waits. `has_id`: set while no other process is known to hold it.
+    """
 
     def __init__(
         self,
@@ -61,7 +63,7 @@ class ControllerRegistration:
         self._process = process
         self._lease_ttl_seconds = lease_ttl_seconds
         self._log = log
-        # With which the process ends; empty: in order.
+        # The fault that ends the process; empty: an orderly end.
         self.fault = ""
         self.has_id = asyncio.Event()
         self._contested = ContestedId(
@@ -69,7 +71,7 @@ class ControllerRegistration:
         )
 
     async def run(self) -> None:
-        """Until it is cancelled, and then ends it at once."""
+        """Runs until cancelled, then ends the registration at once."""
         try:
             await self._run()
         finally:
@@ -80,7 +82,7 @@ class ControllerRegistration:
             try:
                 lease = await self._register()
             except StoreRolledBackError:
-                # The election says so, and ends the process.
+                # The election reports this error and ends the process.
                 return
             except (StoreUnavailableError, LeaseLostError):
                 lease = None
@@ -97,7 +99,7 @@ class ControllerRegistration:
                 await self._end(lease)
 
     async def _stay_known(self, lease: Lease) -> None:
-        """Until the lease is lost."""
+        """Records the controller as seen at intervals until the lease is lost."""
         while True:
             try:
                 async with asyncio.timeout(SEEN_INTERVAL_SECONDS):
@@ -118,7 +120,7 @@ class ControllerRegistration:
         return Put(self._known_key, encode_known_controller(known))
 
     async def _note(self, put: Put) -> None:
-        """Nothing is decided by it: where the store does not answer, the next one does."""
+        """Writes without retry: no decision depends on it, and the next write follows."""
         with suppress(StoreError):
             await self._store.transact(Transaction([], [put]))
 
@@ -128,7 +130,7 @@ class ControllerRegistration:
                 await self._note(self._seen(ends=True))
 
     async def _register(self) -> Lease | None:
-        """None: another process is registered, or another change came between."""
+        """Returns the lease. None: another process is registered, or the key changed meanwhile."""
         held = await self._store.get(self._key)
         other = _process(held)
         if other is not None and not other.is_of_place(self._process):
@@ -144,7 +146,7 @@ class ControllerRegistration:
             result = await self._store.transact(Transaction([guard], [put, self._seen()]))
             written = result.succeeded
         finally:
-            # Should it be written after all, it goes with the lease.
+            # If the write is applied after all, its key ends with the lease.
             if not written:
                 await self._end(lease)
         return lease if written else None
@@ -154,7 +156,7 @@ class ControllerRegistration:
 
 
 def _process(held: KeyValue | None) -> ControllerProcess | None:
-    """None: no controller has written it."""
+    """None: no controller has written the key."""
     with suppress(ValueError, TypeError):
         return None if held is None else decode_controller_process(held.value)
     return None

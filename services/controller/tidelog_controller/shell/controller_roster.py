@@ -1,4 +1,4 @@
-"""Which controllers there are, active or not, and who of them came and went."""
+"""The registered controllers, active or standby, and events about their joins and departures."""
 
 from __future__ import annotations
 
@@ -22,30 +22,33 @@ class _Known(NamedTuple):
 
 
 class ControllerRoster:
-    """Told by whichever watch this controller has: that of the controllers' keys while it
-    stands by, that of everything while it is active. So it is never without one."""
+    """The controllers, as the current watch of this controller delivers them.
+
+    A standby watches the controllers' keys, the active controller watches everything. So the roster
+    is always up to date.
+    """
 
     def __init__(self, keys: Keys, state_changes: StateChangeLog) -> None:
         self._keys = keys
         self._state_changes = state_changes
         self._known: dict[int, _Known] = {}
-        # Also those that run.
+        # Includes those that run.
         self._past = PastControllers(keys.known_controllers)
         self.pressures = ControllerPressures(keys.controller_pressures)
-        # For want of their id, which another process holds.
+        # Processes that wait for their controller id, which another process holds.
         self.waiting = WaitingControllers(keys.waiting_controllers)
         self._loaded = False
 
     @property
     def controllers(self) -> tuple[RegisteredController, ...]:
-        """Ordered by id."""
+        """Sorted by id."""
         return tuple(
             RegisteredController(controller_id, known.process.address, known.process.started_at_ms)
             for controller_id, known in sorted(self._known.items())
         )
 
     def missing(self, now_ms: int) -> tuple[MissingController, ...]:
-        """Those that have run lately and are not registered, ordered by id."""
+        """Controllers that ran recently and are not registered, sorted by id."""
         return self._past.missing(self._known, now_ms)
 
     def process(self, controller_id: int) -> ControllerProcess | None:
@@ -57,7 +60,7 @@ class ControllerRoster:
         return (known.process for known in self._known.values())
 
     def load(self, snapshot: Snapshot) -> None:
-        """In place of all that was known. Who is found at this one's own start is no news."""
+        """Replaces everything known. Controllers found when this one starts cause no event."""
         ids = {self._id_in(key): item for key, item in snapshot.items.items()}
         found = {controller_id: item for controller_id, item in ids.items() if controller_id >= 0}
         for controller_id in sorted(self._known):
@@ -88,7 +91,7 @@ class ControllerRoster:
                 self._gone(controller_id, revision)
 
     def _id_in(self, key: str) -> int:
-        """-1: none; it is another key, or somebody wrote it by hand."""
+        """-1: the key is not of a registration, or is malformed."""
         if not key.startswith(self._keys.controller_processes):
             return -1
         try:

@@ -1,5 +1,8 @@
-"""One reign of the active controller: a queue of events, one task that owns the core,
-and tasks that carry out its commands and enqueue what came of them."""
+"""One term of the active controller.
+
+It consists of a queue of events, one task that owns the core, and tasks that carry out the core's
+commands and enqueue the results.
+"""
 
 from __future__ import annotations
 
@@ -80,20 +83,20 @@ from tidelog_runtime.replica_control import ReplicaControl
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.turns import give_turns
 
-# Whoever enqueues waits while the queue is full; the owner only takes from it.
+# Producers of events wait while the queue is full; the owner only takes events from it.
 MAX_QUEUED_EVENTS = 10_000
 
-# While events wait, the loop gets so many turns after each: a heartbeat or a health check takes
-# several to be answered, and would otherwise wait for an event in each of them.
+# While events wait, the loop gets this many turns after each event. The answer to a heartbeat or a
+# health check takes several turns, and would otherwise wait for one event in each of them.
 TURNS_BETWEEN_EVENTS = 4
 
-# No key was ever written at this revision: a guard on it always fails.
+# No key was ever written at this revision, so that a guard on it always fails.
 _NEVER = -1
 
 
 _Made = TypeVar("_Made")
 
-# Runs a blocking function off the loop; the simulator runs it in place.
+# Runs a blocking function outside the event loop; the simulator runs it in place.
 RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
 
 
@@ -102,7 +105,7 @@ async def run_in_place(work: Callable[[], None]) -> None:
 
 
 class Stopwatch(Protocol):
-    """Told of the time that each event takes."""
+    """Measures the processing time of each event."""
 
     def begin(self) -> float: ...
 
@@ -118,7 +121,7 @@ class NoStopwatch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Environment:
-    """Everything outside the core that a controller needs; the simulator has its own."""
+    """Everything outside the core that a controller needs; the simulator provides its own."""
 
     store: MeasuredStore
     keys: Keys
@@ -138,7 +141,7 @@ class Environment:
 
 
 class _ReignOverError(Exception):
-    """Ends the task group; the message says why."""
+    """Ends the task group; the message gives the reason."""
 
 
 async def _resign(resigning: Callable[[], Awaitable[str]]) -> None:
@@ -172,8 +175,11 @@ class EventLoop:
         self._describing = asyncio.Lock()
 
     async def run(self, resigning: Callable[[], Awaitable[str]]) -> str:
-        """Returns why the controller term is over; `resigning` returns why it is to end. Other
-        errors come as an exception group."""
+        """Returns why the controller term has ended.
+
+        `resigning` returns when the term has to end, with the reason. Other errors are raised as an
+        exception group.
+        """
         reasons: list[str] = []
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -188,7 +194,7 @@ class EventLoop:
         return "; ".join(reasons)
 
     async def submit(self, request: AdminRequest) -> AdminReply:
-        """Waits for the reply, which comes at the request's own timeout at the latest."""
+        """Waits for the reply, which arrives at the request's own timeout at the latest."""
         if self._over:
             return AdminReply(_deposed())
         self._last_request_id += 1
@@ -205,11 +211,11 @@ class EventLoop:
             del self._requests[request_id]
 
     def report(self, report: UnreachableLeadersReport) -> TidelogError | None:
-        """Why it was not taken; None: it was."""
+        """Returns why the report was rejected; None: it was accepted."""
         return self._take_report(LeadersUnreachable(report))
 
     def report_disk(self, report: DiskReport) -> TidelogError | None:
-        """Why it was rejected; None: it was accepted."""
+        """Returns why the report was rejected; None: it was accepted."""
         return self._take_report(DiskReported(report))
 
     def _take_report(self, event: LeadersUnreachable | DiskReported) -> TidelogError | None:
@@ -222,9 +228,11 @@ class EventLoop:
         return None
 
     async def describe(self, request: StateRequest) -> ControllerState:
-        """All as of one moment between two events: partitions are described in slices, of a
-        snapshot. One description at a time, so that there is one snapshot at most; those without
-        partitions do not wait."""
+        """Describes the controller's state at one moment between two events.
+
+        Partitions are described in slices, from a snapshot. Only one description runs at a time, so
+        that there is at most one snapshot. Descriptions without partitions do not wait.
+        """
         if request.services_only:
             return self._described(request)
         async with self._describing:
@@ -236,21 +244,21 @@ class EventLoop:
         return dataclasses.replace(state, partitions=tuple(partitions))
 
     def _described(self, request: StateRequest) -> ControllerState:
-        """Without partitions."""
+        """Returns the state without partitions."""
         state = self._controller.describe(request, self._environment.clock.monotonic_ms())
         links = (self._channels[broker_id].described() for broker_id in sorted(self._channels))
         return dataclasses.replace(state, connections=tuple(links))
 
     def not_found(self, request: StateRequest) -> TidelogError | None:
-        """Why nothing can be told of what is asked for; None also before the cluster is read."""
+        """The error for an unknown topic or partition; None until the state is loaded."""
         return not_found(self.context, request) if self.is_loaded else None
 
     @property
     def departed(self) -> Mapping[int, Departure]:
-        """The last life of each broker that ended, whether or not it is back since."""
+        """The last ended incarnation of each broker, whether or not the broker is back."""
         return self._controller.departed
 
-    # What a scrape asks for.
+    # Read by a scrape of the metrics.
 
     @property
     def context(self) -> Context:
@@ -385,7 +393,7 @@ class EventLoop:
         await self._queue.put(Transacted(command.id, result))
 
     async def _read(self, command: ReadKeys) -> None:
-        """A transaction that cannot hold is answered with all its keys at one revision."""
+        """Reads keys by a transaction whose guards fail: it returns all keys at one revision."""
         await asyncio.sleep(command.delay_ms / 1000)
         guards = [ModRevision(key, _NEVER) for key in command.keys]
         try:
@@ -402,7 +410,7 @@ class EventLoop:
     async def _off_loop(
         self, make: Callable[[], _Made]
     ) -> tuple[_Made | None, TidelogError | None]:
-        """What was made, or why it could not be."""
+        """Returns the result of `make`, or the error that it raised."""
         made: list[_Made] = []
         errors: list[TidelogError] = []
 
@@ -412,7 +420,7 @@ class EventLoop:
             except TidelogError as error:
                 errors.append(error)
             except Exception as error:
-                # Whoever asks again would end one reign after the other.
+                # If it were raised, each retry by the caller would end a controller term.
                 self._log.error("plan_failed", exc_info=not is_memory_shortage(error))
                 errors.append(_unplannable(error))
 

@@ -1,5 +1,8 @@
-"""When an active controller hands over because it can open no file, and so no connection either:
-over those that are open it still works, but a broker or a client that connects gets no answer."""
+"""When an active controller steps down because it can open no more files.
+
+It cannot accept connections then. Open connections still work, but a broker or a client that
+connects gets no answer.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ CHECK_INTERVAL_SECONDS = 1.0
 
 
 class FileExhaustion:
-    """`is_due`: whether `until_due` has returned, for one controller term."""
+    """The check of one controller term. `is_due`: whether `until_due` has returned."""
 
     def __init__(
         self,
@@ -33,7 +36,10 @@ class FileExhaustion:
         self.is_due = False
 
     async def until_due(self) -> str:
-        """Returns why it is to step down; not while no standby can take over."""
+        """Waits until the controller has to step down; returns the reason.
+
+        It waits while no standby can take over.
+        """
         while not self.is_due:
             await asyncio.sleep(CHECK_INTERVAL_SECONDS)
             self.is_due = self.check()
@@ -43,7 +49,7 @@ class FileExhaustion:
         )
 
     def check(self) -> bool:
-        """Whether it is to step down now."""
+        """Whether the controller has to step down now."""
         now_ms = self._clock.monotonic_ms()
         if not any(map(is_exhausted, self._own_pressures())):
             self._since_ms = None
@@ -53,7 +59,7 @@ class FileExhaustion:
         return now_ms - self._since_ms >= HAND_OVER_AFTER_MS and bool(self._standbys())
 
     def _standbys(self) -> list[int]:
-        """In ascending order; those that report that they can open no file either are left out."""
+        """Returns the standbys in ascending order, without those that report exhausted files."""
         pressures = self._roster.pressures.described()
         exhausted = {p.controller_id for p in pressures if is_exhausted(p)}
         registered = [c.controller_id for c in self._roster.controllers]
@@ -61,5 +67,5 @@ class FileExhaustion:
 
 
 def is_exhausted(pressure: Pressure | Pressing) -> bool:
-    """Whether no file can be opened; to count them takes one."""
+    """Whether no more files can be opened. To count the open files takes one as well."""
     return pressure.resource == OPEN_FILES and pressure.used >= pressure.limit

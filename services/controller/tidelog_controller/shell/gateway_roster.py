@@ -1,4 +1,4 @@
-"""The gateways that have announced themselves to this controller: soft state, in memory alone."""
+"""The gateways that announced themselves to this controller: soft state, only in memory."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ class _Heard(NamedTuple):
 
 
 class GatewayRoster:
-    """One gateway for each address and host, by this process's monotonic clock; at most
-    MAX_GATEWAYS, of which the one that was heard the longest ago is forgotten first."""
+    """One gateway for each address and host, with times of this process's monotonic clock.
+
+    At most MAX_GATEWAYS; the one that has been silent longest is forgotten first.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._heard: dict[tuple[str, str], _Heard] = {}
 
     def announce(self, announcement: GatewayAnnouncement) -> TidelogError | None:
-        """Why it was rejected; None: it was accepted."""
+        """Returns why the announcement was rejected; None: it was accepted."""
         error = _problem(announcement)
         if error is not None:
             return error
@@ -56,7 +58,7 @@ class GatewayRoster:
         return None
 
     def described(self) -> tuple[AnnouncedGateway, ...]:
-        """Ordered by address and host."""
+        """Sorted by address and host."""
         now_ms = self._forget()
         return tuple(
             AnnouncedGateway(
@@ -77,7 +79,10 @@ class GatewayRoster:
         )
 
     def _forget(self) -> int:
-        """The time. Entries are in the order in which they were heard last."""
+        """Forgets silent gateways; returns the current time.
+
+        Entries are in the order of their last announcement.
+        """
         now_ms = self._clock.monotonic_ms()
         for key, heard in list(self._heard.items()):
             if now_ms - heard.last_ms < GATEWAY_FORGOTTEN_MS:
@@ -86,8 +91,10 @@ class GatewayRoster:
         return now_ms
 
     def _replace_silent(self, new: GatewayAnnouncement, now_ms: int) -> None:
-        """A container that is created again has another host name: at an address that all machines
-        share it takes the place of one that was silent before."""
+        """Forgets silent gateways at the same address, unless it is a loopback address.
+
+        A container that is created again has another host name.
+        """
         if is_loopback(new.address):
             return
         for key, heard in list(self._heard.items()):
@@ -96,8 +103,11 @@ class GatewayRoster:
 
 
 def _is_news(announced: GatewayAnnouncement, known: GatewayAnnouncement) -> bool:
-    """A farewell that is late is of no process but its own, and what the same process has sent
-    before its farewell may arrive after it."""
+    """Whether the announcement is newer than the known one.
+
+    A final announcement (`is_stopping`) concerns only its own process. An earlier announcement of
+    the same process may arrive after it.
+    """
     is_same = (announced.pid, announced.started_at_ms) == (known.pid, known.started_at_ms)
     return not known.is_stopping if is_same else not announced.is_stopping
 

@@ -1,4 +1,4 @@
-"""Where the services of the cluster are reached, as far as a controller knows of them."""
+"""The addresses of the cluster's services, as far as a controller knows them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ class Reign(Protocol):
 
 
 class ServicesOfReign:
-    """`own`: the controller itself, before it is registered, too. While it stands by it knows of
-    no brokers."""
+    """`own`: the controller itself, also before it is registered.
+
+    A standby knows no brokers.
+    """
 
     def __init__(
         self, own: ControllerEntry, roster: ControllerRoster, reign: Callable[[], Reign | None]

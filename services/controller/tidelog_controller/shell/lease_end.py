@@ -1,4 +1,4 @@
-"""Ends a lease at once, and with it what stands under it."""
+"""Revocation of a lease, which deletes its keys at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from tidelog_runtime.metadata.store import Lease, StoreError
 async def end_lease(
     lease: Lease, timeout_seconds: float, log: FilteringBoundLogger, left: str
 ) -> None:
-    """Where the store cannot be told in time, `left` is logged, and it runs out."""
+    """Revokes the lease.
+
+    If the store does not answer in time, `left` is logged and the lease expires by itself.
+    """
     try:
         async with asyncio.timeout(timeout_seconds):
             await lease.revoke()

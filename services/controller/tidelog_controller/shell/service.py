@@ -1,4 +1,4 @@
-"""A controller as a whole: stands for election, reigns, stands again."""
+"""A complete controller: stands for election, is active for a term, and stands again."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from tidelog_runtime.pressure.records import Pressure
 from tidelog_runtime.telemetry.recent_elections import LeaseEndCounts
 
 STORE_RETRY_SECONDS = 0.5
-# After a fault of its own a controller leaves the others time to take over.
+# After an internal fault a controller gives the others this long to take over.
 FAULT_PAUSE_SECONDS = 5.0
-# After a step down for lack of files, too.
+# The same, after it stepped down because it can open no more files.
 HAND_OVER_PAUSE_SECONDS = 5.0
 REVOKE_TIMEOUT_SECONDS = 2.0
 
@@ -57,7 +57,7 @@ class ControllerService:
         lease_ttl_seconds: int,
         host: str = "",
     ) -> None:
-        """`host`: of its machine or container; empty: not known."""
+        """`host`: the name of its machine or container; empty: unknown."""
         self._environment = environment
         self._log = environment.log
         self._state_changes = environment.state_changes
@@ -79,7 +79,8 @@ class ControllerService:
             environment.clock,
             environment.log,
         )
-        # What its process is short of, and what frees memory for the end of a process without any.
+        # The resource shortages of this process; and the callback that frees reserved memory, so
+        # that a process without memory can end.
         self.own_pressures: Callable[[], Sequence[Pressure]] = tuple
         self.on_memory_shortage: Callable[[], None] = lambda: None
         # Set once the store is known to hold a cluster that this version may write to.
@@ -88,8 +89,10 @@ class ControllerService:
 
     @property
     def may_write(self) -> bool:
-        """Whether the store is known to be that of this controller's cluster, and its id is that
-        of this process."""
+        """Whether this controller may write to the store.
+
+        The store has to be known as that of its cluster, and no other process may hold its id.
+        """
         return self._may_write.is_set() and self._registration.has_id.is_set()
 
     @property
@@ -98,14 +101,16 @@ class ControllerService:
 
     @property
     def reign(self) -> EventLoop | None:
-        """None: it stands by."""
+        """None: this controller is a standby."""
         return self._reign
 
     async def run(self) -> None:
-        """Goes on until cancelled, and then gives the lease up, so that another takes
-        over at once. Raises `StoreRolledBackError` and `UnknownFormatError`: a person
-        has to look before anything is written. Raises what `is_memory_shortage` knows, too, once
-        that is recorded in the store."""
+        """Runs until cancelled, then revokes the lease: another controller takes over at once.
+
+        Raises `StoreRolledBackError` and `UnknownFormatError`: an administrator has to check before
+        anything is written. Also raises an error for which `is_memory_shortage` is true, after it
+        was recorded in the store.
+        """
         probing = asyncio.create_task(self._environment.store.probe())
         registering = asyncio.create_task(self._keep_registered())
         try:
@@ -131,9 +136,9 @@ class ControllerService:
                     remedy = "start it again: it is not listed"
                     self._log.exception("controller_fault", remedy=remedy)
                     break
-                # Another shortage ends the process; until then it is to be listed.
+                # Another shortage ends the process; until then it has to be registered.
                 await asyncio.sleep(FAULT_PAUSE_SECONDS)
-        # The election does not depend on the list.
+        # The election does not depend on the registration.
         self._registration.has_id.set()
 
     async def _stand_and_rule(self) -> None:
@@ -156,21 +161,21 @@ class ControllerService:
                 await asyncio.sleep(FAULT_PAUSE_SECONDS)
 
     async def submit(self, request: AdminRequest) -> AdminReply:
-        """The reply, or NOT_CONTROLLER with the address of the active one."""
+        """Returns the reply, or NOT_CONTROLLER with the address of the active controller."""
         if self._reign is None:
             return AdminReply(self._not_controller())
         return await self._reign.submit(request)
 
     def report(self, report: UnreachableLeadersReport) -> TidelogError | None:
-        """Why it was not taken; None: it was."""
+        """Returns why the report was rejected; None: it was accepted."""
         return self._not_controller() if self._reign is None else self._reign.report(report)
 
     def report_disk(self, report: DiskReport) -> TidelogError | None:
-        """Why it was rejected; None: it was accepted."""
+        """Returns why the report was rejected; None: it was accepted."""
         return self._not_controller() if self._reign is None else self._reign.report_disk(report)
 
     def announce_gateway(self, announcement: GatewayAnnouncement) -> TidelogError | None:
-        """Why it was rejected; None: it was accepted, by an active controller or a standby."""
+        """Returns why the announcement was rejected; None: it was accepted, also by a standby."""
         return self._gateways.announce(announcement)
 
     def described_gateways(self) -> tuple[AnnouncedGateway, ...]:
@@ -279,8 +284,11 @@ class ControllerService:
 
 
 def _cause(group: ExceptionGroup[Exception]) -> Exception:
-    """What ended a reign's tasks: a store that has fallen back outweighs all else, and a shortage
-    of memory the faults that follow from it."""
+    """Returns the error that ended the tasks of a term.
+
+    A rolled-back store comes before all else, and a memory shortage before the faults that it
+    causes.
+    """
     rolled_back = group.subgroup(StoreRolledBackError)
     shortage = group.subgroup(lambda error: is_memory_shortage(error))
     first: Exception = (rolled_back or shortage or group).exceptions[0]

@@ -1,1 +1,1 @@
-"""What the controller knows, and the values that come into its core and go out."""
+"""The controller's knowledge, and the values that enter and leave its core."""

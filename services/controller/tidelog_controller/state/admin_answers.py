@@ -1,5 +1,7 @@
-"""What requests are answered with, besides what `AdminReply` has for all. Plain values;
-`admin.proto` documents the fields."""
+"""Replies to admin requests, besides the fields of `AdminReply`.
+
+Plain values; `admin.proto` documents the fields.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,12 @@ from tidelog_runtime.replica_control import ReplicaSummary
 
 
 class PartitionsAnswer(NamedTuple):
-    """Of so many `partitions` that come and go, with a topic or by themselves. `brokers`: those
-    that hold replicas of what would go. `revision`: the topic's; 0: it has none."""
+    """Added or removed partitions, with a topic or by themselves.
+
+    - `partitions`: their number.
+    - `revision`: the topic's; 0: it has none.
+    - `brokers`: the brokers with replicas that a removal would delete.
+    """
 
     partitions: int = 0
     revision: int = 0
@@ -39,7 +45,7 @@ class ConfigAnswer(NamedTuple):
 
 
 class BrokerShare(NamedTuple):
-    """`leaders_before`, `leaders_after`: partitions that prefer it as their leader."""
+    """`leaders_before`, `leaders_after`: the number of partitions whose preferred leader it is."""
 
     broker_id: int
     replicas_before: int
@@ -49,9 +55,13 @@ class BrokerShare(NamedTuple):
 
 
 class PlanSummary(NamedTuple):
-    """`moves`: all of them in a dry run, else none. `minimum`: None: of moves by hand.
-    `warnings`: what speaks against it, for a person. `digest`: of the moves; empty: it is not
-    there to be carried out."""
+    """The summary of a plan.
+
+    - `moves`: all of them in a dry run, else none.
+    - `minimum`: None for moves that a request named.
+    - `warnings`: arguments against the plan, as text for people.
+    - `digest`: the digest of the moves; empty: there is no plan to be carried out.
+    """
 
     moves: tuple[OperationMove, ...]
     move_count: int
@@ -64,8 +74,11 @@ class PlanSummary(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """In moves, replicas and bytes. `estimated_end_ms`: wall clock; 0: nobody can tell.
-    `moves_unmeasured`: those that the sums of bytes leave out."""
+    """Progress in moves, replicas and bytes.
+
+    - `estimated_end_ms`: wall clock; 0: unknown.
+    - `moves_unmeasured`: moves that the sums of bytes leave out.
+    """
 
     moves: int
     moves_done: int
@@ -95,7 +108,7 @@ class OperationAnswer(NamedTuple):
 
 
 class MoveView(NamedTuple):
-    """`bytes_to_copy`, `bytes_copied` None: nothing is copied, or nobody has told."""
+    """`bytes_to_copy`, `bytes_copied`: None: nothing is copied, or it is not measured yet."""
 
     move: OperationMove
     state: MoveState
@@ -116,7 +129,7 @@ class OperationsAnswer(NamedTuple):
 
 
 class ThrottleAnswer(NamedTuple):
-    """None: without bound. `revision` 0: it was never set."""
+    """Rates of None: unlimited. `revision` 0: the throttle was never set."""
 
     bytes_per_second: int | None
     before: int | None
@@ -124,8 +137,11 @@ class ThrottleAnswer(NamedTuple):
 
 
 class LeaderResult(NamedTuple):
-    """`before`, `leader`: who leads when it is asked for, and who is to. `error` None: done, or
-    in a dry run possible."""
+    """The result of one partition.
+
+    - `before`, `leader`: the leader at the time of the request, and the requested one.
+    - `error`: None: done, or possible in a dry run.
+    """
 
     partition: TopicPartition
     before: int
@@ -134,7 +150,7 @@ class LeaderResult(NamedTuple):
 
 
 class LeadersAnswer(NamedTuple):
-    """`kept`: partitions that brokers in maintenance go on leading."""
+    """`kept`: the number of partitions that brokers in maintenance continue to lead."""
 
     results: tuple[LeaderResult, ...]
     kept: int
@@ -148,7 +164,7 @@ class RestartAnswer(NamedTuple):
 
 
 class BrokerView(NamedTuple):
-    """`registration` None: it is gone. `not_added`: it has only registered."""
+    """`registration` None: the broker is gone. `not_added`: it has only registered."""
 
     broker_id: int
     registration: BrokerRegistration | None
@@ -196,8 +212,12 @@ class TopicsAnswer(NamedTuple):
 
 
 class SurvivorView(NamedTuple):
-    """One replica. `log` None: not known, and `problem` says why. `whole`: it has lost nothing.
-    `lost_records`: that would be if it led; -1: nobody can tell."""
+    """One replica of a partition without a leader.
+
+    - `log`: None: unknown, for the reason in `problem`.
+    - `whole`: it has lost nothing.
+    - `lost_records`: the number of lost records if it led; -1: unknown.
+    """
 
     broker_id: int
     problem: str
@@ -207,7 +227,7 @@ class SurvivorView(NamedTuple):
 
 
 class RecoveryView(NamedTuple):
-    """A partition without a leader. `last_known`: who was last known to be in sync."""
+    """A partition without a leader. `last_known`: its last-known members."""
 
     name: TopicPartition
     held: Partition

@@ -1,5 +1,7 @@
-"""What administrators ask of the controller's core, besides what `events` has. Plain values;
-`admin.proto` documents the fields."""
+"""Admin requests to the controller's core, besides those in `events`.
+
+Plain values; `admin.proto` documents the fields.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from tidelog_runtime.metadata.operations import OperationKind, OperationState
 
 
 class Asker(NamedTuple):
-    """Who asks, as they say, and from which address; empty: not known."""
+    """The caller as it names itself, and its address; empty: unknown."""
 
     name: str = ""
     address: str = ""
@@ -22,7 +24,7 @@ Assignment = tuple[tuple[int, ...], ...]
 
 
 class AlterTopicConfig(NamedTuple):
-    """`trace_id`, here and below: of the request's W3C trace context; empty: none."""
+    """`trace_id`, here and below: the id of the request's W3C trace context; empty: none."""
 
     request_id: int
     topic: str
@@ -37,7 +39,7 @@ class AlterTopicConfig(NamedTuple):
 
 
 class AddPartitions(NamedTuple):
-    """`partitions`: in all."""
+    """`partitions`: the new total."""
 
     request_id: int
     topic: str
@@ -52,7 +54,7 @@ class AddPartitions(NamedTuple):
 
 
 class RemovePartitions(NamedTuple):
-    """`partitions`: that are left."""
+    """`partitions`: the remaining number."""
 
     request_id: int
     topic: str
@@ -67,7 +69,7 @@ class RemovePartitions(NamedTuple):
 
 
 class WantedReplicas(NamedTuple):
-    """One move by hand. `topic_id`, `original`: where not empty, only as long as they are so."""
+    """One requested move. `topic_id`, `original`: if set, required current values."""
 
     partition: TopicPartition
     target: tuple[int, ...]
@@ -106,8 +108,10 @@ OperationWanted = (
 
 
 class BeginOperation(NamedTuple):
-    """`operation_id`: empty: one is given. `expected_plan`: digest of the plan that alone is to
-    be carried out; empty: whatever the plan is."""
+    """`operation_id`: empty: the controller generates one.
+
+    `expected_plan`: the digest of the only acceptable plan; empty: any plan.
+    """
 
     request_id: int
     wanted: OperationWanted
@@ -128,7 +132,7 @@ class CancelOperation(NamedTuple):
 
 
 class SetThrottle(NamedTuple):
-    """`bytes_per_second` None: without bound."""
+    """`bytes_per_second` None: unlimited."""
 
     request_id: int
     bytes_per_second: int | None
@@ -182,7 +186,7 @@ class ElectPreferredLeaders(NamedTuple):
 
 
 class MoveLeaders(NamedTuple):
-    """`moves`: partitions, and who is to lead each."""
+    """`moves`: partitions, each with the leader that it is to have."""
 
     request_id: int
     moves: tuple[tuple[TopicPartition, int], ...]
@@ -234,7 +238,7 @@ class DescribeTopics(NamedTuple):
 
 
 class RecoveryChoice(NamedTuple):
-    """`expected_revision`: of the partition's key as described; 0: any."""
+    """`expected_revision`: that of the partition's key as described; 0: any."""
 
     partition: int
     broker_id: int
@@ -242,8 +246,11 @@ class RecoveryChoice(NamedTuple):
 
 
 class DescribeRecovery(NamedTuple):
-    """`topic` empty: all topics. Neither `partitions` nor `choices`: all that have no leader.
-    `choices` are checked and looked at."""
+    """`topic` empty: all topics.
+
+    Without `partitions` and `choices`: all partitions without a leader. `choices` are checked, and
+    described.
+    """
 
     request_id: int
     topic: str

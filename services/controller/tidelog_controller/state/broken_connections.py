@@ -1,5 +1,4 @@
-"""What broken connections to brokers may lead to: fast removals, within a bound, and how
-often they are told of. Pure."""
+"""Limits on consequences of broken connections: fast removals of brokers, and events. No I/O."""
 
 from __future__ import annotations
 
@@ -7,22 +6,22 @@ from collections import deque
 
 from tidelog_controller.state.events import DialOutcome
 
-# A broker whose connection keeps breaking though it lives (behind a proxy, say) is not
-# taken for dead more often than this; then its lease alone decides.
+# A live broker whose connection keeps breaking (behind a proxy, for example) is not removed more
+# often than this; beyond it only its lease decides.
 MAX_FAST_REMOVALS = 2
 FAST_REMOVAL_WINDOW_MS = 60_000
-# What stays as it is, is told again after so long.
+# An unchanged condition is reported again after this time.
 TELL_AGAIN_MS = 60_000
 
 
 class BrokenConnections:
     def __init__(self) -> None:
         self._removals: dict[int, deque[int]] = {}  # broker id to times of fast removals
-        # What was told last of a life of a broker, and when.
+        # The last reported incarnation and outcome of each broker, and when.
         self._told: dict[int, tuple[int, DialOutcome, int]] = {}
 
     def may_remove(self, broker_id: int, now_ms: int) -> bool:
-        """Counts as a removal where it is allowed."""
+        """Whether a fast removal is allowed; if so, it is counted."""
         removals = self._removals.setdefault(broker_id, deque(maxlen=MAX_FAST_REMOVALS))
         oldest_counts = removals and now_ms - removals[0] < FAST_REMOVAL_WINDOW_MS
         if len(removals) == MAX_FAST_REMOVALS and oldest_counts:
@@ -31,7 +30,7 @@ class BrokenConnections:
         return True
 
     def is_news(self, broker_id: int, broker_epoch: int, dial: DialOutcome, now_ms: int) -> bool:
-        """A broker that cannot be reached is dialled every two seconds, and told of seldom."""
+        """Whether to report it; an unreachable broker is dialled every 2 s and reported seldom."""
         epoch, before, at_ms = self._told.get(broker_id, (0, None, 0))
         same = epoch == broker_epoch and before is dial
         if same and now_ms - at_ms < TELL_AGAIN_MS:

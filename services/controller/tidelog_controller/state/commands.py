@@ -1,5 +1,7 @@
-"""What the controller's core wants done. Plain values; the shell carries them out and
-tells the outcome in an event."""
+"""The commands of the controller's core.
+
+Plain values. The shell carries them out and returns the outcome as an event.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,7 @@ class Transact(NamedTuple):
 
 
 class ReadKeys(NamedTuple):
-    """Reads all keys at one revision, after a delay. Ends in `KeysRead` or
-    `OutcomeUnknown`."""
+    """Reads all keys at one revision, after a delay. Ends in `KeysRead` or `OutcomeUnknown`."""
 
     id: int
     keys: tuple[str, ...]
@@ -47,7 +48,7 @@ class ReadKeys(NamedTuple):
 
 
 class OpenChannel(NamedTuple):
-    """Connects to one life of a broker and watches the connection."""
+    """Connects to one incarnation of a broker and watches the connection."""
 
     broker_id: int
     broker_epoch: int
@@ -84,34 +85,44 @@ class SendDescribeReplicas(NamedTuple):
 
 
 class MakePlan(NamedTuple):
-    """Ends in `PlanMade`. `make` takes its time, reads nothing that changes, and raises
-    `TidelogError`."""
+    """Ends in `PlanMade`.
+
+    `make` may take long, reads nothing that changes, and raises `TidelogError`.
+    """
 
     id: int
     make: Callable[[], Planned]
 
 
 class FindPlaces(NamedTuple):
-    """Ends in `PlacesFound`. `find` takes its time and reads nothing that changes. `id`: of the
-    request."""
+    """Ends in `PlacesFound`.
+
+    - `id`: the id of the request.
+    - `find`: may take long, and reads nothing that changes.
+    """
 
     id: int
     find: Callable[[], Assignment]
 
 
 class ReadSnapshot(NamedTuple):
-    """`read` is run off the event loop; `SnapshotRead` brings what it found, or the `TidelogError`
-    that it raised."""
+    """Runs `read` outside the event loop. Ends in `SnapshotRead`, with the result or the error.
+
+    `read` may raise `TidelogError`.
+    """
 
     id: int
     read: Callable[[], object]
 
 
 class AdminReply(NamedTuple):
-    """`pending_brokers`: without an acknowledgement when time was up; where replicas were to start,
-    also those that have died.
-    `partitions`: what became of each that the request was about. `answer`: what only a request
-    of its kind is answered with."""
+    """The reply to an admin request.
+
+    - `pending_brokers`: those without an acknowledgement when the time was up; if replicas had to
+      start, also brokers that have failed.
+    - `partitions`: the outcome of each requested partition.
+    - `answer`: what only this kind of request returns.
+    """
 
     error: TidelogError | None
     topic_id: str = ""
@@ -137,8 +148,11 @@ class Log(NamedTuple):
 
 
 class Tell(NamedTuple):
-    """One stage of a state change; `StateChange` documents the fields, and the shell knows
-    the rest of them. `cause` None: that of the `change`."""
+    """One stage of a state change, to report.
+
+    `StateChange` documents the fields; the shell fills in the others. `cause` None: that of
+    `change`.
+    """
 
     kind: Kind
     stage: Stage
@@ -154,7 +168,7 @@ class Tell(NamedTuple):
     cause: Cause | None = None
 
     def at(self, stage: Stage, revision: int | None = None, cause: Cause | None = None) -> Tell:
-        """A later stage of the same."""
+        """The same event at a later stage."""
         return Tell(
             self.kind,
             stage,
@@ -172,16 +186,18 @@ class Tell(NamedTuple):
 
 
 class TellEach(NamedTuple):
-    """Many stages of state changes, in order. They are made as they are taken, which is when
-    there is time: ten thousand elections do not wait for what is told of them. `size`: how
-    many they are."""
+    """Many stages of state changes, in order.
+
+    They are created when they are consumed, which is when there is time: ten thousand elections do
+    not wait for their events. `size`: their number.
+    """
 
     told: Iterable[Tell]
     size: int
 
 
 class StepDown(NamedTuple):
-    """Another controller has taken over: nothing that this one knows counts any more."""
+    """Another controller has taken over: this one's state is no longer valid."""
 
     reason: str
 

@@ -1,9 +1,8 @@
-"""What the controller knows of the store: brokers, topics, partitions and intents.
+"""The controller's knowledge of the store: brokers, topics, partitions and intents.
 
-All knowledge comes in through `absorb`, whether it was read, watched, written or found
-in a failed comparison. Each key only ever moves forward, by its revision: what the
-controller wrote is known before the watch delivers it.
-"""
+All knowledge enters through `absorb`, whether it was read, watched, written or found in a failed
+comparison. The knowledge of each key only moves forward, by revision: what the controller wrote is
+known before the watch delivers it."""
 
 from __future__ import annotations
 
@@ -90,7 +89,7 @@ from tidelog_runtime.registered_brokers import KnownDirectories
 
 @dataclass(frozen=True, slots=True)
 class ControllerIdentity:
-    """One reign. `key_revision`: creation revision of the `controller` key."""
+    """One controller term. `key_revision`: creation revision of the `controller` key."""
 
     controller_id: int
     controller_epoch: int
@@ -102,7 +101,7 @@ class Context:
         self.keys = keys
         self.brokers: dict[int, Broker] = {}
         self.live: dict[int, LiveBroker] = {}
-        # For descriptions alone: no decision depends on them.
+        # Only for descriptions: no decision depends on them.
         self.directories = KnownDirectories()
         self.topics: dict[str, Topic] = {}
         self.deletions: dict[str, Deletion] = {}
@@ -110,25 +109,25 @@ class Context:
         self.removals: dict[str, Removal] = {}
         self.consents: dict[TopicPartition, Consent] = {}
         self.operations = Operations()
-        # Moves on with whatever a plan of moves rests on, but for brokers that come and go.
+        # Grows when anything changes that a plan of moves depends on, except live brokers.
         self.layout_version = 0
-        self.changes = 0  # that were absorbed
+        self.changes = 0  # the number of absorbed changes
         self.removed_brokers: dict[int, Mark] = {}
         self.added_brokers: dict[int, Mark] = {}
         self.maintenance: dict[int, Mark] = {}
-        # Of this reign alone.
+        # Valid for this controller term only.
         self.wanted_leaders: dict[TopicPartition, WantedLeader] = {}
-        self.looked_at: dict[TopicPartition, int] = {}  # by how many requests
-        self.rejecting_disks: Collection[int] = ()  # brokers; as they report it
+        self.looked_at: dict[TopicPartition, int] = {}  # by the number of requests
+        self.rejecting_disks: Collection[int] = ()  # broker ids, as reported
         self.throttle = UNTHROTTLED
         self.malformed: set[str] = set()  # keys
-        # What operations want of partitions now; what was begun goes on without.
+        # The moves that operations request now; a begun move continues without its operation.
         self.wanted_moves: Mapping[TopicPartition, WantedMove] = {}
         self._wanted_anew: dict[TopicPartition, None] = {}
-        # Topics with a removal: since this was last asked, one of their stopped partitions may
-        # have become the last to tell its leader epoch.
+        # Topics with a removal in which, since the last call of `take_to_outlive`, a stopped
+        # partition may have become the last holder of its leader epoch.
         self._to_outlive: dict[str, None] = {}
-        # All is known up to here, because the watch has delivered it.
+        # Everything up to this revision is known, because the watch has delivered it.
         self.revision = 0
         self._partitions: dict[str, dict[int, Partition]] = {}
         self.unplaced = UnplacedPartitions()
@@ -136,7 +135,7 @@ class Context:
         self._owned: set[str] = set()
         self._owned_brokers: set[int] = set()
         self._by_broker: dict[int, dict[TopicPartition, None]] = {}
-        self._ahead: dict[str, int] = {}  # keys known beyond `revision`, and up to where
+        self._ahead: dict[str, int] = {}  # keys known beyond `revision`, with theirs
 
     def partition(self, partition: TopicPartition) -> Partition | None:
         return self._partitions.get(partition.topic, {}).get(partition.partition)
@@ -145,17 +144,17 @@ class Context:
         return [TopicPartition(topic, p) for p in sorted(self._partitions.get(topic, ()))]
 
     def held_of(self, topic: str) -> Mapping[int, Partition]:
-        """By number, those that changed last at the end."""
+        """By number; those that changed last are at the end."""
         return self._partitions.get(topic, {})
 
     def has_partition_from(self, topic: str, first: int) -> bool:
-        """Whether one of this number or a greater one has a key. Those that changed last are
-        looked at first: of those that are removed one is found soon."""
+        """Whether a partition of this number or above has a key. The last changed are checked
+        first: one that is being removed is found soon."""
         return any(number >= first for number in reversed(self._partitions.get(topic, {})))
 
     @property
     def partition_count(self) -> int:
-        """Partitions that have a key."""
+        """The number of partitions that have a key."""
         return sum(len(partitions) for partitions in self._partitions.values())
 
     def replicas_on(self, broker_id: int) -> Iterator[tuple[TopicPartition, Partition]]:
@@ -166,16 +165,16 @@ class Context:
         return len(self._by_broker.get(broker_id, ()))
 
     def names_on(self, broker_id: int) -> Collection[TopicPartition]:
-        """Partitions with a replica on it, as of now."""
+        """A live view of the partitions with a replica on the broker."""
         return self._by_broker.get(broker_id, {}).keys()
 
     def unreadable_topics(self) -> set[str]:
-        """Of these not all is known that the store holds: which partitions there are, where
-        their replicas are, or the topic's id and configuration."""
+        """Topics with unreadable keys: some of their partitions, replicas, or their id and
+        configuration are unknown."""
         return self.topics_of(self.malformed)
 
     def topics_of(self, keys: Iterable[str]) -> set[str]:
-        """Those that these are keys of, or of a partition of theirs; intents are not."""
+        """The topics whose own key, or a partition's key, is among `keys`; intents do not count."""
         topics = set()
         for key in keys:
             match self.keys.parse(key):
@@ -187,20 +186,19 @@ class Context:
         return sorted(b for b, broker in self.brokers.items() if broker.running)
 
     def placement_brokers(self) -> list[int]:
-        """Those that take the replicas of new partitions."""
+        """The brokers that may hold replicas of new partitions."""
         return [b for b in self.running_brokers() if b not in self.removed_brokers]
 
     def takes_part(self, broker_id: int) -> bool:
-        """Whether replicas that there are may be moved to it by a plan: it was added, or holds
-        some already. One that has only registered takes those of new partitions."""
+        """Whether a plan may move existing replicas to it: it was added, or holds some already. A
+        broker that has only registered gets replicas of new partitions."""
         if broker_id in self.removed_brokers:
             return False
         return broker_id in self.added_brokers or bool(self._by_broker.get(broker_id))
 
     def snapshot(self) -> Context:
-        """What plans and descriptions are made of, as it is now, whatever comes; to be read alone,
-        also by another thread. It shares all but maps; a topic's partitions and a broker's
-        replicas, which may be many, until they change."""
+        """Returns a copy for plans and descriptions; read only, also by another thread. Only maps
+        are copied; a topic's partitions and a broker's replicas only once they change."""
         copy = Context(self.keys)
         copy.brokers, copy.live = dict(self.brokers), dict(self.live)
         copy.topics, copy.malformed = dict(self.topics), set(self.malformed)
@@ -217,14 +215,14 @@ class Context:
         return copy
 
     def advance_operations(self, receivers: Collection[int] | None = None) -> None:
-        """Wants of partitions what operations want of them now. `receivers`: brokers that moves
-        to them may begin for; None: all."""
+        """Updates the moves that operations request. `receivers`: brokers to which moves may begin;
+        None: all."""
         wanted = self.operations.advance(self.state_to_stay, receivers)
         if wanted is not None:
             self.want_moves(wanted)
 
     def state_to_stay(self, partition: TopicPartition) -> LeaderAndIsr | None:
-        """None: there is no such partition, or it is to be deleted."""
+        """None: the partition does not exist, or is being deleted."""
         held = self.partition(partition)
         return held.state if held is not None and not self.is_going(partition) else None
 
@@ -233,11 +231,11 @@ class Context:
         return [RackedBroker(b, self.brokers[b].registration.rack) for b in broker_ids]
 
     def is_going(self, partition: TopicPartition) -> bool:
-        """Whether it is to be deleted, with its topic or by itself."""
+        """Whether the partition is being deleted, with its topic or by itself."""
         return self._going_since(partition) is not None
 
     def _going_since(self, partition: TopicPartition) -> int | None:
-        """The revision of the intent."""
+        """The revision of the intent to delete it; None: there is none."""
         deletion = self.deletions.get(partition.topic)
         if deletion is not None:
             return deletion.revision
@@ -247,8 +245,8 @@ class Context:
         return None
 
     def is_stopped(self, partition: TopicPartition) -> bool:
-        """Whether the partition was stopped in order to be deleted. Nothing else leaves
-        both ISR and eligible set empty."""
+        """Whether the partition was stopped in order to be deleted. Only that leaves both ISR and
+        eligible set empty."""
         since = self._going_since(partition)
         held = self.partition(partition)
         if since is None or held is None or held.revision < since:
@@ -257,9 +255,9 @@ class Context:
         return state.leader == NO_LEADER and not state.isr and not state.eligible
 
     def is_outlived(self, partition: TopicPartition) -> bool:
-        """Whether its key may go: nothing but that tells its leader epoch, beyond which the next
-        partition of this number has to begin; but for a topic that goes itself, whose id no other
-        gets."""
+        """Whether the key may be deleted: the topic records the leader epoch beyond which the next
+        partition of this number has to begin. A deleted topic needs no such record: its id is never
+        reused."""
         if partition.topic in self.deletions:
             return True
         topic, held = self.topics.get(partition.topic), self.partition(partition)
@@ -268,8 +266,8 @@ class Context:
         return held.state.leader_epoch < topic.entry.first_leader_epoch
 
     def take_to_outlive(self) -> list[str]:
-        """Topics that may have a stopped partition which is not outlived, where what that rests
-        on has changed since this was last asked."""
+        """Topics with changes since the last call after which a stopped partition may not be
+        outlived."""
         topics, self._to_outlive = self._to_outlive, {}
         return list(topics)
 
@@ -278,19 +276,19 @@ class Context:
             self._to_outlive[topic] = None
 
     def want_moves(self, wanted: Mapping[TopicPartition, WantedMove]) -> None:
-        """From now on this is wanted, and nothing else."""
+        """Replaces the requested moves."""
         before, self.wanted_moves = self.wanted_moves, dict(wanted)
         changed = [p for p in ({**before, **wanted}) if before.get(p) != wanted.get(p)]
         self._wanted_anew.update(dict.fromkeys(changed))
 
     def take_wanted_anew(self) -> list[TopicPartition]:
-        """Partitions of which something else is wanted since this was last asked."""
+        """The partitions whose requested state has changed since the last call."""
         changed, self._wanted_anew = self._wanted_anew, {}
         return list(changed)
 
     def look_at(self, partitions: Iterable[TopicPartition], by: int) -> None:
-        """`by` 1: one more request wants to know what the replicas of these hold, which have no
-        leader; -1: one less."""
+        """`by` is 1 if one more request needs the logs of these partitions, which have no leader,
+        and -1 if one less does."""
         for partition in partitions:
             count = self.looked_at.pop(partition, 0) + by
             if count:
@@ -299,23 +297,23 @@ class Context:
                 self._wanted_anew[partition] = None
 
     def want_leader(self, partition: TopicPartition, leader: WantedLeader | None) -> None:
-        """From now on this one is wanted; None: no one is."""
+        """Sets the requested leader of a partition; None: there is none."""
         if leader is None:
             self.wanted_leaders.pop(partition, None)
         elif self.wanted_leaders.get(partition) != leader:
             self.wanted_leaders[partition], self._wanted_anew[partition] = leader, None
 
     def watched_to(self, revision: int) -> None:
-        """The watch will deliver nothing up to this revision any more."""
+        """The watch will deliver nothing more up to this revision."""
         self.revision = max(self.revision, revision)
-        # In the order in which they came to be known, which is nearly that of revisions: one that
-        # stays a while longer costs nothing, and to look at all, for each of many answers, would.
+        # In the order of absorption, which is nearly that of revisions. An entry that stays longer
+        # costs nothing; to check all of them, for each of many answers, would.
         ahead = self._ahead
         for key in list(takewhile(lambda key: ahead[key] <= self.revision, ahead)):
             del ahead[key]
 
     def absorb(self, change: Changed) -> Absorbed | None:
-        """Takes one key's state as of a revision. None: it was known, or is of no concern."""
+        """Takes one key's state at a revision. None: it is known already, or does not matter."""
         key, value, revision = change
         if revision <= max(self.revision, self._ahead.get(key, 0)):
             return None
@@ -421,7 +419,7 @@ class Context:
             new = Topic.of(entry, value.create_revision, value.mod_revision)
         old = self.topics.pop(topic, None)
         if old is not None and new is not None and old.entry.topic_id == new.entry.topic_id:
-            # What this controller has overwritten tells it nothing of the key's creation.
+            # The answer to an overwriting transaction does not carry the key's creation revision.
             new = new._replace(create_revision=old.create_revision)
         if new is not None:
             self.topics[topic] = new

@@ -1,4 +1,4 @@
-"""How brokers left: as this reign saw it, and as those before it left it in the store."""
+"""How brokers left, as detected in this controller term or stored by earlier ones."""
 
 from __future__ import annotations
 
@@ -8,30 +8,35 @@ from tidelog.state_changes.event import Cause
 from tidelog_controller.state.known import Broker
 from tidelog_runtime.metadata.schema import STOPPING, Departure
 
-# Of so many brokers at most; ids are chosen by people and may be many.
+# The maximum number of brokers; administrators choose ids, so there may be many.
 MAX_DEPARTURES = 1_000
 
 
 class Departures:
-    """What this reign saw stays *unrecorded* until the store is known to have it. Told, and
-    never decided by."""
+    """The departures of brokers. Reported, but no decision depends on them.
+
+    A departure that this term detected stays *unrecorded* until the store is known to have it.
+    """
 
     def __init__(self) -> None:
         self._last: dict[int, Departure] = {}
         self._refused: dict[int, int] = {}  # broker epochs whose address refused a connection
-        self._unrecorded: dict[int, Departure | None] = {}  # None: to be forgotten there
+        self._unrecorded: dict[int, Departure | None] = {}  # None: to be deleted there
 
     @property
     def last(self) -> Mapping[int, Departure]:
-        """The last life of each broker that ended, whether or not it is back since."""
+        """The last ended incarnation of each broker, whether or not the broker is back."""
         return self._last
 
     def unrecorded(self, limit: int) -> tuple[tuple[int, Departure | None], ...]:
         return tuple(self._unrecorded.items())[:limit]
 
     def recorded(self, broker_id: int, departure: Departure | None) -> None:
-        """The store has this one, or none. Of one life what is kept there counts; an older
-        life than is known here is overwritten soon."""
+        """Takes the stored departure of a broker, or its absence.
+
+        For one incarnation the stored departure wins. A stored departure of an older incarnation is
+        soon overwritten.
+        """
         if departure is None:
             if self._unrecorded.get(broker_id) is None:
                 self._unrecorded.pop(broker_id, None)
@@ -44,23 +49,23 @@ class Departures:
         self._keep(broker_id, departure)
 
     def refused(self, broker_id: int, broker_epoch: int) -> None:
-        """Its process has ended, whoever ends its registration."""
+        """Notes that the process has ended, whatever ends its registration."""
         self._refused[broker_id] = broker_epoch
 
     def left(self, old: Broker, new: Broker | None, wall_ms: int) -> Departure:
-        """`new`: its next life, where it is known together with the end of the last."""
+        """Records a departure. `new`: the next incarnation, if known at the same time."""
         departure = self.judged(old, new, wall_ms)
         self._refused.pop(old.broker_id, None)
         known = self._last.get(old.broker_id)
         if known is not None and known.broker_epoch == old.broker_epoch:
-            # Kept in the transaction that ended its registration.
+            # Stored by the transaction that ended its registration.
             return known
         self._unrecorded[old.broker_id] = departure
         self._keep(old.broker_id, departure)
         return departure
 
     def judged(self, old: Broker, new: Broker | None, wall_ms: int) -> Departure:
-        """How it leaves, by what is known now."""
+        """Returns the departure according to what is known now."""
         cause = self._cause(old, new)
         registration = old.registration
         return Departure(

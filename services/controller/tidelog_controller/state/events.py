@@ -1,4 +1,4 @@
-"""What the controller's core is told. Plain values; the shell makes them."""
+"""The events of the controller's core. Plain values, created by the shell."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from tidelog_runtime.replica_control import CommandResult, DescribeReplicasResul
 
 
 class DialOutcome(enum.Enum):
-    """How a plain connect to a broker's address ended, after its connection had dropped."""
+    """The outcome of a plain connect to a broker's address, after its connection had ended."""
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
-    UNRESOLVED = "unresolved"  # a resolver that works says that there is no such name any more
+    UNRESOLVED = "unresolved"  # a working resolver reports that the name no longer exists
     NO_ANSWER = "no_answer"
 
 
-# What only a process that has ended looks like; anything else may be the network.
+# Outcomes that only an ended process has; any other may be due to the network.
 CRASHED = frozenset({DialOutcome.REFUSED, DialOutcome.UNRESOLVED})
 
 
@@ -65,13 +65,13 @@ class Transacted(NamedTuple):
 
 
 class OutcomeUnknown(NamedTuple):
-    """The store did not answer a transaction, or the reading that followed it."""
+    """The store answered neither a transaction nor the read that followed it."""
 
     id: int
 
 
 class KeysRead(NamedTuple):
-    """Answer to `ReadKeys`: every key that was asked for, as it was at one revision."""
+    """Answer to `ReadKeys`: every requested key, as it was at one revision."""
 
     id: int
     revision: int
@@ -93,8 +93,10 @@ class ReplicasDescribed(NamedTuple):
 
 
 class CommandLost(NamedTuple):
-    """No answer: the broker may or may not have carried the command out. Also of a
-    question about logs."""
+    """No answer: the broker may or may not have carried out the command.
+
+    Also for a request to describe logs.
+    """
 
     broker_id: int
     broker_epoch: int
@@ -103,7 +105,7 @@ class CommandLost(NamedTuple):
 
 
 class ConnectionEnded(NamedTuple):
-    """The watch stream to one life of a broker has ended, and its address was dialled."""
+    """The watch stream to one incarnation of a broker has ended, and its address was dialled."""
 
     broker_id: int
     broker_epoch: int
@@ -112,19 +114,19 @@ class ConnectionEnded(NamedTuple):
 
 
 class LeadersUnreachable(NamedTuple):
-    """What one broker reports: all the leaders that it cannot reach now."""
+    """One broker's report of all leaders that it cannot reach now."""
 
     report: UnreachableLeadersReport
 
 
 class DiskReported(NamedTuple):
-    """What one broker reports of its disk."""
+    """One broker's report about its disk."""
 
     report: DiskReport
 
 
 class CreateTopic(NamedTuple):
-    """`trace_id`, here and below: of the request's W3C trace context; empty: none."""
+    """`trace_id`, here and below: the id of the request's W3C trace context; empty: none."""
 
     request_id: int
     topic: str
@@ -140,8 +142,7 @@ class CreateTopic(NamedTuple):
 
 
 class DeleteTopic(NamedTuple):
-    """`topic_id`, `expected_revision`: where set, only a topic of this id, as it was then, is
-    deleted."""
+    """`topic_id`, `expected_revision`: if set, the topic is deleted only if both match."""
 
     request_id: int
     topic: str
@@ -183,7 +184,7 @@ class PlacesFound(NamedTuple):
 
 
 class SnapshotRead(NamedTuple):
-    """Answer to `ReadSnapshot`: what was found, or why nothing was."""
+    """Answer to `ReadSnapshot`: the result, or the error."""
 
     id: int
     found: object
@@ -191,7 +192,7 @@ class SnapshotRead(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """Time has reached what `Controller.wake_at_ms` said."""
+    """The time of `Controller.wake_at_ms` has come."""
 
 
 AdminRequest = (

@@ -1,5 +1,7 @@
-"""Which brokers report that their disks reject replicas: soft state of one controller term, which
-expires by itself. Pure; time is what `advance` was last given."""
+"""The brokers that report that their disks reject replicas. No I/O.
+
+Soft state of one controller term, which expires by itself. Time is what `advance` was last given.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,11 @@ class _Report(NamedTuple):
 
 
 class FailingDisks:
-    """Where every disk is full, a leadership would travel in circles: after each transfer the
-    partition rests (`PartitionRests`), and a broker whose disk rejects anything gets none."""
+    """The reports of failing disks.
+
+    If every disk is full, a leadership would move in circles. So after each transfer the partition
+    rests (`PartitionRests`), and a broker whose disk rejects anything gets no leadership.
+    """
 
     def __init__(self) -> None:
         self._now_ms = 0
@@ -33,7 +38,7 @@ class FailingDisks:
         self._rests = PartitionRests()
 
     def advance(self, now_ms: int) -> list[TopicPartition]:
-        """Forgets what has expired; returns the partitions that may be transferred again."""
+        """Drops expired reports; returns the partitions that may be transferred again."""
         self._now_ms = now_ms
         for broker_id in [b for b, r in self._reports.items() if r.until_ms <= now_ms]:
             del self._reports[broker_id]
@@ -42,8 +47,10 @@ class FailingDisks:
     def reported(
         self, report: DiskReport, brokers: Mapping[int, Broker]
     ) -> tuple[FailingLeadership, ...]:
-        """Replaces the broker's previous report; returns the leaderships that it names. A report
-        by another incarnation than the registered one is dropped."""
+        """Replaces the broker's previous report; returns the leaderships that it names.
+
+        A report by another incarnation than the registered one is dropped.
+        """
         broker = brokers.get(report.broker_id)
         if broker is None or broker.broker_epoch != report.broker_epoch:
             return ()
@@ -56,17 +63,19 @@ class FailingDisks:
         return report.led
 
     def forget_broker(self, broker_id: int) -> None:
-        """Its incarnation ended."""
+        """Drops the report of a broker whose incarnation has ended."""
         self._reports.pop(broker_id, None)
 
     @property
     def rejecting(self) -> Collection[int]:
-        """The brokers whose disks reject at least one replica; kept up to date."""
+        """A live view of the brokers whose disks reject at least one replica."""
         return self._reports.keys()
 
     def cause(self, partition: TopicPartition, state: LeaderAndIsr) -> Cause | None:
-        """Why the leader of this state cannot use its log; None: it can, or the partition rests
-        after a transfer."""
+        """Why the leader of this state cannot use its log.
+
+        None: it can, or the partition rests after a transfer.
+        """
         report = self._reports.get(state.leader)
         if report is None or partition in self._rests:
             return None

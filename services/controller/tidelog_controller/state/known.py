@@ -1,4 +1,4 @@
-"""What the controller knows of the store, and what it learns, as plain values."""
+"""The controller's knowledge of the store, and changes of it, as plain values."""
 
 from __future__ import annotations
 
@@ -43,7 +43,11 @@ class Broker(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """`revision`: modification revision. `rules`: what `config`, its configuration, asks for."""
+    """A topic as stored.
+
+    - `revision`: the modification revision.
+    - `rules`: the election rules that `config` sets.
+    """
 
     entry: TopicEntry
     create_revision: int
@@ -53,7 +57,7 @@ class Topic(NamedTuple):
 
     @classmethod
     def of(cls, entry: TopicEntry, create_revision: int, revision: int) -> Self:
-        """Raises ValueError for a configuration that no topic has."""
+        """Raises `ValueError` if the configuration is invalid."""
         try:
             config = TopicConfig.parse_stored(entry.config)
         except TidelogError as error:
@@ -67,12 +71,12 @@ class Topic(NamedTuple):
 
     @property
     def min_isr(self) -> int:
-        """Of a new partition."""
+        """The min ISR of a new partition."""
         return self.config.min_isr(self.entry.replication_factor)
 
 
 class Partition(NamedTuple):
-    """`revision`: modification revision, the version that a write names."""
+    """`revision`: the modification revision, which a write names as the expected one."""
 
     state: LeaderAndIsr
     revision: int
@@ -85,7 +89,7 @@ class Deletion(NamedTuple):
 
 
 class Consent(NamedTuple):
-    """`revision`: modification revision."""
+    """`revision`: the modification revision."""
 
     entry: RecoveryConsent
     revision: int
@@ -141,14 +145,14 @@ class ConsentChanged(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Of a broker. `revision`: modification revision."""
+    """A mark of a broker. `revision`: the modification revision."""
 
     entry: BrokerMark
     revision: int
 
 
 class Throttle(NamedTuple):
-    """`revision`: modification revision; 0: it was never set."""
+    """`revision`: the modification revision; 0: the throttle was never set."""
 
     bytes_per_second: int | None
     revision: int
@@ -169,8 +173,11 @@ class MaintenanceChanged(NamedTuple):
 
 
 class Malformed(NamedTuple):
-    """A value that is not what its key asks for. What was known of the key stands, and
-    the controller leaves it alone until it is mended."""
+    """A value that its key does not allow.
+
+    The key's last valid value stays in force, and the controller does not write the key until it is
+    repaired.
+    """
 
     key: str
     problem: str
@@ -191,7 +198,7 @@ Absorbed = (
 
 
 def layout_of(held: Partition | None) -> object:
-    """What a plan of moves rests on."""
+    """The part of a partition's state that a plan of moves depends on."""
     return None if held is None else (held.state.topic_id, held.state.replicas, held.state.moving)
 
 
@@ -203,7 +210,7 @@ def absorb_mark(marks: dict[int, Mark], broker_id: int, value: KeyValue | None) 
 
 
 def own(maps: dict[_Key, dict[_Inner, _Held]], owned: set[_Key], key: _Key) -> dict[_Inner, _Held]:
-    """The map of this key, to be changed. `owned`: keys of maps that nothing else shares."""
+    """Returns the map of this key, to be changed. `owned`: keys whose maps are not shared."""
     if key not in owned:
         owned.add(key)
         maps[key] = dict(maps.get(key, ()))

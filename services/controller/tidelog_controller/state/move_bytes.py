@@ -1,7 +1,7 @@
-"""How many bytes an operation copies, as far as the leaders of its partitions have told. Pure.
+"""How many bytes an operation copies, as measured by the leaders of its partitions. No I/O.
 
-Soft state of a reign: leaders are asked when somebody describes an operation, and nothing of it
-is ever written while it runs.
+Soft state of a controller term. Leaders are asked when a client describes an operation, and nothing
+of it is written before the operation ends.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import NamedTuple
 from tidelog.model import TopicPartition
 from tidelog_runtime.metadata.operations import OperationMove
 
-# What an active move was measured as counts as new for so long.
+# The age up to which the measurement of an active move counts as fresh.
 FRESH_MS = 1_000
-# The rate is taken over the last minute, by a sample a second.
+# The rate is that of the last minute, from one sample a second.
 RATE_WINDOW_MS = 60_000
 SAMPLE_INTERVAL_MS = 1_000
 
@@ -29,8 +29,11 @@ class CopiedBytes(NamedTuple):
 
 
 class MoveBytes:
-    """Of the moves that copy replicas; the others have no bytes. `unmeasured`: of which no
-    leader has told. `former`: what was known of the same moves before they were judged anew."""
+    """The bytes of the moves that copy replicas; other moves have none.
+
+    - `unmeasured`: moves that no leader has measured yet.
+    - `former`: what was known of the same moves before the operation was evaluated again.
+    """
 
     def __init__(self, moves: Iterable[OperationMove], former: MoveBytes | None = None) -> None:
         self._adding = {move.name: move.adding for move in moves if move.adding}
@@ -38,7 +41,7 @@ class MoveBytes:
         self.to_copy = 0
         self.copied = 0
         self._known: dict[TopicPartition, CopiedBytes] = {}
-        self._done: set[TopicPartition] = set()  # only ever asked about
+        self._done: set[TopicPartition] = set()  # for membership tests only
         self._samples: deque[tuple[int, int]] = former._samples if former else deque()
         for partition, known in (former._known if former else {}).items():
             self._put(partition, known)
@@ -52,8 +55,10 @@ class MoveBytes:
     def measured(
         self, partition: TopicPartition, size: int, lacks: Mapping[int, int], now_ms: int
     ) -> None:
-        """By its leader: the size of its log, and what each new replica lacks of it. One of
-        which it says nothing is not being added yet, or was taken for one that is not."""
+        """Takes the leader's measurement: the size of its log, and how much each new replica lacks.
+
+        A new replica without a value is not being added yet, or was mistaken for one that is not.
+        """
         adding = self._adding.get(partition)
         if adding is None or (partition in self._done and partition in self._known):
             return
@@ -62,7 +67,7 @@ class MoveBytes:
         self._put(partition, CopiedBytes(size * len(adding), copied, now_ms))
 
     def done(self, partition: TopicPartition) -> None:
-        """All of it is copied: as much as there was when it was last measured."""
+        """Counts the move as copied completely, in the size that was measured last."""
         self._done.add(partition)
         known = self._known.get(partition)
         if known is not None:
@@ -74,7 +79,7 @@ class MoveBytes:
         self.unmeasured.pop(partition, None)
 
     def stale(self, active: Iterable[TopicPartition], now_ms: int) -> list[TopicPartition]:
-        """Those whose leaders are to be asked before this tells how things stand."""
+        """The partitions whose leaders have to be asked before the sums are reported."""
         old = [
             partition
             for partition in active
@@ -84,8 +89,7 @@ class MoveBytes:
         return [*self.unmeasured, *old]
 
     def per_second(self, now_ms: int) -> int:
-        """How many bytes were copied lately; 0: none, or nobody can tell yet. Sums that leave
-        moves out say nothing of it."""
+        """The recent rate of copied bytes; 0: none, or unknown as long as a move is unmeasured."""
         if self.unmeasured:
             return 0
         samples = self._samples

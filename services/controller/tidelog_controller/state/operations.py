@@ -1,9 +1,9 @@
-"""Operations that were asked for, how far they have come, and which of their moves are wanted
-now. Pure: knows keys of the store, and partitions by what it is told of them.
+"""Requested operations, their progress, and which of their moves may run now. No I/O.
 
-The state of a move is that of its partition's key (waiting, active, done, dropped), so nothing
-is kept that another controller would not find. What an event touched is judged anew, and no
-more: a plan may have 100,000 moves.
+It knows keys of the store, and partitions by the states that it is given. The state of a move is
+that of its partition's key (waiting, active, done, dropped). So it keeps nothing that another
+controller could not derive. Only what an event touched is evaluated again: a plan may have 100,000
+moves.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from tidelog_runtime.metadata.operations import (
 )
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 
-# Ended operations that are kept, so that a repeated request and a later look find them.
+# Ended operations that are kept for repeated requests and later descriptions.
 MAX_ENDED_KEPT = 100
-# Active moves that copy nothing, of all operations: they only change order or drop replicas.
+# The limit on active moves that copy nothing, over all operations: they only change the order of
+# replicas or drop some.
 MAX_MOVES_WITHOUT_COPY = 100
 DEFAULT_MAX_MOVES_PER_BROKER = 5
 
@@ -38,16 +39,22 @@ class MoveState(enum.Enum):
 
 
 class Hindrance(enum.Enum):
-    """Why a broker is to receive no further move yet: it is away or has yet to take its full
-    state, or receives as many as it may."""
+    """Why no further move to a broker may begin.
+
+    NOT_READY: it is gone or has not acknowledged its full state. BUSY: it receives as many moves as
+    it may.
+    """
 
     NOT_READY = "not_ready"
     BUSY = "busy"
 
 
 class Held(NamedTuple):
-    """`revision`: modification revision of the operation's key. `number`: of its creation;
-    later ones are newer."""
+    """An operation as stored.
+
+    - `revision`: the modification revision of the operation's key.
+    - `number`: its creation revision; newer operations have greater ones.
+    """
 
     entry: OperationEntry
     revision: int
@@ -55,21 +62,25 @@ class Held(NamedTuple):
 
 
 class PlanChunk(NamedTuple):
-    """`revision`: modification revision of its key."""
+    """`revision`: the modification revision of its key."""
 
     moves: tuple[OperationMove, ...]
     revision: int
 
 
-# What the partition's key says; None: there is none, or it is being deleted.
+# The partition's state in the store; None: it does not exist, or is being deleted.
 StateOf = Callable[[TopicPartition], LeaderAndIsr | None]
 
 
 @dataclass(slots=True)
 class _Work:
-    """What an operation that has not ended has yet to do. `planned`: its whole plan. `waiting`:
-    moves that have not begun, by the brokers that they add replicas to, in the order of the
-    plan."""
+    """The remaining work of an operation that has not ended.
+
+    - `planned`: the complete plan.
+    - `moves`: those that have not ended.
+    - `waiting`: moves that have not begun, by the brokers that they add replicas to, in the order
+      of the plan.
+    """
 
     planned: tuple[OperationMove, ...]
     moves: dict[TopicPartition, OperationMove]
@@ -92,15 +103,15 @@ class Operations:
         self.chunks: dict[str, dict[int, PlanChunk]] = {}
         self._work: dict[str, _Work] = {}
         self._operation_of: dict[TopicPartition, str] = {}
-        # Whose plan has it, with the topic's id, also once its move is done.
+        # By partition: the operation that plans it and the topic's id, also after its move is done.
         self._planned_by: dict[TopicPartition, tuple[str, str]] = {}
-        self._changed: dict[str, None] = {}  # operations to be judged whole
+        self._changed: dict[str, None] = {}  # operations to be evaluated completely
         self._touched: dict[TopicPartition, None] = {}
-        self._receiving: dict[int, int] = {}  # active moves that add a replica to a broker
+        self._receiving: dict[int, int] = {}  # active moves that add a replica, by broker
         self._without_copy = 0
         self._receivers: Collection[int] | None = None
 
-    # What the store says.
+    # Changes in the store.
 
     def absorb(self, operation_id: str, held: Held | None) -> None:
         if held is None:
@@ -121,34 +132,40 @@ class Operations:
         self._changed[operation_id] = None
 
     def touch(self, partition: TopicPartition) -> None:
-        """Its key has changed."""
+        """The partition's key has changed."""
         if partition in self._operation_of:
             self._touched[partition] = None
 
-    # What follows.
+    # Derived state.
 
     def moves_of(self, operation_id: str) -> list[OperationMove]:
-        """Ordered as planned; of an operation whose plan is known. Further chunks are what a
-        longer plan of its id, that was never begun, has left."""
+        """The operation's moves in the order of the plan, as far as its chunks are known.
+
+        Further chunks are left over from a longer plan under the same id that never began.
+        """
         held, chunks = self.held.get(operation_id), self.chunks.get(operation_id, {})
         numbers = range(held.entry.chunks) if held is not None else ()
         return [move for n in numbers if n in chunks for move in chunks[n].moves]
 
     def is_whole(self, operation_id: str) -> bool:
-        """Whether its plan is known."""
+        """Whether the complete plan is known."""
         held, chunks = self.held.get(operation_id), self.chunks.get(operation_id, {})
         return held is not None and all(n in chunks for n in range(held.entry.chunks))
 
     def busy_with(self, partition: TopicPartition, topic_id: str) -> str:
-        """The operation that has not ended and has it in its plan; empty: none has. It counts
-        also where its move is done: another controller judges that by its replicas alone, and
-        would make it again if somebody gave it others meanwhile."""
+        """The operation that has not ended and plans this partition; empty: there is none.
+
+        A partition counts even after its move is done. Another controller judges moves by the
+        replicas alone, and would repeat this one if another change altered them meanwhile.
+        """
         operation_id, planned_id = self._planned_by.get(partition, ("", ""))
         return operation_id if planned_id == topic_id else ""
 
     def target_of(self, partition: TopicPartition) -> tuple[int, ...] | None:
-        """The replicas that it is to have; None: nobody has yet to move it, or what was begun
-        is being taken back."""
+        """The replicas that a running operation gives the partition.
+
+        None: no move is left for it, or its operation is being cancelled.
+        """
         operation_id = self._operation_of.get(partition, "")
         held = self.held.get(operation_id)
         if held is None or held.entry.state is not OperationState.RUNNING:
@@ -161,15 +178,18 @@ class Operations:
     def measured(
         self, partition: TopicPartition, size: int, lacks: Mapping[int, int], now_ms: int
     ) -> None:
-        """By its leader: the bytes of its log, and what each new replica lacks of them."""
+        """Takes the leader's measurement: its log's bytes, and how many each new replica lacks."""
         for work in self._work.values():
             work.bytes.measured(partition, size, lacks, now_ms)
 
     def advance(
         self, state_of: StateOf, receivers: Collection[int] | None = None
     ) -> Mapping[TopicPartition, WantedMove] | None:
-        """What is wanted of partitions now; None: nothing has changed. `receivers`: brokers that
-        moves to them may begin for, since they run and have taken their full state; None: all."""
+        """Returns the moves requested now; None: nothing has changed.
+
+        `receivers`: brokers to which moves may begin, because they run and have acknowledged their
+        full state; None: all.
+        """
         others = bool(self._work) and self._receivers != receivers
         self._receivers = receivers
         if not (self._changed or self._touched or others):
@@ -186,8 +206,10 @@ class Operations:
     def over(
         self, writes: Callable[[TopicPartition], bool]
     ) -> Iterable[tuple[str, OperationEntry]]:
-        """Operations with nothing left to do, as they are to be written at their end, but for
-        the time of that. `writes`: whether a partition's key is being written."""
+        """Operations with no work left, each with its final entry but for the time of its end.
+
+        `writes`: whether a partition's key is being written.
+        """
         for operation_id, held in self.held.items():
             if not (held.entry.state.has_ended or self.is_whole(operation_id)):
                 reason = "a part of its plan is no longer in the metadata store"
@@ -198,7 +220,7 @@ class Operations:
             if not (work.is_over or (cancelled and not work.active)):
                 continue
             if any(writes(partition) for partition in work.moves):
-                continue  # One of them may be begun by that.
+                continue  # The write may begin one of its moves.
             state = OperationState.CANCELLED if cancelled else OperationState.DONE
             dropped = work.dropped + len(work.moves)
             reason = entry.reason
@@ -216,17 +238,16 @@ class Operations:
             yield operation_id, ended
 
     def superfluous(self) -> list[str]:
-        """Ended operations beyond those that are kept, the oldest first."""
+        """Ended operations beyond those that are kept, oldest first."""
         ended = [(h.revision, i) for i, h in self.held.items() if h.entry.state.has_ended]
         return [i for _, i in sorted(ended)[: max(0, len(ended) - MAX_ENDED_KEPT)]]
 
     def orphans(self) -> list[str]:
-        """Operations that have chunks of a plan, and no key."""
+        """Operations with chunks of a plan but without a key."""
         return sorted(self.chunks.keys() - self.held.keys())
 
     def snapshot(self) -> Operations:
-        """As they are now, whatever comes; to be read alone. How far they have come is left
-        out."""
+        """Returns a read-only copy without the operations' progress."""
         copy = Operations(self.max_moves_per_broker)
         copy.held = dict(self.held)
         copy.chunks = {operation_id: dict(chunks) for operation_id, chunks in self.chunks.items()}
@@ -237,7 +258,7 @@ class Operations:
         copy._planned_by = dict(self._planned_by)
         return copy
 
-    # How it is judged.
+    # Evaluation of moves.
 
     def _judge_whole(self, operation_id: str, state_of: StateOf) -> None:
         former = self._forget(operation_id)
@@ -276,7 +297,7 @@ class Operations:
         self._leave(work, partition)
         match move_state(move, operation_id, state):
             case MoveState.WAITING if was_wanted and self._is_running(operation_id):
-                # It was wanted before, and its first write may be on the way.
+                # It was requested before, and its first write may be on the way.
                 self._enter(work, partition)
             case MoveState.WAITING:
                 work.waiting.setdefault(move.adding, {})[partition] = None
@@ -320,7 +341,7 @@ class Operations:
         self._without_copy -= not adding
 
     def _begin_moves(self) -> None:
-        """The oldest operation goes first."""
+        """Begins waiting moves as far as the limits allow; the oldest operation goes first."""
         for operation_id in sorted(self._work, key=lambda i: self.held[i].number):
             if not self._is_running(operation_id):
                 continue
@@ -337,13 +358,13 @@ class Operations:
         return not any(self.hindrance(broker_id) for broker_id in adding)
 
     def hindered(self, operation_id: str) -> Mapping[Hindrance, tuple[int, ...]]:
-        """Brokers that moves of it which have not begun wait for, ordered."""
+        """The brokers that its waiting moves wait for, by hindrance, sorted."""
         receivers = sorted({b for adding in self._work[operation_id].waiting for b in adding})
         found = [(b, self.hindrance(b)) for b in receivers]
         return {kind: tuple(b for b, why in found if why is kind) for kind in Hindrance}
 
     def hindrance(self, broker_id: int) -> Hindrance | None:
-        """Why no move to it may begin; None: one may."""
+        """Why no further move to the broker may begin; None: one may."""
         if self._receivers is not None and broker_id not in self._receivers:
             return Hindrance.NOT_READY
         if self._receiving.get(broker_id, 0) >= self.max_moves_per_broker:
@@ -362,7 +383,7 @@ class Operations:
 
 
 def move_state(move: OperationMove, operation_id: str, state: LeaderAndIsr | None) -> MoveState:
-    """By the partition's key alone."""
+    """Returns the state of a move, which follows from the partition's key alone."""
     if state is None or state.topic_id != move.topic_id:
         return MoveState.DROPPED
     if state.moving is not None:

@@ -1,5 +1,7 @@
-"""Bounds how often the leader of one partition is replaced although it lives. Pure; time is what
-`advance` was last given."""
+"""Bounds how often the live leader of one partition is replaced. No I/O.
+
+Time is what `advance` was last given.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from typing import NamedTuple
 
 from tidelog.model import TopicPartition
 
-# After a replacement a partition rests, and twice as long after each one that follows while the
-# previous one is remembered.
+# After a replacement a partition rests. Each further replacement while the previous one is
+# remembered doubles the rest.
 FIRST_REST_MS = 5_000
 MAX_REST_MS = 40_000
 MEMORY_MS = 60_000
@@ -26,20 +28,20 @@ class _Rest(NamedTuple):
 class PartitionRests:
     def __init__(self) -> None:
         self._now_ms = 0
-        # The last one of each partition, oldest first, as long as it counts.
+        # The last rest of each partition, oldest first, as long as it is remembered.
         self._rests: dict[TopicPartition, _Rest] = {}
         self._resting: set[TopicPartition] = set()
 
     def __contains__(self, partition: TopicPartition) -> bool:
-        """Its leader may not be replaced now."""
+        """Whether the partition's leader may not be replaced now."""
         return partition in self._resting
 
     def __len__(self) -> int:
-        """How many are remembered."""
+        """The number of remembered rests."""
         return len(self._rests)
 
     def advance(self, now_ms: int) -> list[TopicPartition]:
-        """Returns the partitions whose rest ended."""
+        """Returns the partitions whose rest has ended."""
         self._now_ms = now_ms
         over = [p for p in self._resting if self._rests[p].end_ms <= now_ms]
         self._resting.difference_update(over)
@@ -47,7 +49,7 @@ class PartitionRests:
         return sorted(over)
 
     def begin(self, partition: TopicPartition) -> None:
-        """Its leader was replaced."""
+        """Begins a rest after the partition's leader was replaced."""
         last = self._rests.pop(partition, None)
         length_ms = FIRST_REST_MS
         if last is not None:
@@ -59,7 +61,7 @@ class PartitionRests:
         return min((self._rests[p].end_ms for p in self._resting), default=None)
 
     def _forget(self) -> None:
-        """None that rests still: no rest is as long as it is remembered."""
+        """Drops old rests; all have ended, because every rest is shorter than MEMORY_MS."""
         while self._rests:
             oldest = next(iter(self._rests))
             if self._now_ms - self._rests[oldest].begin_ms < MEMORY_MS:

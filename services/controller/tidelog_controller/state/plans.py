@@ -1,4 +1,4 @@
-"""What an operation is going to do, once it is begun."""
+"""The effects of an operation once it has begun."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from tidelog_controller.state.purposes import BrokerMarking, TopicRewrite
 
 
 class Planned(NamedTuple):
-    """`marks`, `topics`: as those of `OperationCommit`. `marks_before`, `factors_before`: as those
-    of `OperationEntry`."""
+    """A complete plan.
+
+    - `marks`, `topics`: like those of `OperationCommit`.
+    - `marks_before`, `factors_before`: like those of `OperationEntry`.
+    """
 
     summary: PlanSummary
     marks: tuple[BrokerMarking, ...] = ()

@@ -1,5 +1,7 @@
-"""What each of the controller's transactions is for, as plain values; `transactions` makes them
-of it."""
+"""The purposes of the controller's transactions, as plain values.
+
+`transactions` builds the transactions from them.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,17 @@ from tidelog_runtime.metadata.topic_intents import (
 
 
 class PartitionWrite(NamedTuple):
-    """`new` None: the key is deleted. `expected`: its modification revision; 0: absent.
-    `consent_revision`: of a consent to recovery that this election uses up; 0: of none.
-    `deposes`: the leader until now could go on, but for its followers, which cannot reach
-    it. `logs`: those that an unclean election was decided by; None: it is none. `why`: a leader
-    that serves hands over; NONE: none does. `trace_id`, `asker`: of the request for that.
-    `leaves_disk`: the disk of the leader until now rejects the log."""
+    """The write of one partition's key.
+
+    - `new`: None: the key is deleted.
+    - `expected`: the key's modification revision; 0: the key is absent.
+    - `consent_revision`: that of the consent to recovery that this election uses; 0: none.
+    - `deposes`: the previous leader is live, but its followers cannot reach it.
+    - `logs`: the descriptions on which an unclean election is based; None: it is none.
+    - `why`: the cause of a leadership transfer; NONE: it is none.
+    - `trace_id`, `asker`: those of the request for the transfer.
+    - `leaves_disk`: the disk of the previous leader rejects the log.
+    """
 
     partition: TopicPartition
     old: LeaderAndIsr | None
@@ -51,12 +58,12 @@ class PartitionWrite(NamedTuple):
     leaves_disk: bool = False
 
     def deciding(self, new: LeaderAndIsr) -> PartitionWrite:
-        """The same with another new state; `_replace` takes twice as long."""
+        """The same write with another new state; `_replace` takes twice as long."""
         return PartitionWrite(self[0], self[1], new, *self[3:])
 
     @property
     def is_handover(self) -> bool:
-        """A leader that serves is replaced, and no client waits for that."""
+        """Whether a serving leader is replaced and no client waits for it."""
         return self.why is not Cause.NONE and not self.leaves_disk
 
     @property
@@ -65,19 +72,19 @@ class PartitionWrite(NamedTuple):
 
 
 class TopicGuard(NamedTuple):
-    """Partitions come into being only as long as this very topic exists."""
+    """Partitions are created only while this exact topic exists."""
 
     topic: str
     create_revision: int
 
 
-# How brokers left; None: to be forgotten. It overwrites without a guard on what stands: the
-# active controller alone writes it, and nothing is decided by it.
+# How brokers left; None: to be deleted. Written without a guard on the stored value: only the
+# active controller writes it, and no decision depends on it.
 UnrecordedDepartures = tuple[tuple[int, Departure | None], ...]
 
 
 class PartitionBatch(NamedTuple):
-    """`departures`: kept with what follows from them."""
+    """`departures`: stored together with the changes that follow from them."""
 
     writes: tuple[PartitionWrite, ...]
     topic_guard: TopicGuard | None
@@ -85,14 +92,16 @@ class PartitionBatch(NamedTuple):
 
     @property
     def room(self) -> int:
-        """For so many changes more."""
+        """The number of changes for which there is room."""
         return MAX_TRANSACTION_CHANGES - sum(write.changes for write in self.writes)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicCreation:
-    """`assignment`: replicas chosen by hand, kept beside the topic until all have them;
-    empty: the controller places them."""
+    """`assignment`: replicas that a request named; empty: the controller places them.
+
+    They are stored beside the topic until all partitions have them.
+    """
 
     topic: str
     entry: TopicEntry
@@ -102,9 +111,12 @@ class TopicCreation:
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """Another configuration of a topic, or other partitions. `revision`: of its key before.
-    `intent`: what is to be done besides, which nothing of its kind may stand in the way of.
-    `described`: what changes, for whoever is told."""
+    """A change of a topic's configuration or number of partitions.
+
+    - `revision`: that of its key before.
+    - `intent`: what has to be done besides; no other intent of its kind may exist.
+    - `described`: the changes as text, for events.
+    """
 
     topic: str
     revision: int
@@ -116,8 +128,10 @@ class TopicChange:
 
 
 class PlanChunkWrite(NamedTuple):
-    """A part of a plan, before the key of its operation. `revision`: of its own key before; 0:
-    absent."""
+    """A part of a plan, written before its operation's key.
+
+    `revision`: that of its own key before; 0: absent.
+    """
 
     operation_id: str
     chunk: int
@@ -126,8 +140,10 @@ class PlanChunkWrite(NamedTuple):
 
 
 class BrokerMarking(NamedTuple):
-    """What a broker is from now on. `added_revision`, `removed_revision`: of the marks that
-    stand; 0: there is none."""
+    """The new mark of a broker.
+
+    `added_revision`, `removed_revision`: those of its current marks; 0: there is none.
+    """
 
     broker_id: int
     marked: MarkedAs
@@ -136,7 +152,7 @@ class BrokerMarking(NamedTuple):
 
 
 class TopicRewrite(NamedTuple):
-    """Another replication factor. `revision`: of the topic's key before."""
+    """Another replication factor. `revision`: that of the topic's key before."""
 
     topic: str
     revision: int
@@ -145,8 +161,10 @@ class TopicRewrite(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OperationCommit:
-    """From here on an operation exists, brokers are marked by it, and topics have another
-    replication factor. `plan_revision`: of the first chunk of its plan; 0: there is none."""
+    """Creates an operation, marks brokers for it, and rewrites topics' replication factors.
+
+    `plan_revision`: that of the first chunk of its plan; 0: there is none.
+    """
 
     operation_id: str
     entry: OperationEntry
@@ -156,7 +174,11 @@ class OperationCommit:
 
 
 class OperationUpdate(NamedTuple):
-    """`revision`: of its key before. `marks`, `topics`: what a cancellation takes back."""
+    """A change of an operation.
+
+    - `revision`: that of its key before.
+    - `marks`, `topics`: what a cancellation rolls back.
+    """
 
     operation_id: str
     revision: int
@@ -167,8 +189,12 @@ class OperationUpdate(NamedTuple):
 
 
 class KeysRemoval(NamedTuple):
-    """What is of no use any more: keys with their modification revisions, and keys that are
-    nothing without them. `absent`: keys of which there are none."""
+    """Removes keys that are no longer needed.
+
+    - `guarded`: keys with their modification revisions.
+    - `others`: keys that have no meaning without those.
+    - `absent`: keys that must not exist.
+    """
 
     guarded: tuple[tuple[str, int], ...]
     others: tuple[str, ...] = ()
@@ -176,8 +202,11 @@ class KeysRemoval(NamedTuple):
 
 
 class MaintenanceChange(NamedTuple):
-    """Brokers that are in maintenance from now on, and those that are no more, with the
-    revisions of their marks."""
+    """Changes of maintenance marks.
+
+    - `marked`: brokers to put into maintenance.
+    - `unmarked`: brokers to take out of maintenance, with the revisions of their marks.
+    """
 
     marked: tuple[int, ...]
     unmarked: tuple[tuple[int, int], ...]
@@ -194,8 +223,10 @@ class ThrottleChange(NamedTuple):
 
 
 class FirstEpochRise(NamedTuple):
-    """Of partitions that are added to a topic after others were removed. `revision`: of the
-    topic's key before."""
+    """Raises the first leader epoch of partitions that are added after others were removed.
+
+    `revision`: that of the topic's key before.
+    """
 
     topic: str
     revision: int
@@ -203,7 +234,7 @@ class FirstEpochRise(NamedTuple):
 
 
 class IntentRemoval(NamedTuple):
-    """Of what is done. `key`, with its modification revision."""
+    """Removes the key of a completed intent. `revision`: its modification revision."""
 
     key: str
     revision: int
@@ -211,7 +242,7 @@ class IntentRemoval(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeletionIntent:
-    """Two requests for one deletion are one intent, of whoever came first."""
+    """Two requests for one deletion are one intent, that of the first one."""
 
     topic: str
     topic_id: str
@@ -221,8 +252,11 @@ class DeletionIntent:
 
 
 class TopicRemoval(NamedTuple):
-    """The end of a deletion. `topic_revision` 0: the topic is gone, the intent alone is
-    left. `intents`: others that the topic leaves behind, with their revisions."""
+    """The end of a deletion.
+
+    - `topic_revision`: 0: the topic is gone, and only the intent is left.
+    - `intents`: keys of the topic's other intents, with their revisions.
+    """
 
     topic: str
     topic_revision: int
@@ -231,8 +265,10 @@ class TopicRemoval(NamedTuple):
 
 
 class RecoveryIntent(NamedTuple):
-    """Consents for partitions that have no leader. `partitions`: each with the revisions
-    of its key and of the consent that stands; 0: of none."""
+    """Consents for partitions that have no leader.
+
+    `partitions`: each with the revisions of its key and of its current consent; 0: there is none.
+    """
 
     topic: str
     topic_revision: int
@@ -242,14 +278,14 @@ class RecoveryIntent(NamedTuple):
 
 
 class ConsentRemoval(NamedTuple):
-    """Consents that are good for nothing any more, with their revisions."""
+    """Removes consents that are no longer valid; each with its revision."""
 
     consents: tuple[tuple[TopicPartition, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RegistrationRemoval:
-    """`departure`: kept with it."""
+    """`departure`: stored with it."""
 
     broker_id: int
     broker_epoch: int
@@ -257,7 +293,7 @@ class RegistrationRemoval:
 
 
 class DepartureRecord(NamedTuple):
-    """Of brokers whose registrations somebody else ended, and from which nothing followed."""
+    """Departures of brokers whose registrations ended without any partition being written."""
 
     departures: UnrecordedDepartures
 

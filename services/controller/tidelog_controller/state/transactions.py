@@ -1,9 +1,9 @@
-"""The controller's transactions: what each is for, its guards, and which are in flight.
+"""The controller's transactions: the purpose of each, its guards, and which are in flight.
 
-Every transaction compares the creation revision of the `controller` key, so that a
-deposed controller writes nothing, and the modification revision of every key that it
-changes. What comes of one is not looked up here: outcomes are absorbed by the context,
-and whoever began the transaction judges again by what then holds.
+Every transaction compares the creation revision of the `controller` key, so that a deposed
+controller writes nothing. It also compares the modification revision of every key that it changes.
+Outcomes are not interpreted here. The context absorbs them, and the code that began the transaction
+decides again from the resulting state.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ from tidelog_runtime.metadata.topic_intents import (
 # Batches of partitions in flight at once: enough to hide the store's latency.
 MAX_BATCHES_IN_FLIGHT = 8
 
-# How long to wait before a transaction without an answer is looked up; doubles.
+# The delay before the keys of a transaction without an answer are read; it doubles.
 FIRST_READ_DELAY_MS = 50
 MAX_READ_DELAY_MS = 2_000
 
@@ -88,7 +88,7 @@ class _InFlight:
 
 
 class Transactions:
-    """Those whose outcome has not come back."""
+    """The transactions whose outcome is unknown yet."""
 
     def __init__(self, keys: Keys, identity: ControllerIdentity) -> None:
         self._keys = keys
@@ -126,19 +126,19 @@ class Transactions:
         return self._in_flight[transaction_id].purpose
 
     def purposes(self) -> Iterator[Purpose]:
-        """Of all but batches."""
+        """The purposes of all transactions but batches."""
         return (entry.purpose for entry in self._others())
 
     def is_in_flight(self, purpose: Purpose) -> bool:
         return any(entry.purpose == purpose for entry in self._others())
 
     def _others(self) -> Iterator[_InFlight]:
-        """Those that are no batches; a batch is long to compare."""
+        """All transactions but batches, which take long to compare."""
         return (e for e in self._in_flight.values() if not isinstance(e.purpose, PartitionBatch))
 
     @property
     def next_id(self) -> int:
-        """Of the transaction that is begun next."""
+        """The id of the next transaction."""
         return self._last_id + 1
 
     def begin(self, purpose: Purpose) -> Transact:
@@ -153,7 +153,10 @@ class Transactions:
         return Transact(self._last_id, transaction)
 
     def outcome_unknown(self, transaction_id: int) -> ReadKeys:
-        """It may be applied, or may yet be: it stays in flight until its keys are read."""
+        """Keeps the transaction in flight until its keys are read.
+
+        It may have been applied, or may be applied later.
+        """
         entry = self._in_flight[transaction_id]
         delay_ms = min(FIRST_READ_DELAY_MS << entry.reads, MAX_READ_DELAY_MS)
         entry.reads = min(entry.reads + 1, MAX_READ_DELAY_MS.bit_length())
@@ -205,7 +208,7 @@ class Transactions:
                 )
             case RegistrationRemoval(broker_id, broker_epoch, departure):
                 key = keys.broker(broker_id)
-                # How it left is known before it is gone.
+                # The departure is stored before the registration is gone.
                 kept = self._departure_parts(((broker_id, departure),))
                 return [CreateRevision(key, broker_epoch)], [*kept, Delete(key)]
             case DepartureRecord(departures):
@@ -370,7 +373,7 @@ class Transactions:
 
 
 def outcome(transaction: Transaction, result: TransactionResult) -> list[Changed]:
-    """What is known of the store after a transaction, as though it had been watched."""
+    """What is known of the store after a transaction, in the form of watched changes."""
     if result.succeeded:
         return [_applied(change, result.revision) for change in transaction.changes]
     return [
@@ -382,6 +385,6 @@ def outcome(transaction: Transaction, result: TransactionResult) -> list[Changed
 def _applied(change: Change, revision: int) -> Changed:
     if isinstance(change, Delete):
         return Changed(change.key, None, revision)
-    # The creation revision is that of a new key. Of the keys that are overwritten nobody
-    # asks for it, but for topics', of which the context keeps it.
+    # The creation revision is that of a new key. For overwritten keys it is wrong, but only topics'
+    # is ever read, and the context keeps that one.
     return Changed(change.key, KeyValue(change.key, change.value, revision, revision), revision)

@@ -1,5 +1,8 @@
-"""Which partitions of each topic have no replicas yet. Kept as keys change, not searched for: it is
-asked for after every event while a topic is created or grows."""
+"""The partitions of each topic that have no replicas yet.
+
+Maintained as keys change and not searched for: it is read after every event while a topic is
+created or grows.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from tidelog_controller.state.known import Partition, Topic
 
 class UnplacedPartitions:
     def __init__(self) -> None:
-        self._numbers: dict[str, set[int]] = {}  # by topic; those without any are left out
+        self._numbers: dict[str, set[int]] = {}  # by topic; topics without any are absent
 
     def snapshot(self) -> UnplacedPartitions:
         copy = UnplacedPartitions()
@@ -19,7 +22,7 @@ class UnplacedPartitions:
         return copy
 
     def topics(self) -> list[str]:
-        """Those that have some, in the order in which they came to have them."""
+        """The topics that have such partitions, in the order in which they got them."""
         return list(self._numbers)
 
     def of(self, topic: str) -> list[int]:
@@ -31,7 +34,10 @@ class UnplacedPartitions:
     def topic_changed(
         self, topic: str, old: Topic | None, new: Topic | None, held: Mapping[int, Partition]
     ) -> None:
-        """`held`: its partitions that have a key, which may be of a former topic of the name."""
+        """Updates the topic's numbers.
+
+        `held`: its partitions that have a key, which may belong to a previous topic of this name.
+        """
         if new is None:
             self._numbers.pop(topic, None)
             return
@@ -43,7 +49,7 @@ class UnplacedPartitions:
         if end < first:
             numbers = {number for number in numbers if number < end}
         added = set(range(first, end))
-        # Of new partitions few have a key, so that few are compared.
+        # Few new partitions have a key, so that few are compared.
         placed = (n for n in added.intersection(held) if _is_of(held[n], new))
         self._set(topic, numbers | added.difference(placed))
 

@@ -1,5 +1,7 @@
-"""Which brokers say that they cannot reach which leaders: soft state of one reign, which
-ends by itself. Pure; time is what `advance` was last told."""
+"""The leaders that brokers report as unreachable. No I/O.
+
+Soft state of one controller term, which expires by itself. Time is what `advance` was last given.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,17 @@ REPORT_EXPIRY_MS = 5_000
 
 
 class UnreachableLeaders:
-    """A leader, here as in its partitions' keys, is a `Member`: a broker in one life."""
+    """A leader is a `Member` here, as in its partitions' keys: a broker in one incarnation."""
 
     def __init__(self) -> None:
         self._now_ms = 0
-        # Where no broker reaches another, each new leader is reported like the one before.
+        # If no broker reaches another, each new leader is reported like the one before.
         self._rests = PartitionRests()
-        # By leader: each reporter, and until when it is believed.
+        # By leader: each reporter, and the time until which its report is valid.
         self._reports: dict[Member, dict[int, int]] = {}
 
     def advance(self, now_ms: int) -> list[TopicPartition]:
-        """Forgets what is over; returns the partitions whose leaders may be deposed again."""
+        """Drops expired reports; returns the partitions whose leaders may be deposed again."""
         self._now_ms = now_ms
         for leader in list(self._reports):
             reports = self._reports[leader]
@@ -36,8 +38,10 @@ class UnreachableLeaders:
     def reported(
         self, report: UnreachableLeadersReport, brokers: Mapping[int, Broker]
     ) -> list[UnreachableLeader]:
-        """Takes a report, which replaces the reporter's last; returns what is new in it.
-        `brokers`: those that are registered; of and by other lives nothing is taken."""
+        """Replaces the reporter's last report; returns what is new in it.
+
+        `brokers`: the registered brokers. Reports by and about other incarnations are dropped.
+        """
         reporter = report.broker_id
         if not _is_registered(Member(reporter, report.broker_epoch), brokers):
             return []
@@ -55,7 +59,7 @@ class UnreachableLeaders:
         return news
 
     def forget_broker(self, broker_id: int) -> None:
-        """Its life is over: what it reported, and what was reported of it."""
+        """Drops the reports by and about a broker whose incarnation has ended."""
         for leader in list(self._reports):
             if leader.broker_id == broker_id:
                 del self._reports[leader]
@@ -63,8 +67,10 @@ class UnreachableLeaders:
                 self._withdraw(broker_id, leader)
 
     def reporters(self, partition: TopicPartition, state: LeaderAndIsr) -> tuple[int, ...]:
-        """The brokers that cannot reach the partition's leader; empty where the last one was
-        deposed only lately."""
+        """The brokers that cannot reach the partition's leader.
+
+        Empty while the partition rests after a deposition.
+        """
         if not self._reports or partition in self._rests:
             return ()
         leader = Member(state.leader, state.leader_broker_epoch)
@@ -75,11 +81,11 @@ class UnreachableLeaders:
 
     @property
     def depositions(self) -> int:
-        """How many are remembered."""
+        """The number of remembered depositions."""
         return len(self._rests)
 
     def wake_at_ms(self) -> int | None:
-        """A report that ends changes no decision."""
+        """A report that expires changes no decision."""
         return self._rests.wake_at_ms()
 
     def _withdraw(self, reporter: int, leader: Member) -> None:

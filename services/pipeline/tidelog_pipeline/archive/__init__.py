@@ -1,1 +1,1 @@
-"""Topics as directories of Parquet, each record once: `python -m tidelog_pipeline archive`."""
+"""Archives topics as directories of Parquet, each record once: `tidelog_pipeline archive`."""

@@ -1,4 +1,4 @@
-"""What is wrong with the commit log of an archive."""
+"""Errors in the commit log of an archive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RIGHT = (
 
 
 class DamagedCommitError(TidelogError):
-    """A commit, or a state, is lost or damaged. `what`: without what would be right."""
+    """A commit or a state is lost or damaged. `what`: the fault without the remedy."""
 
     def __init__(self, what: str) -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, f"{what}: {_RIGHT}")

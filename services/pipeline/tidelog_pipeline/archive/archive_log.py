@@ -1,8 +1,11 @@
-"""The commits of an archive in their directory, and what a crash has left undone of the last.
+"""The commits of an archive in their directory, and the recovery of the last one after a crash.
 
-In the state directory (`layout`), `log/000000000012.json` is a commit, `state/...` what all up to
-one add up to, `staging` holds files before they are published, and `removed` those that `repair`
-took out of readers' sight.
+In the state directory (`layout`):
+
+- `log/000000000012.json` is a commit;
+- `state/...` holds the sum of all commits up to one of them;
+- `staging` holds files before they are published;
+- `removed` holds files that `repair` has removed from the table.
 """
 
 from __future__ import annotations
@@ -26,26 +29,31 @@ from tidelog_pipeline.storage.directory import Directory
 CHECKPOINT = "checkpoint"
 REMOVED = "removed"
 _LOG, _STATES, _STAGING = "log", "state", "staging"
-# So many commits are read at most to know what an archive holds.
+# A state is stored after this many commits, so that readers need only a few of them.
 STATE_EVERY = 100
-# So often it is looked for a moment between two commits. What is still not published then, a writer
-# that has died has left.
+# Polls for a moment at which no commit is being published. If files are still unpublished after all
+# polls, a writer has died and left them.
 _LOOKS, _LOOK_PAUSE_S = 50, 0.2
 
 _log = logging.getLogger(__name__)
 
 
 class Seen(NamedTuple):
-    """`files`: those that readers see, in order, with what the archive does not know."""
+    """The archive and the files that readers see, sorted, including files that no commit names."""
 
     state: ArchiveState
     files: tuple[str, ...]
 
 
 class ArchiveLog:
-    """One writer at a time: the one that holds the lock of `layout`. Readers may `load` at any
-    time. `directory`: of the table; `find_own`: the state directory, which a writer may move while
-    a reader loads."""
+    """The commit log of an archive.
+
+    There is one writer at a time, which holds the lock of `layout`. Readers may `load` at any
+    time.
+
+    - `directory`: of the table.
+    - `find_own`: returns the state directory, which a writer may move while a reader loads.
+    """
 
     def __init__(self, directory: Directory, find_own: Callable[[], Directory]) -> None:
         self.directory = directory
@@ -54,7 +62,7 @@ class ArchiveLog:
         self.state = ArchiveState()
 
     def load(self) -> ArchiveState:
-        """As it was at some moment. Raises `DamagedCommitError`."""
+        """Loads the state of some moment during the call. Raises `DamagedCommitError`."""
         while True:
             self.own = self._find_own()
             state = self._loaded()
@@ -64,7 +72,7 @@ class ArchiveLog:
         return state
 
     def _loaded(self) -> ArchiveState:
-        """From the last state that is readable: commits are kept for as long again."""
+        """Starts from the last readable state; the commits after the one before it are kept."""
         problem: DamagedCommitError | None = None
         for name in reversed(self.own.names(_STATES)):
             path = f"{_STATES}/{name}"
@@ -96,9 +104,13 @@ class ArchiveLog:
                 raise DamagedCommitError(f"{first} is missing, and later commits are there")
 
     def load_readable(self, *, keep: bool) -> list[str]:
-        """For a repair, after `load` has failed: what the readable commits add up to. Returns what
-        is wrong with the others, one sentence each. `keep`: from now on `load` finds this state;
-        its number comes after that of every commit."""
+        """Loads the readable commits for a repair, after `load` has failed.
+
+        Returns the faults of the other commits, a sentence each.
+
+        - `keep`: stores this state, so that `load` finds it from now on. Its number is higher
+          than those of all commits.
+        """
         self.own = self._find_own()
         problems: list[str] = []
         state = ArchiveState()
@@ -130,7 +142,7 @@ class ArchiveLog:
         return problems
 
     def seen(self, pause: Callable[[float], object] = time.sleep) -> Seen:
-        """State and files as they were at one moment, though a writer be at work."""
+        """Returns state and files of the same moment, even if a writer is active."""
         for _ in range(_LOOKS):
             state = self.load()
             is_published = not self.own.at(_staging(state.number)).exists()
@@ -141,9 +153,12 @@ class ArchiveLog:
         return Seen(state, files)
 
     def recover(self) -> list[str]:
-        """For the writer, who begins: finishes the last commit, and removes what none has taken.
-        Returns the paths of its files that are lost. Raises `DamagedCommitError`, and once that is
-        done `UnnamedFilesError`: nothing else tells that the newest commit is lost."""
+        """Finishes the last commit and removes uncommitted files, when a writer starts.
+
+        Returns the paths of the commit's lost files. Raises `DamagedCommitError`, and after
+        that work `UnnamedFilesError`: unnamed files are the only sign that the newest commit is
+        lost.
+        """
         self.load()
         lost = self.finish_last()
         paths = self.unnamed_files()
@@ -152,11 +167,11 @@ class ArchiveLog:
         return lost
 
     def unnamed_files(self) -> list[str]:
-        """Of the table, those that no commit names, in order."""
+        """Returns the sorted files of the table that no commit names."""
         return unnamed(self.directory.files("."), self.state)
 
     def finish_last(self) -> list[str]:
-        """As `recover`, of what is loaded."""
+        """As `recover`, for the loaded state."""
         state = self.state
         last = self._commit(state.number)
         lost = [] if last is None else self._finish(last)
@@ -164,14 +179,16 @@ class ArchiveLog:
         return lost
 
     def stage(self) -> str:
-        """The path of a directory for the files of the next commit; what an attempt before it has
-        left there is removed."""
+        """Returns the path of a directory for the files of the next commit.
+
+        Removes files that an earlier attempt has left there.
+        """
         staging = _staging(self.state.number + 1)
         self.own.remove(staging)
         return str(self.own.at(staging))
 
     def commit(self, commit: Commit) -> None:
-        """Its files lie in its staging, under the paths that they are to have."""
+        """Commits files that are staged under their final paths."""
         for file in commit.added:
             self.own.sync(f"{commit.staging}/{file.path}")
         number = self.state.number + 1
@@ -183,8 +200,10 @@ class ArchiveLog:
             self._keep_state()
 
     def _finish(self, commit: Commit) -> list[str]:
-        """Can be done again, from whatever a crash has left. Returns the paths of files that are
-        neither staged nor published: they were lost after this was done."""
+        """Publishes the files of a commit. Can be repeated after a crash at any point.
+
+        Returns the paths of files that are neither staged nor published: they were lost later.
+        """
         # The directory may have been moved since the commit.
         staging = _staging(self.state.number)
         for path in commit.removed:
@@ -202,7 +221,7 @@ class ArchiveLog:
         return [file.path for file in missing]
 
     def _publish(self, file: AddedFile, staged: str) -> bool:
-        """False: it is lost."""
+        """Returns False if the file is lost."""
         if not self.own.at(staged).exists():
             return self.directory.at(file.path).exists()
         self.directory.publish(staged, file.path)
@@ -216,7 +235,10 @@ class ArchiveLog:
         self.directory.remove_empty(path.rpartition("/")[0])
 
     def _keep_state(self) -> None:
-        """Commits are kept for as long again, for readers who have begun with the state before."""
+        """Stores the state, and removes commits and states before the previous state.
+
+        Readers may have started from the previous state.
+        """
         number = self.state.number
         self._create_state()
         keep_from = f"{number - STATE_EVERY:012}.json"
@@ -235,7 +257,7 @@ class ArchiveLog:
 
 
 def unnamed(files: Iterable[str], state: ArchiveState) -> list[str]:
-    """Those of the files that readers see that no commit names, in order."""
+    """Returns the sorted files, of those that readers see, that no commit names."""
     return sorted({path for path in files if path.startswith("topic=")}.difference(state.paths))
 
 

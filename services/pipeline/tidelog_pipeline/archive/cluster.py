@@ -1,4 +1,4 @@
-"""What the cluster tells before a job begins."""
+"""The logs of a cluster and samples of their values, before a job starts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from tidelog.spark.stream_offsets import TopicOffsets
 from tidelog_pipeline.archive.spans import LogId, Span
 
 LogsNow = Mapping[LogId, Span]
-# Of values that are held against their schema before a task runs.
+# Number of values that are checked against their schema before a task runs.
 SAMPLES = 100
-# So often leaders that are slow to answer are waited for: without samples nothing is held against
+# How often to poll leaders that are slow to answer: without samples, no value is checked against
 # the schema.
 _SAMPLE_POLLS, _SAMPLE_POLL_MS = 30, 1_000
 
 
 def logs_now(bootstrap: str, topics: Collection[str], *, must_exist: bool) -> LogsNow:
-    """From the first record that there is to the last committed one. Raises `TidelogError`."""
+    """Returns the offsets from each log's first record to its last committed one.
+
+    Raises `TidelogError`.
+    """
     if not topics:
         return {}
     known = {} if must_exist else {name: TopicOffsets("", 0, {}) for name in topics}
@@ -44,13 +47,12 @@ def _logs(bootstrap: str, choice: TopicChoice, known: Mapping[str, TopicOffsets]
 
 
 def sample_values(bootstrap: str, ranges: Mapping[LogId, Span]) -> list[tuple[str, bytes]]:
-    """Where each is, and the value."""
+    """Returns values with their positions."""
     wanted = {log: span for log, span in ranges.items() if span.size}
     if not wanted:
         return []
     found: list[tuple[str, bytes]] = []
-    # Whether damaged records, or a batch that cannot be opened, are an error is for the job to say
-    # that reads all.
+    # The job itself, which reads all records, decides whether damaged records are errors.
     with SyncConsumer(bootstrap, on_damage="skip") as consumer:
         consumer.assign([TopicPartition(log.topic, log.partition) for log in wanted])
         for log, span in wanted.items():

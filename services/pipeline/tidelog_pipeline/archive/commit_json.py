@@ -1,8 +1,8 @@
-"""Commits and what they add up to, as JSON. Pure.
+"""Commits, and the state that is their sum, as JSON. Pure.
 
-Version 3, which is written, has a SHA-256 of all else that it says: a flipped bit within a number
-would pass for another offset. Versions 1, of releases before checksums of files, repair and expiry,
-and 2 are read as well.
+The current version 3 has a SHA-256 of the rest of the document. Without it, a flipped bit in a
+number would be read as another offset. Versions 1 (of releases without checksums of files,
+repair and expiry) and 2 can be read, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidelog_pipeline.archive.spans import LogId, Span
 
 VERSION = 3
 _KNOWN = (1, 2, VERSION)
-# The first version that has it.
+# The first version with this field.
 _SHA256, _WITH_SHA256 = "sha256", 3
 
 
@@ -55,7 +55,7 @@ def commit_to_json(commit: Commit) -> bytes:
 
 
 def commit_from_json(text: bytes, name: str) -> Commit:
-    """Raises `DamagedCommitError`, or for one of a later version another `TidelogError`."""
+    """Raises `DamagedCommitError`, and another `TidelogError` for a later version."""
     value = _value(text, name)
     try:
         commit = Commit(
@@ -107,7 +107,7 @@ def state_to_json(state: ArchiveState) -> bytes:
 
 
 def state_from_json(text: bytes, name: str) -> ArchiveState:
-    """Raises as `commit_from_json`."""
+    """Raises as `commit_from_json` does."""
     value = _value(text, name)
     try:
         state = ArchiveState(value["number"], batches=value["batches"])

@@ -1,8 +1,9 @@
-"""What an archive consists of: commits, one after another, and what they add up to. Pure.
+"""The commits of an archive, and the state that is their sum. Pure.
 
-A commit says which offsets it has read and which files it adds and removes, or which files take the
-place of those of one hour. Its file is what makes it: before that nobody sees what it adds, and
-what is left to do afterwards can be done again (`archive_log`). Its form is in `commit_json`.
+A commit names the offsets that it has read and the files that it adds and removes, or the files
+that replace those of an hour. Creating the commit's file is the commit point: before that,
+readers do not see its files, and later steps can be repeated (`archive_log`). Its form is in
+`commit_json`.
 """
 
 from __future__ import annotations
@@ -13,13 +14,18 @@ from typing import NamedTuple, Self
 
 from tidelog_pipeline.archive.spans import LogId, Span, fewer, remaining, united
 
-# Of a partition: where times are not in the order of offsets, those of expired rows have gaps.
+# Bound for a partition: if times are not in the order of offsets, the offsets of expired rows have
+# gaps.
 MAX_EXPIRED_SPANS = 64
 
 
 class AddedFile(NamedTuple):
-    """`path`: below the archive, where readers see it. `sha256`: of its content, in hexadecimal;
-    "" in commits of releases that did not record it."""
+    """A file that a commit adds.
+
+    - `path`: below the archive, where readers see it.
+    - `sha256`: of its content, in hexadecimal; empty in commits of releases that did not record
+      it.
+    """
 
     path: str
     rows: int
@@ -28,13 +34,16 @@ class AddedFile(NamedTuple):
 
     @property
     def hour(self) -> str:
-        """The directory that it lies in."""
+        """The directory of the file."""
         return self.path.rpartition("/")[0]
 
 
 class ReadRange(NamedTuple):
-    """`rows`: of them those that were archived by this commit; `epochs`: which offsets are of
-    which leader epoch."""
+    """A range of offsets that a commit has read.
+
+    - `rows`: number of records in the range that this commit archived.
+    - `epochs`: the offsets of each leader epoch.
+    """
 
     log: LogId
     offsets: Span
@@ -44,8 +53,11 @@ class ReadRange(NamedTuple):
 
 
 class GoneRows(NamedTuple):
-    """Rows that were archived and are no longer there. `offsets`: those at which the archive has
-    no row since, some of which may never have had a record."""
+    """Archived rows that are no longer there.
+
+    - `offsets`: offsets at which the archive has no rows since then. Some may never have had a
+      record.
+    """
 
     log: LogId
     rows: int
@@ -53,9 +65,13 @@ class GoneRows(NamedTuple):
 
 
 class DamagedOffsets(NamedTuple):
-    """Offsets whose records the log could not give, since the last disk that held them has damaged
-    them: they are not archived, and a back-fill reads them again. `rows`: how many of them the
-    archive had until their file was lost."""
+    """Offsets whose records the last disk that held them has damaged.
+
+    The log could not return these records, so they are not archived. A back-fill reads them
+    again.
+
+    - `rows`: how many of them the archive had until their file was lost.
+    """
 
     log: LogId
     offsets: tuple[Span, ...]
@@ -63,15 +79,19 @@ class DamagedOffsets(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """`staging`: the directory that holds its files until they are published. `query` and
-    `batch`: of the micro-batch that it is of, or "" and -1. `replaces`: the hour whose files
-    these take the place of.
+    """A change of the archive.
 
-    `removed`: paths of files that are removed, or moved out of readers' sight if
-    `keeps_removed`; the archive need not know them. `expired`: rows of removed files that were
-    removed on purpose; `expired_before_ms`: rows of earlier hours are expired from now on; 0: this
-    is not a commit of `expire`. `lost`: rows that neither files nor logs have any more.
-    `damaged`: what was left out of the ranges that it has read."""
+    - `staging`: the directory of its files until they are published.
+    - `query`, `batch`: the micro-batch of the commit, or "" and -1.
+    - `replaces`: the hour whose files are replaced by `added`.
+    - `removed`: paths of files to remove, or to move out of readers' sight if `keeps_removed`.
+      The archive need not know them.
+    - `expired`: rows that were removed with their files on purpose.
+    - `expired_before_ms`: rows of earlier hours are expired from now on; 0: not a commit of
+      `expire`.
+    - `lost`: rows that neither files nor logs have any more.
+    - `damaged`: offsets that were left out of the read ranges.
+    """
 
     staging: str
     committed_at_ms: int
@@ -90,11 +110,16 @@ class Commit(NamedTuple):
 
 @dataclass(slots=True)
 class ArchiveState:
-    """All commits up to `number`. `files`: of each hour, by path. `covered`: the offsets that were
-    read; `epochs`: by log and leader epoch, those whose records were archived. `rows`: those that
-    the files have. `unread`: records that their schema could not read. `expired`, `lost`: rows
-    that are no longer there, on purpose and otherwise. `damaged`: offsets that were left out, and
-    are not `covered`."""
+    """The sum of all commits up to `number`.
+
+    - `files`: by hour and path.
+    - `covered`: offsets that were read.
+    - `epochs`: offsets of archived records, by log and leader epoch.
+    - `rows`: number of rows in the files.
+    - `unread`: number of records that do not match the schema.
+    - `expired`, `lost`: rows that are no longer there, on purpose and otherwise.
+    - `damaged`: offsets that were left out; they are not `covered`.
+    """
 
     number: int = 0
     files: dict[str, dict[str, AddedFile]] = field(default_factory=dict)
@@ -170,23 +195,23 @@ class ArchiveState:
             self.damaged[log] = offsets
 
     def read_to(self, log: LogId) -> int:
-        """After the last offset that was read or left out."""
+        """Returns the offset after the last one that was read or left out."""
         known = [*self.covered.get(log, ()), *self.damaged.get(log, ())]
         return max((span.end for span in known), default=0)
 
     @property
     def all_files(self) -> list[AddedFile]:
-        """In the order of their paths."""
+        """All files, ordered by path."""
         return sorted(file for files in self.files.values() for file in files.values())
 
     @property
     def paths(self) -> list[str]:
-        """Of all files, in order."""
+        """The sorted paths of all files."""
         return [file.path for file in self.all_files]
 
 
 class Archived(NamedTuple):
-    """Records of one leader epoch that are there already."""
+    """Archived records of one leader epoch."""
 
     log: LogId
     leader_epoch: int
@@ -203,7 +228,7 @@ class Archived(NamedTuple):
 
     @classmethod
     def within(cls, state: ArchiveState, wanted: Iterable[tuple[LogId, Span]]) -> list[Self]:
-        """Of those that are about to be read."""
+        """Returns the archived records within ranges that are about to be read."""
         return [
             cls(log, epoch, span)
             for log, offsets in wanted

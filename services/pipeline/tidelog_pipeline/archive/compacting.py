@@ -1,4 +1,4 @@
-"""Writes the rows of an hour to few large files, which take the place of the old ones."""
+"""Writes the rows of an hour to few large files, which replace the old ones."""
 
 from __future__ import annotations
 
@@ -24,9 +24,12 @@ class _Figures(NamedTuple):
 
 
 def compact(spark: SparkSession, log: ArchiveLog, hour: HourToCompact, clock: Clock) -> str:
-    """Empty; or why the hour is left as it is: it has files that are lost, damaged or that no
-    commit names. (What is damaged would get a new checksum.) Raises `TidelogError` where the new
-    files have not what the old ones have."""
+    """Compacts an hour. Returns "", or the reason why the hour stays as it is.
+
+    An hour stays as it is if it has files that are lost, damaged or not named by a commit:
+    compaction would give damaged content a new checksum. Raises `TidelogError` if the content
+    of the new files differs from that of the old ones.
+    """
     known = [file.path for file in hour.files]
     strange = sorted(set(log.directory.files(hour.path)) - set(known))
     if strange:

@@ -1,4 +1,4 @@
-"""Which hours of an archive are written anew: few large files, not many small ones. Pure."""
+"""Selects the hours of an archive to rewrite: few large files instead of many small ones. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HOUR = re.compile(r"(?:^|/)date=(\d{4}-\d{2}-\d{2})/hour=(\d{2})$")
 
 
 class HourToCompact(NamedTuple):
-    """`path`: its directory; `file_count`: how many files it is to have."""
+    """An hour to compact. `path`: its directory; `file_count`: its number of files afterwards."""
 
     path: str
     files: tuple[AddedFile, ...]
@@ -28,8 +28,11 @@ class HourToCompact(NamedTuple):
 def hours_to_compact(
     state: ArchiveState, now_ms: int, closed_after_ms: int, target_bytes: int
 ) -> list[HourToCompact]:
-    """Hours that ended so long ago and have two files or more below half of the target. What has
-    no hour is left as it is."""
+    """Returns hours that ended long enough ago and have at least two small files.
+
+    A small file is below half of the target. Directories that are not of an hour stay as they
+    are.
+    """
     found = []
     for path, files in sorted(state.files.items()):
         small = [file for file in files.values() if file.size_bytes * 2 < target_bytes]
@@ -45,7 +48,7 @@ def _file_count(files: Iterable[AddedFile], target_bytes: int) -> int:
 
 
 def end_of_hour_ms(path: str) -> int | None:
-    """Of an hour, by the name of its directory; None for a directory of none."""
+    """Returns the end of an hour, from the name of its directory; None: not an hour."""
     named = _HOUR.search(path)
     if named is None:
         return None

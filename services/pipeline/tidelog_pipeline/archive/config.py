@@ -63,7 +63,7 @@ class ArchiveConfig(PipelineConfig):
 
     @property
     def layout(self) -> ArchiveLayout:
-        """Raises `JobError`."""
+        """The places of the archive. Raises `JobError`."""
         state = self.state_directory
         return ArchiveLayout(
             directory_at(self.output), None if state is None else directory_at(state).root
@@ -75,12 +75,12 @@ class ArchiveConfig(PipelineConfig):
 
     @classmethod
     def also_in_file(cls) -> frozenset[str]:
-        """One file tells all actions of an archive."""
+        """All actions of an archive may share one file."""
         return frozenset(name for one in ACTIONS.values() for name in one.model_fields)
 
 
 class LogReadingConfig(ArchiveConfig, BrokersConfig):
-    """What reads records that a log may have lost."""
+    """Settings of actions that read records which a log may have lost."""
 
     on_data_loss: Literal["fail", "continue"] = Field(
         default="fail",
@@ -90,7 +90,7 @@ class LogReadingConfig(ArchiveConfig, BrokersConfig):
 
 
 class ArchivingConfig(LogReadingConfig):
-    """What writes records to an archive."""
+    """Settings of actions that write records to an archive."""
 
     topics: NameList = Field(default=[], description="names of topics, separated by commas")
     value: ValueKind | None = Field(

@@ -1,5 +1,4 @@
-"""Which records of a log its last disk has damaged, as the leader answers for each gap in what was
-read of it."""
+"""Finds the records of a log that its last disk has damaged, by probing gaps in what was read."""
 
 from __future__ import annotations
 
@@ -12,29 +11,35 @@ from tidelog.model import TopicPartition
 from tidelog_pipeline.archive.cluster import logs_now
 from tidelog_pipeline.archive.spans import LogId, Span, common, united
 
-# So often a leader is asked for an offset before that is an error, and so long each waits.
+# How often a leader is polled for an offset before it is an error, and the wait of each poll.
 _POLLS, _POLL_MS = 150, 200
-# One batch at a time: each is of interest for its place alone.
+# One batch at a time, because only its position matters.
 _FETCH_BYTES = 1
 
 
 class Probed(NamedTuple):
-    """What a log has within a span: `record`, the first offset that can be read, or None; and
-    `damaged` offsets before it."""
+    """The content of a log within a span.
+
+    - `record`: the first offset that can be read, or None.
+    - `damaged`: damaged offsets before it.
+    """
 
     record: int | None
     damaged: tuple[Span, ...]
 
 
 class Prober:
-    """A consumer that is asked for one span after another. Errors are `TidelogError`s."""
+    """Probes one span after another with a consumer. Raises `TidelogError`."""
 
     def __init__(self, consumer: SyncConsumer) -> None:
         self._consumer = consumer
 
     def probe(self, log: LogId, span: Span) -> Probed:
-        """Offsets may be without a record: those of a fence, and what an aborted attempt left out.
-        What retention has deleted counts as without one."""
+        """Probes a span.
+
+        Offsets may have no record: those of a fence, and those that an aborted attempt left
+        out. Records that retention has deleted count as such, too.
+        """
         partition = TopicPartition(log.topic, log.partition)
         self._consumer.assign([partition])
         self._consumer.seek(partition, span.first)
@@ -66,8 +71,12 @@ def new_prober(bootstrap: str) -> SyncConsumer:
 
 
 def left_out(bootstrap: str, gaps: Mapping[LogId, Iterable[Span]]) -> dict[LogId, tuple[Span, ...]]:
-    """Which offsets a read with `onDamage=skip` has left out. `gaps`: offsets at which it got no
-    record. A record that can be read by now, since another replica leads, was left out as well."""
+    """Returns the offsets that a read with `onDamage=skip` has left out.
+
+    - `gaps`: offsets at which the read returned no record.
+
+    A record that can be read by now, because another replica leads, was left out, too.
+    """
     listed = {log: spans for log, spans in ((g, united(s)) for g, s in gaps.items()) if spans}
     if not listed:
         return {}

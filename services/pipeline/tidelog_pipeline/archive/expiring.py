@@ -19,7 +19,7 @@ from tidelog_pipeline.session import QUERY_ERRORS
 
 
 class Expired(NamedTuple):
-    """`hours`: those that were removed; `damaged`: what is wrong with files, by path."""
+    """The result of an expiry. `hours`: the removed ones; `damaged`: faults of files, by path."""
 
     hours: list[ExpiredHour]
     damaged: dict[str, str]
@@ -28,8 +28,11 @@ class Expired(NamedTuple):
 def expire(
     spark: SparkSession, log: ArchiveLog, hours: list[ExpiredHour], before_ms: int, clock: Clock
 ) -> Expired:
-    """Ends before the first hour with a damaged file: how many rows of which partition that had is
-    not known until it is repaired. Rows are counted before their files are removed."""
+    """Removes the hours, up to the first one with a damaged file.
+
+    The number of rows in a damaged file is unknown until it is repaired. Rows are counted
+    before their files are removed.
+    """
     root = log.directory.root
     wrong = absent_or_cut(root, (file for hour in hours for file in hour.files))
     chosen, horizon_ms = before_damaged(hours, wrong, before_ms)

@@ -1,4 +1,4 @@
-"""Which hours of an archive are removed on purpose. Pure."""
+"""Selects the hours of an archive to expire. Pure."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ class ExpiredHour(NamedTuple):
 
 
 def whole_hours_ms(before_ms: int) -> int:
-    """The end of the last hour that has ended by then."""
+    """Returns the end of the last hour that has ended by then."""
     return before_ms // HOUR_MS * HOUR_MS
 
 
 def hours_before(state: ArchiveState, before_ms: int) -> list[ExpiredHour]:
-    """Those that have ended by then. What has no hour is left as it is."""
+    """Returns the hours that have ended by then.
+
+    Directories that are not of an hour stay as they are.
+    """
     found = []
     for path, files in sorted(state.files.items()):
         end_ms = end_of_hour_ms(path)
@@ -37,8 +40,10 @@ def hours_before(state: ArchiveState, before_ms: int) -> list[ExpiredHour]:
 def before_damaged(
     hours: Iterable[ExpiredHour], damaged: Collection[str], before_ms: int
 ) -> tuple[list[ExpiredHour], int]:
-    """The hours that end no later than the first one with a damaged file begins, of any topic, and
-    the time before which everything is expired then."""
+    """Returns the hours before the first one with a damaged file, of any topic.
+
+    Also returns the time before which everything is expired then.
+    """
     listed = list(hours)
     starts = [
         hour.end_ms - HOUR_MS for hour in listed if any(file.path in damaged for file in hour.files)

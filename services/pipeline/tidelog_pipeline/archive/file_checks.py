@@ -1,4 +1,4 @@
-"""Whether files of an archive are as they were committed: run by executors, for the driver."""
+"""Compares files of an archive with their commits, on executors if there is much to read."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tidelog_pipeline.archive.commits import AddedFile
 
 _BUFFER_BYTES = 1 << 20
 _BATCH_ROWS = 8_192
-# Files that the driver looks for at once: each is a round trip to the file system.
+# Files that the driver checks concurrently: each is a round trip to the file system.
 _LOOKS_AT_ONCE = 16
-# As much as the driver reads by itself, which is quicker than a job of Spark.
+# Up to this size, the driver reads files itself, which is faster than a Spark job.
 _BYTES_OF_DRIVER = 64 << 20
-# About as much as a task reads.
+# Approximate number of bytes that a task reads.
 _BYTES_OF_TASK = 256 << 20
 
 _Item = TypeVar("_Item")
@@ -30,7 +30,7 @@ _Found = TypeVar("_Found")
 def described(
     spark: SparkSession, location: str, rows_of_files: Mapping[str, int]
 ) -> list[AddedFile]:
-    """Files that were just written below `location`, with their sizes and checksums."""
+    """Returns files that were just written below `location`, with sizes and checksums."""
     sizes = {path: Path(location, path).stat().st_size for path in rows_of_files}
     paths = list(sizes)
     sums = _mapped(spark, lambda path: sha256_of(Path(location, path)), paths, sizes.values())
@@ -41,7 +41,7 @@ def described(
 
 
 def absent_or_cut(root: Path, files: Iterable[AddedFile]) -> dict[str, str]:
-    """What is wrong with files, by path, as far as their sizes show."""
+    """Returns the faults of files, by path, according to their sizes."""
     listed = list(files)
     with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
         found = pool.map(lambda file: wrong_size(root, file), listed)
@@ -49,7 +49,7 @@ def absent_or_cut(root: Path, files: Iterable[AddedFile]) -> dict[str, str]:
 
 
 def damaged(spark: SparkSession, root: Path, files: Iterable[AddedFile]) -> dict[str, str]:
-    """What is wrong with files, by path, as every byte of them shows."""
+    """Returns the faults of files, by path, according to all of their bytes."""
     listed = list(files)
     found = _mapped(
         spark, lambda file: damage(root, file), listed, [file.size_bytes for file in listed]
@@ -58,7 +58,7 @@ def damaged(spark: SparkSession, root: Path, files: Iterable[AddedFile]) -> dict
 
 
 def wrong_size(root: Path, file: AddedFile) -> str:
-    """Empty: none."""
+    """Returns the fault of a file's size; empty: none."""
     try:
         size = (root / file.path).stat().st_size
     except FileNotFoundError:
@@ -71,8 +71,11 @@ def wrong_size(root: Path, file: AddedFile) -> str:
 
 
 def damage(root: Path, file: AddedFile) -> str:
-    """Empty: none. Reads all of the file: against its checksum, or, if it was committed without
-    one, against those of its Parquet pages."""
+    """Reads the entire file, and returns its fault; empty: none.
+
+    The file is compared with its checksum, or, if it was committed without one, with those of
+    its Parquet pages.
+    """
     problem = wrong_size(root, file)
     if problem:
         return problem
@@ -105,7 +108,7 @@ def _mapped(
     items: Sequence[_Item],
     sizes: Iterable[int],
 ) -> list[_Found]:
-    """In the order of `items`."""
+    """Returns results in the order of `items`."""
     total = sum(sizes)
     if total <= _BYTES_OF_DRIVER:
         return [act(item) for item in items]

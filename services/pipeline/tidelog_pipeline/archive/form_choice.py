@@ -1,4 +1,4 @@
-"""The form of values that a configuration asks for, in terms of Spark's schemas."""
+"""The form of values that a configuration requests, with its Spark schema."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ def wanted_form(config: ArchivingConfig) -> ValueForm | None:
 
 
 def _schema(text: str) -> StructType:
-    """Of JSON values: in the words of SQL, or of a file that has it so or as Spark's JSON. Raises
-    `OptionError`."""
+    """Parses the schema of JSON values: in SQL, or a file with SQL or Spark's JSON.
+
+    Raises `OptionError`.
+    """
     if text.endswith((".json", ".ddl", ".sql")) or _is_file(text):
         text = Path(text).read_text()
     try:
@@ -50,7 +52,7 @@ def _schema(text: str) -> StructType:
 def _is_file(text: str) -> bool:
     try:
         return Path(text).is_file()
-    except OSError:  # It is too long for a name.
+    except OSError:  # it is too long for a name
         return False
 
 

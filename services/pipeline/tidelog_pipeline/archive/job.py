@@ -1,4 +1,4 @@
-"""`python -m tidelog_pipeline archive`."""
+"""`python -m tidelog_pipeline archive`"""
 
 from __future__ import annotations
 
@@ -57,20 +57,20 @@ from tidelog_pipeline.commands import load_action
 from tidelog_pipeline.running import EXIT_DONE, EXIT_FOUND, run
 from tidelog_pipeline.session import spark_session
 
-# Hours are those of UTC, and times as others than Spark read them, too.
+# Hours are in UTC, and other readers than Spark can read the times, too.
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 REPAIR = "run `archive repair`"
-# Between looks for hours to compact, of a run that goes on.
+# Interval of compactions while a run continues.
 COMPACT_EVERY_MS = 600_000
-# Between looks for a signal to stop.
+# Interval of the checks for a signal to stop.
 LOOK_EVERY_S = 1
 
 
 def main(argv: Sequence[str]) -> int:
-    """`EXIT_FOUND`: the archive and the log differ."""
+    """Returns the exit status. `EXIT_FOUND`: the archive and the log differ."""
     config = load_action("archive", ACTIONS, argv)
     return run(config, lambda: _act(config))
 
@@ -89,8 +89,10 @@ def _act(config: ArchiveConfig) -> int:
 
 
 class _Writer:
-    """An action that changes the archive. `_is_sound`: none of its files was found lost or
-    damaged."""
+    """An action that changes the archive.
+
+    `_is_sound`: no lost or damaged file was found.
+    """
 
     def __init__(self, log: ArchiveLog, spark: SparkSession, clock: Clock) -> None:
         self._spark = spark
@@ -113,12 +115,12 @@ class _Writer:
             self._repair(config)
         elif isinstance(config, ExpireConfig):
             self._expire(config)
-        # A back-fill or a repair has taken what it wrote again off the list.
+        # Restored files of a back-fill or a repair are no longer in the state.
         is_sound = self._is_sound and not set(lost) & set(self._log.state.paths)
         return EXIT_DONE if is_sound else EXIT_FOUND
 
     def _recovered(self, config: ArchiveConfig) -> list[str]:
-        """Lost files of the last commit. A repair continues without damaged commits."""
+        """Returns lost files of the last commit. A repair continues without damaged commits."""
         try:
             return self._log.recover()
         except UnnamedFilesError:
@@ -134,7 +136,7 @@ class _Writer:
         return [] if config.dry_run else self._log.finish_last()
 
     def _find(self, problem: str) -> None:
-        """What is wrong with the archive, and does not keep this action from its work."""
+        """Reports a fault of the archive that does not prevent this action."""
         self._is_sound = False
         self._report(problem)
 
@@ -162,13 +164,13 @@ class _Writer:
             watch(self._spark, int(port), host)
         query = self._started(config, archive, began)
         ended_of_itself = _await_end(query)
-        # Whoever stops it waits only for so long.
+        # After a signal, there is no time for compaction.
         if config.compaction and ended_of_itself:
             self._compact(config)
         self._tell(before, logs_now(servers, {log.topic for log in now}, must_exist=False))
 
     def _must_exist(self, config: RunConfig) -> bool:
-        """A query that goes on has told of a topic that was deleted."""
+        """Whether every topic must exist. A query that continues reports deleted topics itself."""
         return config.on_data_loss == "fail" or not self._log.own.names(CHECKPOINT)
 
     def _started(
@@ -218,7 +220,7 @@ class _Writer:
             _say("There is nothing in this range.")
             return
         before = dict(self._log.state.rows)
-        # Of what is begun again, what is committed already is read, and not written.
+        # After a restart, offsets that are committed are read again but not written.
         for part in slices(found, config.max_offsets):
             frame = read_ranges_of_logs(
                 self._spark,
@@ -239,7 +241,7 @@ class _Writer:
     def _restore_within(
         self, config: BackfillConfig, writer: ArchiveWriter, wanted: LogsNow
     ) -> None:
-        """What was archived of this range, and whose files are lost."""
+        """Restores archived rows of this range whose files are lost."""
         log = self._log
         topics = {one.topic for one in wanted}
         files = [file for file in log.state.all_files if topic_of(file.path) in topics]
@@ -290,8 +292,11 @@ class _Writer:
             _say("There is no hour that ended before.")
 
     def _writer(self, config: ArchivingConfig, now: LogsNow) -> ArchiveWriter:
-        """Raises `OptionError` where none of a topic's values is of the schema that a new archive
-        is to have. What one that is there gets later has to go on, whatever it is."""
+        """Returns the writer.
+
+        Raises `OptionError` if no value of a topic matches the schema of a new archive. An
+        existing archive continues with any values.
+        """
         kept = kept_form(self._log)
         form = form_in_force(wanted_form(config), kept)
         if kept is None:
@@ -358,11 +363,12 @@ def _reconcile(spark: SparkSession, archive: ArchiveLog, config: ReconcileConfig
 
 
 def _await_end(query: StreamingQuery) -> bool:
-    """Whether it ended of itself, and not by a signal: what has begun then is committed, or begun
-    again by the next run.
+    """Waits for the query; returns whether it ended by itself and not by a signal.
 
-    A handler must not call Spark: it may have come while an answer of Spark's is awaited, and would
-    take that for its own."""
+    A micro-batch that is interrupted is committed, or begun again by the next run. The signal
+    handler must not call Spark: it may interrupt a wait for an answer of Spark, and would take
+    that answer as its own.
+    """
     is_told = threading.Event()
     before = {
         number: signal.signal(number, lambda *_: is_told.set())

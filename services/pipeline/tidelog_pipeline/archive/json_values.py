@@ -1,7 +1,7 @@
-"""Whether a value is of a schema, told before any task runs. Pure.
+"""Checks JSON values against a schema before a task runs. Pure.
 
-It judges as Spark's `from_json` does where it can: by the JSON type of each field that the schema
-names. What only Spark can tell, as the form of a timestamp, passes.
+It decides as Spark's `from_json` does, by the JSON type of each field in the schema. Values
+that only Spark can check, such as the format of a timestamp, pass.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FRACTIONS = (FloatType, DoubleType)
 
 
 def mismatch(value: bytes, schema: StructType) -> str:
-    """Why it does not fit; empty: it does."""
+    """Returns why the value does not match; empty: it does."""
     try:
         parsed = json.loads(value)
     except ValueError as error:
@@ -77,7 +77,7 @@ def _is_scalar(value: Any, kind: DataType) -> bool:
         return type(value) in (int, float) or value in ("NaN", "Infinity", "-Infinity")
     if isinstance(kind, DecimalType):
         return type(value) in (int, float, str)
-    # A string takes whatever there is, and of the others only Spark knows.
+    # A string field accepts any value, and the other types only Spark can check.
     return True
 
 

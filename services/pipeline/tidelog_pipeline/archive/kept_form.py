@@ -1,5 +1,7 @@
-"""The form of values that an archive keeps, in two files of its state directory: without it a
-writer would take another one, and a reader compare with another one."""
+"""The form of values that an archive stores in two files of its state directory.
+
+Without it, a writer could use another form, and a reader could compare with another one.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,10 @@ FORM, COPY = "form.json", "form.copy.json"
 
 
 def kept_form(log: ArchiveLog) -> ValueForm | None:
-    """Of a log that is loaded; None: nothing was archived yet. Raises `OptionError` where neither
-    file can be read, and `JobError` where both are lost."""
+    """Returns the form of a loaded log; None: nothing was archived yet.
+
+    Raises `OptionError` if neither file can be read, and `JobError` if both are lost.
+    """
     problem: OptionError | None = None
     for name in (FORM, COPY):
         try:
@@ -35,7 +39,7 @@ def kept_form(log: ArchiveLog) -> ValueForm | None:
 
 
 def keep_form(own: Directory, form: ValueForm) -> None:
-    """For the writer: writes those of the two files that are missing or damaged."""
+    """Writes the missing and damaged ones of the two files; for the writer only."""
     for name in (FORM, COPY):
         try:
             is_there = _form_in(own, name) is not None
@@ -47,6 +51,6 @@ def keep_form(own: Directory, form: ValueForm) -> None:
 
 
 def _form_in(own: Directory, name: str) -> ValueForm | None:
-    """None: there is no such file."""
+    """Returns None if the file does not exist."""
     text = own.read(name)
     return None if text is None else form_from_json(text, str(own.at(name)))

@@ -1,9 +1,10 @@
-"""Where an archive lies: its table, and beside it what belongs to the archive alone.
+"""The places of an archive: its table, and its state directory.
 
-Readers open `OUTPUT/**/*.parquet`, so that every Parquet file below OUTPUT is a committed one. The
-commit log, the checkpoint, the lock and the staged files lie in the state directory, by default
-`OUTPUT.state`. It is on the file system of OUTPUT, since staged files are renamed to where readers
-see them. Former releases kept it in `OUTPUT/_archive`; the first writer moves it, in one rename.
+Readers open `OUTPUT/**/*.parquet`, so every Parquet file below OUTPUT has to be a committed
+one. The commit log, the checkpoint, the lock and the staged files are in the state directory,
+by default `OUTPUT.state`. It has to be on the file system of OUTPUT, because staged files are
+renamed into the table. Earlier releases kept it in `OUTPUT/_archive`; the first writer moves it
+by a rename.
 """
 
 from __future__ import annotations
@@ -18,18 +19,21 @@ from pathlib import Path
 from tidelog_pipeline.errors import JobError
 from tidelog_pipeline.storage.directory import Directory, sync_directory
 
-# Where former releases kept it, below OUTPUT.
+# The state directory of earlier releases, below OUTPUT.
 FORMER = "_archive"
 SUFFIX = ".state"
 LOCK = "lock"
-# Says of a state directory that was chosen which archive it belongs to.
+# Names the archive of a state directory that was configured.
 _TABLE = "table.json"
 _OTHER_FILE_SYSTEM = frozenset({errno.EXDEV})
 _NOT_WRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 class ArchiveLayout:
-    """`chosen`: the state directory; None: the default. Errors are `JobError`s."""
+    """The directories of one archive. Errors are `JobError`s.
+
+    - `chosen`: the state directory; None: the default.
+    """
 
     def __init__(self, table: Directory, chosen: Path | None = None) -> None:
         self.table = table
@@ -40,8 +44,10 @@ class ArchiveLayout:
             self._check_chosen(chosen)
 
     def current_state(self) -> Directory:
-        """For a reader, who changes nothing: where it is now, and where it will be in an archive
-        that is yet to be begun."""
+        """Returns the present state directory, or the future one of a new archive.
+
+        For readers: it changes nothing.
+        """
         if not self._is_migrated() and self._former_root.is_dir():
             return Directory(self._former_root)
         self._check_belongs()
@@ -49,7 +55,7 @@ class ArchiveLayout:
 
     @contextmanager
     def held_by_writer(self) -> Iterator[Directory]:
-        """The state directory, created or migrated if need be, which nobody else writes."""
+        """Yields the state directory, created or migrated if needed, with an exclusive lock."""
         self.table.root.mkdir(parents=True, exist_ok=True)
         self._migrate()
         self._check_belongs()
@@ -64,7 +70,7 @@ class ArchiveLayout:
             yield state
 
     def _migrate(self) -> None:
-        """A rename, which has happened or not whenever this process ends."""
+        """Moves the state directory by a rename, which is atomic."""
         if self._former_root == self.state_root or not self._former_root.is_dir():
             return
         if self._is_migrated():
@@ -84,7 +90,7 @@ class ArchiveLayout:
             sync_directory(self.table.root)
 
     def _is_migrated(self) -> bool:
-        """Whether there is anything: to an empty directory the former one can be renamed."""
+        """Whether the directory has content. An empty one can be replaced by the rename."""
         try:
             return any(self.state_root.iterdir())
         except FileNotFoundError:
@@ -111,7 +117,7 @@ class ArchiveLayout:
         return any(self.table.has_files(topic) for topic in topics)
 
     def _check_renames(self) -> None:
-        """A staged file can be renamed to where readers see it."""
+        """Checks that a staged file can be renamed into the table."""
         probe = f".probe-{os.getpid()}"
         source, target = self.state_root / probe, self.table.root / probe
         try:

@@ -1,4 +1,4 @@
-"""Which records an archive has lost, and where they may be had again. Pure."""
+"""Finds the records that an archive has lost, and where they can still be read. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import NamedTuple
 from tidelog_pipeline.archive.commits import Archived, ArchiveState, DamagedOffsets, GoneRows
 from tidelog_pipeline.archive.spans import LogId, Span, common, fewer, slices, united, without
 
-# A partition is read in so many ranges at most: each is a job of its own.
+# Maximum number of ranges in which a partition is read: each is a job of its own.
 MAX_RANGES = 16
 
 
 class MissingRows(NamedTuple):
-    """`rows`: how many rows of the log no sound file has; they are among `records`, the offsets at
-    which the archive has no row. (Some of these never had a record.)"""
+    """Rows of a log that no intact file has.
+
+    - `rows`: their number.
+    - `records`: the offsets at which the archive has no row. Some of these never had a record.
+    """
 
     log: LogId
     rows: int
@@ -27,7 +30,10 @@ class MissingRows(NamedTuple):
 
 
 class RestoredRows(NamedTuple):
-    """`offsets`: those between the first and the last row of each file that was written."""
+    """Rows that were restored.
+
+    - `offsets`: those between the first and the last row of each file that was written.
+    """
 
     rows: int
     offsets: tuple[Span, ...]
@@ -36,7 +42,11 @@ class RestoredRows(NamedTuple):
 def missing_rows(
     state: ArchiveState, log: LogId, rows: int, present: Mapping[int, Iterable[Span]]
 ) -> MissingRows:
-    """`rows`: how many are missing; `present`: offsets of rows that are there, by leader epoch."""
+    """Returns the missing rows of a log.
+
+    - `rows`: the number of missing rows.
+    - `present`: offsets of the existing rows, by leader epoch.
+    """
     lost = state.lost[log].offsets if log in state.lost else ()
     records = [
         Archived(log, epoch, gap)
@@ -48,7 +58,7 @@ def missing_rows(
 
 
 def without_damaged(missing: MissingRows, damaged: DamagedOffsets) -> MissingRows:
-    """The others."""
+    """Returns the missing rows that are not damaged."""
     records = [
         Archived(one.log, one.leader_epoch, left)
         for one in missing.records
@@ -58,13 +68,15 @@ def without_damaged(missing: MissingRows, damaged: DamagedOffsets) -> MissingRow
 
 
 def readable(missing: MissingRows, now: Span | None) -> tuple[Span, ...]:
-    """Offsets at which the log may still have missing records."""
+    """Returns offsets at which the log may still have missing records."""
     return () if now is None else common(now, missing.offsets)
 
 
 def reads(wanted: Mapping[LogId, Iterable[Span]], max_offsets: int) -> Iterator[dict[LogId, Span]]:
-    """Reads that cover these spans, one after another: one range a log, all logs side by side, of
-    at most `max_offsets` offsets."""
+    """Yields reads that together cover these spans.
+
+    A read has one range for each log, and at most `max_offsets` offsets.
+    """
     ranges = [
         [(log, span) for span in fewer(united(spans), MAX_RANGES)] for log, spans in wanted.items()
     ]
@@ -75,16 +87,18 @@ def reads(wanted: Mapping[LogId, Iterable[Span]], max_offsets: int) -> Iterator[
 def lost_rows(
     missing: MissingRows, restored: RestoredRows, now: Span | None, expired: Iterable[Span] = ()
 ) -> GoneRows | None:
-    """What no file and no log has any more; None: nothing. `expired`: offsets of rows that were
-    removed on purpose."""
+    """Returns the rows that neither files nor logs have any more; None: there are none.
+
+    - `expired`: offsets of rows that were removed on purpose.
+    """
     rows = missing.rows - restored.rows
     if rows <= 0:
         return None
     left = [gap for span in missing.offsets for gap in without(span, restored.offsets)]
     gone = [gap for span in left for gap in ([span] if now is None else without(span, [now]))]
     expected = [gap for span in gone for gap in without(span, expired)]
-    # A record that the log has at one of these offsets is of a later leader epoch, or was never
-    # archived: the lost ones are outside of what it has, unless that is too little.
+    # A record of the log at one of these offsets is of a later leader epoch or was never archived.
+    # The lost rows are therefore outside of what the log has, unless these offsets are too few.
     for offsets in (expected, gone):
         if sum(span.size for span in offsets) >= rows:
             return GoneRows(missing.log, rows, united(offsets))

@@ -1,4 +1,4 @@
-"""Partitions and their offsets as options of the data source take them. Pure."""
+"""Partitions and their offsets in the form of the data source's options. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the rows of an archive's files are in the logs: read from the files themselves."""
+"""The positions of archived rows in the logs, read from the archive's files."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _PLACES = StructType(
         StructField("leader_epoch", IntegerType()),
         StructField("offset", LongType()),
         StructField("timestamp", TimestampType()),
-        # The directory that it lies in.
+        # The directory of the file.
         StructField("topic", StringType()),
     ]
 )
 
 
 def topic_of(path: str) -> str:
-    """Of a file of the table."""
+    """Returns the topic of a file of the table."""
     return path.partition("/")[0].removeprefix("topic=")
 
 
 def places(
     spark: SparkSession, root: Path, paths: Iterable[str], schema: StructType = _PLACES
 ) -> DataFrame:
-    """The rows of these files, which must be readable."""
+    """Returns the rows of these files, which must be readable."""
     files = [str(root / path) for path in paths]
     if not files:
         return spark.createDataFrame([], schema)
@@ -57,7 +57,7 @@ def find_missing(
     damaged: Collection[str],
     topics: Collection[str],
 ) -> list[MissingRows]:
-    """The rows of these topics that no file has but `damaged` ones, which are not read."""
+    """Returns the rows of these topics that only `damaged` files have; these are not read."""
     logs = [log for log in state.covered if log.topic in topics]
     sound = [p for p in state.paths if topic_of(p) in topics and p not in damaged]
     rows = places(spark, root, sound)
@@ -72,7 +72,7 @@ def find_missing(
 def present_offsets(
     rows: DataFrame, logs: Collection[LogId]
 ) -> Mapping[LogId, Mapping[int, list[Span]]]:
-    """`runs_of_offsets` of these logs."""
+    """Returns `runs_of_offsets` of these logs."""
     if not logs:
         return {}
     everywhere = Span(0, 2**63 - 1)
@@ -80,7 +80,7 @@ def present_offsets(
 
 
 def runs_of_offsets(rows: DataFrame) -> dict[LogId, dict[int, list[Span]]]:
-    """Those without a gap, by leader epoch."""
+    """Returns the contiguous ranges of offsets, by leader epoch."""
     record = (*LOG_COLUMNS, "leader_epoch")
     distinct = rows.select(*record, "offset").distinct()
     in_order = Window.partitionBy(*record).orderBy("offset")

@@ -1,9 +1,9 @@
-"""Which offsets a micro-batch reads, out of the checkpoint of its query. Pure.
+"""The offsets that a micro-batch reads, from the checkpoint of its query. Pure.
 
-Spark writes them there before the micro-batch begins: a line with a version, one of its own, and
-one of each source. Rows alone do not tell of which topic id they are, nor of offsets that no
-record has; where a micro-batch begins in a partition that is new, or went on after a loss, stands
-with its end.
+Spark writes them before the micro-batch begins: a line with a version, one with Spark's own
+metadata, and one for each source. They have what rows lack: topic ids and offsets without
+records. The end of a micro-batch also has the start in a partition that is new, or that
+continued after a loss.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _VERSION = "v1"
 
 
 def offsets_of(text: bytes, name: str) -> StreamOffsets:
-    """Raises `TidelogError` for a file that is not of a query with tidelog as its one source."""
+    """Raises `TidelogError` for a file that is not of a query with tidelog as its only source."""
     lines = text.decode(errors="replace").splitlines()
     if len(lines) != 3 or lines[0] != _VERSION:
         raise TidelogError(
@@ -33,16 +33,22 @@ def offsets_of(text: bytes, name: str) -> StreamOffsets:
 
 
 class Planned(NamedTuple):
-    """Before `end`. `first`: None where it is not known, and rows tell where they begin: in a
-    partition that has come since the query was about to begin, or if its log now begins later."""
+    """The offsets of a log that a micro-batch reads, before `end`.
+
+    - `first`: None: unknown; the rows show it. That is so in a partition that was added after
+      the query was planned, or if the log begins later by now.
+    """
 
     first: int | None
     end: int
 
 
 def ends_of(end: StreamOffsets) -> dict[LogId, Planned]:
-    """Where something may be lost: what is read again may begin before where the micro-batch
-    before it ended, also in a log that had nothing new."""
+    """Returns only the ends, for reads that may lose records.
+
+    A repeated read may begin before the end of the previous micro-batch, even in a log without
+    new records.
+    """
     return {
         LogId(topic, to.topic_id, partition): Planned(None, at.offset)
         for topic, to in end.items()
@@ -53,7 +59,11 @@ def ends_of(end: StreamOffsets) -> dict[LogId, Planned]:
 def planned_ranges(
     before: StreamOffsets | None, end: StreamOffsets, began: Mapping[LogId, int]
 ) -> dict[LogId, Planned]:
-    """`before`: where the micro-batch before it ended; `began`: where the query did."""
+    """Returns the ranges that a micro-batch reads.
+
+    - `before`: the end of the previous micro-batch.
+    - `began`: the start of the query.
+    """
     planned = begins(before or {}, end)
     ranges: dict[LogId, Planned] = {}
     for topic, to in end.items():

@@ -1,7 +1,8 @@
-"""Messages of a protobuf as rows: their schema, and each message as one. Pure.
+"""Protobuf messages as rows: the schema, and the conversion of each message. Pure.
 
-Types are those of Spark's own `from_protobuf`, which needs a package of Maven's: an enum is its
-name, an unsigned number the next larger type. What has a presence is null where it is not set.
+The types are those of Spark's own `from_protobuf`, which needs a package from Maven. An enum is
+its name, an unsigned number has the next larger type, and a field with presence is null if it
+is not set.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from pyspark.sql.types import (
 
 from tidelog.spark.option_values import OptionError
 
-# Descriptors are of two implementations with the same members, and are not typed below.
+# Descriptors come from two implementations with the same members, so they are not typed below.
 _Kind = FieldDescriptor
 _TYPES: dict[int, DataType] = {
     _Kind.TYPE_BOOL: BooleanType(),
@@ -56,8 +57,12 @@ _LARGE = frozenset({_Kind.TYPE_FIXED64, _Kind.TYPE_UINT64})
 
 
 def message_class(descriptors: bytes, name: str) -> type[Message]:
-    """Out of a set of file descriptors, as `protoc --include_imports --descriptor_set_out` makes
-    it. Raises `OptionError`."""
+    """Returns the class of a message in a set of file descriptors.
+
+    - `descriptors`: as `protoc --include_imports --descriptor_set_out` writes them.
+
+    Raises `OptionError`.
+    """
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(descriptors)
         pool = descriptor_pool.DescriptorPool()
@@ -75,18 +80,21 @@ def message_class(descriptors: bytes, name: str) -> type[Message]:
 
 
 def schema_of(descriptor: Any) -> StructType:
-    """Raises `OptionError` for a message that contains itself: no table is as deep."""
+    """Raises `OptionError` for a message that contains itself: a table has a finite depth."""
     return _struct(descriptor, ())
 
 
 def row_of(message: Message) -> tuple[Any, ...]:
-    """Its fields in the order of the schema."""
+    """Returns the fields of the message in the order of the schema."""
     return tuple(_field(message, field) for field in message.DESCRIPTOR.fields)
 
 
 def parsed(of: type[Message], value: bytes) -> Message | None:
-    """None for what is no such message. What has fields that the message does not name is none:
-    they would be lost, and may be of another message."""
+    """Parses a message; None: it is not one.
+
+    A value with fields that the message does not name is not one, either: these fields would be
+    lost, and the value may be of another message.
+    """
     message = of()
     try:
         message.ParseFromString(value)
@@ -96,7 +104,7 @@ def parsed(of: type[Message], value: bytes) -> Message | None:
 
 
 def mismatch(of: type[Message], value: bytes) -> str:
-    """Why it does not fit; empty: it does."""
+    """Returns why the value does not match; empty: it does."""
     message = of()
     try:
         message.ParseFromString(value)

@@ -1,4 +1,4 @@
-"""What a back-fill is to read, as options of the data source. Pure."""
+"""The range of a back-fill as options of the data source. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _RIGHT = (
 
 
 def range_options(topics: Sequence[str], since: str, until: str) -> dict[str, str]:
-    """Raises `OptionError`. Where `since` names offsets, the partitions it names are read."""
+    """Returns the options. Raises `OptionError`.
+
+    If `since` has offsets, the partitions that it names are read.
+    """
     assigned = _partitions(since)
     if assigned is None and not topics:
         raise OptionError("option --topics is missing; name topics, or partitions by --since")
@@ -38,13 +41,13 @@ def range_options(topics: Sequence[str], since: str, until: str) -> dict[str, st
 def _starting(since: str) -> dict[str, str]:
     start = _boundary("--since", since, "starting", "earliest")
     if "startingTimestamp" in start:
-        # A partition that has nothing as young has nothing in the range.
+        # A partition without records as young as that has none in the range.
         start["startingOffsetsByTimestampStrategy"] = "latest"
     return start
 
 
 def _partitions(text: str) -> dict[str, list[int]] | None:
-    """None where it is no JSON."""
+    """Returns None if the text is not JSON."""
     try:
         value = json.loads(text)
         if not isinstance(value, dict):

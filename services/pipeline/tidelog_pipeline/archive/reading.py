@@ -25,7 +25,7 @@ def loss_options(on_data_loss: str) -> dict[str, str]:
 def read_ranges_of_logs(
     spark: SparkSession, bootstrap: str, ranges: Mapping[LogId, Span], **options: str
 ) -> DataFrame:
-    """`options`: more of the data source's."""
+    """`options`: further options of the data source."""
     return (
         spark.read.format("tidelog")
         .options(
@@ -42,12 +42,12 @@ def read_ranges_of_logs(
 
 
 def without_expired(frame: DataFrame, before_ms: int) -> DataFrame:
-    """The rows that no `expire` was meant for. `frame`: of the log, or of files."""
+    """Returns the rows that no `expire` concerns. `frame`: of the log, or of files."""
     return frame.where(~_is_expired(before_ms)) if before_ms else frame
 
 
 def _is_expired(before_ms: int) -> Column:
-    """Rows without a date are in no hour."""
+    """Rows without a date belong to no hour."""
     before = sf.timestamp_millis(sf.lit(before_ms))
     is_before = is_dated() & (sf.col("timestamp") < before)
     return sf.coalesce(is_before, sf.lit(False))

@@ -1,4 +1,4 @@
-"""Whether an archive has what the log has, partition by partition. Pure."""
+"""Compares an archive with the log, partition by partition. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog_pipeline.archive.spans import LogId, Span, common, remaining, unite
 
 
 class Counted(NamedTuple):
-    """Records and the sum of their offsets: the same number of other records does not pass."""
+    """Number of records, and the sum of their offsets, which detects different records."""
 
     rows: int
     offset_sum: int
@@ -24,22 +24,25 @@ class EpochCount(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A row that is in the archive and in the log, and is not the same there."""
+    """A row that differs between archive and log."""
 
     leader_epoch: int
     offset: int
 
 
 class InFiles(NamedTuple):
-    """Of one log: rows in the files of the archive, and how many different records they are."""
+    """Rows of one log in the archive's files, and the number of distinct records among them."""
 
     rows: int
     distinct: int
 
 
 class LogDamage(NamedTuple):
-    """Of one log: offsets whose records its last disk has damaged. `archived`: those that the
-    archive has read before, with `rows` rows; `never_archived`: the others."""
+    """Offsets of one log whose records its last disk has damaged.
+
+    - `archived`: those that the archive had read before, with `rows` rows.
+    - `never_archived`: the others.
+    """
 
     archived: tuple[Span, ...] = ()
     rows: int = 0
@@ -51,8 +54,14 @@ NO_DAMAGE = LogDamage()
 
 @dataclass(frozen=True, slots=True)
 class LogReport:
-    """`now`: what the log has, None: it is gone. `compared`: the offsets of which records were
-    counted in both; those before them are no more in the log. `problems`: one sentence each."""
+    """The comparison of one log.
+
+    - `now`: offsets of the log; None: it is deleted.
+    - `compared_rows`: archived rows at offsets that the log still has.
+    - `deleted_rows`: archived rows that the log has deleted.
+    - `waiting`: offsets for the next run.
+    - `problems`: one sentence each.
+    """
 
     log: LogId
     now: Span | None
@@ -92,12 +101,12 @@ class LogReport:
 
 
 def compared_offsets(state: ArchiveState, log: LogId, now: Span | None) -> tuple[Span, ...]:
-    """What the archive has read and the log still has."""
+    """Returns the offsets that the archive has read and the log still has."""
     return () if now is None else common(now, state.covered.get(log, ()))
 
 
 def holes(state: ArchiveState, log: LogId, now: Span | None) -> tuple[Span, ...]:
-    """What the log has and no run has read, but for its end, which the next run reads."""
+    """Returns offsets of the log that no run has read, except for those that the next run reads."""
     covered = state.covered.get(log, ())
     if now is None:
         return ()
@@ -117,10 +126,15 @@ def report(
     *,
     has_unnamed_files: bool = False,
 ) -> LogReport:
-    """`in_log`, `in_archive`: of the offsets that are compared, by leader epoch. `full_holes`:
-    those of the holes where the log has records. `differing`: rows that are not as their records
-    are. `damage`: its offsets are not compared. `has_unnamed_files`: the topic has files that no
-    commit names, and that may have what was never archived."""
+    """Returns the report of one log.
+
+    - `in_log`, `in_archive`: counts of the compared offsets, by leader epoch.
+    - `full_holes`: the holes in which the log has records.
+    - `differing`: rows that differ from their records.
+    - `damage`: its offsets are not compared.
+    - `has_unnamed_files`: the topic has files that no commit names, which may hold rows that
+      seem never to have been archived.
+    """
     rows, damaged_before = state.rows.get(log, 0), state.damaged.get(log, ())
     problems = [
         f"offsets {_told(hole)} have records, and were never archived; {_advice(log, hole)}"
@@ -196,7 +210,7 @@ def damaged_text(offsets: Sequence[Span]) -> str:
 
 
 def spans_text(spans: Sequence[Span]) -> str:
-    """All of them: the list of lost offsets is not abridged."""
+    """Lists all spans: lost offsets are not abridged."""
     return ", ".join(_told(span) for span in spans)
 
 

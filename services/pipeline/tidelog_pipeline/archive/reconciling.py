@@ -35,7 +35,7 @@ from tidelog_pipeline.archive.value_comparison import differences
 from tidelog_pipeline.archive.value_form import ValueForm
 from tidelog_pipeline.session import QUERY_ERRORS
 
-# Where files or records that were to be counted go away meanwhile.
+# For the case that files or records disappear while they are counted.
 _ATTEMPTS = 5
 
 _Counts = Mapping[LogId, Mapping[int, Counted]]
@@ -43,7 +43,7 @@ _Compared = Mapping[LogId, tuple[Span, ...]]
 
 
 class Reconciled(NamedTuple):
-    """`damaged`: what is wrong with files, by path."""
+    """`damaged`: faults of files, by path."""
 
     damaged: Mapping[str, str]
     logs: list[LogReport]
@@ -54,8 +54,7 @@ class Reconciled(NamedTuple):
 
 
 class _Looked(NamedTuple):
-    """The archive and the logs at one moment. `wrong`: what is wrong with files that readers
-    see."""
+    """The archive and the logs at one moment. `wrong`: faults of files that readers see."""
 
     seen: Seen
     now: LogsNow
@@ -63,7 +62,7 @@ class _Looked(NamedTuple):
 
     @property
     def readable(self) -> list[str]:
-        """With files that the archive does not know, as readers find them."""
+        """The files that readers can read, including files that the archive does not know."""
         topics = {log.topic for log in self.seen.state.covered}
         return [p for p in self.seen.files if topic_of(p) in topics and p not in self.wrong]
 
@@ -86,11 +85,17 @@ def reconcile(
     deep: bool = False,
     fails_at_damage: bool = True,
 ) -> Reconciled:
-    """Of each log of the topics that the archive has read. Reads all that is compared once more
-    from its leaders. A run may archive and compact meanwhile. `deep`: reads every byte of the
-    files, and compares every row with its record. `fails_at_damage`: records that the log can no
-    longer give, and that the archive does not know as damaged, are a `RecordsDamagedError`; else
-    they are left out. Raises `TidelogError`."""
+    """Compares each log of the topics that the archive has read.
+
+    Reads all compared records again from their leaders. A run may archive and compact
+    meanwhile.
+
+    - `deep`: reads every byte of the files, and compares every row with its record.
+    - `fails_at_damage`: raises `RecordsDamagedError` for records that the log cannot return and
+      that the archive does not know as damaged. Otherwise they are left out.
+
+    Raises `TidelogError`.
+    """
     root = archive.directory.root
     unreadable: dict[str, str] = {}
     for number in range(1, _ATTEMPTS + 1):
@@ -100,7 +105,7 @@ def reconcile(
         files = [file for file in seen.state.all_files if file.path in there]
         wrong = damaged(spark, root, files) if deep else absent_or_cut(root, files)
         if not wrong.keys() <= set(archive.load().paths) and number < _ATTEMPTS:
-            # A compaction has taken them away while they were read.
+            # A compaction has removed them while they were read.
             continue
         known = {path: why for path, why in unreadable.items() if path in there}
         looked = _Looked(seen, now, {**known, **wrong})
@@ -110,7 +115,8 @@ def reconcile(
             if number == _ATTEMPTS:
                 raise
             if not _is_overtaken(archive, bootstrap, seen, now):
-                # Spark reads no more of a file than it needs, and does not say which it was.
+                # Spark reads only the needed parts of a file, and does not report which file
+                # failed.
                 found = damaged(spark, root, files)
                 if found.keys() <= looked.wrong.keys():
                     raise
@@ -119,7 +125,7 @@ def reconcile(
 
 
 def _is_overtaken(archive: ArchiveLog, bootstrap: str, seen: Seen, now: LogsNow) -> bool:
-    """Whether a compaction has taken files away, or retention records, since they were listed."""
+    """Returns whether compaction removed files, or retention records, since they were listed."""
     if not set(seen.files) <= set(archive.seen().files):
         return True
     later = logs_now(bootstrap, {log.topic for log in now}, must_exist=False)
@@ -136,7 +142,7 @@ def _reconciled(
 ) -> Reconciled:
     state, now = looked.seen.state, looked.now
     compared: _Compared = {log: compared_offsets(state, log, now.get(log)) for log in state.covered}
-    # First: retention may delete what is compared.
+    # Read first, because retention may delete records that are compared.
     log_rows = _rows_of_log(spark, bootstrap, compared)
     in_log = _counted_in_log(log_rows, compared, state.expired_before_ms)
     rows = places(spark, archive.directory.root, looked.readable)
@@ -174,7 +180,7 @@ def _reconciled(
             damage.get(log, NO_DAMAGE),
             has_unnamed_files=log.topic in topics,
         )
-        # Partitions that nobody has read yet, too.
+        # Includes partitions that no run has read yet.
         for log in sorted({*state.covered, *now})
     ]
     return Reconciled(looked.damaged, reports)
@@ -204,8 +210,10 @@ def _is_compared(compared: _Compared) -> Column:
 
 
 def _rows_of_log(spark: SparkSession, bootstrap: str, compared: _Compared) -> DataFrame | None:
-    """None: there is nothing to compare. Damaged records are looked for where it differs from the
-    files."""
+    """Returns the log's rows; None: there is nothing to compare.
+
+    Damaged records are searched for only if the counts differ from those of the files.
+    """
     ranges = {log: Span(s[0].first, s[-1].end) for log, s in compared.items() if s}
     if not ranges:
         return None
@@ -221,7 +229,7 @@ def _counted_in_log(rows: DataFrame | None, compared: _Compared, expired_before_
 def _unreadable(
     bootstrap: str, log_rows: DataFrame | None, compared: _Compared, logs: Iterable[LogId]
 ) -> dict[LogId, tuple[Span, ...]]:
-    """Offsets of these logs that are compared and that the log cannot give."""
+    """Returns compared offsets of these logs that the log cannot return."""
     wanted = {log: compared[log] for log in logs if compared[log]}
     if log_rows is None or not wanted:
         return {}
@@ -254,7 +262,7 @@ def _fail_at_new(damage: Mapping[LogId, LogDamage], state: ArchiveState) -> None
 def _holes(
     bootstrap: str, state: ArchiveState, now: LogsNow
 ) -> tuple[dict[LogId, tuple[Span, ...]], dict[LogId, LogDamage]]:
-    """Holes where the log has records, and what is damaged in the others."""
+    """Returns the holes in which the log has records, and the damage in the others."""
     full: dict[LogId, tuple[Span, ...]] = {}
     damage: dict[LogId, LogDamage] = {}
     with new_prober(bootstrap) as consumer:

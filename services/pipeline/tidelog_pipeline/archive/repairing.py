@@ -1,9 +1,9 @@
 """`archive repair`: finds lost and damaged files, and restores their rows.
 
-It reads every file. Rows come from the topic, or else from the sound pages of damaged files, which
-are moved to the state directory. So are files that no commit names; those of their rows that no
-commit has archived (since it was lost or damaged) are written again. Each step is a commit; after a
-crash the next repair continues.
+It reads every file. Rows come from the topic, or else from the intact pages of damaged files.
+Damaged files are moved to the state directory, and so are files that no commit names. Rows of
+the latter that no commit has archived, because it was lost or damaged, are written again. Each
+step is a commit; after a crash, the next repair continues.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ from tidelog_pipeline.archive.writing import ArchiveWriter
 
 
 class _Found(NamedTuple):
-    """`damaged`: what is wrong with files, by path; `unknown`: files that no commit names."""
+    """The faults of an archive.
+
+    - `damaged`: faults of files, by path.
+    - `unknown`: files that no commit names.
+    """
 
     damaged: Mapping[str, str]
     unknown: list[str]
@@ -41,7 +45,7 @@ class _Found(NamedTuple):
 
 
 class Repairer:
-    """For the writer of the archive. `say` gets a line for people."""
+    """Repairs an archive, as its writer. `say`: prints a line for people."""
 
     def __init__(
         self,
@@ -58,7 +62,7 @@ class Repairer:
         self._say = say
 
     def plan(self) -> bool:
-        """Reports what there is to repair, and changes nothing. Whether the archive is sound."""
+        """Reports what to repair, and changes nothing. Returns whether the archive is sound."""
         found = self._look()
         for one in self._restorer.plan(found.missing):
             self._tell_rows(one, "would be restored, if the topic has them")
@@ -67,7 +71,7 @@ class Repairer:
         return found.is_sound
 
     def repair(self) -> bool:
-        """Whether the archive has all rows that it had."""
+        """Repairs the archive. Returns whether it has all rows that it had."""
         found = self._look()
         is_sound = found.is_sound
         if self._take_known_files(found.damaged):
@@ -103,8 +107,11 @@ class Repairer:
         return {log.topic for log in self._log.state.covered}
 
     def _take_known_files(self, damaged: Collection[str]) -> bool:
-        """Records rows of sound files that no readable commit has archived: a compaction has taken
-        them over from files whose own commit is lost. Whether there were any."""
+        """Records rows of intact files that no readable commit has archived.
+
+        A compaction has copied them from files whose own commit is lost. Returns whether there
+        were any.
+        """
         log = self._log
         sound = [path for path in log.state.paths if path not in damaged]
         rows = places(self._spark, log.directory.root, sound)
@@ -115,8 +122,10 @@ class Repairer:
         return bool(found)
 
     def _take_removed_files(self) -> bool:
-        """Writes rows of removed files that no readable commit has archived. Whether there were
-        any."""
+        """Writes rows of removed files that no readable commit has archived.
+
+        Returns whether there were any.
+        """
         log = self._log
         schema = self._writer.schema(self._spark)
         rows = salvaged_rows(self._spark, log.own.at(REMOVED), schema)
@@ -141,8 +150,10 @@ class Repairer:
         return find_missing(self._spark, log.directory.root, log.state, wrong, topics)
 
     def _salvage(self, topics: Collection[str]) -> tuple[list[GoneRows], list[DamagedOffsets]]:
-        """Writes what damaged files have of what the topics do not have any more. Returns what is
-        lost in the end, and what is since it is damaged in its log, too."""
+        """Writes rows of damaged files that the topics do not have any more.
+
+        Returns the rows that are lost, and those that are also damaged in the log.
+        """
         log, missing = self._log, self._missing((), topics)
         records = [record for one in missing for record in one.records]
         kept = log.own.at(REMOVED)

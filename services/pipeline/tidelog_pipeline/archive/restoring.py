@@ -1,4 +1,4 @@
-"""Writes again what lost or damaged files had, as far as the logs still have it."""
+"""Restores the rows of lost or damaged files, as far as the logs still have them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tidelog_pipeline.archive.writing import ArchiveWriter
 
 
 class Restored(NamedTuple):
-    """`lost`: what no file and no log has any more."""
+    """The restored rows of one log. `lost`: rows that neither files nor logs have any more."""
 
     log: LogId
     rows: int
@@ -46,7 +46,7 @@ class _Written:
 
 
 class Restorer:
-    """For the writer of the archive, whose `state` it reads."""
+    """Restores rows through the writer of the archive. `state`: that of the archive."""
 
     def __init__(
         self,
@@ -68,8 +68,11 @@ class Restorer:
         removed: Collection[str] = (),
         within: LogsNow | None = None,
     ) -> list[Restored]:
-        """`removed`: files that are taken from the table with the first commit; `within`: nothing
-        else is read. Begun again after a crash, it goes on with what is still missing."""
+        """Restores the missing rows. After a crash, a second call continues with the rest.
+
+        - `removed`: files that the first commit removes from the table.
+        - `within`: bounds on what is read.
+        """
         listed = list(missing)
         now = self._now(listed)
         wanted = {one.log: _wanted(one, now, within) for one in listed}
@@ -87,7 +90,7 @@ class Restorer:
         return [self._restored(one, written[one.log], now.get(one.log)) for one in listed]
 
     def plan(self, missing: Iterable[MissingRows]) -> list[Restored]:
-        """As `restore` would do if the logs had a record at each offset that they still have."""
+        """Returns the result of `restore`, assuming that the logs have a record at each offset."""
         listed = list(missing)
         now = self._now(listed)
         found = []
@@ -98,7 +101,7 @@ class Restorer:
         return found
 
     def damaged(self, missing: Iterable[MissingRows]) -> list[DamagedOffsets]:
-        """What the logs cannot give of it, since it is damaged there."""
+        """Returns missing rows that the logs cannot return because they are damaged there."""
         listed = list(missing)
         now = self._now(listed)
         gaps = {one.log: readable(one, now.get(one.log)) for one in listed}
@@ -112,7 +115,7 @@ class Restorer:
     def lost(
         self, missing: Iterable[MissingRows], damaged: Iterable[DamagedOffsets] = ()
     ) -> list[GoneRows]:
-        """What is lost if nothing more is written, but for what is `damaged`."""
+        """Returns what is lost if no more rows are written, except for what is `damaged`."""
         known = {one.log: one for one in damaged}
         listed = [
             without_damaged(one, known[one.log]) if one.log in known else one for one in missing
@@ -128,7 +131,7 @@ class Restorer:
     def _write(
         self, part: Mapping[LogId, Span], records: Iterable[Archived], removed: tuple[str, ...]
     ) -> list[StagedRows]:
-        # What retention deletes meanwhile, or is damaged, is counted as lost afterwards.
+        # Records that retention deletes meanwhile, or that are damaged, count as lost afterwards.
         frame = read_ranges_of_logs(
             self._spark,
             self._bootstrap,

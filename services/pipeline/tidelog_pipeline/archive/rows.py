@@ -1,4 +1,4 @@
-"""Records as rows of an archive, in terms of Spark."""
+"""Converts records to rows of an archive, in Spark."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ from tidelog_pipeline.archive import protobuf_values
 from tidelog_pipeline.archive.span_join import with_topic_id
 from tidelog_pipeline.archive.value_form import ValueForm, ValueKind
 
-# Directories of an archive, from the outermost on.
+# Directories of an archive, from the outermost to the innermost.
 PARTITIONED_BY = ("topic", "date", "hour")
 _FIRST_YEAR, _LAST_YEAR = 1, 9999
 _UNREAD = "__unread"
 
 
 def archive_rows(frame: DataFrame, form: ValueForm, topic_ids: Mapping[str, str]) -> DataFrame:
-    """`frame`: all columns of the data source, with headers. In terms of UTC, which the session's
-    time zone has to be. Without date and hour: what was sent with a time that is none (in another
-    unit), which Spark gives the directories of null."""
+    """Returns the archive's rows, with dates and hours in UTC.
+
+    The session's time zone has to be UTC. A record with an invalid time, e.g. in another unit,
+    has no date and hour. Spark stores it in the directories of null.
+
+    - `frame`: all columns of the data source, including headers.
+    """
     return with_topic_id(frame, topic_ids).select(
         "partition",
         "offset",
@@ -45,8 +49,11 @@ def is_dated() -> Column:
 
 
 def _values(form: ValueForm) -> list[Column]:
-    """`value`, and where it has a schema `unread`: the bytes of a value that is not of it. With
-    `keep_raw` those of each are `raw`."""
+    """Returns the column `value` and, with a schema, `unread`.
+
+    `unread` has the bytes of a value that does not match the schema. With `keep_raw`, the
+    column `raw` has the bytes of each value.
+    """
     if form.kind is ValueKind.RAW:
         return [sf.col("value")]
     assert form.schema is not None, "all but raw have one"
@@ -57,8 +64,11 @@ def _values(form: ValueForm) -> list[Column]:
 
 
 def _from_json(schema: StructType) -> Column:
-    """Null for what does not fit as a whole: half a record is none, and neither is what has more
-    behind it, which Spark passes over."""
+    """Null for a value that does not match entirely.
+
+    A truncated value does not match, nor does a value with further text behind it, which Spark
+    ignores.
+    """
     text = sf.col("value").cast("string")
     alone = sf.from_json(sf.concat(sf.lit("["), text, sf.lit("]")), ArrayType(StringType()))
     told = StructType([*schema.fields, StructField(_UNREAD, StringType())])
@@ -81,7 +91,7 @@ def _from_protobuf(form: ValueForm) -> Column:
 
 @functools.cache
 def _reader(descriptors: bytes, message: str) -> Callable[[bytes], tuple[Any, ...] | None]:
-    """Once in each process of an executor."""
+    """Cached, once in each executor process."""
     of = protobuf_values.message_class(descriptors, message)
 
     def read(value: bytes) -> tuple[Any, ...] | None:

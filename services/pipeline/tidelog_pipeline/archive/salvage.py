@@ -1,5 +1,7 @@
-"""Reads what files that `repair` took out of the table have: of damaged ones the rows before the
-first damaged page of each row group."""
+"""Reads rows of files that `repair` has removed from the table.
+
+For damaged files, these are the rows before the first damaged page of each row group.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,15 @@ from pyspark.sql.types import StructType
 
 from tidelog_pipeline.archive.rows import PARTITIONED_BY
 
-# A damaged page is found in a batch of so many rows, none of which are had.
+# The batch of rows in which a damaged page is found is lost.
 _BATCH_ROWS = 256
 
 
 def salvaged_rows(spark: SparkSession, root: Path, schema: StructType) -> DataFrame | None:
-    """Those that the Parquet files below `root` have, once each; None: there are no files.
-    `schema`: of an archive's rows. The paths end as those of the table."""
+    """Returns the distinct rows of the Parquet files below `root`; None: there are no files.
+
+    - `schema`: of the archive's rows. The paths end like those of the table.
+    """
     paths = [(str(path),) for path in sorted(root.rglob("*.parquet"))]
     if not paths:
         return None
@@ -37,7 +41,7 @@ def salvaged_rows(spark: SparkSession, root: Path, schema: StructType) -> DataFr
 
 
 def sound_rows(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a file as those of the table, whose directories are columns, too."""
+    """Yields the rows of a file in the form of the table, including its directories as columns."""
     folders = dict(part.split("=", 1) for part in path.parts if "=" in part)
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
@@ -69,6 +73,6 @@ def _as_rows(batch: pa.RecordBatch, schema: pa.Schema, folders: dict[str, str]) 
 
 
 def _folder(folders: dict[str, str], name: str) -> str | None:
-    """Spark gives null a directory of its own."""
+    """Spark uses a special directory name for null."""
     value = folders.get(name)
     return None if value == "__HIVE_DEFAULT_PARTITION__" else value

@@ -1,7 +1,7 @@
-"""Filters rows by spans of offsets, of any number of partitions and leader epochs.
+"""Filters rows by spans of offsets, for any number of partitions and leader epochs.
 
-The spans are a table, which Spark joins: a condition with one term for each span would overflow the
-stack of its optimizer at a few hundred terms.
+The spans are a table that Spark joins. A condition with a term for each span would overflow the
+stack of Spark's optimizer at a few hundred terms.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TYPES = {
     "partition": pa.int32(),
     "leader_epoch": pa.int32(),
 }
-# Which records are the same: in files, and in the log, where a name has one topic at a time.
+# The keys of a record: in files, and in the log, where a name has one topic at a time.
 _IN_FILES = ("topic_id", "partition", "leader_epoch")
 _IN_LOG = ("topic", "partition", "leader_epoch")
 
@@ -33,7 +33,7 @@ _SpanRow = tuple[str, int, int, int] | tuple[str, int, int, int, int]
 
 
 def is_within_logs(spark: SparkSession, spans: Mapping[LogId, Iterable[Span]]) -> Column:
-    """Whether a row, which has `topic_id` and `partition`, has an offset in a span of its log."""
+    """Whether the offset of a row (with `topic_id` and `partition`) is in a span of its log."""
     rows = [(log.topic_id, log.partition, *s) for log, of_log in spans.items() for s in of_log]
     return _is_in_span(spark, _IN_FILES[:2], rows)
 
@@ -43,15 +43,18 @@ def within_logs(frame: DataFrame, spans: Mapping[LogId, Iterable[Span]]) -> Data
 
 
 def only_archived(frame: DataFrame, archived: Iterable[Archived]) -> DataFrame:
-    """The rows that are among these records. `frame`: of files, or of the data source, whose
-    topics have to be those of the records."""
+    """Returns the rows that are among these records.
+
+    - `frame`: of files, or of the data source. In the latter case its topics have to be those
+      of the records.
+    """
     by_id = "topic_id" in frame.columns
     key = _IN_FILES if by_id else _IN_LOG
     return frame.where(_is_in_span(frame.sparkSession, key, _records(archived, by_id=by_id)))
 
 
 def without_archived(frame: DataFrame, archived: Iterable[Archived]) -> DataFrame:
-    """The rows that are not among these records; `frame` as of `only_archived`."""
+    """Returns the rows that are not among these records; `frame` as in `only_archived`."""
     by_id = "topic_id" in frame.columns
     key = _IN_FILES if by_id else _IN_LOG
     rows = _records(archived, by_id=by_id)
@@ -59,7 +62,7 @@ def without_archived(frame: DataFrame, archived: Iterable[Archived]) -> DataFram
 
 
 def with_topic_id(frame: DataFrame, topic_ids: Mapping[str, str]) -> DataFrame:
-    """The rows of the data source with the id of their topic; null for a topic without one."""
+    """Adds the topic's id to rows of the data source; null for a topic without one."""
     table = pa.table(
         {_TOPIC: pa.array(list(topic_ids)), _ID: pa.array(list(topic_ids.values()))},
         schema=pa.schema([(_TOPIC, pa.string()), (_ID, pa.string())]),

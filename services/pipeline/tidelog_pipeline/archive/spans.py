@@ -1,7 +1,7 @@
 """Ranges of offsets. Pure.
 
-Two records are the same one where topic id, partition, leader epoch and offset are the same
-(section 3 of docs/internals/protocol.md), so that what was archived is known by spans of these.
+Records are identified by topic id, partition, leader epoch and offset (section 3 of
+docs/internals/protocol.md). Spans of these therefore describe what was archived.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Span(NamedTuple):
-    """From `first` on and before `end`."""
+    """Offsets from `first` (inclusive) to `end` (exclusive)."""
 
     first: int
     end: int
@@ -23,7 +23,7 @@ class Span(NamedTuple):
 
 
 class LogId(NamedTuple):
-    """A partition of a topic; of one that is created again by the same name the id is another."""
+    """A partition of a topic. A topic that is created again with the same name has another id."""
 
     topic: str
     topic_id: str
@@ -34,8 +34,10 @@ class LogId(NamedTuple):
 
 
 def slices(spans: Mapping[LogId, Span], most: int) -> Iterator[dict[LogId, Span]]:
-    """One after another, of at most so many offsets together, and of all logs that have some left:
-    they are read side by side."""
+    """Yields slices that together cover the spans, of at most `most` offsets each.
+
+    Each slice has all logs with offsets left, because they are read concurrently.
+    """
     left = {log: span for log, span in spans.items() if span.size}
     while left:
         share = max(most // len(left), 1)
@@ -45,7 +47,7 @@ def slices(spans: Mapping[LogId, Span], most: int) -> Iterator[dict[LogId, Span]
 
 
 def united(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """In order, none of them empty or next to another."""
+    """Returns the union: ordered, without empty, adjacent or overlapping spans."""
     found: list[Span] = []
     for span in sorted(span for span in spans if span.size):
         if found and span.first <= found[-1].end:
@@ -56,7 +58,7 @@ def united(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def without(whole: Span, parts: Iterable[Span]) -> tuple[Span, ...]:
-    """What of `whole` no part has."""
+    """Returns the parts of `whole` that are in none of `parts`."""
     left: list[Span] = []
     at = whole.first
     for part in united(parts):
@@ -71,19 +73,19 @@ def without(whole: Span, parts: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def remaining(spans: Iterable[Span], parts: Iterable[Span]) -> tuple[Span, ...]:
-    """What of `spans`, which do not overlap, no part has."""
+    """Returns the parts of `spans`, which do not overlap, that are in none of `parts`."""
     listed = list(parts)
     return united(left for span in spans for left in without(span, listed))
 
 
 def common(whole: Span, parts: Iterable[Span]) -> tuple[Span, ...]:
-    """What of `whole` some part has."""
+    """Returns the parts of `whole` that are in at least one of `parts`."""
     cut = (Span(max(part.first, whole.first), min(part.end, whole.end)) for part in parts)
     return united(cut)
 
 
 def fewer(spans: Sequence[Span], most: int) -> tuple[Span, ...]:
-    """At most so many: these, which are in order, and the smallest gaps between them."""
+    """Returns at most `most` spans: closes the smallest gaps between `spans`, which are ordered."""
     gaps = sorted(
         (second.first - first.end, number) for number, (first, second) in enumerate(pairwise(spans))
     )
@@ -98,9 +100,12 @@ def fewer(spans: Sequence[Span], most: int) -> tuple[Span, ...]:
 
 
 def by_epoch(read: Span, first_offsets: Sequence[tuple[int, int]]) -> dict[int, Span]:
-    """Which offsets of what was read are of which leader epoch, out of (leader epoch, offset of
-    its first record) in order. Offsets without a record go to the epoch before them, or to the
-    first."""
+    """Returns the offsets of each leader epoch within a read range.
+
+    - `first_offsets`: (leader epoch, offset of its first record), in order.
+
+    Offsets without a record belong to the epoch before them, or to the first one.
+    """
     starts = [read.first, *(offset for _, offset in first_offsets[1:])]
     ends = [*starts[1:], read.end]
     epochs = [epoch for epoch, _ in first_offsets]

@@ -1,4 +1,4 @@
-"""What was written for a commit, file by file, and whether it is what was to be read. Pure."""
+"""The files that were written for a commit, compared with what was planned. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from tidelog_pipeline.archive.spans import LogId, Span, by_epoch, common
 
 
 class StagedRows(NamedTuple):
-    """Of one file, those of one log and leader epoch: how many, how many of them their schema
-    could not read, and their first and last offset."""
+    """Rows of one file, log and leader epoch.
+
+    - `unread`: number of rows that do not match the schema.
+    - `first`, `last`: first and last offset.
+    """
 
     path: str
     log: LogId
@@ -25,8 +28,12 @@ class StagedRows(NamedTuple):
 
 
 def check_whole(given: int, staged: Iterable[StagedRows], location: str) -> None:
-    """`given`: rows that executors were to write. Raises `TidelogError` where they are not there:
-    offsets without a row count as read, so that a commit would pass over what is missing."""
+    """Raises `TidelogError` if the driver does not find all rows that executors wrote.
+
+    Offsets without a row count as read, so a commit would skip the missing rows.
+
+    - `given`: number of rows that executors were given to write.
+    """
     found = sum(one.rows for one in staged)
     if found != given:
         raise TidelogError(
@@ -38,7 +45,7 @@ def check_whole(given: int, staged: Iterable[StagedRows], location: str) -> None
 
 
 def rows_of_files(staged: Iterable[StagedRows]) -> dict[str, int]:
-    """By path, in order."""
+    """Returns the number of rows by path, ordered."""
     rows: dict[str, int] = {}
     for one in staged:
         rows[one.path] = rows.get(one.path, 0) + one.rows
@@ -46,7 +53,7 @@ def rows_of_files(staged: Iterable[StagedRows]) -> dict[str, int]:
 
 
 def rows_of_logs(staged: Iterable[StagedRows]) -> dict[LogId, int]:
-    """In order."""
+    """Returns the number of rows by log, ordered."""
     rows: dict[LogId, int] = {}
     for one in staged:
         rows[one.log] = rows.get(one.log, 0) + one.rows
@@ -58,8 +65,12 @@ def read_ranges(
     planned: Mapping[LogId, Planned],
     archived_in_part: Iterable[LogId] = (),
 ) -> list[ReadRange]:
-    """What a commit has read. `archived_in_part`: where rows were left out, since they are there
-    already. Raises `TidelogError` for rows that nobody planned."""
+    """Returns the ranges that a commit has read.
+
+    - `archived_in_part`: logs of which rows were left out because they are archived already.
+
+    Raises `TidelogError` for rows that were not planned.
+    """
     of_log: dict[LogId, list[StagedRows]] = {}
     for one in staged:
         of_log.setdefault(one.log, []).append(one)
@@ -88,8 +99,11 @@ def with_gaps(
     archived: Mapping[LogId, Iterable[Span]],
     firsts: Mapping[LogId, int],
 ) -> dict[LogId, Span]:
-    """The ranges of which some offsets may have no row: those with fewer rows than offsets, and
-    those of which something was `archived` before. `firsts`: as of `ArchiveWriter.write`."""
+    """Returns the ranges in which some offsets may have no row.
+
+    These have fewer rows than offsets, or are partly `archived` already. `firsts`: as in
+    `ArchiveWriter.write`.
+    """
     rows: dict[LogId, int] = {}
     first: dict[LogId, int] = dict(firsts)
     for one in staged:
@@ -110,7 +124,7 @@ def _read_offsets(planned: Planned, rows: list[StagedRows]) -> Span | None:
         return None if planned.first is None else Span(planned.first, planned.end)
     if planned.first is None:
         return Span(rows[0].first, planned.end)
-    # After an unclean election it may go on before where it ended.
+    # After an unclean election, it may begin before its previous end.
     return Span(min(planned.first, rows[0].first), planned.end)
 
 

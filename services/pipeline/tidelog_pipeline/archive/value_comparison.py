@@ -17,9 +17,9 @@ from tidelog_pipeline.archive.span_join import within_logs
 from tidelog_pipeline.archive.spans import LogId, Span, united
 from tidelog_pipeline.archive.value_form import ValueForm
 
-# So many offsets have one sum of hashes: rows are joined only where these differ.
+# Offsets in a bucket share one sum of hashes; rows are joined only in buckets that differ.
 _BUCKET = 1_024
-# As many as are looked into and reported.
+# Limits of what is compared by row and reported.
 MAX_BUCKETS, MAX_DIFFERENCES = 1_000, 1_000
 _LOG = ("topic_id", "partition")
 _RECORD = (*_LOG, "leader_epoch", "offset")
@@ -37,9 +37,13 @@ def differences(
     compared: Compared,
     expired_before_ms: int,
 ) -> dict[LogId, list[Difference]]:
-    """Rows that are in the archive and in the log, and are not the same. `paths`: of readable
-    files; `compared`: offsets that both have. The first `MAX_DIFFERENCES` are found, of the first
-    `MAX_BUCKETS` places where there are any."""
+    """Returns rows that differ between archive and log.
+
+    Finds the first `MAX_DIFFERENCES`, in the first `MAX_BUCKETS` buckets that differ.
+
+    - `paths`: of readable files.
+    - `compared`: offsets that both have.
+    """
     logs = {(log.topic_id, log.partition): log for log in compared}
     in_log = _rows_of_log(spark, form, bootstrap, compared)
     if in_log is None:
@@ -73,7 +77,7 @@ def differences(
 def _rows_of_log(
     spark: SparkSession, form: ValueForm, bootstrap: str, compared: Compared
 ) -> DataFrame | None:
-    """As the archive would have them; None: there are none to compare."""
+    """Returns the log's rows as the archive would have them; None: there are none to compare."""
     ends = [(log, united(spans)) for log, spans in compared.items()]
     ranges = {log: Span(spans[0].first, spans[-1].end) for log, spans in ends if spans}
     if not ranges:
@@ -90,7 +94,7 @@ def _rows_of_log(
 
 
 def _as_read(schema: StructType) -> StructType:
-    """Of the files: Spark would take a topic 007 for a number."""
+    """Returns the schema for reading files; otherwise Spark infers that topic 007 is a number."""
     fields = [field for field in schema.fields if field.name not in PARTITIONED_BY]
     return StructType([*fields, *(StructField(name, StringType()) for name in PARTITIONED_BY)])
 
@@ -114,7 +118,7 @@ def _differing_buckets(
 
 
 def _hash(schema: StructType) -> Column:
-    """Of all columns but those that say which record it is; null is not the same as empty."""
+    """Hashes all columns except those that identify the record. Null differs from empty."""
     parts = []
     for field in schema.fields:
         if field.name not in (*_RECORD, *PARTITIONED_BY):
@@ -127,7 +131,7 @@ def _hash(schema: StructType) -> Column:
 
 
 def _has_map(kind: DataType) -> bool:
-    """Which Spark does not hash."""
+    """Spark does not hash maps."""
     match kind:
         case MapType():
             return True

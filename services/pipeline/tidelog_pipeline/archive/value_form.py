@@ -1,6 +1,6 @@
-"""What an archive's values look like: bytes as they are, or columns of a schema. Pure.
+"""The form of an archive's values: raw bytes, or columns of a schema. Pure.
 
-An archive has one form, which is kept in it: Parquet files of two forms are no table.
+An archive has one form, which it stores: Parquet files of different forms are not one table.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ class ValueKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ValueForm:
-    """`schema`: of JSON's objects and protobuf's messages. `keep_raw`: the bytes are kept beside
-    what they were read to."""
+    """The form of values.
+
+    - `schema`: of JSON objects or protobuf messages.
+    - `keep_raw`: the bytes are kept beside the parsed value.
+    """
 
     kind: ValueKind = ValueKind.RAW
     schema: StructType | None = None
@@ -53,7 +56,7 @@ class ValueForm:
 
     @property
     def mismatch(self) -> Callable[[bytes], str]:
-        """Why a value does not fit; empty: it does."""
+        """A function that returns why a value does not match; empty: it does."""
         if self.kind is ValueKind.RAW:
             return lambda _: ""
         assert self.schema is not None, "all but raw have one"
@@ -78,7 +81,7 @@ def _check_structs(schema: StructType, of: str, right: str) -> None:
 
 
 def _empty_struct(of: DataType) -> str | None:
-    """The path of one that has no fields; None: there is none."""
+    """Returns the path of a struct without fields; None: there is none."""
     match of:
         case StructType(fields=fields):
             if not fields:
@@ -107,7 +110,7 @@ def form_to_json(form: ValueForm) -> bytes:
 
 
 def form_from_json(text: bytes, name: str) -> ValueForm:
-    """Raises `OptionError` for what `form_to_json` of this version did not make."""
+    """Raises `OptionError` for a text that `form_to_json` of this version does not write."""
     try:
         value: Any = json.loads(text)
         if value["version"] != VERSION:
@@ -128,7 +131,7 @@ def form_from_json(text: bytes, name: str) -> ValueForm:
 
 
 def form_in_force(wanted: ValueForm | None, kept: ValueForm | None) -> ValueForm:
-    """`kept`: that of the archive. Raises `OptionError` where they differ."""
+    """Returns the form to use. `kept`: that of the archive. Raises `OptionError` if they differ."""
     if kept is None:
         return wanted or ValueForm()
     if wanted is not None and (str(wanted), wanted.schema) != (str(kept), kept.schema):
@@ -140,8 +143,12 @@ def form_in_force(wanted: ValueForm | None, kept: ValueForm | None) -> ValueForm
 
 
 def check_samples(form: ValueForm, samples: list[tuple[str, bytes]]) -> None:
-    """`samples`: where each value is, and the value. Raises `OptionError` where none fits, with
-    what is wrong with the first; a few that do not fit are kept as they are."""
+    """Raises `OptionError` if none of the samples matches, with the fault of the first.
+
+    A few values that do not match are archived as they are.
+
+    - `samples`: values with their positions.
+    """
     mismatch = form.mismatch
     found = [(where, mismatch(value)) for where, value in samples]
     if found and all(why for _, why in found):

@@ -1,4 +1,4 @@
-"""Writes what is to be archived, checks it, and commits it."""
+"""Writes records to an archive, checks the files, and commits them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tidelog_pipeline.archive.staged_files import (
 )
 from tidelog_pipeline.archive.value_form import ValueForm
 
-# Which offsets a read has left out, of those at which it got no record.
+# Returns the offsets that a read has left out, of those at which it returned no record.
 FindLeftOut = Callable[[Mapping[LogId, tuple[Span, ...]]], Mapping[LogId, tuple[Span, ...]]]
 
 
@@ -51,9 +51,12 @@ class _Staged(NamedTuple):
 
 
 class ArchiveWriter:
-    """The one writer of an archive, whose lock it holds. `strict`: a value that is not of the
-    schema is an error, and nothing of what came with it is archived. `find_left_out`: None where
-    reads leave nothing out: all of what is planned counts as read."""
+    """The only writer of an archive, which holds its lock.
+
+    - `strict`: a value that does not match the schema is an error, and nothing of its
+      micro-batch is archived.
+    - `find_left_out`: None: reads leave nothing out, and all planned offsets count as read.
+    """
 
     def __init__(
         self,
@@ -71,9 +74,12 @@ class ArchiveWriter:
         self._find_left_out = find_left_out
 
     def write_batch(self, frame: DataFrame, batch: int, began: Mapping[LogId, int]) -> None:
-        """A micro-batch of the query whose checkpoint the archive has. Of one that is repeated
-        nothing is written again, since its rows are there. (Its number does not tell: a checkpoint
-        that has lost its end, by a power failure or from a backup, gives it to other offsets.)"""
+        """Writes a micro-batch of the query whose checkpoint the archive has.
+
+        Rows of a repeated micro-batch are not written again, because they are archived. The
+        batch number cannot show that: a checkpoint that lost its end, in a power failure or a
+        restore, reuses the number for other offsets.
+        """
         query = self._query_id()
         end = self._offsets(batch)
         assert end is not None, "Spark writes them before a micro-batch begins"
@@ -92,8 +98,11 @@ class ArchiveWriter:
         batch: int = -1,
         firsts: Mapping[LogId, int] | None = None,
     ) -> Commit:
-        """Rows that are there already are left out. `firsts`: where reading was to begin, if
-        `planned` does not say it since something may be lost."""
+        """Writes and commits rows, without those that are archived already.
+
+        - `firsts`: the planned starts of reads, if `planned` lacks them because records may be
+          lost.
+        """
         log = self._log
         wanted = [(one, Span(at.first or 0, at.end)) for one, at in planned.items()]
         archived = Archived.within(log.state, wanted)
@@ -134,26 +143,30 @@ class ArchiveWriter:
     def write_again(
         self, frame: DataFrame, logs: Iterable[LogId], removed: tuple[str, ...] = ()
     ) -> list[StagedRows]:
-        """Rows that were archived before, and whose files are lost or damaged. `removed`: paths of
-        such files. Returns what was written."""
+        """Writes rows that were archived before and whose files are lost or damaged.
+
+        Returns the written rows.
+
+        - `removed`: paths of such files.
+        """
         staged = self._staged(frame, logs)
         if staged.files or removed:
             self._commit_again(staged.location, staged.files, removed)
         return staged.rows
 
     def schema(self, spark: SparkSession) -> StructType:
-        """Of the rows that it writes."""
+        """Returns the schema of the rows that it writes."""
         return archive_rows(spark.createDataFrame([], schema_of(COLUMNS)), self._form, {}).schema
 
     def write_salvaged(self, rows: DataFrame) -> list[StagedRows]:
-        """As `write_again`, rows of files."""
+        """As `write_again`, for rows of files."""
         staged = self._staged_rows(rows)
         if staged.files:
             self._commit_again(staged.location, staged.files, ())
         return staged.rows
 
     def write_found(self, rows: DataFrame) -> Mapping[LogId, Mapping[int, Sequence[Span]]]:
-        """Rows of files that no commit names. Returns their runs of offsets."""
+        """Writes rows of files that no commit names. Returns their runs of offsets."""
         staged = self._staged_rows(rows)
         if not staged.files:
             return {}
@@ -163,7 +176,7 @@ class ArchiveWriter:
         return found
 
     def record_found(self, found: Mapping[LogId, Mapping[int, Sequence[Span]]]) -> None:
-        """Runs of offsets of rows in files that are known."""
+        """Records runs of offsets whose rows are in known files."""
         self._commit_found(self._log.stage(), (), found)
 
     def _commit_found(
@@ -181,7 +194,7 @@ class ArchiveWriter:
         self._log.commit(Commit(staging, self._clock.wall_ms(), added, tuple(read)))
 
     def remove(self, paths: tuple[str, ...]) -> None:
-        """From the table; they are kept in the state directory."""
+        """Removes files from the table; they are kept in the state directory."""
         self._commit_again(self._log.stage(), (), paths)
 
     def _commit_again(
@@ -191,13 +204,13 @@ class ArchiveWriter:
         self._log.commit(Commit(staging, now_ms, added, removed=removed, keeps_removed=True))
 
     def record_gone(self, lost: Iterable[GoneRows], damaged: Iterable[DamagedOffsets]) -> None:
-        """They are not looked for again, but for `damaged` ones by a back-fill."""
+        """Records rows that are given up, except that a back-fill reads `damaged` ones again."""
         now_ms = self._clock.wall_ms()
         commit = Commit(self._log.stage(), now_ms, lost=tuple(lost), damaged=tuple(damaged))
         self._log.commit(commit)
 
     def _staged(self, frame: DataFrame, logs: Iterable[LogId]) -> _Staged:
-        """Written and checked, and not committed."""
+        """Writes and checks rows without committing them."""
         ids = {one.topic: one.topic_id for one in logs}
         return self._staged_rows(archive_rows(frame, self._form, ids))
 
@@ -225,8 +238,8 @@ class ArchiveWriter:
 
 
 def staged_rows(rows: DataFrame, location: str) -> list[StagedRows]:
-    """Read from the files themselves, so that they are known to be whole and to be seen here."""
-    # Spark would take a topic 007 for a number.
+    """Reads the rows from the written files, which shows that the driver sees them completely."""
+    # Spark would infer that a topic 007 is a number.
     schema = StructType(
         [
             *(field for field in rows.schema.fields if field.name not in PARTITIONED_BY),

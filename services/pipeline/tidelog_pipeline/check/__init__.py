@@ -1,2 +1,4 @@
-"""The history checker over histories that are too large for one machine: its own rules, each
-over parts of a history that need nothing of each other."""
+"""The history checker for histories that are too large for one machine.
+
+It applies the rules of the checker, each to independent parts of a history.
+"""

@@ -1,4 +1,4 @@
-"""Lines of a history as rows."""
+"""Converts lines of a history to rows."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _NAMES = 10_000
 
 
 def counted(rows: Iterator[Row]) -> Iterator[Row]:
-    """Ranges with how many lines they have."""
+    """Yields the number of lines in each range."""
     for uri, start, end, _ in rows:
         span = ByteRange(uri, start, end)
         yield LINE_COUNTS.row(uri=uri, start=start, lines=count_lines(span))
 
 
 def decoded(rows: Iterator[Row]) -> Iterator[Row]:
-    """Operations of ranges, up to the first line of each that is none."""
+    """Yields the operations of ranges, up to the first line of each range that is not one."""
     for uri, start, end, first_line in rows:
-        # A history's first line is no operation, and is looked at before all else.
+        # A history's first line is not an operation; it is checked before all others.
         lines = enumerate(lines_of(ByteRange(uri, start, end)), first_line)
         yield from decoded_lines((number, line) for number, line in lines if number > 1)
 

@@ -1,5 +1,7 @@
-"""A history in a file, or in the files of a directory in the order of their names: which bytes
-are whose lines. Files lie where every executor reads them: a path, or a URI that Arrow knows."""
+"""A history in a file, or in the files of a directory ordered by name, and its lines by range.
+
+Every executor must be able to read the files: a path, or a URI that Arrow supports.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,12 @@ from tidelog_pipeline.errors import JobError
 
 RANGE_BYTES = 32 << 20
 _CHUNK_BYTES = 1 << 20
-# What Spark and Hadoop leave beside their files.
+# Names of files that Spark and Hadoop leave beside their own.
 _NO_PARTS = ("_", ".")
 
 
 class HistoryNotFoundError(JobError):
-    """There is no such history; the message says what there should be."""
+    """There is no such history; the message says what is expected."""
 
 
 class HistoryFile(NamedTuple):
@@ -31,7 +33,7 @@ class HistoryFile(NamedTuple):
 
 
 class ByteRange(NamedTuple):
-    """Whose lines are those that begin in it."""
+    """A range of a file. It contains the lines that begin in it."""
 
     uri: str
     start: int
@@ -39,8 +41,11 @@ class ByteRange(NamedTuple):
 
 
 def find_files(place: str) -> list[HistoryFile]:
-    """Those that are not empty. Raises `HistoryNotFoundError`, and `HistoryError` where the first
-    begins as no history does."""
+    """Returns the files that are not empty.
+
+    Raises `HistoryNotFoundError`, and `HistoryError` if the first file does not begin as a
+    history.
+    """
     uri = place if "://" in place else str(Path(place).absolute())
     system, path = _open_system(uri)
     found = system.get_file_info(path)
@@ -80,7 +85,7 @@ def _check_first_line(place: str, file: HistoryFile) -> None:
 
 
 def ranges_of(files: list[HistoryFile], range_bytes: int = RANGE_BYTES) -> list[ByteRange]:
-    """In the order of the history.
+    """Returns ranges in the order of the history.
 
     >>> [one[1:] for one in ranges_of([HistoryFile("h", 25)], 10)]
     [(0, 10), (10, 20), (20, 25)]
@@ -93,7 +98,7 @@ def ranges_of(files: list[HistoryFile], range_bytes: int = RANGE_BYTES) -> list[
 
 
 def count_lines(span: ByteRange) -> int:
-    """How many begin in it: one where a file begins, and one behind each end of another."""
+    """Returns the number of lines that begin in the range: at the start or after a newline."""
     begin = max(0, span.start - 1)
     count, left = int(span.start == 0), span.end - 1 - begin
     with _opened(span.uri) as file:
@@ -105,12 +110,15 @@ def count_lines(span: ByteRange) -> int:
 
 
 def lines_of(span: ByteRange) -> Iterator[bytes]:
-    """With their ends; the last of a file may have none, and of one that is longer than any
-    line may be the first `MAX_LINE_BYTES` come."""
+    """Yields lines with their newlines.
+
+    The last line of a file may lack one. A line that is longer than allowed comes in parts of
+    at most `MAX_LINE_BYTES`.
+    """
     with _opened(span.uri) as file:
         at = span.start
         if at:
-            # A line that begins just here ends the one before it.
+            # A line may begin exactly here, after the end of the previous one.
             file.seek(at - 1)
             at = at - 1 + _skip_line(file)
         while at < span.end and (line := file.readline(MAX_LINE_BYTES)):

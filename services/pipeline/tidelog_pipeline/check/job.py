@@ -1,7 +1,7 @@
-"""`python -m tidelog_pipeline check --history PLACE`: as `tidelog check-history`, on Spark.
+"""`python -m tidelog_pipeline check --history PLACE`: `tidelog check-history` on Spark.
 
-On stdout comes the JSON document that `tidelog check-history --json` writes. The exit status is
-1 if an anomaly is found that no recorded loss mark excuses, and 2 if there is no history.
+Writes the JSON document of `tidelog check-history --json` to stdout. The exit status is 1 if an
+anomaly is found that no recorded loss mark excuses, and 2 if there is no history.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tidelog_runtime.config import load
 
 
 def main(argv: Sequence[str]) -> int:
-    """`EXIT_FOUND`: an anomaly."""
+    """Returns the exit status. `EXIT_FOUND`: an anomaly."""
     config = load(CheckConfig, argv, f"{PROGRAM} check")
     return run(config, lambda: _act(config))
 
 
 def _act(config: CheckConfig) -> int:
     try:
-        # Spark takes seconds to start.
+        # Checked first, because Spark takes seconds to start.
         find_files(config.history)
         with spark_session(config.service, config.spark_master, config.spark_conf) as spark:
             began = time.monotonic()

@@ -1,4 +1,4 @@
-"""What a partition's log shows, offset by offset."""
+"""The stage that checks a partition's log, offset by offset."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ from tidelog_pipeline.check.tables import LOG, VERDICTS, Stage
 from tidelog_pipeline.check.value_stage import Marks
 from tidelog_pipeline.columns import Row
 
-# Before all offsets, and sends whose offset is not known.
+# Sorts before all offsets and before sends with an unknown offset.
 FACTS_OFFSET = -2
 FACTS_RANK, JUMP_RANK, RECORD_RANK, SEND_RANK = range(4)
 
 
 def log_stage(marks: Marks) -> Stage:
-    """Takes acknowledged sends alone. Holds what lies at one offset, and the jumps over it."""
+    """Returns the stage. Of sends, it needs only acknowledged ones.
+
+    It holds in memory the rows of one offset, and the jumps over it.
+    """
     return Stage(
         LOG,
         group_by=("topic", "partition"),
@@ -68,7 +71,7 @@ class _Log:
             for row in rows:
                 self._facts = pickle.loads(row[-1])
         elif offset == NO_OFFSET:
-            # There may be any number of them.
+            # Not collected, because their number is unbounded.
             for row in rows:
                 self._take_send(row)
         else:
@@ -93,7 +96,7 @@ class _Log:
                 values.add(row[6])
             if row[3] == SEND_RANK:
                 sends[row[6]] = self._take_send(row)
-        # One value needs no judging, unless somebody passed over it.
+        # A single value needs no check, unless a reader has skipped it.
         if len(values) < 2 and not self._skipped.holds(offset):
             return
         order = RecordOrder(self.found, self._marks)

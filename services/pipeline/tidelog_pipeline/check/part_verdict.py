@@ -1,4 +1,4 @@
-"""What parts of a check came to, and all of them together."""
+"""The verdicts of the parts of a check, and their sum."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from tidelog.history import Report
 
 
 class PartVerdict:
-    """Of one part. A history that contradicts itself has no report: the first line at which it
-    does so counts, whichever part finds it."""
+    """The verdict of one part.
+
+    A history that contradicts itself has no report. The first contradicting line counts,
+    whichever part finds it.
+    """
 
     def __init__(self) -> None:
         self.report = Report()
@@ -23,7 +26,7 @@ class PartVerdict:
             self._error = (line, str(error))
 
     def fields(self) -> dict[str, Any]:
-        """As columns."""
+        """Returns the verdict as columns."""
         line, error = self._error or (None, None)
         return {
             "report": pickle.dumps(self.report),
@@ -34,7 +37,11 @@ class PartVerdict:
 
 
 class Verdict(NamedTuple):
-    """`error`: line and text. `worker_peak_kb`: resident, of whichever worker had most."""
+    """The verdict of all parts.
+
+    - `error`: line and text.
+    - `worker_peak_kb`: the highest resident memory of a worker.
+    """
 
     report: Report
     error: tuple[int, str] | None
@@ -42,7 +49,7 @@ class Verdict(NamedTuple):
 
 
 def joined(parts: Iterable[tuple[bytes, int | None, str | None, int]]) -> Verdict:
-    """Of all parts, in the order of the columns."""
+    """Merges the verdicts of all parts; fields in the order of the columns."""
     report, errors, peak_kb = Report(), [], 0
     for blob, line, error, kb in parts:
         report.merge(pickle.loads(blob))

@@ -1,4 +1,4 @@
-"""The check as a plan of Spark: which rows go where. What is decided is decided in the stages.
+"""The check as a Spark plan, which distributes rows to stages. The stages decide.
 
 lines ── operations ─┬─ sends, and what polls gave ── by value ─┬─ sends ── by sender
                      │                                          ├─ sends ──┐
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from tidelog.history import (
     UNREADABLE_VALUE,
@@ -54,7 +54,7 @@ from tidelog_pipeline.check.timing_stage import (
 from tidelog_pipeline.check.value_stage import Marks, value_stage
 from tidelog_pipeline.columns import Columns, Row, Run, rows_of
 
-# Of a shuffle's rows, so many bytes of the history go to one task.
+# Bytes of the history whose rows go to one task of a shuffle.
 TASK_BYTES = 32 << 20
 
 
@@ -65,7 +65,10 @@ class Checked(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """What is small of a history, whatever its size: `events` are the first of so many."""
+    """Small parts of a history, whatever its size.
+
+    - `events`: the first of `event_count` events.
+    """
 
     operations: int
     partitions: int
@@ -75,14 +78,17 @@ class Listing(NamedTuple):
 
 
 def check(spark: SparkSession, place: str, range_bytes: int) -> Checked:
-    """Raises `HistoryNotFoundError`, and `HistoryError` for what is no history or contradicts
-    itself, as the check on one machine does."""
+    """Checks a history.
+
+    Raises `HistoryNotFoundError`, and `HistoryError` for a history that is malformed or
+    contradicts itself, as the check on one machine does.
+    """
     ranges = ranges_of(find_files(place), range_bytes)
     with ExitStack() as kept:
         operations = kept.enter_context(_kept(_operations(spark, ranges)))
         undecoded = _first_undecoded(operations)
         if undecoded is not None:
-            # An earlier line may contradict those before it, which would be told first.
+            # An earlier line may contradict those before it, and would be reported first.
             operations = operations.where(F.col("line") < undecoded[0])
         listing = _listing(operations)
         width = _width(spark, ranges)
@@ -106,7 +112,7 @@ def check(spark: SparkSession, place: str, range_bytes: int) -> Checked:
 def _raise_first(
     place: str, undecoded: tuple[int, str] | None, contradiction: tuple[int, str] | None
 ) -> None:
-    """A contradiction, if there is one, lies before what cannot be read."""
+    """Raises the first error. A contradiction, if there is one, precedes a malformed line."""
     if contradiction is not None:
         raise HistoryError(contradiction[1])
     if undecoded is not None:
@@ -124,13 +130,13 @@ def _operations(spark: SparkSession, ranges: list[ByteRange]) -> DataFrame:
 
 
 def _spread(spark: SparkSession, rows: list[Row]) -> DataFrame:
-    """A task for each."""
+    """Distributes rows, one to a task."""
     return spark.createDataFrame(spark.sparkContext.parallelize(rows, len(rows)), tables.RANGES.ddl)
 
 
 @contextmanager
 def _kept(frame: DataFrame) -> Iterator[DataFrame]:
-    """On executors' disks, since several stages read it."""
+    """Keeps a frame on the executors' disks, because several stages read it."""
     frame.persist(StorageLevel.DISK_ONLY)
     try:
         yield frame
@@ -182,7 +188,7 @@ def _values(operations: DataFrame) -> DataFrame:
 
 
 def _polled(operations: DataFrame) -> DataFrame:
-    """A row for each record that a poll gave."""
+    """Returns a row for each polled record."""
     records = F.posexplode(F.arrays_zip("offsets", "values", "leader_epochs"))
     kept = ("line", "time_ms", "client", "topic", "partition", "final")
     return (
@@ -223,7 +229,7 @@ def _log(operations: DataFrame, acknowledged: DataFrame, read: DataFrame) -> Dat
 
 
 def _shaped(frame: DataFrame, columns: Columns) -> DataFrame:
-    """Its columns, of these types; null what it has not."""
+    """Returns these columns with these types; null for columns that the frame lacks."""
     return frame.select(
         *(
             (F.col(name) if name in frame.columns else F.lit(None)).cast(kind).alias(name)

@@ -1,4 +1,4 @@
-"""What those who read a partition show, and what its sends are held against."""
+"""The stage that checks what readers of a partition saw, and derives facts for its sends."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from tidelog_pipeline.columns import Row
 
 
 class ReaderFacts(NamedTuple):
-    """`drain_line`: where the final reads begin; None: there are none."""
+    """Facts about reads. `drain_line`: start of the final reads; None: there are none."""
 
     read_past: ReadPast
     drain_line: int | None
 
 
 def reader_stage(marks: Marks) -> Stage:
-    """Gives jumps, each partition's facts, and a verdict."""
+    """Returns the stage. It yields jumps, the facts of each partition, and a verdict."""
     return Stage(
         READERS,
         group_by=("topic", "partition"),
@@ -101,7 +101,7 @@ def _add(
 
 
 def _add_unreadable(poll: PollEnded, source: PollSource, order: RecordOrder) -> None:
-    """They have no value that they could be judged by."""
+    """Checks unreadable records, which have no value to check by."""
     if UNREADABLE_VALUE not in poll.values:
         return
     records = zip(poll.offsets, poll.values, poll.leader_epochs, strict=True)

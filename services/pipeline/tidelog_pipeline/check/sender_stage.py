@@ -1,4 +1,4 @@
-"""What acknowledgements show by themselves: the order of each sender's, and who led."""
+"""The stage that checks acknowledgements: the order of each sender, and the leaders."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from tidelog_pipeline.columns import Row
 
 
 def sender_stage(marks: Marks) -> Stage:
-    """Takes acknowledged sends alone. Holds each client's last, and the first of each broker
-    in each leader epoch."""
+    """Returns the stage. It needs only acknowledged sends.
+
+    It holds in memory the last send of each client, and the first of each broker in each leader
+    epoch.
+    """
     return Stage(
         SENT,
         group_by=("topic", "partition"),

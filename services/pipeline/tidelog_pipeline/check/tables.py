@@ -1,4 +1,4 @@
-"""The tables between the stages of a check, and what a stage is."""
+"""The tables between the stages of a check, and the type of a stage."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 from tidelog_pipeline.columns import Columns, Run
 
-# What a part of the check came to, in a row of its own.
+# The verdict of a part of the check, in a row of its own.
 _VERDICT = {"report": "binary", "error_line": "bigint", "error": "string", "peak_kb": "bigint"}
 
 RANGES = Columns(uri="string", start="bigint", end="bigint", first_line="bigint")
 LINE_COUNTS = Columns(uri="string", start="bigint", lines="bigint")
 
-# `kind`: invoked or ended, of a send; reader; mark; nemesis; error. `raw`: the line, of all but
-# sends. Of sends the columns are their fields; of polls `offsets`, `values` and `leader_epochs`
-# are what they gave.
+# `kind`: invoked or ended (of a send), reader, mark, nemesis or error. `raw`: the line; not for
+# sends. Sends have their fields in columns; polls have their results in `offsets`, `values` and
+# `leader_epochs`.
 OPERATIONS = Columns(
     line="bigint",
     kind="string",
@@ -35,7 +35,7 @@ OPERATIONS = Columns(
     error="string",
 )
 
-# Halves of sends, and records that polls gave (kind polled, `index` within their poll).
+# Invocations and ends of sends, and polled records (kind polled, `index` within the poll).
 VALUES = Columns(
     value="bigint",
     line="bigint",
@@ -52,7 +52,7 @@ VALUES = Columns(
     final="boolean",
 )
 
-# In the order of `Send`.
+# In the order of the fields of `Send`.
 _SEND = {
     "value": "bigint",
     "client": "string",
@@ -71,13 +71,13 @@ SENDS = Columns(**_SEND, is_polled="boolean", **_VERDICT)
 SENT = Columns(**_SEND)
 
 READERS = Columns(topic="string", partition="bigint", line="bigint", raw="binary")
-# `kind`: jump (`first` is its first offset) or facts; `blob` is the one or the other.
+# `kind`: jump (`first` is its first offset) or facts; `blob`: the jump or the facts.
 READ = Columns(
     topic="string", partition="bigint", kind="string", first="bigint", blob="binary", **_VERDICT
 )
 
-# A partition's log. `rank`, within an offset: facts, jumps, polled records, sends; of sends
-# `flag` says whether they were polled, of records whether by final reads.
+# A partition's log. `rank` orders the rows of an offset: facts, jumps, polled records, sends.
+# `flag`: of sends, whether they were polled; of records, whether a final read returned them.
 LOG = Columns(
     topic="string",
     partition="bigint",
@@ -98,15 +98,18 @@ LOG = Columns(
 VERDICTS = Columns(**_VERDICT)
 
 SUCCESS_TIMES = Columns(topic="string", partition="bigint", time_ms="bigint")
-# Of the window of one nemesis event; of all time, where there is none.
+# Of the window of one nemesis event, or of the entire time.
 GAPS = Columns(
     window="bigint", topic="string", partition="bigint", begin_ms="bigint", end_ms="bigint"
 )
 
 
 class Stage(NamedTuple):
-    """`run` takes the rows of groups of `group_by`, each whole, and all in the order of
-    `order_by`, which begins with these; and holds no more than it says."""
+    """A step of the check.
+
+    - `run`: takes complete groups of `group_by`, in the order of `order_by`, which begins with
+      the columns of `group_by`. Its memory is bounded as its stage documents.
+    """
 
     takes: Columns
     group_by: tuple[str, ...]

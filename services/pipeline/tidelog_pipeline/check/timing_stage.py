@@ -1,4 +1,7 @@
-"""How long no send succeeded: anywhere, and to one partition around each nemesis event."""
+"""The stage that finds the longest times without a successful send.
+
+It finds them for all partitions together, and for single ones around each nemesis event.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from tidelog.model import TopicPartition
 from tidelog_pipeline.check.tables import GAPS, SUCCESS_TIMES, Stage
 from tidelog_pipeline.columns import Row
 
-# In place of a window's number: all time.
+# Number of the window that means the entire time.
 ALL_TIME = -1
 
 
 class PartitionGap(NamedTuple):
-    """In no partition where there is no gap."""
+    """The longest gap, and its partition; None: there is no gap."""
 
     gap: Gap
     partition: TopicPartition | None
@@ -29,7 +32,7 @@ _NOWHERE = PartitionGap(NO_GAP, None)
 
 
 def windows_of(events: Sequence[tuple[int, Nemesis]]) -> list[Window]:
-    """One for each event, which ends with the next."""
+    """Returns a window for each event, which ends with the next event."""
     times: list[int | None] = [event.time_ms for _, event in events]
     return [
         Window(event.time_ms, next_ms)
@@ -38,8 +41,10 @@ def windows_of(events: Sequence[tuple[int, Nemesis]]) -> list[Window]:
 
 
 def overall_stage(windows: Sequence[Window], edges_ms: Sequence[int]) -> Stage:
-    """Takes all times, of whatever partition, as one group. `edges_ms`, in order: between which
-    somebody tried to send."""
+    """Returns the stage for all partitions as one group.
+
+    - `edges_ms`: ascending times of the first and the last send.
+    """
     return Stage(
         SUCCESS_TIMES,
         group_by=(),
@@ -50,7 +55,7 @@ def overall_stage(windows: Sequence[Window], edges_ms: Sequence[int]) -> Stage:
 
 
 def partition_stage(windows: Sequence[Window]) -> Stage:
-    """Gives the longest gap of each window, of those partitions that it takes."""
+    """Returns the stage for the longest gap of each window, in any partition of a task."""
     return Stage(
         SUCCESS_TIMES,
         group_by=("topic", "partition"),
@@ -86,7 +91,7 @@ def gaps_of_partitions(rows: Iterator[Row], windows: Sequence[Window]) -> Iterat
 def timing_of(
     events: Sequence[tuple[int, Nemesis]], overall: Iterable[Row], worst: Iterable[Row]
 ) -> WriteTiming:
-    """Of the rows that the two stages give."""
+    """Combines the rows of the two stages."""
     everywhere = {row[0]: Gap(row[3], row[4]) for row in overall}
     longest_of: dict[int, PartitionGap] = {}
     for window, topic, partition, begin_ms, end_ms in worst:
@@ -104,6 +109,6 @@ def _length(found: PartitionGap) -> int:
 
 
 def _worst_first(found: PartitionGap) -> tuple[int, TopicPartition]:
-    """Of those that are as long, the first partition's."""
+    """Among equally long gaps, the one of the first partition comes first."""
     assert found.partition is not None
     return -found.gap.length_ms, found.partition

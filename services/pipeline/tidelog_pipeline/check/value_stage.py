@@ -1,4 +1,4 @@
-"""What is judged by value, over any number of values."""
+"""The stage that checks sends and records by value, for any number of values."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tidelog_pipeline.columns import Row
 
 Marks = Mapping[TopicPartition, LossMarks]
 
-# So many rows are held at once, and what is left of the last value.
+# Maximum number of rows in memory, besides the rest of the last value.
 CHUNK_ROWS = 20_000
 _NO_VERDICT = (None,) * 4
 _NO_VALUE = -1
 
 
 def value_stage(marks: Marks) -> Stage:
-    """Gives sends, and a verdict."""
+    """Returns the stage. It yields sends and a verdict."""
     return Stage(
         VALUES,
         group_by=("value",),
@@ -48,7 +48,7 @@ def judged_by_value(rows: Iterator[Row], marks: Marks) -> Iterator[Row]:
         try:
             _add(check, row)
         except HistoryError as error:
-            # What follows of it would be told because of this.
+            # Further findings of this value would be consequences of this one.
             contradicted = value
             verdict.contradicted(row[1], error)
     yield from _finished(check, verdict)
@@ -74,7 +74,7 @@ def _add(check: ValueCheck, row: Row) -> None:
 
 
 def _finished(check: ValueCheck, verdict: PartVerdict) -> Iterator[Row]:
-    """Those that nobody can place are counted, and no more can be judged of them."""
+    """Sends without a known partition are only counted, because no other rule applies to them."""
     judged, report = check.finish()
     verdict.report.merge(report)
     for send, is_polled in judged:

@@ -1,1 +1,1 @@
-"""How far followers and Spark's queries are behind: samples in a topic, and what they amount to."""
+"""The lag of followers and Spark queries: samples in a topic, and tables of them."""

@@ -22,7 +22,7 @@ class LagConfig(BrokersConfig):
 
     @classmethod
     def also_in_file(cls) -> frozenset[str]:
-        """One file tells both actions."""
+        """Both actions may share one file."""
         return frozenset(name for one in ACTIONS.values() for name in one.model_fields)
 
 

@@ -1,4 +1,4 @@
-"""Which days of samples are rolled up. Pure."""
+"""The days whose samples are rolled up. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
 DAY_MS = 86_400_000
-# A record's time is that of its sample, and the log may have a little disorder about midnight.
+# A record has the time of its sample, and the log may be slightly out of order around midnight.
 SLACK_MS = 600_000
 
 
 class Days(NamedTuple):
-    """Both are part of it."""
+    """A range of days; both ends are included."""
 
     first: date
     last: date
@@ -40,7 +40,9 @@ def day_of(at_ms: int) -> date:
 
 
 def incomplete_days(days: Days, oldest_ms: Iterable[int]) -> list[date]:
-    """Of which the log has deleted samples, or may have. `oldest_ms`: the time of the first record
-    of each partition that records were deleted from."""
+    """Returns the days of which the log has deleted samples, or may have.
+
+    - `oldest_ms`: time of the first record of each partition from which records were deleted.
+    """
     oldest = max(oldest_ms, default=0)
     return [day for day in days.all if start_ms(day) <= oldest]

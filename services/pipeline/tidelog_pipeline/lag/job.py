@@ -30,7 +30,7 @@ from tidelog_pipeline.lag.writing import SampleWriter
 from tidelog_pipeline.running import EXIT_DONE, run
 from tidelog_pipeline.session import spark_session
 
-# Of a topic that is created, where there are so many brokers.
+# Of a created topic, if there are that many brokers.
 REPLICATION_FACTOR = 3
 _FIRST_RECORD_MS = 5_000
 
@@ -46,7 +46,7 @@ def _act(config: LagConfig) -> int:
         asyncio.run(_sample(config, SystemClock()))
     elif isinstance(config, RollupConfig):
         with spark_session(config.service, config.spark_master, config.spark_conf) as spark:
-            # Minutes, hours and days are those of UTC.
+            # Minutes, hours and days are in UTC.
             spark.conf.set("spark.sql.session.timeZone", "UTC")
             register(spark)
             _roll_up(config, spark, SystemClock())
@@ -54,7 +54,7 @@ def _act(config: LagConfig) -> int:
 
 
 def _prepare(config: SampleConfig) -> None:
-    """The topic is there."""
+    """Creates the topic if configured. Raises `JobError` if there is none."""
     with SyncAdmin(config.bootstrap) as admin:
         try:
             if config.create:
@@ -73,7 +73,7 @@ def _prepare(config: SampleConfig) -> None:
 
 
 async def _sample(config: SampleConfig, clock: Clock) -> None:
-    """Raises `JobError` where some of so many rounds as were asked for are not in the topic."""
+    """Raises `JobError` if samples of the requested rounds were not written."""
     states = ServiceStates(config.bootstrap, clock)
     try:
         async with Producer(config.bootstrap) as producer, Admin(config.bootstrap) as admin:
@@ -137,8 +137,11 @@ def _samples(
 
 
 def _oldest_of_cut_partitions(config: LagConfig) -> list[int]:
-    """Milliseconds since 1970; of those that have nothing any more: now. Raises `TidelogError`
-    for an unknown topic."""
+    """Returns the time of the first record of each partition that records were deleted from.
+
+    In milliseconds since 1970; now for a partition without records. Raises `TidelogError` for
+    an unknown topic.
+    """
     with SyncConsumer(config.bootstrap) as consumer:
         partitions = consumer.assign_topic(config.topic)
         told = consumer.ask(lambda one: one.told_offsets(OffsetPosition.EARLIEST, partitions))

@@ -1,4 +1,4 @@
-"""Where queries read next, out of what a driver tells Prometheus (`tidelog.spark.watch`)."""
+"""The positions of queries, from a driver's metrics (`tidelog.spark.watch`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NEXT_OFFSET = "tidelog_spark_next_offset"
 
 
 def query_places(text: str) -> list[QueryPlace]:
-    """Raises `ValueError` for what is no text of metrics."""
+    """Raises `ValueError` for a text that is not in the metrics format."""
     try:
         return [
             QueryPlace(

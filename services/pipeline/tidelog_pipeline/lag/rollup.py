@@ -1,6 +1,7 @@
-"""Samples of lag by minute, hour and day, in terms of Spark.
+"""Rolls up samples of lag by minute, hour and day, in Spark.
 
-Each level is computed from the samples: percentiles of percentiles are none.
+Each level is computed from the samples, because percentiles cannot be computed from
+percentiles.
 """
 
 from __future__ import annotations
@@ -13,18 +14,21 @@ from tidelog_pipeline.lag.samples import REPLICA, SAMPLE_SCHEMA
 LEVELS = ("minute", "hour", "day")
 PERCENTILES = (50, 90, 99)
 _FIGURES = ("lag_records", "lag_ms")
-# A broker that does not answer has no lag; how often it did not is what is known of it.
+# A broker that does not answer has no lag; its samples are only counted.
 _WHO = ("kind", "who")
 
 
 def samples_of(records: DataFrame) -> DataFrame:
-    """`records`: values of the topic. What is no sample has no kind."""
+    """Parses samples from the topic's values. A record that is not a sample has no kind."""
     told = sf.from_json(sf.col("value").cast("string"), SAMPLE_SCHEMA)
     return records.select(told.alias("told")).select("told.*")
 
 
 def partition_lag(samples: DataFrame, level: str) -> DataFrame:
-    """A row for each window, follower or query, and partition. Percentiles are exact."""
+    """Returns a row for each window, follower or query, and partition.
+
+    Percentiles are exact.
+    """
     return (
         samples.where(sf.col("kind").isNotNull())
         .groupBy(_window(level), *_WHO, "topic", "partition")
@@ -34,8 +38,10 @@ def partition_lag(samples: DataFrame, level: str) -> DataFrame:
 
 
 def worst_followers(samples: DataFrame, level: str) -> DataFrame:
-    """A row for each window and broker that follows, over all partitions it follows: the one that
-    was furthest behind in time has rank 1."""
+    """Returns a row for each window and follower, over all partitions that it follows.
+
+    The broker with the highest lag in time has rank 1.
+    """
     order = [sf.desc_nulls_last("lag_ms_p99"), sf.desc_nulls_last("lag_records_max"), sf.asc("who")]
     worst = sf.max_by(
         sf.struct("topic", "partition"),

@@ -1,4 +1,4 @@
-"""One look at how far followers and queries are behind, as records of a topic. Pure."""
+"""One measurement of the lag of followers and queries, as records of a topic. Pure."""
 
 from __future__ import annotations
 
@@ -38,8 +38,12 @@ SAMPLE_SCHEMA = StructType(
 
 @dataclass(frozen=True, slots=True)
 class LagSample:
-    """`who`: the id of a follower's broker, or the name of a query, or its id where it has none.
-    Of whom nothing is known (`SILENT`) there is a `problem` instead. None: not known."""
+    """The lag of one follower or query in one partition. None: unknown.
+
+    - `who`: the id of the follower's broker, or the name of the query, or the query's id if it
+      has no name.
+    - `problem`: the reason why nothing is known; only with `kind` `SILENT`.
+    """
 
     at_ms: int
     kind: str
@@ -54,7 +58,7 @@ class LagSample:
 
 
 class QueryPlace(NamedTuple):
-    """Of the record that a query reads next."""
+    """The position of the record that a query reads next."""
 
     query: str
     partition: TopicPartition
@@ -67,7 +71,11 @@ def to_value(sample: LagSample) -> bytes:
 
 
 def leaders_of(states: Iterable[ServiceState]) -> dict[TopicPartition, ReplicaState]:
-    """Of several that say they lead, the one in the newest epoch: the others do not know yet."""
+    """Returns the leader of each partition.
+
+    If several replicas claim to lead, the one in the newest epoch leads, and the others do not
+    know yet.
+    """
     found: dict[TopicPartition, ReplicaState] = {}
     for state in states:
         for replica in state.broker.replicas if state.broker else ():
@@ -81,7 +89,7 @@ def leaders_of(states: Iterable[ServiceState]) -> dict[TopicPartition, ReplicaSt
 
 
 def replica_samples(at_ms: int, leaders: Mapping[TopicPartition, ReplicaState]) -> list[LagSample]:
-    """As leaders see their followers: a follower that is dead has a lag that grows."""
+    """Samples as leaders measure their followers: the lag of a dead follower grows."""
     return [
         LagSample(
             at_ms,
@@ -105,8 +113,10 @@ def query_samples(
     places: Iterable[QueryPlace],
     leaders: Mapping[TopicPartition, ReplicaState],
 ) -> list[LagSample]:
-    """By where the log ends now, and not where it ended when the query last looked: one that
-    hangs has a lag that grows."""
+    """Samples against the current high watermark.
+
+    The lag of a query that hangs grows, because its own last reading is not used.
+    """
     return [
         LagSample(
             at_ms,

@@ -1,4 +1,4 @@
-"""Asks brokers and drivers how far followers and queries are."""
+"""Samples the lag of followers and queries from brokers and drivers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tidelog_pipeline.lag.samples import (
 from tidelog_pipeline.lag.writing import SampleWriter
 
 ANSWER_TIMEOUT_MS = 2_000
-# A driver with some thousands of partitions tells about a megabyte.
+# A driver with some thousands of partitions returns about a megabyte.
 MAX_ANSWER_BYTES = 32 << 20
 
 
 class LagSampler:
-    """Each broker is asked; those and drivers that do not answer are samples, too."""
+    """Queries every broker and driver. One that does not answer results in a sample, too."""
 
     def __init__(
         self,
@@ -57,8 +57,11 @@ class LagSampler:
         return samples
 
     async def run(self, every_ms: int, rounds: int | None) -> None:
-        """At times that do not drift; a round that took longer is followed by the next at once.
-        Raises as `SampleWriter.write` does."""
+        """Samples at fixed times that do not drift.
+
+        A round that took longer than the interval is followed by the next one at once. Raises
+        as `SampleWriter.write` does.
+        """
         began_ms = self._clock.monotonic_ms()
         done = 0
         try:
@@ -76,7 +79,7 @@ class LagSampler:
 
 
 def _places_told(driver: str) -> list[QueryPlace] | str:
-    """Or why it did not tell."""
+    """Returns the positions, or the reason why the driver did not return them."""
     try:
         with urllib.request.urlopen(
             f"http://{driver}/metrics", timeout=ANSWER_TIMEOUT_MS / 1000

@@ -1,6 +1,6 @@
 """The tables of a rollup: `TABLES/partitions/level=hour/date=2026-11-22/`, and `followers`.
 
-A day is written as a whole, and takes the place of what was there: rolling up again gives the same.
+A day is written entirely and replaces the previous version. Rolling up again gives the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ def has_day(directory: Directory, day: date) -> bool:
 
 
 def write(directory: Directory, samples: DataFrame, days: Iterable[date]) -> None:
-    """For the one who holds `LOCK`. `samples`: of these days, and of no others."""
+    """Writes the tables. The caller holds `LOCK`.
+
+    - `samples`: of these days only.
+    """
     directory.remove(_STAGING)
     chosen = list(days)
     for table, rolled_up in TABLES.items():

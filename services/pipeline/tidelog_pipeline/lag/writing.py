@@ -1,4 +1,4 @@
-"""Writes samples to their topic, while others are taken."""
+"""Writes samples to their topic while others are taken."""
 
 from __future__ import annotations
 
@@ -12,29 +12,39 @@ from tidelog.client.producer import Producer
 from tidelog.errors import FINAL_ANSWERS, TidelogError
 from tidelog_pipeline.lag.samples import LagSample, to_value
 
-# About 10 MB, which the producer's buffer has room for.
+# About 10 MB, for which the producer's buffer has room.
 MAX_WAITING_SAMPLES = 50_000
-# What waits gets so long when sampling is stopped.
+# Time for waiting samples when sampling is stopped.
 STOP_TIMEOUT_MS = 5_000
 
 
 class SampleWriter:
-    """Lag matters most while partitions have no leader, or too few replicas in sync, and the
-    topic's own may be one of them: samples wait in the producer until its delivery timeout, and
-    nobody waits for them. What is not written is logged. `unwritten`: samples, so far."""
+    """Writes samples without waiting for their delivery.
+
+    Lag matters most while partitions have no leader or too few in-sync replicas, and the topic
+    of the samples may be one of them. Samples wait in the producer until its delivery timeout.
+    Samples that are not written are logged.
+
+    - `unwritten`: number of samples that were not written so far.
+    """
 
     def __init__(self, producer: Producer, admin: Admin, topic: str) -> None:
         self._producer = producer
         self._admin = admin
         self._topic = topic
-        # Of each round that waits, how many.
+        # Samples of each round that waits.
         self._waiting: dict[asyncio.Task[None], int] = {}
         self._ended_by: BaseException | None = None
         self.unwritten = 0
 
     def write(self, at_ms: int, samples: Sequence[LagSample]) -> None:
-        """`at_ms`: the wall clock's, of all of them. Raises a `TidelogError` that no waiting
-        mends, as that the topic is gone, once that is known."""
+        """Starts to write samples.
+
+        - `at_ms`: wall clock of all samples.
+
+        Raises an earlier `TidelogError` that does not go away by waiting, such as a deleted
+        topic.
+        """
         self._check()
         waiting = sum(self._waiting.values())
         if waiting and waiting + len(samples) > MAX_WAITING_SAMPLES:
@@ -45,7 +55,7 @@ class SampleWriter:
         sending.add_done_callback(self._done)
 
     async def settled(self) -> None:
-        """Once each is written or will not be. Raises as `write` does."""
+        """Returns once each sample is written or lost. Raises as `write` does."""
         if self._waiting:
             await asyncio.wait(set(self._waiting))
         self._check()
@@ -82,8 +92,11 @@ class SampleWriter:
             self._ended_by = self._ended_by or sending.exception()
 
     async def _for_good(self, error: TidelogError) -> TidelogError | None:
-        """What no waiting mends: a producer tries what it knew of a topic that is gone until its
-        time is over."""
+        """Returns an error that does not go away by waiting.
+
+        A producer retries with its cached metadata of a deleted topic until the delivery
+        timeout.
+        """
         if not error.retriable or error.code in FINAL_ANSWERS:
             return error
         try:

@@ -1,1 +1,1 @@
-"""What became of partitions, as tables, and a page about an incident."""
+"""The history of partitions as tables, and a page about an incident."""

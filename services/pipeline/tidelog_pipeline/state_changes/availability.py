@@ -1,4 +1,4 @@
-"""When a partition had no leader, and when too few replicas were in sync. Pure."""
+"""The times in which a partition had no leader, or too few in-sync replicas. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ class Trouble(enum.StrEnum):
 
 
 class Interval(NamedTuple):
-    """`change_id`: of the change that ended it, which may be the partition's deletion; empty:
-    `is_open`, at the end of what is told of the partition."""
+    """A time in which a partition was not available.
+
+    - `change_id`: of the change that ended it, which may be the partition's deletion. Empty:
+      none; the interval ends with the events of the partition.
+    - `is_open`: no change ended it.
+    """
 
     trouble: Trouble
     begin_ms: int
@@ -31,8 +35,11 @@ class Interval(NamedTuple):
 
 
 def without_leader(partition: Incarnation, departures: Departures) -> Iterator[Interval]:
-    """From the first sign that the leader is lost, or from when the store names another one,
-    until that one has taken up its leadership."""
+    """Yields the times without a leader.
+
+    Each begins with the first sign of the loss of the leader, or when the store names another
+    one. It ends when the new leader has taken up its role.
+    """
     leader: int | None = None
     since_ms, cause = None, Cause.NONE
     for change in partition.changes:
@@ -68,8 +75,11 @@ def _lost_ms(change: KeyChange, leader: int | None, departures: Departures) -> i
 
 
 def under_min_isr(partition: Incarnation) -> Iterator[Interval]:
-    """By the min ISR that was told last; before it was told first, by that. Nothing where it is
-    never told, as of a partition whose ISR never changed."""
+    """Yields the times in which the ISR was smaller than min ISR.
+
+    Uses the last reported min ISR, or the first one before that. Yields nothing if min ISR is
+    never reported, e.g. if the ISR never changed.
+    """
     told = [change.min_isr for change in partition.changes if change.min_isr is not None]
     if not told:
         return

@@ -41,7 +41,7 @@ class StateChangesConfig(BrokersConfig):
 
     @property
     def window(self) -> tuple[int | None, int | None]:
-        """In milliseconds since 1970; a time without an offset is of UTC."""
+        """In milliseconds since 1970; a time without an offset is in UTC."""
         return _ms(self.since), _ms(self.until)
 
     @property

@@ -1,4 +1,4 @@
-"""When brokers were lost, as others tell it. Pure."""
+"""The times at which brokers were lost, as other services reported them. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ DEPARTURE_KINDS = (Kind.BROKER_FENCED, Kind.BROKER_LEFT)
 
 
 class Departure(NamedTuple):
-    """`at_ms`: of its first sign; of one whose lease ran out, when that was seen."""
+    """The end of a broker's incarnation.
+
+    - `at_ms`: of its first sign; for an expired lease, when the expiry was noticed.
+    """
 
     at_ms: int
     broker: int
@@ -24,7 +27,10 @@ Departures = Mapping[int, Sequence[Departure]]
 
 
 def departures_in(events: Iterable[StateChange]) -> Departures:
-    """By broker, in the order of time; each life of a broker ends once, whoever tells of it."""
+    """Returns departures by broker, ordered by time.
+
+    Each incarnation of a broker ends once, however many services report it.
+    """
     first: dict[tuple[int, int], Departure] = {}
     for life in lives_of(event for event in events if event.kind in DEPARTURE_KINDS):
         told = life.headline
@@ -38,7 +44,7 @@ def departures_in(events: Iterable[StateChange]) -> Departures:
 
 
 def departure_before(departures: Departures, broker: int, time_ms: int) -> Departure | None:
-    """The last of that broker within the time in which it may be the cause."""
+    """Returns the broker's last departure that is recent enough to be the cause of an event."""
     near = [
         one
         for one in departures.get(broker, ())

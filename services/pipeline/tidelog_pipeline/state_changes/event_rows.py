@@ -1,5 +1,8 @@
-"""Log lines, or values of `__state_changes`, as rows: for each event the partition whose life it
-is part of, or the topic, or the cluster. Pure."""
+"""Converts log lines, or values of `__state_changes`, to rows. Pure.
+
+The row of an event names the partition that it belongs to, or its topic, or neither for an
+event of the cluster.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,9 @@ from tidelog_pipeline.state_changes.table_rows import (
 )
 
 RAW = Columns(raw="binary")
-# `is_borrowed`: an event of the whole topic, beside its partition's. The last three, of a row of
-# their own: how many lines were read, told no state change, or were cut or wrong.
+# `is_borrowed`: an event of the whole topic, repeated for a partition. The last three columns are
+# used in a row of their own: the numbers of lines that were read, that are no state changes, and
+# that are truncated or wrong.
 EVENTS = Columns(
     topic="string",
     partition="bigint",
@@ -80,7 +84,10 @@ def _rows(change: StateChange) -> Iterator[Row]:
 
 
 def table_rows(departures: Departures, told: Told) -> Run:
-    """Of groups of events, each whole: holds those of one partition at once."""
+    """Returns a function that converts groups of events to rows of tables.
+
+    Each group has to be complete. The events of one partition are held in memory at a time.
+    """
 
     def run(rows: Iterator[Row]) -> Iterator[Row]:
         for (topic, partition), group in groupby(rows, key=lambda row: row[:2]):

@@ -1,4 +1,4 @@
-"""What a change of leaders took its time with. Pure."""
+"""The steps of a failover and their durations. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog.model import NO_LEADER
 from tidelog_pipeline.state_changes.departures import Departures, departure_before
 from tidelog_pipeline.state_changes.key_changes import KeyChange
 
-# From the first sign of the loss to the last stage, one after the other.
+# In sequence, from the first sign of the loss to the last stage.
 STEPS = ("noticed", "decided", "told", "taken_up")
 STEP_TEXTS = {
     "noticed": "until a controller asked for an election",
@@ -20,9 +20,14 @@ STEP_TEXTS = {
 
 
 class Failover(NamedTuple):
-    """Milliseconds of each step, by the wall clocks of those who tell its ends, and so at least
-    0; None: one of its ends is not told. `broker_lost`: NO_LEADER where none was lost, as in a
-    hand-over, which begins when it is asked for."""
+    """A change of leaders, with milliseconds for each step.
+
+    Durations use the wall clocks of the services that report the ends of a step, and are at
+    least 0. None: one of the ends is not reported.
+
+    - `broker_lost`: NO_LEADER if no broker was lost, as in a leadership transfer. A transfer
+      begins with its request.
+    """
 
     change: KeyChange
     broker_lost: int
@@ -43,7 +48,7 @@ class Failover(NamedTuple):
 
 
 def failovers(changes: Sequence[KeyChange], departures: Departures) -> Iterator[Failover]:
-    """Each time that another broker than before began to lead."""
+    """Yields a failover for each time that another broker began to lead."""
     leader: int | None = None
     for change in changes:
         if change.leader is None:

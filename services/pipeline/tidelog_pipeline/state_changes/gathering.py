@@ -1,4 +1,4 @@
-"""What a page tells of an incident, out of the tables."""
+"""Reads the contents of an incident page from the tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from tidelog.state_changes.event import Kind
 from tidelog_pipeline.state_changes.incident import (
@@ -27,7 +27,7 @@ from tidelog_pipeline.state_changes.tables import (
     isr_churn,
 )
 
-# Of each list so many are shown, and how many there are besides.
+# Limits of the lists; the page also shows how many more there are.
 MAX_LANES = 30
 MAX_MARKS = 200
 MAX_ROWS = 30
@@ -36,7 +36,7 @@ MAX_STAGES = 60
 
 
 def gathered(tables: Tables, begin_ms: int | None, end_ms: int | None) -> Incident:
-    """Of what is told between the two, and of all where they are None."""
+    """Returns the incident between two times; None: from the first or to the last event."""
     since_ms, until_ms = tables.told
     window = Window(
         since_ms if begin_ms is None else begin_ms, until_ms + 1 if end_ms is None else end_ms
@@ -138,6 +138,6 @@ def _rows(frame: DataFrame) -> list[dict[str, Any]]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime.datetime):
-        # Of the local zone, as Spark hands them over.
+        # Spark returns them in the local time zone.
         return round(value.timestamp() * 1000)
     return value

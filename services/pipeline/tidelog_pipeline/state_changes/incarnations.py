@@ -1,5 +1,7 @@
-"""Which partitions bore one name, one after the other: a topic may be created again, and a
-partition removed and added again. Pure."""
+"""The successive partitions of one name. Pure.
+
+A topic may be created again, and a partition may be removed and added again.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,17 @@ _DELETED = (Cause.TOPIC_DELETED, Cause.PARTITIONS_REMOVED)
 
 
 class Told(NamedTuple):
-    """When the first and the last of all events were told."""
+    """The times of the first and the last event."""
 
     since_ms: int
     until_ms: int
 
 
 class Incarnation(NamedTuple):
-    """From its creation to its deletion, or as long as anything is told. `deletion`: none of its
-    `changes`; None: it is not told."""
+    """A partition from its creation to its deletion, or as long as events report it.
+
+    - `deletion`: not one of `changes`; None: no deletion is reported.
+    """
 
     topic_id: str
     begin_ms: int
@@ -33,7 +37,7 @@ class Incarnation(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """What is told of one. `first_ms`: whatever comes first of it."""
+    """The events of one partition. `first_ms`: time of the first one."""
 
     topic_id: str
     first_ms: int
@@ -44,18 +48,18 @@ class _Span(NamedTuple):
 
     @property
     def is_of_its_key(self) -> bool:
-        """And not of replicas alone, as of one that is left over of a former partition."""
+        """Whether there are events besides those of replicas, e.g. of a leftover replica."""
         return bool(self.changes) or self.created_ms is not None or self.deletion is not None
 
 
 def incarnations(lives: Sequence[ChangeLife], told: Told) -> list[Incarnation]:
-    """`lives` of one name, in causal order, at least one."""
+    """Returns the incarnations of a partition's name. `lives`: in causal order, at least one."""
     spans = [_span(group) for of_topic in _by_topic(lives) for group in _by_creation(of_topic)]
     spans = [span for span in spans if span.is_of_its_key] or spans[-1:]
     begins = [span.first_ms if span.created_ms is None else span.created_ms for span in spans]
     if spans[0].created_ms is None:
         begins[0] = told.since_ms
-    # One whose deletion is not told has gone when the next one comes.
+    # If its deletion is not reported, an incarnation ends when the next one begins.
     gone = [*begins[1:], told.until_ms]
     return [
         Incarnation(
@@ -70,7 +74,7 @@ def incarnations(lives: Sequence[ChangeLife], told: Told) -> list[Incarnation]:
 
 
 def _by_topic(lives: Sequence[ChangeLife]) -> list[list[ChangeLife]]:
-    """Replicas of a former topic may tell of it while there is another."""
+    """Replicas of a previous topic may report changes while a new topic exists."""
     topic_id = next((life.headline.topic_id for life in lives if life.headline.topic_id), "")
     groups: dict[str, list[ChangeLife]] = {}
     for life in lives:
@@ -102,14 +106,17 @@ def _span(lives: Sequence[ChangeLife]) -> _Span:
 
 
 def _created_ms(life: ChangeLife) -> int | None:
-    """None: it creates nothing, or that is not told to be done."""
+    """None: it does not create a partition, or its completion is not reported."""
     is_it = life.headline.kind is Kind.CREATE and life.cause in _CREATED
     return _done_ms(life) if is_it else None
 
 
 def _deleted_ms(life: ChangeLife) -> int | None:
-    """The store has first that no replica is one any more, and no longer has the key when they are
-    deleted."""
+    """Time of the first completed stage of a deletion; None: it deletes no partition.
+
+    At that stage the store has no replicas of the partition any more. It deletes the key after
+    the replicas are deleted.
+    """
     is_it = life.headline.kind in (Kind.STOP, Kind.DELETE) and life.cause in _DELETED
     return _done_ms(life) if is_it else None
 

@@ -1,4 +1,4 @@
-"""What a page tells of an incident: little, however much was told. Pure."""
+"""The contents of an incident page, of bounded size. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tidelog.state_changes.event import Kind
 from tidelog_pipeline.state_changes.table_rows import Lines
 
-# Of the time of an incident, for counts.
+# The time of an incident is divided into so many buckets for counts.
 BUCKETS = 120
 
 MARKS = (
@@ -22,7 +22,7 @@ MARKS = (
     Kind.STORE_LOST,
     Kind.STORE_BACK,
 )
-# Series of the picture of how much changed.
+# Series of the chart of changes over time.
 FAMILIES: Mapping[str, tuple[Kind, ...]] = {
     "elections": (Kind.ELECTION, Kind.UNCLEAN_ELECTION, Kind.LEADER_LOST),
     "ISR shrinks": (Kind.ISR_SHRINK, Kind.RESIGNATION),
@@ -33,7 +33,7 @@ Row = Mapping[str, Any]
 
 
 class Window(NamedTuple):
-    """Milliseconds since 1970."""
+    """A time range, in milliseconds since 1970."""
 
     begin_ms: int
     end_ms: int
@@ -44,16 +44,21 @@ class Window(NamedTuple):
 
 
 class Some(NamedTuple):
-    """The first of a list, and how many there are."""
+    """The first rows of a list, and its length."""
 
     rows: Sequence[Row]
     total: int
 
 
 class Incident(NamedTuple):
-    """Rows by the names of their tables' columns; times are milliseconds since 1970. `intervals`
-    are of the partitions that `availability` lists first; `changes` has, for each family, how many
-    began in each bucket; `worst_stages` what was told of the slowest failover."""
+    """The contents of a page.
+
+    Rows have the names of their tables' columns; times are milliseconds since 1970.
+
+    - `intervals`: of the first partitions in `availability`.
+    - `changes`: for each family, the number of changes that began in each bucket.
+    - `worst_stages`: the stages of the slowest failover.
+    """
 
     window: Window
     lines: Lines

@@ -1,4 +1,7 @@
-"""`python -m tidelog_pipeline state-changes`: tables of what became of partitions, and a page."""
+"""`python -m tidelog_pipeline state-changes`
+
+Writes tables of the history of partitions, and a page.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def _act(config: StateChangesConfig) -> int:
 
 
 def _is_there(path: str) -> bool:
-    """Or is a pattern of which Spark knows whether it is of any."""
+    """Returns whether the path exists or is a pattern, which only Spark can resolve."""
     return any(sign in path for sign in "*?[{") or Path(path).exists()
 
 

@@ -1,4 +1,4 @@
-"""How the key of one partition changed: who led, and who was in sync. Pure."""
+"""The changes of one partition's key: leaders and in-sync replicas. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ ISR_KINDS = (Kind.ISR_SHRINK, Kind.ISR_EXPAND)
 
 
 class KeyChange(NamedTuple):
-    """One that the store took, at `done_ms`. None: not told. `brokers`: who joins or leaves, where
-    a leader asks for it. `leads_ms`: when the leader that it
-    names had taken it up, as it tells; None: it did not lead anew, or has not told."""
+    """A change that the store accepted at `done_ms`. None: not reported.
+
+    - `brokers`: the brokers that join or leave, for an ISR change by a leader.
+    - `leads_ms`: time at which the leader reported that it had taken up its role; None also if
+      the change started no new leadership.
+    """
 
     life: ChangeLife
     kind: Kind
@@ -32,7 +35,7 @@ class KeyChange(NamedTuple):
 
 
 def key_changes(lives: Iterable[ChangeLife]) -> Iterator[KeyChange]:
-    """Of one partition, in the order of its lives."""
+    """Yields the changes of one partition, in the order of `lives`."""
     for life in lives:
         of_key = [part for part in life.parts if part.broker == NO_BROKER]
         for part in of_key:

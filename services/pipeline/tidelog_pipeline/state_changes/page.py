@@ -1,4 +1,4 @@
-"""The HTML page of an incident: one file, which loads nothing. Pure."""
+"""The HTML page of an incident: one file that loads no others. Pure."""
 
 from __future__ import annotations
 

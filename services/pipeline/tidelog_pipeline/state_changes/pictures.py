@@ -1,4 +1,4 @@
-"""Pictures of an incident as SVG, which every browser draws and no library has to. Pure."""
+"""Charts of an incident as SVG, which browsers draw without a library. Pure."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ LEFT, RIGHT, TOP = 170, 10, 30
 LANE, MARK_ROW = 16, 12
 CHART_HEIGHT, AXIS = 120, 18
 GRID_LINES = 4
-# So that what lasted no time is still seen.
+# Intervals of zero length stay visible.
 LEAST_WIDTH = 1.5
 LONGEST_NAME = 26
 _COLOURS = {"elections": "#8250df", "ISR shrinks": "#cf222e", "ISR expands": "#1a7f37"}
 _STEP_COLOURS = ("#cf222e", "#8250df", "#1f6feb", "#1a7f37")
-# What was overlapped by it is seen below it.
+# In drawing order: the first is visible below the second.
 _TROUBLES = ((Trouble.UNDER_MIN_ISR, "under"), (Trouble.NO_LEADER, "down"))
 
 Row = Mapping[str, Any]
 
 
 def lanes(incident: Incident) -> str:
-    """A lane for each of the partitions that were without a leader or under min ISR for longest,
-    and what befell brokers and controllers above them."""
+    """Draws a lane for each partition with the longest times without leader or under min ISR.
+
+    Events of brokers and controllers are drawn above them.
+    """
     partitions = [(row["topic"], row["partition"]) for row in incident.availability.rows]
     top = TOP + MARK_ROW
     height = top + LANE * len(partitions) + AXIS
@@ -55,7 +57,7 @@ def lanes(incident: Incident) -> str:
 
 
 def changes(incident: Incident) -> str:
-    """How many changes began in each bucket of time."""
+    """Draws the number of changes that began in each bucket."""
     height = TOP + CHART_HEIGHT + AXIS
     seconds = incident.window.bucket_ms / 1000
     parts = _begin(f"Changes that began, each {seconds:g} s {_legend()}", height)
@@ -81,7 +83,7 @@ def changes(incident: Incident) -> str:
 
 
 def critical_paths(failovers: Sequence[Row]) -> str:
-    """Failovers, the slowest first, each as the steps that it consisted of."""
+    """Draws failovers, the slowest first, each as a bar of its steps."""
     height = TOP + LANE * len(failovers) + AXIS
     longest = max([row["total_ms"] for row in failovers] + [1])
     parts = _begin(f"What failovers took their time with {_step_legend()}", height)
@@ -113,7 +115,7 @@ def _steps(row: Row, y: float, longest_ms: int) -> list[str]:
 
 
 def _begin(title: str, height: float) -> list[str]:
-    """`title` may hold marked-up words."""
+    """`title` may contain markup."""
     label = escape(title.partition("<")[0].strip(), quote=True)
     return [
         f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{label}">',

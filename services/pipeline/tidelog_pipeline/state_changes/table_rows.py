@@ -1,6 +1,7 @@
-"""Rows of the tables, of what is told of one partition or of the cluster. Pure.
+"""Rows of the tables, from the events of one partition or of the cluster. Pure.
 
-Fields that end in `_at` are milliseconds since 1970 here, and times in the tables."""
+Fields that end in `_at` are milliseconds since 1970 here, and times in the tables.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,11 @@ TableRow = tuple[str, dict[str, Any]]
 
 
 class Lines(NamedTuple):
-    """What was read: `skipped` tell no state change, `malformed` are cut or wrong."""
+    """Numbers of lines.
+
+    - `skipped`: lines that are no state changes.
+    - `malformed`: truncated or wrong lines.
+    """
 
     read: int
     skipped: int
@@ -58,14 +63,17 @@ def rows_of_cluster(events: Iterable[StateChange]) -> Iterator[TableRow]:
 
 
 def rows_of_topic(events: Iterable[StateChange]) -> Iterator[TableRow]:
-    """Of what befell a topic as a whole."""
+    """Yields rows for events of an entire topic."""
     yield from _lives(lives_of(events))
 
 
 def rows_of_partition(
     name: TopicPartition, events: Iterable[StateChange], departures: Departures, told: Told
 ) -> Iterator[TableRow]:
-    """`events` may hold others of its topic, for what followed from them; they have no rows."""
+    """Yields rows for one partition.
+
+    - `events`: may include events of its topic, to derive consequences. These have no rows.
+    """
     lives = [life for life in lives_of(events) if life.name == name]
     if not lives:
         return
@@ -154,7 +162,7 @@ def _unfinished(life: ChangeLife) -> Iterator[dict[str, Any]]:
 
 
 def _observed(partition: Incarnation) -> dict[str, Any]:
-    """Without `min_isr` nobody can say whether it was under it."""
+    """Without `min_isr`, it is unknown whether the partition was under it."""
     min_isr = [change.min_isr for change in partition.changes if change.min_isr is not None]
     return {
         "begin_at": partition.begin_ms,
@@ -191,7 +199,7 @@ def _isr_rows(change: KeyChange) -> Iterator[dict[str, Any]]:
 def _joined_and_left(change: KeyChange) -> tuple[frozenset[int], frozenset[int]]:
     nobody: frozenset[int] = frozenset()
     if change.kind in ISR_KINDS:
-        # What a leader asks for names those whom it is about, and not the ISR before.
+        # An ISR change by a leader names the brokers that it concerns, not the previous ISR.
         is_expansion = change.kind is Kind.ISR_EXPAND
         return (change.brokers, nobody) if is_expansion else (nobody, change.brokers)
     if change.isr is None or change.isr_before is None:

@@ -1,4 +1,4 @@
-"""The tables as frames of Spark: which events go where, and sums over what came of them."""
+"""The tables as Spark frames: distribution of events to rows, and aggregates of the rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from tidelog.spark import register
 from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, from_value
@@ -29,11 +29,15 @@ _PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 
 
 class NothingToldError(JobError):
-    """There are no state changes; the message says where they were looked for."""
+    """There are no state changes; the message says where they were expected."""
 
 
 class Tables(NamedTuple):
-    """`frames`, by name. `kept` are on executors' disks until `release`."""
+    """The tables of a job.
+
+    - `frames`: by name.
+    - `kept`: frames that are on the executors' disks until `release`.
+    """
 
     frames: Mapping[str, DataFrame]
     told: Told
@@ -60,7 +64,7 @@ def read_topic(spark: SparkSession, bootstrap: list[str]) -> DataFrame:
 
 
 def tables_of(read: DataFrame) -> Tables:
-    """Of events as they are read. Raises `NothingToldError`."""
+    """Builds the tables from parsed events. Raises `NothingToldError`."""
     read.persist(StorageLevel.DISK_ONLY)
     lines = _lines(read)
     events = read.where("topic is not null")
@@ -133,7 +137,7 @@ def _sums(frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
 
 
 def durations(changes: DataFrame) -> DataFrame:
-    """How long changes took until those for whom they were made had made them."""
+    """Returns how long changes took until all replicas that they concern had completed them."""
     return (
         changes.groupBy("kind", "cause")
         .agg(
@@ -151,8 +155,11 @@ def durations(changes: DataFrame) -> DataFrame:
 
 
 def availability(observed: DataFrame, intervals: DataFrame) -> DataFrame:
-    """Of each name of a partition, over all that bore it, while they were there;
-    `under_min_isr_ms` is null where nobody has told a min ISR."""
+    """Returns the availability of each partition name, over all its incarnations.
+
+    Times outside of an incarnation do not count. `under_min_isr_ms` is null if no min ISR is
+    reported.
+    """
     begin, end = F.unix_millis("begin_at"), F.unix_millis("end_at")
     seen = observed.groupBy("topic", "partition").agg(
         F.sum(end - begin).alias("observed_ms"),

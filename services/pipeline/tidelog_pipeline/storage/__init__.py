@@ -1,1 +1,1 @@
-"""Directories of Parquet files as jobs keep them: one writer, and readers who need no library."""
+"""Directories of Parquet files: one job writes them, and readers need no library."""

@@ -1,8 +1,7 @@
-"""A directory that a job writes and others read: each change is there as a whole or not at all,
-also after a crash.
+"""A directory that a job writes and others read. Each change is atomic, even in a crash.
 
-It has to lie where the driver and all executors see it under one path: a local disk, or a file
-system that all of them mount.
+The driver and all executors must see it under the same path: a local disk, or a file system
+that all of them mount.
 """
 
 from __future__ import annotations
@@ -26,7 +25,10 @@ _NOT_OFFERED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
 
 
 class Directory:
-    """Paths are relative to `root`, or absolute. Every error of the file system is an `OSError`."""
+    """Operations on the files of one directory.
+
+    Paths are relative to `root`, or absolute. Every error of the file system is an `OSError`.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -35,14 +37,14 @@ class Directory:
         return self.root / path
 
     def read(self, path: str) -> bytes | None:
-        """None where there is no such file."""
+        """Returns None if the file does not exist."""
         try:
             return self.at(path).read_bytes()
         except FileNotFoundError:
             return None
 
     def names(self, path: str) -> list[str]:
-        """Of what lies in a directory and is not hidden, in order; nothing where there is none."""
+        """Returns the sorted names that are not hidden; empty if there is no directory."""
         try:
             names = (entry.name for entry in self.at(path).iterdir())
             return sorted(name for name in names if not name.startswith("."))
@@ -50,8 +52,10 @@ class Directory:
             return []
 
     def files(self, path: str) -> list[str]:
-        """Paths of the files below `path` that readers of Parquet see, in order: what begins with
-        `_` or `.` they pass over."""
+        """Returns the sorted paths of the files below `path` that Parquet readers see.
+
+        These readers ignore names that begin with `_` or `.`.
+        """
         found: list[str] = []
         for folder, folders, names in os.walk(self.at(path)):
             folders[:] = [name for name in folders if not name.startswith(("_", "."))]
@@ -60,7 +64,7 @@ class Directory:
         return sorted(found)
 
     def has_files(self, path: str) -> bool:
-        """Whether `files` finds any."""
+        """Returns whether `files` finds any."""
         return any(
             not name.startswith(("_", "."))
             for _, _, names in os.walk(self.at(path))
@@ -71,8 +75,10 @@ class Directory:
         return self.at(path).stat().st_size
 
     def create(self, path: str, content: bytes) -> None:
-        """A file that is there with all of its content, and survives a loss of power. Raises
-        `FileExistsError` where it is there already."""
+        """Creates a file with all of its content, which survives a loss of power.
+
+        Raises `FileExistsError` if the file exists.
+        """
         target = self.at(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         writing = target.with_name(f".{target.name}.{os.getpid()}")
@@ -87,7 +93,7 @@ class Directory:
         sync_directory(target.parent)
 
     def publish(self, staged: str, path: str) -> None:
-        """Moves a file to where readers see it. Without effect where that was done before."""
+        """Moves a staged file to its public path. Has no effect if it was moved before."""
         target = self.at(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -98,9 +104,11 @@ class Directory:
         sync_directory(target.parent)
 
     def exchange(self, staged: str, path: str) -> None:
-        """Two directories change places, in one step where the file system has such a step. Where
-        it has not, there is none at `path` for a moment, and for longer after a crash, until it is
-        done again. Where there is none at `path`, the staged one comes there."""
+        """Exchanges two directories; if `path` does not exist, moves the staged one there.
+
+        The exchange is one step if the file system supports it. Otherwise `path` does not exist
+        for a moment, or after a crash until the exchange is repeated.
+        """
         first, second = self.at(staged), self.at(path)
         aside = first.with_name(first.name + ".former")
         if not second.exists() and not aside.exists():
@@ -114,11 +122,11 @@ class Directory:
         sync_directory(second.parent)
 
     def sync(self, path: str) -> None:
-        """What others have written to a file survives a loss of power."""
+        """Makes what others have written to a directory survive a loss of power."""
         sync_directory(self.at(path))
 
     def remove(self, path: str) -> None:
-        """A file, or a directory with all that is in it; or nothing, where there is none."""
+        """Removes a file, or a directory with all its content, if it exists."""
         target = self.at(path)
         if target.is_dir():
             shutil.rmtree(target)
@@ -126,8 +134,7 @@ class Directory:
             target.unlink(missing_ok=True)
 
     def remove_empty(self, path: str) -> None:
-        """A directory without anything in it, and those above it that are then empty, below
-        `root`."""
+        """Removes an empty directory, and then its parents below `root` that are empty."""
         folder = self.at(path)
         while folder != self.root and folder.is_relative_to(self.root):
             try:
@@ -140,9 +147,14 @@ class Directory:
 
     @contextmanager
     def held(self, path: str, *, create: bool = True, of: Path | None = None) -> Iterator[None]:
-        """Alone: raises `TidelogError` where another process holds it, with the name of what is
-        written (`of`, by default `root`). It ends with the process, however that ends. Without
-        `create` a lock that is not there is held by no process."""
+        """Holds an exclusive lock, which ends with the process at the latest.
+
+        - `create`: if False and the lock's file does not exist, no process holds it, and none
+          is created.
+        - `of`: the written directory that messages name; default: `root`.
+
+        Raises `TidelogError` if another process holds the lock.
+        """
         lock = self.at(path)
         if create:
             lock.parent.mkdir(parents=True, exist_ok=True)
@@ -171,7 +183,7 @@ class Directory:
 
 
 def directory_at(location: str) -> Directory:
-    """Raises `ValueError` for what is on no file system that is mounted here."""
+    """Raises `ValueError` for a location that is not on a mounted file system."""
     told = urlparse(location)
     if told.scheme not in ("", "file") or not told.path:
         raise ValueError(
@@ -190,7 +202,7 @@ def sync_directory(path: Path) -> None:
 
 
 def _exchanged(first: Path, second: Path) -> bool:
-    """False where neither the C library nor the file system knows how."""
+    """Returns False if the C library or the file system does not support the exchange."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
