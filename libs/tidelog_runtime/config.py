@@ -44,6 +44,13 @@ def _check_address(value: str) -> str:
     host, separator, port = value.rpartition(":")
     if not separator or not host or not port.isdecimal() or not 0 <= int(port) <= _MAX_PORT:
         raise ValueError(f"{value!r} is not an address; give host:port, such as 127.0.0.1:7500")
+    try:
+        host.encode("idna")
+    except UnicodeError as error:
+        raise ValueError(
+            f"{value!r} is not an address: no resolver can look up the host {host!r} ({error}); "
+            "give host:port, such as 127.0.0.1:7500"
+        ) from None
     return value
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.store import KeyValue, Put, Transaction
+from tidelog_runtime.pressure import usage as process_usage
 from tidelog_runtime.pressure.controllers import ControllerPressures
 from tidelog_runtime.pressure.judging import (
     CPU_WINDOW_MS,
@@ -130,6 +133,35 @@ def test_many_connections_of_one_address_are_a_shortage_of_their_own() -> None:
     [pressure] = judge.take(replace(usage, top_peer_connections=300), 2, 2)
     assert (pressure.resource, pressure.used, pressure.limit) == ("connections", 300, 100)
     assert pressure.detail == "from 10.0.0.7"
+
+
+@pytest.mark.parametrize(
+    ("address_space", "group", "expected"),
+    [
+        (resource.RLIM_INFINITY, "max", (4, 0)),
+        (resource.RLIM_INFINITY, "5", (4, 5)),
+        (20, "max", (16, 20)),
+        (20, "5", (16, 20)),
+        (24, "5", (4, 5)),
+    ],
+)
+def test_of_two_limits_of_memory_the_one_that_is_used_up_first_counts(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    address_space: int,
+    group: str,
+    expected: tuple[int, int],
+) -> None:
+    (tmp_path / "statm").write_text("16 4 0 0 0 0 0")
+    (tmp_path / "cgroup").write_text("0::/")
+    (tmp_path / "memory.max").write_text(group)
+    monkeypatch.setattr(process_usage, "_PROC", tmp_path)
+    monkeypatch.setattr(process_usage, "_CGROUP", tmp_path)
+    monkeypatch.setattr(resource, "getpagesize", lambda: 1)
+    limits = (address_space, resource.RLIM_INFINITY)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
+    found = look_at_process()
+    assert (found.memory_bytes, found.memory_limit_bytes) == expected
 
 
 def test_this_process_can_be_looked_at() -> None:

@@ -129,17 +129,21 @@ def tcp_segments(lines: Iterable[str]) -> tuple[int, int]:
 
 
 def _memory() -> tuple[int, int]:
-    """Returns bytes in use and their limit: `ulimit -v`, or else that of the control group."""
+    """Returns bytes in use and their limit: of `ulimit -v` and the control group's limit the one
+    of which more is in use."""
     page = resource.getpagesize()
     try:
         size, resident = (int(n) * page for n in (_PROC / "statm").read_text().split()[:2])
     except (OSError, ValueError):
         return 0, 0
+    limits: list[tuple[int, int]] = []
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:
-        return size, limit
+        limits.append((size, limit))
     group = _group_value("memory.max")
-    return (resident, group) if 0 < group < _NO_LIMIT_BYTES else (resident, 0)
+    if 0 < group < _NO_LIMIT_BYTES:
+        limits.append((resident, group))
+    return max(limits, key=lambda used: used[0] / used[1], default=(resident, 0))
 
 
 def _group_value(name: str) -> int:

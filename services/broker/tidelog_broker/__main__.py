@@ -465,7 +465,7 @@ def main() -> int:
     ) as error:
         why = describe_os_error(error) if isinstance(error, OSError) else str(error)
         _log.critical("cannot_start", why=why)
-        uvloop.run(report_rejection(config, error, why))
+        try_to_report(config, error, why)
         return EXIT_CANNOT_START
     except MemoryError as error:
         end_within(END_AFTER_FAULT_S)

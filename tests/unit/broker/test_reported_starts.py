@@ -79,10 +79,11 @@ def test_a_defect_is_reported_and_shows_its_traceback(
     assert process.reported == [(RejectionCause.OTHER, why)]
 
 
+@pytest.mark.parametrize("error", [MemoryError(), OSError("no such device")])
 def test_a_report_that_fails_hides_no_failed_start(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    error: Exception, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with capture_logs() as lines:
-        status = Process(MemoryError(), report_fails=True).main(monkeypatch, tmp_path)
+        status = Process(error, report_fails=True).main(monkeypatch, tmp_path)
     assert status == program.EXIT_CANNOT_START
     assert [line["event"] for line in lines] == ["cannot_start"]

@@ -155,6 +155,15 @@ def test_a_wrong_variable_is_named(
     assert "'nowhere' is not an address; give host:port, such as 127.0.0.1:7500" in message
 
 
+@pytest.mark.parametrize("host", ["a..b", "n" * 64])
+def test_a_host_that_no_resolver_can_take_is_rejected(
+    capsys: pytest.CaptureFixture[str], file: Path, host: str
+) -> None:
+    message = refused(capsys, "--config", str(file), f"--listen={host}:7500")
+
+    assert f"no resolver can look up the host '{host}'" in message
+
+
 def test_a_wrong_value_in_the_file_is_named(capsys: pytest.CaptureFixture[str], file: Path) -> None:
     file.write_text('store_id = "one"\ndata_dir = "/x"\n')
 

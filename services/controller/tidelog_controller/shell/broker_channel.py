@@ -61,7 +61,8 @@ class TcpDialer:
         except socket.gaierror as error:
             gone = error.errno in NO_SUCH_NAME
             return DialOutcome.UNRESOLVED if gone else DialOutcome.NO_ANSWER
-        except TimeoutError:
+        except (UnicodeError, TimeoutError):
+            # UnicodeError: the name cannot be encoded, which says nothing about the process.
             return DialOutcome.NO_ANSWER
         # A name may have several addresses; the outcome is REFUSED only if all of them refuse.
         outcome = DialOutcome.REFUSED

@@ -63,7 +63,8 @@ def _mismatch(value: Any, kind: DataType, path: str) -> str:
     if isinstance(kind, MapType):
         if not isinstance(value, dict):
             return told
-        found = (_mismatch(v, kind.valueType, f"{path}{{}}") for v in value.values() if v)
+        values = (v for v in value.values() if v is not None)
+        found = (_mismatch(v, kind.valueType, f"{path}{{}}") for v in values)
         return next(filter(None, found), "")
     return "" if _is_scalar(value, kind) else told
 

@@ -114,6 +114,11 @@ async def test_a_name_that_does_not_exist_is_unresolved(monkeypatch: pytest.Monk
     assert await TcpDialer().dial("broker-1:7500") is DialOutcome.UNRESOLVED
 
 
+@pytest.mark.parametrize("host", ["a..b", "n" * 64])
+async def test_a_name_that_no_resolver_can_take_says_nothing_of_the_broker(host: str) -> None:
+    assert await TcpDialer().dial(f"{host}:7500") is DialOutcome.NO_ANSWER
+
+
 @pytest.mark.rule("refused-connection-is-a-crash")
 @pytest.mark.parametrize("code", [socket.EAI_AGAIN, socket.EAI_FAIL])
 async def test_a_resolver_that_fails_says_nothing_of_the_broker(

@@ -143,6 +143,14 @@ def test_another_form_is_refused() -> None:
         form_in_force(FORMS[1], FORMS[0])
 
 
+@pytest.mark.parametrize("value", [b'""', b"false", b"[]", b"{}"])
+def test_an_empty_value_of_another_type_in_a_map_does_not_match(value: bytes) -> None:
+    form = ValueForm.of_json(StructType([StructField("days", MapType(StringType(), LongType()))]))
+    with pytest.raises(OptionError, match=r"field days\{\} is"):
+        check_samples(form, [("sea/0 offset 7", b'{"days": {"monday": ' + value + b"}}")])
+    check_samples(form, [("sea/0 offset 7", b'{"days": {"monday": null, "friday": 0}}')])
+
+
 @pytest.mark.rule("archive-values-converted-or-kept")
 def test_a_schema_that_no_value_has_is_told_with_what_is_wrong_with_the_first() -> None:
     samples = [("sea/0 offset 7", b'{"id": "x"}'), ("sea/0 offset 8", b"{")]
