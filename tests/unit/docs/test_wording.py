@@ -30,9 +30,7 @@ def test_words_are_found_in_docstrings_and_comments() -> None:
 
 
 def test_words_are_found_in_documents_outside_code() -> None:
-    text = (
-        'It tells.\n\n```\nnobody\n```\n\n    anew\n\n"Told", `told`.\nHe was told.\n'
-    )
+    text = 'It tells.\n\n```\nnobody\n```\n\n    anew\n\n"Told", `told`.\nHe was told.\n'
     assert list(in_document(text)) == [Found(1, "tells"), Found(10, "told")]
 
 
