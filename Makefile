@@ -98,6 +98,7 @@ lint: $(STAMP) $(SPARK_STAMP)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	PYTHONPATH=tests $(BIN)/python -m wording
 	@$(MAKE) --no-print-directory check-generated
 
 bench: $(STAMP) $(PLOTS_STAMP)

@@ -1,4 +1,4 @@
-"""Looks for the bug of a tree, in processes of their own, and tells by what name it was found."""
+"""Searches for the planted bug of a tree, in separate processes, and returns what found it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Counts how often a planted bug is executed.
 
 `instrument` rewrites a changed file of the temporary tree so that each changed line calls
-`hit`. The counts tell a bug that was never reached from one that was reached and not judged.
+`hit`. The counts distinguish a bug that was never reached from one that was reached and not
+detected.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ Concerns: TypeAlias = Callable[[str, str], bool]
 
 
 class CallFailedError(Exception):
-    """There is no answer: refused, reset, or lost and timed out."""
+    """There is no answer: the connection was refused or reset, or the call timed out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """State changes in the topic `__state_changes`, which outlive the services that published them.
 
-    told = await published(["127.0.0.1:7501"], TraceScope("sea", 0))
+    events = await published(["127.0.0.1:7501"], TraceScope("sea", 0))
     both = await gathered_with_published(streams.recent(scope), published(addresses, scope))
 
 The events that services keep do not depend on the topic: a problem with reading it is a note.
