@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple
@@ -59,15 +60,21 @@ class _File(NamedTuple):
 
 
 class DamagedBatches:
-    """The damaged batches of all replicas, in memory and in `evidence/`."""
+    """The damaged batches of all replicas, in memory and in `evidence/`.
+
+    Evidence is stored and swept in several threads. A range is in memory before its file exists, so
+    that a sweep never regards the file as repaired."""
 
     def __init__(self, disk: Disk, directory: PurePath, clock: Clock) -> None:
         self._disk = disk
         self._directory = directory
         self._clock = clock
+        # Guards the ranges. Not held while the disk is used.
+        self._lock = threading.Lock()
         # Sorted by offset.
         self._ranges: dict[ReplicaKey, list[OffsetRange]] = {}
-        # Found by previous incarnations of this broker, in logs that are not opened yet.
+        # Found by previous incarnations of this broker, in logs that are not open yet, or where
+        # the header could not be read.
         self._former: dict[ReplicaKey, set[OffsetRange]] = {}
 
     def prepare(self) -> None:
@@ -78,6 +85,12 @@ class DamagedBatches:
             if file.is_unreadable:
                 self._former.setdefault(file.key, set()).add(file.range)
 
+    def forget_missing(self, present: Collection[ReplicaKey]) -> None:
+        """Forgets what previous incarnations found in replicas that are not `present` any more."""
+        with self._lock:
+            for key in [key for key in self._former if key not in present]:
+                del self._former[key]
+
     def evidence_of(self, name: TopicPartition, key: ReplicaKey) -> Evidence:
         """Returns what the log of this replica calls when it makes a batch unreadable."""
         return partial(self._keep, name, key)
@@ -87,43 +100,70 @@ class DamagedBatches:
 
     @property
     def count(self) -> int:
-        return sum(map(len, self._ranges.values()))
+        with self._lock:
+            return sum(map(len, self._ranges.values()))
 
     def load(self, key: ReplicaKey, log: Log) -> None:
         """Adds what previous incarnations found in a log that was opened, if it is still
-        unreadable."""
-        former = {r for r in self._former.pop(key, ()) if _is_unreadable(log, r.first_offset)}
-        if former:
-            self._replace(key, sorted({*self._ranges.get(key, ()), *former}))
+        unreadable. Ranges that cannot be read now are checked by the next call."""
+        former = {r: _is_unreadable(log, r.first_offset) for r in self._former.get(key, ())}
+        unreadable = {r for r, is_unreadable in former.items() if is_unreadable}
+        unknown = {r for r, is_unreadable in former.items() if is_unreadable is None}
+        with self._lock:
+            self._replace(key, {*self._ranges.get(key, ()), *unreadable})
+            if unknown:
+                self._former[key] = unknown
+            else:
+                self._former.pop(key, None)
 
     def cut(self, key: ReplicaKey, offset: int) -> None:
         """Forgets batches at or above the offset, where the log ends from now on. The leader sends
         them again."""
-        kept = [r for r in self._ranges.get(key, ()) if r.first_offset < offset]
-        self._replace(key, kept)
+        with self._lock:
+            self._replace(key, (r for r in self._ranges.get(key, ()) if r.first_offset < offset))
 
     def keys(self) -> list[ReplicaKey]:
-        return list(self._ranges)
+        with self._lock:
+            return list(self._ranges)
 
     def restored(self, key: ReplicaKey, found: OffsetRange) -> None:
         """Forgets a range that was copied from another replica again."""
-        self._replace(key, [r for r in self._ranges.get(key, ()) if r != found])
+        with self._lock:
+            self._replace(key, (r for r in self._ranges.get(key, ()) if r != found))
 
     def forget(self, key: ReplicaKey) -> None:
-        self._ranges.pop(key, None)
+        with self._lock:
+            self._ranges.pop(key, None)
+            self._former.pop(key, None)
 
     def sweep(self) -> None:
-        """Marks repaired ranges, and deletes the oldest of them. Blocks; raises OSError."""
+        """Marks repaired ranges, and deletes the oldest of them. Blocks; raises OSError.
+
+        Only one thread may call this at a time."""
         for file in self._files():
-            if file.is_unreadable and file.range not in self._ranges.get(file.key, ()):
+            if file.is_unreadable and not self._is_known(file):
                 source = self._directory / file.name
                 target = file.name.removesuffix(_UNREADABLE) + _REPAIRED
                 self._disk.rename(source, self._directory / target)
         self._delete_old(MAX_EVIDENCE_BYTES)
 
-    def _replace(self, key: ReplicaKey, ranges: list[OffsetRange]) -> None:
-        if ranges:
-            self._ranges[key] = ranges
+    def _is_known(self, file: _File) -> bool:
+        with self._lock:
+            found, former = self._ranges.get(file.key, ()), self._former.get(file.key, ())
+            return file.range in found or file.range in former
+
+    def _add(self, key: ReplicaKey, found: OffsetRange) -> bool:
+        """Returns False if the range was known."""
+        with self._lock:
+            known = self._ranges.get(key, ())
+            self._replace(key, {*known, found})
+            return found not in known
+
+    def _replace(self, key: ReplicaKey, ranges: Iterable[OffsetRange]) -> None:
+        """The caller holds the lock."""
+        ordered = sorted(ranges)
+        if ordered:
+            self._ranges[key] = ordered
         else:
             self._ranges.pop(key, None)
 
@@ -155,10 +195,14 @@ class DamagedBatches:
             f".{now_ms}.{_CUT if is_cut else _UNREADABLE}"
         )
         content = json.dumps(described).encode() + b"\n" + data
-        self._disk.write_atomically(self._directory / file, content, sync=True)
-        if not is_cut:
-            found = OffsetRange(damaged.first_offset, damaged.next_offset)
-            self._replace(key, sorted({*self._ranges.get(key, ()), found}))
+        found = OffsetRange(damaged.first_offset, damaged.next_offset)
+        is_added = not is_cut and self._add(key, found)
+        try:
+            self._disk.write_atomically(self._directory / file, content, sync=True)
+        except OSError:
+            if is_added:
+                self.restored(key, found)  # the batch is not made unreadable
+            raise
 
     def _delete_old(self, room_bytes: int) -> int:
         """Deletes evidence of repaired damage that is too old or does not fit.
@@ -166,7 +210,7 @@ class DamagedBatches:
         Returns how many bytes are left."""
         oldest_ms = self._clock.wall_ms() - EVIDENCE_RETENTION_MS
         files = sorted(self._files(), key=lambda file: file.found_ms)
-        sizes = {file.name: self._disk.file_size(self._directory / file.name) for file in files}
+        sizes = {file.name: self._size_of(file) for file in files}
         total = sum(sizes.values())
         for file in files:
             if file.is_unreadable or (file.found_ms >= oldest_ms and total <= room_bytes):
@@ -174,6 +218,13 @@ class DamagedBatches:
             self._disk.remove(self._directory / file.name)
             total -= sizes[file.name]
         return total
+
+    def _size_of(self, file: _File) -> int:
+        """Returns 0 if another thread has renamed or deleted the file."""
+        try:
+            return self._disk.file_size(self._directory / file.name)
+        except FileNotFoundError:
+            return 0
 
     def _files(self) -> Iterator[_File]:
         for name in sorted(self._disk.list_names(self._directory)):
@@ -188,12 +239,13 @@ class DamagedBatches:
                 )
 
 
-def _is_unreadable(log: Log, offset: int) -> bool:
+def _is_unreadable(log: Log, offset: int) -> bool | None:
+    """Returns None if the header of the batch cannot be read."""
     if not log.log_start_offset <= offset < log.log_end_offset:
         return False
     try:
         header = log.header_at(offset)
     except (LogCorruptError, OSError) as error:
         _log.warning("damaged_batch_not_read", log=str(log.directory), why=str(error))
-        return False
+        return None
     return header.base_offset == offset and is_damaged(header)

@@ -129,6 +129,7 @@ class LogDirectory:
             if found is not None:
                 damaged[key] = found
         self._left_logs = {}
+        self.damaged_batches.forget_missing(self._logs.keys())
         for key in self._logs:
             self._note_opened(key)
         for key, reason in (marked | self._missing()).items():
@@ -518,6 +519,7 @@ class LogDirectory:
                 log.close()
                 raise
         self._note_end(key, log)
+        self.damaged_batches.load(key, log)
         log.digest_ranges(self._digest_range_offsets)
         self._logs[key] = OpenLog(name, path, log)
         return log

@@ -10,6 +10,7 @@ from tidelog.batch import is_damaged
 from tidelog_broker.log import producer_history
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.errors import LogCorruptError, LogStorageError, OutOfServiceError
+from tidelog_broker.log.log import Log
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.log_directory import LogDirectory
 from unit.broker.broker_parts import KEY
@@ -350,6 +351,56 @@ def test_a_replica_that_a_start_could_not_open_is_written_to_new_files_by_its_re
     assert stored.logs.end_repair(KEY).log_end_offset == 3
     assert segment.stat().st_ino != before
     assert segment.read_bytes() == content
+
+
+def with_unreadable_batch(tmp_path: Path) -> None:
+    """The second of three batches."""
+    former = Stored(tmp_path)
+    former.with_records(3)
+    former.logs.close()
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 1
+    segment.write_bytes(content)
+    (tmp_path / "clean-logs").unlink()
+    stored = Stored(tmp_path)
+    assert stored.logs.damaged_batches.of(KEY) == [(1, 2)]
+    stored.logs.back(KEY)
+    stored.logs.unmark(KEY)
+    stored.logs.close()
+
+
+def evidence_states(tmp_path: Path) -> list[str]:
+    return [file.suffix for file in (tmp_path / "evidence").iterdir()]
+
+
+def test_a_repair_of_a_log_that_a_start_could_not_open_knows_its_unreadable_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_unreadable_batch(tmp_path)
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(Log, "open", fail)
+        logs = Stored(tmp_path).logs
+    assert logs.log_of(KEY) is None
+    logs.damaged_batches.sweep()
+    reopening = logs.begin_repair(KEY)
+    assert reopening is not None
+    reopening.run()
+    logs.end_repair(KEY)
+    assert logs.damaged_batches.of(KEY) == [(1, 2)]
+    logs.damaged_batches.sweep()
+    assert evidence_states(tmp_path) == [".unreadable"]
+
+
+def test_evidence_of_a_replica_that_is_gone_is_marked_as_repaired(tmp_path: Path) -> None:
+    with_unreadable_batch(tmp_path)
+    shutil.rmtree(replica_path(tmp_path))
+    Stored(tmp_path).logs.damaged_batches.sweep()
+    assert evidence_states(tmp_path) == [".repaired"]
 
 
 def test_a_damaged_replica_that_could_not_be_marked_makes_the_stop_unclean(
