@@ -14,7 +14,6 @@ batch whose response was lost may be appended twice.
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -96,8 +95,7 @@ class Accumulator:
         batch = SealedBatch(
             partition, queue.next_number, encoded, deadline_ms, on_settled, trace_context
         )
-        queue.next_number += 1
-        queue.waiting.append(batch)
+        queue.add(batch)
         self._waiting[partition] = queue
         self.unsettled += 1
 
@@ -279,7 +277,8 @@ class Accumulator:
     ) -> list[SealedBatch]:
         """Puts a group's batches back if a retry may help, else completes them; returns the
         completed ones. `stale`: newer metadata may name another leader."""
-        in_doubt = any(batch.in_doubt for batch in group.batches)
+        batches = [batch for batch in group.batches if not batch.settled]
+        in_doubt = any(batch.in_doubt for batch in batches)
         if error.code is ErrorCode.DUPLICATE_SEQUENCE:
             if not self._idempotence.of_a_name:
                 # An earlier try was appended; its offset is no longer known.
@@ -313,10 +312,10 @@ class Accumulator:
         if retriable:
             queue.route.failed(group.leader, now_ms, self._backoff, stale=stale)
         queue.settling = queue.in_flight > 0
-        for batch in group.batches:
+        for batch in batches:
             batch.suspect = batch.suspect or apart
             batch.failed_at(group.leader.topic_id, maybe_appended=maybe_appended(error))
-            insort(queue.waiting, batch, key=_number)
+            queue.put_back(batch)
         self._waiting[queue.partition] = queue
         return self._expire(queue, now_ms)
 
@@ -402,6 +401,15 @@ class Accumulator:
             expired += self._expire(queue, now_ms)
         return expired
 
+    def expire_in_flight(self, group: Group, now_ms: int) -> None:
+        """Fails the batches of a group in flight that are beyond their deadline."""
+        queue = self._queues[group.partition]
+        for batch in group.batches:
+            if batch.deadline_ms <= now_ms and not batch.settled:
+                batch.failed_at(group.leader.topic_id, maybe_appended=True)
+                late = not_in_time(batch, queue.route.failures, queue.last_error)
+                self._settle(queue, batch, late)
+
     def fail_all(self, error: TidelogError) -> list[SealedBatch]:
         """Fails all waiting batches. Batches in flight stay in flight."""
         batches = [batch for queue in self._waiting.values() for batch in queue.waiting]
@@ -478,10 +486,7 @@ class Accumulator:
         return queue
 
     def _expire(self, queue: PartitionQueue, now_ms: int) -> list[SealedBatch]:
-        # Sorted by number, and so by deadline, except batches moved from a removed partition.
-        expired: list[SealedBatch] = []
-        while queue.waiting and queue.waiting[0].deadline_ms <= now_ms:
-            expired.append(queue.waiting.popleft())
+        expired = queue.take_expired(now_ms)
         if not queue.waiting:
             self._waiting.pop(queue.partition, None)
         for batch in expired:
@@ -497,7 +502,11 @@ class Accumulator:
             self._settle(queue, batch, error)
 
     def _settle(self, queue: PartitionQueue, batch: SealedBatch, outcome: Outcome) -> None:
+        if batch.settled:  # expired in flight
+            return
+        batch.settled = True
         numbering = queue.numbering
+        queue.early.discard(batch)
         self.unsettled -= 1
         if numbering is not None:
             fate = Fate.WRITTEN
@@ -515,7 +524,3 @@ class Accumulator:
         if self.fatal is None:
             self.fatal = error
             self.fail_all(error)
-
-
-def _number(batch: SealedBatch) -> int:
-    return batch.number

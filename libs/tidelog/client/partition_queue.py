@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from bisect import insort
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -37,6 +38,10 @@ class PartitionQueue:
     # None: batches carry no sequence.
     numbering: Numbering | None
     waiting: deque[SealedBatch] = field(default_factory=deque)
+    # Batches without an outcome that were added after a batch with a later deadline: they were
+    # moved from a removed partition, or waited for their turn. All others are in order of deadline.
+    early: set[SealedBatch] = field(default_factory=set)
+    latest_deadline_ms: int = 0
     in_flight: int = 0
     # A batch failed while others were in flight: nothing is sent until they are answered.
     settling: bool = False
@@ -52,3 +57,28 @@ class PartitionQueue:
     def waits_for_number(self) -> bool:
         """Whether the next batch to send needs a sequence and has none."""
         return self.numbering is not None and bool(self.waiting) and self.waiting[0].batch is None
+
+    def add(self, batch: SealedBatch) -> None:
+        """Appends a new batch."""
+        if batch.deadline_ms < self.latest_deadline_ms:
+            self.early.add(batch)
+        else:
+            self.latest_deadline_ms = batch.deadline_ms
+        self.waiting.append(batch)
+        self.next_number += 1
+
+    def put_back(self, batch: SealedBatch) -> None:
+        """Returns a batch that was in flight to its place."""
+        insort(self.waiting, batch, key=lambda other: other.number)
+
+    def take_expired(self, now_ms: int) -> list[SealedBatch]:
+        """Removes and returns the waiting batches beyond their deadline. Checks the first ones
+        only, unless an early batch is beyond its deadline."""
+        expired: list[SealedBatch] = []
+        if any(batch.deadline_ms <= now_ms for batch in self.early):
+            expired += (batch for batch in self.waiting if batch.deadline_ms <= now_ms)
+            self.waiting = deque(batch for batch in self.waiting if batch.deadline_ms > now_ms)
+            return expired
+        while self.waiting and self.waiting[0].deadline_ms <= now_ms:
+            expired.append(self.waiting.popleft())
+        return expired

@@ -23,7 +23,8 @@ def maybe_appended(error: TidelogError) -> bool:
 
 
 def not_in_time(batch: SealedBatch, failures: int, last: TidelogError | None) -> TidelogError:
-    tried = f"after {failures} failures" if failures else "without having been sent"
+    unanswered = "without an answer" if batch.in_doubt else "without having been sent"
+    tried = f"after {failures} failures" if failures else unanswered
     reason = f"; the last: {last.message}" if last is not None else ""
     return TidelogError(
         ErrorCode.REQUEST_TIMED_OUT,

@@ -316,7 +316,7 @@ class Producer:
             )
             return delivery
         with self._lifecycle.call():
-            async with admission.turns.of(topic):
+            async with admission.turn(topic, deadline_ms):
                 if pauses:
                     self._filled = False
                     await asyncio.sleep(0)

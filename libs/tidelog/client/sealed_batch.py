@@ -39,6 +39,8 @@ class SealedBatch:
     in_doubt: bool = False
     # Topic id of that try.
     doubt_topic_id: str = ""
+    # It has an outcome. A batch that expires in flight stays in its group.
+    settled: bool = False
 
     def failed_at(self, topic_id: str, *, maybe_appended: bool) -> None:
         """Records a failed try at a leader of this topic."""

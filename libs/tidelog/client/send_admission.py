@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
 from tidelog.client.accumulator import Accumulator
 from tidelog.client.buffer_budget import BufferBudget
 from tidelog.client.clock import Clock
@@ -55,6 +58,17 @@ class SendAdmission:
         ):
             return None
         return known
+
+    @asynccontextmanager
+    async def turn(self, topic: str, deadline_ms: int) -> AsyncIterator[None]:
+        """Holds the turn of a topic. Raises REQUEST_TIMED_OUT if it does not come in time."""
+        missing = f"no broker has described topic {topic!r}"
+        if self._metadata.cached_topic(topic) is not None:
+            missing = f"earlier calls for topic {topic!r} were still waiting"
+        async with AsyncExitStack() as held:
+            async with unsent_after(self._clock, deadline_ms, missing):
+                await held.enter_async_context(self.turns.of(topic))
+            yield
 
     async def wait(
         self, topic: str, partition: int | None, size: int, deadline_ms: int

@@ -33,11 +33,13 @@ UNANSWERED_POLL_MS = 500
 
 @dataclass(slots=True, eq=False)
 class _Pending:
-    """A request in flight. `open`: the groups that were not given up, by their position in it."""
+    """A request in flight. `open`: the groups that were not given up, by their position in it.
+    `deadline_ms`: the next deadline of their batches; None: all have passed."""
 
     request: Request
     sent_ms: int
     open: dict[int, Group]
+    deadline_ms: int | None
 
 
 class Sender:
@@ -145,10 +147,12 @@ class Sender:
         if now_ms >= self._next_expiry_ms:
             self._next_expiry_ms = now_ms + EXPIRY_INTERVAL_MS
             self._accumulator.expire(now_ms)
+            self._expire_in_flight(now_ms)
         due.append(self._next_expiry_ms)
         while requests := self._accumulator.drain(now_ms, self._metadata.leader):
             for request in requests:
-                pending = _Pending(request, now_ms, dict(enumerate(request.groups)))
+                groups = dict(enumerate(request.groups))
+                pending = _Pending(request, now_ms, groups, _next_deadline_ms(request.groups))
                 task = asyncio.create_task(self._send(pending))
                 self._requests[task] = pending
                 task.add_done_callback(self._done)
@@ -206,6 +210,16 @@ class Sender:
                 task.cancel()
         return min(due, default=None)
 
+    def _expire_in_flight(self, now_ms: int) -> None:
+        """Fails the batches in flight beyond their deadline. Batches with later deadlines may share
+        their request, which therefore continues."""
+        for task, pending in self._requests.items():
+            if task.done() or pending.deadline_ms is None or pending.deadline_ms > now_ms:
+                continue
+            for group in pending.open.values():
+                self._accumulator.expire_in_flight(group, now_ms)
+            pending.deadline_ms = _next_deadline_ms(pending.open.values(), now_ms)
+
     async def _send(self, pending: _Pending) -> None:
         request = pending.request
         try:
@@ -232,7 +246,8 @@ class Sender:
         self.wake()
 
     def _answer_timeout_ms(self, request: Request) -> int:
-        """Returns the time limit: at most what is left of the batches' delivery timeouts."""
+        """Returns the time limit: at most what is left of the batches' delivery timeouts. Batches
+        with earlier deadlines than others expire in flight."""
         deadline_ms = max(b.deadline_ms for group in request.groups for b in group.batches)
         left_ms = deadline_ms - self._clock.monotonic_ms()
         return max(min(self._request_timeout_ms + ANSWER_GRACE_MS, left_ms), 1)
@@ -263,3 +278,10 @@ class Sender:
             # The hint is used at once; only metadata says how the leader was elected.
             self._metadata.poke()
         self._accumulator.failed(group, outcome, self._clock.monotonic_ms(), stale=stale)
+
+
+def _next_deadline_ms(groups: Iterable[Group], after_ms: int = -1) -> int | None:
+    return min(
+        (b.deadline_ms for group in groups for b in group.batches if b.deadline_ms > after_ms),
+        default=None,
+    )

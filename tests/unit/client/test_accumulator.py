@@ -299,6 +299,90 @@ def test_a_batch_that_was_never_sent_expires_as_not_appended() -> None:
     assert "known: it was not" in outcome.message
 
 
+def values(bench: Bench) -> list[bytes]:
+    return [value for value, _ in bench.settled]
+
+
+def sequences(group: Group) -> list[int]:
+    return [b.batch.header.base_sequence for b in group.batches if b.batch is not None]
+
+
+def test_a_batch_expires_in_time_behind_batches_with_later_deadlines() -> None:
+    bench = Bench()
+    bench.seal(P0, b"a", deadline_ms=200)
+    bench.seal(P0, b"moved", deadline_ms=100)
+    bench.seal(P0, b"moved too", deadline_ms=150)
+    bench.seal(P0, b"b", deadline_ms=300)
+    expired = [len(bench.accumulator.expire(now_ms)) for now_ms in (99, 100, 150, 199, 200, 300)]
+    assert expired == [0, 1, 1, 0, 1, 1]
+    assert values(bench) == [b"moved", b"moved too", b"a", b"b"]
+    assert bench.accumulator.waiting() == {}
+
+
+def in_flight_with_an_early_batch() -> tuple[Bench, Group]:
+    bench = Bench(idempotence=Idempotence.UNNAMED)
+    bench.accumulator.identified(Identity(7, 0))
+    bench.seal(P0, b"a", deadline_ms=200)
+    bench.seal(P0, b"moved", deadline_ms=100)
+    bench.seal(P0, b"b", deadline_ms=300)
+    return bench, bench.drain_group()
+
+
+def test_an_early_batch_that_failed_expires_in_time_and_leaves_no_gap() -> None:
+    bench, group = in_flight_with_an_early_batch()
+    bench.fail(group, RETRIABLE, now_ms=100)
+    assert values(bench) == [b"moved"]
+    again = bench.drain_group(150)
+    assert [b.number for b in again.batches] == [0, 2]
+    assert sequences(again) == [0, 1]
+
+
+def test_an_early_batch_that_may_be_written_expires_and_keeps_its_sequence() -> None:
+    bench, group = in_flight_with_an_early_batch()
+    bench.fail(group, TidelogError(ErrorCode.REQUEST_TIMED_OUT, "no answer"), now_ms=90)
+    bench.accumulator.expire(100)
+    [(value, error)] = bench.settled
+    assert isinstance(error, TidelogError)
+    assert (value, error.outcome_unknown) == (b"moved", True)
+    assert [sequences(bench.drain_group(150)) for _ in range(2)] == [[0], [2]]
+
+
+def test_a_batch_expires_in_flight_and_the_others_get_the_answer() -> None:
+    bench, group = in_flight_with_an_early_batch()
+    bench.accumulator.expire_in_flight(group, 99)
+    assert bench.settled == []
+    bench.accumulator.expire_in_flight(group, 100)
+    bench.accumulator.expire_in_flight(group, 101)
+    [(value, error)] = bench.settled
+    assert isinstance(error, TidelogError)
+    assert (value, error.outcome_unknown) == (b"moved", True)
+    assert "delivery_timeout_ms, without an answer" in error.message
+    bench.accumulator.appended(group, Appended(7, 1, 1))
+    assert bench.settled[1:] == [(b"a", Appended(7, 1, 1)), (b"b", Appended(9, 1, 1))]
+    assert bench.accumulator.unsettled == 0
+
+
+def test_a_batch_that_expired_in_flight_is_not_sent_again() -> None:
+    bench, group = in_flight_with_an_early_batch()
+    bench.accumulator.expire_in_flight(group, 100)
+    bench.fail(group, RETRIABLE, now_ms=100)
+    assert bench.drain() == []
+    assert bench.accumulator.wants_identity(), "its sequence may still be written"
+    bench.accumulator.identified(Identity(8, 0))
+    again = bench.drain_group(150)
+    assert [b.number for b in again.batches] == [0, 2]
+    assert sequences(again) == [0, 1]
+    assert values(bench) == [b"moved"]
+
+
+def test_an_early_batch_with_an_outcome_is_forgotten() -> None:
+    bench, group = in_flight_with_an_early_batch()
+    queue = bench.accumulator._queues[P0]
+    assert queue.early == {group.batches[1]}
+    bench.accumulator.appended(group, Appended(0, 1, 1))
+    assert not queue.early
+
+
 def test_a_fault_of_the_broker_may_have_come_after_the_append() -> None:
     bench = Bench()
     bench.seal(P0, b"a")

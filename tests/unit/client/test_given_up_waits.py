@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tidelog.client import BatchReport, Producer
-from tidelog.errors import ClientClosedError, RequestTimedOutError
+from tidelog.errors import ClientClosedError, RequestTimedOutError, TidelogError
+from unit.client.fake_broker import Slow
 from unit.client.idempotent_world import World, milliseconds, story, warm
 from unit.metadata.virtual_time import run, virtual_clock
 
@@ -341,6 +342,65 @@ async def test_the_delivery_timeout_ends_a_request_without_an_answer(world: Worl
         assert 3_000 <= virtual_clock().monotonic_ms() - begun_ms <= 3_200
         assert late.value.outcome_unknown
         world.broker.gate.set()
+
+
+@story
+async def test_the_delivery_timeout_counts_the_wait_for_a_turn(world: World) -> None:
+    async with world.producer(buffer_bytes=10, delivery_timeout_ms=3_000) as producer:
+        await warm(producer)
+        # Each of four batches waits for room until the one before is delivered.
+        world.script(*[Slow(1_400)] * 4)
+        many = asyncio.create_task(producer.send_many("sea", [bytes(9)] * 4))
+        await milliseconds(100)
+        assert 3_000 <= await reported_after_ms(producer) <= 3_200
+        assert not many.done()
+        await (await many)
+
+
+@story
+async def test_a_record_of_a_removed_partition_keeps_its_delivery_timeout(world: World) -> None:
+    world.cluster.create("tide", [-1, -1])
+    async with world.producer(delivery_timeout_ms=3_000) as producer:
+        await warm(producer)
+        begun_ms = virtual_clock().monotonic_ms()
+        moved = await producer.send("tide", b"moved")
+        stays = await producer.send("tide", b"stays")
+        await milliseconds(1_000)
+        later = [await producer.send("tide", b"later", partition=p) for p in range(2)]
+        await milliseconds(500)
+        world.cluster.resize("tide", [-1])
+        for early in (moved, stays):
+            with pytest.raises(RequestTimedOutError, match="tide/0 was not delivered"):
+                await early
+            assert 3_000 <= virtual_clock().monotonic_ms() - begun_ms <= 3_200
+        for delivery in later:
+            with pytest.raises(TidelogError):
+                await delivery
+
+
+@pytest.mark.parametrize("other", ["sea", "bay"])
+def test_the_delivery_timeout_ends_the_wait_for_an_answer_that_others_share(other: str) -> None:
+    async def main() -> None:
+        world = World()
+        async with world.producer(delivery_timeout_ms=3_000) as producer:
+            await warm(producer)
+            world.sea.leader = world.cluster.partition("bay").leader = -1
+            begun_ms = virtual_clock().monotonic_ms()
+            early = await producer.send("sea", b"early")
+            await milliseconds(2_000)
+            later = await producer.send(other, b"later")
+            world.sea.leader = world.cluster.partition("bay").leader = 0
+            world.broker.gate.clear()
+            with pytest.raises(RequestTimedOutError) as late:
+                await early
+            assert late.value.outcome_unknown
+            assert 3_000 <= virtual_clock().monotonic_ms() - begun_ms <= 3_200
+            world.broker.gate.set()
+            assert (await later).offset >= 1
+            assert virtual_clock().monotonic_ms() - begun_ms <= 3_200
+            await (await producer.send("sea", b"next"))
+
+    run(main())
 
 
 @story
