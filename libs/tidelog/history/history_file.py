@@ -45,13 +45,8 @@ class HistoryWriter:
         self._append(b"".join(map(encode_operation, operations)))
 
     def _append(self, lines: bytes) -> None:
-        written = os.write(self._descriptor, lines)
-        if written < len(lines):
-            # The rest would land behind lines that other processes wrote meanwhile.
-            raise OSError(
-                f"{self._path} took {written} of {len(lines)} bytes: its disk is full, or "
-                f"a limit is reached; this history cannot be used"
-            )
+        # After a short write the rest would land behind lines of other processes.
+        _write(self._descriptor, lines, self._path)
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -75,13 +70,23 @@ def _begin(path: Path) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE)
     try:
-        os.write(descriptor, header_line())
+        _write(descriptor, header_line(), path)
         os.link(draft, path)
     except FileExistsError:
         return
     finally:
         os.close(descriptor)
         draft.unlink()
+
+
+def _write(descriptor: int, lines: bytes, path: Path) -> None:
+    """Writes in one call. Raises `OSError` if that writes only a part."""
+    written = os.write(descriptor, lines)
+    if written < len(lines):
+        raise OSError(
+            f"{path} took {written} of {len(lines)} bytes: its disk is full, or "
+            f"a limit is reached; this history cannot be used"
+        )
 
 
 def read_history(

@@ -102,6 +102,13 @@ def test_a_short_write_is_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) 
             history.write(OPERATIONS[0])
 
 
+def test_no_history_begins_with_a_torn_header(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "write", lambda _, content: len(content) - 1)
+    with pytest.raises(OSError, match="this history cannot be used"):
+        HistoryWriter(path)
+    assert list(path.parent.iterdir()) == []
+
+
 def test_reading_tells_how_far_it_is(path: Path) -> None:
     with HistoryWriter(path) as history:
         for _ in range(30):
