@@ -14,6 +14,8 @@ MAX_TIMEOUT_MS = 300_000
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1_000
 MAX_REQUESTER_LENGTH = 200
+# The directory of a replica is named after topic, partition (5 digits), topic id (22) and, when
+# set aside, a time (13). With the separators these are 243 characters; file systems allow 255.
 MAX_TOPIC_NAME_LENGTH = 200
 _WRONG_IN_TOPIC_NAME = re.compile(r"[^a-zA-Z0-9._-]")
 # The intent that stores a manual assignment is one value of the metadata store.
