@@ -175,7 +175,8 @@ KINDS: dict[str, Kind] = {
         _silence,
     ),
     # The network.
-    "cut_off_leader": Kind(Ability.NETWORK, 8, "the busiest leader, from all", _silence),
+    # Where explain happens to query the leader first, it takes two rounds, up to 10 s in all.
+    "cut_off_leader": Kind(Ability.NETWORK, 13, "the busiest leader, from all", _silence),
     "cut_follower": Kind(
         Ability.NETWORK, 8, "a follower, from one leader", _follower_cut, strikes=2
     ),
