@@ -131,8 +131,6 @@ class Invariants:
         self._changed: dict[Partition, None] = {}
         self._replica_of: dict[Log, Replica] = {}
         self._losses_seen: dict[tuple[int, PartitionId], int] = {}
-        # By broker id and partition: the machine whose process opened the log last.
-        self._opened_at: dict[tuple[int, PartitionId], int] = {}
         self._failed: dict[Replica, None] = {}
         self._violation: Violation | None = None
         self._revision = 0
@@ -212,10 +210,7 @@ class Invariants:
         lost = seen != losses or replica in self._failed
         self._losses_seen[key] = losses
         self._failed.pop(replica, None)
-        last_at = self._opened_at.get((broker.broker_id, partition), broker.machine_id)
-        self._opened_at[broker.broker_id, partition] = broker.machine_id
-        # A copy of the directory was the broker meanwhile: this one missed its changes.
-        if replaced > seen or last_at != broker.machine_id:
+        if replaced > seen:
             self.replicas.contents_replaced(replica)
         found: list[Entry] | int = end
         if lost and (end > replica.log.end or replaced > seen):

@@ -32,6 +32,7 @@ class ReplicaRules:
         self._left: dict[tuple[int, PartitionId], tuple[int, Replica]] = {}
         store.on_joined = self._joined
         store.on_added_again = self._added_again
+        store.on_other_machine = self._missed_changes
         # What was committed in partitions that were removed and added again.
         self._before_removal: dict[PartitionId, list[Committed]] = {}
 
@@ -58,6 +59,15 @@ class ReplicaRules:
         for replicas in (self._deleted, self._left):
             for key in [key for key in replicas if key[1] == partition]:
                 del replicas[key]
+
+    def _missed_changes(self, machine_id: int) -> None:
+        """Notes that another machine was the broker before: this one missed its changes.
+
+        Its process may have been paused meanwhile, so that its logs were never opened again.
+        """
+        for replica in self.replicas.values():
+            if replica.machine_id == machine_id:
+                self.contents_replaced(replica)
 
     # -- what happens to logs ------------------------------------------------------------
 

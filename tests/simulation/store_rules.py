@@ -81,6 +81,7 @@ class StoreRules:
         self.on_joined: Callable[[PartitionId, Member], None] = lambda *_: None
         # Called when a removed partition has been added again under its topic's id.
         self.on_added_again: Callable[[PartitionId], None] = lambda _: None
+        self.on_other_machine: Callable[[int], None] = lambda _: None  # it is the broker now
         # By partition that was added again: the leader epoch with which it began.
         self.first_epoch: dict[PartitionId, int] = {}
         self._last_epoch: dict[PartitionId, int] = {}  # of removed partitions
@@ -236,10 +237,13 @@ class StoreRules:
             )
         self.registered[broker_id] = new
         life = Member(broker_id, new.broker_epoch)
+        former = [other for other in self._lives if other.broker_id == broker_id]
         self._lives[life] = new.registration
         if life not in self._losses_at:
             self._data_losses.registered(self.machine_of(life))
             self._losses_at[life] = self._data_losses.count
+            if former and self.machine_of(max(former)) != self.machine_of(life):
+                self.on_other_machine(self.machine_of(life))
 
     def _partition_changed(
         self, name: TopicPartition, value: KeyValue | None, revision: int

@@ -48,8 +48,10 @@ def state(
     )
 
 
-def registration(whole_since: int = 0, where: str = RUNNING) -> BrokerRegistration:
-    return BrokerRegistration("10.0.0.1:7500", "", "uuid", where, whole_since, whole_since)
+def registration(
+    whole_since: int = 0, where: str = RUNNING, host: str = "10.0.0.1"
+) -> BrokerRegistration:
+    return BrokerRegistration(f"{host}:7500", "", "uuid", where, whole_since, whole_since)
 
 
 class Store:

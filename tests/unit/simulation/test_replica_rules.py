@@ -4,9 +4,21 @@ import pytest
 
 from simulation.partition_id import PartitionId
 from simulation.shadow_logs import Entry
+from simulation.twins import twin_host
 from tidelog.model import NO_LEADER, BatchHeader
-from tidelog_runtime.metadata.schema import Member
-from unit.simulation.planting import KEYS, PARTITION, A, B, C, Cluster, Shown, finds, state
+from tidelog_runtime.metadata.schema import Member, encode
+from unit.simulation.planting import (
+    KEYS,
+    PARTITION,
+    A,
+    B,
+    C,
+    Cluster,
+    Shown,
+    finds,
+    registration,
+    state,
+)
 
 
 @pytest.fixture
@@ -385,6 +397,44 @@ def test_a_leader_of_the_removed_partition_commits_nothing_in_the_new_one(
     cluster.append(5, 1)
     cluster.show(1, replace(removed, high_watermark=4))
     assert PARTITION not in cluster.rules.committed
+
+
+def _add_again_and_commit_one(cluster: Cluster) -> None:
+    cluster.store.remove_partition(last_epoch=6)
+    for broker_id in (1, 2):
+        cluster.rules.removed(cluster.replicas[broker_id])
+        cluster.replicas[broker_id] = cluster.rules.of(broker_id, PARTITION)
+        cluster.open(broker_id, f"broker-{broker_id}/1", 10 + broker_id, 0)
+    cluster.lead(1, state(epoch=7, isr=(A, B)))
+    cluster.append(7, 1, 2)
+    cluster.move(1, 1)
+
+
+def test_a_paused_broker_whose_copy_was_the_broker_may_return_with_a_removed_partition(
+    cluster: Cluster,
+) -> None:
+    cluster.commit(3)
+    cluster.store.put(KEYS.broker(3), encode(registration(host=twin_host(3))))
+    _add_again_and_commit_one(cluster)
+    cluster.store.register(3)
+    cluster.follow(3, state(epoch=7, isr=(A, B)), high_watermark=3)
+    # Once it has followed the leader, it is judged as any other replica.
+    cluster.rules.cut(cluster.replicas[3], 0)
+    cluster.append(7, 3)
+    cluster.move(3, 1)
+    cluster.append(7, 3)
+    with finds("high_watermark_never_committed"):
+        cluster.move(3, 2)
+
+
+def test_a_broker_that_had_no_copy_may_not_return_with_a_removed_partition(
+    cluster: Cluster,
+) -> None:
+    cluster.commit(3)
+    _add_again_and_commit_one(cluster)
+    cluster.store.register(3)
+    with finds("high_watermark_never_committed"):
+        cluster.follow(3, state(epoch=7, isr=(A, B)), high_watermark=3)
 
 
 def header(offset: int, producer_epoch: int) -> BatchHeader:
