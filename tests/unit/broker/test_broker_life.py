@@ -167,7 +167,8 @@ async def test_a_store_that_has_fallen_back_is_refused(cluster: Cluster) -> None
 async def test_a_store_that_is_older_than_what_commands_told_of_is_refused(
     cluster: Cluster,
 ) -> None:
-    """Interleaving 18: the controller has seen what the store of this broker has not."""
+    """Rule `other-or-older-store-rejected`: the controller has seen what the store of this broker
+    has not."""
     process = await Process(cluster, 1).start()
     wanted, revision = cluster.elect(process)
     await cluster.tell(process, wanted, revision + 1)

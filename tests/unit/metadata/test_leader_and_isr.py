@@ -1,5 +1,5 @@
-"""What follows from every write of a partition's key (interleavings 3 and 9 of
-docs/internals/interleavings.md)."""
+"""What follows from every write of a partition's key (rules `every-write-sets-eligible-set` and
+`damaged-replica-resigns-first`)."""
 
 from __future__ import annotations
 

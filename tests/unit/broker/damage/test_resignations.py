@@ -170,7 +170,8 @@ def in_recovery() -> LeaderAndIsr:
 
 
 async def test_without_a_leader_a_replica_that_is_damaged_again_moves_the_revision() -> None:
-    """Interleaving 11: it would be elected for what it held when it was described."""
+    """Rule `best-last-known-log-leads`: it would be elected for what it held when it was
+    described."""
     store = Store()
     store.holds(in_recovery())
     await store.is_known()

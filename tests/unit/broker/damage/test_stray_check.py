@@ -1,4 +1,5 @@
-"""The last look at the store before what was set aside is deleted (interleaving 18)."""
+"""The last look at the store before what was set aside is deleted (rule
+`other-or-older-store-rejected`)."""
 
 from collections.abc import Sequence
 

@@ -1,5 +1,5 @@
-"""Whole brokers with a `synced` topic, one of whose disks fails to sync (interleaving 9 of
-docs/internals/interleavings.md)."""
+"""Whole brokers with a `synced` topic, one of whose disks fails to sync (rule
+`damaged-replica-resigns-first`)."""
 
 from pathlib import Path
 

@@ -114,7 +114,7 @@ async def test_the_registration_ends_with_its_lease() -> None:
 
 @pytest.mark.rule("registrations-are-only-created")
 async def test_a_new_life_deletes_its_predecessor_and_creates_anew() -> None:
-    """Interleaving 1: a put over it would keep the creation revision."""
+    """Rule `registrations-are-only-created`: a put over it would keep the creation revision."""
     broker = Broker()
     former = broker.store.put(KEY, encode(registration(1)))
     async with running(broker):
@@ -140,7 +140,8 @@ async def test_the_registration_of_another_directory_by_an_older_release_is_resp
 
 @pytest.mark.rule("detection-deletes-watched-incarnation")
 async def test_it_registers_again_when_its_key_vanishes() -> None:
-    """Interleaving 12: the controller took a broken connection for a crash."""
+    """Rule `detection-deletes-watched-incarnation`: the controller took a broken connection for a
+    crash."""
     broker = Broker()
     async with running(broker):
         first = await broker.registered()
@@ -297,7 +298,8 @@ async def test_a_stopping_registration_still_ends_with_its_lease() -> None:
 async def test_a_broker_that_has_to_register_again_while_it_stops_is_not_taken_for_running() -> (
     None
 ):
-    """Interleaving 10: it would be elected, or let into an ISR, and then stop."""
+    """Rule `stopping-broker-does-not-rejoin`: it would be elected, or let into an ISR, and then
+    stop."""
     broker = Broker()
     async with running(broker):
         await broker.registered()

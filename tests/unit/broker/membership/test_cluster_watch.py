@@ -194,7 +194,7 @@ async def test_while_the_store_is_away_all_stays_as_it_was() -> None:
 
 
 async def test_a_store_that_fell_back_is_said_and_not_followed() -> None:
-    """Interleaving 18."""
+    """Rule `other-or-older-store-rejected`."""
     broker = Broker()
     partition = await broker.replicas.lead()
     broker.register(1)

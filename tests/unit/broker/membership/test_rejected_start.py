@@ -101,7 +101,7 @@ async def test_brokers_and_controllers_describe_it() -> None:
 
 
 async def test_a_store_that_fell_back_or_was_wiped_is_not_written_to() -> None:
-    """Interleaving 18: its revision would grow until no broker can tell."""
+    """Rule `other-or-older-store-rejected`: its revision would grow until no broker can tell."""
     store = store_of_a_cluster()
     fell_back = replace(REJECTED, cause=RejectionCause.STORE)
     assert not await RejectedStartReport(store, KEYS, 3).write(fell_back)

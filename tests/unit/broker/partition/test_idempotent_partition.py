@@ -158,7 +158,8 @@ def test_a_follower_that_becomes_leader_knows_what_it_copied() -> None:
 
 
 def test_a_batch_that_was_cut_is_no_duplicate() -> None:
-    """Interleaving 8: it was never committed, and is written by its retry."""
+    """Rule `waiting-produce-ends-with-epoch`: it was never committed, and is written by its
+    retry."""
     log = FakeLog()
     partition = follower(log)
     follow(partition, stamped_by(0, 0, epoch=3), stamped_by(1, 1, epoch=4))

@@ -229,7 +229,7 @@ def test_one_change_is_in_flight_at_a_time() -> None:
 
 @pytest.mark.rule("unanswered-isr-change-is-pending")
 def test_a_change_without_an_answer_stays_until_the_key_has_moved() -> None:
-    """Interleaving 4: nothing but a newer revision ends it."""
+    """Rule `unanswered-isr-change-is-pending`: nothing but a newer revision ends it."""
     partition = leader(FakeLog(), state(isr=(1, 2)))
     fetch(partition, 3, 0)
     proposed = propose(partition)
@@ -353,7 +353,7 @@ def test_a_consumer_beyond_the_log_end_is_out_of_range() -> None:
 
 @pytest.mark.rule("zombie-resets-no-client")
 def test_a_consumer_that_knows_a_newer_epoch_is_not_served_by_a_zombie() -> None:
-    """Interleaving 13."""
+    """Rule `zombie-resets-no-client`."""
     partition = leader(FakeLog([1]))
     assert code_of(lambda: partition.read_for_consumer(9, 6, 1000)) is (
         ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -379,7 +379,8 @@ def test_a_follower_appends_and_moves_its_high_watermark() -> None:
 
 @pytest.mark.rule("truncations-fenced-by-epoch", "answer-needs-current-request")
 def test_an_answer_counts_only_while_its_question_is_still_asked() -> None:
-    """Interleaving 6: told to follow another leader, and cut, before the answer came."""
+    """Rule `answer-needs-current-request`: told to follow another leader, and cut, before the
+    answer came."""
     log = FakeLog([5, 5])
     partition = follower(log)
     asked = partition.fetch_position()
@@ -406,7 +407,7 @@ def test_a_repeated_answer_does_not_cut_what_came_after_the_cut() -> None:
     "damaged",
     [
         stamped(0, 5)._replace(records=b"x"),
-        # Of the leader's own fields (interleaving 17).
+        # Of the leader's own fields (rule `second-crc-covers-broker-fields`).
         stamped(0, 5)._replace(header=stamped(0, 5).header._replace(append_time_ms=7)),
     ],
     ids=["records", "header"],

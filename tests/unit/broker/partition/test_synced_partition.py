@@ -1,5 +1,5 @@
-"""Durability `synced`: a replica counts as far as its log is on the disk (interleaving 9
-of docs/internals/interleavings.md)."""
+"""Durability `synced`: a replica counts as far as its log is on the disk (rule
+`damaged-replica-resigns-first`)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Commands that are lost, late, repeated and out of order (interleaving 7 of
-docs/internals/interleavings.md): where they end is where the newest of them says."""
+"""Commands that are lost, late, repeated and out of order (rule `decisions-ordered-by-revision`):
+where they end is where the newest of them says."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ async def test_a_stop_deletes_the_replica() -> None:
 
 @pytest.mark.rule("stop-names-topic-and-revision")
 async def test_a_stop_of_an_older_decision_is_acknowledged_and_has_no_effect() -> None:
-    """Interleaving 7: moved away and back within one epoch."""
+    """Rule `decisions-ordered-by-revision`: moved away and back within one epoch."""
     replicas = Replicas()
     await replicas.lead()
     assert revision_of(await replicas.manager.stop_replica(stop_command(10))) == 10

@@ -69,7 +69,7 @@ async def test_an_answer_about_a_partition_that_was_left_out_is_taken() -> None:
 
 
 async def test_an_answer_is_dropped_that_comes_after_the_epoch_of_a_left_out_one_changed() -> None:
-    """Interleaving 6."""
+    """Rule `answer-needs-current-request`."""
     follower = Follower()
     partition = follower.follow()
     async with following(follower):

@@ -280,7 +280,7 @@ async def test_a_long_round_leaves_the_loop_its_turns() -> None:
 
 @pytest.mark.rule("stopping-broker-does-not-rejoin")
 async def test_a_joiner_that_began_to_stop_is_not_written() -> None:
-    """Interleaving 10."""
+    """Rule `stopping-broker-does-not-rejoin`."""
     leader = Leader()
     partition = leader.with_joiner()
     leader.register(3, state=STOPPING)
@@ -388,7 +388,7 @@ async def test_one_conflict_does_not_hold_up_the_rest() -> None:
 
 @pytest.mark.rule("unanswered-isr-change-is-pending")
 async def test_a_change_without_an_answer_stays_pending() -> None:
-    """Interleaving 4: it may yet be applied."""
+    """Rule `unanswered-isr-change-is-pending`: it may yet be applied."""
     leader = Leader()
     partition = leader.with_joiner()
     leader.store.disconnect()

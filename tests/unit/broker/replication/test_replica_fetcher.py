@@ -203,7 +203,7 @@ async def test_the_rest_of_an_answer_is_taken_though_somebody_comes_half_way() -
 
 @pytest.mark.rule("answer-needs-current-request")
 async def test_an_answer_that_comes_after_the_epoch_has_changed_is_dropped() -> None:
-    """Interleaving 6."""
+    """Rule `answer-needs-current-request`."""
     follower = Follower()
     partition = follower.follow()
     async with following(follower):

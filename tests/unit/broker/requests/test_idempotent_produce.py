@@ -71,7 +71,7 @@ async def test_a_duplicate_of_what_is_committed_is_answered_at_once() -> None:
 
 
 async def test_a_duplicate_ends_as_its_original_when_the_leadership_ends() -> None:
-    """Interleaving 8: what was to be committed may be cut."""
+    """Rule `waiting-produce-ends-with-epoch`: what was to be committed may be cut."""
     front = Front()
     await front.replicas.lead()
     original, again = front.sending(sent_by(ID, 0)), front.sending(sent_by(ID, 0))

@@ -50,7 +50,7 @@ async def test_the_end_of_a_leadership_leaves_the_outcome_unknown() -> None:
 
 @pytest.mark.rule("waiting-produce-ends-with-epoch")
 async def test_what_the_high_watermark_does_in_the_next_epoch_is_not_about_this_produce() -> None:
-    """Interleaving 8: HW passes the offset over another record."""
+    """Rule `waiting-produce-ends-with-epoch`: HW passes the offset over another record."""
     purgatory = Purgatory()
     partition = leader(FakeLog())
     waiting = purgatory.committed(partition, 1)

@@ -1,5 +1,5 @@
 """Fetch sessions as the leader serves them: what counts and what is answered of partitions
-that a request leaves out (interleaving 15 of docs/internals/interleavings.md)."""
+that a request leaves out (rule `fetch-session-bound-to-incarnations`)."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -346,7 +346,8 @@ async def test_from_that_append_on_it_has_the_lag_time_and_no_more() -> None:
 
 @pytest.mark.rule("fetch-session-bound-to-incarnations")
 async def test_a_partition_that_was_left_out_does_not_count_in_a_new_epoch() -> None:
-    """Interleaving 15: it was recorded at the leader's end, in the epoch before."""
+    """Rule `fetch-session-bound-to-incarnations`: it was recorded at the leader's end, in the epoch
+    before."""
     follower = Follower()
     one, other = await follower.replicas.take(numbers=(0, 1))
     append(one)

@@ -213,7 +213,7 @@ def test_after_a_crash_of_the_machine_only_what_was_synced_is_whole() -> None:
 
 @pytest.mark.rule("losses-remembered-across-incarnations")
 def test_it_is_not_whole_again_because_the_process_restarts_once_more() -> None:
-    """Interleaving 2."""
+    """Rule `losses-remembered-across-incarnations`."""
     machine = Machine()
     registered_at(machine, 7)
     machine.reboot()
@@ -244,7 +244,8 @@ def test_where_the_kernel_tells_no_boot_a_crash_may_have_been_one() -> None:
 
 @pytest.mark.rule("other-or-older-store-rejected")
 def test_a_store_that_is_older_than_what_was_seen_is_refused() -> None:
-    """Interleaving 18: restored from a backup, it takes sound replicas for strays."""
+    """Rule `other-or-older-store-rejected`: restored from a backup, it takes sound replicas for
+    strays."""
     machine = Machine()
     machine.start().stopped_cleanly(20)
     directory = machine.start()

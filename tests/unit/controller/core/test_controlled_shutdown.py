@@ -1,5 +1,5 @@
 """A broker that is told to stop: its leaders move, it leaves every ISR, and nothing that it
-may still do keeps it in (interleaving 10 of docs/internals/interleavings.md)."""
+may still do keeps it in (rule `stopping-broker-does-not-rejoin`)."""
 
 from __future__ import annotations
 

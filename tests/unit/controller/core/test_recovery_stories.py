@@ -285,7 +285,7 @@ def test_a_topic_that_allows_it_is_led_by_the_best_of_who_is_there() -> None:
     assert (leader(driver), is_unclean(driver)) == (1, True)
 
 
-# Resigned replicas (interleaving 9 of docs/internals/interleavings.md).
+# Resigned replicas (rule `damaged-replica-resigns-first`).
 
 
 def test_where_the_last_member_resigns_it_leads_again_by_recovery_alone() -> None:

@@ -109,7 +109,7 @@ def test_a_restarted_member_that_lost_data_is_neither_elected_nor_kept() -> None
 
 @pytest.mark.rule("losses-remembered-across-incarnations")
 def test_a_member_that_lost_data_in_an_earlier_life_is_not_electable_by_a_later_one() -> None:
-    # Interleaving 2 of docs/internals/interleavings.md: whole since 22, but admitted in 20.
+    # Rule `losses-remembered-across-incarnations`: whole since 22, but admitted in 20.
     new = elect(partition(isr=(2,), leader=2), {2: LiveBroker(25, True, 22, 22)} | live(3))
     assert new.leader == NO_LEADER
 
@@ -129,7 +129,7 @@ def test_a_stopping_leader_that_leaves_too_few_behind_stays_eligible() -> None:
 
 
 def test_a_stopping_follower_leaves_the_isr_while_it_still_runs() -> None:
-    # Interleaving 10: its end must not hold up the high watermark.
+    # Rule `stopping-broker-does-not-rejoin`: its end must not hold up the high watermark.
     new = elect(partition(), live(1, 2, 3, stopping=(3,)))
     assert (new.leader, new.leader_epoch, new.isr) == (1, EPOCH, members(1, 2))
 
@@ -161,7 +161,7 @@ def test_a_stopping_member_is_not_elected_though_nobody_leads() -> None:
     assert next_state(leaderless, live(2, 3, stopping=(2,)), CONTROLLER_EPOCH, RULES) is None
 
 
-# A replica that resigned (interleaving 9 of docs/internals/interleavings.md).
+# A replica that resigned (rule `damaged-replica-resigns-first`).
 
 
 def test_a_resigned_leader_is_followed_by_another_member_of_the_isr() -> None:

@@ -1,4 +1,4 @@
-"""Elections at the price of records (interleaving 11 of docs/internals/interleavings.md)."""
+"""Elections at the price of records (rule `best-last-known-log-leads`)."""
 
 from __future__ import annotations
 
