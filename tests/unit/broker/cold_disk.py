@@ -1,4 +1,4 @@
-"""Threads that read from the disk for as long as a test wants."""
+"""Threads that read from the disk and end when the test says so."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unit.broker.broker_parts import Replicas, settled
 
 
 class Threads:
-    """`run_blocking`: the oldest work is done, and ends, when the test says so."""
+    """`run_blocking` whose oldest job runs and ends when the test says so."""
 
     def __init__(self) -> None:
         self.running: list[asyncio.Future[None]] = []
@@ -33,7 +33,7 @@ class Threads:
 
 
 class ColdReplicas(Replicas):
-    """`waits`: how often the loop itself has waited for the disk."""
+    """`waits` counts how often the event loop itself waited for the disk."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class ColdReplicas(Replicas):
 
 @asynccontextmanager
 async def reading(cold_reads: ColdReads) -> AsyncIterator[None]:
-    """They run meanwhile, and to the end."""
+    """Run the body while threads read, and let the reads finish."""
     task = asyncio.create_task(cold_reads.run())
     try:
         yield

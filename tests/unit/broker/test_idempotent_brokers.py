@@ -1,4 +1,4 @@
-"""Whole brokers: who wrote is known also where what was written is gone."""
+"""Complete brokers: producers stay known although their batches are gone."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -57,7 +57,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def with_deleted_batches(cluster: Cluster) -> Process:
-    """Broker 1 leads alone; all batches of the named producer are gone."""
+    """Broker 1 leads alone, and all batches of the named producer are gone."""
     leader = await Process(cluster, 1).start()
     await elected(cluster, leader, epoch=5)
     for batch in (
@@ -71,7 +71,7 @@ async def with_deleted_batches(cluster: Cluster) -> Process:
     return leader
 
 
-async def test_a_new_replica_learns_who_wrote_what_is_deleted(cluster: Cluster) -> None:
+async def test_a_new_replica_learns_the_producers_of_deleted_batches(cluster: Cluster) -> None:
     leader = await with_deleted_batches(cluster)
     follower = await Process(cluster, 2).start()
     wanted, revision = cluster.elect(leader, epoch=6)
@@ -86,8 +86,8 @@ async def test_a_new_replica_learns_who_wrote_what_is_deleted(cluster: Cluster) 
     assert follower.partition.log.log_end_offset == 5
 
 
-async def test_a_new_replica_of_a_log_that_expired_whole_learns_it_too(cluster: Cluster) -> None:
-    """There is no batch with which it could come."""
+async def test_a_new_replica_of_a_fully_expired_log_learns_its_producers(cluster: Cluster) -> None:
+    """No batch exists that could carry them."""
     cluster.topic_config = {**SMALL, "retention_ms": "1000"}
     leader = await Process(cluster, 1).start()
     await elected(cluster, leader, epoch=5)
@@ -104,7 +104,7 @@ async def test_a_new_replica_of_a_log_that_expired_whole_learns_it_too(cluster: 
     assert follower.partition.log.log_end_offset == 3
 
 
-async def test_a_restart_keeps_who_wrote_what_is_deleted(cluster: Cluster) -> None:
+async def test_a_restart_keeps_the_producers_of_deleted_batches(cluster: Cluster) -> None:
     leader = await with_deleted_batches(cluster)
     await leader.stop()
     again = await Process(cluster, 1).start()
@@ -120,7 +120,7 @@ def spoil_producers_below_start(cluster: Cluster, broker_id: int) -> None:
         path.write_bytes(b"nonsense")
 
 
-async def test_a_replica_that_lost_who_wrote_what_is_deleted_resigns_and_learns_it_anew(
+async def test_a_replica_that_lost_producers_of_deleted_batches_resigns_and_relearns_them(
     cluster: Cluster,
 ) -> None:
     leader = await with_deleted_batches(cluster)
@@ -140,7 +140,7 @@ async def test_a_replica_that_lost_who_wrote_what_is_deleted_resigns_and_learns_
     assert states.entry(NAMED) is not None
 
 
-async def test_a_sole_replica_that_lost_who_wrote_what_is_deleted_says_so_and_goes_on(
+async def test_a_sole_replica_that_lost_producers_of_deleted_batches_logs_it_and_continues(
     cluster: Cluster,
 ) -> None:
     leader = await with_deleted_batches(cluster)
@@ -169,7 +169,7 @@ async def test_a_fence_holds_at_the_next_leader(cluster: Cluster) -> None:
     assert (await put(follower, sent_by(NAMED, 3, epoch=4))).appended is not None
 
 
-async def test_who_takes_a_name_at_one_broker_ends_the_former_holder_at_all(
+async def test_taking_a_name_at_one_broker_fences_the_previous_holder_at_all_brokers(
     cluster: Cluster,
 ) -> None:
     leader, other = await Process(cluster, 1).start(), await Process(cluster, 2).start()
@@ -178,7 +178,7 @@ async def test_who_takes_a_name_at_one_broker_ends_the_former_holder_at_all(
     assert (await put(leader, sent_by(former, 0))).appended is not None
     leader.store.disconnect()
     assert (await other.broker.producer_ids("ship")) == GivenProducer(former, 1)
-    # Nobody has told the leader yet, and the next holder has sent it nothing.
+    # The leader has not learned of the next holder, which has sent it nothing.
     assert (await put(leader, sent_by(former, 1))).appended is not None
     leader.store.reconnect()
     await until(lambda: leader.broker.cache.producer_epochs == {former: 1})
@@ -186,7 +186,7 @@ async def test_who_takes_a_name_at_one_broker_ends_the_former_holder_at_all(
     assert (await put(leader, sent_by(former, 2, epoch=1))).appended is not None
 
 
-async def test_a_silent_producer_is_forgotten_and_one_with_a_name_is_not(cluster: Cluster) -> None:
+async def test_a_silent_unnamed_producer_expires_and_a_named_one_does_not(cluster: Cluster) -> None:
     cluster.producer_id_expiration_ms = 29_000
     leader = await Process(cluster, 1).start()
     await elected(cluster, leader, epoch=5)
@@ -202,7 +202,7 @@ async def test_a_silent_producer_is_forgotten_and_one_with_a_name_is_not(cluster
 
 
 @pytest.mark.rule("unused-producer-name-expires")
-async def test_a_name_that_is_used_is_kept_and_one_that_is_not_is_given_up(
+async def test_a_used_name_is_kept_and_an_unused_one_expires(
     cluster: Cluster,
 ) -> None:
     cluster.producer_name_expiration_ms = 800_000
@@ -221,7 +221,7 @@ async def test_a_name_that_is_used_is_kept_and_one_that_is_not_is_given_up(
     for process in (leader, other):
         assert set(process.broker.cache.producer_names) == {"writing", "taken"}
     assert [p.producer_id for p in told(leader)] == sorted((writing, taken))
-    # Whoever takes it again is somebody new.
+    # The next client that takes the name is a new holder.
     assert (await other.broker.producer_ids("silent")).producer_id not in (writing, silent, taken)
 
 

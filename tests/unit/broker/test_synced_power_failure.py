@@ -1,4 +1,4 @@
-"""Whole brokers with a `synced` topic whose machines lose power."""
+"""Complete brokers with a `synced` topic whose machines lose power."""
 
 import copy
 import random
@@ -21,7 +21,7 @@ async def started(cluster: Cluster, disks: list[MemoryDisk], boot_id: str) -> li
 
 
 async def cut_off(cluster: Cluster, processes: list[Process], rng: random.Random | None) -> None:
-    """The power fails while they run: their disks as they are at this moment."""
+    """Cut the power of running brokers. Returns the state of their disks at this moment."""
     disks = [copy.deepcopy(process.disk) for process in processes]
     for process in processes:
         cluster.listening.pop(address_of(process.broker_id), None)
@@ -36,7 +36,7 @@ async def cut_off(cluster: Cluster, processes: list[Process], rng: random.Random
 
 @pytest.mark.rule("stronger-durability-by-configuration")
 @pytest.mark.parametrize("seed", range(10))
-async def test_what_was_acknowledged_is_there_after_all_lost_power_and_counts_as_whole(
+async def test_acknowledged_records_survive_a_power_failure_of_all_and_count_as_intact(
     tmp_path: Path, seed: int
 ) -> None:
     cluster = Cluster(tmp_path)
@@ -63,8 +63,10 @@ async def test_what_was_acknowledged_is_there_after_all_lost_power_and_counts_as
         await process.stop()
 
 
-async def test_a_copy_that_was_started_loses_nothing_when_the_power_fails(tmp_path: Path) -> None:
-    """cp and rsync sync nothing, and the recovery points of the original say that all is."""
+async def test_a_started_copy_loses_nothing_in_a_power_failure(tmp_path: Path) -> None:
+    """cp and rsync sync nothing, and the original's recovery points claim that everything is
+    synced.
+    """
     cluster = Cluster(tmp_path)
     cluster.topic_config = SYNCED
     [process] = await started(cluster, [MemoryDisk()], "boot 1")
@@ -88,7 +90,7 @@ async def test_a_copy_that_was_started_loses_nothing_when_the_power_fails(tmp_pa
 
 
 async def test_without_synced_the_same_failure_leaves_nothing(tmp_path: Path) -> None:
-    """So the test above is about what it says."""
+    """This shows that the test above depends on `synced`."""
     cluster = Cluster(tmp_path)
     former = await started(cluster, [MemoryDisk()], "boot 1")
     await cluster.tell(former[0], *cluster.elect(former[0]))

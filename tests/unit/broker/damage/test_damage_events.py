@@ -1,4 +1,4 @@
-"""What is told of damaged replicas, their resignation and repair."""
+"""Events about damaged replicas, their resignation and their repair."""
 
 import asyncio
 
@@ -35,19 +35,19 @@ async def test_damage_is_found_then_resigned_for_then_repaired() -> None:
     ]
 
 
-async def test_each_of_these_says_what_kind_of_damage_and_of_which_replica() -> None:
+async def test_each_event_names_the_kind_of_damage_and_the_replica() -> None:
     broker = await repaired()
     for told in broker.replicas.told(*DAMAGE):
         assert (told.cause, told.name, told.broker) == (Cause.CORRUPT, NAME, 1)
 
 
-async def test_a_repair_tells_where_the_log_ends_now() -> None:
+async def test_a_repair_event_has_the_new_log_end() -> None:
     (told,) = (await repaired()).replicas.told(Kind.REPLICA_REPAIRED)
     assert (told.details["log_start_offset"], told.details["log_end_offset"]) == (0, 3)
     assert told.details["log_end_offset_before"] == 3
 
 
-async def test_what_is_repaired_is_damaged_no_more() -> None:
+async def test_repaired_damage_is_no_longer_reported_as_damage() -> None:
     broker = Broker()
     partition = await three_records(broker)
     flip(broker)
@@ -60,7 +60,7 @@ async def test_what_is_repaired_is_damaged_no_more() -> None:
     await broker.stop()
 
 
-async def test_damage_found_at_a_start_is_told_as_such() -> None:
+async def test_damage_found_at_a_start_is_reported_as_such() -> None:
     broker = Broker()
     await three_records(broker)
     broker.replicas.logs.take_out(KEY, "as the test wants it")
@@ -88,7 +88,7 @@ async def test_damage_is_reported_after_its_repair_and_after_a_start_that_found_
 # -- resigning ---------------------------------------------------------------------------
 
 
-async def test_a_resignation_has_one_id_in_the_key_and_in_its_stages() -> None:
+async def test_a_resignation_has_the_same_id_in_the_key_and_in_its_stages() -> None:
     store = Store()
     store.holds(state(leader=2))
     await store.is_known()
@@ -100,7 +100,7 @@ async def test_a_resignation_has_one_id_in_the_key_and_in_its_stages() -> None:
     assert completed.revision == store.item(KEYS.leader_and_isr(NAME)).mod_revision
 
 
-async def test_it_keeps_its_id_when_it_has_to_be_written_again() -> None:
+async def test_a_resignation_keeps_its_id_when_it_is_written_again() -> None:
     store = Store()
     store.holds(state(leader=2))
     await store.is_known()
@@ -113,7 +113,7 @@ async def test_it_keeps_its_id_when_it_has_to_be_written_again() -> None:
     ]
 
 
-async def test_what_was_applied_without_an_answer_is_completed_all_the_same() -> None:
+async def test_a_resignation_applied_without_an_answer_is_completed() -> None:
     store = Store()
     store.holds(state(leader=2))
     await store.is_known()
@@ -127,7 +127,7 @@ async def test_what_was_applied_without_an_answer_is_completed_all_the_same() ->
     assert completed.revision == store.item(KEYS.leader_and_isr(NAME)).mod_revision
 
 
-async def test_who_is_not_relied_on_tells_nothing() -> None:
+async def test_a_replica_without_anything_to_resign_from_emits_no_event() -> None:
     store = Store()
     store.holds(state(leader=NO_LEADER, isr=(2, 3), replicas=(2, 3)))
     await store.is_known()

@@ -1,5 +1,6 @@
-"""Whole brokers with a `synced` topic, one of whose disks fails to sync (interleaving 9 of
-docs/internals/interleavings.md)."""
+"""Complete brokers with a `synced` topic, one of whose disks fails to sync (interleaving 9 of
+docs/internals/interleavings.md).
+"""
 
 from pathlib import Path
 
@@ -41,7 +42,7 @@ class Pair:
         return leader, follower
 
 
-async def test_a_follower_whose_sync_fails_is_counted_no_more_and_comes_back(
+async def test_a_follower_whose_sync_fails_leaves_the_isr_and_comes_back(
     tmp_path: Path,
 ) -> None:
     pair = Pair(tmp_path)
@@ -51,7 +52,7 @@ async def test_a_follower_whose_sync_fails_is_counted_no_more_and_comes_back(
     assert outcome.error is not None
     assert outcome.error.code is ErrorCode.LEADER_CHANGED
     assert leader.partition.high_watermark == 1
-    # It has resigned, which gives its leader a new epoch; the controller tells them.
+    # It has resigned, which raises its leader's epoch; the controller commands both brokers.
     resigned, revision = pair.stored()
     assert [member.broker_id for member in resigned.isr] == [1]
     await pair.cluster.tell(leader, resigned, revision)
