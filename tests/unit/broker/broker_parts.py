@@ -1,5 +1,5 @@
-"""Test parts: the replica manager of broker 1 over logs in memory, and builders of the commands and
-registrations that it receives.
+"""Test parts: the replica manager of broker 1 over logs in memory, and builders of the commands
+and registrations that it receives.
 """
 
 from __future__ import annotations
@@ -179,7 +179,9 @@ class NotedFollowers:
 
 
 class Listener:
-    """Passes events to the purgatory, as a broker does, and records requests for an ISR evaluation."""
+    """Passes events to the purgatory, as a broker does, and records requests for an ISR
+    evaluation.
+    """
 
     def __init__(self, purgatory: Purgatory) -> None:
         self.log_grew = purgatory.log_grew
@@ -337,8 +339,8 @@ def position(partition: Partition, offset: int, epoch: int | None = None) -> Fet
 
 
 def append(partition: Partition, *records: bytes, at_ms: int = 1) -> Appended:
-    """Append each record as its own batch. They are committed only when all followers have fetched
-    them.
+    """Append each record as its own batch. They are committed only when all followers have
+    fetched them.
     """
     return partition.append([sent(r) for r in records or (b"r",)], Acks.LEADER, at_ms)
 

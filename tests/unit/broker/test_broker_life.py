@@ -94,7 +94,9 @@ async def test_without_a_store_data_still_flows(cluster: Cluster) -> None:
 async def test_without_a_store_a_dead_follower_holds_back_the_high_watermark(
     cluster: Cluster,
 ) -> None:
-    """Its removal may not have reached the store. Without the removal nothing counts as committed."""
+    """Its removal may not have reached the store. Without the removal nothing counts as
+    committed.
+    """
     leader, follower = await pair(cluster)
     leader.store.disconnect()
     await follower.stop()

@@ -67,8 +67,8 @@ def test_a_new_process_continues_from_the_last_time_when_the_clock_is_behind_it(
 
 
 def test_appends_are_never_dated_back_and_a_clock_after_a_long_pause_dates_them_right() -> None:
-    """A machine that was switched off or suspended for two days has a right clock that is in doubt.
-    Producers, whose clocks are right, must not be ahead of the dates of appends.
+    """A machine that was switched off or suspended for two days has a right clock that is in
+    doubt. Producers, whose clocks are right, must not be ahead of the dates of appends.
     """
     off_ms = 2 * MAX_OFF_MS
     machine = Machine(Reading(NOW_MS - off_ms, 9_000_000, "boot before"))

@@ -1,5 +1,5 @@
-"""A sector that the disk cannot read costs only the batches on it. A disk that rejects writes costs
-nothing.
+"""A sector that the disk cannot read costs only the batches on it. A disk that rejects writes
+costs nothing.
 """
 
 from __future__ import annotations

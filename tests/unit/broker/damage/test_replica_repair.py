@@ -1,5 +1,5 @@
-"""A damaged replica on a sound broker: found, taken out of service, marked, resigned, cut, returned
-to service.
+"""A damaged replica on a sound broker: found, taken out of service, marked, resigned, cut,
+returned to service.
 """
 
 import asyncio
@@ -361,9 +361,7 @@ async def resigned_at_start(broker: Broker) -> list[ReplicaKey]:
 
 
 @pytest.mark.rule("damaged-replica-resigns-first")
-async def test_after_a_crash_before_the_resignation_the_mark_makes_the_next_incarnation_resign() -> (
-    None
-):
+async def test_a_crash_before_the_resignation_lets_the_next_incarnation_resign() -> None:
     """The log looks sound then: damaged data may be read correctly, or have been cut."""
     broker = Broker()
     partition = await three_records(broker)

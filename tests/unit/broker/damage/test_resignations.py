@@ -39,8 +39,8 @@ def test_a_damaged_follower_leaves_the_isr() -> None:
 @pytest.mark.rule("damaged-replica-resigns-first")
 @pytest.mark.parametrize("isr", [(1, 2, 3), (2, 3)], ids=["a member", "no member"])
 def test_a_resignation_to_another_leader_raises_the_epoch(isr: tuple[int, ...]) -> None:
-    """Otherwise that leader would admit the replica for what it held before it was cut: by recorded
-    progress, by a late fetch, or by an ISR change without an answer.
+    """Otherwise that leader would admit the replica for what it held before it was cut: by
+    recorded progress, by a late fetch, or by an ISR change without an answer.
     """
     written = resignation(state(leader=2, epoch=5, isr=isr), TOPIC_ID, 1)
     assert written is not None

@@ -1,4 +1,4 @@
-"""The leader-epoch cache: pure rules, then its file."""
+"""The leader epoch cache: rules first, then its file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_missing_epoch_is_answered_with_the_largest_below_it() -> None:
     assert LeaderEpochs(THREE).epoch_end(9, 25) == EpochEnd(4, 25)
 
 
-def test_an_epoch_older_than_all_is_answered_with_none() -> None:
+def test_an_epoch_older_than_all_has_no_answer() -> None:
     assert LeaderEpochs(THREE).epoch_end(0, 25) == EpochEnd(NO_EPOCH, 0)
     assert LeaderEpochs().epoch_end(5, 25) == EpochEnd(NO_EPOCH, 25)
 
@@ -109,5 +109,5 @@ def test_any_damage_to_the_file_is_found() -> None:
     assert EpochFile(disk, DIRECTORY).read() is None
 
 
-def test_a_missing_file_is_none() -> None:
+def test_a_missing_file_has_no_epochs() -> None:
     assert EpochFile(MemoryDisk(), DIRECTORY).read() is None
