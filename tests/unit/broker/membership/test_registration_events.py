@@ -1,4 +1,4 @@
-"""What a broker tells of its registration."""
+"""Events of a broker's registration."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from unit.broker.broker_parts import KEYS, events_told, stages
 from unit.broker.membership.test_broker_registration import Broker, running
 
 
-async def test_a_registration_is_told_with_its_life() -> None:
+async def test_a_registration_event_has_its_incarnation() -> None:
     broker = Broker()
     async with running(broker):
         epoch = await broker.registered()
@@ -17,7 +17,7 @@ async def test_a_registration_is_told_with_its_life() -> None:
     assert told.details["whole_since"] == epoch
 
 
-async def test_whose_key_somebody_deleted_tells_that_it_was_removed_and_registers_again() -> None:
+async def test_a_broker_whose_key_is_deleted_emits_the_removal_and_registers_again() -> None:
     broker = Broker()
     async with running(broker):
         first = await broker.registered()
@@ -33,7 +33,7 @@ async def test_whose_key_somebody_deleted_tells_that_it_was_removed_and_register
     assert again.broker_epoch > first
 
 
-async def test_whose_lease_ended_tells_that() -> None:
+async def test_a_broker_whose_lease_expired_emits_that() -> None:
     broker = Broker()
     async with running(broker):
         await broker.registered()

@@ -20,7 +20,9 @@ def told(kind: Kind, stage: Stage, cause: Cause) -> Sheet:
 @pytest.mark.parametrize(
     ("stage", "count"), [(Stage.REQUESTED, 0), (Stage.COMPLETED, 1), (Stage.FAILED, 0)]
 )
-def test_a_shrink_counts_by_its_cause_once_the_store_has_taken_it(stage: Stage, count: int) -> None:
+def test_a_shrink_counts_by_its_cause_once_the_store_has_applied_it(
+    stage: Stage, count: int
+) -> None:
     shrinks = told(Kind.ISR_SHRINK, stage, Cause.LAG_BYTES).values["tidelog_isr_shrinks_total"]
 
     assert shrinks["lag_bytes",] == count

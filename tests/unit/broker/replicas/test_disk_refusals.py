@@ -1,4 +1,4 @@
-"""When a disk counts as refusing, and when as taking again."""
+"""When a disk counts as rejecting operations, and when it has recovered."""
 
 import asyncio
 import errno
@@ -15,7 +15,7 @@ OTHER = ReplicaKey("other", 0)
 FULL = LogStorageError(PurePath("log"), errno.ENOSPC, "append to")
 
 
-def refusing(at_ms: int = 0, what: str = "written") -> DiskRefusals:
+def rejecting(at_ms: int = 0, what: str = "written") -> DiskRefusals:
     refusals = DiskRefusals()
     assert refusals.refused(KEY, Cause.DISK_FULL, what, "no room", at_ms)
     return refusals
@@ -25,52 +25,52 @@ def over(refusals: DiskRefusals, now_ms: int) -> list[ReplicaKey]:
     return [key for key, _ in refusals.over(now_ms)]
 
 
-def test_only_the_first_refusal_is_news() -> None:
-    refusals = refusing()
+def test_only_the_first_rejection_is_new() -> None:
+    refusals = rejecting()
     assert not refusals.refused(KEY, Cause.DISK_FULL, "written", "no room", 5)
     assert refusals.refused(OTHER, Cause.DISK_FULL, "written", "no room", 5)
 
 
-def test_it_lasts_since_the_first_of_them() -> None:
-    refusals = refusing(at_ms=3)
+def test_a_rejection_lasts_since_the_first_of_them() -> None:
+    refusals = rejecting(at_ms=3)
     refusals.refused(KEY, Cause.DISK_FULL, "written", "still no room", 50)
     refusal = refusals.of(KEY)
     assert refusal is not None
     assert (refusal.since_ms, refusal.message) == (3, "still no room")
 
 
-def test_it_is_over_a_while_after_a_write_has_succeeded() -> None:
-    refusals = refusing()
+def test_a_rejection_is_over_a_while_after_a_successful_write() -> None:
+    refusals = rejecting()
     refusals.took(KEY, "written")
     assert over(refusals, STEADY_MS - 1) == []
     assert over(refusals, STEADY_MS) == [KEY]
     assert not refusals
 
 
-def test_small_writes_between_large_ones_that_are_refused_do_not_end_it() -> None:
-    refusals = refusing()
+def test_small_writes_between_rejected_large_ones_do_not_end_a_rejection() -> None:
+    refusals = rejecting()
     refusals.took(KEY, "written")
     refusals.refused(KEY, Cause.DISK_FULL, "written", "no room", STEADY_MS)
     assert over(refusals, 10 * STEADY_MS) == []
 
 
-def test_as_long_as_nobody_writes_it_stands() -> None:
-    assert over(refusing(), 1_000_000) == []
+def test_a_rejection_stays_while_nothing_is_written() -> None:
+    assert over(rejecting(), 1_000_000) == []
 
 
-def test_a_sync_that_succeeds_says_nothing_of_writes() -> None:
-    refusals = refusing(what="written")
+def test_a_successful_sync_does_not_prove_that_writes_succeed() -> None:
+    refusals = rejecting(what="written")
     refusals.took(KEY, "synced")
     assert over(refusals, 1_000_000) == []
 
 
-def test_a_read_that_nobody_tries_again_is_forgotten() -> None:
-    refusals = refusing(what="read")
+def test_a_failed_read_that_is_not_retried_expires() -> None:
+    refusals = rejecting(what="read")
     assert over(refusals, READ_EXPIRY_MS - 1) == []
     assert over(refusals, READ_EXPIRY_MS) == [KEY]
 
 
-async def test_a_full_disk_is_told_once_and_once_that_it_takes_again() -> None:
+async def test_a_full_disk_and_its_recovery_emit_one_event_each() -> None:
     replicas = Replicas()
     partition = await replicas.lead()
     await asyncio.sleep(1)  # at 0 nothing is known to have been requested
@@ -88,7 +88,7 @@ async def test_a_full_disk_is_told_once_and_once_that_it_takes_again() -> None:
     assert again.duration_ms == STEADY_MS
 
 
-async def test_what_a_disk_refuses_is_told_with_what_is_known_of_its_replica() -> None:
+async def test_the_event_of_a_rejection_has_the_known_state_of_its_replica() -> None:
     replicas = Replicas()
     partition = await replicas.lead()
     replicas.manager.replica_failed(partition, FULL)
@@ -97,7 +97,7 @@ async def test_what_a_disk_refuses_is_told_with_what_is_known_of_its_replica() -
     assert (told.leader_epoch, told.revision) == (partition.leader_epoch, 10)
 
 
-async def test_a_replica_that_is_not_here_any_more_is_forgotten() -> None:
+async def test_a_removed_replica_is_forgotten() -> None:
     replicas = Replicas()
     partition = await replicas.lead()
     replicas.manager.replica_failed(partition, FULL)

@@ -1,4 +1,4 @@
-"""What a broker says of partitions that it cannot serve, and what its watch makes it do."""
+"""Answers about partitions that a broker cannot serve, and how it reacts to its watch."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,7 +26,7 @@ def refusal(replicas: Replicas, topic_id: str = "") -> TidelogError:
 
 
 @pytest.mark.rule("leaderless-partition-is-offline")
-async def test_without_a_leader_the_client_is_asked_to_try_again() -> None:
+async def test_without_a_leader_the_client_gets_a_retriable_error() -> None:
     replicas = Replicas()
     replicas.cache.apply([topic_change()])
     replicas.knows(state(leader=NO_LEADER), 10)
@@ -42,8 +42,8 @@ async def test_a_leader_whose_broker_is_gone_is_no_hint() -> None:
 
 
 @pytest.mark.rule("clients-retry-unready-leaders")
-async def test_a_leader_to_be_does_not_point_at_itself() -> None:
-    """Elected, and the controller's command is on its way."""
+async def test_an_elected_leader_without_its_command_does_not_point_at_itself() -> None:
+    """It is elected, and the controller's command is on its way."""
     replicas = Replicas()
     replicas.cache.apply([topic_change(), broker_change(1)])
     replicas.knows(state(leader=1), 10)
@@ -53,7 +53,7 @@ async def test_a_leader_to_be_does_not_point_at_itself() -> None:
 
 
 @pytest.mark.rule("recreated-topic-is-another-topic")
-async def test_another_topic_id_is_refused_even_by_the_leader() -> None:
+async def test_another_topic_id_is_rejected_even_by_the_leader() -> None:
     replicas = Replicas()
     await replicas.lead()
     error = refusal(replicas, OTHER_ID)
@@ -70,7 +70,7 @@ async def test_followers_find_replicas_by_topic_id() -> None:
 
 
 async def test_a_broker_that_knows_another_topic_of_the_name_names_no_leader_of_it() -> None:
-    """Its watch is behind, or the client is."""
+    """Either its watch or the client is behind."""
     replicas = Replicas()
     replicas.cache.apply([topic_change(), broker_change(2)])
     replicas.knows(state(leader=2, epoch=7), 10)
@@ -78,7 +78,7 @@ async def test_a_broker_that_knows_another_topic_of_the_name_names_no_leader_of_
     assert (error.code, error.leader) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
 
 
-async def test_a_replica_of_a_former_topic_names_no_leader_of_the_new_one() -> None:
+async def test_a_replica_of_a_previous_topic_names_no_leader_of_the_new_one() -> None:
     replicas = Replicas()
     await replicas.take(state(leader=2))
     replicas.cache.apply([topic_change(topic_id=OTHER_ID, revision=130), broker_change(3)])
@@ -87,7 +87,7 @@ async def test_a_replica_of_a_former_topic_names_no_leader_of_the_new_one() -> N
     assert (error.code, error.leader) == (ErrorCode.LEADER_NOT_AVAILABLE, None)
 
 
-# -- what the watch tells ----------------------------------------------------------------
+# -- updates of the watch ----------------------------------------------------------------
 
 
 async def test_a_leader_steps_down_when_it_reads_of_another() -> None:
@@ -113,7 +113,7 @@ async def test_a_leader_steps_down_when_another_topic_has_the_name() -> None:
     assert partition.leading is None
 
 
-async def test_what_the_watch_brings_late_does_not_unseat_a_leader() -> None:
+async def test_a_late_update_of_the_watch_does_not_depose_a_leader() -> None:
     replicas = Replicas()
     partition = await replicas.lead()
     replicas.knows(state(leader=2, epoch=4), 9)
@@ -130,14 +130,14 @@ async def test_a_leader_adopts_the_isr_that_the_controller_wrote_in_its_epoch() 
     assert partition.revision == 11
 
 
-async def test_nobody_leads_by_what_it_reads() -> None:
+async def test_a_state_that_a_broker_reads_itself_makes_it_no_leader() -> None:
     replicas = Replicas()
     (partition,) = await replicas.take(state(leader=2))
     replicas.knows(state(leader=1, epoch=6), 11)
     assert partition.leading is None
 
 
-async def test_a_newer_registration_of_a_leader_replaces_the_address_that_was_told() -> None:
+async def test_a_newer_registration_of_a_leader_replaces_its_address() -> None:
     replicas = Replicas()
     await replicas.take(state(leader=2))
     replicas.cache.apply([broker_change(2, address="elsewhere:7500")])

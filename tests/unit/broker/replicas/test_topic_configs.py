@@ -1,4 +1,4 @@
-"""A topic's configuration as it changes under its replicas."""
+"""Changes of a topic's configuration under its replicas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from unit.broker.fake_log import NAME, TOPIC_ID, state
 
 
 def watch(replicas: Replicas, revision: int, topic_id: str = TOPIC_ID, **config: str) -> None:
-    """The topic's key, as written at this revision, comes by the watch."""
+    """The watch delivers the topic's key as of this revision."""
     key = KEYS.topic(NAME.topic)
     value = encode(TopicEntry(topic_id, 1, 3, config))
     replicas.cache.apply([Changed(key, KeyValue(key, value, 5, revision), revision)])
@@ -35,7 +35,7 @@ def log_of(replicas: Replicas) -> Log:
     return log
 
 
-async def test_a_configuration_that_the_watch_brings_takes_effect_without_a_command() -> None:
+async def test_a_configuration_from_the_watch_takes_effect_without_a_command() -> None:
     replicas = Replicas()
     await replicas.manager.leader_and_isr(told(10, 7, segment_ms="5000"))
     watch(replicas, 12, segment_ms="6000", max_batch_bytes="2048")
@@ -44,7 +44,7 @@ async def test_a_configuration_that_the_watch_brings_takes_effect_without_a_comm
     assert replicas.manager.batch_limits(partition).max_bytes == 2_048
 
 
-async def test_a_command_with_an_older_configuration_than_the_watch_brought_changes_none() -> None:
+async def test_a_command_with_an_older_configuration_than_the_watch_has_no_effect() -> None:
     replicas = Replicas()
     await replicas.manager.leader_and_isr(told(10, 7, segment_ms="5000"))
     watch(replicas, 12, segment_ms="6000")
@@ -52,7 +52,7 @@ async def test_a_command_with_an_older_configuration_than_the_watch_brought_chan
     assert log_of(replicas).config.segment_ms == 6_000
 
 
-async def test_a_replica_starts_with_what_the_watch_brought_before_its_command() -> None:
+async def test_a_replica_starts_with_the_configuration_that_the_watch_delivered_before() -> None:
     replicas = Replicas()
     watch(replicas, 12, segment_ms="6000")
     await replicas.manager.leader_and_isr(told(10, 7, segment_ms="5000"))
@@ -67,21 +67,21 @@ async def test_a_command_may_be_ahead_of_the_watch() -> None:
     assert log_of(replicas).config.segment_ms == 6_000
 
 
-async def test_the_configuration_of_another_topic_of_the_name_is_none_of_it() -> None:
+async def test_the_configuration_of_another_topic_of_the_name_is_ignored() -> None:
     replicas = Replicas()
     await replicas.manager.leader_and_isr(told(10, 7, segment_ms="5000"))
     watch(replicas, 12, "other-id-other-id-othe", segment_ms="6000")
     assert log_of(replicas).config.segment_ms == 5_000
 
 
-async def test_a_configuration_that_is_none_leaves_what_was_known() -> None:
+async def test_an_invalid_configuration_keeps_the_previous_one() -> None:
     replicas = Replicas()
     await replicas.manager.leader_and_isr(told(10, 7, segment_ms="5000"))
     watch(replicas, 12, segment_ms="soon")
     assert log_of(replicas).config.segment_ms == 5_000
 
 
-async def test_a_replica_that_is_out_of_service_takes_it_with_its_next_command() -> None:
+async def test_a_replica_out_of_service_takes_it_with_its_next_command() -> None:
     replicas = Replicas()
     await replicas.manager.leader_and_isr(told(10, 7, segment_ms="5000"))
     replicas.manager.suspend(KEY)
@@ -94,7 +94,7 @@ async def test_a_replica_that_is_out_of_service_takes_it_with_its_next_command()
     assert log_of(replicas).config.segment_ms == 6_000
 
 
-async def test_a_topic_that_ceases_to_be_synced_ceases_at_its_leader() -> None:
+async def test_a_topic_that_stops_being_synced_does_so_at_its_leader() -> None:
     replicas = Replicas()
     await replicas.manager.leader_and_isr(told(10, 7, durability="synced"))
     partition = replicas.manager.partition(TopicPartition(*NAME))
@@ -104,7 +104,7 @@ async def test_a_topic_that_ceases_to_be_synced_ceases_at_its_leader() -> None:
     assert replicas.followers.updated[-1] is partition
 
 
-def test_news_of_one_topic_are_no_work_for_the_replicas_of_others() -> None:
+def test_changes_of_one_topic_do_not_touch_replicas_of_others() -> None:
     cache = MetadataCache(KEYS)
     configs = TopicConfigs(cache)
     for topic in ("sea", "river"):
