@@ -1,4 +1,4 @@
-"""One fetcher a leader."""
+"""One fetcher for each leader."""
 
 import asyncio
 import random
@@ -29,7 +29,7 @@ from unit.metadata.virtual_time import virtual_clock
 
 
 class Broker:
-    """Broker 3, and the fetches that wait at each leader."""
+    """Broker 3 and the fetches that wait at each leader."""
 
     broker_id = 3
     broker_epoch = epoch_of(3)
@@ -40,13 +40,13 @@ class Broker:
         self.synced: list[TopicPartition] = []
         self.fault: Exception | None = None
         self.hurried = 0
-        # By leader and kind: what its session names, and whether the fetch there is hurried.
+        # By leader and kind: the partitions in its session, and whether the fetch there is hurried.
         self._asked_for: dict[tuple[str, bool], list[ReplicaKey]] = {}
         self._hurried: dict[tuple[str, bool], asyncio.Event] = {}
         self.state_changes = StateChangeLog("broker-3", virtual_clock())
         self.disk = DiskNotes()
         self.digests = KeptDigests()
-        # By address: the ranges that were reported to that leader, by where they begin.
+        # By address: the start offsets of the ranges reported to that leader.
         self.reported: dict[str, list[int]] = {}
         self.fetchers = Fetchers(
             self,
@@ -117,7 +117,7 @@ class Broker:
         self.fetchers.update([partition])
 
 
-async def test_each_leader_is_asked_for_what_it_leads() -> None:
+async def test_each_leader_is_asked_for_the_partitions_that_it_leads() -> None:
     broker = Broker()
     broker.new_partition(0, state(leader=1))
     broker.new_partition(1, state(leader=2))
@@ -128,7 +128,7 @@ async def test_each_leader_is_asked_for_what_it_leads() -> None:
 
 
 @pytest.mark.rule("one-fetch-for-all-partitions")
-async def test_synced_partitions_are_asked_for_by_themselves() -> None:
+async def test_synced_partitions_are_fetched_separately() -> None:
     broker = Broker()
     broker.synced = [on(1), on(2)]
     for number in range(3):
@@ -139,7 +139,7 @@ async def test_synced_partitions_are_asked_for_by_themselves() -> None:
     await broker.fetchers.close()
 
 
-async def test_of_two_fetches_at_a_leader_the_later_says_how_long_it_is_silent() -> None:
+async def test_of_two_fetches_at_a_leader_the_later_determines_its_silence() -> None:
     broker = Broker()
     broker.synced = [on(1)]
     broker.new_partition(0, state(leader=1))
@@ -180,7 +180,7 @@ async def test_a_partition_changes_its_leader_at_once() -> None:
 
 
 @pytest.mark.rule("leader-stops-fetching")
-async def test_whoever_becomes_the_leader_follows_nobody() -> None:
+async def test_a_new_leader_follows_no_broker() -> None:
     broker = Broker()
     partition = broker.new_partition(0, state(leader=1))
     await settled()
@@ -189,7 +189,7 @@ async def test_whoever_becomes_the_leader_follows_nobody() -> None:
     assert broker.waiting == {}
 
 
-async def test_whoever_has_no_leader_any_more_follows_nobody() -> None:
+async def test_a_partition_that_lost_its_leader_follows_no_broker() -> None:
     broker = Broker()
     partition = broker.new_partition(0, state(leader=1))
     await settled()
@@ -215,7 +215,7 @@ async def test_fetchers_that_follow_nothing_are_stopped() -> None:
     for revision in range(11, 20):
         broker.take(partition, state(leader=1 + revision % 2, epoch=revision), revision)
         await settled()
-    assert len(asyncio.all_tasks() - before) <= 2  # a fetcher, and the end of the one before
+    assert len(asyncio.all_tasks() - before) <= 2  # a fetcher, and the end of the previous one
     await broker.fetchers.close()
 
 
@@ -225,7 +225,7 @@ async def test_close_leaves_no_task_behind() -> None:
     partition = broker.new_partition(0, state(leader=1))
     broker.new_partition(1, state(leader=2))
     await settled()
-    # One is stopped as idle, and may not be gone yet.
+    # A fetcher is stopped as idle, and may not have ended yet.
     broker.take(partition, state(leader=2, epoch=6), 11)
     await broker.fetchers.close()
     assert asyncio.all_tasks() == before
@@ -242,8 +242,8 @@ async def test_a_fault_in_a_fetcher_is_seen() -> None:
     await broker.fetchers.close()
 
 
-async def test_once_closed_nobody_is_followed_any_more() -> None:
-    """A replica whose repair ends while the broker stops would append to closed logs."""
+async def test_after_close_no_leader_is_followed() -> None:
+    """Otherwise a replica whose repair ends while the broker stops would append to closed logs."""
     broker = Broker()
     await broker.fetchers.close()
     broker.new_partition(0, state(leader=1))
@@ -252,7 +252,7 @@ async def test_once_closed_nobody_is_followed_any_more() -> None:
     await broker.fetchers.close()
 
 
-async def test_a_state_within_its_epoch_hurries_nobody_and_a_new_epoch_does() -> None:
+async def test_a_state_within_its_epoch_hurries_no_fetch_and_a_new_epoch_does() -> None:
     broker = Broker()
     partition = broker.new_partition(0, state(leader=1, epoch=5))
     await settled()
@@ -267,7 +267,7 @@ async def test_a_state_within_its_epoch_hurries_nobody_and_a_new_epoch_does() ->
     await broker.fetchers.close()
 
 
-async def test_whoever_is_to_stop_follows_only_where_it_is_in_sync() -> None:
+async def test_a_stopping_broker_follows_only_where_it_is_in_sync() -> None:
     broker = Broker()
     handed_over = broker.new_partition(0, state(leader=1))
     awaited = broker.new_partition(1, state(leader=1))

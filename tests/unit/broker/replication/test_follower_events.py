@@ -1,4 +1,4 @@
-"""What a follower tells, and how it says that following goes."""
+"""Events of a follower, and how it describes its fetching."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ def told(follower: Follower, *kinds: Kind) -> list[StateChange]:
     return events_told(follower.state_changes, *kinds)
 
 
-async def test_a_leader_that_does_not_answer_is_told_once_and_once_that_it_does_again() -> None:
+async def test_a_silent_leader_and_its_return_emit_one_event_each() -> None:
     follower = Follower()
     follower.follow()
     follower.unreachable = True
@@ -39,7 +39,7 @@ async def test_a_leader_that_does_not_answer_is_told_once_and_once_that_it_does_
     assert "connection refused" in str(lost.details["why"])
 
 
-async def test_a_follower_that_stood_still_does_not_call_its_leader_silent() -> None:
+async def test_a_stalled_follower_does_not_report_its_leader_as_silent() -> None:
     follower = Follower()
     follower.follow()
     async with following(follower):
@@ -62,7 +62,7 @@ async def test_a_leader_that_answers_is_no_event() -> None:
     assert told(follower) == []
 
 
-async def test_a_cut_is_told_with_where_the_log_ended_and_where_it_ends() -> None:
+async def test_a_cut_event_has_the_old_and_the_new_log_end() -> None:
     follower = Follower()
     follower.follow(log=FakeLog([1, 1, 2, 2]))
     async with following(follower):
@@ -75,7 +75,7 @@ async def test_a_cut_is_told_with_where_the_log_ended_and_where_it_ends() -> Non
     assert (cut.details["from"], cut.details["to"], cut.details["epoch"]) == (4, 2, 2)
 
 
-async def test_a_follower_that_begins_anew_tells_that_its_leader_holds_no_more_of_it() -> None:
+async def test_a_follower_that_resets_reports_that_its_leader_has_deleted_its_range() -> None:
     follower = Follower()
     follower.follow(log=FakeLog([1]))
     async with following(follower):
@@ -87,10 +87,10 @@ async def test_a_follower_that_begins_anew_tells_that_its_leader_holds_no_more_o
     assert (cut.details["from"], cut.details["to"]) == (1, 40)
 
 
-# -- how it goes -------------------------------------------------------------------------
+# -- the description ---------------------------------------------------------------------
 
 
-async def test_before_the_first_answer_none_is_known() -> None:
+async def test_before_the_first_answer_its_age_is_not_known() -> None:
     follower = Follower()
     partition = follower.follow()
     async with following(follower):
@@ -110,7 +110,7 @@ async def test_the_last_answer_ages() -> None:
     assert progress.last_answer_ms == 250
 
 
-async def test_a_leader_that_does_not_answer_is_a_problem_since_the_first_time() -> None:
+async def test_a_silent_leader_is_a_problem_since_its_first_missed_answer() -> None:
     follower = Follower()
     partition = follower.follow()
     follower.unreachable = True
@@ -121,7 +121,7 @@ async def test_a_leader_that_does_not_answer_is_a_problem_since_the_first_time()
     assert progress.problem_ms == 3000
 
 
-async def test_a_partition_that_is_refused_on_its_own_is_its_problem_alone() -> None:
+async def test_a_single_rejected_partition_is_only_its_own_problem() -> None:
     follower = Follower()
     refused, other = follower.follow(0), follower.follow(1)
     async with following(follower):

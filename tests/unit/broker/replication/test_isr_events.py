@@ -1,4 +1,4 @@
-"""What a leader tells of its ISR changes."""
+"""Events of a leader's ISR changes."""
 
 import asyncio
 
@@ -43,13 +43,13 @@ async def test_a_change_is_requested_and_completed_at_the_revision_of_the_store(
     assert requested.revision < completed.revision
 
 
-async def test_it_is_about_the_partition_and_no_single_replica() -> None:
+async def test_the_event_is_about_the_partition_and_no_single_replica() -> None:
     requested, _ = told(await expanded())
     assert (requested.name, requested.topic_id, requested.broker) == (NAME, TOPIC_ID, -1)
     assert (requested.controller_epoch, requested.leader_epoch) == (1, 5)
 
 
-async def test_its_id_is_in_the_partitions_key_and_in_every_stage() -> None:
+async def test_the_change_id_is_in_the_partitions_key_and_in_every_stage() -> None:
     leader = await expanded()
     change = leader.stored().change
     assert change.id == "b1-101-1"
@@ -57,7 +57,7 @@ async def test_its_id_is_in_the_partitions_key_and_in_every_stage() -> None:
     assert change.cause is Cause.CAUGHT_UP
 
 
-async def test_who_leaves_for_its_time_is_told_with_how_far_and_how_long_it_is_behind() -> None:
+async def test_a_member_that_leaves_by_time_is_reported_with_its_lag() -> None:
     requested, _ = told(await shrunk(), Kind.ISR_SHRINK)
     assert requested.cause is Cause.LAG_TIME
     assert requested.details["brokers"] == [2, 3]
@@ -67,12 +67,12 @@ async def test_who_leaves_for_its_time_is_told_with_how_far_and_how_long_it_is_b
     assert requested.details["isr"] == [1]
 
 
-async def test_who_leaves_for_its_bytes_is_told_as_such() -> None:
+async def test_a_member_that_leaves_by_bytes_is_reported_as_such() -> None:
     requested, _ = told(await shrunk(lag_max_bytes=50), Kind.ISR_SHRINK)
     assert requested.cause is Cause.LAG_BYTES
 
 
-async def test_what_was_applied_without_an_answer_is_completed_when_that_is_found() -> None:
+async def test_a_change_applied_without_an_answer_is_completed_once_that_is_found() -> None:
     leader = Leader()
     partition = leader.with_joiner()
     leader.store.loses_answers = True
@@ -84,7 +84,7 @@ async def test_what_was_applied_without_an_answer_is_completed_when_that_is_foun
     assert told(leader)[1].revision == partition.revision
 
 
-async def test_what_the_watch_brings_first_completes_it_too() -> None:
+async def test_a_change_that_the_watch_delivers_first_is_completed_too() -> None:
     leader = Leader()
     partition = leader.with_joiner()
     leader.store.loses_answers = True
@@ -96,7 +96,7 @@ async def test_what_the_watch_brings_first_completes_it_too() -> None:
     assert told(leader)[1].stage is Stage.COMPLETED
 
 
-async def test_a_change_that_another_overtook_has_failed() -> None:
+async def test_a_change_overtaken_by_another_fails() -> None:
     leader = Leader()
     partition = leader.with_joiner()
     leader.overwrite(state(leader=2, epoch=6))
@@ -106,7 +106,7 @@ async def test_a_change_that_another_overtook_has_failed() -> None:
     assert (failed.stage, failed.cause) == (Stage.FAILED, Cause.CONFLICT)
 
 
-async def test_without_an_answer_nothing_is_told_but_that_it_was_requested() -> None:
+async def test_without_an_answer_only_the_request_is_reported() -> None:
     leader = Leader()
     partition = leader.with_joiner()
     leader.store.disconnect()

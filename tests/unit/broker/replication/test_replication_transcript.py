@@ -1,7 +1,6 @@
-"""The steps T1 to T10 by which a record becomes visible, as a golden transcript.
-
-Three production replicas, and messages carried by hand: `golden/replication.txt` is what
-has to come out. A transcript that has changed is read before it is accepted.
+"""The steps T1 to T10 by which a record becomes visible, as a golden transcript. The test runs
+three production replicas and carries messages by hand. `golden/replication.txt` has the expected
+output. Read a changed transcript before you accept it.
 """
 
 from __future__ import annotations

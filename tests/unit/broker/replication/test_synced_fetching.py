@@ -1,11 +1,11 @@
-"""Following a leader with durability `synced`: a fetch tells what is on the disk."""
+"""Following a leader with durability `synced`: a fetch reports the synced end."""
 
 from unit.broker.broker_parts import settled
 from unit.broker.fake_log import state
 from unit.broker.scripted_leader import ME, Follower, following, log_of
 
 
-async def test_the_next_fetch_waits_for_the_sync_of_what_the_last_one_brought() -> None:
+async def test_the_next_fetch_waits_for_the_sync_of_the_last_batches() -> None:
     follower = Follower(synced=True)
     partition = follower.follow()
     async with following(follower):
@@ -21,7 +21,7 @@ async def test_the_next_fetch_waits_for_the_sync_of_what_the_last_one_brought() 
     assert second.entry().position.flushed_offset == 2
 
 
-async def test_it_waits_for_every_sync() -> None:
+async def test_the_next_fetch_waits_for_every_sync() -> None:
     follower = Follower(synced=True)
     partitions = [follower.follow(0), follower.follow(1)]
     follower.syncing = list(partitions)
@@ -35,7 +35,7 @@ async def test_it_waits_for_every_sync() -> None:
     assert first.numbers == [0, 1]
 
 
-async def test_a_partition_that_is_forgotten_is_not_waited_for() -> None:
+async def test_a_forgotten_partition_is_not_waited_for() -> None:
     follower = Follower(synced=True)
     gone = follower.follow(0)
     follower.follow(1)

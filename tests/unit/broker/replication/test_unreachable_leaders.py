@@ -1,4 +1,4 @@
-"""What a follower reports of leaders that do not answer it."""
+"""What a follower reports of leaders that do not answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CONTROLLER = ControllerEntry(1, "10.0.1.1:7400")
 
 
 class Follower:
-    """Broker 3, its fetches without an answer, and the controller that it tells."""
+    """Broker 3, its unanswered fetches, and the controller that receives its reports."""
 
     broker_id = 3
     broker_epoch = epoch_of(3)
@@ -78,11 +78,11 @@ def reporting(follower: Follower) -> AbstractAsyncContextManager[None]:
 
 
 async def intervals(number: int) -> None:
-    """And half of one more, so that it is clear what has happened."""
+    """Advance by this many intervals and a half, so that the reports have been sent."""
     await asyncio.sleep((number + 0.5) * REPORT_INTERVAL_MS / 1000)
 
 
-def test_a_leader_is_unreachable_from_a_bound_on() -> None:
+def test_a_leader_is_unreachable_after_the_bound() -> None:
     silent = {2: Unanswered(102, 10.0), 1: Unanswered(101, 8.0)}
     assert unreachable(silent, 12.0, 2_000) == (
         UnreachableLeader(1, 101, 4_000),
@@ -99,7 +99,7 @@ def test_a_leader_is_unreachable_from_a_bound_on() -> None:
         (30_000, MAX_WAIT_MS + ANSWER_TIMEOUT_MS),
     ],
 )
-def test_a_leader_is_reported_once_it_has_cost_its_followers_the_isr(
+def test_a_leader_is_reported_once_its_followers_lost_the_isr_because_of_it(
     lag_time_max_ms: int, after_ms: int
 ) -> None:
     assert reported_after_ms(MAX_WAIT_MS, lag_time_max_ms) == after_ms
@@ -112,7 +112,7 @@ async def test_a_follower_whose_leaders_answer_reports_nothing() -> None:
     assert follower.told == []
 
 
-async def test_a_fetch_that_merely_waits_is_not_reported() -> None:
+async def test_a_long_poll_is_not_reported() -> None:
     follower = Follower()
     async with reporting(follower):
         for _ in range(5):
@@ -121,7 +121,7 @@ async def test_a_fetch_that_merely_waits_is_not_reported() -> None:
     assert follower.told == []
 
 
-async def test_an_unreachable_leader_is_reported_again_and_again_in_its_life() -> None:
+async def test_an_unreachable_leader_is_reported_periodically_in_its_incarnation() -> None:
     follower = Follower()
     follower.silence(1)
     async with reporting(follower):
@@ -134,7 +134,7 @@ async def test_an_unreachable_leader_is_reported_again_and_again_in_its_life() -
     assert follower.leaders_told == [[1], [1], [1]]
 
 
-async def test_all_reports_name_the_change_as_which_the_first_was_told() -> None:
+async def test_all_reports_have_the_change_id_of_the_first() -> None:
     follower = Follower()
     follower.silence(1)
     async with reporting(follower):
@@ -158,7 +158,7 @@ async def test_a_leader_that_falls_silent_again_is_another_change() -> None:
     assert first.change_id != second.change_id
 
 
-async def test_a_report_that_is_withdrawn_has_an_end() -> None:
+async def test_a_withdrawn_report_has_an_end() -> None:
     follower = Follower()
     follower.silence(1)
     async with reporting(follower):
@@ -171,7 +171,7 @@ async def test_a_report_that_is_withdrawn_has_an_end() -> None:
 
 
 @pytest.mark.rule("quiet-partition-reports-its-end")
-async def test_a_broker_that_stood_still_itself_accuses_nobody_for_that() -> None:
+async def test_a_stalled_broker_does_not_report_its_leaders() -> None:
     follower = Follower()
     follower.silence(1)
     async with reporting(follower):
@@ -181,7 +181,7 @@ async def test_a_broker_that_stood_still_itself_accuses_nobody_for_that() -> Non
         assert (follower.told, events_told(follower.state_changes)) == ([], [])
 
 
-async def test_after_a_stall_a_leader_has_all_its_time_anew() -> None:
+async def test_after_a_stall_a_leader_has_its_full_time_again() -> None:
     follower = Follower()
     follower.silence(1)
     async with reporting(follower):
@@ -214,7 +214,7 @@ async def test_a_leader_that_answers_again_is_withdrawn_once() -> None:
     assert follower.leaders_told == [[1], []]
 
 
-async def test_without_a_controller_nobody_is_told_until_there_is_one() -> None:
+async def test_without_a_controller_nothing_is_reported_until_there_is_one() -> None:
     follower = Follower()
     follower.cache.controller = None
     follower.silence(1)
@@ -226,7 +226,7 @@ async def test_without_a_controller_nobody_is_told_until_there_is_one() -> None:
     assert follower.leaders_told == [[1]]
 
 
-async def test_a_controller_that_cannot_be_reached_is_told_again() -> None:
+async def test_a_failed_report_to_the_controller_is_sent_again() -> None:
     follower = Follower()
     follower.is_cut_off = True
     follower.silence(1)
@@ -238,7 +238,7 @@ async def test_a_controller_that_cannot_be_reached_is_told_again() -> None:
     assert len(untaken) == 1
 
 
-async def test_a_refusal_is_said_once_and_the_next_controller_told() -> None:
+async def test_a_rejection_is_logged_once_and_the_next_controller_gets_the_report() -> None:
     follower = Follower()
     follower.refusal = TidelogError(ErrorCode.NOT_CONTROLLER, "another one is active")
     follower.silence(1)

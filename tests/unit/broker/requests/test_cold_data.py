@@ -1,4 +1,4 @@
-"""What is asked for and lies on the disk alone: it is read in threads, and nobody else waits."""
+"""Requests for data that is only on the disk: threads read it, and no other request waits."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Leader:
         self._sessions = count(1)
 
     def followed(self, *partitions: Partition) -> asyncio.Task[ReplicaFetchResponse]:
-        """From the beginning of each."""
+        """A fetch by a follower from the beginning of each partition."""
         entries = [ReplicaFetchEntry(p.key, position(p, 0), max_bytes=1 << 20) for p in partitions]
         request = ReplicaFetchRequest(
             broker_id=FOLLOWER,
@@ -84,13 +84,13 @@ def timestamps_of(batch: Batch) -> list[int]:
 
 
 async def asked(task: asyncio.Task[object]) -> bool:
-    """Whether it is answered once nothing but a thread can go on."""
+    """Whether the request is answered when only a thread could still make progress."""
     await settled()
     return task.done()
 
 
 def followed_offsets(response: ReplicaFetchResponse) -> dict[int, list[int]]:
-    """Of each partition that is answered."""
+    """The offsets of each answered partition."""
     found = {}
     for result in response.results:
         assert result.answer is not None
@@ -123,7 +123,7 @@ async def test_a_follower_waits_for_a_thread_and_is_answered_when_it_has_read() 
 
 
 @pytest.mark.rule("disk-reads-off-event-loop")
-async def test_a_follower_is_answered_what_memory_holds_beside_what_is_cold() -> None:
+async def test_a_follower_gets_data_in_memory_beside_cold_data() -> None:
     async with cold_replicas() as replicas:
         cold = await cold_partition(replicas)
         cached = await replicas.lead(1)
@@ -143,7 +143,7 @@ async def test_growth_of_another_partition_wakes_a_follower_that_waits_for_a_thr
         assert followed_offsets(await fetch) == {1: [0]}
 
 
-async def test_at_its_deadline_a_follower_is_answered_without_what_is_cold() -> None:
+async def test_at_its_deadline_a_follower_is_answered_without_cold_data() -> None:
     async with cold_replicas() as replicas:
         fetch = Leader(replicas).followed(await cold_partition(replicas))
         assert followed_offsets(await fetch) == {}
@@ -161,7 +161,7 @@ async def test_a_consumer_waits_for_a_thread_and_is_answered_when_it_has_read() 
         assert replicas.clock.monotonic_ms() == 0
 
 
-async def test_a_consumer_is_answered_what_memory_holds_beside_what_is_cold() -> None:
+async def test_a_consumer_gets_data_in_memory_beside_cold_data() -> None:
     async with cold_replicas() as replicas:
         cold = await cold_partition(replicas)
         cached = await replicas.lead(1)
@@ -170,7 +170,7 @@ async def test_a_consumer_is_answered_what_memory_holds_beside_what_is_cold() ->
         assert replicas.waits == 0
 
 
-async def test_a_consumer_that_asks_for_no_bytes_waits_for_what_is_cold() -> None:
+async def test_a_consumer_that_asks_for_no_bytes_waits_for_cold_data() -> None:
     async with cold_replicas() as replicas:
         fetch = Leader(replicas).consumed(await cold_partition(replicas), min_bytes=0)
         assert not await asked(fetch)
@@ -188,7 +188,7 @@ async def test_a_consumer_that_never_waits_is_answered_as_soon_as_a_thread_has_r
 
 
 @pytest.mark.rule("disk-reads-off-event-loop")
-async def test_what_leaves_memory_before_it_is_fetched_is_waited_for_once() -> None:
+async def test_data_evicted_before_it_is_fetched_is_waited_for_once() -> None:
     async with cold_replicas() as replicas:
         leader, partition = Leader(replicas), await cold_partition(replicas)
         for rounds in (1, 2):
@@ -200,7 +200,7 @@ async def test_what_leaves_memory_before_it_is_fetched_is_waited_for_once() -> N
             replicas.memory.evict()
 
 
-async def test_what_cannot_be_read_is_a_fault_of_the_disk() -> None:
+async def test_unreadable_data_is_a_disk_fault() -> None:
     async with cold_replicas() as replicas:
         fetch = Leader(replicas).consumed(await cold_partition(replicas))
         await settled()
@@ -213,7 +213,7 @@ async def test_what_cannot_be_read_is_a_fault_of_the_disk() -> None:
         assert (key.partition, getattr(error, "errno", None)) == (0, errno.EIO)
 
 
-async def test_damage_in_what_was_cold_is_found() -> None:
+async def test_damage_in_cold_data_is_found() -> None:
     async with cold_replicas() as replicas:
         partition = await cold_partition(replicas)
         segment = next(path for path in replicas.memory.paths() if path.suffix == ".log")
@@ -227,7 +227,7 @@ async def test_damage_in_what_was_cold_is_found() -> None:
         assert "damaged at byte 0" in str(error)
 
 
-async def test_a_partition_that_is_removed_while_it_is_read_is_answered_so() -> None:
+async def test_a_partition_removed_during_the_read_is_answered_as_such() -> None:
     async with cold_replicas() as replicas:
         leader, partition = Leader(replicas), await cold_partition(replicas)
         consumed, followed = leader.consumed(partition), leader.followed(partition)
@@ -242,7 +242,7 @@ async def test_a_partition_that_is_removed_while_it_is_read_is_answered_so() -> 
         assert replicas.failures == []
 
 
-async def test_a_leadership_that_ends_while_it_is_read_is_answered_so() -> None:
+async def test_a_leadership_that_ends_during_the_read_is_answered_as_such() -> None:
     async with cold_replicas() as replicas:
         leader, partition = Leader(replicas), await cold_partition(replicas)
         search, followed = leader.searched(0), leader.followed(partition)
@@ -270,7 +270,7 @@ async def test_a_search_by_time_waits_for_a_thread() -> None:
         assert replicas.waits == 0
 
 
-async def test_a_fetch_has_no_more_read_than_it_may_carry() -> None:
+async def test_a_fetch_reads_no_more_from_the_disk_than_it_may_return() -> None:
     async with cold_replicas() as replicas:
         partitions = [await replicas.lead(number) for number in range(3)]
         for partition in partitions:
@@ -283,7 +283,7 @@ async def test_a_fetch_has_no_more_read_than_it_may_carry() -> None:
         assert sum(map(len, offsets(await fetch))) == 2
 
 
-async def test_the_lag_of_a_follower_is_told_without_waiting_for_the_disk() -> None:
+async def test_the_lag_of_a_follower_is_known_without_waiting_for_the_disk() -> None:
     async with cold_replicas() as replicas:
         partition = await cold_partition(replicas)
         assert partition.log.append_time_of(0) is None

@@ -67,7 +67,7 @@ def code_of(outcome: FetchOutcome) -> ErrorCode:
 # -- waiting -----------------------------------------------------------------------------
 
 
-async def test_what_is_there_is_answered_at_once() -> None:
+async def test_available_records_are_answered_at_once() -> None:
     replicas = Replicas()
     commit(await replicas.lead())
     (outcome,) = await asking(replicas)
@@ -91,7 +91,7 @@ async def test_growth_alone_does_not_wake_a_consumer_and_a_commit_does() -> None
 
 
 @pytest.mark.rule("offset-above-hw-is-valid")
-async def test_at_the_deadline_the_answer_is_empty_and_tells_the_high_watermark() -> None:
+async def test_at_the_deadline_the_answer_is_empty_and_has_the_high_watermark() -> None:
     replicas = Replicas()
     commit(await replicas.lead())
     (outcome,) = await asking(replicas, entry(1), max_wait_ms=300)
@@ -100,7 +100,7 @@ async def test_at_the_deadline_the_answer_is_empty_and_tells_the_high_watermark(
     assert replicas.clock.monotonic_ms() == 300
 
 
-async def test_nobody_waits_longer_than_the_bound() -> None:
+async def test_no_fetch_waits_longer_than_the_bound() -> None:
     replicas = Replicas()
     await replicas.lead()
     await asking(replicas, max_wait_ms=10**9)
@@ -127,7 +127,7 @@ async def test_less_than_min_bytes_is_answered_at_the_deadline() -> None:
     assert replicas.clock.monotonic_ms() == 300
 
 
-async def test_min_bytes_0_asks_without_waiting() -> None:
+async def test_min_bytes_0_does_not_wait() -> None:
     replicas = Replicas()
     await replicas.lead()
     (outcome,) = await asking(replicas, min_bytes=0)
@@ -135,7 +135,7 @@ async def test_min_bytes_0_asks_without_waiting() -> None:
     assert replicas.clock.monotonic_ms() == 0
 
 
-async def test_more_than_an_answer_may_carry_is_not_waited_for() -> None:
+async def test_a_fetch_does_not_wait_for_more_than_an_answer_may_carry() -> None:
     replicas = Replicas()
     commit(await replicas.lead(), bytes(2000))
     await asking(replicas, min_bytes=5000, max_bytes=1000)
@@ -165,7 +165,7 @@ async def test_an_error_of_one_partition_does_not_wait_for_data_of_the_others() 
     assert replicas.clock.monotonic_ms() == 0
 
 
-async def test_a_wait_that_is_given_up_leaves_nothing_behind() -> None:
+async def test_a_cancelled_wait_leaves_nothing_behind() -> None:
     replicas = Replicas()
     await replicas.lead()
     asked = asking(replicas)
@@ -176,10 +176,10 @@ async def test_a_wait_that_is_given_up_leaves_nothing_behind() -> None:
     assert len(replicas.purgatory) == 0
 
 
-# -- what is answered --------------------------------------------------------------------
+# -- the answer --------------------------------------------------------------------------
 
 
-async def test_an_offset_beyond_the_log_is_out_of_range_and_the_range_is_said() -> None:
+async def test_an_offset_beyond_the_log_is_out_of_range_and_the_error_has_the_range() -> None:
     replicas = Replicas()
     commit(await replicas.lead())
     (outcome,) = await asking(replicas, entry(7))
@@ -188,7 +188,7 @@ async def test_an_offset_beyond_the_log_is_out_of_range_and_the_range_is_said() 
     assert "offsets 0 to 1, not 7" in outcome.error.message
 
 
-async def test_fetches_below_the_start_of_the_log_alone_count_as_outrun(
+async def test_only_fetches_below_the_log_start_count_as_outrun(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     replicas = Replicas()
@@ -206,7 +206,7 @@ async def test_fetches_below_the_start_of_the_log_alone_count_as_outrun(
 
 
 @pytest.mark.rule("end-reported-after-epoch-start")
-async def test_out_of_range_does_not_tell_an_end_that_a_new_leader_does_not_know() -> None:
+async def test_out_of_range_does_not_name_an_end_that_a_new_leader_does_not_know() -> None:
     replicas = Replicas()
     append(await replicas.lead())
     (partition,) = await replicas.take(state(epoch=6), revision=11)
@@ -229,14 +229,14 @@ async def test_a_consumer_that_knows_an_older_epoch_is_fenced() -> None:
     assert code_of(outcome) is ErrorCode.FENCED_LEADER_EPOCH
 
 
-async def test_the_first_batch_is_whole_however_small_the_limit() -> None:
+async def test_the_first_batch_is_complete_however_small_the_limit() -> None:
     replicas = Replicas()
     commit(await replicas.lead(), bytes(500), bytes(500))
     (outcome,) = await asking(replicas, entry(max_bytes=10))
     assert offsets(outcome) == [0]
 
 
-async def test_outcomes_are_in_the_order_of_the_request_whoever_was_read_first() -> None:
+async def test_results_are_in_the_order_of_the_request_whichever_was_read_first() -> None:
     replicas = Replicas()
     for partition in await replicas.take(numbers=(0, 1, 2)):
         commit(partition, *[b"r"] * (partition.name.partition + 1))
@@ -264,7 +264,7 @@ async def test_a_busy_partition_does_not_starve_those_behind_it() -> None:
     assert sorted(served) == [[0, 1], [1, 0]]
 
 
-async def test_a_damaged_segment_costs_its_partition_the_leader_and_no_other() -> None:
+async def test_a_damaged_segment_costs_only_its_partition_the_leader() -> None:
     replicas = Replicas()
     damaged, sound = await replicas.take(numbers=(0, 1))
     commit(damaged, bytes(100))
@@ -306,7 +306,7 @@ async def test_readers_wait_for_a_batch_that_a_follower_may_have(*, is_coming: b
         assert code_of(outcome) is ErrorCode.RECORDS_DAMAGED
 
 
-async def test_partitions_that_are_read_give_more_turns_than_those_without_news() -> None:
+async def test_partitions_that_are_read_yield_more_than_those_without_news() -> None:
     """A read may open a file; a partition without news costs a few microseconds."""
     replicas, count = Replicas(), 12
     for number in range(count):

@@ -1,4 +1,4 @@
-"""Which requests are rejected for good is counted, within bounds."""
+"""Requests that are rejected for good are counted, within bounds."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def test_rejections_are_counted_by_topic_and_reason() -> None:
     ]
 
 
-def test_what_another_broker_may_take_is_not_counted() -> None:
+def test_retriable_rejections_are_not_counted() -> None:
     counts = RejectionCounts()
     counts.add("sea", TidelogError(ErrorCode.NOT_LEADER, "elsewhere"), 1)
     assert list(counts.recent(2)) == []
 
 
 @pytest.mark.parametrize("code", SETTLED_BY_PRODUCERS, ids=lambda code: code.name)
-def test_what_a_producer_settles_by_itself_is_not_counted(code: ErrorCode) -> None:
+def test_rejections_that_a_producer_handles_itself_are_not_counted(code: ErrorCode) -> None:
     """`Accumulator.failed`: the batch is sent again or delivered, and no record fails."""
     bench = Bench(idempotence=Idempotence.UNNAMED)
     bench.accumulator.identified(Identity(7, 0))

@@ -1,4 +1,4 @@
-"""Group commit: which logs are synced when, and what is told of it."""
+"""Group commit: which logs are synced when, and what is reported about it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SYNCED = {"durability": "synced"}
 
 
 class Syncs:
-    """What threads do, each until the test ends it, oldest first."""
+    """The jobs of threads. The test ends each one, oldest first."""
 
     def __init__(self) -> None:
         self.running: list[asyncio.Future[None]] = []
@@ -40,7 +40,9 @@ class Syncs:
 
 
 class SteppingClock:
-    """So much later each time it is read, as before and after the work of a thread."""
+    """A clock that advances by a fixed time at each reading, as before and after a thread's
+    work.
+    """
 
     step_ms = 0
 
@@ -104,7 +106,7 @@ async def test_an_append_is_synced_at_once_and_then_committed() -> None:
         assert broker.told == ["0 synced to 1"]
 
 
-async def test_what_comes_during_a_sync_gathers_for_one_more() -> None:
+async def test_appends_during_a_sync_share_the_next_one() -> None:
     async with running() as broker:
         partition = await broker.lead()
         append(partition)
@@ -119,7 +121,7 @@ async def test_what_comes_during_a_sync_gathers_for_one_more() -> None:
         assert (partition.high_watermark, broker.syncs.done) == (21, 2)
 
 
-async def test_what_has_nothing_new_is_not_synced() -> None:
+async def test_an_unchanged_log_is_not_synced() -> None:
     async with running() as broker:
         partition = await broker.lead()
         append(partition)
@@ -132,7 +134,7 @@ async def test_what_has_nothing_new_is_not_synced() -> None:
 
 
 async def grown(broker: Broker, count: int) -> list[Partition]:
-    """All in the same step."""
+    """All grow in the same step."""
     partitions = [await broker.lead(number) for number in range(count)]
     for partition in partitions:
         append(partition)
@@ -146,7 +148,7 @@ async def all_end(broker: Broker) -> None:
 
 
 async def slow(broker: Broker) -> Partition:
-    """Its disk is slow from now on, as a sync of this one has shown."""
+    """One slow sync shows that its disk is slow from now on."""
     broker.clock.step_ms = 1_000
     (partition,) = await grown(broker, 1)
     await all_end(broker)
@@ -163,7 +165,7 @@ async def test_logs_that_grow_together_share_a_thread() -> None:
         assert len(broker.syncer) == 0
 
 
-async def test_what_grows_while_they_are_synced_takes_another_thread() -> None:
+async def test_logs_that_grow_during_a_sync_take_another_thread() -> None:
     async with running() as broker:
         await grown(broker, 2)
         append(await broker.lead(2))
@@ -178,7 +180,7 @@ async def test_on_a_slow_disk_each_log_has_a_thread_of_its_own() -> None:
         assert len(broker.syncs.running) == 4
 
 
-async def test_what_a_thread_is_late_for_has_threads_of_its_own() -> None:
+async def test_logs_of_a_late_thread_get_their_own_threads() -> None:
     async with running() as broker:
         await grown(broker, 4)
         broker.clock.step_ms = 1_000
@@ -189,7 +191,7 @@ async def test_what_a_thread_is_late_for_has_threads_of_its_own() -> None:
         assert broker.told == [f"{number} synced to 1" for number in range(4)]
 
 
-async def test_one_thread_takes_no_more_than_half_of_those_that_are_synced_at_once() -> None:
+async def test_one_thread_takes_at_most_half_of_the_concurrently_synced_logs() -> None:
     async with running() as broker:
         await grown(broker, SYNCS_AT_ONCE + 1)
         assert len(broker.syncs.running) == 2
@@ -197,7 +199,7 @@ async def test_one_thread_takes_no_more_than_half_of_those_that_are_synced_at_on
         assert len(broker.told) == SYNCS_AT_ONCE + 1
 
 
-async def test_a_log_that_is_set_aside_holds_up_none_of_its_thread() -> None:
+async def test_a_log_that_is_set_aside_holds_up_no_other_of_its_thread() -> None:
     async with running() as broker:
         first, second = await grown(broker, 2)
         append(second)
@@ -219,7 +221,7 @@ async def test_a_disk_that_is_fast_again_has_logs_share_threads_again() -> None:
         assert len(broker.syncs.running) == 1
 
 
-async def test_logs_are_synced_up_to_a_bound_and_then_by_turns() -> None:
+async def test_concurrent_syncs_are_bounded_and_then_take_turns() -> None:
     async with running() as broker:
         await slow(broker)
         broker.told.clear()
@@ -233,7 +235,7 @@ async def test_logs_are_synced_up_to_a_bound_and_then_by_turns() -> None:
 
 
 class BadSpot(MemoryDisk):
-    """The next sync alone fails, where it is said so."""
+    """Only the next sync fails, where requested."""
 
     fail_next = False
 
@@ -266,7 +268,7 @@ async def test_a_log_is_pending_until_its_sync_is_over() -> None:
         assert not broker.syncer.is_pending(partition)
 
 
-async def test_a_sync_that_fails_is_told_and_commits_nothing() -> None:
+async def test_a_failed_sync_is_reported_and_commits_nothing() -> None:
     disk = MemoryDisk()
     async with running(disk) as broker:
         partition = await broker.lead()
@@ -291,7 +293,7 @@ class CrowdedDisk(MemoryDisk):
         return super().open(path, create=create)
 
 
-async def test_a_log_that_cannot_be_opened_for_its_sync_is_tried_again() -> None:
+async def test_a_log_that_cannot_be_opened_for_its_sync_is_retried() -> None:
     disk = CrowdedDisk()
     async with running(disk) as broker:
         partition = await broker.lead()
@@ -305,7 +307,7 @@ async def test_a_log_that_cannot_be_opened_for_its_sync_is_tried_again() -> None
         assert partition.high_watermark == 1
 
 
-async def test_a_log_that_goes_away_during_its_sync_is_forgotten() -> None:
+async def test_a_log_removed_during_its_sync_is_forgotten() -> None:
     async with running() as broker:
         partition = await broker.lead()
         append(partition)
