@@ -254,7 +254,7 @@ async def test_nothing_is_deleted_by_age_while_the_clock_is_in_doubt() -> None:
         assert partition.log.log_start_offset == 2
 
 
-async def test_a_leader_that_is_behind_rolls_no_segment_that_it_dates_by_the_others_time() -> None:
+async def test_a_leader_that_is_behind_rolls_no_segment_dated_by_other_brokers() -> None:
     broker = Broker()
     config = {"segment_ms": "60000", "retention_ms": "60000"}
     (partition,) = await broker.replicas.take(config=config)

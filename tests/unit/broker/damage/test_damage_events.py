@@ -127,7 +127,7 @@ async def test_a_resignation_applied_without_an_answer_is_completed() -> None:
     assert completed.revision == store.item(KEYS.leader_and_isr(NAME)).mod_revision
 
 
-async def test_a_replica_without_anything_to_resign_from_emits_no_event() -> None:
+async def test_a_replica_outside_isr_and_eligible_set_emits_no_event() -> None:
     store = Store()
     store.holds(state(leader=NO_LEADER, isr=(2, 3), replicas=(2, 3)))
     await store.is_known()

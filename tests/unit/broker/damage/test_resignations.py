@@ -93,7 +93,9 @@ def test_a_resigned_eligible_replica_is_no_longer_elected_as_clean() -> None:
         "another topic of that name",
     ],
 )
-def test_a_replica_that_is_not_a_member_has_nothing_to_write(found: LeaderAndIsr | None) -> None:
+def test_a_replica_that_no_leader_relies_on_has_nothing_to_write(
+    found: LeaderAndIsr | None,
+) -> None:
     assert resignation(found, TOPIC_ID, 1) is None
 
 

@@ -126,7 +126,7 @@ def test_a_failure_is_described_with_its_age() -> None:
     )
 
 
-def test_a_failure_without_a_time_has_no_known_age() -> None:
+def test_without_a_failure_there_is_no_age() -> None:
     replica = described(leader(FakeLog()))
     assert (replica.failure, replica.failure_ms) == ("", NOT_KNOWN)
 

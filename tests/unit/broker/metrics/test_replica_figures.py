@@ -206,7 +206,7 @@ def test_a_follower_counts_where_it_is_missing_in_the_isr() -> None:
     assert value(sheet, "follower_out_of_isr_partitions", "3") == 0
 
 
-def test_a_follower_under_way_does_not_lag_yet() -> None:
+def test_a_follower_that_just_fetched_is_not_lagging_yet() -> None:
     partition = replica(records=1)
     fetch(partition, 2, 1, now_ms=9_800)
     append(partition, 1)

@@ -143,7 +143,7 @@ async def test_a_page_is_full_and_the_next_continues_there() -> None:
         assert sorted(chain(*found)) == [(n, p) for n in (0, 1) for p in (7, 8, 9)]
 
 
-async def test_unknown_ids_count_by_their_lookups() -> None:
+async def test_lookups_of_unknown_ids_count_towards_a_page() -> None:
     front = await two_partitions()
     assert sorted(await pages(front, 2, 4, 5, 7, 10)) == [[], [], [(0, 7)], [(1, 7)]]
 

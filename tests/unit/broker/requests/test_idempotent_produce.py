@@ -133,7 +133,7 @@ async def test_an_old_duplicate_is_not_answered_before_it_is_committed() -> None
     assert code_of(await again) is ErrorCode.DUPLICATE_SEQUENCE
 
 
-async def test_an_old_duplicate_that_times_out_is_not_answered_as_one() -> None:
+async def test_an_old_duplicate_that_is_not_committed_in_time_times_out() -> None:
     front = Front()
     await old_duplicate(front)
     outcome = await front.send(sent_by(ID, 0), timeout_ms=250)

@@ -67,7 +67,7 @@ async def test_an_advance_of_the_high_watermark_in_the_next_epoch_is_not_about_t
     assert error.code is ErrorCode.LEADER_CHANGED
 
 
-async def test_cancelled_produces_are_not_kept_while_the_high_watermark_is_stalled() -> None:
+async def test_abandoned_produces_are_not_kept_while_the_high_watermark_is_stalled() -> None:
     purgatory = Purgatory()
     partition = leader(FakeLog())
     still_waits = purgatory.committed(partition, 1)
@@ -89,7 +89,7 @@ async def test_a_produce_whose_waiter_was_cancelled_is_not_kept_either() -> None
     assert len(purgatory) == 0
 
 
-async def test_cancelling_a_finished_wait_has_no_effect() -> None:
+async def test_giving_up_a_finished_wait_has_no_effect() -> None:
     purgatory = Purgatory()
     partition = leader(FakeLog())
     waiting = purgatory.committed(partition, 1)

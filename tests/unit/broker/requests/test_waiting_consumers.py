@@ -63,7 +63,7 @@ def test_the_number_of_partitions_is_bounded() -> None:
 
 
 async def fetched(fetch: ConsumerFetch, *at: tuple[int, int]) -> None:
-    """Partition and offset of each entry; the fetch does not wait."""
+    """Fetch at these partitions and offsets without waiting."""
     entries = [FetchEntry(on(number), "", -1, offset, 1 << 20) for number, offset in at]
     await fetch(entries, FetchWait(0, 1, 1 << 20))
 

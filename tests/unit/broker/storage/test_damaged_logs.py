@@ -228,7 +228,7 @@ def test_a_log_that_cannot_be_opened_holds_up_no_other(
         stored.logs.open_replica(NAME, KEY, CONFIG)
 
 
-def test_damage_below_the_producer_snapshot_is_found_after_a_clean_stop_too(
+def test_damage_in_batches_read_for_producers_is_found_after_a_clean_stop_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A leader that does not know all producers would append twice."""

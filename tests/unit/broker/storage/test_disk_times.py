@@ -135,7 +135,9 @@ def test_of_a_slow_write_and_a_slower_sync_the_write_is_reported(
     assert times.typical() == (1_500, WRITE)
 
 
-def test_an_endless_operation_counts_after_five_seconds(times: DiskTimes, clock: SetClock) -> None:
+def test_an_operation_that_does_not_end_counts_after_five_seconds(
+    times: DiskTimes, clock: SetClock
+) -> None:
     with times.timed(WRITE):
         clock.now_ms += 4_999
         assert times.typical().ms == 0

@@ -286,7 +286,7 @@ async def test_damage_that_only_the_scrub_finds_does_not_end_the_check_of_its_re
     read = log.read
 
     def read_first_segment(offset: int, *, max_bytes: int, up_to: int) -> list[Batch]:
-        """Read from memory, which holds valid data that the disk has damaged."""
+        """Memory still holds the batches that are damaged on the disk."""
         if offset >= 15:
             return read(offset, max_bytes=max_bytes, up_to=up_to)
         return [batch_at(offset, size=BATCH_BYTES)]
