@@ -70,7 +70,7 @@ KEY = ReplicaKey(TOPIC_ID, NAME.partition)
 PATIENCE_SECONDS = 60.0  # seconds of virtual time
 
 
-def events_told(log: StateChangeLog, *kinds: Kind) -> list[StateChange]:
+def emitted_events(log: StateChangeLog, *kinds: Kind) -> list[StateChange]:
     return log.recent(Filter(kinds=frozenset(kind.value for kind in kinds)))
 
 
@@ -97,7 +97,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def settled() -> None:
+async def until_idle() -> None:
     """Run everything that can run without time passing."""
     await asyncio.sleep(0.000_001)
 
@@ -189,11 +189,11 @@ class Listener:
         self.log_start_moved = purgatory.log_start_moved
         self.leadership_ended = purgatory.leadership_ended
         self.followers_forgotten = purgatory.followers_forgotten
-        self.to_judge: list[Partition] = []
+        self.to_evaluate: list[Partition] = []
         self.to_sync: list[Partition] = []
 
     def isr_needs_judging(self, partition: Partition) -> None:
-        self.to_judge.append(partition)
+        self.to_evaluate.append(partition)
 
     def sync_needed(self, partition: Partition) -> None:
         self.to_sync.append(partition)
@@ -241,9 +241,9 @@ class Replicas:
         assert isinstance(self.disk, MemoryDisk)
         return self.disk
 
-    def told(self, *kinds: Kind) -> list[StateChange]:
+    def events(self, *kinds: Kind) -> list[StateChange]:
         """The events emitted so far, filtered by kind if kinds are given."""
-        return events_told(self.state_changes, *kinds)
+        return emitted_events(self.state_changes, *kinds)
 
     async def take(
         self,

@@ -161,7 +161,7 @@ class Cluster:
         wanted = LeaderAndIsr(TOPIC_ID, (1, 2), 1, leader.broker_id, epoch, members, (), 1)
         return wanted, self.put(KEYS.leader_and_isr(NAME), encode_leader_and_isr(wanted))
 
-    async def tell(self, process: Process, wanted: LeaderAndIsr, revision: int) -> None:
+    async def command(self, process: Process, wanted: LeaderAndIsr, revision: int) -> None:
         leaders = {
             p.broker_id: LeaderAddress(address, p.epoch) for address, p in self.listening.items()
         }
@@ -190,7 +190,7 @@ class Cluster:
 
 async def leading_alone(cluster: Cluster) -> Process:
     process = await Process(cluster, 1).start()
-    await cluster.tell(process, *cluster.elect(process))
+    await cluster.command(process, *cluster.elect(process))
     return process
 
 
@@ -198,6 +198,6 @@ async def pair(cluster: Cluster) -> tuple[Process, Process]:
     """Broker 1 leads, broker 2 follows."""
     leader, follower = await Process(cluster, 1).start(), await Process(cluster, 2).start()
     wanted, revision = cluster.elect(leader, follower)
-    await cluster.tell(leader, wanted, revision)
-    await cluster.tell(follower, wanted, revision)
+    await cluster.command(leader, wanted, revision)
+    await cluster.command(follower, wanted, revision)
     return leader, follower

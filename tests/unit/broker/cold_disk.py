@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from tidelog_broker.storage.cold_reads import ColdReads
-from unit.broker.broker_parts import Replicas, settled
+from unit.broker.broker_parts import Replicas, until_idle
 
 
 class Threads:
@@ -23,9 +23,9 @@ class Threads:
         work()
 
     async def end(self) -> None:
-        await settled()
+        await until_idle()
         self.running.pop(0).set_result(None)
-        await settled()
+        await until_idle()
 
     async def end_all(self) -> None:
         while self.running:

@@ -64,7 +64,7 @@ class Asked:
     def answer(self, *results: ReplicaFetchResult, session_id: int = NO_SESSION) -> None:
         self._answer.set_result(ReplicaFetchResponse(None, results, session_id))
 
-    def refuse(self, error: TidelogError) -> None:
+    def reject(self, error: TidelogError) -> None:
         self._answer.set_result(ReplicaFetchResponse(error, ()))
 
     def break_off(self) -> None:

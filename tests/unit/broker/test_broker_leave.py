@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tidelog.errors import ErrorCode
 from tidelog_runtime.metadata.broker_directories import RejectionCause, decode_rejected_start
-from unit.broker.broker_parts import KEYS, settled
+from unit.broker.broker_parts import KEYS, until_idle
 from unit.broker.broker_processes import Cluster, leading_alone, pair
 
 
@@ -34,7 +34,7 @@ async def test_requests_that_wait_for_a_leaving_leader_are_answered_at_once(tmp_
     leader, follower = await pair(Cluster(tmp_path))
     await follower.stop()
     waiting = asyncio.create_task(leader.produce())
-    await settled()
+    await until_idle()
     assert not waiting.done()
     await leader.broker.leave()
     outcome = await waiting

@@ -18,7 +18,7 @@ from tidelog_runtime.metadata.schema import (
     encode,
 )
 from tidelog_runtime.metadata.store import StoreRolledBackError
-from unit.broker.broker_parts import KEYS, events_told, settled, until
+from unit.broker.broker_parts import KEYS, emitted_events, until, until_idle
 from unit.broker.broker_processes import Cluster, Process, leading_alone, pair
 from unit.broker.fake_log import NAME
 from unit.metadata.virtual_time import virtual_clock
@@ -70,7 +70,7 @@ async def test_a_follower_that_comes_back_joins_in_its_new_incarnation(cluster: 
     await leader.produce(timeout_ms=5000)
     again = await Process(cluster, 2).start()
     assert leader.partition.state is not None
-    await cluster.tell(again, leader.partition.state, leader.partition.revision)
+    await cluster.command(again, leader.partition.state, leader.partition.revision)
     await until(lambda: cluster.isr() == {1, 2})
     assert again.partition.log.log_end_offset == 1
     assert leader.partition.state.isr[1] == Member(2, again.epoch)
@@ -122,7 +122,7 @@ async def test_a_store_that_is_away_at_the_start_is_awaited_and_logged_once(
     await asyncio.sleep(10)
     process.store.reconnect()
     await starting
-    said = events_told(process.broker.state_changes, Kind.STORE_LOST, Kind.STORE_BACK)
+    said = emitted_events(process.broker.state_changes, Kind.STORE_LOST, Kind.STORE_BACK)
     assert [change.kind for change in said] == [Kind.STORE_LOST, Kind.STORE_BACK]
     await process.stop()
 
@@ -176,7 +176,7 @@ async def test_a_store_older_than_the_revisions_in_commands_is_rejected(
     """Interleaving 18: the controller has seen revisions that the store of this broker lacks."""
     process = await Process(cluster, 1).start()
     wanted, revision = cluster.elect(process)
-    await cluster.tell(process, wanted, revision + 1)
+    await cluster.command(process, wanted, revision + 1)
     with pytest.raises(StoreRolledBackError):
         await process.store.get(KEYS.cluster)
     await process.stop()
@@ -251,14 +251,14 @@ async def test_a_broker_that_transfers_leadership_is_stopping_until_it_is_in_no_
     await until(lambda: leader.registration.state == STOPPING)
     assert not handing_over.done()
     wanted, revision = cluster.elect(follower, leader, epoch=6)
-    await cluster.tell(leader, wanted, revision)
+    await cluster.command(leader, wanted, revision)
     await until(lambda: leader.broker.cache.revision >= revision)
-    await settled()
+    await until_idle()
     assert not handing_over.done()
     assert leader.follows()
     wanted, revision = cluster.elect(follower, epoch=6)
     await asyncio.wait_for(handing_over, 1)
-    await cluster.tell(leader, wanted, revision)
+    await cluster.command(leader, wanted, revision)
     assert not leader.follows()
     for process in (leader, follower):
         await process.stop()
@@ -270,7 +270,7 @@ async def test_a_leadership_transfer_without_a_decision_times_out(cluster: Clust
     began = virtual_clock().time()
     await leader.broker.hand_over()
     assert 4.9 < virtual_clock().time() - began < 5.1
-    asked, given_up = events_told(leader.broker.state_changes, Kind.BROKER_STOPPING)
+    asked, given_up = emitted_events(leader.broker.state_changes, Kind.BROKER_STOPPING)
     assert asked.stage is Stage.REQUESTED
     assert (given_up.stage, given_up.cause) == (Stage.FAILED, Cause.TIMEOUT)
     assert given_up.details["awaited"] == 1
@@ -315,7 +315,7 @@ async def test_without_a_store_a_leadership_transfer_is_given_up(cluster: Cluste
     process = await leading_alone(cluster)
     process.store.disconnect()
     await process.broker.hand_over()
-    (*_, given_up) = events_told(process.broker.state_changes, Kind.BROKER_STOPPING)
+    (*_, given_up) = emitted_events(process.broker.state_changes, Kind.BROKER_STOPPING)
     assert (given_up.stage, given_up.cause) == (Stage.FAILED, Cause.STORE_UNREACHABLE)
     await process.stop()
 
@@ -351,7 +351,7 @@ async def test_an_aborted_start_keeps_the_high_watermarks(cluster: Cluster) -> N
             await broken_off.broker.prepare()
         await broken_off.stop()
     again = await Process(cluster, 1).start()
-    await cluster.tell(again, *cluster.elect(again, epoch=6))
+    await cluster.command(again, *cluster.elect(again, epoch=6))
     assert again.partition.high_watermark == 1
     await again.stop()
 
@@ -362,10 +362,10 @@ async def test_a_log_that_could_not_be_closed_makes_the_stop_unclean(
     process = await leading_alone(cluster)
     await process.produce()
 
-    def refuse(*_: object) -> None:
+    def reject(*_: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("os.fdatasync", refuse)
+    monkeypatch.setattr("os.fdatasync", reject)
     with capture_logs() as lines:
         await process.stop()
     (line,) = [line for line in lines if line["event"] == "stopped_uncleanly"]

@@ -24,7 +24,7 @@ from tidelog_runtime.metadata.broker_directories import (
     encode_rejected_start,
 )
 from tidelog_runtime.metadata.store import StoreRolledBackError
-from unit.broker.broker_parts import KEYS, address_of, settled, until
+from unit.broker.broker_parts import KEYS, address_of, until, until_idle
 from unit.broker.broker_processes import Cluster, Process, leading_alone
 
 
@@ -83,19 +83,19 @@ async def test_while_logs_are_opened_their_number_is_reported_and_none_is_inspec
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await (await leading_alone(cluster)).stop()
-    process, told = Process(cluster, 1), list[tuple[str, int, int]]()
+    process, progress = Process(cluster, 1), list[tuple[str, int, int]]()
     open_all = process.broker._logs.open_all
 
     def watched(tell: Callable[[int, int], None], *, whole: bool) -> object:
-        def telling(done: int, total: int) -> None:
+        def record_progress(done: int, total: int) -> None:
             tell(done, total)
-            told.append((process.broker.start.phase, done, total))
+            progress.append((process.broker.start.phase, done, total))
 
-        return open_all(telling, whole=whole)
+        return open_all(record_progress, whole=whole)
 
     monkeypatch.setattr(process.broker._logs, "open_all", watched)
     await process.broker.prepare()
-    assert told == [(OPENS_LOGS, 0, 1)]
+    assert progress == [(OPENS_LOGS, 0, 1)]
     process.broker.start.enter(OPENS_LOGS)
     assert (await described_by(process)).replicas == []
     await process.stop()
@@ -106,9 +106,9 @@ async def test_a_crashed_incarnation_is_unregistered_before_its_logs_are_opened(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Opening may take longer than its lease, and until then no other replica would be elected."""
-    former = await leading_alone(cluster)
-    former.store.disconnect()
-    await former.stop()
+    previous = await leading_alone(cluster)
+    previous.store.disconnect()
+    await previous.stop()
     assert cluster.data.get(KEYS.broker(1)) is not None
     process, registered = Process(cluster, 1), list[bool]()
     open_all = process.broker._logs.open_all
@@ -189,7 +189,7 @@ async def test_a_broker_without_its_metadata_rejects_requests(cluster: Cluster) 
     await process.broker.prepare()
     process.store.disconnect()
     joining = asyncio.create_task(process.broker.join(address_of(1)))
-    await settled()
+    await until_idle()
     assert "it reads the cluster's metadata" in process.broker.start.refusal(1)
     process.store.reconnect()
     await joining
@@ -201,7 +201,7 @@ async def test_with_its_full_state_a_broker_has_started(cluster: Cluster) -> Non
     process = await Process(cluster, 1).start()
     assert (await described_by(process)).start_phase == TAKES_STATES
     wanted, revision = cluster.elect(process)
-    await cluster.tell(process, wanted, revision)
+    await cluster.command(process, wanted, revision)
     assert (process.broker.start.done, process.broker.start.total) == (1, 1)
     broker = await described_by(process)
     assert (broker.start_phase, broker.start_total, broker.is_starting) == (STARTED, 0, False)

@@ -287,8 +287,8 @@ def test_the_stored_time_is_the_trusted_time() -> None:
     write_clock(disk, DIRECTORY, left)
     assert read_clock(disk, DIRECTORY) == left
     # The format of earlier releases.
-    former = b'{"wall_ms": 1, "monotonic_ms": 2, "boot_id": "boot"}'
-    disk.write_atomically(DIRECTORY / CLOCK_NAME, former, sync=False)
+    previous = b'{"wall_ms": 1, "monotonic_ms": 2, "boot_id": "boot"}'
+    disk.write_atomically(DIRECTORY / CLOCK_NAME, previous, sync=False)
     assert read_clock(disk, DIRECTORY) == Reading(1, 2, "boot")
     disk.write_atomically(DIRECTORY / CLOCK_NAME, b"{", sync=False)
     assert read_clock(disk, DIRECTORY) is None

@@ -15,7 +15,7 @@ from tidelog_broker.requests.describe_producers import DescribeEntry, Fence
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
 from tidelog_broker.requests.producer_ids import GivenProducer
 from tidelog_runtime.metadata.schema import LeaderAndIsr
-from unit.broker.broker_parts import events_told, until
+from unit.broker.broker_parts import emitted_events, until
 from unit.broker.broker_processes import Cluster, Process
 from unit.broker.fake_log import NAME, sent_by
 
@@ -43,7 +43,7 @@ def code_of(outcome: ProduceOutcome) -> ErrorCode:
 async def elected(cluster: Cluster, leader: Process, *others: Process, epoch: int) -> LeaderAndIsr:
     wanted, revision = cluster.elect(leader, *others, epoch=epoch)
     for process in (leader, *others):
-        await cluster.tell(process, wanted, revision)
+        await cluster.command(process, wanted, revision)
     return wanted
 
 
@@ -76,7 +76,7 @@ async def test_a_new_replica_learns_the_producers_of_deleted_batches(cluster: Cl
     follower = await Process(cluster, 2).start()
     wanted, revision = cluster.elect(leader, epoch=6)
     for process in (leader, follower):
-        await cluster.tell(process, wanted, revision)
+        await cluster.command(process, wanted, revision)
     await until(lambda: follower.partition.log.log_end_offset == 5)
     await until(lambda: cluster.isr() == {1, 2})
     await elected(cluster, follower, leader, epoch=7)
@@ -96,7 +96,7 @@ async def test_a_new_replica_of_a_fully_expired_log_learns_its_producers(cluster
     follower = await Process(cluster, 2).start()
     wanted, revision = cluster.elect(leader, epoch=6)
     for process in (leader, follower):
-        await cluster.tell(process, wanted, revision)
+        await cluster.command(process, wanted, revision)
     await until(lambda: cluster.isr() == {1, 2})
     await elected(cluster, follower, leader, epoch=7)
     again = await put(follower, sent_by(NAMED, 0, count=3))
@@ -133,7 +133,7 @@ async def test_a_replica_that_lost_producers_of_deleted_batches_resigns_and_rele
     assert cluster.isr() == {1}
     state, revision = cluster.elect(leader, epoch=8)
     for process in (leader, again):
-        await cluster.tell(process, state, revision)
+        await cluster.command(process, state, revision)
     await until(lambda: cluster.isr() == {1, 2})
     states = again.partition.log.producers.states
     assert states.entries == leader.partition.log.producers.states.entries
@@ -149,7 +149,7 @@ async def test_a_sole_replica_that_lost_producers_of_deleted_batches_logs_it_and
     with capture_logs() as lines:
         again = await Process(cluster, 1).start()
     assert "producers_below_start_lost" in [line["event"] for line in lines]
-    assert not events_told(again.broker.state_changes, Kind.RESIGNATION)
+    assert not emitted_events(again.broker.state_changes, Kind.RESIGNATION)
     await elected(cluster, again, epoch=6)
     assert again.partition.log.log_end_offset == 5
 
@@ -159,11 +159,11 @@ async def test_a_fence_holds_at_the_next_leader(cluster: Cluster) -> None:
     leader, follower = await Process(cluster, 1).start(), await Process(cluster, 2).start()
     await elected(cluster, leader, follower, epoch=5)
     assert (await put(leader, sent_by(NAMED, 0, count=3))).appended is not None
-    (told,) = await leader.broker.describe_producers(
+    (description,) = await leader.broker.describe_producers(
         [DescribeEntry(NAME, "")], [], Fence(NAMED, 4, 1000)
     )
-    assert not isinstance(told, TidelogError)
-    assert [p[:3] for p in told.producers] == [(NAMED, 4, 2)]
+    assert not isinstance(description, TidelogError)
+    assert [p[:3] for p in description.producers] == [(NAMED, 4, 2)]
     await elected(cluster, follower, leader, epoch=6)
     assert code_of(await put(follower, sent_by(NAMED, 3))) is ErrorCode.FENCED_PRODUCER_EPOCH
     assert (await put(follower, sent_by(NAMED, 3, epoch=4))).appended is not None
@@ -174,16 +174,16 @@ async def test_taking_a_name_at_one_broker_fences_the_previous_holder_at_all_bro
 ) -> None:
     leader, other = await Process(cluster, 1).start(), await Process(cluster, 2).start()
     await elected(cluster, leader, other, epoch=5)
-    former = (await leader.broker.producer_ids("ship")).producer_id
-    assert (await put(leader, sent_by(former, 0))).appended is not None
+    previous = (await leader.broker.producer_ids("ship")).producer_id
+    assert (await put(leader, sent_by(previous, 0))).appended is not None
     leader.store.disconnect()
-    assert (await other.broker.producer_ids("ship")) == GivenProducer(former, 1)
+    assert (await other.broker.producer_ids("ship")) == GivenProducer(previous, 1)
     # The leader has not learned of the next holder, which has sent it nothing.
-    assert (await put(leader, sent_by(former, 1))).appended is not None
+    assert (await put(leader, sent_by(previous, 1))).appended is not None
     leader.store.reconnect()
-    await until(lambda: leader.broker.cache.producer_epochs == {former: 1})
-    assert code_of(await put(leader, sent_by(former, 2))) is ErrorCode.FENCED_PRODUCER_EPOCH
-    assert (await put(leader, sent_by(former, 2, epoch=1))).appended is not None
+    await until(lambda: leader.broker.cache.producer_epochs == {previous: 1})
+    assert code_of(await put(leader, sent_by(previous, 2))) is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert (await put(leader, sent_by(previous, 2, epoch=1))).appended is not None
 
 
 async def test_a_silent_unnamed_producer_expires_and_a_named_one_does_not(cluster: Cluster) -> None:
@@ -194,9 +194,9 @@ async def test_a_silent_unnamed_producer_expires_and_a_named_one_does_not(cluste
     for producer in (7, named):
         assert (await put(leader, sent_by(producer, 0))).appended is not None
     await asyncio.sleep(29 + LONGEST_DELIVERY_MS / 1000)
-    assert [p.producer_id for p in told(leader)] == [7, named]
+    assert [p.producer_id for p in described(leader)] == [7, named]
     await asyncio.sleep(32)
-    assert [p.producer_id for p in told(leader)] == [named]
+    assert [p.producer_id for p in described(leader)] == [named]
     assert code_of(await put(leader, sent_by(7, 1))) is ErrorCode.UNKNOWN_PRODUCER_ID
     assert (await put(leader, sent_by(named, 1))).appended is not None
 
@@ -220,11 +220,11 @@ async def test_a_used_name_is_kept_and_an_unused_one_expires(
         assert (await other.broker.producer_ids("taken")) == GivenProducer(taken, number)
     for process in (leader, other):
         assert set(process.broker.cache.producer_names) == {"writing", "taken"}
-    assert [p.producer_id for p in told(leader)] == sorted((writing, taken))
+    assert [p.producer_id for p in described(leader)] == sorted((writing, taken))
     # The next client that takes the name is a new holder.
     assert (await other.broker.producer_ids("silent")).producer_id not in (writing, silent, taken)
 
 
-def told(process: Process) -> list[CommittedProducer]:
+def described(process: Process) -> list[CommittedProducer]:
     assert process.partition.leader_epoch != NO_EPOCH
     return process.partition.committed_producers(())

@@ -319,7 +319,7 @@ async def test_the_deletion_of_a_stray_is_reported() -> None:
     broker.replicas.logs.set_aside(KEY, since_ms=1)
     async with at_work(broker.maintenance.delete_strays(1000, 0)):
         await asyncio.sleep(1.1)
-    (deleted,) = broker.replicas.told(Kind.DELETE)
+    (deleted,) = broker.replicas.events(Kind.DELETE)
     assert (deleted.stage, deleted.cause, deleted.name) == (Stage.COMPLETED, Cause.STRAY, NAME)
 
 
@@ -329,14 +329,14 @@ async def test_deletions_before_the_disk_rejected_one_are_reported() -> None:
     for number in (0, 1):
         broker.replicas.logs.set_aside(ReplicaKey(TOPIC_ID, number), since_ms=1)
 
-    def refuse_the_second(stray: Stray) -> None:
+    def reject_the_second(stray: Stray) -> None:
         if stray.name == on(1):
             raise OSError(5, "no")
 
-    broker.replicas.logs.delete_stray = refuse_the_second  # type: ignore[method-assign]
+    broker.replicas.logs.delete_stray = reject_the_second  # type: ignore[method-assign]
     async with at_work(broker.maintenance.delete_strays(1000, 0)):
         await asyncio.sleep(1.1)
-    assert [told.name for told in broker.replicas.told(Kind.DELETE)] == [on(0)]
+    assert [event.name for event in broker.replicas.events(Kind.DELETE)] == [on(0)]
 
 
 async def test_deletions_requested_during_a_sweep_wait_for_the_next_one() -> None:
@@ -390,8 +390,8 @@ async def test_evicted_producers_are_logged_in_one_line_a_round_and_counted(
                         partition.append([sent_by(producer, 0)], Acks.LEADER, 1)
                 await asyncio.sleep(1.1)
             await asyncio.sleep(5)
-    told = [line["recent"] for line in lines if line["event"] == "producers_crowded_out"]
-    assert told == [4, 6]
+    evicted = [line["recent"] for line in lines if line["event"] == "producers_crowded_out"]
+    assert evicted == [4, 6]
     assert broker.maintenance.crowded_out == CrowdedOut(recent=10)
 
 
@@ -465,13 +465,13 @@ async def oldest_catch_up_ms(broker: Broker, stalled_ms: int) -> int:
 async def test_a_leader_that_was_stalled_grants_its_followers_a_full_lag_time() -> None:
     broker = Broker()
     assert await oldest_catch_up_ms(broker, stalled_ms=5000) <= 20
-    (told,) = broker.replicas.told(Kind.BROKER_STALLED)
-    assert (told.broker, told.details) == (1, {"stalled_ms": told.duration_ms})
-    assert 4900 <= told.duration_ms <= 5010
-    assert broker.replicas.told(Kind.HW_STALLED) == []
+    (event,) = broker.replicas.events(Kind.BROKER_STALLED)
+    assert (event.broker, event.details) == (1, {"stalled_ms": event.duration_ms})
+    assert 4900 <= event.duration_ms <= 5010
+    assert broker.replicas.events(Kind.HW_STALLED) == []
 
 
 async def test_a_timer_that_is_slightly_late_is_no_stall() -> None:
     broker = Broker()
     assert await oldest_catch_up_ms(broker, stalled_ms=90) >= 200
-    assert broker.replicas.told(Kind.BROKER_STALLED) == []
+    assert broker.replicas.events(Kind.BROKER_STALLED) == []

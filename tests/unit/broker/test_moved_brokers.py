@@ -44,13 +44,13 @@ async def moving(cluster: Cluster) -> tuple[Process, Process, LeaderAndIsr]:
     """Broker 1 leads 50,000 bytes alone, and broker 2 is added."""
     leader, added = await Process(cluster, 1).start(), await Process(cluster, 2).start()
     alone, revision = cluster.elect(leader)
-    await cluster.tell(leader, replace(alone, replicas=(1,)), revision)
+    await cluster.command(leader, replace(alone, replicas=(1,)), revision)
     for _ in range(BATCHES):
         leader.partition.append([sent(b"x" * BATCH)], Acks.LEADER, virtual_clock().wall_ms())
     moved = replace(alone, replicas=TO_2.replicas, moving=TO_2)
     revision = cluster.put(KEYS.leader_and_isr(NAME), encode_leader_and_isr(moved))
     for process in (leader, added):
-        await cluster.tell(process, moved, revision)
+        await cluster.command(process, moved, revision)
     return leader, added, moved
 
 

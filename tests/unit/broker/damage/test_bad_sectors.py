@@ -52,8 +52,8 @@ async def test_the_only_copy_stays_leader_and_loses_only_the_batch_on_a_bad_sect
     assert damaged_range(partition, 1) == (1, 2)
     append(partition, b"more")
     assert consume(partition, 2) == [2, 3]
-    (told,) = broker.replicas.told(Kind.BATCH_DAMAGED)
-    assert told.details["first_offset"] == 1
+    (event,) = broker.replicas.events(Kind.BATCH_DAMAGED)
+    assert event.details["first_offset"] == 1
     await broker.stop()
 
 
@@ -75,7 +75,7 @@ async def test_a_sector_that_is_readable_a_moment_later_costs_nothing() -> None:
     broker.disk.names[SEGMENT].bad.clear()
     await asyncio.sleep(2 * UNREADABLE_PAUSE_S)
     assert consume(partition, 0) == [0, 1, 2]
-    assert broker.replicas.told(Kind.BATCH_DAMAGED) == []
+    assert broker.replicas.events(Kind.BATCH_DAMAGED) == []
     await broker.stop()
 
 

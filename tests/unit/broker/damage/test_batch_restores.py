@@ -133,8 +133,8 @@ async def test_a_batch_of_any_size_that_a_topic_allows_is_restored(size: int) ->
 async def test_a_restore_is_reported_and_the_evidence_is_of_repaired_damage(leads: Leader) -> None:
     leads.wanted()
     leads.sends(leads.sound[1])
-    (told,) = leads.replicas.told(Kind.REPLICA_REPAIRED)
-    assert (told.details["first_offset"], told.details["other_broker"]) == (1, 2)
+    (event,) = leads.replicas.events(Kind.REPLICA_REPAIRED)
+    assert (event.details["first_offset"], event.details["other_broker"]) == (1, 2)
     leads.replicas.logs.damaged_batches.sweep()
     (file,) = leads.replicas.memory.list_names(DATA / "evidence")
     assert file.endswith(".repaired")

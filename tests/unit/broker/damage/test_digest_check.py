@@ -32,8 +32,8 @@ from unit.broker.broker_parts import (
     Replicas,
     at_work,
     in_place,
-    settled,
     stages,
+    until_idle,
 )
 from unit.broker.fake_log import state
 from unit.broker.log.builders import batch_at, batches_from
@@ -100,11 +100,11 @@ class Leader:
         """Take a report of the follower, and run everything that follows from it."""
         async with at_work(self.digests.run()), at_work(self.divergences.run()):
             asked = self.check.compare(FOLLOWER, reports, lambda _: self.agreed)
-            await settled()
+            await until_idle()
         return list(asked)
 
-    def told(self) -> list[str]:
-        return stages(self.replicas.told(Kind.REPLICA_DIVERGED))
+    def emitted(self) -> list[str]:
+        return stages(self.replicas.events(Kind.REPLICA_DIVERGED))
 
     def files(self) -> list[str]:
         return [n.rsplit(".", 1)[1] for n in self.replicas.disk.list_names(DATA / "evidence")]
@@ -121,7 +121,7 @@ async def test_equal_digests_raise_no_divergence() -> None:
     leads = await Leader().start()
     assert await leads.reported(report_of(leads.held)) == []
     assert (leads.check.compared, leads.check.differing, leads.divergences.count) == (1, 0, 0)
-    assert leads.told() == []
+    assert leads.emitted() == []
 
 
 @pytest.mark.rule("divergent-replicas-are-reported")
@@ -129,9 +129,9 @@ async def test_a_differing_batch_is_reported_and_located() -> None:
     leads = await Leader().start()
     asked = await leads.reported(report_of(others()))
     assert asked == [DivergedRange(KEY, 0, 10)]
-    assert leads.told() == ["replica_diverged requested"]
+    assert leads.emitted() == ["replica_diverged requested"]
     assert await leads.reported(report_of(others(), listed=True)) == []
-    assert leads.told() == ["replica_diverged requested", "replica_diverged received"]
+    assert leads.emitted() == ["replica_diverged requested", "replica_diverged received"]
     (found,) = leads.divergences.of(KEY)
     assert (found.broker_id, found.first_offset, found.next_offset) == (FOLLOWER, 0, 10)
     assert (found.digest, found.other_digest) == (
@@ -154,7 +154,7 @@ async def test_the_same_divergence_is_reported_once() -> None:
     leads = await Leader().start()
     await leads.reported(report_of(others()), report_of(others()))
     await leads.reported(report_of(others()))
-    assert leads.told() == ["replica_diverged requested"]
+    assert leads.emitted() == ["replica_diverged requested"]
     assert (leads.divergences.count, leads.divergences.found_total) == (1, 1)
 
 
@@ -168,7 +168,7 @@ async def test_a_divergence_outlives_a_restart_and_ends_when_both_replicas_agree
     await leads.reported(report_of(leads.held))
     assert leads.divergences.count == 0
     assert leads.files() == ["resolved"]
-    assert leads.told()[-1] == "replica_diverged completed"
+    assert leads.emitted()[-1] == "replica_diverged completed"
 
 
 async def test_evidence_that_the_disk_rejected_is_written_later() -> None:
@@ -221,7 +221,7 @@ async def test_a_cut_during_the_disk_read_cancels_the_comparison() -> None:
     leads.check.compare(FOLLOWER, [report_of(others())], lambda _: 10)
     leads.log.truncate_to(5)
     async with at_work(leads.digests.run()):
-        await settled()
+        await until_idle()
     assert (leads.check.compared, leads.check.not_compared) == (0, 1)
 
 
@@ -258,7 +258,7 @@ async def test_a_waiting_range_is_compared_once_for_each_follower() -> None:
         for follower in (FOLLOWER, FOLLOWER + 1):
             leads.check.compare(follower, [report_of(leads.held)], lambda _: 10)
     async with at_work(leads.digests.run()):
-        await settled()
+        await until_idle()
     assert (leads.check.compared, leads.check.not_compared) == (2, 0)
 
 
@@ -269,7 +269,7 @@ async def test_the_number_of_waiting_comparisons_is_bounded() -> None:
         leads.check.compare(follower, [report_of(leads.held)], lambda _: 10)
     assert leads.check.not_compared == 10
     async with at_work(leads.digests.run()):
-        await settled()
+        await until_idle()
     assert leads.check.compared == MAX_REQUESTERS
 
 
@@ -296,7 +296,7 @@ async def test_a_divergence_of_a_previous_leader_ends_and_is_found_by_the_next()
     async with at_work(leads.divergences.run()):
         await asyncio.sleep(2 * SWEEP_INTERVAL_S)
     assert (leads.divergences.count, leads.files()) == (0, ["resolved"])
-    ended = leads.replicas.told(Kind.REPLICA_DIVERGED)[-1]
+    ended = leads.replicas.events(Kind.REPLICA_DIVERGED)[-1]
     assert ended.details["end"] == "another broker leads; it compares now"
     await leads.replicas.take(state(epoch=8), revision=13)
     leads.check = leads.new_check()
@@ -313,7 +313,7 @@ async def test_a_divergence_of_the_own_disk_stays_until_the_disk_agrees_again() 
     assert found.other_digest == str(digest_of(others()))
     leads.check.scrubbed(KEY, digest_of(leads.held))
     assert leads.divergences.count == 0
-    assert leads.told()[-1] == "replica_diverged completed"
+    assert leads.emitted()[-1] == "replica_diverged completed"
 
 
 async def test_after_a_restart_an_own_divergence_stays_until_the_disk_agrees_again() -> None:
@@ -335,7 +335,7 @@ async def test_an_own_divergence_ends_when_the_replica_is_moved_out_and_copied_a
     leads = await Leader().start()
     leads.check.scrubbed(KEY, digest_of(others()))
     async with at_work(leads.divergences.run()):
-        await settled()
+        await until_idle()
     leads.divergences = leads.new_divergences()
     leads.divergences.load()
     leads.check = leads.new_check()
@@ -406,13 +406,13 @@ async def test_a_new_leader_gets_the_reports_sent_to_the_previous_one(follows: L
     digests = KeptDigests()
     digests.kept[KEY] = LogDigests(4, 0)
     digests.kept[KEY].appended(follows.held)
-    former, reports = DigestReports(digests), DigestReports(digests)
-    former.note(partition)
-    sent = former.next(1.0)
-    former.answered((), lambda _: True)
+    previous, reports = DigestReports(digests), DigestReports(digests)
+    previous.note(partition)
+    sent = previous.next(1.0)
+    previous.answered((), lambda _: True)
     assert [report.digest.start for report in sent] == [0, 4, 8]
-    assert list(former.next(2.0)) == []
-    former.forget(KEY)
+    assert list(previous.next(2.0)) == []
+    previous.forget(KEY)
     reports.follow(partition)
     reports.answered((), lambda _: False)
     assert list(reports.next(3.0)) == []  # it does not compare yet
@@ -420,7 +420,7 @@ async def test_a_new_leader_gets_the_reports_sent_to_the_previous_one(follows: L
     assert sorted(reports.next(4.0)) == sorted(sent)
     reports.answered((), lambda _: False)  # it has not compared anything
     assert sorted(reports.next(5.0)) == sorted(sent)
-    former.answered((), lambda _: True)  # late
+    previous.answered((), lambda _: True)  # late
     reports.answered((), lambda _: True)
     assert list(reports.next(6.0)) == []
 
@@ -430,7 +430,7 @@ async def test_a_follower_lists_the_batches_that_its_leader_requests(follows: Le
     reports = DigestReports(digests)
     async with at_work(digests.run()):
         reports.answered([DivergedRange(KEY, 0, 10)], lambda _: True)
-        await settled()
+        await until_idle()
     (listed,) = reports.next(1.0)
     assert listed.digest == digest_of(follows.held)
     assert listed.batches == [BatchSummary.of(batch.header) for batch in follows.held]
@@ -443,7 +443,7 @@ async def test_a_follower_sends_the_batches_that_its_leader_cannot_read(follows:
     reports = DigestReports(follows.digests)
     async with at_work(follows.digests.run()):
         reports.answered(wanted, lambda _: True)
-        await settled()
+        await until_idle()
     (listed,) = reports.next(1.0)
     assert listed.contents == follows.held[4:]
     assert listed.digest == digest_of(follows.held[4:])
@@ -458,7 +458,7 @@ async def test_a_follower_that_cannot_read_the_batches_either_reports_it(follows
     reports = DigestReports(follows.digests)
     async with at_work(follows.digests.run()):
         reports.answered([DivergedRange(KEY, 10, 12, wants_contents=True)], lambda _: True)
-        await settled()
+        await until_idle()
     (listed,) = reports.next(1.0)
     assert (listed.digest[:2], listed.contents) == ((10, 12), ())
     assert listed.batches == [BatchSummary.of(unreadable.header)]
@@ -474,7 +474,7 @@ async def test_a_follower_reads_a_range_missing_in_memory_and_then_reports_it(
     reports.note(partition)
     async with at_work(follows.digests.run()):
         assert list(reports.next(1.0)) == []
-        await settled()
+        await until_idle()
     assert list(reports.next(2.0)) == [report_of(follows.held)]
 
 

@@ -77,7 +77,7 @@ async def test_readers_of_the_damage_get_a_retriable_error_until_it_is_sealed() 
 async def test_the_only_copy_does_not_resign() -> None:
     broker, _ = await damaged_alone()
     assert broker.stored() == ALONE
-    assert broker.replicas.told(Kind.RESIGNATION, Kind.REPLICA_DAMAGED) == []
+    assert broker.replicas.events(Kind.RESIGNATION, Kind.REPLICA_DAMAGED) == []
     await broker.stop()
 
 
@@ -85,9 +85,9 @@ async def test_the_damage_is_reported_once_with_its_offsets() -> None:
     broker, partition = await damaged_alone()
     broker.read(partition)
     await asyncio.sleep(1)
-    (told,) = broker.replicas.told(Kind.BATCH_DAMAGED)
-    assert (told.name, told.cause, told.stage) == (NAME, Cause.CORRUPT, Stage.FAILED)
-    assert (told.details["first_offset"], told.details["next_offset"]) == (1, 2)
+    (event,) = broker.replicas.events(Kind.BATCH_DAMAGED)
+    assert (event.name, event.cause, event.stage) == (NAME, Cause.CORRUPT, Stage.FAILED)
+    assert (event.details["first_offset"], event.details["next_offset"]) == (1, 2)
     await broker.stop()
 
 
@@ -140,8 +140,8 @@ async def test_once_another_replica_leads_the_batch_is_copied_from_it() -> None:
     assert partition.fetch_position().fetch_offset == 3
     assert partition.log.read(0, max_bytes=1 << 20, up_to=3) == sound
     assert broker.replicas.logs.damaged_batches.of(KEY) == []
-    (told,) = broker.replicas.told(Kind.REPLICA_REPAIRED)
-    assert (told.details["first_offset"], told.details["other_broker"]) == (1, 2)
+    (event,) = broker.replicas.events(Kind.REPLICA_REPAIRED)
+    assert (event.details["first_offset"], event.details["other_broker"]) == (1, 2)
     await broker.stop()
 
 

@@ -242,9 +242,9 @@ async def test_a_full_disk_is_no_damage() -> None:
     broker = Broker()
     partition = await three_records(broker)
     broker.disk.space = 0
-    with pytest.raises(LogStorageError) as refused:
+    with pytest.raises(LogStorageError) as rejected:
         partition.append([sent()], Acks.LEADER, 1)
-    error = broker.replicas.manager.replica_failed(partition, refused.value)
+    error = broker.replicas.manager.replica_failed(partition, rejected.value)
     assert error.code is ErrorCode.STORAGE_ERROR
     assert partition.leading is not None
     await broker.stop()
@@ -257,10 +257,10 @@ async def test_a_replica_out_of_service_takes_no_command_and_reports_why() -> No
     broker.store.disconnect()
     broker.read(partition)
     result = await broker.replicas.manager.leader_and_isr(command(state(epoch=7), 90))
-    (refused,) = result.partitions
-    assert refused.error is not None
-    assert refused.error.code is ErrorCode.STORAGE_ERROR
-    assert "out of service until it has left the ISR and is repaired" in str(refused.error)
+    (rejected,) = result.partitions
+    assert rejected.error is not None
+    assert rejected.error.code is ErrorCode.STORAGE_ERROR
+    assert "out of service until it has left the ISR and is repaired" in str(rejected.error)
     assert partition.leading is None
     await broker.stop()
 
@@ -271,9 +271,9 @@ async def test_a_failed_sync_makes_the_replica_resign_and_keeps_writable_data() 
     log = broker.replicas.logs.log_of(KEY)
     assert log is not None
     broker.disk.fail_sync = True
-    with pytest.raises(LogStorageError) as refused:
+    with pytest.raises(LogStorageError) as rejected:
         log.flush()
-    broker.replicas.manager.log_failed(KEY, refused.value)
+    broker.replicas.manager.log_failed(KEY, rejected.value)
     await asyncio.sleep(0.1)
     broker.disk.fail_sync = False
     await asyncio.sleep(5)
@@ -293,11 +293,11 @@ async def test_a_disk_that_keeps_failing_is_retried_less_and_less_often() -> Non
     log = broker.replicas.logs.log_of(KEY)
     assert log is not None
     broker.disk.fail_sync = True
-    with pytest.raises(LogStorageError) as refused:
+    with pytest.raises(LogStorageError) as rejected:
         log.flush()
-    broker.replicas.manager.log_failed(KEY, refused.value)
+    broker.replicas.manager.log_failed(KEY, rejected.value)
     await asyncio.sleep(3600)
-    attempts = [c for c in broker.replicas.told(Kind.REPLICA_REPAIRED) if c.stage is Stage.FAILED]
+    attempts = [c for c in broker.replicas.events(Kind.REPLICA_REPAIRED) if c.stage is Stage.FAILED]
     assert 3600 / MAX_RETRY_DELAY_S < len(attempts) < 2 * 3600 / MAX_RETRY_DELAY_S + 20
     assert not partition.in_service
     broker.disk.fail_sync = False

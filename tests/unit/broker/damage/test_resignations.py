@@ -106,7 +106,7 @@ class Store(FlakyStore):
     def __init__(self) -> None:
         super().__init__(virtual_clock())
         self.cache = MetadataCache(KEYS)
-        self.told: dict[ReplicaKey, int] = {}
+        self.resigned_at: dict[ReplicaKey, int] = {}
         clock = virtual_clock()
         self.state_changes = StateChangeLog("broker-1", clock)
         self.resignations = Resignations(
@@ -134,7 +134,7 @@ class Store(FlakyStore):
     async def resign_all(
         self, replicas: Iterable[tuple[ReplicaKey, TopicPartition | None]]
     ) -> None:
-        await self.resignations.resign(replicas, self.told.__setitem__)
+        await self.resignations.resign(replicas, self.resigned_at.__setitem__)
 
 
 async def test_a_known_state_takes_one_transaction() -> None:
@@ -179,7 +179,9 @@ async def test_without_a_leader_another_resignation_raises_the_revision() -> Non
     await store.is_known()
     described_at = store.item(KEYS.leader_and_isr(NAME)).mod_revision
     await store.resign()
-    assert store.told[KEY] == store.item(KEYS.leader_and_isr(NAME)).mod_revision > described_at
+    assert (
+        store.resigned_at[KEY] == store.item(KEYS.leader_and_isr(NAME)).mod_revision > described_at
+    )
     assert (store.partition(), len(store.sent)) == (in_recovery(), 1)
 
 
@@ -191,7 +193,7 @@ async def test_an_unseen_write_of_another_client_is_not_taken_for_its_own_resign
     store.holds(in_recovery())
     described_at = store.item(KEYS.leader_and_isr(NAME)).mod_revision
     await store.resign()
-    assert store.told[KEY] > described_at
+    assert store.resigned_at[KEY] > described_at
 
 
 async def test_without_a_leader_a_write_with_a_lost_answer_is_repeated_once_and_not_forever() -> (
@@ -211,7 +213,7 @@ async def test_without_a_leader_a_write_with_a_lost_answer_is_repeated_once_and_
     store.before_answer = lose_what_was_applied
     await store.resign()
     assert len(written) == 3
-    assert store.told[KEY] == written[-1]
+    assert store.resigned_at[KEY] == written[-1]
 
 
 async def test_a_store_that_is_away_is_retried_until_it_is_back() -> None:
@@ -248,7 +250,7 @@ async def test_the_revision_since_which_the_replica_does_not_count_is_reported()
     keys = [ReplicaKey(TOPIC_ID, number) for number in (0, 1, 2)]
     await store.resign_all([(key, on(key.partition)) for key in keys])
     stored = [store.item(KEYS.leader_and_isr(on(number))).mod_revision for number in (0, 1)]
-    assert [store.told[key] for key in keys] == [*stored, 0]
+    assert [store.resigned_at[key] for key in keys] == [*stored, 0]
 
 
 async def test_a_deleted_partition_needs_no_resignation() -> None:
@@ -300,7 +302,7 @@ async def test_each_resigned_replica_is_reported_and_waiting_ones_are_not() -> N
         store.resign_all([(KEY, NAME), (ReplicaKey(TOPIC_ID, 1), on(1))])
     )
     await asyncio.sleep(10)
-    assert list(store.told) == [ReplicaKey(TOPIC_ID, 1)]
+    assert list(store.resigned_at) == [ReplicaKey(TOPIC_ID, 1)]
     resigning.cancel()
 
 
@@ -313,7 +315,7 @@ async def test_more_unreadable_values_than_a_transaction_holds_block_no_other_re
     keys = [ReplicaKey(TOPIC_ID, number) for number in range(last.partition + 1)]
     resigning = asyncio.create_task(store.resign_all([(key, on(key.partition)) for key in keys]))
     await asyncio.sleep(10)
-    assert list(store.told) == [last]
+    assert list(store.resigned_at) == [last]
     resigning.cancel()
 
 

@@ -37,7 +37,7 @@ class Pair:
         ]
         wanted, revision = self.cluster.elect(leader, follower)
         for process in (leader, follower):
-            await self.cluster.tell(process, wanted, revision)
+            await self.cluster.command(process, wanted, revision)
         assert (await leader.produce()).appended is not None
         return leader, follower
 
@@ -55,11 +55,11 @@ async def test_a_follower_whose_sync_fails_leaves_the_isr_and_comes_back(
     # It has resigned, which raises its leader's epoch; the controller commands both brokers.
     resigned, revision = pair.stored()
     assert [member.broker_id for member in resigned.isr] == [1]
-    await pair.cluster.tell(leader, resigned, revision)
+    await pair.cluster.command(leader, resigned, revision)
     assert leader.partition.high_watermark == 2
     pair.disks[1].fail_sync = False
     await until(lambda: follower.partition.in_service)
-    await pair.cluster.tell(follower, resigned, revision)
+    await pair.cluster.command(follower, resigned, revision)
     await until(lambda: pair.cluster.isr() == {1, 2})
     assert follower.partition.log.flushed_offset == 2
     for process in (leader, follower):

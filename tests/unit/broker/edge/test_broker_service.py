@@ -444,9 +444,9 @@ async def test_without_the_store_a_producer_gets_a_retriable_error() -> None:
 
 
 async def test_an_invalid_producer_name_is_rejected() -> None:
-    with pytest.raises(AbortedError, match="is no producer name") as refused:
+    with pytest.raises(AbortedError, match="is no producer name") as rejected:
         await init(Edge(), "a b")
-    assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert rejected.value.code is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_producers_are_described() -> None:
@@ -454,8 +454,8 @@ async def test_producers_are_described() -> None:
     await edge.replicas.lead(wanted=ALONE)
     records = record_batch.encode_records([b"a", b"b"], timestamps_ms=10)
     assert not (await edge.produce(records.to_batch(7, 0, 0))).HasField("error")
-    (told,) = (await describe(edge)).producers
-    assert (told.producer_id, told.producer_epoch, told.last_sequence) == (7, 0, 1)
+    (producer,) = (await describe(edge)).producers
+    assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (7, 0, 1)
 
 
 async def test_a_fence_is_checked_and_kept() -> None:
@@ -463,8 +463,12 @@ async def test_a_fence_is_checked_and_kept() -> None:
     await edge.replicas.lead(wanted=ALONE)
     given = await init(edge, "sink")
     fence = pb.ProducerFence(producer_id=given.producer_id, producer_epoch=1, timeout_ms=100)
-    (told,) = (await describe(edge, fence)).producers
-    assert (told.producer_id, told.producer_epoch, told.last_sequence) == (given.producer_id, 1, -1)
+    (producer,) = (await describe(edge, fence)).producers
+    assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (
+        given.producer_id,
+        1,
+        -1,
+    )
     records = record_batch.encode_records([b"late"], timestamps_ms=10)
     late = await edge.produce(records.to_batch(given.producer_id, 0, 0))
     assert code_of(late.error) is ErrorCode.FENCED_PRODUCER_EPOCH

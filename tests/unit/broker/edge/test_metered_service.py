@@ -47,7 +47,7 @@ class MeteredEdge:
         series = self.meter.durations.series.items()
         return {name: sum(d.counts) for (name, _), d in series if sum(d.counts)}
 
-    def refused(self) -> set[tuple[str, ...]]:
+    def rejected(self) -> set[tuple[str, ...]]:
         return {labels for labels, count in self.meter.refused.values.items() if count}
 
 
@@ -97,6 +97,6 @@ async def test_a_request_for_a_partition_led_elsewhere_is_rejected_and_counted()
         CONTEXT,
     )
 
-    assert edge.refused() == {
+    assert edge.rejected() == {
         (request, "LEADER_NOT_AVAILABLE") for request in ("produce", "fetch", "list_offsets")
     }

@@ -33,7 +33,7 @@ def serving(replicas: Replicas) -> ReplicaControlService:
 
 
 def traces(replicas: Replicas, *kinds: Kind) -> set[str]:
-    return {told.trace_id for told in replicas.told(*kinds)}
+    return {event.trace_id for event in replicas.events(*kinds)}
 
 
 async def test_events_of_a_command_without_a_trace_have_that_of_the_call() -> None:
@@ -80,7 +80,7 @@ async def test_a_fenced_command_is_rejected_before_its_partitions_are_read() -> 
     response = await service.LeaderAndIsr(wire, CONTEXT)
     assert ErrorCode(response.error.code) is ErrorCode.STALE_CONTROLLER_EPOCH
     assert not read
-    (told,) = replicas.told(Kind.COMMAND)
-    assert told.details["partitions"] == 1
+    (event,) = replicas.events(Kind.COMMAND)
+    assert event.details["partitions"] == 1
     await service.LeaderAndIsr(await leader_and_isr_to_wire(command(state(), 20)), CONTEXT)
     assert read

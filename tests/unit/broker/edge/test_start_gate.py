@@ -35,7 +35,7 @@ def gate(start: StartProgress) -> Any:
     return StartGate(lambda: start.refusal(3))
 
 
-async def refused(start: StartProgress, method: str) -> tuple[grpc.StatusCode, str]:
+async def rejected(start: StartProgress, method: str) -> tuple[grpc.StatusCode, str]:
     handler = gate(start).service(Details(method))
     with pytest.raises(AbortedError) as aborted:
         await handler.unary_unary(b"", Context())
@@ -47,7 +47,7 @@ async def refused(start: StartProgress, method: str) -> tuple[grpc.StatusCode, s
 async def test_requests_fail_as_at_a_broker_that_is_down(start: StartProgress, method: str) -> None:
     start.enter(OPENS_LOGS)
     start.count(120, 5_003)
-    assert await refused(start, method) == (
+    assert await rejected(start, method) == (
         grpc.StatusCode.UNAVAILABLE,
         "broker 3 is starting: it opens its logs, 120 of 5,003",
     )

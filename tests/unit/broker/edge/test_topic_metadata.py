@@ -25,8 +25,8 @@ TOPIC_KEY = topic_change().key
 async def metadata_of(topics: TopicMetadata) -> broker_pb2.TopicMetadata:
     answer = broker_pb2.MetadataResponse()
     await topics.add_to(answer, NAME.topic)
-    (told,) = answer.topics
-    return told
+    (topic,) = answer.topics
+    return topic
 
 
 def wide(leader: int = 1, topic_id: str = TOPIC_ID, revision: int = 120) -> Iterator[Changed]:
@@ -58,12 +58,12 @@ async def test_only_a_changed_partition_is_serialized_again(
 
     def counted(
         self: topic_metadata._Telling,
-        told: broker_pb2.PartitionMetadata,
+        metadata: broker_pb2.PartitionMetadata,
         number: int,
         known: VersionedState,
     ) -> None:
         made.append(number)
-        tell(self, told, number, known)
+        tell(self, metadata, number, known)
 
     monkeypatch.setattr(topic_metadata._Telling, "__call__", counted)
     topics = TopicMetadata(cache)
@@ -85,8 +85,8 @@ async def test_partitions_that_share_a_state_keep_their_own_fields() -> None:
         3: VersionedState(shared, 120, 90),
     }
     known.apply([topic_change(partitions=4)])
-    told = (await metadata_of(TopicMetadata(known))).partitions
-    assert [(p.partition, p.leader, p.create_revision) for p in told] == [
+    partitions = (await metadata_of(TopicMetadata(known))).partitions
+    assert [(p.partition, p.leader, p.create_revision) for p in partitions] == [
         (0, 1, 120),
         (1, 1, 110),
         (2, 2, 100),
@@ -100,11 +100,11 @@ async def test_offline_replicas_follow_the_live_brokers(cache: MetadataCache) ->
     async def offline() -> list[int]:
         return [*(await metadata_of(topics)).partitions[0].offline_replicas]
 
-    told = [await offline()]
+    seen = [await offline()]
     for change in (Changed(KEYS.broker(3), None, 131), broker_change(3)):
         cache.apply([change])
-        told.append(await offline())
-    assert told == [[], [3], []]
+        seen.append(await offline())
+    assert seen == [[], [3], []]
 
 
 async def test_nothing_is_kept_of_a_deleted_topic(cache: MetadataCache) -> None:
@@ -117,12 +117,12 @@ async def test_nothing_is_kept_of_a_deleted_topic(cache: MetadataCache) -> None:
 
 async def test_added_and_removed_partitions_are_reported(cache: MetadataCache) -> None:
     topics = TopicMetadata(cache)
-    told = [len((await metadata_of(topics)).partitions)]
+    counts = [len((await metadata_of(topics)).partitions)]
     cache.apply([topic_change(partitions=3), partition_change(state(), 140, on(2))])
-    told.append(len((await metadata_of(topics)).partitions))
+    counts.append(len((await metadata_of(topics)).partitions))
     cache.apply([Changed(KEYS.leader_and_isr(on(2)), None, 141)])
-    told.append(len((await metadata_of(topics)).partitions))
-    assert told == [2, 3, 2]
+    counts.append(len((await metadata_of(topics)).partitions))
+    assert counts == [2, 3, 2]
 
 
 async def test_a_partition_of_another_topic_of_the_name_is_left_out(cache: MetadataCache) -> None:
@@ -138,9 +138,9 @@ async def test_a_wide_topic_is_answered_in_pieces_that_yield_in_between() -> Non
     known = MetadataCache(KEYS)
     known.apply(wide())
     async with Turns() as turns:
-        told = (await metadata_of(TopicMetadata(known))).partitions
+        partitions = (await metadata_of(TopicMetadata(known))).partitions
         assert turns.taken() >= 2
-    assert [p.partition for p in told] == [0, 1, 2, 3, 4]
+    assert [p.partition for p in partitions] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.usefixtures("narrow_pieces")
@@ -152,7 +152,7 @@ async def test_an_answer_in_pieces_shows_one_moment() -> None:
     await asyncio.sleep(0)
     known.apply(wide(leader=2, revision=130))
     second = asyncio.create_task(metadata_of(topics))
-    leaders = [[p.leader for p in (await told).partitions] for told in (first, second)]
+    leaders = [[p.leader for p in (await answer).partitions] for answer in (first, second)]
     assert leaders == [[1] * 5, [2] * 5]
 
 
@@ -165,8 +165,8 @@ async def test_a_topic_recreated_during_the_answer_is_reported_as_it_was() -> No
     await asyncio.sleep(0)
     again = "other-id-other-id-othe"
     known.apply(wide(2, again, 140))
-    former, now = await answering, await metadata_of(topics)
-    assert [(t.topic_id, {p.leader for p in t.partitions}) for t in (former, now)] == [
+    previous, now = await answering, await metadata_of(topics)
+    assert [(t.topic_id, {p.leader for p in t.partitions}) for t in (previous, now)] == [
         (TOPIC_ID, {1}),
         (again, {2}),
     ]

@@ -15,7 +15,7 @@ from tidelog.inspection.model import (
     StoreHealth,
 )
 from tidelog.model import NO_EPOCH, Acks
-from unit.broker.broker_parts import address_of, settled
+from unit.broker.broker_parts import address_of, until_idle
 from unit.broker.broker_processes import Cluster, Process, leading_alone, pair
 from unit.broker.fake_log import NAME, TOPIC_ID, sent
 from unit.metadata.virtual_time import virtual_clock
@@ -172,7 +172,7 @@ async def test_only_requested_replicas_are_described(cluster: Cluster) -> None:
 
 async def test_healthy_replicas_may_be_left_out_and_are_counted(cluster: Cluster) -> None:
     leader, follower = await pair(cluster)
-    await settled()
+    await until_idle()
     state = await described(leader, only_unwell=True)
     assert replicas_in(state) == []
     assert state.broker is not None

@@ -97,10 +97,10 @@ def test_no_append_uses_the_space_reserved_for_state_files() -> None:
     machine.memory.space = 0
     machine.disk.write_atomically(DATA / "another", b"x" * 50, sync=True)
     assert machine.memory.space > 10_000  # of an abandoned file
-    with pytest.raises(LogStorageError, match="No space left") as refused:
+    with pytest.raises(LogStorageError, match="No space left") as rejected:
         log.append([batch_at(40)])
-    assert refused.value.is_full
-    assert refused.value.is_passing
+    assert rejected.value.is_full
+    assert rejected.value.is_passing
     machine.memory.space = None
     machine.later()
     log.append([batch_at(40)])
@@ -111,9 +111,9 @@ def test_no_new_replica_uses_the_space_reserved_for_state_files() -> None:
     machine.memory.space = 0
     machine.disk.write_atomically(DATA / "state", b"x" * 50, sync=True)
     left = machine.reserved_bytes
-    with pytest.raises(LogStorageError, match="No space left") as refused:
+    with pytest.raises(LogStorageError, match="No space left") as rejected:
         open_log(machine.disk)
-    assert refused.value.is_full
+    assert rejected.value.is_full
     assert machine.reserved_bytes == left
 
 
@@ -208,9 +208,9 @@ def test_a_failed_write_names_its_file_and_leaves_nothing(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", reject)
-    with pytest.raises(OSError, match="No space left") as refused:
+    with pytest.raises(OSError, match="No space left") as rejected:
         OsDisk().write_atomically(tmp_path / "broker.json", b"x", sync=True)
-    assert describe_os_error(refused.value) == (
+    assert describe_os_error(rejected.value) == (
         f"cannot use {tmp_path}/broker.json: No space left on device; free space on that disk, "
         "then start again"
     )

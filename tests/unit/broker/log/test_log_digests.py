@@ -129,7 +129,7 @@ class TwoReplicas(RuleBasedStateMachine):
         self.follower.log.reset_to(self.leader.log.log_start_offset + offset)
 
     @rule(which=st.sampled_from(["leader", "follower", "both"]))
-    def read_what_memory_lacks(self, which: str) -> None:
+    def read_missing_ranges(self, which: str) -> None:
         for replica in self._of(which):
             part = replica.log.digests.to_read()
             if part is not None and part[0] >= replica.log.log_start_offset:
@@ -162,7 +162,7 @@ class TwoReplicas(RuleBasedStateMachine):
         return both.get(which, [self.leader, self.follower])
 
     @invariant()
-    def memory_tells_what_the_log_holds(self) -> None:
+    def memory_agrees_with_the_log(self) -> None:
         for replica in (self.leader, self.follower):
             held = Held(replica.log)
             for start, end in held.ranges():

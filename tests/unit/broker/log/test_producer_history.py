@@ -337,8 +337,11 @@ def test_an_interrupted_reset_is_finished_by_the_next_start(disk: MemoryDisk) ->
     log.flush()
     files = dict(disk.names)
     log.reset_to(40)
-    told = (LOG_START_NAME, snapshot_name(40), snapshot_name(40, COPY_SUFFIX))
-    disk.names = {**files, **{DIRECTORY / name: disk.names[DIRECTORY / name] for name in told}}
+    kept_names = (LOG_START_NAME, snapshot_name(40), snapshot_name(40, COPY_SUFFIX))
+    disk.names = {
+        **files,
+        **{DIRECTORY / name: disk.names[DIRECTORY / name] for name in kept_names},
+    }
     again = reopen(disk)
     assert (again.log_start_offset, again.producers.lacking, known(again)) == (40, True, ())
 
@@ -439,12 +442,12 @@ class ProducerModel(RuleBasedStateMachine):
         self.cut(self.log.log_end_offset)
 
     @invariant()
-    def the_log_knows_what_was_written(self) -> None:
+    def the_log_knows_its_producers(self) -> None:
         assert self.log.log_end_offset == self.end
         assert known(self.log) == expected(self.ever)
 
     @invariant()
-    def it_knows_what_was_below_its_start(self) -> None:
+    def it_knows_producers_below_its_start(self) -> None:
         start = self.log.log_start_offset
         below = [batch for batch in self.ever if batch.header.next_offset <= start]
         assert self.log.producers.below_start().entries == expected(below)

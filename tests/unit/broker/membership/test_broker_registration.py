@@ -18,7 +18,14 @@ from tidelog_runtime.metadata.schema import (
 )
 from tidelog_runtime.metadata.store import Delete, Put, Transaction, TransactionResult
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
-from unit.broker.broker_parts import KEYS, at_work, data_directory, events_told, registration, until
+from unit.broker.broker_parts import (
+    KEYS,
+    at_work,
+    data_directory,
+    emitted_events,
+    registration,
+    until,
+)
 from unit.broker.flaky_store import FlakyStore
 from unit.metadata.virtual_time import virtual_clock
 
@@ -116,10 +123,10 @@ async def test_the_registration_ends_with_its_lease() -> None:
 async def test_a_new_incarnation_deletes_its_predecessor_and_creates_its_own_key() -> None:
     """Interleaving 1: overwriting the key would keep the creation revision."""
     broker = Broker()
-    former = broker.store.put(KEY, encode(registration(1)))
+    previous = broker.store.put(KEY, encode(registration(1)))
     async with running(broker):
         epoch = await broker.registered()
-    assert epoch > former
+    assert epoch > previous
     assert epoch == broker.store.item(KEY).create_revision
     deleting, creating = broker.store.sent
     assert deleting.changes == [Delete(KEY)]
@@ -217,7 +224,7 @@ async def test_a_store_that_is_away_at_the_start_is_retried_and_logged_once() ->
         assert broker.epochs == []
         broker.store.reconnect()
         await broker.registered()
-    waiting, registered = events_told(broker.state_changes)
+    waiting, registered = emitted_events(broker.state_changes)
     assert (waiting.stage, waiting.cause) == (Stage.FAILED, Cause.STORE_UNREACHABLE)
     assert registered.stage is Stage.COMPLETED
 

@@ -16,8 +16,8 @@ from unit.broker.broker_parts import (
     at_work,
     data_directory,
     registration,
-    settled,
     until,
+    until_idle,
 )
 from unit.broker.fake_log import NAME, epoch_of, state
 from unit.broker.flaky_store import FlakyStore
@@ -111,10 +111,10 @@ async def test_changes_reach_the_cache() -> None:
     async with watching(broker):
         await broker.watch.ready.wait()
         broker.register(1)
-        await settled()
+        await until_idle()
         assert broker.replicas.cache.running_brokers() == {1: epoch_of(1)}
         broker.store.delete(OWN_KEY)
-        await settled()
+        await until_idle()
     assert broker.replicas.cache.brokers == {}
 
 
@@ -124,7 +124,7 @@ async def test_a_superseded_leader_is_informed() -> None:
     async with watching(broker):
         await broker.watch.ready.wait()
         broker.write_partition(leader=2, epoch=6)
-        await settled()
+        await until_idle()
     assert partition.leading is None
 
 

@@ -111,7 +111,7 @@ def record(store: FlakyStore) -> BrokerDirectory:
     return decode_broker_directory(store.item(RECORD).value)
 
 
-async def refused(broker: Broker) -> str:
+async def rejected(broker: Broker) -> str:
     with pytest.raises(BrokerIdInUseError) as raised:
         await broker.registration.run()
     return str(raised.value)
@@ -197,7 +197,7 @@ async def test_another_directory_is_rejected_while_the_id_is_registered(machine:
     async with at_work(owner.registration.run()):
         await owner.registered()
         other = Broker(machine.store, Machine(machine.store, "b").open(), host="south")
-        why = await refused(other)
+        why = await rejected(other)
         assert owner.stored.node_uuid == owner.directory.identity.directory_id
     for named in (owner, other):
         assert named.directory.identity.directory_id in why
@@ -210,7 +210,7 @@ async def test_another_directory_is_rejected_while_the_owner_is_paused(machine: 
     """Its lease has expired, and no registration exists."""
     await crash_after_registering(machine.start())
     assert machine.store.data.get(KEY) is None
-    await refused(Machine(machine.store, "b").start())
+    await rejected(Machine(machine.store, "b").start())
     assert machine.store.data.get(KEY) is None
 
 
@@ -221,8 +221,8 @@ async def test_an_abandoned_directory_is_replaced_once(machine: Machine) -> None
     epoch, whole, synced = await claimed(new.start(replaces=owner))
     assert (whole, synced) == (epoch, epoch)
     assert "it replaces data directory" in record(machine.store).not_intact_reason
-    await refused(machine.start())
-    await refused(Machine(machine.store, "c").start(replaces=owner))
+    await rejected(machine.start())
+    await rejected(Machine(machine.store, "c").start(replaces=owner))
 
 
 async def test_previous_data_does_not_count_in_a_replacing_directory(

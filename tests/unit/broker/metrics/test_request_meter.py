@@ -238,9 +238,9 @@ async def test_only_the_busiest_topics_have_series_and_all_count_in_the_sum() ->
     await metered_produce(answer, meter)(entries, Acks.ALL, 1000)
     await metered_produce(answer, meter)(entries[-1:], Acks.ALL, 1000)
 
-    told = meter.sheet().values["tidelog_topic_bytes_total"]
-    assert len(told) == 2 * MAX_TOPIC_SERIES
-    assert told[topics[-1], "produce"] == 18
+    bytes_total = meter.sheet().values["tidelog_topic_bytes_total"]
+    assert len(bytes_total) == 2 * MAX_TOPIC_SERIES
+    assert bytes_total[topics[-1], "produce"] == 18
     assert meter.flow("produce")[0] == 9 * (len(topics) + 1)
 
 

@@ -67,8 +67,8 @@ def test_a_duplicate_triggers_no_growth_event() -> None:
 @pytest.mark.rule("unanswered-write-happens-once")
 def test_the_next_leader_knows_the_batches_of_its_predecessor() -> None:
     log = FakeLog()
-    former = leader(log)
-    put(former, sent_by(ID, 0))
+    previous = leader(log)
+    put(previous, sent_by(ID, 0))
     successor = new_partition(log, broker_id=2)
     successor.take(state(leader=2, epoch=6), 11, broker_epoch=epoch_of(2), now_ms=1)
     assert put(successor, sent_by(ID, 0)) == Appended(0, 1, 5, 9)
@@ -234,7 +234,7 @@ def expired(log: FakeLog, states: ProducerStates) -> Partition:
     return leader(log)
 
 
-def asking(offset: int, partition: Partition) -> bool:
+def is_answered(offset: int, partition: Partition) -> bool:
     """Whether the leader answers a fetch of follower 3 that needs producers."""
     asked = position(partition, offset)._replace(needs_producers=True, last_fetched_epoch=-1)
     partition.replica_fetch(3, epoch_of(3), asked, 1)
@@ -246,14 +246,14 @@ def asking(offset: int, partition: Partition) -> bool:
 
 def test_a_leader_sends_the_producers_below_its_start_at_once() -> None:
     partition = expired(FakeLog(start=40), known(stamped_by(2, 39)))
-    assert asking(40, partition)
+    assert is_answered(40, partition)
 
 
 @pytest.mark.parametrize("offset", [20, 41])
 def test_a_leader_sends_producers_for_no_other_offset(offset: int) -> None:
     log = FakeLog([5, 5, 5], start=40)
     partition = expired(log, known(stamped_by(2, 39)))
-    assert code_of(lambda: asking(offset, partition)) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert code_of(lambda: is_answered(offset, partition)) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.rule("replica-must-know-its-producers")
@@ -262,7 +262,7 @@ def test_a_replica_without_its_producers_does_not_count() -> None:
     log = FakeLog(start=40)
     log.producers.learn(known(stamped_by(2, 39)))
     partition = leader(log, state(isr=(1, 2)))
-    asking(40, partition)
+    is_answered(40, partition)
     assert "judge" not in notes(partition)
     fetch_by(partition, 3, 40)
     assert "judge" in notes(partition)
@@ -311,33 +311,33 @@ def test_the_first_holder_of_a_name_needs_no_fence() -> None:
 
 def test_a_fence_needs_the_replicas_of_acks_all() -> None:
     partition = leader(FakeLog(), state(isr=(1,), eligible=(2,)))
-    refusal = code_of(lambda: partition.fence_producer(NAMED, 1, now_ms=9))
-    assert refusal is ErrorCode.NOT_ENOUGH_REPLICAS
+    rejection = code_of(lambda: partition.fence_producer(NAMED, 1, now_ms=9))
+    assert rejection is ErrorCode.NOT_ENOUGH_REPLICAS
     assert partition.log.log_end_offset == 0
 
 
 def test_a_previous_holder_does_not_fence_its_successor() -> None:
     partition = leader(FakeLog())
     partition.fence_producer(NAMED, 2, now_ms=9)
-    refusal = code_of(lambda: partition.fence_producer(NAMED, 1, now_ms=9))
-    assert refusal is ErrorCode.FENCED_PRODUCER_EPOCH
+    rejection = code_of(lambda: partition.fence_producer(NAMED, 1, now_ms=9))
+    assert rejection is ErrorCode.FENCED_PRODUCER_EPOCH
 
 
 # -- what is committed -------------------------------------------------------------------
 
 
-def told(partition: Partition, *ids: int) -> Sequence[tuple[int, int]]:
+def described(partition: Partition, *ids: int) -> Sequence[tuple[int, int]]:
     return [(p.producer_id, p.last_sequence) for p in partition.committed_producers(ids)]
 
 
 def test_only_committed_sequences_are_described() -> None:
     partition = leader(FakeLog())
     put(partition, sent_by(ID, 0, count=4))
-    assert told(partition) == [(ID, -1)]
+    assert described(partition) == [(ID, -1)]
     for broker in (2, 3):
         fetch_by(partition, broker)
     put(partition, sent_by(ID, 4))
-    assert told(partition) == [(ID, 3)]
+    assert described(partition) == [(ID, 3)]
 
 
 def test_a_new_leader_describes_nothing_before_it_knows_the_committed_end() -> None:
@@ -345,4 +345,4 @@ def test_a_new_leader_describes_nothing_before_it_knows_the_committed_end() -> N
     put(leader(log), sent_by(ID, 0))
     successor = new_partition(log, broker_id=2)
     lead_in_6(successor)
-    assert code_of(lambda: told(successor)) is ErrorCode.OFFSET_NOT_AVAILABLE
+    assert code_of(lambda: described(successor)) is ErrorCode.OFFSET_NOT_AVAILABLE

@@ -13,7 +13,7 @@ def progress(end: int, *, caught_up_ms: int = 1000, broker_id: int = 3) -> Follo
     return FollowerProgress(epoch_of(broker_id), end, caught_up_ms, caught_up_ms, end)
 
 
-def judge(
+def evaluate(
     followers: dict[int, FollowerProgress],
     *,
     of: tuple[int, ...] = (1, 2),
@@ -34,44 +34,44 @@ def judge(
 
 
 def test_a_follower_with_everything_committed_joins() -> None:
-    assert judge({3: progress(10)}) == IsrChange((Member(3, epoch_of(3)),), frozenset())
+    assert evaluate({3: progress(10)}) == IsrChange((Member(3, epoch_of(3)),), frozenset())
 
 
 @pytest.mark.rule("joiner-at-hw-and-epoch-start")
 def test_a_follower_below_the_high_watermark_does_not_join() -> None:
-    assert judge({3: progress(9)}) is None
+    assert evaluate({3: progress(9)}) is None
 
 
 @pytest.mark.rule("joiner-at-hw-and-epoch-start", "joiner-at-epoch-start")
 def test_a_follower_below_the_start_of_the_epoch_does_not_join() -> None:
-    assert judge({3: progress(10)}, epoch_start=11) is None
+    assert evaluate({3: progress(10)}, epoch_start=11) is None
 
 
 def test_a_follower_that_has_not_fetched_in_this_epoch_does_not_join() -> None:
-    assert judge({3: isr.granted(1000)}, high_watermark=0, epoch_start=0) is None
+    assert evaluate({3: isr.granted(1000)}, high_watermark=0, epoch_start=0) is None
 
 
 def test_a_follower_whose_broker_is_gone_does_not_join() -> None:
-    assert judge({3: progress(10)}, running={1: epoch_of(1)}) is None
+    assert evaluate({3: progress(10)}, running={1: epoch_of(1)}) is None
 
 
 @pytest.mark.rule("isr-members-have-broker-epochs")
 def test_a_follower_does_not_join_in_another_incarnation_than_it_fetched_in() -> None:
-    assert judge({3: progress(10)}, running={**RUNNING, 3: epoch_of(3) + 1}) is None
+    assert evaluate({3: progress(10)}, running={**RUNNING, 3: epoch_of(3) + 1}) is None
 
 
 @pytest.mark.rule("isr-changes-by-conditional-write")
 def test_a_member_that_has_not_caught_up_for_too_long_leaves() -> None:
-    assert judge({2: progress(9, broker_id=2)}, now_ms=1501) == IsrChange((), frozenset({2}))
+    assert evaluate({2: progress(9, broker_id=2)}, now_ms=1501) == IsrChange((), frozenset({2}))
 
 
 @pytest.mark.rule("new-leader-opens-at-once")
 def test_a_member_stays_for_the_full_lag_time() -> None:
-    assert judge({2: progress(9, broker_id=2)}, now_ms=1500) is None
+    assert evaluate({2: progress(9, broker_id=2)}, now_ms=1500) is None
 
 
 def test_a_lagging_follower_does_not_join_only_to_leave_again() -> None:
-    assert judge({3: progress(10)}, now_ms=1501) is None
+    assert evaluate({3: progress(10)}, now_ms=1501) is None
 
 
 @pytest.mark.parametrize("high_watermark", [5, 9])
@@ -93,7 +93,7 @@ def test_a_follower_that_rejects_what_its_leader_sends_leaves_and_stays_out(
             leader_end=9,
             now_ms=now_ms,
         )
-        change = judge(
+        change = evaluate(
             {2: follower},
             of=members,
             high_watermark=high_watermark,
@@ -122,8 +122,8 @@ def test_a_follower_that_reaches_the_end_of_its_previous_fetch_was_caught_up_the
 
 @pytest.mark.rule("fetch-counts-in-current-epoch")
 def test_another_incarnation_of_the_follower_inherits_nothing() -> None:
-    former = FollowerProgress(103, 10, 400, 500, leader_end_at_last_fetch=10)
-    after = isr.fetched(former, broker_epoch=104, fetch_offset=10, leader_end=20, now_ms=600)
+    previous = FollowerProgress(103, 10, 400, 500, leader_end_at_last_fetch=10)
+    after = isr.fetched(previous, broker_epoch=104, fetch_offset=10, leader_end=20, now_ms=600)
     assert (after.broker_epoch, after.last_caught_up_ms) == (104, 400)
 
 
@@ -157,7 +157,7 @@ def test_granted_progress_has_no_offset() -> None:
 # -- lag in bytes ------------------------------------------------------------------------
 
 
-def judge_far_behind(followers: dict[int, FollowerProgress], *far: int) -> IsrChange | None:
+def evaluate_far_behind(followers: dict[int, FollowerProgress], *far: int) -> IsrChange | None:
     return isr.judge(
         state(isr=(1, 2)),
         followers,
@@ -172,13 +172,13 @@ def judge_far_behind(followers: dict[int, FollowerProgress], *far: int) -> IsrCh
 
 @pytest.mark.rule("isr-bounds-lag-in-bytes")
 def test_a_member_that_lags_by_too_many_bytes_leaves_though_it_just_caught_up() -> None:
-    assert judge_far_behind({2: progress(9, broker_id=2)}, 2) == IsrChange(
+    assert evaluate_far_behind({2: progress(9, broker_id=2)}, 2) == IsrChange(
         (), frozenset({2}), by_bytes=frozenset({2})
     )
 
 
 def test_a_follower_that_lags_by_too_many_bytes_does_not_join() -> None:
-    assert judge_far_behind({3: progress(10)}, 3) is None
+    assert evaluate_far_behind({3: progress(10)}, 3) is None
 
 
 def test_a_follower_that_has_not_fetched_yet_has_no_lag_in_bytes() -> None:

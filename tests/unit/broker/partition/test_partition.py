@@ -37,12 +37,12 @@ def fetch(
     *,
     epoch: int = 5,
     last_epoch: int = 5,
-    life: int | None = None,
+    incarnation: int | None = None,
     now_ms: int = 1000,
 ) -> EpochEnd | None:
     return partition.replica_fetch(
         follower,
-        life if life is not None else epoch_of(follower),
+        incarnation if incarnation is not None else epoch_of(follower),
         at(offset, epoch=epoch, last_epoch=last_epoch),
         now_ms,
     )
@@ -76,8 +76,8 @@ def test_a_record_is_committed_once_every_isr_member_has_fetched_beyond_it() -> 
 def test_acks_all_below_min_isr_is_rejected_before_the_append() -> None:
     log = FakeLog()
     partition = leader(log, state(isr=(1,), eligible=(2,)))
-    refusal = code_of(lambda: partition.append([sent()], Acks.ALL, 2000))
-    assert (refusal, log.batches) == (ErrorCode.NOT_ENOUGH_REPLICAS, [])
+    rejection = code_of(lambda: partition.append([sent()], Acks.ALL, 2000))
+    assert (rejection, log.batches) == (ErrorCode.NOT_ENOUGH_REPLICAS, [])
 
 
 @pytest.mark.rule("acks-all-needs-min-isr")
@@ -141,7 +141,7 @@ def test_a_fetch_that_does_not_agree_with_the_log_does_not_count() -> None:
 @pytest.mark.rule("fetch-counts-in-current-epoch")
 def test_a_fetch_of_a_previous_incarnation_is_rejected() -> None:
     partition = leader(FakeLog([5]))
-    fetch(partition, 2, 0, life=epoch_of(2) + 1)
+    fetch(partition, 2, 0, incarnation=epoch_of(2) + 1)
     assert code_of(lambda: fetch(partition, 2, 1)) is ErrorCode.STALE_BROKER_EPOCH
 
 
@@ -149,7 +149,7 @@ def test_a_fetch_of_a_previous_incarnation_is_rejected() -> None:
 def test_a_new_incarnation_of_a_follower_starts_from_its_first_fetch() -> None:
     partition = leader(FakeLog([5, 5]), state(isr=(1, 2)))
     fetch(partition, 2, 2)
-    fetch(partition, 2, 0, life=epoch_of(2) + 1)
+    fetch(partition, 2, 0, incarnation=epoch_of(2) + 1)
     partition.append([sent()], Acks.ALL, 1)
     assert partition.high_watermark == 2
 
@@ -162,8 +162,8 @@ def test_a_broker_without_a_replica_may_not_fetch_as_a_follower() -> None:
 def test_an_offset_beyond_the_leaders_log_is_out_of_range() -> None:
     partition = leader(FakeLog([5]))
     empty_log_there = at(7)._replace(last_fetched_epoch=-1)
-    refusal = code_of(lambda: partition.replica_fetch(2, epoch_of(2), empty_log_there, 1))
-    assert refusal is ErrorCode.OFFSET_OUT_OF_RANGE
+    rejection = code_of(lambda: partition.replica_fetch(2, epoch_of(2), empty_log_there, 1))
+    assert rejection is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 # -- the ISR ------------------------------------------------------------------------------
@@ -448,7 +448,7 @@ def test_a_follower_resets_in_one_step_to_the_start_of_a_log_without_older_epoch
 
 def test_isr_members_have_the_incarnation_in_which_they_fetched() -> None:
     partition = leader(FakeLog(), state(isr=(1, 2)))
-    fetch(partition, 3, 0, life=203)
+    fetch(partition, 3, 0, incarnation=203)
     proposed = partition.propose_isr({**RUNNING, 3: 203}, now_ms=1000, lag_time_max_ms=500)
     assert proposed is not None
     assert Member(3, 203) in proposed.isr

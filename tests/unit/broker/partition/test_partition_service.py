@@ -57,9 +57,9 @@ def test_a_suspended_replica_stops_leading_and_reports_no_leader() -> None:
     partition = leader(FakeLog([1]))
     partition.suspend()
     assert "leadership ended" in notes(partition)
-    with pytest.raises(TidelogError) as refused:
+    with pytest.raises(TidelogError) as rejected:
         partition.append([sent()], Acks.LEADER, 1)
-    assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+    assert rejected.value.code is ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def test_a_suspended_replica_follows_no_leader() -> None:

@@ -63,7 +63,7 @@ class Leader:
     def fence(self, epoch: int, producer: int = NAMED) -> None:
         self.note(new_fence(producer, epoch, self.now_ms).header)
 
-    def refusal(
+    def rejection(
         self, sequence: int, count: int = 1, *, producer: int = ID, epoch: int = 0
     ) -> ErrorCode:
         return code_of(lambda: self.append(sequence, count, producer=producer, epoch=epoch))
@@ -135,7 +135,7 @@ def test_a_differently_split_duplicate_counts_as_committed_with_the_last_batch(
 @pytest.mark.rule("gaps-and-old-producers-rejected")
 def test_a_gap_is_rejected_until_the_batch_before_has_arrived(leader: Leader) -> None:
     leader.append(0, 10)
-    assert leader.refusal(20, 10) is ErrorCode.OUT_OF_ORDER_SEQUENCE
+    assert leader.rejection(20, 10) is ErrorCode.OUT_OF_ORDER_SEQUENCE
     leader.append(10, 10)
     assert leader.append(20, 10) is None
 
@@ -143,12 +143,12 @@ def test_a_gap_is_rejected_until_the_batch_before_has_arrived(leader: Leader) ->
 def test_a_batch_that_is_partly_in_the_log_is_rejected(leader: Leader) -> None:
     """As a duplicate it would count as written, and its other records would be lost."""
     leader.append(0, 10)
-    assert leader.refusal(5, 10) is ErrorCode.INVALID_BATCH
+    assert leader.rejection(5, 10) is ErrorCode.INVALID_BATCH
 
 
 @pytest.mark.rule("gaps-and-old-producers-rejected")
 def test_an_unknown_producer_begins_at_0(leader: Leader) -> None:
-    assert leader.refusal(3) is ErrorCode.UNKNOWN_PRODUCER_ID
+    assert leader.rejection(3) is ErrorCode.UNKNOWN_PRODUCER_ID
     assert leader.append(0) is None
 
 
@@ -156,7 +156,7 @@ def test_producers_do_not_disturb_each_other(leader: Leader) -> None:
     leader.append(0, producer=1)
     leader.append(0, producer=2)
     assert leader.append(1, producer=1) is None
-    assert leader.refusal(2, producer=2) is ErrorCode.OUT_OF_ORDER_SEQUENCE
+    assert leader.rejection(2, producer=2) is ErrorCode.OUT_OF_ORDER_SEQUENCE
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_producers_do_not_disturb_each_other(leader: Leader) -> None:
 def test_an_impossible_id_epoch_or_sequence_is_rejected(
     leader: Leader, producer: int, epoch: int, sequence: int
 ) -> None:
-    assert leader.refusal(sequence, producer=producer, epoch=epoch) is ErrorCode.INVALID_BATCH
+    assert leader.rejection(sequence, producer=producer, epoch=epoch) is ErrorCode.INVALID_BATCH
 
 
 # -- the wrap ----------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def near_the_wrap(leader: Leader) -> Leader:
 
 def test_after_the_largest_sequence_comes_0(leader: Leader) -> None:
     near_the_wrap(leader).append(MAX_SEQUENCE - 4, 5)
-    assert leader.refusal(1) is ErrorCode.OUT_OF_ORDER_SEQUENCE
+    assert leader.rejection(1) is ErrorCode.OUT_OF_ORDER_SEQUENCE
     assert leader.append(0) is None
 
 
@@ -190,7 +190,7 @@ def test_up_to_half_the_range_is_behind(leader: Leader) -> None:
 
 def test_more_than_half_the_range_is_ahead(leader: Leader) -> None:
     near_the_wrap(leader)
-    code = leader.refusal(MAX_SEQUENCE - 4 - (1 << 30) - 1)
+    code = leader.rejection(MAX_SEQUENCE - 4 - (1 << 30) - 1)
     assert code is ErrorCode.OUT_OF_ORDER_SEQUENCE
 
 
@@ -215,22 +215,22 @@ def test_duplicates_are_recognized_over_the_wrap(leader: Leader) -> None:
 @pytest.mark.rule("gaps-and-old-producers-rejected")
 def test_an_older_epoch_is_fenced(leader: Leader) -> None:
     leader.append(0, epoch=3)
-    assert leader.refusal(1, epoch=2) is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert leader.rejection(1, epoch=2) is ErrorCode.FENCED_PRODUCER_EPOCH
 
 
 def test_a_newer_epoch_begins_at_0_and_knows_no_older_batch(leader: Leader) -> None:
     leader.append(0)
     leader.append(1)
-    assert leader.refusal(2, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE
+    assert leader.rejection(2, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE
     assert leader.append(0, epoch=1) is None
     assert leader.append(1, epoch=1) is None
 
 
 def test_a_named_producer_continues_in_a_newer_epoch(leader: Leader) -> None:
     leader.append(0, 10, producer=NAMED)
-    assert leader.refusal(11, producer=NAMED, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE
+    assert leader.rejection(11, producer=NAMED, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE
     assert leader.append(10, 10, producer=NAMED, epoch=1) is None
-    assert leader.refusal(20, producer=NAMED) is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert leader.rejection(20, producer=NAMED) is ErrorCode.FENCED_PRODUCER_EPOCH
 
 
 def test_a_batch_of_a_previous_holder_is_a_duplicate_for_the_next(leader: Leader) -> None:
@@ -247,14 +247,14 @@ def test_a_previous_holders_batch_is_not_taken_for_the_original_of_the_next(lead
 def test_a_fence_keeps_older_epochs_out_and_the_sequences_as_they_are(leader: Leader) -> None:
     leader.append(0, 10, producer=NAMED)
     leader.fence(epoch=2)
-    assert leader.refusal(10, producer=NAMED, epoch=1) is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert leader.rejection(10, producer=NAMED, epoch=1) is ErrorCode.FENCED_PRODUCER_EPOCH
     assert leader.append(10, producer=NAMED, epoch=2) is None
 
 
 def test_a_fence_also_keeps_out_producers_that_never_wrote(leader: Leader) -> None:
     leader.fence(epoch=1)
-    assert leader.refusal(0, producer=NAMED) is ErrorCode.FENCED_PRODUCER_EPOCH
-    assert leader.refusal(1, producer=NAMED, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE
+    assert leader.rejection(0, producer=NAMED) is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert leader.rejection(1, producer=NAMED, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE
     assert leader.append(0, producer=NAMED, epoch=1) is None
 
 
@@ -294,8 +294,8 @@ def test_batches_of_a_request_are_unknown_before_they_are_in_the_log(leader: Lea
 def test_only_sequences_below_the_high_watermark_are_described(leader: Leader) -> None:
     for sequence in (0, 10, 20):
         leader.append(sequence, 10)
-    told = [leader.committed(hw)[0][2] for hw in (0, 10, 20, 30)]
-    assert told == [-1, 9, 19, 29]
+    sequences = [leader.committed(hw)[0][2] for hw in (0, 10, 20, 30)]
+    assert sequences == [-1, 9, 19, 29]
 
 
 def test_a_producer_without_a_committed_remembered_batch_is_not_described(leader: Leader) -> None:
@@ -338,7 +338,7 @@ def test_a_silent_producer_expires_after_its_time(leader: Leader) -> None:
     leader.append(0, producer=8)
     assert [expire(leader, 1400, at_ms=at_ms) for at_ms in (0, LONGEST_DELIVERY_MS)] == [0, 0]
     assert [expire(leader, 1401, at_ms=at_ms) for at_ms in (0, LONGEST_DELIVERY_MS)] == [0, 1]
-    assert leader.refusal(1) is ErrorCode.UNKNOWN_PRODUCER_ID
+    assert leader.rejection(1) is ErrorCode.UNKNOWN_PRODUCER_ID
     assert leader.append(1, producer=8) is None
 
 
@@ -455,8 +455,8 @@ def test_expired_producers_do_not_count_as_evicted(leader: Leader) -> None:
 
 
 def epoch_start(leader: Leader, producer: int = NAMED) -> int:
-    (told,) = leader.states.committed((producer,), leader.end)
-    return told.epoch_start_sequence
+    (described,) = leader.states.committed((producer,), leader.end)
+    return described.epoch_start_sequence
 
 
 def test_the_first_epoch_begins_at_0(leader: Leader) -> None:
@@ -504,8 +504,8 @@ def test_a_release_without_epoch_starts_reads_the_other_fields(leader: Leader) -
 
 def test_a_value_of_an_older_release_has_no_known_epoch_start(leader: Leader) -> None:
     leader.append(0, producer=NAMED)
-    former = ProducerStates.of_value({"producers": leader.states.to_value()["producers"]})
-    assert former.committed((NAMED,), 1) == [CommittedProducer(NAMED, 0, 0, 1000, NO_SEQUENCE)]
+    previous = ProducerStates.of_value({"producers": leader.states.to_value()["producers"]})
+    assert previous.committed((NAMED,), 1) == [CommittedProducer(NAMED, 0, 0, 1000, NO_SEQUENCE)]
 
 
 def test_states_go_through_json_unchanged(leader: Leader) -> None:

@@ -139,17 +139,17 @@ async def test_the_event_names_the_follower_that_holds_it() -> None:
     fetch_by(partition, 2, 0)
     for at_ms in (0, 500):
         events.judge(partition, at_ms)
-    (told,) = replicas.told(Kind.HW_STALLED)
-    assert told.cause is Cause.NO_FOLLOWER_PROGRESS
-    assert (told.details["brokers"], told.details["end_offsets"]) == ([2], [0])
-    assert (told.details["high_watermark"], told.details["log_end_offset"]) == (0, 1)
+    (stalled,) = replicas.events(Kind.HW_STALLED)
+    assert stalled.cause is Cause.NO_FOLLOWER_PROGRESS
+    assert (stalled.details["brokers"], stalled.details["end_offsets"]) == ([2], [0])
+    assert (stalled.details["high_watermark"], stalled.details["log_end_offset"]) == (0, 1)
     commit(partition)
     events.judge(partition, 900)
-    (moved,) = replicas.told(Kind.HW_MOVES_AGAIN)
+    (moved,) = replicas.events(Kind.HW_MOVES_AGAIN)
     assert moved.details["stalled_ms"] == 900
-    assert moved.change_id == told.change_id != ""
-    assert moved.duration_ms >= told.duration_ms == AFTER_MS
-    for event in (told, moved):
+    assert moved.change_id == stalled.change_id != ""
+    assert moved.duration_ms >= stalled.duration_ms == AFTER_MS
+    for event in (stalled, moved):
         assert (event.broker_epoch, event.controller_epoch) == (
             epoch_of(1),
             state().controller_epoch,

@@ -24,9 +24,9 @@ from unit.broker.broker_parts import (
     command,
     on,
     revision_of,
-    settled,
     stages,
     stop_command,
+    until_idle,
 )
 from unit.broker.cold_disk import Threads
 from unit.broker.fake_log import NAME, TOPIC_ID, state
@@ -61,7 +61,7 @@ async def test_other_replicas_are_written_and_read_while_a_log_is_created() -> N
     await slow.threads.end()
     await first
     second = slow.create(11, count=2)
-    await settled()
+    await until_idle()
     (partition,) = slow.manager.all()
     append(partition, b"meanwhile")
     assert (partition.log.log_end_offset, slow.has_log(on(1))) == (1, False)
@@ -73,7 +73,7 @@ async def test_other_replicas_are_written_and_read_while_a_log_is_created() -> N
 async def test_a_replica_is_not_found_before_its_log_exists() -> None:
     slow = SlowDisk()
     creating = slow.create()
-    await settled()
+    await until_idle()
     assert (slow.manager.find(KEY), list(slow.replicas.logs.keys())) == (None, [])
     await slow.threads.end()
     await creating
@@ -102,7 +102,7 @@ async def test_a_stop_during_the_creation_of_a_log_deletes_it() -> None:
     slow = SlowDisk()
     await full_state(slow)
     creating = slow.create(10)
-    await settled()
+    await until_idle()
     stopping = asyncio.create_task(slow.manager.stop_replica(stop_command(11)))
     await slow.threads.end()
     await creating
@@ -129,11 +129,11 @@ async def test_a_command_whose_configuration_is_rejected_creates_no_log() -> Non
 async def test_a_cancelled_caller_leaves_no_log_that_the_broker_does_not_know() -> None:
     slow = SlowDisk()
     creating = slow.create()
-    await settled()
+    await until_idle()
     creating.cancel()
-    await settled()
+    await until_idle()
     creating.cancel()
-    await settled()
+    await until_idle()
     assert not creating.done()
     await slow.threads.end()
     with pytest.raises(asyncio.CancelledError):
@@ -145,20 +145,20 @@ async def test_a_cancelled_caller_leaves_no_log_that_the_broker_does_not_know() 
 async def test_after_a_cancelled_call_the_same_command_takes_the_log_and_reports_it() -> None:
     slow = SlowDisk()
     creating = slow.create()
-    await settled()
+    await until_idle()
     creating.cancel()
     await slow.threads.end()
     assert revision_of(await slow.create()) == 10
     assert slow.manager.find(KEY) is not None
-    told = slow.replicas.told(Kind.CREATE)
-    assert stages(told) == ["create completed"]
+    events = slow.replicas.events(Kind.CREATE)
+    assert stages(events) == ["create completed"]
 
 
 async def test_a_log_created_for_a_cancelled_call_can_be_stopped() -> None:
     slow = SlowDisk()
     await full_state(slow)
     creating = slow.create()
-    await settled()
+    await until_idle()
     creating.cancel()
     await slow.threads.end()
     await slow.manager.stop_replica(stop_command(11))
@@ -209,9 +209,9 @@ async def test_no_thread_opens_more_logs_than_its_share(monkeypatch: pytest.Monk
 async def test_a_broker_that_stops_waits_for_a_log_that_is_being_created() -> None:
     slow = SlowDisk()
     creating = slow.create()
-    await settled()
+    await until_idle()
     closing = asyncio.create_task(slow.manager.close())
-    await settled()
+    await until_idle()
     assert not closing.done()
     await slow.threads.end()
     await asyncio.gather(creating, closing)

@@ -38,7 +38,7 @@ from unit.loop_turns import Turns
 OTHER_ID = "other-id-other-id-othe"
 
 
-def refusal(result: CommandResult) -> ErrorCode:
+def rejection(result: CommandResult) -> ErrorCode:
     assert result.error is not None
     assert result.partitions == ()
     return result.error.code
@@ -62,11 +62,11 @@ async def test_an_older_controller_epoch_is_rejected() -> None:
     replicas = Replicas()
     await replicas.manager.leader_and_isr(command(state(), controller_epoch=3))
     older = command(state(leader=2, epoch=6), 20, controller_epoch=2)
-    assert refusal(await replicas.manager.leader_and_isr(older)) is (
+    assert rejection(await replicas.manager.leader_and_isr(older)) is (
         ErrorCode.STALE_CONTROLLER_EPOCH
     )
     stop = stop_command(20, controller_epoch=2)
-    assert refusal(await replicas.manager.stop_replica(stop)) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert rejection(await replicas.manager.stop_replica(stop)) is ErrorCode.STALE_CONTROLLER_EPOCH
     assert replicas.manager.partition(NAME).leading
 
 
@@ -74,10 +74,12 @@ async def test_an_older_controller_epoch_is_rejected() -> None:
 async def test_an_older_broker_epoch_is_rejected() -> None:
     """The command was meant for this broker's previous incarnation (KIP-380)."""
     replicas = Replicas()
-    former = command(state(), broker_epoch=epoch_of(1) - 1)
-    assert refusal(await replicas.manager.leader_and_isr(former)) is ErrorCode.STALE_BROKER_EPOCH
+    previous = command(state(), broker_epoch=epoch_of(1) - 1)
+    assert (
+        rejection(await replicas.manager.leader_and_isr(previous)) is ErrorCode.STALE_BROKER_EPOCH
+    )
     stop = stop_command(20, broker_epoch=epoch_of(1) - 1)
-    assert refusal(await replicas.manager.stop_replica(stop)) is ErrorCode.STALE_BROKER_EPOCH
+    assert rejection(await replicas.manager.stop_replica(stop)) is ErrorCode.STALE_BROKER_EPOCH
     assert list(replicas.manager.all()) == []
 
 
@@ -96,7 +98,7 @@ async def test_before_it_knows_its_predecessors_a_broker_takes_no_command() -> N
     """A command for its predecessor would make it lead that incarnation's epoch a second time."""
     replicas = Replicas()
     replicas.manager.broker_epoch = 0
-    assert refusal(await replicas.manager.leader_and_isr(command(state()))) is (
+    assert rejection(await replicas.manager.leader_and_isr(command(state()))) is (
         ErrorCode.STALE_BROKER_EPOCH
     )
     assert list(replicas.manager.all()) == []
@@ -111,17 +113,19 @@ async def test_a_decision_about_a_previous_incarnation_makes_no_replica_lead() -
 
 async def test_accepted_commands_advance_the_known_store_revision() -> None:
     replicas = Replicas()
-    told: list[int] = []
-    replicas.manager.on_store_revision = told.append
-    life = epoch_of(1)
-    await replicas.manager.leader_and_isr(command(state(), life + 1, store_revision=life))
-    nothing = command(state(), numbers=(), full_state=True, store_revision=life + 2)
+    revisions: list[int] = []
+    replicas.manager.on_store_revision = revisions.append
+    epoch = epoch_of(1)
+    await replicas.manager.leader_and_isr(command(state(), epoch + 1, store_revision=epoch))
+    nothing = command(state(), numbers=(), full_state=True, store_revision=epoch + 2)
     await replicas.manager.leader_and_isr(nothing)
-    await replicas.manager.stop_replica(stop_command(life + 3))
-    await replicas.manager.describe_replicas(DescribeReplicasCommand(1, 1, life + 4, []))
-    former = command(state(), life + 5, broker_epoch=life)
-    assert refusal(await replicas.manager.leader_and_isr(former)) is ErrorCode.STALE_BROKER_EPOCH
-    assert told == [life + 1, life + 2, life + 3, life + 4]
+    await replicas.manager.stop_replica(stop_command(epoch + 3))
+    await replicas.manager.describe_replicas(DescribeReplicasCommand(1, 1, epoch + 4, []))
+    previous = command(state(), epoch + 5, broker_epoch=epoch)
+    assert (
+        rejection(await replicas.manager.leader_and_isr(previous)) is ErrorCode.STALE_BROKER_EPOCH
+    )
+    assert revisions == [epoch + 1, epoch + 2, epoch + 3, epoch + 4]
 
 
 # -- order by revision -------------------------------------------------------------------
@@ -328,9 +332,9 @@ async def test_a_full_state_sets_strays_aside_and_keeps_named_replicas(tmp_path:
 
 @pytest.mark.rule("starting-broker-receives-its-replicas")
 async def test_logs_on_disk_that_no_command_names_are_strays(tmp_path: PurePath) -> None:
-    former = Replicas(OsDisk(), tmp_path)
-    await former.take(numbers=(0, 1))
-    former.logs.close()
+    previous = Replicas(OsDisk(), tmp_path)
+    await previous.take(numbers=(0, 1))
+    previous.logs.close()
     replicas = Replicas(OsDisk(), tmp_path)
     assert set(replicas.logs.keys()) == {ReplicaKey(TOPIC_ID, 0), ReplicaKey(TOPIC_ID, 1)}
     await replicas.manager.leader_and_isr(command(state(), numbers=[0], full_state=True))
@@ -338,9 +342,9 @@ async def test_logs_on_disk_that_no_command_names_are_strays(tmp_path: PurePath)
 
 
 async def test_replicas_of_a_topic_that_the_controller_cannot_read_stay(tmp_path: PurePath) -> None:
-    former = Replicas(OsDisk(), tmp_path)
-    await former.take()
-    former.logs.close()
+    previous = Replicas(OsDisk(), tmp_path)
+    await previous.take()
+    previous.logs.close()
     replicas = Replicas(OsDisk(), tmp_path)
     await replicas.lead(1)
     unreadable = command(state(), 20, numbers=[], full_state=True, unreadable_topics=["orders"])
@@ -401,12 +405,12 @@ async def test_a_partition_without_a_leader_follows_no_broker() -> None:
 
 
 async def test_a_replica_comes_back_with_its_log_and_its_high_watermark(tmp_path: PurePath) -> None:
-    former = Replicas(OsDisk(), tmp_path)
-    partition = await former.lead()
+    previous = Replicas(OsDisk(), tmp_path)
+    partition = await previous.lead()
     commit(partition, b"a", b"b")
     append(partition)
-    checkpoint(former.logs, {KEY: partition.high_watermark})
-    former.logs.close()
+    checkpoint(previous.logs, {KEY: partition.high_watermark})
+    previous.logs.close()
     replicas = Replicas(OsDisk(), tmp_path)
     (again,) = await replicas.take(state(epoch=6), revision=20)
     assert (again.log.log_end_offset, again.high_watermark) == (3, 2)

@@ -15,14 +15,14 @@ from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, state
 OTHER_ID = "other-id-other-id-othe"
 
 
-def refusal_of(call: Callable[[], object]) -> TidelogError:
+def rejection_of(call: Callable[[], object]) -> TidelogError:
     with pytest.raises(TidelogError) as raised:
         call()
     return raised.value
 
 
-def refusal(replicas: Replicas, topic_id: str = "") -> TidelogError:
-    return refusal_of(lambda: replicas.manager.partition(NAME, topic_id))
+def rejection(replicas: Replicas, topic_id: str = "") -> TidelogError:
+    return rejection_of(lambda: replicas.manager.partition(NAME, topic_id))
 
 
 @pytest.mark.rule("leaderless-partition-is-offline")
@@ -30,14 +30,14 @@ async def test_without_a_leader_the_client_gets_a_retriable_error() -> None:
     replicas = Replicas()
     replicas.cache.apply([topic_change()])
     replicas.knows(state(leader=NO_LEADER), 10)
-    assert refusal(replicas).code is ErrorCode.LEADER_NOT_AVAILABLE
+    assert rejection(replicas).code is ErrorCode.LEADER_NOT_AVAILABLE
 
 
 async def test_a_leader_whose_broker_is_gone_is_no_hint() -> None:
     replicas = Replicas()
     replicas.cache.apply([topic_change()])
     replicas.knows(state(leader=2), 10)
-    error = refusal(replicas)
+    error = rejection(replicas)
     assert (error.code, error.leader) == (ErrorCode.LEADER_NOT_AVAILABLE, None)
 
 
@@ -47,7 +47,7 @@ async def test_an_elected_leader_without_its_command_does_not_point_at_itself() 
     replicas = Replicas()
     replicas.cache.apply([topic_change(), broker_change(1)])
     replicas.knows(state(leader=1), 10)
-    error = refusal(replicas)
+    error = rejection(replicas)
     assert (error.code, error.leader) == (ErrorCode.LEADER_NOT_AVAILABLE, None)
     assert "about to lead" in error.message
 
@@ -56,7 +56,7 @@ async def test_an_elected_leader_without_its_command_does_not_point_at_itself() 
 async def test_another_topic_id_is_rejected_even_by_the_leader() -> None:
     replicas = Replicas()
     await replicas.lead()
-    error = refusal(replicas, OTHER_ID)
+    error = rejection(replicas, OTHER_ID)
     assert error.code is ErrorCode.UNKNOWN_TOPIC_ID
     assert TOPIC_ID in error.message
 
@@ -65,7 +65,7 @@ async def test_followers_find_replicas_by_topic_id() -> None:
     replicas = Replicas()
     partition = await replicas.lead()
     assert replicas.manager.replica(ReplicaKey(TOPIC_ID, 0)) is partition
-    error = refusal_of(lambda: replicas.manager.replica(ReplicaKey(OTHER_ID, 0)))
+    error = rejection_of(lambda: replicas.manager.replica(ReplicaKey(OTHER_ID, 0)))
     assert error.code is ErrorCode.UNKNOWN_TOPIC_ID
 
 
@@ -74,7 +74,7 @@ async def test_a_broker_that_knows_another_topic_of_the_name_names_no_leader_of_
     replicas = Replicas()
     replicas.cache.apply([topic_change(), broker_change(2)])
     replicas.knows(state(leader=2, epoch=7), 10)
-    error = refusal(replicas, OTHER_ID)
+    error = rejection(replicas, OTHER_ID)
     assert (error.code, error.leader) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
 
 
@@ -83,7 +83,7 @@ async def test_a_replica_of_a_previous_topic_names_no_leader_of_the_new_one() ->
     await replicas.take(state(leader=2))
     replicas.cache.apply([topic_change(topic_id=OTHER_ID, revision=130), broker_change(3)])
     replicas.knows(replace(state(leader=3, epoch=7), topic_id=OTHER_ID), 131)
-    error = refusal(replicas, TOPIC_ID)
+    error = rejection(replicas, TOPIC_ID)
     assert (error.code, error.leader) == (ErrorCode.LEADER_NOT_AVAILABLE, None)
 
 

@@ -63,7 +63,7 @@ class Leader:
         return session
 
 
-def told(session: FetchSession, partition: Partition) -> None:
+def record(session: FetchSession, partition: Partition) -> None:
     session.record(ReplicaFetchEntry(KEY, FetchPosition(1, 5, 0, -1, 0, 0), 100), partition)
 
 
@@ -99,9 +99,9 @@ def test_a_request_before_the_answer_of_the_last_one_ends_the_session() -> None:
 
 def test_a_new_session_replaces_the_previous_one() -> None:
     leader_ = Leader()
-    former, present = leader_.open(1), leader_.open(2)
-    assert former.ended
-    assert leader_.ask(former.id, 1) is None
+    previous, present = leader_.open(1), leader_.open(2)
+    assert previous.ended
+    assert leader_.ask(previous.id, 1) is None
     assert leader_.ask(present.id, 1) is present
     assert len(leader_.sessions) == 1
 
@@ -131,10 +131,10 @@ def test_a_session_is_bound_to_the_broker_epochs_of_both_ends(lives: tuple[int, 
 
 def test_a_new_incarnation_of_the_follower_counts_its_sessions_from_scratch() -> None:
     leader_ = Leader()
-    former = leader_.open(9)
+    previous = leader_.open(9)
     present = leader_.ask(0, 1, lives=(103, 101))
     assert present is not None
-    assert former.ended
+    assert previous.ended
     assert leader_.ask(present.id, 1, lives=(103, 101)) is present
 
 
@@ -170,7 +170,7 @@ def test_beyond_the_bound_the_least_recently_used_session_is_evicted(
 def test_an_ended_session_watches_nothing() -> None:
     leader_ = Leader()
     session = leader_.open()
-    told(session, leader(FakeLog()))
+    record(session, leader(FakeLog()))
     assert len(leader_.watched.partitions) == 1
     session.end()
     assert leader_.watched.partitions == []
@@ -180,8 +180,8 @@ def test_a_partition_is_watched_once_however_often_it_is_named() -> None:
     leader_ = Leader()
     session = leader_.open()
     partition = leader(FakeLog())
-    told(session, partition)
-    told(session, partition)
+    record(session, partition)
+    record(session, partition)
     assert leader_.watched.partitions == [(partition, session)]
 
 
@@ -217,7 +217,7 @@ def test_of_very_many_possible_joiners_each_is_reevaluated_now_and_then() -> Non
 def test_a_log_start_that_moves_during_an_answer_is_sent_with_the_next() -> None:
     session = Leader().open()
     partition = leader(FakeLog([5]))
-    told(session, partition)
+    record(session, partition)
     for moved, high_watermark in ((True, NO_OFFSET), (False, 1)):
         session.begin_answer()
         if moved:

@@ -11,7 +11,7 @@ from tidelog.model import Batch
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replication import replica_fetcher
 from tidelog_broker.replication.transport import NO_SESSION, ReplicaFetchResult
-from unit.broker.broker_parts import address_of, settled
+from unit.broker.broker_parts import address_of, until_idle
 from unit.broker.fake_log import epoch_of, state
 from unit.broker.scripted_leader import LEADER, ME, Asked, Follower, following, log_of
 
@@ -123,7 +123,7 @@ async def test_after_a_rejection_of_the_request_everything_is_named_again() -> N
     follower.follow()
     async with following(follower):
         second = await opened(follower)
-        second.refuse(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "I live in 150"))
+        second.reject(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "I live in 150"))
         third = await follower.next(2)
     assert (third.request.session_id, third.numbers) == (NO_SESSION, [0])
 
@@ -173,7 +173,7 @@ async def test_a_partition_removed_between_two_requests_is_forgotten() -> None:
         first = await follower.next(0)
         follower.syncing.append(syncing)
         first.answer(first.data(0), session_id=SESSION)
-        await settled()
+        await until_idle()
         follower.fetcher.forget(gone)
         follower.syncing.clear()
         follower.fetcher.look_again(syncing)
@@ -189,7 +189,7 @@ async def test_a_partition_that_comes_back_is_named_though_its_position_is_uncha
         first = await follower.next(0)
         follower.syncing.append(syncing)
         first.answer(first.data(0), session_id=SESSION)
-        await settled()
+        await until_idle()
         follower.fetcher.forget(gone)
         follower.follow(1)
         follower.syncing.clear()

@@ -6,14 +6,14 @@ from tidelog.errors import ErrorCode
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import EpochEnd
 from tidelog.state_changes.event import Cause, Kind, StateChange
-from unit.broker.broker_parts import events_told, settled, stages
+from unit.broker.broker_parts import emitted_events, stages, until_idle
 from unit.broker.fake_log import NAME, FakeLog, epoch_of, state
 from unit.broker.scripted_leader import LEADER, ME, Follower, following
 from unit.metadata.virtual_time import virtual_clock
 
 
-def told(follower: Follower, *kinds: Kind) -> list[StateChange]:
-    return events_told(follower.state_changes, *kinds)
+def emitted(follower: Follower, *kinds: Kind) -> list[StateChange]:
+    return emitted_events(follower.state_changes, *kinds)
 
 
 async def test_a_silent_leader_and_its_return_emit_one_event_each() -> None:
@@ -23,17 +23,17 @@ async def test_a_silent_leader_and_its_return_emit_one_event_each() -> None:
     await asyncio.sleep(1)
     async with following(follower):
         await asyncio.sleep(5)
-        (lost,) = told(follower)
+        (lost,) = emitted(follower)
         follower.unreachable = False
         (await follower.next(len(follower.asked))).answer(session_id=1)
-        await settled()
-    assert stages(told(follower)) == [
+        await until_idle()
+    assert stages(emitted(follower)) == [
         "leader_unreachable completed",
         "leader_reached completed",
     ]
     assert (lost.broker, lost.broker_epoch) == (LEADER, epoch_of(LEADER))
     assert lost.cause is Cause.NO_ANSWER
-    reached = told(follower)[-1]
+    reached = emitted(follower)[-1]
     assert reached.change_id == lost.change_id != ""
     assert reached.duration_ms >= 4_000
     assert "connection refused" in str(lost.details["why"])
@@ -47,10 +47,10 @@ async def test_a_stalled_follower_does_not_report_its_leader_as_silent() -> None
         virtual_clock().stand_still(23)
         first.break_off()
         again = await follower.next(1)
-        assert told(follower) == []
+        assert emitted(follower) == []
         again.break_off()
         await follower.next(2)
-    assert stages(told(follower)) == ["leader_unreachable completed"]
+    assert stages(emitted(follower)) == ["leader_unreachable completed"]
 
 
 async def test_a_leader_that_answers_is_no_event() -> None:
@@ -59,7 +59,7 @@ async def test_a_leader_that_answers_is_no_event() -> None:
     async with following(follower):
         (await follower.next(0)).answer(session_id=1)
         await follower.next(1)
-    assert told(follower) == []
+    assert emitted(follower) == []
 
 
 async def test_a_cut_event_has_the_old_and_the_new_log_end() -> None:
@@ -69,7 +69,7 @@ async def test_a_cut_event_has_the_old_and_the_new_log_end() -> None:
         first = await follower.next(0)
         first.answer(first.parts_at(EpochEnd(1, 5)))
         await follower.next(1)
-    (cut,) = told(follower, Kind.TRUNCATION)
+    (cut,) = emitted(follower, Kind.TRUNCATION)
     assert (cut.cause, cut.name, cut.broker, cut.leader_epoch) == (Cause.DIVERGED, NAME, ME, 5)
     assert (cut.broker_epoch, cut.controller_epoch) == (epoch_of(ME), state().controller_epoch)
     assert (cut.details["from"], cut.details["to"], cut.details["epoch"]) == (4, 2, 2)
@@ -82,7 +82,7 @@ async def test_a_follower_that_resets_reports_that_its_leader_has_deleted_its_ra
         first = await follower.next(0)
         first.answer(first.failed(ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=40))
         await follower.next(1)
-    (cut,) = told(follower, Kind.TRUNCATION)
+    (cut,) = emitted(follower, Kind.TRUNCATION)
     assert cut.cause is Cause.NO_LONGER_HELD
     assert (cut.details["from"], cut.details["to"]) == (1, 40)
 
@@ -123,10 +123,10 @@ async def test_a_silent_leader_is_a_problem_since_its_first_missed_answer() -> N
 
 async def test_a_single_rejected_partition_is_only_its_own_problem() -> None:
     follower = Follower()
-    refused, other = follower.follow(0), follower.follow(1)
+    rejected, other = follower.follow(0), follower.follow(1)
     async with following(follower):
         first = await follower.next(0)
         first.answer(first.failed(ErrorCode.FENCED_LEADER_EPOCH), first.data(0, number=1))
         await follower.next(1)
-        problems = [follower.fetcher.progress_of(p).problem for p in (refused, other)]
+        problems = [follower.fetcher.progress_of(p).problem for p in (rejected, other)]
     assert problems == ["as the test wants it", ""]

@@ -23,9 +23,9 @@ def opened(*, synced: bool = False) -> FollowerSession:
     return session
 
 
-def named_after(told: FetchPosition, now: FetchPosition, *, synced: bool = False) -> bool:
+def named_after(before: FetchPosition, now: FetchPosition, *, synced: bool = False) -> bool:
     session = opened(synced=synced)
-    session.next({FIRST: told})
+    session.next({FIRST: before})
     session.answered(7, [])
     return FIRST in session.next({FIRST: now}).named
 

@@ -38,8 +38,8 @@ from unit.broker.broker_parts import (
     on,
     position,
     registration,
-    settled,
     until,
+    until_idle,
 )
 from unit.broker.fake_log import TOPIC_ID, FakeLog, Notes, epoch_of, sent, state
 from unit.broker.flaky_store import FlakyStore
@@ -105,10 +105,10 @@ class Leader:
     def isr_of(self, number: int = 0) -> set[int]:
         return set(self.stored(number).isr_ids)
 
-    async def judge(self, *partitions: Partition) -> None:
+    async def evaluate(self, *partitions: Partition) -> None:
         for partition in partitions:
             self.updates.judge_soon(partition)
-        await settled()
+        await until_idle()
 
 
 def running(leader: Leader) -> AbstractAsyncContextManager[None]:
@@ -129,7 +129,7 @@ async def test_a_follower_that_has_caught_up_joins() -> None:
     leader = Leader()
     partition = leader.with_joiner()
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
     assert leader.isr_of() == {1, 2, 3}
     assert partition.state == leader.stored()
     assert partition.revision == leader.store.item(KEYS.leader_and_isr(on(0))).mod_revision
@@ -142,7 +142,7 @@ async def test_a_lagging_member_leaves_when_the_timer_evaluates_the_isr() -> Non
     async with running(leader):
         await asyncio.sleep(0.6)
         leader.updates.judge_all(leader)
-        await settled()
+        await until_idle()
     assert leader.isr_of() == {1}
     assert {member.broker_id for member in leader.stored().eligible} == {2, 3}
 
@@ -163,7 +163,7 @@ async def test_the_timer_evaluates_partitions_whose_follower_stopped_fetching() 
         sessions[0].last_request_ms = leader.clock.monotonic_ms()
         leader.updates.judge_all(leader)
         assert list(leader.updates._dirty) == [partition.name]
-        await settled()
+        await until_idle()
     assert leader.isr_of() == {1, 2}
 
 
@@ -209,7 +209,7 @@ async def test_without_a_needed_change_nothing_is_written() -> None:
     leader.lead(wanted=state(isr=(1, 2, 3)))
     async with running(leader):
         leader.updates.judge_all(leader)
-        await settled()
+        await until_idle()
     assert leader.store.sent == []
 
 
@@ -220,7 +220,7 @@ async def test_the_guard_has_the_version_and_the_joiners_registration() -> None:
     partition = leader.with_joiner()
     revision = partition.revision
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
     (transaction,) = leader.store.sent
     assert set(transaction.guards) == {
         ModRevision(KEYS.leader_and_isr(on(0)), revision),
@@ -233,7 +233,7 @@ async def test_many_partitions_go_into_one_transaction() -> None:
     leader = Leader()
     partitions = [leader.with_joiner(number) for number in range(50)]
     async with running(leader):
-        await leader.judge(*partitions)
+        await leader.evaluate(*partitions)
     (transaction,) = leader.store.sent
     assert len(transaction.changes) == 50
 
@@ -242,7 +242,7 @@ async def test_no_transaction_exceeds_the_stores_limit() -> None:
     leader = Leader()
     partitions = [leader.with_joiner(number) for number in range(130)]
     async with running(leader):
-        await leader.judge(*partitions)
+        await leader.evaluate(*partitions)
     sizes = [len(transaction.changes) for transaction in leader.store.sent]
     assert sizes == [MAX_TRANSACTION_CHANGES, 130 - MAX_TRANSACTION_CHANGES]
 
@@ -255,7 +255,7 @@ async def test_dozens_of_joiners_do_not_exceed_the_stores_limit_of_guards() -> N
         for joiner in joiners:
             fetch_by(partition, joiner)
     async with running(leader):
-        await leader.judge(*leader.partitions)
+        await leader.evaluate(*leader.partitions)
     assert [len(leader.isr_of(number)) for number in range(3)] == [32, 32, 32]
     assert max(len(t.guards) for t in leader.store.sent) <= MAX_TRANSACTION_GUARDS
     assert len(leader.store.sent) == 2
@@ -266,11 +266,11 @@ async def test_a_long_round_yields_to_the_event_loop() -> None:
     for number in range(3 * MAX_JUDGED_PER_TURN):
         leader.lead(number, state(isr=(1, 2, 3)))
     async with running(leader):
-        await settled()
+        await until_idle()
         leader.updates.judge_all(leader)
         await asyncio.sleep(0)
         still_to_judge = len(leader.updates._dirty)
-        await settled()
+        await until_idle()
     assert still_to_judge == 2 * MAX_JUDGED_PER_TURN
     assert leader.updates._dirty == {}
 
@@ -285,7 +285,7 @@ async def test_a_joiner_that_began_to_stop_is_not_written() -> None:
     partition = leader.with_joiner()
     leader.register(3, state=STOPPING)
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
     assert leader.isr_of() == {1, 2}
     assert in_flight(partition) == ()
 
@@ -298,7 +298,7 @@ async def test_a_joiner_in_another_incarnation_is_not_written() -> None:
     leader.store.delete(KEYS.broker(3))
     leader.register(3)
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
     assert leader.isr_of() == {1, 2}
 
 
@@ -308,7 +308,7 @@ async def test_a_joiner_that_is_gone_is_not_written_and_not_retried_forever() ->
     partition = leader.with_joiner()
     leader.store.delete(KEYS.broker(3))
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
         await asyncio.sleep(10)
     assert leader.isr_of() == {1, 2}
     assert len(leader.store.sent) == 1
@@ -319,7 +319,7 @@ async def test_a_rejected_joiner_releases_the_high_watermark() -> None:
     partition = leader.with_joiner()
     leader.store.delete(KEYS.broker(3))
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
     partition.append([sent()], Acks.ALL, 1)
     fetch_by(partition, 2)
     assert partition.high_watermark == 1
@@ -333,7 +333,7 @@ async def test_after_a_conflict_the_leader_adopts_the_stored_state_and_evaluates
     leader.overwrite(state(isr=(1,), eligible=(2,)))
     fetch_by(partition, 2)
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
     assert leader.isr_of() == {1, 2, 3}
     assert len(leader.store.sent) == 2
     assert partition.leading
@@ -347,7 +347,7 @@ async def test_after_a_conflict_a_superseded_leader_steps_down() -> None:
     partition = leader.with_joiner()
     leader.overwrite(state(leader=2, epoch=6))
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
     assert partition.leading is None
     assert leader.stored().leader == 2
     assert len(leader.store.sent) == 1
@@ -358,7 +358,7 @@ async def test_a_leader_whose_partition_is_gone_steps_down() -> None:
     partition = leader.with_joiner()
     leader.store.delete(KEYS.leader_and_isr(on(0)))
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
     assert partition.leading is None
 
 
@@ -367,7 +367,7 @@ async def test_the_isr_of_another_topic_under_the_same_name_is_not_adopted() -> 
     partition = leader.with_joiner()
     leader.overwrite(replace(SMALL, topic_id="other-id-other-id-othe"))
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
     assert partition.leading is None
     assert partition.state == SMALL
 
@@ -378,7 +378,7 @@ async def test_one_conflict_does_not_hold_up_the_rest() -> None:
     partitions = [leader.with_joiner(number) for number in range(3)]
     leader.overwrite(state(leader=2, epoch=6), number=1)
     async with running(leader):
-        await leader.judge(*partitions)
+        await leader.evaluate(*partitions)
     assert [leader.isr_of(number) for number in (0, 2)] == [{1, 2, 3}, {1, 2, 3}]
     assert partitions[1].leading is None
 
@@ -393,7 +393,7 @@ async def test_a_change_without_an_answer_stays_pending() -> None:
     partition = leader.with_joiner()
     leader.store.disconnect()
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
         await asyncio.sleep(5)
         assert in_flight(partition) == [1, 2, 3]
         partition.append([sent()], Acks.ALL, 1)
@@ -407,7 +407,7 @@ async def test_a_pending_change_is_written_again_when_the_store_is_back() -> Non
     partition = leader.with_joiner()
     leader.store.disconnect()
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
         await asyncio.sleep(5)
         leader.store.reconnect()
         await until(lambda: not in_flight(partition))
@@ -420,7 +420,7 @@ async def test_a_change_applied_without_an_answer_is_adopted() -> None:
     partition = leader.with_joiner()
     leader.store.loses_answers = True
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
         assert leader.isr_of() == {1, 2, 3}
         assert in_flight(partition) == [1, 2, 3]
         leader.store.loses_answers = False
@@ -434,7 +434,7 @@ async def test_a_change_decided_by_the_watch_is_not_written_again() -> None:
     decided, pending = leader.with_joiner(0), leader.with_joiner(1)
     leader.store.disconnect()
     async with running(leader):
-        await leader.judge(decided, pending)
+        await leader.evaluate(decided, pending)
         revision = leader.overwrite(state(isr=(1, 2)), number=0)
         decided.observed(leader.stored(0), revision, 0)
         leader.store.reconnect()
@@ -450,7 +450,7 @@ async def test_a_change_overtaken_by_another_leader_is_given_up() -> None:
     partition = leader.with_joiner()
     leader.store.disconnect()
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
         leader.overwrite(state(leader=2, epoch=6))
         leader.store.reconnect()
         await until(lambda: partition.leading is None)
@@ -464,8 +464,8 @@ async def test_changes_wait_for_the_one_without_an_answer() -> None:
     first, second = leader.with_joiner(0), leader.with_joiner(1)
     leader.store.disconnect()
     async with running(leader):
-        await leader.judge(first)
-        await leader.judge(second)
+        await leader.evaluate(first)
+        await leader.evaluate(second)
         assert in_flight(second) == ()
         leader.store.reconnect()
         await until(lambda: leader.isr_of(1) == {1, 2, 3})
@@ -477,7 +477,7 @@ async def test_an_unavailable_store_is_logged_once() -> None:
     leader.store.disconnect()
     with capture_logs() as lines:
         async with running(leader):
-            await leader.judge(partition)
+            await leader.evaluate(partition)
             await asyncio.sleep(5)
     assert [line["event"] for line in lines].count("isr_changes_wait_for_store") == 1
 
@@ -488,7 +488,7 @@ async def test_a_store_that_fell_back_is_not_written_to_any_more() -> None:
     leader.store.data.wipe()
     with capture_logs() as lines:
         task = asyncio.create_task(leader.updates.run())
-        await leader.judge(partition)
+        await leader.evaluate(partition)
         await task
     assert in_flight(partition) == [1, 2, 3]
     assert [line["event"] for line in lines if line["log_level"] == "critical"] == [

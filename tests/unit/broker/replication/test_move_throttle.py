@@ -20,7 +20,7 @@ from tidelog_broker.replication.transport import (
 )
 from tidelog_broker.requests.replica_fetch import ReplicaFetch
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Moving
-from unit.broker.broker_parts import Replicas, append, position, settled
+from unit.broker.broker_parts import Replicas, append, position, until_idle
 from unit.broker.fake_log import epoch_of, state
 from unit.broker.scripted_leader import ME, Follower, following, log_of
 from unit.metadata.virtual_time import virtual_clock
@@ -63,7 +63,7 @@ class Leader:
         return moved, other
 
     async def ask(
-        self, *told: tuple[Partition, int], follower: int = ME, wait_ms: int = 500
+        self, *positions: tuple[Partition, int], follower: int = ME, wait_ms: int = 500
     ) -> ReplicaFetchResponse:
         return await self.fetch(
             ReplicaFetchRequest(
@@ -75,7 +75,7 @@ class Leader:
                 max_bytes=1 << 20,
                 entries=[
                     ReplicaFetchEntry(partition.key, position(partition, offset), 1 << 20)
-                    for partition, offset in told
+                    for partition, offset in positions
                 ],
                 session_sequence=next(self._numbers),
             )
@@ -323,7 +323,7 @@ async def test_while_a_move_adds_a_replica_fetches_wait_long_and_their_data_is_t
     async with following(follower):
         first = await follower.next(0)
         follower.follow(1)
-        await settled()
+        await until_idle()
         first.answer(first.data(0))
         second = await follower.next(1)
     assert not first.given_up

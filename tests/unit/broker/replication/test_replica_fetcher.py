@@ -12,7 +12,7 @@ from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import Batch, EpochEnd
 from tidelog_broker.log.errors import AppendOrderError, LogStorageError
 from tidelog_runtime.turns import ITEMS_PER_TURN
-from unit.broker.broker_parts import address_of, settled
+from unit.broker.broker_parts import address_of, until_idle
 from unit.broker.fake_log import FakeLog, epoch_of, state
 from unit.broker.scripted_leader import LEADER, ME, Follower, following, log_of
 from unit.loop_turns import Turns
@@ -65,7 +65,7 @@ async def test_a_new_partition_hurries_the_waiting_fetch_and_is_in_the_next() ->
     async with following(follower):
         first = await follower.next(0)
         follower.follow(1)
-        await settled()
+        await until_idle()
         assert (first.hurried, first.given_up, len(follower.asked)) == (1, False, 1)
         first.answer(first.data(0))
         second = await follower.next(1)
@@ -95,7 +95,7 @@ async def test_a_forgotten_partition_is_left_out_of_the_next_fetch() -> None:
     async with following(follower):
         first = await follower.next(0)
         follower.fetcher.forget(gone)
-        await settled()
+        await until_idle()
         assert (first.hurried, first.given_up) == (0, False)
         first.answer()
         second = await follower.next(1)
@@ -109,7 +109,7 @@ async def test_a_partition_added_between_two_fetches_hurries_none() -> None:
         first = await follower.next(0)
         follower.syncing.append(syncing)
         first.answer(first.data(0))
-        await settled()
+        await until_idle()
         follower.follow(1)
         follower.syncing.clear()
         follower.fetcher.look_again(syncing)
@@ -286,8 +286,8 @@ async def test_a_leader_that_rejects_the_fetch_is_retried_after_a_pause() -> Non
     follower.follow()
     async with following(follower):
         first = await follower.next(0)
-        first.refuse(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "I live in 150"))
-        await settled()
+        first.reject(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "I live in 150"))
+        await until_idle()
         assert len(follower.asked) == 1
         follower.leader = (address_of(LEADER), 150)
         second = await follower.next(1)
@@ -299,8 +299,8 @@ async def test_a_leader_that_rejects_the_fetch_was_reached() -> None:
     partition = follower.follow()
     async with following(follower):
         first = await follower.next(0)
-        first.refuse(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "I live in 150"))
-        await settled()
+        first.reject(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "I live in 150"))
+        await until_idle()
         progress = follower.fetcher.progress_of(partition)
     assert (progress.problem, progress.answered) == ("I live in 150", True)
 
@@ -311,14 +311,14 @@ async def test_a_leader_that_rejects_one_partition_was_reached() -> None:
     async with following(follower):
         first = await follower.next(0)
         first.answer(first.failed(ErrorCode.NOT_LEADER))
-        await settled()
+        await until_idle()
         progress = follower.fetcher.progress_of(partition)
     assert (progress.problem, progress.answered) == ("as the test wants it", True)
 
 
 async def test_a_leader_that_rejected_before_it_stopped_does_not_count_as_reached() -> None:
     follower = Follower()
-    refused = follower.follow(0)
+    rejected = follower.follow(0)
     follower.follow(1)
     async with following(follower):
         first = await follower.next(0)
@@ -326,8 +326,8 @@ async def test_a_leader_that_rejected_before_it_stopped_does_not_count_as_reache
         await asyncio.sleep(0.005)
         second = await follower.next(1)
         second.break_off()
-        await settled()
-        progress = follower.fetcher.progress_of(refused)
+        await until_idle()
+        progress = follower.fetcher.progress_of(rejected)
     assert progress.problem.endswith("connection refused")
     assert (progress.problem_ms, progress.answered) == (0, False)
 
@@ -339,7 +339,7 @@ async def test_a_fetch_that_ended_during_a_stall_proves_nothing_about_the_leader
         first = await follower.next(0)
         await asyncio.sleep(60)
         first.break_off()
-        await settled()
+        await until_idle()
         progress = follower.fetcher.progress_of(partition)
     assert (progress.problem, progress.problem_ms) == ("", NOT_KNOWN)
 
@@ -395,7 +395,7 @@ async def test_a_hurried_fetch_is_unanswered_since_it_was_sent() -> None:
         first = await follower.next(0)
         await asyncio.sleep(1)
         follower.follow(1)
-        await settled()
+        await until_idle()
         assert follower.fetcher.unanswered == (epoch_of(LEADER), first.at)
 
 
@@ -403,8 +403,8 @@ async def test_a_rejection_counts_as_an_answer() -> None:
     follower = Follower()
     follower.follow()
     async with following(follower):
-        (await follower.next(0)).refuse(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "no longer"))
-        await settled()
+        (await follower.next(0)).reject(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "no longer"))
+        await until_idle()
         assert follower.fetcher.unanswered is None
 
 
@@ -426,7 +426,7 @@ async def test_a_fetcher_without_partitions_waits_for_no_answer() -> None:
     async with following(follower):
         await follower.next(0)
         follower.fetcher.forget(partition)
-        await settled()
+        await until_idle()
         assert follower.fetcher.unanswered is None
 
 
@@ -473,7 +473,7 @@ async def test_a_new_epoch_ends_the_backoff_of_a_partition() -> None:
     async with following(follower):
         first = await follower.next(0)
         first.answer(first.failed(ErrorCode.FENCED_LEADER_EPOCH))
-        await settled()
+        await until_idle()
         assert len(follower.asked) == 1
         partition.take(state(leader=LEADER, epoch=6), 11, broker_epoch=epoch_of(ME), now_ms=1)
         follower.fetcher.follow([partition])
@@ -515,7 +515,7 @@ async def test_a_follower_reports_its_rejection_until_it_takes_the_batch() -> No
         assert rejection is not None
         assert rejection[1] >= 500
         third.answer(third.data(0))
-        await settled()
+        await until_idle()
         assert follower.fetcher.rejection_of(partition) is None
 
 

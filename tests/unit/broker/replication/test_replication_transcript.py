@@ -40,8 +40,8 @@ class _Story:
         asked = replica.fetch_position()
         answer = self._answer(follower, asked)
         replica.follow(asked, answer)
-        told = [batch.header.base_offset for batch in answer.batches]
-        self._step(f"replica {follower} fetches from {asked.fetch_offset} and gets {told}")
+        offsets = [batch.header.base_offset for batch in answer.batches]
+        self._step(f"replica {follower} fetches from {asked.fetch_offset} and gets {offsets}")
 
     def _answer(self, follower: int, asked: FetchPosition) -> FetchAnswer:
         diverging = self._leader.replica_fetch(follower, epoch_of(follower), asked, 1000)

@@ -1,6 +1,6 @@
 """Following a leader with durability `synced`: a fetch reports the synced end."""
 
-from unit.broker.broker_parts import settled
+from unit.broker.broker_parts import until_idle
 from unit.broker.fake_log import state
 from unit.broker.scripted_leader import ME, Follower, following, log_of
 
@@ -12,7 +12,7 @@ async def test_the_next_fetch_waits_for_the_sync_of_the_last_batches() -> None:
         first = await follower.next(0)
         follower.syncing.append(partition)
         first.answer(first.data(0, 1))
-        await settled()
+        await until_idle()
         assert len(follower.asked) == 1
         follower.syncing.remove(partition)
         log_of(partition).synced_to = 2
@@ -27,7 +27,7 @@ async def test_the_next_fetch_waits_for_every_sync() -> None:
     follower.syncing = list(partitions)
     async with following(follower):
         for partition in partitions:
-            await settled()
+            await until_idle()
             assert follower.asked == []
             follower.syncing.remove(partition)
             follower.fetcher.look_again(partition)
@@ -41,7 +41,7 @@ async def test_a_forgotten_partition_is_not_waited_for() -> None:
     follower.follow(1)
     follower.syncing.append(gone)
     async with following(follower):
-        await settled()
+        await until_idle()
         assert follower.asked == []
         follower.fetcher.forget(gone)
         first = await follower.next(0)

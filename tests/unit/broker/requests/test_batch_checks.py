@@ -13,7 +13,7 @@ from tidelog.model import Batch, Codec, TopicPartition
 from tidelog.record_batch import encode, without_deltas
 from tidelog_broker.requests import batch_checks
 from tidelog_broker.requests.batch_checks import CHECKS_AT_ONCE, BatchChecks, is_costly
-from unit.broker.broker_parts import on, settled
+from unit.broker.broker_parts import on, until_idle
 
 
 def batch(name: bytes, count: int = 1, codec: Codec = Codec.NONE) -> Batch:
@@ -58,7 +58,7 @@ async def test_cheap_batches_are_checked_on_the_loop() -> None:
     requests = Requests()
     requests.sends("a", 0, CHEAP)
     requests.sends("b", 0, CHEAP, BAD)
-    await settled()
+    await until_idle()
     assert requests.appended == ["a", "b!"]
     assert requests.thread.work == []
 
@@ -72,16 +72,16 @@ async def test_a_cheap_request_does_not_overtake_a_costly_one_of_its_partition()
         ("last", 0, (COSTLY,)),
     ):
         requests.sends(name, number, *of_partition)
-    await settled()
+    await until_idle()
     assert requests.appended == ["other"]
     requests.thread.work[1].set()
-    await settled()
+    await until_idle()
     assert requests.appended == ["other"]
     requests.thread.work[0].set()
-    await settled()
+    await until_idle()
     assert requests.appended == ["other", "costly!", "behind", "last"]
     requests.sends("later", 0, CHEAP)
-    await settled()
+    await until_idle()
     assert requests.appended[-1] == "later"
 
 
@@ -89,9 +89,9 @@ async def test_a_cancelled_request_holds_up_no_other() -> None:
     requests = Requests()
     first = requests.sends("first", 0, COSTLY)
     requests.sends("second", 0, CHEAP)
-    await settled()
+    await until_idle()
     first.cancel()
-    await settled()
+    await until_idle()
     assert requests.appended == ["second"]
 
 
@@ -134,20 +134,20 @@ async def test_a_very_large_request_is_checked_in_several_turns() -> None:
     requests.sends("bomb", 0, *[large] * 3, BAD)
     for number in range(1, CHECKS_AT_ONCE):
         requests.sends(f"bomb {number}", number, large, large)
-    await settled()
+    await until_idle()
     requests.sends("other", 9, COSTLY)
-    await settled()
+    await until_idle()
     threads = requests.thread.work
     assert len(threads) == CHECKS_AT_ONCE
     threads[0].set()
-    await settled()
+    await until_idle()
     threads[CHECKS_AT_ONCE].set()
-    await settled()
+    await until_idle()
     assert requests.appended == ["other"]
     while unreleased := [thread for thread in threads if not thread.is_set()]:
         for thread in unreleased:
             thread.set()
-        await settled()
+        await until_idle()
     assert requests.appended[-1] == "bomb!"
 
 

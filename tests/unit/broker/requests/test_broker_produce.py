@@ -28,8 +28,8 @@ from unit.broker.broker_parts import (
     fetch_by,
     in_place,
     on,
-    settled,
     topic_change,
+    until_idle,
 )
 from unit.broker.fake_log import NAME, TOPIC_ID, sent, state
 from unit.broker.log.memory_disk import MemoryDisk
@@ -87,7 +87,7 @@ async def test_acks_1_to_a_synced_topic_is_answered_when_the_leader_has_synced()
     log = front.replicas.logs.log_of(KEY)
     assert log is not None
     sending = asyncio.create_task(front.send(acks=Acks.LEADER))
-    await settled()
+    await until_idle()
     assert not sending.done()
     log.flush()
     front.replicas.purgatory.log_synced(partition)
@@ -128,9 +128,9 @@ async def test_acks_all_is_answered_when_the_high_watermark_has_passed_the_batch
     front = Front()
     partition = await front.replicas.lead()
     sending = front.sending()
-    await settled()
+    await until_idle()
     fetch_by(partition, 2)
-    await settled()
+    await until_idle()
     assert not sending.done()
     fetch_by(partition, 3)
     (outcome,) = await sending
@@ -142,7 +142,7 @@ async def test_acks_all_ends_as_leader_changed_when_the_leadership_ends() -> Non
     front = Front()
     await front.replicas.lead()
     sending = front.sending()
-    await settled()
+    await until_idle()
     await front.replicas.take(state(leader=2, epoch=6), revision=11)
     (outcome,) = await sending
     assert code_of(outcome) is ErrorCode.LEADER_CHANGED
@@ -152,7 +152,7 @@ async def test_acks_all_ends_as_leader_changed_when_the_same_broker_is_elected_a
     front = Front()
     await front.replicas.lead()
     sending = front.sending()
-    await settled()
+    await until_idle()
     await front.replicas.take(state(epoch=6), revision=11)
     (outcome,) = await sending
     assert code_of(outcome) is ErrorCode.LEADER_CHANGED
@@ -181,7 +181,7 @@ async def test_a_client_that_hangs_up_leaves_nothing_behind() -> None:
     front = Front()
     await front.replicas.lead()
     sending = front.sending()
-    await settled()
+    await until_idle()
     sending.cancel()
     await asyncio.wait([sending])
     assert len(front.replicas.purgatory) == 0
@@ -193,7 +193,7 @@ async def test_a_partition_that_times_out_does_not_fail_the_other() -> None:
     sending = front.sending(
         ProduceEntry(first.name, "", [sent()]), ProduceEntry(second.name, "", [sent()])
     )
-    await settled()
+    await until_idle()
     fetch_by(first, 2)
     fetch_by(first, 3)
     done, timed_out = await sending
@@ -235,7 +235,7 @@ async def test_batches_of_one_entry_get_consecutive_offsets() -> None:
 # -- requests that are invalid as a whole ------------------------------------------------
 
 
-async def refusal_of(sending: asyncio.Task[list[ProduceOutcome]]) -> TidelogError:
+async def rejection_of(sending: asyncio.Task[list[ProduceOutcome]]) -> TidelogError:
     with pytest.raises(TidelogError) as raised:
         await sending
     assert raised.value.code is ErrorCode.INVALID_REQUEST
@@ -246,15 +246,15 @@ async def test_a_partition_may_appear_once() -> None:
     front = Front()
     partition = await front.replicas.lead()
     entry = ProduceEntry(NAME, "", [sent()])
-    refusal = await refusal_of(front.sending(entry, entry))
-    assert "twice" in refusal.message
+    rejection = await rejection_of(front.sending(entry, entry))
+    assert "twice" in rejection.message
     assert partition.log.log_end_offset == 0
 
 
 async def test_an_entry_needs_a_batch() -> None:
     front = Front()
-    refusal = await refusal_of(front.sending(ProduceEntry(NAME, "", [])))
-    assert "no batch for orders/0" in refusal.message
+    rejection = await rejection_of(front.sending(ProduceEntry(NAME, "", [])))
+    assert "no batch for orders/0" in rejection.message
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, MAX_TIMEOUT_MS + 1])
@@ -467,8 +467,8 @@ async def test_one_bad_partition_does_not_keep_the_others_from_being_written() -
     front = Front()
     (good,) = await front.replicas.take(state(isr=(1,), replicas=(1,), min_isr=1))
     bad = ProduceEntry(TopicPartition("nowhere", 0), "", [sent()])
-    refused, done = await front.send(bad, ProduceEntry(good.name, "", [sent()]))
-    assert code_of(refused) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    rejected, done = await front.send(bad, ProduceEntry(good.name, "", [sent()]))
+    assert code_of(rejected) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert done.appended is not None
 
 

@@ -31,8 +31,8 @@ from unit.broker.broker_parts import (
     commit,
     in_place,
     position,
-    settled,
     stop_command,
+    until_idle,
 )
 from unit.broker.cold_disk import ColdReplicas, cold_replicas
 from unit.broker.fake_log import NAME, epoch_of
@@ -83,9 +83,9 @@ def timestamps_of(batch: Batch) -> list[int]:
     return record_batch.decode(batch).timestamps_ms
 
 
-async def asked(task: asyncio.Task[object]) -> bool:
+async def is_answered(task: asyncio.Task[object]) -> bool:
     """Whether the request is answered when only a thread could still make progress."""
-    await settled()
+    await until_idle()
     return task.done()
 
 
@@ -115,7 +115,7 @@ async def test_a_follower_waits_for_a_thread_and_is_answered_when_it_has_read() 
     async with cold_replicas() as replicas:
         partition = await cold_partition(replicas)
         fetch = Leader(replicas).followed(partition)
-        assert not await asked(fetch)
+        assert not await is_answered(fetch)
         await replicas.threads.end()
         assert followed_offsets(await fetch) == {0: [0, 1]}
         assert replicas.waits == 0
@@ -138,7 +138,7 @@ async def test_growth_of_another_partition_wakes_a_follower_that_waits_for_a_thr
         cold = await cold_partition(replicas)
         other = await replicas.lead(1)
         fetch = Leader(replicas).followed(cold, other)
-        assert not await asked(fetch)
+        assert not await is_answered(fetch)
         append(other)
         assert followed_offsets(await fetch) == {1: [0]}
 
@@ -154,7 +154,7 @@ async def test_at_its_deadline_a_follower_is_answered_without_cold_data() -> Non
 async def test_a_consumer_waits_for_a_thread_and_is_answered_when_it_has_read() -> None:
     async with cold_replicas() as replicas:
         fetch = Leader(replicas).consumed(await cold_partition(replicas))
-        assert not await asked(fetch)
+        assert not await is_answered(fetch)
         await replicas.threads.end()
         assert offsets(await fetch) == [[0, 1]]
         assert replicas.waits == 0
@@ -173,7 +173,7 @@ async def test_a_consumer_gets_data_in_memory_beside_cold_data() -> None:
 async def test_a_consumer_that_asks_for_no_bytes_waits_for_cold_data() -> None:
     async with cold_replicas() as replicas:
         fetch = Leader(replicas).consumed(await cold_partition(replicas), min_bytes=0)
-        assert not await asked(fetch)
+        assert not await is_answered(fetch)
         await replicas.threads.end()
         assert offsets(await fetch) == [[0, 1]]
 
@@ -203,7 +203,7 @@ async def test_data_evicted_before_it_is_fetched_is_waited_for_once() -> None:
 async def test_unreadable_data_is_a_disk_fault() -> None:
     async with cold_replicas() as replicas:
         fetch = Leader(replicas).consumed(await cold_partition(replicas))
-        await settled()
+        await until_idle()
         replicas.memory.failing_reads = 1
         await replicas.threads.end()
         (outcome,) = await fetch
@@ -219,7 +219,7 @@ async def test_damage_in_cold_data_is_found() -> None:
         segment = next(path for path in replicas.memory.paths() if path.suffix == ".log")
         replicas.memory.flip_bit(segment, 90, 0)
         fetch = Leader(replicas).followed(partition)
-        await settled()
+        await until_idle()
         await replicas.threads.end()
         (result,) = (await fetch).results
         assert result.error is not None
@@ -231,7 +231,7 @@ async def test_a_partition_removed_during_the_read_is_answered_as_such() -> None
     async with cold_replicas() as replicas:
         leader, partition = Leader(replicas), await cold_partition(replicas)
         consumed, followed = leader.consumed(partition), leader.followed(partition)
-        assert not await asked(consumed)
+        assert not await is_answered(consumed)
         await replicas.manager.stop_replica(stop_command(20))
         (outcome,) = await consumed
         assert outcome.error is not None
@@ -246,7 +246,7 @@ async def test_a_leadership_that_ends_during_the_read_is_answered_as_such() -> N
     async with cold_replicas() as replicas:
         leader, partition = Leader(replicas), await cold_partition(replicas)
         search, followed = leader.searched(0), leader.followed(partition)
-        assert not await asked(search)
+        assert not await is_answered(search)
         partition.stop_leading()
         await replicas.threads.end()
         with pytest.raises(TidelogError):
@@ -264,7 +264,7 @@ async def test_a_search_by_time_waits_for_a_thread() -> None:
         commit(partition)
         replicas.memory.evict()
         search = Leader(replicas).searched(15)
-        assert not await asked(search)
+        assert not await is_answered(search)
         await replicas.threads.end_all()
         assert (await search).offset == 1
         assert replicas.waits == 0
@@ -277,7 +277,7 @@ async def test_a_fetch_reads_no_more_from_the_disk_than_it_may_return() -> None:
             commit(partition, b"x" * (400 << 10), b"x" * (400 << 10))
         replicas.memory.evict()
         fetch = Leader(replicas).consumed(*partitions)
-        await settled()
+        await until_idle()
         assert len(replicas.cold_reads) == 2
         await replicas.threads.end()
         assert sum(map(len, offsets(await fetch))) == 2

@@ -19,7 +19,7 @@ from tidelog_broker.requests.describe_producers import (
     Fence,
     Page,
 )
-from unit.broker.broker_parts import Replicas, fetch_by, holder_change, settled
+from unit.broker.broker_parts import Replicas, fetch_by, holder_change, until_idle
 from unit.broker.fake_log import NAME, TOPIC_ID, sent_by, state
 
 NAMED = FIRST_NAMED_PRODUCER_ID + 1
@@ -51,7 +51,7 @@ def catch_up(partition: Partition) -> None:
         fetch_by(partition, follower)
 
 
-def told(outcome: DescribeOutcome) -> Sequence[tuple[int, int, int]]:
+def described(outcome: DescribeOutcome) -> Sequence[tuple[int, int, int]]:
     assert not isinstance(outcome, TidelogError), outcome
     return [producer[:3] for producer in outcome.producers]
 
@@ -70,7 +70,7 @@ async def test_committed_state_is_described() -> None:
     put(partition, 7, 0, count=4)
     catch_up(partition)
     put(partition, 7, 4)
-    assert told(await front.ask()) == [(7, 0, 3)]
+    assert described(await front.ask()) == [(7, 0, 3)]
 
 
 async def test_only_requested_producers_are_described() -> None:
@@ -78,7 +78,7 @@ async def test_only_requested_producers_are_described() -> None:
     partition = await front.replicas.lead(wanted=ALONE)
     for producer in (7, 8, 9):
         put(partition, producer, 0)
-    assert told(await front.ask(9, 4, 7)) == [(7, 0, 0), (9, 0, 0)]
+    assert described(await front.ask(9, 4, 7)) == [(7, 0, 0), (9, 0, 0)]
 
 
 async def test_a_partition_led_elsewhere_is_answered_as_by_produce() -> None:
@@ -181,24 +181,24 @@ async def test_a_fence_is_answered_when_the_replicas_have_it() -> None:
     partition = await front.replicas.lead()
     put(partition, NAMED, 0, count=4)
     asking = front.asking(NEXT)
-    await settled()
+    await until_idle()
     fetch_by(partition, 2)
-    await settled()
+    await until_idle()
     assert not asking.done()
     fetch_by(partition, 3)
-    assert told(await asking) == [(NAMED, 1, 3)]
+    assert described(await asking) == [(NAMED, 1, 3)]
 
 
 async def test_a_previous_holder_cannot_write_once_a_fence_is_requested() -> None:
     front = Front()
     partition = await front.replicas.lead()
     asking = front.asking(NEXT)
-    await settled()
-    with pytest.raises(TidelogError) as refused:
+    await until_idle()
+    with pytest.raises(TidelogError) as rejected:
         put(partition, NAMED, 0)
-    assert refused.value.code is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert rejected.value.code is ErrorCode.FENCED_PRODUCER_EPOCH
     catch_up(partition)
-    assert told(await asking) == [(NAMED, 1, -1)]
+    assert described(await asking) == [(NAMED, 1, -1)]
 
 
 async def test_a_holder_whose_name_was_taken_cannot_fence_any_more() -> None:
@@ -213,19 +213,19 @@ async def test_a_repeated_fence_waits_for_its_replicas_like_the_first() -> None:
     front = Front()
     partition = await front.replicas.lead()
     first, again = front.asking(NEXT), front.asking(NEXT)
-    await settled()
+    await until_idle()
     assert partition.log.log_end_offset == 1
     assert not again.done()
     catch_up(partition)
-    assert told(await again) == told(await first)
+    assert described(await again) == described(await first)
 
 
 async def test_only_the_producer_of_the_fence_is_described_unless_others_are_named() -> None:
     front = Front()
     partition = await front.replicas.lead(wanted=ALONE)
     put(partition, 7, 0)
-    assert told(await front.ask(fence=NEXT)) == [(NAMED, 1, -1)]
-    assert told(await front.ask(7, fence=NEXT)) == [(7, 0, 0)]
+    assert described(await front.ask(fence=NEXT)) == [(NAMED, 1, -1)]
+    assert described(await front.ask(7, fence=NEXT)) == [(7, 0, 0)]
 
 
 async def test_a_fence_of_a_previous_holder_is_rejected() -> None:
@@ -239,7 +239,7 @@ async def test_a_fence_whose_leader_is_deposed_is_not_confirmed() -> None:
     front = Front()
     await front.replicas.lead()
     asking = front.asking(NEXT)
-    await settled()
+    await until_idle()
     await front.replicas.take(state(leader=2, epoch=6), revision=11)
     assert code_of(await asking) is ErrorCode.LEADER_CHANGED
 
@@ -266,10 +266,10 @@ async def test_a_new_leader_answers_the_first_holder_once_it_knows_the_committed
     put(partition, 7, 0)
     await front.replicas.take(state(epoch=6), revision=11)
     asking = front.asking(Fence(NAMED, 0, 1000))
-    await settled()
+    await until_idle()
     assert not asking.done()
     catch_up(partition)
-    assert told(await asking) == []
+    assert described(await asking) == []
 
 
 async def test_a_full_disk_is_reported() -> None:
@@ -291,7 +291,7 @@ async def test_a_full_disk_is_reported() -> None:
 async def test_an_invalid_fence_is_rejected_as_a_whole(fence: Fence) -> None:
     front = Front()
     partition = await front.replicas.lead(wanted=ALONE)
-    with pytest.raises(TidelogError) as refused:
+    with pytest.raises(TidelogError) as rejected:
         await front.ask(fence=fence)
-    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert rejected.value.code is ErrorCode.INVALID_REQUEST
     assert partition.log.log_end_offset == 0

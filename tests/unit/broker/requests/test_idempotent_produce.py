@@ -10,7 +10,7 @@ from tidelog.record_batch import without_deltas
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.produce import Produce, ProduceEntry, ProduceOutcome
-from unit.broker.broker_parts import Replicas, fetch_by, holder_change, in_place, on, settled
+from unit.broker.broker_parts import Replicas, fetch_by, holder_change, in_place, on, until_idle
 from unit.broker.fake_log import sent_by, state
 
 ID = 7
@@ -51,9 +51,9 @@ async def test_a_duplicate_of_an_uncommitted_batch_waits_with_its_original() -> 
     front = Front()
     partition = await front.replicas.lead()
     original, again = front.sending(sent_by(ID, 0)), front.sending(sent_by(ID, 0))
-    await settled()
+    await until_idle()
     fetch_by(partition, 2)
-    await settled()
+    await until_idle()
     assert not again.done()
     fetch_by(partition, 3)
     assert await again == await original
@@ -64,7 +64,7 @@ async def test_a_duplicate_of_a_committed_batch_is_answered_at_once() -> None:
     front = Front()
     partition = await front.replicas.lead()
     original = front.sending(sent_by(ID, 0))
-    await settled()
+    await until_idle()
     catch_up(partition)
     assert await front.send(sent_by(ID, 0)) == await original
     assert front.replicas.clock.monotonic_ms() == 0
@@ -75,7 +75,7 @@ async def test_a_duplicate_ends_as_its_original_when_the_leadership_ends() -> No
     front = Front()
     await front.replicas.lead()
     original, again = front.sending(sent_by(ID, 0)), front.sending(sent_by(ID, 0))
-    await settled()
+    await until_idle()
     await front.replicas.take(state(leader=2, epoch=6), revision=11)
     assert code_of(await original) is ErrorCode.LEADER_CHANGED
     assert code_of(await again) is ErrorCode.LEADER_CHANGED
@@ -85,11 +85,11 @@ async def test_a_duplicate_at_the_next_leader_waits_until_that_leader_has_commit
     front = Front()
     partition = await front.replicas.lead()
     original = front.sending(sent_by(ID, 0))
-    await settled()
+    await until_idle()
     await front.replicas.take(state(epoch=6), revision=11)
     await original
     again = front.sending(sent_by(ID, 0))
-    await settled()
+    await until_idle()
     assert not again.done()
     catch_up(partition)
     outcome = await again
@@ -127,7 +127,7 @@ async def test_an_old_duplicate_is_not_answered_before_it_is_committed() -> None
     front = Front()
     partition = await old_duplicate(front)
     again = front.sending(sent_by(ID, 0))
-    await settled()
+    await until_idle()
     assert not again.done()
     catch_up(partition)
     assert code_of(await again) is ErrorCode.DUPLICATE_SEQUENCE
@@ -145,10 +145,10 @@ async def test_new_and_old_batches_are_all_replicated_before_the_answer() -> Non
     partition = await front.replicas.lead()
     await front.send(sent_by(ID, 0), acks=Acks.LEADER)
     sending = front.sending(sent_by(ID, 0), sent_by(ID, 1))
-    await settled()
+    await until_idle()
     for follower in (2, 3):
         fetch_by(partition, follower, 1)
-    await settled()
+    await until_idle()
     assert not sending.done()
     catch_up(partition)
     assert code_of(await sending) is ErrorCode.DUPLICATE_SEQUENCE

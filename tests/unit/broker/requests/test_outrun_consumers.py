@@ -9,7 +9,7 @@ SEA = TopicPartition("sea", 0)
 
 
 def counts(outrun: OutrunConsumers, now_ms: int) -> list[tuple[str, int, int]]:
-    return [(told.topic, told.count, told.last_ms) for told in outrun.recent(now_ms)]
+    return [(entry.topic, entry.count, entry.last_ms) for entry in outrun.recent(now_ms)]
 
 
 def test_the_worst_partition_of_each_topic_counts() -> None:

@@ -23,7 +23,7 @@ from tidelog_runtime.metadata.schema import (
     encode,
 )
 from tidelog_runtime.metadata.store import Transaction, TransactionResult
-from unit.broker.broker_parts import KEYS, settled, until
+from unit.broker.broker_parts import KEYS, until, until_idle
 from unit.broker.flaky_store import FlakyStore
 from unit.metadata.virtual_time import virtual_clock
 
@@ -35,7 +35,7 @@ async def store() -> FlakyStore:
     return FlakyStore(virtual_clock())
 
 
-async def refusal_of(ids: ProducerIds, name: str = "") -> TidelogError:
+async def rejection_of(ids: ProducerIds, name: str = "") -> TidelogError:
     with pytest.raises(TidelogError) as raised:
         await ids(name)
     return raised.value
@@ -59,7 +59,7 @@ async def test_a_block_of_ids_costs_one_write(store: FlakyStore) -> None:
 async def test_ids_in_stock_are_given_while_the_store_is_away(store: FlakyStore) -> None:
     ids = ProducerIds(store, KEYS)
     stocking = asyncio.create_task(ids.keep_stocked(random.Random(1)))
-    await settled()
+    await until_idle()
     store.disconnect()
     given = [(await ids("")).producer_id for _ in range(BLOCK_SIZE)]
     assert given == list(range(1, BLOCK_SIZE + 1))
@@ -88,7 +88,7 @@ async def test_concurrent_requests_get_ids_of_their_own(
 async def test_a_block_whose_answer_was_lost_is_never_given(store: FlakyStore) -> None:
     ids = ProducerIds(store, KEYS)
     store.loses_answers = True
-    assert (await refusal_of(ids)).code is ErrorCode.METADATA_STORE_UNAVAILABLE
+    assert (await rejection_of(ids)).code is ErrorCode.METADATA_STORE_UNAVAILABLE
     store.loses_answers = False
     assert (await ids("")).producer_id == BLOCK_SIZE + 1
 
@@ -101,9 +101,9 @@ async def test_without_the_store_the_rest_of_a_block_is_given_and_then_nothing(
     await ids("")
     store.disconnect()
     assert (await ids("")).producer_id == 2
-    refusal = await refusal_of(ids)
-    assert refusal.code is ErrorCode.METADATA_STORE_UNAVAILABLE
-    assert refusal.retriable
+    rejection = await rejection_of(ids)
+    assert rejection.code is ErrorCode.METADATA_STORE_UNAVAILABLE
+    assert rejection.retriable
     store.reconnect()
     assert (await ids("")).producer_id == 3
 
@@ -118,9 +118,9 @@ class ContendedStore(FlakyStore):
 
 async def test_a_key_under_constant_contention_is_given_up() -> None:
     store = ContendedStore(virtual_clock())
-    refusal = await refusal_of(ProducerIds(store, KEYS))
-    assert refusal.code is ErrorCode.METADATA_STORE_UNAVAILABLE
-    assert "again and again" in refusal.message
+    rejection = await rejection_of(ProducerIds(store, KEYS))
+    assert rejection.code is ErrorCode.METADATA_STORE_UNAVAILABLE
+    assert "again and again" in rejection.message
     assert len(store.sent) == MAX_ATTEMPTS
 
 
@@ -152,7 +152,7 @@ async def test_an_epoch_whose_answer_was_lost_is_never_given(store: FlakyStore) 
     ids = ProducerIds(store, KEYS)
     await ids(NAME)
     store.loses_answers = True
-    assert (await refusal_of(ids, NAME)).code is ErrorCode.METADATA_STORE_UNAVAILABLE
+    assert (await rejection_of(ids, NAME)).code is ErrorCode.METADATA_STORE_UNAVAILABLE
     store.loses_answers = False
     assert (await ids(NAME)).producer_epoch == 2
 
@@ -166,16 +166,16 @@ async def test_the_store_has_the_holder_of_the_name(store: FlakyStore) -> None:
 async def test_a_name_without_an_epoch_left_is_rejected(store: FlakyStore) -> None:
     held = NamedProducer(FIRST_NAMED_PRODUCER_ID + 1, MAX_PRODUCER_EPOCH)
     store.put(KEYS.producer(NAME), encode(held))
-    refusal = await refusal_of(ProducerIds(store, KEYS), NAME)
-    assert refusal.code is ErrorCode.INVALID_REQUEST
+    rejection = await rejection_of(ProducerIds(store, KEYS), NAME)
+    assert rejection.code is ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("name", ["a b", "a/b", "x" * 201, "ä", "a\n"])
 async def test_an_invalid_name_is_rejected_before_the_store_is_asked(
     store: FlakyStore, name: str
 ) -> None:
-    refusal = await refusal_of(ProducerIds(store, KEYS), name)
-    assert refusal.code is ErrorCode.INVALID_REQUEST
+    rejection = await rejection_of(ProducerIds(store, KEYS), name)
+    assert rejection.code is ErrorCode.INVALID_REQUEST
     assert store.sent == []
 
 

@@ -33,7 +33,7 @@ class Broker:
             store, KEYS, self._cache, lambda: (), virtual_clock(), EXPIRATION_MS
         )
 
-    async def look(self, behind: bool = False) -> set[str]:
+    async def check(self, behind: bool = False) -> set[str]:
         """Check for unused names; returns the names that exist then."""
         if not behind:
             self._cache.load(await self._store.snapshot(KEYS.root))
@@ -76,15 +76,15 @@ async def test_an_unused_name_expires_after_its_time(store: FlakyStore) -> None:
     await ids("old")
     # The first check finds no recorded time, the next begins to record, and eight more add up.
     for _ in range(1 + 8):
-        assert await broker.look() == {"old"}
+        assert await broker.check() == {"old"}
     await ids("new")
-    assert await broker.look() == {"new"}
+    assert await broker.check() == {"new"}
 
 
 async def test_a_name_that_is_taken_again_has_its_full_time_again(store: FlakyStore) -> None:
     ids, broker = ProducerIds(store, KEYS), Broker(store)
     for _ in range(30):
-        assert await broker.look() <= {"sink"}
+        assert await broker.check() <= {"sink"}
         first = await ids("sink")
     assert first.producer_epoch == 29
 
@@ -94,7 +94,7 @@ async def test_partition_counts_expire_with_their_name(
 ) -> None:
     ids, broker = ProducerIds(store, KEYS), Broker(store)
     await ids("old", 7, {"sea": 2})
-    while await broker.look():
+    while await broker.check():
         pass
     assert await store.get(KEYS.partition_counts_of("old")) is None
 
@@ -106,7 +106,7 @@ async def test_a_name_taken_again_with_the_same_epoch_has_its_full_time_again(
     ids, broker = ProducerIds(store, KEYS), Broker(store)
     first = await ids("sink", 7)
     for _ in range(30):
-        assert await broker.look() == {"sink"}
+        assert await broker.check() == {"sink"}
         assert await ids("sink", 7) == first
 
 
@@ -116,9 +116,9 @@ async def test_a_name_taken_while_it_expires_stays(store: FlakyStore) -> None:
     first = await ids("sink")
     await ids("other")
     for _ in range(9):
-        await broker.look()
+        await broker.check()
     await ids("sink")
-    assert await broker.look(behind=True) == {"sink"}
+    assert await broker.check(behind=True) == {"sink"}
     assert (await ids("sink")).producer_id == first.producer_id
 
 
@@ -128,7 +128,7 @@ async def test_the_times_of_several_brokers_do_not_add_up(store: FlakyStore) -> 
     looks = 0
     while True:
         looks += 1
-        there = [await broker.look() for broker in brokers]
+        there = [await broker.check() for broker in brokers]
         if there[-1] != {"old"}:
             break
     assert looks >= 8
@@ -140,7 +140,7 @@ async def test_another_broker_continues_the_count_of_a_stopped_one(store: FlakyS
     for _ in range(5):
         broker = Broker(store)
         for _ in range(4):
-            there = await broker.look()
+            there = await broker.check()
     assert there == set()
     passed = decode_passed_time(store.item(KEYS.passed_time).value).passed
     assert sum(ms for _, ms in passed) >= EXPIRATION_MS
@@ -149,9 +149,9 @@ async def test_another_broker_continues_the_count_of_a_stopped_one(store: FlakyS
 async def test_without_the_store_no_name_expires(store: FlakyStore) -> None:
     ids, broker = ProducerIds(store, KEYS), Broker(store)
     await ids("old")
-    await broker.look()
+    await broker.check()
     store.disconnect()
     with pytest.raises(StoreUnavailableError):
-        await broker.look(behind=True)
+        await broker.check(behind=True)
     store.reconnect()
-    assert await broker.look() == {"old"}
+    assert await broker.check() == {"old"}

@@ -127,8 +127,8 @@ async def test_the_end_of_a_leadership_notifies_all() -> None:
 
 async def test_a_watch_of_another_topic_with_the_same_name_is_not_notified() -> None:
     purgatory, notes = Purgatory(), Notes()
-    former, present = leader(FakeLog()), leader(FakeLog())
-    purgatory.watch(former, notes)
+    previous, present = leader(FakeLog()), leader(FakeLog())
+    purgatory.watch(previous, notes)
     purgatory.log_grew(present)
     assert notes.said == []
 

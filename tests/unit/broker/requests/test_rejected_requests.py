@@ -66,10 +66,10 @@ def test_names_that_clients_make_up_do_not_fill_the_memory() -> None:
     counts = RejectionCounts()
     for number in range(MAX_KEPT + 50):
         counts.add(f"topic-{number}", TOO_LARGE, number)
-    kept = [told.topic for told in counts.recent(1_000)]
+    kept = [entry.topic for entry in counts.recent(1_000)]
     assert len(kept) == MAX_KEPT
     assert "topic-0" not in kept
     for at_ms in range(MAX_COUNTED + 50):
         counts.add("sea", TOO_LARGE, at_ms)
-    [told] = [told for told in counts.recent(MAX_COUNTED + 50) if told.topic == "sea"]
-    assert told.count == MAX_COUNTED
+    [entry] = [entry for entry in counts.recent(MAX_COUNTED + 50) if entry.topic == "sea"]
+    assert entry.count == MAX_COUNTED

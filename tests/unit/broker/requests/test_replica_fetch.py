@@ -20,7 +20,7 @@ from tidelog_broker.replication.transport import (
 )
 from tidelog_broker.requests.fetch_wait import PRODUCER_BYTES
 from tidelog_broker.requests.replica_fetch import ReplicaFetch
-from unit.broker.broker_parts import Replicas, append, position, settled
+from unit.broker.broker_parts import Replicas, append, position, until_idle
 from unit.broker.fake_log import TOPIC_ID, epoch_of, sent_by, state
 
 
@@ -102,7 +102,7 @@ async def test_growth_wakes_a_follower_that_waits() -> None:
     leader = Leader()
     partition = await leader.replicas.lead()
     asked = leader.asked(request(ask_for(partition, 0)))
-    await settled()
+    await until_idle()
     append(partition)
     (result,) = (await asked).results
     assert offsets(result) == [0]
@@ -122,7 +122,7 @@ async def test_a_follower_waits_for_min_bytes_too() -> None:
     partition = await leader.replicas.lead()
     append(partition, b"12345")
     asked = leader.asked(request(ask_for(partition, 0), min_bytes=10))
-    await settled()
+    await until_idle()
     assert not asked.done()
     append(partition, b"67890")
     (result,) = (await asked).results
@@ -134,7 +134,7 @@ async def test_a_fetch_commits_everything_below_its_offset_before_it_waits() -> 
     partition = await leader.replicas.lead(wanted=state(isr=(1, 2)))
     append(partition)
     asked = leader.asked(request(ask_for(partition, 1)))
-    await settled()
+    await until_idle()
     assert partition.high_watermark == 1
     assert not asked.done()
     asked.cancel()
@@ -196,7 +196,7 @@ async def test_a_waiting_follower_is_fenced_by_its_answer_when_the_epoch_ends() 
     leader = Leader()
     partition = await leader.replicas.lead()
     asked = leader.asked(request(ask_for(partition, 0)))
-    await settled()
+    await until_idle()
     await leader.replicas.take(state(epoch=6), revision=11)
     (result,) = (await asked).results
     assert code_of(result) is ErrorCode.FENCED_LEADER_EPOCH
@@ -208,7 +208,7 @@ async def test_a_waiting_fetch_is_answered_at_once_when_it_is_hurried() -> None:
     partition = await leader.replicas.lead()
     wanted = request(ask_for(partition, 0))
     asked = leader.asked(wanted)
-    await settled()
+    await until_idle()
     leader.replica_fetch.hurry(wanted.name)
     (result,) = (await asked).results
     assert (offsets(result), leader.now_ms) == ([], 0)
@@ -219,7 +219,7 @@ async def test_hurrying_another_fetch_than_the_waiting_one_has_no_effect() -> No
     partition = await leader.replicas.lead()
     wanted = request(ask_for(partition, 0))
     asked = leader.asked(wanted)
-    await settled()
+    await until_idle()
     for other in (
         wanted._replace(session_sequence=wanted.session_sequence - 1),
         wanted._replace(session_id=7),
@@ -255,7 +255,7 @@ async def test_a_log_start_that_moves_while_a_follower_waits_is_out_of_range() -
     leader = Leader()
     partition, other = await leader.replicas.take(numbers=(0, 1))
     asked = leader.asked(request(ask_for(partition, 0), ask_for(other, 0)))
-    await settled()
+    await until_idle()
     partition.log.reset_to(5)
     append(other)
     results = {r.replica.partition: r for r in (await asked).results}
@@ -286,7 +286,7 @@ async def test_a_cancelled_fetch_leaves_nothing_behind() -> None:
     leader = Leader()
     partition = await leader.replicas.lead()
     asked = leader.asked(request(ask_for(partition, 0)))
-    await settled()
+    await until_idle()
     asked.cancel()
     await asyncio.wait([asked])
     assert len(leader.replicas.purgatory) == 0
@@ -295,7 +295,7 @@ async def test_a_cancelled_fetch_leaves_nothing_behind() -> None:
 # -- followers that reset --------------------------------------------------------------------
 
 
-async def beginning_anew(leader: Leader, count: int) -> list[ReplicaFetchEntry]:
+async def reset_partitions(leader: Leader, count: int) -> list[ReplicaFetchEntry]:
     """Empty partitions that begin at 7, each with one producer below."""
     entries = []
     for number in range(count):
@@ -312,7 +312,7 @@ async def beginning_anew(leader: Leader, count: int) -> list[ReplicaFetchEntry]:
 
 async def test_producers_below_the_log_start_are_sent_at_once() -> None:
     leader = Leader()
-    result = await leader.one(request(*await beginning_anew(leader, 1)))
+    result = await leader.one(request(*await reset_partitions(leader, 1)))
     assert result.answer is not None
     assert result.answer.producers is not None
     assert (len(result.answer.producers), leader.now_ms) == (1, 0)
@@ -321,11 +321,11 @@ async def test_producers_below_the_log_start_are_sent_at_once() -> None:
 async def test_an_answer_carries_no_more_producers_than_fit() -> None:
     """An answer larger than a message may be would be requested again forever."""
     leader = Leader()
-    entries = await beginning_anew(leader, 5)
-    told = []
+    entries = await reset_partitions(leader, 5)
+    counts = []
     while entries:
         response = await leader.replica_fetch(request(*entries, max_bytes=2 * PRODUCER_BYTES))
         answered = {result.replica for result in response.results}
         entries = [entry for entry in entries if entry.replica not in answered]
-        told.append(len(answered))
-    assert told == [2, 2, 1]
+        counts.append(len(answered))
+    assert counts == [2, 2, 1]

@@ -23,7 +23,7 @@ from tidelog_broker.replication.transport import (
     ReportedDigest,
 )
 from tidelog_broker.requests.replica_fetch import ReplicaFetch
-from unit.broker.broker_parts import Replicas, append, position, settled
+from unit.broker.broker_parts import Replicas, append, position, until_idle
 from unit.broker.fake_log import epoch_of, state
 
 LAG_TIME_MAX_MS = 1000
@@ -72,20 +72,20 @@ class Follower:
 
     async def ask(
         self,
-        *told: tuple[Partition, int],
+        *positions: tuple[Partition, int],
         epoch: int | None = None,
         forgotten: Sequence[Partition] = (),
         wait_ms: int = 0,
     ) -> ReplicaFetchResponse:
         """A request that names partitions and the follower's offsets there."""
-        response = await self.fetch(self.next_request(told, epoch, forgotten, wait_ms))
+        response = await self.fetch(self.next_request(positions, epoch, forgotten, wait_ms))
         assert response.error is None
         self.session_id = response.session_id
         return response
 
     def next_request(
         self,
-        told: Sequence[tuple[Partition, int]],
+        positions: Sequence[tuple[Partition, int]],
         epoch: int | None = None,
         forgotten: Sequence[Partition] = (),
         wait_ms: int = 0,
@@ -104,7 +104,7 @@ class Follower:
             max_bytes=1 << 20,
             entries=[
                 ReplicaFetchEntry(key_of(p), position(p, offset, epoch), 1 << 20)
-                for p, offset in told
+                for p, offset in positions
             ],
             session_id=self.session_id,
             session_sequence=self.sequence or self.sessions,
@@ -195,7 +195,7 @@ async def test_growth_of_a_partition_that_was_left_out_wakes_the_request() -> No
     one, other = await follower.replicas.take(numbers=(0, 1))
     await follower.ask((one, 0), (other, 0))
     asked = asyncio.create_task(follower.ask(wait_ms=500))
-    await settled()
+    await until_idle()
     append(other)
     assert named(await asked) == [1]
     assert follower.now_ms == 0
@@ -247,7 +247,7 @@ async def test_a_partition_that_was_left_out_is_answered_when_its_epoch_is_over(
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
     asked = asyncio.create_task(follower.ask(wait_ms=500))
-    await settled()
+    await until_idle()
     await follower.replicas.take(state(epoch=6), revision=11)
     (result,) = (await asked).results
     assert result.error is not None
@@ -261,7 +261,7 @@ async def test_a_request_of_a_session_is_hurried_and_the_next_waits_again() -> N
     await follower.ask((partition, 0))
     wanted = follower.next_request((), wait_ms=500)
     asked = asyncio.create_task(follower.fetch(wanted))
-    await settled()
+    await until_idle()
     follower.fetch.hurry(wanted.name)
     assert ((await asked).session_id, follower.now_ms) == (follower.session_id, 0)
     follower.fetch.hurry(wanted.name)
@@ -417,7 +417,7 @@ async def test_a_follower_outside_the_isr_is_evaluated_at_every_request() -> Non
     (partition,) = await follower.replicas.take(state(isr=(1, 3)))
     await follower.ask((partition, 0))
     await idle(follower, 1000)
-    to_judge = follower.replicas.listener.to_judge
+    to_judge = follower.replicas.listener.to_evaluate
     to_judge.clear()
     await follower.ask()
     assert to_judge == [partition]
@@ -463,7 +463,7 @@ async def test_a_cancelled_request_ends_its_session() -> None:
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
     asked = asyncio.create_task(follower.fetch(follower.next_request((), wait_ms=500)))
-    await settled()
+    await until_idle()
     asked.cancel()
     await asyncio.wait([asked])
     assert len(follower.replicas.purgatory) == 0
@@ -475,7 +475,7 @@ async def test_a_newer_session_ends_the_wait_of_the_previous_one() -> None:
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
     waiting = asyncio.create_task(follower.fetch(follower.next_request((), wait_ms=500)))
-    await settled()
+    await until_idle()
     follower.session_id = NO_SESSION
     await follower.ask((partition, 0))
     assert (await waiting).session_id == NO_SESSION
@@ -485,13 +485,13 @@ async def test_a_newer_session_ends_the_wait_of_the_previous_one() -> None:
 async def test_a_recreated_topic_of_the_same_name_wakes_the_session() -> None:
     """Also while the partition of the previous topic has not left it yet."""
     follower = Follower()
-    (former,) = await follower.replicas.take()
-    await follower.ask((former, 0))
+    (previous,) = await follower.replicas.take()
+    await follower.ask((previous, 0))
     again = replace(state(epoch=6), topic_id="created-again-00000001")
     (present,) = await follower.replicas.take(again, revision=12)
     await follower.ask((present, 0))
     asked = asyncio.create_task(follower.ask(wait_ms=500))
-    await settled()
+    await until_idle()
     append(present)
     (result,) = (await asked).results
     assert result.replica == key_of(present)

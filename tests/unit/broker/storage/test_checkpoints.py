@@ -18,7 +18,7 @@ from unit.broker.log.memory_disk import MemoryDisk
 from unit.broker.stored_logs import CONFIG, Stored, checkpoint, end_of
 
 
-def refuse(*_: object) -> None:
+def reject(*_: object) -> None:
     raise OSError(errno.EIO, "input/output error")
 
 
@@ -146,7 +146,7 @@ def test_a_replica_is_rejected_while_its_previous_checkpoints_cannot_be_noted() 
     checkpoint(logs, {KEY: 3})
     logs.delete(KEY)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ReplicaNotes, "write", refuse)
+        patch.setattr(ReplicaNotes, "write", reject)
         with pytest.raises(LogStorageError, match="note the end"):
             logs.open_replica(NAME, KEY, CONFIG)
     assert logs.log_of(KEY) is None
@@ -263,7 +263,7 @@ def test_after_a_failed_write_the_same_checkpoints_are_written(tmp_path: Path) -
     checkpoint(stored.logs, {KEY: 2})
     failed = stored.logs.begin_checkpoint({KEY: 3})
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(OffsetCheckpoint, "write", lambda *_, **__: refuse())
+        patched.setattr(OffsetCheckpoint, "write", lambda *_, **__: reject())
         failed.run()
     with pytest.raises(OSError, match="input/output error"):
         stored.logs.finish_checkpoint(failed)

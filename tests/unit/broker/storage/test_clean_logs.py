@@ -104,14 +104,14 @@ def copy_again(log: Log) -> None:
         log.append([batch])
 
 
-def begin_anew(log: Log) -> None:
+def begin_from_scratch(log: Log) -> None:
     end = log.log_end_offset
     log.reset_to(0)
     for batch in written(end, epoch=2):
         log.append([batch])
 
 
-@pytest.mark.parametrize("change", [grow, regrow, copy_again, begin_anew])
+@pytest.mark.parametrize("change", [grow, regrow, copy_again, begin_from_scratch])
 @pytest.mark.parametrize("rolls", [False, True])
 def test_a_log_changed_since_the_stop_is_not_recognized(
     tmp_path: Path, change: Callable[[Log], None], rolls: bool

@@ -17,7 +17,7 @@ from tidelog_broker.storage.cold_reads import (
     READS_AT_ONCE,
     ColdReads,
 )
-from unit.broker.broker_parts import settled
+from unit.broker.broker_parts import until_idle
 from unit.broker.cold_disk import Threads, reading
 from unit.broker.fake_log import FakeLog
 from unit.broker.log.memory_disk import MemoryDisk
@@ -49,7 +49,7 @@ class Reads:
         """Read until nothing more is read; returns the number of bytes."""
         self.disk.reads.clear()
         self.begin(cold)
-        await settled()
+        await until_idle()
         await self.threads.end_all()
         return sum(size for _, size in self.disk.reads)
 
@@ -67,7 +67,7 @@ async def running(pieces: int = 16) -> AsyncIterator[Reads]:
 async def test_each_piece_wakes_its_waiters() -> None:
     async with running() as reads:
         first = reads.begin(at(0, 2 * PIECE_BYTES))
-        await settled()
+        await until_idle()
         assert not first.is_set()
         await reads.threads.end()
         assert first.is_set()
@@ -88,7 +88,7 @@ async def test_one_range_of_a_log_is_read_at_a_time() -> None:
     async with running() as reads:
         reads.begin(at(0))
         other = reads.begin(at(8 * PIECE_BYTES))
-        await settled()
+        await until_idle()
         assert len(reads.threads.running) == 1
         await reads.threads.end()
         assert other.is_set()
@@ -99,7 +99,7 @@ async def test_a_bounded_number_of_logs_is_read_at_once_and_the_others_follow() 
     async with running() as reads:
         logs = [FakeLog() for _ in range(READS_AT_ONCE + 1)]
         woken = [reads.begin(at(0, 2 * PIECE_BYTES), log) for log in logs]
-        await settled()
+        await until_idle()
         assert len(reads.threads.running) == READS_AT_ONCE
         for _ in range(READS_AT_ONCE + 1):
             await reads.threads.end()
@@ -131,7 +131,7 @@ async def test_nothing_is_read_ahead_while_others_wait() -> None:
             reads.begin(at(0), FakeLog())
         reads.disk.reads.clear()
         reads.begin(at(PIECE_BYTES, PIECE_BYTES))
-        await settled()
+        await until_idle()
         await reads.threads.end_all()
         assert len(reads.disk.reads) == READS_AT_ONCE + 1
 
@@ -148,7 +148,7 @@ async def test_data_that_was_read_and_is_cold_again_may_be_waited_for_once() -> 
 async def test_data_already_read_counts_while_the_rest_is_being_read() -> None:
     async with running() as reads:
         reads.begin(at(0, 2 * PIECE_BYTES))
-        await settled()
+        await until_idle()
         await reads.threads.end()
         assert not reads.cold_reads.has_read(reads.log, at(PIECE_BYTES))
         assert reads.cold_reads.has_read(reads.log, at(0))
@@ -158,7 +158,7 @@ async def test_data_already_read_counts_while_the_rest_is_being_read() -> None:
 async def test_a_failed_read_is_reported_once_and_then_retried() -> None:
     async with running() as reads:
         woken = reads.begin(at(0))
-        await settled()
+        await until_idle()
         reads.disk.failing_reads = 1
         await reads.threads.end()
         assert woken.is_set()
@@ -171,7 +171,7 @@ async def test_a_failed_read_is_reported_once_and_then_retried() -> None:
 async def test_a_file_deleted_meanwhile_harms_no_reader() -> None:
     async with running() as reads:
         woken = reads.begin(at(0))
-        await settled()
+        await until_idle()
         reads.disk.remove(FILE)
         await reads.threads.end()
         assert woken.is_set()
@@ -182,7 +182,7 @@ async def test_a_stop_waits_for_no_thread() -> None:
     reads = Reads()
     task = asyncio.create_task(reads.cold_reads.run())
     reads.begin(at(0))
-    await settled()
+    await until_idle()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

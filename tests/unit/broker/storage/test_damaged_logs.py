@@ -28,10 +28,10 @@ def replica_path(tmp_path: Path) -> Path:
 
 
 def test_a_missing_replica_is_damage(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
-    committed(former, 3)
-    former.logs.close()
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    committed(previous, 3)
+    previous.logs.close()
     shutil.rmtree(replica_path(tmp_path))
     (damaged,) = Stored(tmp_path).damage
     assert "its directory is missing" in damaged.reason
@@ -39,38 +39,38 @@ def test_a_missing_replica_is_damage(tmp_path: Path) -> None:
 
 
 def test_synced_offsets_count_although_nothing_is_known_to_be_committed(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
-    log = former.logs.log_of(KEY)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    log = previous.logs.log_of(KEY)
     assert log is not None
     log.flush()
-    committed(former, 0)
+    committed(previous, 0)
     shutil.rmtree(replica_path(tmp_path))
     assert len(Stored(tmp_path).damage) == 1
 
 
 def test_a_replica_that_was_deleted_is_not_missing(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
-    committed(former, 3)
-    former.logs.delete(KEY)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    committed(previous, 3)
+    previous.logs.delete(KEY)
     assert Stored(tmp_path).damage == []
 
 
 def test_a_missing_replica_without_records_is_no_damage(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records(0)
-    committed(former, 0)
-    former.logs.close()
+    previous = Stored(tmp_path)
+    previous.with_records(0)
+    committed(previous, 0)
+    previous.logs.close()
     shutil.rmtree(replica_path(tmp_path))
     assert Stored(tmp_path).damage == []
 
 
 def test_a_log_that_ends_below_its_committed_end_is_damaged(tmp_path: Path) -> None:
     """The cut itself looks like the torn tail of a write that never returned."""
-    former = Stored(tmp_path)
-    former.with_records(3)
-    committed(former, 3)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    committed(previous, 3)
     segment = next(replica_path(tmp_path).glob("*.log"))
     segment.write_bytes(segment.read_bytes()[:-1])
     stored = Stored(tmp_path)
@@ -85,9 +85,9 @@ def test_a_log_that_ends_below_its_committed_end_is_damaged(tmp_path: Path) -> N
 def test_the_only_copy_does_not_reuse_committed_offsets(
     tmp_path: Path, cut_bytes: int, whole: bool
 ) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
-    committed(former, 3)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    committed(previous, 3)
     segment = next(replica_path(tmp_path).glob("*.log"))
     segment.write_bytes(segment.read_bytes()[:-cut_bytes])
     logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
@@ -101,9 +101,9 @@ def test_the_only_copy_does_not_reuse_committed_offsets(
 
 
 def test_an_uncommitted_torn_tail_is_no_damage(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
-    committed(former, 2)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    committed(previous, 2)
     segment = next(replica_path(tmp_path).glob("*.log"))
     segment.write_bytes(segment.read_bytes()[:-1])
     assert Stored(tmp_path).damage == []
@@ -114,8 +114,8 @@ def test_a_complete_wrong_batch_at_the_end_is_damage_unless_the_machine_crashed(
     tmp_path: Path, whole: bool, damaged: list[ReplicaKey]
 ) -> None:
     """A killed process leaves the beginning of a batch; a power failure may leave anything."""
-    former = Stored(tmp_path)
-    former.with_records(3)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
     segment = next(replica_path(tmp_path).glob("*.log"))
     content = segment.read_bytes()
     segment.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -127,8 +127,8 @@ def test_a_complete_wrong_batch_at_the_end_is_damage_unless_the_machine_crashed(
 def test_a_gap_after_a_power_failure_waits_until_other_copies_are_known(
     tmp_path: Path, only_copies: set[ReplicaKey], end: int
 ) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
     segment = next(replica_path(tmp_path).glob("*.log"))
     content = bytearray(segment.read_bytes())
     content[len(content) // 2] ^= 1
@@ -154,8 +154,8 @@ def test_a_gap_after_a_power_failure_waits_until_other_copies_are_known(
 def test_a_missing_first_segment_waits_until_other_copies_are_known(
     tmp_path: Path, only_copies: set[ReplicaKey], end: int, whole: bool
 ) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
     path = replica_path(tmp_path)
     frames = len(encode_frame(batch_at(0)))
     (segment,) = path.glob("*.log")
@@ -181,9 +181,9 @@ def test_a_missing_first_segment_waits_until_other_copies_are_known(
 def test_after_a_machine_crash_a_shorter_log_is_damage_only_in_synced_data(
     tmp_path: Path,
 ) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
-    committed(former, 3)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    committed(previous, 3)
     segment = next(replica_path(tmp_path).glob("*.log"))
     segment.write_bytes(segment.read_bytes()[:-1])
     logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
@@ -195,9 +195,9 @@ def test_after_a_machine_crash_a_shorter_log_is_damage_only_in_synced_data(
 
 
 def test_a_checkpoint_after_the_start_has_no_offset_beyond_the_log(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
-    committed(former, 3)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    committed(previous, 3)
     segment = next(replica_path(tmp_path).glob("*.log"))
     segment.write_bytes(segment.read_bytes()[:-1])
     logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
@@ -210,17 +210,17 @@ def test_a_checkpoint_after_the_start_has_no_offset_beyond_the_log(tmp_path: Pat
 def test_a_log_that_cannot_be_opened_holds_up_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
-    former.with_records(2, OTHER_NAME)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    previous.with_records(2, OTHER_NAME)
     whole = OsDisk.read_file
 
-    def refuse(disk: OsDisk, path: PurePath) -> bytes:
+    def reject(disk: OsDisk, path: PurePath) -> bytes:
         if path.is_relative_to(replica_path(tmp_path)):
             raise PermissionError(13, "Permission denied")
         return whole(disk, path)
 
-    monkeypatch.setattr(OsDisk, "read_file", refuse)
+    monkeypatch.setattr(OsDisk, "read_file", reject)
     stored = Stored(tmp_path)
     assert [damaged.key for damaged in stored.damage] == [KEY]
     assert end_of(stored, OTHER) == 2
@@ -233,9 +233,9 @@ def test_damage_in_batches_read_for_producers_is_found_after_a_clean_stop_too(
 ) -> None:
     """A leader that does not know all producers would append twice."""
     monkeypatch.setattr(producer_history, "MAX_KEPT_TOGETHER", -1)
-    former = Stored(tmp_path)
-    former.with_records(3)
-    former.logs.close()
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    previous.logs.close()
     for snapshot in replica_path(tmp_path).glob("*.producers"):
         snapshot.unlink()
     segment = next(replica_path(tmp_path).glob("*.log"))
@@ -317,9 +317,9 @@ def test_a_replica_marked_as_damaged_is_written_to_new_files_at_a_start(
     tmp_path: Path,
 ) -> None:
     """An fsync may have failed, and no later fsync of the same file can be trusted."""
-    former = Stored(tmp_path)
-    former.with_records(3)
-    former.logs.mark(KEY, "an fsync failed")
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    previous.logs.mark(KEY, "an fsync failed")
     segment = next(replica_path(tmp_path).glob("*.log"))
     before, content = segment.stat().st_ino, segment.read_bytes()
     Stored(tmp_path)
@@ -333,16 +333,16 @@ def test_a_replica_that_a_start_could_not_open_is_written_to_new_files_by_its_re
     """The previous incarnation may have ended after a failed fsync, and no later fsync of the
     same file can be trusted.
     """
-    former = Stored(tmp_path)
-    former.with_records(3)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
     segment = next(replica_path(tmp_path).glob("*.log"))
     before, content = segment.stat().st_ino, segment.read_bytes()
 
-    def refuse(*_: object, **__: object) -> NoReturn:
+    def reject(*_: object, **__: object) -> NoReturn:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as full:
-        full.setattr(OsDisk, "open", refuse)
+        full.setattr(OsDisk, "open", reject)
         stored = Stored(tmp_path)
     assert [damaged.key for damaged in stored.damage] == [KEY]
     reopening = stored.logs.begin_repair(KEY)
@@ -355,9 +355,9 @@ def test_a_replica_that_a_start_could_not_open_is_written_to_new_files_by_its_re
 
 def with_unreadable_batch(tmp_path: Path) -> None:
     """The second of three batches is unreadable."""
-    former = Stored(tmp_path)
-    former.with_records(3)
-    former.logs.close()
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    previous.logs.close()
     segment = next(replica_path(tmp_path).glob("*.log"))
     content = bytearray(segment.read_bytes())
     content[len(content) // 2] ^= 1

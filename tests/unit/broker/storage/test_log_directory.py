@@ -32,10 +32,10 @@ def test_an_open_replica_has_the_same_log(tmp_path: Path) -> None:
 
 
 def test_all_logs_are_found_again(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
-    former.with_records(2, OTHER_NAME)
-    former.logs.close()
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    previous.with_records(2, OTHER_NAME)
+    previous.logs.close()
     stored = Stored(tmp_path)
     assert (end_of(stored), end_of(stored, OTHER)) == (3, 2)
     assert stored.damage == []
@@ -59,8 +59,8 @@ def test_unknown_directories_are_left_alone_and_logged(tmp_path: Path) -> None:
 
 
 def test_a_torn_tail_is_no_damage(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
     (segment,) = tmp_path.glob("replicas/*/*.log")
     with segment.open("ab") as file:
         file.write(b"half a batch")
@@ -69,8 +69,8 @@ def test_a_torn_tail_is_no_damage(tmp_path: Path) -> None:
 
 
 def test_a_batch_damaged_on_disk_is_damage_and_names_its_partition(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
     (segment,) = tmp_path.glob("replicas/*/*.log")
     data = bytearray(segment.read_bytes())
     data[10] ^= 1
@@ -84,34 +84,34 @@ def test_a_batch_damaged_on_disk_is_damage_and_names_its_partition(tmp_path: Pat
 
 
 def test_high_watermarks_are_restored(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records()
-    checkpoint(former.logs, {KEY: 2})
+    previous = Stored(tmp_path)
+    previous.with_records()
+    checkpoint(previous.logs, {KEY: 2})
     assert Stored(tmp_path).logs.high_watermark(KEY) == 2
 
 
 def test_a_log_not_claimed_yet_keeps_its_high_watermark(tmp_path: Path) -> None:
     """A checkpoint may be due before the controller has named the replicas."""
-    former = Stored(tmp_path)
-    former.with_records()
-    checkpoint(former.logs, {KEY: 2})
+    previous = Stored(tmp_path)
+    previous.with_records()
+    checkpoint(previous.logs, {KEY: 2})
     checkpoint(Stored(tmp_path).logs, {})
     assert Stored(tmp_path).logs.high_watermark(KEY) == 2
 
 
 def test_a_removed_replica_leaves_the_checkpoint(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records()
-    checkpoint(former.logs, {KEY: 2})
-    former.logs.delete(KEY)
-    checkpoint(former.logs, {})
+    previous = Stored(tmp_path)
+    previous.with_records()
+    checkpoint(previous.logs, {KEY: 2})
+    previous.logs.delete(KEY)
+    checkpoint(previous.logs, {})
     assert Stored(tmp_path).logs.high_watermark(KEY) == 0
 
 
 def test_a_damaged_checkpoint_is_logged_and_the_logs_open(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records()
-    checkpoint(former.logs, {KEY: 2})
+    previous = Stored(tmp_path)
+    previous.with_records()
+    checkpoint(previous.logs, {KEY: 2})
     (tmp_path / "high-watermarks").write_bytes(b"nonsense")
     with capture_logs() as lines:
         stored = Stored(tmp_path)
@@ -182,9 +182,9 @@ def test_a_log_that_is_set_aside_is_not_opened_at_the_next_start(tmp_path: Path)
 def test_strays_of_a_previous_incarnation_are_distinguished_from_those_of_this_one(
     tmp_path: Path,
 ) -> None:
-    former = Stored(tmp_path)
-    former.with_records()
-    former.logs.delete(KEY)
+    previous = Stored(tmp_path)
+    previous.with_records()
+    previous.logs.delete(KEY)
     stored = Stored(tmp_path)
     stored.with_records(name=OTHER_NAME)
     stored.logs.delete(OTHER)
