@@ -40,7 +40,7 @@ class Follower:
 
     def __init__(self) -> None:
         self.silent: dict[int, Unanswered] = {}
-        self.reports: list[tuple[str, UnreachableLeadersReport]] = []
+        self.sent_reports: list[tuple[str, UnreachableLeadersReport]] = []
         self.rejection: TidelogError | None = None
         self.is_cut_off = False
         self.stalls_s = 0.0  # in the middle of the next report
@@ -58,7 +58,7 @@ class Follower:
     async def report_unreachable_leaders(
         self, address: str, report: UnreachableLeadersReport
     ) -> TidelogError | None:
-        self.reports.append((address, report))
+        self.sent_reports.append((address, report))
         virtual_clock().stand_still(self.stalls_s)
         self.stalls_s = 0.0
         if self.is_cut_off:
@@ -70,7 +70,7 @@ class Follower:
 
     @property
     def reported_leaders(self) -> list[list[int]]:
-        return [[leader.broker_id for leader in report.leaders] for _, report in self.reports]
+        return [[leader.broker_id for leader in report.leaders] for _, report in self.sent_reports]
 
 
 def reporting(follower: Follower) -> AbstractAsyncContextManager[None]:
@@ -109,7 +109,7 @@ async def test_a_follower_whose_leaders_answer_reports_nothing() -> None:
     follower = Follower()
     async with reporting(follower):
         await intervals(5)
-    assert follower.reports == []
+    assert follower.sent_reports == []
 
 
 async def test_a_long_poll_is_not_reported() -> None:
@@ -118,7 +118,7 @@ async def test_a_long_poll_is_not_reported() -> None:
         for _ in range(5):
             follower.silence(1)
             await intervals(1)
-    assert follower.reports == []
+    assert follower.sent_reports == []
 
 
 async def test_an_unreachable_leader_is_reported_periodically_in_its_incarnation() -> None:
@@ -126,7 +126,7 @@ async def test_an_unreachable_leader_is_reported_periodically_in_its_incarnation
     follower.silence(1)
     async with reporting(follower):
         await intervals(8)
-    address, report = follower.reports[0]
+    address, report = follower.sent_reports[0]
     (first,) = report.leaders
     assert (address, report.broker_id, report.broker_epoch) == (CONTROLLER.address, 3, epoch_of(3))
     assert first[:3] == (1, epoch_of(1), 6_000)
@@ -141,7 +141,7 @@ async def test_all_reports_have_the_change_id_of_the_first() -> None:
         await intervals(8)
     (asked,) = emitted_events(follower.state_changes, Kind.LEADER_UNREACHABLE)
     assert asked.stage is Stage.REQUESTED
-    named = {leader.change.id for _, report in follower.reports for leader in report.leaders}
+    named = {leader.change.id for _, report in follower.sent_reports for leader in report.leaders}
     assert named == {asked.change_id} != {""}
 
 
@@ -178,7 +178,7 @@ async def test_a_stalled_broker_does_not_report_its_leaders() -> None:
         await intervals(1)
         virtual_clock().stand_still(23)
         await intervals(4)
-        assert (follower.reports, emitted_events(follower.state_changes)) == ([], [])
+        assert (follower.sent_reports, emitted_events(follower.state_changes)) == ([], [])
 
 
 async def test_after_a_stall_a_leader_has_its_full_time_again() -> None:
@@ -188,7 +188,7 @@ async def test_after_a_stall_a_leader_has_its_full_time_again() -> None:
         await intervals(1)
         virtual_clock().stand_still(23)
         await intervals(7)
-    _, report = follower.reports[0]
+    _, report = follower.sent_reports[0]
     (first,) = report.leaders
     assert AFTER_MS <= first.unanswered_ms < AFTER_MS + REPORT_INTERVAL_MS
 
@@ -220,7 +220,7 @@ async def test_without_a_controller_nothing_is_reported_until_there_is_one() -> 
     follower.silence(1)
     async with reporting(follower):
         await intervals(7)
-        assert follower.reports == []
+        assert follower.sent_reports == []
         follower.cache.controller = CONTROLLER
         await intervals(1)
     assert follower.reported_leaders == [[1]]
@@ -247,7 +247,7 @@ async def test_a_rejection_is_logged_once_and_the_next_controller_gets_the_repor
         follower.cache.controller = ControllerEntry(2, "10.0.1.2:7400")
         follower.rejection = None
         await intervals(1)
-    assert [address for address, _ in follower.reports] == ["10.0.1.1:7400", "10.0.1.2:7400"]
+    assert [address for address, _ in follower.sent_reports] == ["10.0.1.1:7400", "10.0.1.2:7400"]
 
 
 async def test_leaders_are_described_as_silent_until_they_answer() -> None:
