@@ -131,7 +131,7 @@ def batch_of(*values: bytes) -> Batch:
 # -- produce and fetch ---------------------------------------------------------------------
 
 
-async def test_what_was_produced_is_fetched() -> None:
+async def test_produced_records_are_fetched() -> None:
     edge = Edge()
     await edge.replicas.lead(wanted=ALONE)
     produced = await edge.produce(batch_of(b"ebb", b"flow"))

@@ -80,7 +80,7 @@ def test_an_entry_whose_batch_was_never_written_is_cut() -> None:
     assert never_written.entries == ()
 
 
-def test_the_file_gives_back_what_was_written() -> None:
+def test_the_file_returns_the_written_epochs() -> None:
     disk = MemoryDisk()
     file = EpochFile(disk, DIRECTORY)
     for count in (1, 3, 2):

@@ -136,7 +136,7 @@ async def test_a_crash_of_the_process_leaves_it_intact(machine: Machine) -> None
     assert (await claimed(machine.start()))[1:] == (first, first)
 
 
-async def test_a_reboot_leaves_what_was_synced_intact(machine: Machine) -> None:
+async def test_a_reboot_leaves_synced_data_intact(machine: Machine) -> None:
     first = await crash_after_registering(machine.start())
     machine.reboot()
     epoch, whole, synced = await claimed(machine.start())

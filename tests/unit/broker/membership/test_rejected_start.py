@@ -90,7 +90,7 @@ async def test_a_process_that_waits_long_keeps_one_lease_which_ends_soon_after_i
     assert store.data.get(KEYS.rejected_start(3)) is None
 
 
-async def test_brokers_and_controllers_describe_it() -> None:
+async def test_brokers_and_controllers_describe_the_rejected_start() -> None:
     store = store_of_a_cluster()
     await RejectedStartReport(store, KEYS, 3).write(REJECTED)
     cache = MetadataCache(KEYS)

@@ -152,7 +152,7 @@ def lead_in_6(partition: Partition) -> None:
 
 
 @pytest.mark.rule("retry-is-written-once")
-def test_a_follower_that_becomes_leader_knows_what_it_copied() -> None:
+def test_a_follower_that_becomes_leader_knows_the_batches_that_it_copied() -> None:
     partition = follower(FakeLog())
     follow(partition, stamped_by(0, 0), stamped_by(1, 1))
     lead_in_6(partition)
@@ -323,7 +323,7 @@ def test_a_previous_holder_does_not_fence_its_successor() -> None:
     assert rejection is ErrorCode.FENCED_PRODUCER_EPOCH
 
 
-# -- what is committed -------------------------------------------------------------------
+# -- committed state ---------------------------------------------------------------------
 
 
 def described(partition: Partition, *ids: int) -> Sequence[tuple[int, int]]:

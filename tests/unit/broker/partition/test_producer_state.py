@@ -288,7 +288,7 @@ def test_batches_of_a_request_are_unknown_before_they_are_in_the_log(leader: Lea
     assert leader.states.entry(ID) is None
 
 
-# -- what is committed -------------------------------------------------------------------
+# -- committed state ---------------------------------------------------------------------
 
 
 def test_only_sequences_below_the_high_watermark_are_described(leader: Leader) -> None:
