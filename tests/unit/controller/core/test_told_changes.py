@@ -1,7 +1,7 @@
-"""What a controller tells of its state changes.
+"""State changes that a controller publishes.
 
 `golden/leader_death.txt` is the death of a leader as events, from the dropped connection to the
-last follower's acknowledgement. A transcript that has changed is read before it is accepted.
+last follower's acknowledgement. Read a changed transcript before you accept it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _GOLDEN = Path(__file__).parent / "golden" / "leader_death.txt"
 
 
 def with_topic(partitions: int = 1) -> Driver:
-    """Nothing of how it came to be is left to read."""
+    """The events of the creation are discarded."""
     driver = cluster(1, 2, 3)
     driver.create_topic(partitions=partitions)
     driver.told.clear()
@@ -62,7 +62,7 @@ def stages(driver: Driver, kind: Kind) -> list[Stage]:
     return [told.stage for told in driver.tells(kind)]
 
 
-def test_the_death_of_a_leader_is_told_from_the_dropped_connection_to_the_last_follower() -> None:
+def test_the_death_of_a_leader_is_published_from_connection_loss_to_the_last_follower() -> None:
     driver = with_topic(partitions=2)
     leader = driver.state(0).leader
     driver.refuse_connection(leader)
@@ -80,14 +80,14 @@ def test_every_stage_of_an_election_has_one_id_and_the_time_of_its_decision() ->
     assert change.cause is Cause.BROKER_CRASHED
 
 
-def test_batches_have_changes_of_their_own() -> None:
+def test_each_batch_has_a_change_id_of_its_own() -> None:
     driver = with_topic(partitions=300)
     driver.kill_broker(1)
     driver.watch()
     assert len({state.change.id for state in driver.states()}) == 3
 
 
-def test_a_topic_is_told_from_the_request_to_the_last_acknowledgement() -> None:
+def test_a_creation_is_published_from_the_request_to_the_last_acknowledgement() -> None:
     driver = cluster(1, 2, 3)
     driver.told.clear()
     driver.brokers[3].mute = True
@@ -99,7 +99,7 @@ def test_a_topic_is_told_from_the_request_to_the_last_acknowledgement() -> None:
     assert stages(driver, Kind.TOPIC_CREATION) == [*told, Stage.ACKNOWLEDGED]
 
 
-def test_a_creation_is_acknowledged_also_when_nobody_waits_for_it_any_more() -> None:
+def test_a_creation_is_acknowledged_also_after_its_request_has_timed_out() -> None:
     driver = cluster(1, 2, 3)
     driver.brokers[3].mute = True
     request = driver.create_topic(partitions=1, timeout_ms=1_000)
@@ -111,7 +111,7 @@ def test_a_creation_is_acknowledged_also_when_nobody_waits_for_it_any_more() -> 
     assert told.change == driver.tells(Kind.TOPIC_CREATION)[0].change
 
 
-def test_a_creation_is_acknowledged_when_the_last_broker_that_has_not_answered_leaves() -> None:
+def test_a_creation_is_acknowledged_when_the_last_unanswered_broker_leaves() -> None:
     driver = cluster(1, 2, 3)
     driver.brokers[3].mute = True
     driver.create_topic(partitions=1)
@@ -120,7 +120,7 @@ def test_a_creation_is_acknowledged_when_the_last_broker_that_has_not_answered_l
     assert len(driver.tells(Kind.TOPIC_CREATION, stage=Stage.ACKNOWLEDGED)) == 1
 
 
-def test_a_deletion_is_told_with_one_id_and_each_replica_of_it() -> None:
+def test_a_deletion_is_published_with_one_id_and_each_replica() -> None:
     driver = with_topic()
     driver.delete_topic()
     deletion = driver.tells(Kind.TOPIC_DELETION)
@@ -132,7 +132,7 @@ def test_a_deletion_is_told_with_one_id_and_each_replica_of_it() -> None:
     }
 
 
-def test_a_command_that_is_sent_again_is_told_once() -> None:
+def test_a_repeated_command_is_published_once() -> None:
     driver = with_topic()
     led = driver.state().leader
     follower = next(b for b in driver.state().replicas if b != led)
@@ -150,7 +150,7 @@ def test_a_command_that_is_sent_again_is_told_once() -> None:
     ]
 
 
-def test_what_a_broker_refuses_is_not_told_as_acknowledged() -> None:
+def test_a_rejected_command_is_not_published_as_acknowledged() -> None:
     driver = with_topic()
     led = driver.state().leader
     for broker in driver.brokers.values():
@@ -160,7 +160,7 @@ def test_what_a_broker_refuses_is_not_told_as_acknowledged() -> None:
     assert not driver.tells(stage=Stage.ACKNOWLEDGED)
 
 
-def test_a_full_state_is_told_as_one_command() -> None:
+def test_a_full_state_is_published_as_one_command() -> None:
     driver = with_topic(partitions=50)
     driver.take_over()
     told = driver.tells(Kind.COMMAND)
@@ -172,7 +172,7 @@ def test_a_full_state_is_told_as_one_command() -> None:
     assert not driver.tells(Kind.BECOME_LEADER, Kind.BECOME_FOLLOWER)
 
 
-def test_an_isr_change_by_the_leader_itself_is_not_told_by_the_controller() -> None:
+def test_an_isr_change_by_the_leader_is_not_published_by_the_controller() -> None:
     driver = with_topic()
     leader, follower, _ = driver.state().replicas
     state = driver.state()
@@ -184,7 +184,7 @@ def test_an_isr_change_by_the_leader_itself_is_not_told_by_the_controller() -> N
     assert not driver.told
 
 
-def test_a_removed_follower_is_told_as_a_shrunk_isr_with_the_reason() -> None:
+def test_a_removed_follower_is_published_as_a_shrunk_isr_with_the_reason() -> None:
     driver = with_topic()
     follower = driver.state().replicas[-1]
     driver.refuse_connection(follower)
@@ -195,7 +195,7 @@ def test_a_removed_follower_is_told_as_a_shrunk_isr_with_the_reason() -> None:
     ]
 
 
-def test_a_batch_that_is_refused_is_told_as_failed_by_a_conflict() -> None:
+def test_a_rejected_batch_is_published_as_failed_by_a_conflict() -> None:
     driver = with_topic()
     leader = driver.state().leader
 
@@ -218,7 +218,7 @@ def test_a_batch_that_is_refused_is_told_as_failed_by_a_conflict() -> None:
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_a_transaction_without_an_answer_is_told_by_what_is_found(applied: bool) -> None:
+def test_an_unanswered_transaction_is_published_with_the_outcome_found(applied: bool) -> None:
     driver = with_topic()
     driver.unanswered_transactions = 1
     driver.apply_unanswered = applied
@@ -232,7 +232,7 @@ def test_a_transaction_without_an_answer_is_told_by_what_is_found(applied: bool)
         assert told[-1] == (Stage.COMPLETED, None)
 
 
-def test_what_the_watch_says_first_is_told_as_completed_before_anybody_is_commanded() -> None:
+def test_a_change_seen_first_in_the_watch_is_published_as_completed_before_commands() -> None:
     driver = with_topic()
     driver.hold_transactions = True
     driver.kill_broker(driver.state().leader)
@@ -250,7 +250,7 @@ def test_what_the_watch_says_first_is_told_as_completed_before_anybody_is_comman
     assert stages(driver, Kind.ELECTION) == [Stage.REQUESTED, Stage.COMPLETED]
 
 
-def test_a_broker_that_was_overdue_and_has_caught_up_is_told_of_with_the_time_it_took() -> None:
+def test_an_overdue_broker_that_caught_up_is_published_with_the_time_it_took() -> None:
     driver = with_topic(partitions=3)
     driver.brokers[2].mute = True
     driver.leader_writes_isr(0, 2, 3)
@@ -264,7 +264,7 @@ def test_a_broker_that_was_overdue_and_has_caught_up_is_told_of_with_the_time_it
     assert caught_up.change.requested_at_ms == required_at_ms
 
 
-def test_a_crash_is_told_with_how_it_was_noticed_and_since_when() -> None:
+def test_a_crash_is_published_with_how_and_when_it_was_noticed() -> None:
     driver = with_topic()
     driver.refuse_connection(2)
     fenced, done = driver.tells(Kind.BROKER_FENCED)
@@ -274,7 +274,7 @@ def test_a_crash_is_told_with_how_it_was_noticed_and_since_when() -> None:
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_a_removal_without_an_answer_is_told_by_what_is_found(applied: bool) -> None:
+def test_an_unanswered_removal_is_published_with_the_outcome_found(applied: bool) -> None:
     driver = with_topic()
     driver.unanswered_transactions = 1
     driver.apply_unanswered = applied
@@ -284,7 +284,7 @@ def test_a_removal_without_an_answer_is_told_by_what_is_found(applied: bool) -> 
     assert told == [(Stage.REQUESTED, None), ended]
 
 
-def test_a_removal_that_meets_the_next_life_is_told_as_failed() -> None:
+def test_a_removal_that_meets_the_next_incarnation_is_published_as_failed() -> None:
     driver = with_topic()
     former = driver.brokers[2].broker_epoch
     driver.start_broker(2)
@@ -295,7 +295,7 @@ def test_a_removal_that_meets_the_next_life_is_told_as_failed() -> None:
     assert stages(driver, Kind.BROKER_FENCED) == [Stage.REQUESTED, Stage.FAILED]
 
 
-def test_a_broker_that_stops_is_told_as_stopping_and_then_as_stopped() -> None:
+def test_a_stopping_broker_is_published_as_stopping_and_then_as_stopped() -> None:
     driver = with_topic()
     registered = driver.store.items[KEYS.broker(2)].value
     driver.store.put(KEYS.broker(2), registered.replace(b"running", b"stopping"))
@@ -309,7 +309,7 @@ def test_a_broker_that_stops_is_told_as_stopping_and_then_as_stopped() -> None:
     assert left.cause is Cause.BROKER_STOPPED
 
 
-def test_a_broker_that_cannot_be_reached_is_told_of_seldom() -> None:
+def test_an_unreachable_broker_is_published_only_rarely() -> None:
     driver = with_topic()
     epoch = driver.brokers[2].broker_epoch
     for _ in range(50):
@@ -318,7 +318,7 @@ def test_a_broker_that_cannot_be_reached_is_told_of_seldom() -> None:
     assert len(driver.tells(Kind.CONNECTION_LOST)) == 2
 
 
-def test_a_broker_that_joins_is_told_as_registered() -> None:
+def test_a_joining_broker_is_published_as_registered() -> None:
     driver = with_topic()
     driver.start_broker(4)
     driver.watch()
@@ -333,7 +333,7 @@ def test_a_broker_that_joins_is_told_as_registered() -> None:
         (DialOutcome.NO_ANSWER, Cause.NO_ANSWER),
     ],
 )
-def test_a_lost_connection_is_told_with_how_its_address_answers(
+def test_a_lost_connection_is_published_with_how_its_address_answers(
     dial: DialOutcome, cause: Cause
 ) -> None:
     driver = with_topic()
@@ -342,11 +342,11 @@ def test_a_lost_connection_is_told_with_how_its_address_answers(
     assert told.cause is cause
 
 
-def test_an_unclean_election_tells_what_the_logs_held_and_what_is_given_up() -> None:
+def test_an_unclean_election_reports_what_the_logs_held_and_which_records_are_lost() -> None:
     driver = down()
     for broker_id, end in ((1, 7), (2, 12), (3, 9)):
         driver.start_broker(broker_id).logs[0] = (end, ((0, 0),))
-    # One of them knows records of a newer epoch, and is elected for it.
+    # One of them has records of a newer epoch, and is elected for that.
     driver.brokers[1].logs[0] = (7, ((0, 0), (1, 6)))
     driver.watch()
     told = driver.tells(Kind.UNCLEAN_ELECTION, stage=Stage.COMPLETED)[-1]
@@ -359,7 +359,7 @@ def test_an_unclean_election_tells_what_the_logs_held_and_what_is_given_up() -> 
     ]
 
 
-def test_a_consent_and_the_election_by_it_are_told() -> None:
+def test_a_consent_and_its_election_are_published() -> None:
     driver = down(config={"recovery": "manual"})
     reboot(driver, 1, 2, 3)
     driver.watch()
