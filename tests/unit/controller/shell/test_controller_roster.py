@@ -1,4 +1,4 @@
-"""Which controllers there are, by whichever watch tells of them."""
+"""The list of controllers, from any watch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def snapshot(revision: int, *items: KeyValue) -> Snapshot:
 
 
 class Told:
-    """A roster, and what it tells."""
+    """A roster and the events that it publishes."""
 
     def __init__(self) -> None:
         self._log = StateChangeLog("controller-1", SystemClock())
@@ -48,7 +48,7 @@ class Told:
         return [(told.kind, told.details["controller"], told.revision) for told in recent]
 
 
-def test_who_is_found_at_the_start_is_listed_and_no_news() -> None:
+def test_controllers_found_at_the_start_are_listed_without_events() -> None:
     told = Told()
     told.roster.load(snapshot(9, item(TWO, 4), item(ONE, 7)))
     assert told.roster.controllers == (
@@ -58,7 +58,7 @@ def test_who_is_found_at_the_start_is_listed_and_no_news() -> None:
     assert told.events() == []
 
 
-def test_who_comes_and_goes_is_told_with_the_revision() -> None:
+def test_registrations_and_departures_are_published_with_the_revision() -> None:
     told = Told()
     told.roster.load(snapshot(9, item(ONE, 7)))
     told.put(item(TWO, 12))
@@ -67,7 +67,7 @@ def test_who_comes_and_goes_is_told_with_the_revision() -> None:
     assert told.events() == [(Kind.CONTROLLER_JOINED, 2, 12), (Kind.CONTROLLER_LEFT, 1, 15)]
 
 
-def test_what_changed_between_two_watches_is_told_once() -> None:
+def test_changes_between_two_watches_are_published_once() -> None:
     told = Told()
     told.roster.load(snapshot(9, item(ONE, 7)))
     told.roster.load(snapshot(20, item(TWO, 12)))
@@ -75,7 +75,7 @@ def test_what_changed_between_two_watches_is_told_once() -> None:
     assert told.events() == [(Kind.CONTROLLER_LEFT, 1, 20), (Kind.CONTROLLER_JOINED, 2, 12)]
 
 
-def test_a_new_life_within_the_lease_of_the_last_is_news() -> None:
+def test_a_new_incarnation_within_the_lease_of_the_last_is_published() -> None:
     told = Told()
     told.roster.load(snapshot(9, item(ONE, 7)))
     told.put(item(ONE, 12, started_at_ms=99))
@@ -83,7 +83,7 @@ def test_a_new_life_within_the_lease_of_the_last_is_news() -> None:
     assert told.roster.controllers[0].started_at_ms == 99
 
 
-def test_other_keys_and_what_is_no_registration_are_of_no_concern() -> None:
+def test_other_keys_and_malformed_registrations_are_ignored() -> None:
     told = Told()
     told.roster.load(snapshot(9, KeyValue(KEYS.controller, b"{}", 1, 1)))
     broken = [KeyValue(ONE, b"{not json", 12, 12), KeyValue(KEYS.broker(1), b"{}", 13, 13)]
@@ -94,7 +94,7 @@ def test_other_keys_and_what_is_no_registration_are_of_no_concern() -> None:
     assert (told.ids(), told.events()) == ([], [])
 
 
-def test_the_end_of_a_registration_says_so() -> None:
+def test_the_end_of_a_registration_is_published_with_its_cause() -> None:
     log = StateChangeLog("controller-1", SystemClock())
     roster = ControllerRoster(KEYS, log)
     roster.load(snapshot(9, item(ONE, 7)))
@@ -112,7 +112,7 @@ def past(
     return KeyValue(key, value, revision, revision)
 
 
-def test_who_has_run_and_is_not_registered_is_missing() -> None:
+def test_a_known_controller_that_is_not_registered_is_missing() -> None:
     told = Told()
     told.roster.load(snapshot(9, item(ONE, 4), past(1, 4), item(TWO, 5), past(2, 5)))
     assert told.roster.missing(100) == ()
@@ -121,14 +121,14 @@ def test_who_has_run_and_is_not_registered_is_missing() -> None:
     assert told.roster.missing(100) == (MissingController(2, "host:2", 100, 90),)
 
 
-def test_who_has_not_run_for_long_was_taken_out_of_service() -> None:
+def test_a_controller_that_has_not_run_for_long_counts_as_decommissioned() -> None:
     told = Told()
     told.roster.load(snapshot(9, item(ONE, 4), past(2, 5)))
     assert len(told.roster.missing(100 + MISSED_FOR_MS)) == 1
     assert told.roster.missing(101 + MISSED_FOR_MS) == ()
 
 
-def test_what_is_written_by_hand_under_known_controllers_is_passed_over() -> None:
+def test_malformed_keys_under_known_controllers_are_skipped() -> None:
     told = Told()
     odd = KeyValue(KEYS.known_controllers + "x", b"{}", 5, 5)
     broken = KeyValue(KEYS.known_controller(2), b"[]", 5, 5)
@@ -136,7 +136,7 @@ def test_what_is_written_by_hand_under_known_controllers_is_passed_over() -> Non
     assert told.roster.missing(100) == ()
 
 
-def test_what_the_previous_release_has_written_of_a_controller_is_understood() -> None:
+def test_the_format_of_the_previous_release_is_understood() -> None:
     old = b'{"address":"host:2","seen_at_ms":100,"stopped_at_ms":90}'
     assert decode_known_controller(old) == KnownController("host:2", 100, 90)
     later = b'{"address":"host:2","seen_at_ms":100,"of_a_later_release":1}'
