@@ -17,7 +17,7 @@ from unit.client.fake_broker import NO_GRACE, FakeCluster, Script, ServicerConte
 
 
 class FakeController(admin_pb2_grpc.AdminServiceServicer):
-    """Creates topics with all leaders on broker 0; `script` as in FakeBroker."""
+    """Creates topics with all leaders on broker 0; `script` works as in FakeBroker."""
 
     def __init__(self, cluster: FakeCluster, controller_id: int, epoch: int = 1) -> None:
         self.cluster = cluster
@@ -76,7 +76,7 @@ class FakeController(admin_pb2_grpc.AdminServiceServicer):
         request: admin_pb2.DescribeTopicsRequest,
         context: ServicerContext,  # noqa: ARG002
     ) -> admin_pb2.DescribeTopicsResponse:
-        """Those that are named, each at revision 1 and with all its partitions."""
+        """Describes the named topics, each at revision 1 and with all its partitions."""
         answer = admin_pb2.DescribeTopicsResponse()
         for name in request.topics:
             topic = self.cluster.topics.get(name)
@@ -104,7 +104,9 @@ class FakeController(admin_pb2_grpc.AdminServiceServicer):
         request: admin_pb2.RecoverPartitionsRequest,
         context: ServicerContext,  # noqa: ARG002
     ) -> admin_pb2.RecoverPartitionsResponse:
-        """Broker 0 leads whatever nobody led; a scripted error is that of each partition."""
+        """Broker 0 becomes the leader of all leaderless partitions; a scripted error applies to
+        each partition.
+        """
         self.calls += 1
         topic = self.cluster.topics.get(request.topic)
         if topic is None:
