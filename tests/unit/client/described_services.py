@@ -134,13 +134,13 @@ class _Inspected:
         await asyncio.sleep(0)
         state = self._services.answer_of(self._address, timeout_ms)
         if request.in_isr and state.controller is not None:
-            told = tuple(
+            keys = tuple(
                 key
                 for key in self._services.well
                 if any(member.broker_id in request.in_isr for member in key.isr)
             )
             registered = self._services.registered_then or state.controller.registered
-            controller = replace(state.controller, partitions=told, registered=registered)
+            controller = replace(state.controller, partitions=keys, registered=registered)
             state = replace(state, controller=controller)
         return to_wire(state, inspect_pb2.DescribeServiceResponse)
 

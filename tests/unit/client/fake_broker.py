@@ -201,13 +201,11 @@ def attached(request: AnyProduce) -> broker_pb2.ProduceRequest:
 
 
 class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
-    """A fake broker.
+    """Faults and requests are recorded by RPC.
 
-    - `script[rpc]`: the faults of the next calls, in order.
-    - `seen[rpc]`: every request.
+    - `script`: the faults of the next calls. `seen`: every request.
     - `metadata_of`: replaces the metadata that this broker returns (stale, or none).
-    - `outdated`: the number of batches of a partition that this broker knows. It was deposed and
-      has not noticed; it notices when it has to fence a producer.
+    - `outdated`: how many batches of a partition this deposed broker knows, until it has to fence.
     - `names_epochs`: whether the broker's release supports the epoch in InitProducerId.
     """
 
@@ -433,7 +431,7 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
                 )
                 answer.topics.add(name=name, error=error_to_wire(unknown))
                 continue
-            told = answer.topics.add(
+            described = answer.topics.add(
                 name=name,
                 topic_id=topic.topic_id,
                 config=topic.config,
@@ -445,7 +443,7 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
             if request.without_partitions:
                 continue
             for number, partition in enumerate(topic.partitions):
-                told.partitions.add(
+                described.partitions.add(
                     partition=number,
                     leader=partition.leader,
                     leader_epoch=partition.leader_epoch,

@@ -83,7 +83,7 @@ class FakeController(admin_pb2_grpc.AdminServiceServicer):
             if topic is None:
                 error = error_to_wire(unknown_topic(name))
                 return admin_pb2.DescribeTopicsResponse(error=error)
-            told = answer.topics.add(
+            described = answer.topics.add(
                 topic=name,
                 topic_id=topic.topic_id,
                 partition_count=len(topic.partitions),
@@ -91,7 +91,7 @@ class FakeController(admin_pb2_grpc.AdminServiceServicer):
             )
             for number, partition in enumerate(topic.partitions):
                 led = partition.leader != NO_LEADER
-                told.partitions.add(
+                described.partitions.add(
                     partition=number,
                     leader=partition.leader,
                     leader_epoch=partition.leader_epoch,

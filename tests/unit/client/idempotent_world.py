@@ -77,14 +77,14 @@ async def milliseconds(ms: int) -> None:
     await asyncio.sleep(ms / 1000)
 
 
-def story(tell: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
+def story(scenario: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
     """Makes a test of a coroutine, which gets a fresh world and runs to its end."""
 
     def test() -> None:
         async def main() -> None:
-            await tell(World())
+            await scenario(World())
 
         run(main())
 
-    test.__name__ = tell.__name__
+    test.__name__ = scenario.__name__
     return test

@@ -243,7 +243,7 @@ def test_an_error_that_no_retry_can_repair_is_reported() -> None:
     assert bench.settled == [(b"a", FATAL)]
 
 
-def test_a_batch_that_fails_its_whole_group_is_found() -> None:
+def test_a_batch_that_fails_its_entire_group_is_found() -> None:
     bench = Bench()
     for value in (b"a", b"b", b"c"):
         bench.seal(P0, value)
@@ -404,8 +404,8 @@ def test_an_unanswered_batch_has_an_unknown_outcome_when_its_producer_is_fenced(
     fenced, unanswered = request.groups
     bench.fail(fenced, TidelogError(ErrorCode.FENCED_PRODUCER_EPOCH, "fenced"))
     bench.fail(unanswered, TidelogError(ErrorCode.REQUEST_TIMED_OUT, "no answer"))
-    told = {value: error for value, error in bench.settled if isinstance(error, TidelogError)}
-    assert {value: error.outcome_unknown for value, error in told.items()} == {
+    failures = {value: error for value, error in bench.settled if isinstance(error, TidelogError)}
+    assert {value: error.outcome_unknown for value, error in failures.items()} == {
         b"a": False,
         b"b": True,
     }

@@ -292,9 +292,9 @@ async def test_an_unknown_topic_is_rejected(cluster: DescribedCluster) -> None:
     services.metadata = broker_pb2.MetadataResponse(
         topics=[broker_pb2.TopicMetadata(name="bay", error=error)]
     )
-    with pytest.raises(TidelogError) as refused:
+    with pytest.raises(TidelogError) as rejected:
         await observe(services, "127.0.0.1:7401", scope=Scope("bay"))
-    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert rejected.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_an_unknown_partition_of_a_known_topic_is_rejected(cluster: DescribedCluster) -> None:

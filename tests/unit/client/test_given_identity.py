@@ -28,14 +28,14 @@ async def test_after_a_rejected_batch_its_sequence_is_not_used_again(world: Worl
     async with given_producer(world) as producer:
         await asyncio.gather(*await send(producer, 1))
         world.script(TidelogError(ErrorCode.INVALID_BATCH, "no batch"))
-        refused, *others = await send(producer, 4, first=1)
-        told = await outcome(refused)
-        assert isinstance(told, TidelogError)
-        assert told.message == "no batch"
+        rejected, *others = await send(producer, 4, first=1)
+        error = await outcome(rejected)
+        assert isinstance(error, TidelogError)
+        assert error.message == "no batch"
         for other in others:
-            told = await outcome(other)
-            assert isinstance(told, TidelogError)
-            assert "a batch for sea/0 was not written (no batch)" in told.message
+            error = await outcome(other)
+            assert isinstance(error, TidelogError)
+            assert "a batch for sea/0 was not written (no batch)" in error.message
         with pytest.raises(TidelogError, match="was not written"):
             await producer.send("sea", b"more")
     assert world.sequences() == [(NAMED, 0)]
@@ -66,9 +66,9 @@ async def test_a_deleted_topic_ends_the_producer_for_other_topics_too(world: Wor
         await milliseconds(50)
         world.cluster.delete("sea")
         for delivery in deliveries:
-            told = await outcome(delivery)
-            assert isinstance(told, TidelogError)
-            assert not told.outcome_unknown
+            error = await outcome(delivery)
+            assert isinstance(error, TidelogError)
+            assert not error.outcome_unknown
 
 
 @story

@@ -409,7 +409,7 @@ def test_the_delivery_timeout_ends_the_wait_for_a_shared_answer(other: str) -> N
 @story
 async def test_an_exception_in_on_delivery_stops_nothing(world: World) -> None:
     raised: list[Any] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, told: raised.append(told))
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
 
     def fails(report: BatchReport) -> None:
         raise RuntimeError(report.record_count)

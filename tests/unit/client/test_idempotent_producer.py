@@ -193,9 +193,9 @@ async def test_without_an_id_batches_expire_with_the_reason(world: World) -> Non
 
 @story
 async def test_a_rejected_name_is_reported_at_once(world: World) -> None:
-    refused = TidelogError(ErrorCode.INVALID_REQUEST, "bad name")
+    rejected = TidelogError(ErrorCode.INVALID_REQUEST, "bad name")
     for broker in world.cluster.brokers.values():
-        broker.script["init_producer_id"].append(refused)
+        broker.script["init_producer_id"].append(rejected)
     async with world.producer() as producer:
         [delivery] = await send(producer, 1)
         with pytest.raises(TidelogError, match="bad name"):
@@ -207,8 +207,8 @@ async def test_a_rejected_batch_frees_its_sequence(world: World) -> None:
     async with world.producer() as producer:
         await warm(producer)
         world.script(TidelogError(ErrorCode.INVALID_BATCH, "no batch"))
-        [refused] = await send(producer, 1)
-        assert isinstance(await outcome(refused), TidelogError)
+        [rejected] = await send(producer, 1)
+        assert isinstance(await outcome(rejected), TidelogError)
         await asyncio.gather(*await send(producer, 2, first=1))
     assert world.sequences() == [(1, 0), (1, 1)]
 
@@ -218,8 +218,8 @@ async def test_batches_after_a_rejected_one_are_renumbered(world: World) -> None
     async with world.producer() as producer:
         await warm(producer)
         world.script(TidelogError(ErrorCode.INVALID_BATCH, "no batch"))
-        refused, *others = await send(producer, 5)
-        assert isinstance(await outcome(refused), TidelogError)
+        rejected, *others = await send(producer, 5)
+        assert isinstance(await outcome(rejected), TidelogError)
         assert [await outcome(other) for other in others] == [0, 1, 2, 3]
     assert world.sea.values() == values(5)[1:]
     assert world.sequences() == [(1, n) for n in range(4)]
@@ -230,8 +230,8 @@ async def test_batches_after_a_rejected_one_are_renumbered_even_in_doubt(world: 
     async with world.producer() as producer:
         await warm(producer)
         world.script(TidelogError(ErrorCode.INVALID_BATCH, "no batch"), LATE)
-        refused, *others = await send(producer, 4)
-        assert isinstance(await outcome(refused), TidelogError)
+        rejected, *others = await send(producer, 4)
+        assert isinstance(await outcome(rejected), TidelogError)
         assert [await outcome(other) for other in others] == [0, 1, 2]
     assert world.sequences() == [(2, 0), (2, 1), (2, 2)]
 

@@ -44,8 +44,8 @@ async def test_a_producer_uses_added_partitions_within_the_metadata_age(
         await (await producer.send("sea", b"x", key=KEYS[0]))
         world.cluster.resize("sea", [0, 1, 0])
         await milliseconds(AGE_MS + 100)
-        told = [(await (await producer.send("sea", b"x", key=key))).partition for key in KEYS]
-        assert told == [partition_for_key(key, 3) for key in KEYS]
+        chosen = [(await (await producer.send("sea", b"x", key=key))).partition for key in KEYS]
+        assert chosen == [partition_for_key(key, 3) for key in KEYS]
         free = {(await (await producer.send("sea", b"x"))).partition for _ in range(6)}
         assert free == {0, 1, 2}
 

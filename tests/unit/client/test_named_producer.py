@@ -126,8 +126,8 @@ async def test_batches_after_a_rejected_one_keep_the_id_of_the_name(world: World
     async with world.producer(producer_name="tide") as producer:
         await asyncio.gather(*await send(producer, 1))
         world.script(TidelogError(ErrorCode.INVALID_BATCH, "no batch"))
-        refused, *others = await send(producer, 4, first=1)
-        assert isinstance(await outcome(refused), TidelogError)
+        rejected, *others = await send(producer, 4, first=1)
+        assert isinstance(await outcome(rejected), TidelogError)
         assert [await outcome(other) for other in others] == [1, 2, 3]
     assert world.sequences() == [(NAMED, n) for n in range(4)]
 

@@ -138,7 +138,7 @@ def test_a_recreated_topic_is_one_error_and_one_seek(gone_ms: int, back_ms: int)
     """Also if the consumer has noticed the deletion, and nothing since."""
 
     @story
-    async def tell(world: World) -> None:
+    async def scenario(world: World) -> None:
         append(world, b"of the former")
         async with world.consumer(metadata_max_age_ms=AGE_MS) as consumer:
             consumer.assign([SEA])
@@ -152,13 +152,13 @@ def test_a_recreated_topic_is_one_error_and_one_seek(gone_ms: int, back_ms: int)
             await consumer.seek(SEA, 0)
             assert await read(consumer, 1) == [b"of the new"]
 
-    tell()
+    scenario()
 
 
 @pytest.mark.parametrize("back_ms", [0, AGE_MS // 2, 2 * AGE_MS], ids=lambda ms: f"{ms}ms")
 def test_after_the_error_of_a_deleted_topic_a_seek_is_enough(back_ms: int) -> None:
     @story
-    async def tell(world: World) -> None:
+    async def scenario(world: World) -> None:
         for leader in (1, 0, 1, 0):
             world.cluster.elect("sea", 0, leader)
         append(world, b"of the former")
@@ -174,7 +174,7 @@ def test_after_the_error_of_a_deleted_topic_a_seek_is_enough(back_ms: int) -> No
             await consumer.seek_to_beginning()
             assert await read(consumer, 1) == [b"of the new"]
 
-    tell()
+    scenario()
 
 
 async def removed_and_added(world: World, consumer: Consumer, gone_ms: int) -> None:
@@ -193,12 +193,12 @@ async def removed_and_added(world: World, consumer: Consumer, gone_ms: int) -> N
 @pytest.mark.parametrize("gone_ms", [0, 2 * AGE_MS], ids=["unnoticed", "noticed"])
 def test_a_partition_removed_and_added_again_is_a_truncated_log(gone_ms: int) -> None:
     @story
-    async def tell(world: World) -> None:
+    async def scenario(world: World) -> None:
         async with world.consumer(metadata_max_age_ms=AGE_MS) as consumer:
             await removed_and_added(world, consumer, gone_ms)
             assert isinstance(await one_error(consumer), LogTruncatedError)
 
-    tell()
+    scenario()
 
 
 @pytest.mark.parametrize("gone_ms", [0, 2 * AGE_MS], ids=["unnoticed", "noticed"])
@@ -206,14 +206,14 @@ def test_a_reader_that_resets_to_the_earliest_offset_continues_in_a_readded_part
     gone_ms: int,
 ) -> None:
     @story
-    async def tell(world: World) -> None:
+    async def scenario(world: World) -> None:
         async with world.consumer(
             metadata_max_age_ms=AGE_MS, on_out_of_range="earliest"
         ) as consumer:
             await removed_and_added(world, consumer, gone_ms)
             assert await read(consumer, 1) == [b"new"]
 
-    tell()
+    scenario()
 
 
 @story

@@ -141,8 +141,8 @@ async def test_a_lost_answer_may_duplicate_without_idempotence(cluster: FakeClus
 
 
 async def test_an_error_that_no_retry_can_repair_is_reported(cluster: FakeCluster) -> None:
-    refused = TidelogError(ErrorCode.INVALID_BATCH, "no batch")
-    cluster.brokers[0].script["produce"].append(refused)
+    rejected = TidelogError(ErrorCode.INVALID_BATCH, "no batch")
+    cluster.brokers[0].script["produce"].append(rejected)
     async with Producer(cluster.bootstrap()) as producer:
         delivery = await producer.send("sea", b"1")
         with pytest.raises(TidelogError, match="no batch"):
@@ -307,11 +307,11 @@ def test_settings_out_of_range_are_rejected() -> None:
 
 async def test_delivery_reports_come_by_callback(cluster: FakeCluster) -> None:
     reports: list[BatchReport] = []
-    refused = TidelogError(ErrorCode.INVALID_BATCH, "no batch")
+    rejected = TidelogError(ErrorCode.INVALID_BATCH, "no batch")
     async with Producer(cluster.bootstrap(), on_delivery=reports.append) as producer:
         await producer.send_many("sea", [b"1", b"2"])
         await producer.flush()
-        cluster.brokers[0].script["produce"].append(refused)
+        cluster.brokers[0].script["produce"].append(rejected)
         await producer.send_many("sea", [b"3"])
     await asyncio.sleep(0)
     assert [(r.base_offset, r.record_count) for r in reports] == [(0, 2), (-1, 1)]
@@ -442,14 +442,14 @@ async def test_full_batches_take_gathering_ones_along(cluster: FakeCluster) -> N
         await full
     request = leader.seen["produce"][3]
     assert isinstance(request, broker_pb2.ProduceRequest)
-    assert {told.partition for told in request.partitions} == {0, 1}
+    assert {group.partition for group in request.partitions} == {0, 1}
 
 
 async def test_an_unobserved_failure_is_logged(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refused = TidelogError(ErrorCode.INVALID_BATCH, "no batch")
-    cluster.brokers[0].script["produce"].append(refused)
+    rejected = TidelogError(ErrorCode.INVALID_BATCH, "no batch")
+    cluster.brokers[0].script["produce"].append(rejected)
     async with Producer(cluster.bootstrap()) as producer:
         await producer.send("sea", b"1")
     gc.collect()

@@ -51,13 +51,13 @@ class Pages:
 
 async def described(size: int, *ids: int) -> tuple[Pages, dict[int, Any]]:
     pages: Any = Pages(size)
-    told = await describe_many_producers(pages, ASKED, ids)
-    assert [partition for partition, _, _ in told] == PARTITIONS
+    answers = await describe_many_producers(pages, ASKED, ids)
+    assert [partition for partition, _, _ in answers] == PARTITIONS
     return pages, {
         partition.partition: found
         if isinstance(found, TidelogError)
         else [position.producer_id for position in found]
-        for partition, _, found in told
+        for partition, _, found in answers
     }
 
 

@@ -58,18 +58,18 @@ def test_an_older_leader_epoch_is_ignored() -> None:
 
 
 def resized(leader: int, epoch: int, count: int, revision: int) -> broker_pb2.MetadataResponse:
-    told = answer(leader, epoch)
-    topic = told.topics[0]
+    response = answer(leader, epoch)
+    topic = response.topics[0]
     topic.partition_count, topic.revision = count, revision
     for partition in range(1, count):
         topic.partitions.append(broker_pb2.PartitionMetadata(partition=partition, leader=leader))
-    return told
+    return response
 
 
 def count_after(*answers: broker_pb2.MetadataResponse) -> int:
     cache = MetadataCache()
-    for told in answers:
-        cache.apply(told)
+    for response in answers:
+        cache.apply(response)
     known = cache.topic("sea")
     assert known is not None
     return known.partitions
@@ -77,9 +77,9 @@ def count_after(*answers: broker_pb2.MetadataResponse) -> int:
 
 def test_a_partition_counts_before_its_replicas_are_chosen() -> None:
     """A key goes to the same partition as when all partitions have replicas."""
-    told = resized(1, 5, 3, 10)
-    del told.topics[0].partitions[1:]
-    assert count_after(told) == 3
+    response = resized(1, 5, 3, 10)
+    del response.topics[0].partitions[1:]
+    assert count_after(response) == 3
 
 
 @pytest.mark.parametrize("counts", [(3, 2, 3), (2, 3, 2)], ids=["removed", "added"])
@@ -209,14 +209,16 @@ def test_successive_failures_make_longer_pauses() -> None:
 
 
 def test_a_leader_does_not_inherit_the_failures_of_its_predecessor() -> None:
-    former, leader = Leader(1, 5, "a:1", ""), Leader(2, 6, "b:1", "")
-    route = failing_route((former, 0), (former, 60), (former, 200), (former, 500), (leader, 600))
+    previous, leader = Leader(1, 5, "a:1", ""), Leader(2, 6, "b:1", "")
+    route = failing_route(
+        (previous, 0), (previous, 60), (previous, 200), (previous, 500), (leader, 600)
+    )
     assert (route.failures, route.open_to(leader, 650)) == (1, True)
 
 
 def test_a_late_failure_of_a_previous_leader_pauses_nothing() -> None:
-    former, leader = Leader(1, 5, "a:1", ""), Leader(2, 6, "b:1", "")
-    assert failing_route((former, 0), (leader, 10), (former, 100)).open_to(leader, 100)
+    previous, leader = Leader(1, 5, "a:1", ""), Leader(2, 6, "b:1", "")
+    assert failing_route((previous, 0), (leader, 10), (previous, 100)).open_to(leader, 100)
 
 
 def test_chunks_are_as_large_as_allowed() -> None:

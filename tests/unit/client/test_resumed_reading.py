@@ -50,9 +50,9 @@ async def test_a_truncated_log_is_an_error(cluster: FakeCluster) -> None:
     cluster.elect_uncleanly("sea", 0, leader=1, end=10)
     async with Consumer(cluster.bootstrap(), **FAST) as consumer:
         await consumer.resume(SEA, 20, topic_id=ID, read_epoch=1)
-        with pytest.raises(LogTruncatedError) as told:
+        with pytest.raises(LogTruncatedError) as raised:
             await consumer.poll(5000)
-    assert (told.value.offset, told.value.read_epoch, told.value.leader_epoch) == (20, 1, 2)
+    assert (raised.value.offset, raised.value.read_epoch, raised.value.leader_epoch) == (20, 1, 2)
 
 
 @pytest.mark.rule("stream-offsets-detect-losses")
@@ -81,9 +81,9 @@ async def test_another_topic_of_the_name_is_an_error(cluster: FakeCluster) -> No
     fill(cluster, 30)
     async with Consumer(cluster.bootstrap(), **FAST) as consumer:
         await consumer.resume(SEA, 20, topic_id=ID)
-        with pytest.raises(TidelogError, match="deleted and created again") as told:
+        with pytest.raises(TidelogError, match="deleted and created again") as raised:
             await consumer.poll(5000)
-    assert told.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+    assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_ID
 
 
 async def test_nothing_beyond_the_end_offset_is_fetched(cluster: FakeCluster) -> None:
@@ -110,13 +110,13 @@ async def test_the_epoch_of_a_damaged_record_is_unknown(cluster: FakeCluster) ->
     fill(cluster, 10)
     cluster.partition("sea").damaged = [(5, 10)]
     async with Consumer(cluster.bootstrap(), **FAST) as consumer:
-        told = await consumer.record_epochs({SEA: 7})
-    assert told[SEA] == RecordEpoch(NO_EPOCH, 1, ID, 0, 10, damaged=True)
+        raised = await consumer.record_epochs({SEA: 7})
+    assert raised[SEA] == RecordEpoch(NO_EPOCH, 1, ID, 0, 10, damaged=True)
 
 
 async def test_offsets_come_with_epoch_and_topic_id(cluster: FakeCluster) -> None:
     fill(cluster, 10)
     cluster.elect("sea", 0, leader=1)
     async with Consumer(cluster.bootstrap(), **FAST) as consumer:
-        told = await consumer.told_offsets(OffsetPosition.LATEST, [SEA])
-    assert told == {SEA: FoundOffset(10, 2, ID)}
+        raised = await consumer.told_offsets(OffsetPosition.LATEST, [SEA])
+    assert raised == {SEA: FoundOffset(10, 2, ID)}

@@ -74,7 +74,7 @@ class Reader:
 @pytest.mark.rule("recreated-topic-is-another-topic")
 def test_after_a_seek_the_new_topic_is_read_although_its_epochs_are_lower() -> None:
     reader = Reader()
-    reader.goes_on_in_the_new_topic()
+    reader.continues_in_the_new_topic()
     [plan] = reader.plans()
     assert plan.leader == reader.leader
     assert not reader.state.wants_metadata(lambda _: reader.leader)
@@ -89,7 +89,7 @@ def test_a_new_topic_is_not_read_before_a_seek() -> None:
 
 def test_a_new_leader_of_the_new_topic_is_compared_with_its_records() -> None:
     reader = Reader()
-    reader.goes_on_in_the_new_topic()
+    reader.continues_in_the_new_topic()
     reader.receive()
     reader.leader = leader_of("new", 2)
     [plan] = reader.plans()

@@ -103,30 +103,30 @@ async def test_after_a_truncation_the_reset_policy_applies(world: World) -> None
 
 def test_a_truncation_handled_by_a_policy_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     test_after_a_truncation_the_reset_policy_applies()
-    told = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    assert len([message for message in told if "truncated below offset 3" in message]) == 1
-    assert len([message for message in told if "unclean election of sea/0" in message]) == 1
+    reported = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert len([message for message in reported if "truncated below offset 3" in message]) == 1
+    assert len([message for message in reported if "unclean election of sea/0" in message]) == 1
 
 
 @story
 async def test_a_producer_reports_an_unclean_election_even_if_its_leader_leads_again(
     world: World,
 ) -> None:
-    told: list[UncleanElection] = []
-    async with world.producer(on_unclean_election=told.append) as producer:
+    reported: list[UncleanElection] = []
+    async with world.producer(on_unclean_election=reported.append) as producer:
         await (await producer.send("sea", b"0"))
         world.cluster.elect_uncleanly("sea", 0, leader=0, end=1)
         await (await producer.send("sea", b"1"))
         await milliseconds(500)
-    assert [election.leader_epoch for election in told] == [2]
+    assert [election.leader_epoch for election in reported] == [2]
 
 
 @story
 async def test_a_producer_reports_an_unclean_election_even_if_the_first_broker_is_behind(
     world: World,
 ) -> None:
-    told: list[UncleanElection] = []
-    async with world.producer(on_unclean_election=told.append) as producer:
+    reported: list[UncleanElection] = []
+    async with world.producer(on_unclean_election=reported.append) as producer:
         await (await producer.send("sea", b"0"))
         stale = world.broker.metadata(broker_pb2.MetadataRequest(topics=["sea"]))
         for broker in world.cluster.brokers.values():
@@ -134,12 +134,12 @@ async def test_a_producer_reports_an_unclean_election_even_if_the_first_broker_i
         world.cluster.elect_uncleanly("sea", 0, leader=1, end=1)
         await (await producer.send("sea", b"1"))
         await milliseconds(500)
-        assert told == []
+        assert reported == []
         for broker in world.cluster.brokers.values():
             broker.metadata_of = None
         await (await producer.send("sea", b"2"))
         await milliseconds(500)
-    assert [election.leader_epoch for election in told] == [2]
+    assert [election.leader_epoch for election in reported] == [2]
 
 
 @story
@@ -187,9 +187,9 @@ async def test_a_reader_abandons_a_hanging_leader_for_a_newer_one(world: World) 
 @pytest.mark.rule("unclean-elections-are-marked")
 @story
 async def test_a_reader_reports_an_unclean_election_once(world: World) -> None:
-    told: list[UncleanElection] = []
+    reported: list[UncleanElection] = []
     append(world, b"0", b"1")
-    async with world.consumer(on_unclean_election=told.append) as consumer:
+    async with world.consumer(on_unclean_election=reported.append) as consumer:
         consumer.assign([SEA])
         await read(consumer, 2)
         world.cluster.elect_uncleanly("sea", 0, leader=1, end=2)
@@ -199,29 +199,29 @@ async def test_a_reader_reports_an_unclean_election_once(world: World) -> None:
         world.cluster.elect("sea", 0, leader=0)
         append(world, b"3")
         await read(consumer, 1)
-    assert told == [UncleanElection(SEA, 2, 2, 1)]
+    assert reported == [UncleanElection(SEA, 2, 2, 1)]
 
 
 @story
 async def test_a_writer_reports_an_unclean_election_once(world: World) -> None:
-    told: list[UncleanElection] = []
-    async with world.producer(on_unclean_election=told.append) as producer:
+    reported: list[UncleanElection] = []
+    async with world.producer(on_unclean_election=reported.append) as producer:
         await asyncio.gather(*await send(producer, 3))
         world.cluster.elect_uncleanly("sea", 0, leader=1, end=1)
         assert await outcome((await send(producer, 1))[0]) == 1
         await milliseconds(500)
-    assert told == [UncleanElection(SEA, 2, 3, 1)]
+    assert reported == [UncleanElection(SEA, 2, 3, 1)]
 
 
 @story
 async def test_a_writer_that_begins_after_an_unclean_election_does_not_report_it(
     world: World,
 ) -> None:
-    told: list[UncleanElection] = []
+    reported: list[UncleanElection] = []
     world.cluster.elect_uncleanly("sea", 0, leader=1, end=0)
-    async with world.producer(on_unclean_election=told.append) as producer:
+    async with world.producer(on_unclean_election=reported.append) as producer:
         assert not isinstance(await outcome((await send(producer, 1))[0]), TidelogError)
-    assert told == []
+    assert reported == []
 
 
 def test_positions_reached_after_the_election_do_not_hide_it() -> None:

@@ -1,6 +1,5 @@
 """A synchronous environment of the controller's core: the store, the brokers and time. It records
-what happens in a transcript that tests compare as a whole.
-"""
+a transcript, which tests compare as a whole."""
 
 from __future__ import annotations
 
@@ -114,7 +113,7 @@ class FakeBroker:
     lose: bool = False  # its answers, and perhaps the commands, are lost
     refuse: Callable[[TopicPartition], TidelogError | None] = lambda _: None
     # The newest revision of each replica that this broker was sent, by topic id and partition.
-    told: dict[tuple[str, int], int] = field(default_factory=dict)
+    revisions: dict[tuple[str, int], int] = field(default_factory=dict)
     # Log end offset and epochs of each replica, by its number; others are empty.
     logs: dict[int, tuple[int, tuple[tuple[int, int], ...]]] = field(default_factory=dict)
     # Bytes of each replica's log, and bytes that added replicas lack, both by partition.
@@ -127,15 +126,15 @@ class FakeBroker:
     def took(self, result: CommandResult) -> None:
         for topic_id, number, revision, error in result.partitions:
             if error is None:
-                self.told[topic_id, number] = revision
+                self.revisions[topic_id, number] = revision
 
     def describe(self, question: DescribeReplicasCommand) -> DescribeReplicasResult:
         replicas = []
         for key in question.partitions:
-            if key in self.told and key[1] not in self.under_repair:
+            if key in self.revisions and key[1] not in self.under_repair:
                 end, epochs = self.logs.get(key[1], (0, ()))
                 size, lacks = self.sizes.get(key[1], -1), self.lacks.get(key[1], {})
-                summary = ReplicaSummary(*key, self.told[key], 0, end, epochs)
+                summary = ReplicaSummary(*key, self.revisions[key], 0, end, epochs)
                 summary = summary._replace(size_bytes=size, lacks=tuple(lacks.items()))
                 replicas.append(summary)
         return DescribeReplicasResult(replicas=replicas)
@@ -158,7 +157,7 @@ class Driver:
         self.unanswered: list[SendLeaderAndIsr | SendStopReplica] = []
         self.replies: dict[int, AdminReply] = {}
         self.logs: list[tuple[str, Mapping[str, Any]]] = []
-        self.told: list[Tell] = []
+        self.published: list[Tell] = []
         self.stepped_down: str | None = None
         self.reads: list[ReadKeys] = []
         # How many of the next transactions get no answer from the store, and whether the store
@@ -415,9 +414,7 @@ class Driver:
         operation: str = "op",
         cancelled: bool = False,
     ) -> None:
-        """Sets the move that an operation wants for a partition, and keeps those of other
-        partitions. Without a target the move is withdrawn.
-        """
+        """Sets the target move of a partition; without a target, withdraws it."""
         context = self.controller.context
         wanted = dict(context.wanted_moves)
         wanted.pop(TopicPartition(topic, partition), None)
@@ -431,17 +428,15 @@ class Driver:
 
     def report(self, reporter: int, *leaders: int) -> None:
         """A broker reports leaders, in their current incarnations, as unreachable."""
-        lives = {b: broker.broker_epoch for b, broker in self.brokers.items()}
+        epochs = {b: broker.broker_epoch for b, broker in self.brokers.items()}
         named = tuple(
-            UnreachableLeader(b, lives[b], 2_500, Change(f"r{reporter}-{b}", Cause.NO_ANSWER))
+            UnreachableLeader(b, epochs[b], 2_500, Change(f"r{reporter}-{b}", Cause.NO_ANSWER))
             for b in leaders
         )
-        self.feed(LeadersUnreachable(UnreachableLeadersReport(reporter, lives[reporter], named)))
+        self.feed(LeadersUnreachable(UnreachableLeadersReport(reporter, epochs[reporter], named)))
 
     def report_disk(self, broker_id: int, *numbers: int, is_rejecting: bool = True) -> None:
-        """A broker reports the partitions of "t", in their current epochs, that it leads and whose
-        logs its full disk rejects.
-        """
+        """A broker with a full disk reports partitions of "t" that it leads."""
         led = tuple(
             FailingLeadership(
                 TopicPartition("t", number),
@@ -475,12 +470,12 @@ class Driver:
 
     # Published events.
 
-    def tells(self, *kinds: Kind, stage: Stage | None = None) -> list[Tell]:
+    def published_events(self, *kinds: Kind, stage: Stage | None = None) -> list[Tell]:
         """The events of these kinds, or all."""
         return [
-            told
-            for told in self.told
-            if (not kinds or told.kind in kinds) and stage in (None, told.stage)
+            event
+            for event in self.published
+            if (not kinds or event.kind in kinds) and stage in (None, event.stage)
         ]
 
     # The loop.
@@ -558,7 +553,7 @@ class Driver:
                 what = "open" if isinstance(command, OpenChannel) else "close"
                 self.transcript.append(f"{what} {broker_id}@{epoch}")
             case Tell() | TellEach():
-                self.told += command.told if isinstance(command, TellEach) else [command]
+                self.published += command.told if isinstance(command, TellEach) else [command]
             case Log(event, fields, _):
                 self.logs.append((event, fields))
             case StepDown(reason):

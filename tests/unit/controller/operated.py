@@ -31,7 +31,7 @@ def with_topic(partitions: int = 3, *, brokers: int = 4, factor: int = 2) -> Dri
     driver.create_topic(partitions=partitions, replication_factor=factor)
     driver.start_broker(brokers)
     driver.watch()
-    driver.told.clear()
+    driver.published.clear()
     driver.transcript.clear()
     return driver
 

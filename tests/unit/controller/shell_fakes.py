@@ -198,7 +198,7 @@ class ControllerProcess:
         await self.may_block.wait()
         work()
 
-    def told(self, kind: Kind, stage: Stage | None = None) -> list[StateChange]:
+    def published(self, kind: Kind, stage: Stage | None = None) -> list[StateChange]:
         found = self.state_changes.recent(Filter(kinds=frozenset({kind.value})))
         return [change for change in found if stage in (None, change.stage)]
 

@@ -58,8 +58,8 @@ def test_a_backlog_reports_the_age_of_the_incarnation_and_the_size_of_its_full_s
         made.require(at(partition), 5, 1_000 + partition)
     made.sent(1, {(ID, n): at(n) for n in range(3)}, stops=False, full_state=True)
     made.answered(1, CommandResult(partitions=[ok(n, 5) for n in range(3)]), 1_500)
-    told = made.backlog(3_000, 500)
-    assert (told.pending, told.known_for_ms, told.full_state_size) == (0, 2_000, 3)
+    summary = made.backlog(3_000, 500)
+    assert (summary.pending, summary.known_for_ms, summary.full_state_size) == (0, 2_000, 3)
 
 
 def test_a_lost_full_state_is_due_again() -> None:

@@ -94,8 +94,8 @@ def test_of_many_elections_the_new_leader_is_informed_before_its_followers() -> 
 
     def followed_by_3() -> int:
         """Partitions led by broker 2 in their current epochs that broker 3 was informed of."""
-        told = [c for to, c in driver.sent if to == 3 and isinstance(c, LeaderAndIsrCommand)]
-        return sum(p.state.leader == 2 for command in told for p in command.partitions)
+        found = [c for to, c in driver.sent if to == 3 and isinstance(c, LeaderAndIsrCommand)]
+        return sum(p.state.leader == 2 for command in found for p in command.partitions)
 
     at_first = followed_by_3()
     assert MANY_ELECTIONS / 4 <= at_first < 300
@@ -109,17 +109,17 @@ def test_elections_are_written_before_isr_changes() -> None:
     driver = with_topic(partitions=300)
     driver.kill_broker(1)
     driver.watch()
-    told = driver.tells(Kind.ELECTION, Kind.ISR_SHRINK, stage=Stage.REQUESTED)
-    assert [t.kind for t in told] == [Kind.ELECTION] * 100 + [Kind.ISR_SHRINK] * 200
+    found = driver.published_events(Kind.ELECTION, Kind.ISR_SHRINK, stage=Stage.REQUESTED)
+    assert [t.kind for t in found] == [Kind.ELECTION] * 100 + [Kind.ISR_SHRINK] * 200
 
 
 def test_what_a_new_controller_finds_is_summarized_in_one_line() -> None:
     driver = with_topic(partitions=3)
-    driver.told.clear()
+    driver.published.clear()
     driver.take_over()
-    (loaded,) = driver.tells(Kind.CONTROLLER_LOADED)
+    (loaded,) = driver.published_events(Kind.CONTROLLER_LOADED)
     assert loaded.details["partitions"] == 3
-    assert not driver.tells(Kind.BROKER_JOINED, Kind.TOPIC_CREATION, Kind.CREATE)
+    assert not driver.published_events(Kind.BROKER_JOINED, Kind.TOPIC_CREATION, Kind.CREATE)
 
 
 @pytest.mark.rule("failover-takes-few-writes", "writes-run-in-parallel")
@@ -362,7 +362,7 @@ def test_a_late_answer_of_a_previous_incarnation_is_no_acknowledgement() -> None
     driver.answer(late)
     driver.pass_time(20_000)
     assert len(driver.sent) == sent
-    assert driver.tells(Kind.COMMAND_OVERDUE)
+    assert driver.published_events(Kind.COMMAND_OVERDUE)
 
 
 @pytest.mark.rule("late-acknowledgements-are-reported", "unanswered-commands-are-repeated")
@@ -372,16 +372,16 @@ def test_a_broker_that_does_not_acknowledge_in_time_is_logged_once() -> None:
     driver.leader_writes_isr(0, 2, 3)
     driver.watch()
     driver.pass_time(60_000)
-    (told,) = driver.tells(Kind.COMMAND_OVERDUE)
-    assert (told.broker, told.details) == (2, {"partitions": 1, "first": ["t/0"]})
+    (found,) = driver.published_events(Kind.COMMAND_OVERDUE)
+    assert (found.broker, found.details) == (2, {"partitions": 1, "first": ["t/0"]})
 
 
 def test_an_idle_cluster_causes_no_commands() -> None:
     driver = with_topic()
-    driver.told.clear()
+    driver.published.clear()
     assert driver.controller.wake_at_ms() is None
     driver.pass_time(3_600_000)
-    assert (driver.logs, driver.told, driver.sent, driver.transactions) == ([], [], [], [])
+    assert (driver.logs, driver.published, driver.sent, driver.transactions) == ([], [], [], [])
 
 
 def test_commands_name_the_addresses_and_incarnations_of_their_leaders() -> None:
@@ -412,11 +412,11 @@ def test_a_refused_connection_removes_that_registration_and_elects_at_once() -> 
 @pytest.mark.rule("detection-deletes-watched-incarnation")
 def test_a_new_incarnation_is_not_removed_for_its_previous_one() -> None:
     driver = with_topic(partitions=3)
-    former = driver.brokers[2].broker_epoch
+    previous = driver.brokers[2].broker_epoch
     driver.start_broker(2)
     # The controller has not yet received the new registration when the dial is refused.
     unseen, driver.store.unseen = driver.store.unseen, type(driver.store.unseen)()
-    driver.feed(ConnectionEnded(2, former, DialOutcome.REFUSED, 3))
+    driver.feed(ConnectionEnded(2, previous, DialOutcome.REFUSED, 3))
     driver.store.unseen = unseen
     driver.watch()
     assert KEYS.broker(2) in driver.store.items
@@ -426,11 +426,11 @@ def test_a_new_incarnation_is_not_removed_for_its_previous_one() -> None:
 @pytest.mark.rule("detection-deletes-watched-incarnation")
 def test_a_closed_connection_to_a_previous_incarnation_has_no_effect() -> None:
     driver = with_topic(partitions=3)
-    former = driver.brokers[2].broker_epoch
+    previous = driver.brokers[2].broker_epoch
     driver.start_broker(2)
     driver.watch()
     driver.transactions.clear()
-    driver.feed(ConnectionEnded(2, former, DialOutcome.REFUSED, 3))
+    driver.feed(ConnectionEnded(2, previous, DialOutcome.REFUSED, 3))
     assert driver.transactions == []
 
 
@@ -481,8 +481,8 @@ def test_a_malformed_value_is_logged_and_affects_nothing_else() -> None:
     driver.store.put(KEYS.topic("u"), b"[]")
     driver.kill_broker(1)
     driver.watch()
-    told = [fields["key"] for name, fields in driver.logs if name == "metadata_malformed"]
-    assert told == [KEYS.leader_and_isr(TopicPartition("t", 0)), KEYS.topic("u")]
+    found = [fields["key"] for name, fields in driver.logs if name == "metadata_malformed"]
+    assert found == [KEYS.leader_and_isr(TopicPartition("t", 0)), KEYS.topic("u")]
     assert "transaction of 2 done" in driver.transcript
 
 

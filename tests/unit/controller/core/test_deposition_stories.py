@@ -51,18 +51,18 @@ def test_the_deposed_leader_is_informed_like_the_other_replicas() -> None:
     number = number_led_by(driver, 1)
     driver.report(2, 1)
     driver.report(3, 1)
-    told = [line for line in driver.transcript if f"t/{number}:" in line]
+    published = [line for line in driver.transcript if f"t/{number}:" in line]
     leader = driver.state(number).leader
-    assert sorted(told) == [f"broker {b} lead t/{number}:{leader}" for b in (1, 2, 3)]
+    assert sorted(published) == [f"broker {b} lead t/{number}:{leader}" for b in (1, 2, 3)]
 
 
 def test_a_report_is_published_as_its_reporter_sent_it() -> None:
     driver = led_by_1()
     driver.report(2, 1)
     driver.report(2, 1)
-    (told,) = driver.tells(Kind.LEADER_UNREACHABLE)
-    assert (told.stage, told.broker) == (Stage.COMPLETED, 1)
-    assert told.change == Change("r2-1", Cause.NO_ANSWER)
+    (published,) = driver.published_events(Kind.LEADER_UNREACHABLE)
+    assert (published.stage, published.broker) == (Stage.COMPLETED, 1)
+    assert published.change == Change("r2-1", Cause.NO_ANSWER)
 
 
 def test_a_deposition_is_published_with_both_leaders() -> None:
@@ -70,9 +70,12 @@ def test_a_deposition_is_published_with_both_leaders() -> None:
     number = number_led_by(driver, 1)
     driver.report(2, 1)
     driver.report(3, 1)
-    told = driver.tells(Kind.ELECTION, stage=Stage.COMPLETED)[-1]
-    assert (str(told.name), told.change.cause) == (f"t/{number}", Cause.LEADER_UNREACHABLE)
-    leaders = (told.details["leader_before"], told.details["leader"])
+    published = driver.published_events(Kind.ELECTION, stage=Stage.COMPLETED)[-1]
+    assert (str(published.name), published.change.cause) == (
+        f"t/{number}",
+        Cause.LEADER_UNREACHABLE,
+    )
+    leaders = (published.details["leader_before"], published.details["leader"])
     assert leaders == (1, driver.state(number).leader)
 
 

@@ -31,9 +31,9 @@ def test_a_leader_with_a_full_disk_transfers_leadership_to_an_in_sync_replica() 
 def test_the_transfer_is_reported_with_its_cause_and_both_leaders() -> None:
     driver, number = written_cluster()
     driver.report_disk(1, number)
-    told = driver.tells(Kind.ELECTION, stage=Stage.COMPLETED)[-1]
-    assert (str(told.name), told.change.cause) == (f"t/{number}", Cause.DISK_FULL)
-    leaders = (told.details["leader_before"], told.details["leader"])
+    published = driver.published_events(Kind.ELECTION, stage=Stage.COMPLETED)[-1]
+    assert (str(published.name), published.change.cause) == (f"t/{number}", Cause.DISK_FULL)
+    leaders = (published.details["leader_before"], published.details["leader"])
     assert leaders == (1, driver.state(number).leader)
 
 

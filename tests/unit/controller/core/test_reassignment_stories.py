@@ -29,7 +29,7 @@ def with_topic(brokers: tuple[int, ...] = (1, 2, 3, 4, 5), factor: int = 3) -> D
 def forget(driver: Driver) -> None:
     driver.transcript.clear()
     driver.sent.clear()
-    driver.told.clear()
+    driver.published.clear()
 
 
 def in_sync(driver: Driver, *broker_ids: int) -> int:
@@ -189,9 +189,9 @@ def test_a_replica_assigned_again_before_its_stop_is_informed_and_not_stopped() 
     driver.answer(late)
     _, last = [each for each in driver.sent if each[0] == 2][-1]
     assert isinstance(last, LeaderAndIsrCommand)
-    (told,) = last.partitions
-    assert told.revision == revision(driver)
-    assert told.state.leader_epoch > left_in
+    (partition,) = last.partitions
+    assert partition.revision == revision(driver)
+    assert partition.state.leader_epoch > left_in
 
 
 @pytest.mark.rule("new-controller-continues-reassignments")
@@ -203,7 +203,7 @@ def test_a_new_controller_continues_from_the_key_alone() -> None:
     assert (driver.state().replicas, driver.state().moving) == ((1, 4, 5), None)
 
 
-def test_a_new_controller_removes_former_replicas_by_its_full_state() -> None:
+def test_a_new_controller_removes_previous_replicas_by_its_full_state() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
     driver.brokers[2].lose = True
@@ -311,7 +311,7 @@ def test_the_deletion_of_the_topic_ends_a_move_and_stops_every_replica() -> None
     assert [len(stops_to(driver, b)) for b in (1, 2, 3, 4, 5)] == [1] * 5
 
 
-def test_the_keys_of_a_deleted_topic_stay_until_former_replicas_have_stopped_too() -> None:
+def test_the_keys_of_a_deleted_topic_stay_until_previous_replicas_have_stopped_too() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
     driver.brokers[2].lose = True
@@ -347,7 +347,9 @@ def test_a_stopping_target_is_waited_for() -> None:
 
 
 def stages(driver: Driver, kind: Kind) -> list[tuple[Stage, Cause]]:
-    return [(told.stage, told.change.cause) for told in driver.tells(kind)]
+    return [
+        (published.stage, published.change.cause) for published in driver.published_events(kind)
+    ]
 
 
 def test_each_step_is_published_with_its_kind() -> None:
@@ -368,19 +370,26 @@ def test_each_step_is_published_with_its_kind() -> None:
 def test_a_step_names_its_operation_source_and_target() -> None:
     driver = with_topic()
     original = moved(driver, 1, 4, 5)
-    told = driver.tells(Kind.MOVE_ACTIVATED)[0]
-    assert told.details["operation"] == "op"
-    assert (told.details["original"], told.details["target"]) == (list(original), [1, 4, 5])
-    assert told.change.trace_id == "f" * 32
+    published = driver.published_events(Kind.MOVE_ACTIVATED)[0]
+    assert published.details["operation"] == "op"
+    assert (published.details["original"], published.details["target"]) == (
+        list(original),
+        [1, 4, 5],
+    )
+    assert published.change.trace_id == "f" * 32
 
 
-def test_the_deletion_of_a_former_replica_belongs_to_the_change_that_switched() -> None:
+def test_the_deletion_of_a_previous_replica_belongs_to_the_change_that_switched() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
     in_sync(driver, 1, 2, 3, 4, 5)
-    switch = driver.tells(Kind.MOVE_SWITCHED)[0].change
-    deleted = [told for told in driver.tells(Kind.DELETE) if told.change == switch]
-    assert sorted((told.broker, told.stage.value) for told in deleted) == [
+    switch = driver.published_events(Kind.MOVE_SWITCHED)[0].change
+    deleted = [
+        published
+        for published in driver.published_events(Kind.DELETE)
+        if published.change == switch
+    ]
+    assert sorted((published.broker, published.stage.value) for published in deleted) == [
         (2, "acknowledged"),
         (2, "requested"),
         (3, "acknowledged"),
@@ -391,7 +400,7 @@ def test_the_deletion_of_a_former_replica_belongs_to_the_change_that_switched() 
 # -- order of commands -----------------------------------------------------------------
 
 
-def told_to(driver: Driver) -> set[int]:
+def informed(driver: Driver) -> set[int]:
     return {broker_id for broker_id, _ in driver.sent}
 
 
@@ -400,9 +409,9 @@ def test_a_step_is_sent_to_the_leader_first_and_to_others_once_it_is_acknowledge
     leader = driver.state().leader
     driver.brokers[leader].mute = True
     moved(driver, 1, 2, 4)
-    assert told_to(driver) == {leader}
+    assert informed(driver) == {leader}
     driver.answer(driver.unanswered[-1])
-    assert told_to(driver) == {1, 2, 3, 4}
+    assert informed(driver) == {1, 2, 3, 4}
 
 
 def test_an_unresponsive_leader_does_not_keep_a_step_from_the_others() -> None:
@@ -411,12 +420,12 @@ def test_an_unresponsive_leader_does_not_keep_a_step_from_the_others() -> None:
     driver.brokers[leader].mute = True
     moved(driver, 1, 2, 4)
     driver.pass_time(LEADER_FIRST_MS - 1)
-    assert told_to(driver) == {leader}
+    assert informed(driver) == {leader}
     driver.pass_time(1)
-    assert told_to(driver) == {1, 2, 3, 4}
+    assert informed(driver) == {1, 2, 3, 4}
 
 
-def test_a_former_replica_is_stopped_without_waiting_for_the_leader() -> None:
+def test_a_previous_replica_is_stopped_without_waiting_for_the_leader() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
     leader = driver.state().leader
@@ -429,13 +438,13 @@ def test_a_former_replica_is_stopped_without_waiting_for_the_leader() -> None:
 def test_an_election_is_sent_to_all_at_once() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
-    former = driver.state().leader
+    previous = driver.state().leader
     for broker in driver.brokers.values():
         broker.mute = True
     forget(driver)
-    driver.kill_broker(former)
+    driver.kill_broker(previous)
     driver.watch()
-    assert told_to(driver) == {1, 2, 3, 4, 5} - {former}
+    assert informed(driver) == {1, 2, 3, 4, 5} - {previous}
 
 
 def test_an_election_meanwhile_ends_the_wait_for_the_previous_leader() -> None:
@@ -446,4 +455,4 @@ def test_an_election_meanwhile_ends_the_wait_for_the_previous_leader() -> None:
     forget(driver)
     driver.kill_broker(leader)
     driver.watch()
-    assert told_to(driver) == {1, 2, 3, 4} - {leader}
+    assert informed(driver) == {1, 2, 3, 4} - {leader}

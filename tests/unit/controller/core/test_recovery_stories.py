@@ -274,8 +274,8 @@ def test_unclean_elections_are_logged_by_partition() -> None:
     driver = down(partitions=2)
     reboot(driver, 1, 2, 3)
     driver.watch()
-    told = driver.tells(Kind.UNCLEAN_ELECTION, stage=Stage.COMPLETED)
-    leaders = {str(t.name): t.details["leader"] for t in told}
+    published = driver.published_events(Kind.UNCLEAN_ELECTION, stage=Stage.COMPLETED)
+    leaders = {str(t.name): t.details["leader"] for t in published}
     assert leaders == {"t/0": leader(driver, 0), "t/1": leader(driver, 1)}
 
 
@@ -318,12 +318,12 @@ def test_under_manual_recovery_a_resigned_replica_waits_for_consent() -> None:
 def test_a_leader_that_resigns_is_replaced_at_once() -> None:
     driver = cluster(1, 2, 3)
     driver.create_topic(partitions=1)
-    former = leader(driver)
-    write(driver, driver.state().resigned(former))
+    previous = leader(driver)
+    write(driver, driver.state().resigned(previous))
     driver.watch()
     state = driver.state()
-    assert state.leader not in (former, NO_LEADER)
-    assert former not in state.isr_ids
+    assert state.leader not in (previous, NO_LEADER)
+    assert previous not in state.isr_ids
     assert not is_unclean(driver)
 
 

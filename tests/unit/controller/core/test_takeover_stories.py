@@ -51,7 +51,7 @@ def test_a_broker_that_was_down_learns_at_its_start_what_changed_meanwhile() -> 
     driver.sent.clear()
     driver.start_broker(2, whole_since=epoch)
     driver.watch()
-    first = next(command for told, command in driver.sent if told == 2)
+    first = next(command for commands, command in driver.sent if commands == 2)
     assert isinstance(first, LeaderAndIsrCommand)
     assert first.full_state
     assert [p.state for p in first.partitions] == driver.states()
@@ -93,10 +93,10 @@ def test_replicas_of_a_topic_that_a_new_controller_cannot_read_are_not_strays(
     driver = with_topic(partitions=2)
     driver.create_topic("u", partitions=1)
     taken_over_with(driver, key)
-    told = full_states(driver)
-    assert [sorted(command.unreadable_topics) for command in told.values()] == [["t"]] * 3
-    assert all(TopicPartition("u", 0) in named(command) for command in told.values())
-    assert all(TopicPartition("t", 0) not in named(command) for command in told.values())
+    commands = full_states(driver)
+    assert [sorted(command.unreadable_topics) for command in commands.values()] == [["t"]] * 3
+    assert all(TopicPartition("u", 0) in named(command) for command in commands.values())
+    assert all(TopicPartition("t", 0) not in named(command) for command in commands.values())
 
 
 @pytest.mark.parametrize("key", UNREADABLE)
@@ -108,19 +108,19 @@ def test_once_it_can_be_read_every_broker_gets_its_full_state_again(key: str) ->
     for command in full_states(driver).values():
         assert command.unreadable_topics == ()
         assert named(command) == {TopicPartition("t", 0), TopicPartition("t", 1)}
-    assert driver.tells(Kind.COMMAND)[-1].change.cause is Cause.KEY_MENDED
+    assert driver.published_events(Kind.COMMAND)[-1].change.cause is Cause.KEY_MENDED
 
 
 @pytest.mark.parametrize("key", UNREADABLE)
 def test_a_leader_that_has_gone_is_replaced_once_its_partition_can_be_read(key: str) -> None:
     driver = with_topic(partitions=1)
-    former = driver.state().leader
+    previous = driver.state().leader
     value = taken_over_with(driver, key)
-    driver.kill_broker(former)
+    driver.kill_broker(previous)
     driver.watch()
     driver.store.put(key, value)
     driver.watch()
-    assert driver.state().leader not in (former, NO_LEADER)
+    assert driver.state().leader not in (previous, NO_LEADER)
 
 
 @pytest.mark.parametrize("key", UNREADABLE)

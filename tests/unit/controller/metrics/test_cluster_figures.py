@@ -50,7 +50,7 @@ def key(
     )
 
 
-def told(*keys: LeaderAndIsr) -> Sheet:
+def collected(*keys: LeaderAndIsr) -> Sheet:
     figures, sheet = ClusterFigures(), Sheet(CONTROLLER_METRICS)
     for number, state in enumerate(keys):
         figures.add(TopicPartition("sea", number), Partition(state, 10))
@@ -87,7 +87,7 @@ def test_the_problems_of_a_partition_follow_from_its_key(
 
 
 def test_partitions_are_counted_by_problem() -> None:
-    sheet = told(key(), key(2), key(isr=(1,)), key(NO_LEADER, ()), key(unclean=4))
+    sheet = collected(key(), key(2), key(isr=(1,)), key(NO_LEADER, ()), key(unclean=4))
 
     assert value(sheet, "cluster_partitions") == 5
     assert value(sheet, "cluster_offline_partitions") == 1
@@ -99,13 +99,13 @@ def test_partitions_are_counted_by_problem() -> None:
 
 
 def test_a_healthy_cluster_has_no_series_for_one_partition() -> None:
-    assert "tidelog_cluster_unwell_partition" not in told(key(), key()).values
+    assert "tidelog_cluster_unwell_partition" not in collected(key(), key()).values
 
 
 def test_the_worst_partitions_have_series_up_to_the_limit() -> None:
     keys = [key(isr=(1,)) for _ in range(MANY)] + [key(NO_LEADER, ())]
 
-    sheet = told(*keys)
+    sheet = collected(*keys)
 
     assert len(sheet.values["tidelog_cluster_unwell_partition"]) == MAX_UNWELL_SERIES
     assert value(sheet, "cluster_unwell_partition", "sea", str(MANY), "offline") == 1
@@ -158,5 +158,5 @@ def counted(driver: Driver) -> tuple[float, dict[tuple[str, ...], float]]:
 
 
 def test_moving_partitions_are_counted() -> None:
-    sheet = told(key(), replace(key(), replicas=TO_4.replicas, moving=TO_4))
+    sheet = collected(key(), replace(key(), replicas=TO_4.replicas, moving=TO_4))
     assert value(sheet, "cluster_moving_partitions") == 1

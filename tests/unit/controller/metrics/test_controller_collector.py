@@ -57,14 +57,14 @@ class Controller:
         return [AnnouncedGateway("gate:7600", str(ms), 1, "", 0, ms) for ms in ages_ms]
 
 
-async def told(reign: Reign | None) -> Sheet:
+async def collected(reign: Reign | None) -> Sheet:
     sheet = Sheet(CONTROLLER_METRICS)
     await ControllerCollector(Controller(reign)).collect(sheet)
     return sheet
 
 
 async def test_a_standby_reports_its_role_and_nothing_of_the_cluster() -> None:
-    sheet = await told(None)
+    sheet = await collected(None)
 
     assert sheet.values["tidelog_controller_active"] == {(): 0}
     assert not CLUSTER_NAMES & sheet.values.keys()
@@ -73,7 +73,7 @@ async def test_a_standby_reports_its_role_and_nothing_of_the_cluster() -> None:
 
 
 async def test_an_active_controller_reports_nothing_of_the_cluster_before_it_has_read_it() -> None:
-    sheet = await told(Reign(1, loaded=False))
+    sheet = await collected(Reign(1, loaded=False))
 
     assert sheet.values["tidelog_controller_active"] == {(): 1}
     assert not CLUSTER_NAMES & sheet.values.keys()
@@ -82,7 +82,7 @@ async def test_an_active_controller_reports_nothing_of_the_cluster_before_it_has
 async def test_every_partition_is_reported_though_it_takes_several_turns() -> None:
     partitions = 2 * PARTITIONS_PER_TURN + 1
 
-    sheet = await told(Reign(partitions))
+    sheet = await collected(Reign(partitions))
 
     assert sheet.values["tidelog_cluster_partitions"] == {(): partitions}
     assert sheet.values["tidelog_cluster_topics"] == {(): 1}

@@ -28,7 +28,7 @@ class Ticking:
         return self.now
 
 
-def told(*changes: StateChange) -> Sheet:
+def measured(*changes: StateChange) -> Sheet:
     meter, sheet = DecisionMeter(Ticking()), Sheet(CONTROLLER_METRICS)
     for change in changes:
         meter.take(change)
@@ -59,18 +59,18 @@ def test_requests_are_timed_by_name_and_all_queries_under_one() -> None:
     ],
 )
 def test_an_election_counts_by_its_outcome_and_cause(kind: Kind, outcome: str) -> None:
-    sheet = told(change(kind, Cause.BROKER_CRASHED))
+    sheet = measured(change(kind, Cause.BROKER_CRASHED))
 
     assert counted(sheet, "tidelog_elections_total") == {(outcome, "broker_crashed"): 1}
 
 
 @pytest.mark.parametrize(("kind", "count"), [(Kind.ELECTION, 0), (Kind.UNCLEAN_ELECTION, 1)])
 def test_unclean_elections_have_a_counter(kind: Kind, count: int) -> None:
-    assert told(change(kind)).values["tidelog_unclean_elections_total"] == {(): count}
+    assert measured(change(kind)).values["tidelog_unclean_elections_total"] == {(): count}
 
 
 def test_a_requested_change_does_not_count_before_its_outcome() -> None:
-    sheet = told(change(Kind.ELECTION, Cause.BROKER_CRASHED, Stage.REQUESTED))
+    sheet = measured(change(Kind.ELECTION, Cause.BROKER_CRASHED, Stage.REQUESTED))
 
     assert not counted(sheet, "tidelog_elections_total")
 
@@ -83,13 +83,13 @@ def test_a_requested_change_does_not_count_before_its_outcome() -> None:
     ],
 )
 def test_shrinks_and_departures_count_by_cause(kind: Kind, name: str) -> None:
-    sheet = told(change(kind, Cause.BROKER_LEASE_ENDED))
+    sheet = measured(change(kind, Cause.BROKER_LEASE_ENDED))
 
     assert counted(sheet, name) == {("broker_lease_ended",): 1}
 
 
 def test_overdue_commands_and_terms_are_counted_with_the_latest_epoch() -> None:
-    sheet = told(change(Kind.COMMAND_OVERDUE), change(Kind.CONTROLLER_ELECTED))
+    sheet = measured(change(Kind.COMMAND_OVERDUE), change(Kind.CONTROLLER_ELECTED))
 
     assert sheet.values["tidelog_commands_overdue_total"] == {(): 1}
     assert sheet.values["tidelog_controller_elections_total"] == {(): 1}
@@ -116,7 +116,7 @@ async def test_an_admin_request_is_timed_and_its_rejection_counted_by_code() -> 
     await MeteredAdmin(Admin(), meter).submit(DeleteTopic(0, "sea", "", 1000))
     meter.tell(sheet)
 
-    refused = counted(sheet, "tidelog_requests_refused_total")
-    assert refused == {("delete_topic", "UNKNOWN_TOPIC_OR_PARTITION"): 1}
+    rejected = counted(sheet, "tidelog_requests_refused_total")
+    assert rejected == {("delete_topic", "UNKNOWN_TOPIC_OR_PARTITION"): 1}
     durations = sheet.distributions["tidelog_request_duration_seconds"]
     assert sum(durations["delete_topic", ""].counts) == 1

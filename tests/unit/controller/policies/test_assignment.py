@@ -37,9 +37,9 @@ def test_good_assignments_pass(assignment: dict[int, tuple[int, ...]], factor: i
 def test_bad_assignments_are_rejected_with_the_reason(
     assignment: dict[int, tuple[int, ...]], factor: int | None, code: ErrorCode, problem: str
 ) -> None:
-    with pytest.raises(TidelogError, match=problem) as refusal:
+    with pytest.raises(TidelogError, match=problem) as rejection:
         check_assignment("t", assignment, KNOWN, factor)
-    assert refusal.value.code is code
+    assert rejection.value.code is code
 
 
 def test_partitions_that_share_a_rack_while_another_is_free_are_reported() -> None:

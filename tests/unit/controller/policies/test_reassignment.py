@@ -143,8 +143,8 @@ def test_the_switch_does_not_wait_for_removed_replicas() -> None:
 
 def test_a_stopping_or_restarted_member_is_waited_for() -> None:
     state = partition(1, 2, 4, moving=TO_124)
-    former = {**ALL, 4: LiveBroker(45, True, 40, 40)}
-    assert step(state, former) is None
+    previous = {**ALL, 4: LiveBroker(45, True, 40, 40)}
+    assert step(state, previous) is None
     assert step(state, live(*BROKERS, stopping=(4,))) is None
 
 

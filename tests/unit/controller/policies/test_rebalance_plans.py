@@ -264,9 +264,9 @@ def test_replicas_on_an_excluded_broker_stay_there() -> None:
 
 
 def test_a_rebalance_without_brokers_is_rejected() -> None:
-    with pytest.raises(TidelogError, match="start one") as refusal:
+    with pytest.raises(TidelogError, match="start one") as rejection:
         plan_rebalance({TopicPartition("a", 0): (1,)}, [])
-    assert refusal.value.code is ErrorCode.NOT_ENOUGH_BROKERS
+    assert rejection.value.code is ErrorCode.NOT_ENOUGH_BROKERS
 
 
 def test_ten_thousand_partitions_are_planned() -> None:

@@ -203,8 +203,8 @@ def test_manual_recovery_waits_for_consent() -> None:
 
 
 def test_consent_to_a_previous_topic_of_the_name_is_ignored() -> None:
-    former = RecoveryConsent("another", from_live_replicas=True)
-    assert needs_descriptions(leaderless(1), rebooted(1), MANUAL, former) == ()
+    previous = RecoveryConsent("another", from_live_replicas=True)
+    assert needs_descriptions(leaderless(1), rebooted(1), MANUAL, previous) == ()
 
 
 def test_consent_still_waits_for_the_last_known_members() -> None:

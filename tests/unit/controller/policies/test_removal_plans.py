@@ -170,9 +170,9 @@ def test_a_removal_that_leaves_too_few_brokers_is_rejected_and_names_the_topics(
     removed: list[int], problem: str
 ) -> None:
     assignment = placed(without_racks(4), 4, 3) | {TopicPartition("b", 0): (10, 11, 12, 13)}
-    with pytest.raises(TidelogError, match=problem) as refusal:
+    with pytest.raises(TidelogError, match=problem) as rejection:
         plan_removal(assignment, without_racks(4), removed)
-    assert refusal.value.code is ErrorCode.NOT_ENOUGH_BROKERS
+    assert rejection.value.code is ErrorCode.NOT_ENOUGH_BROKERS
 
 
 def test_a_topic_without_a_replica_on_the_removed_brokers_causes_no_rejection() -> None:
@@ -248,6 +248,6 @@ def test_the_same_factor_changes_nothing() -> None:
 @pytest.mark.parametrize("factor", [0, 5])
 def test_a_factor_above_the_number_of_brokers_is_rejected(factor: int) -> None:
     assignment = placed(without_racks(4), 4, 2)
-    with pytest.raises(TidelogError, match=r"there are 4 brokers.*ask for 1 to 4") as refusal:
+    with pytest.raises(TidelogError, match=r"there are 4 brokers.*ask for 1 to 4") as rejection:
         plan_replication_factor(assignment, without_racks(4), ["a"], factor)
-    assert refusal.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert rejection.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

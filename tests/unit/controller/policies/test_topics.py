@@ -34,23 +34,23 @@ def test_good_names_pass(name: str) -> None:
     ],
 )
 def test_bad_names_are_rejected_with_the_reason(name: str, problem: str) -> None:
-    with pytest.raises(TidelogError, match=problem) as refusal:
+    with pytest.raises(TidelogError, match=problem) as rejection:
         check_topic_name(name)
-    assert refusal.value.code is ErrorCode.INVALID_TOPIC_NAME
+    assert rejection.value.code is ErrorCode.INVALID_TOPIC_NAME
 
 
 @pytest.mark.parametrize("partitions", [-1, 0, 100_001])
 def test_partition_counts_out_of_range_are_rejected(partitions: int) -> None:
-    with pytest.raises(TidelogError, match="1 to 100000") as refusal:
+    with pytest.raises(TidelogError, match="1 to 100000") as rejection:
         check_partitions(partitions)
-    assert refusal.value.code is ErrorCode.INVALID_PARTITION_COUNT
+    assert rejection.value.code is ErrorCode.INVALID_PARTITION_COUNT
 
 
 @pytest.mark.parametrize("factor", [0, 4])
 def test_a_factor_above_the_running_brokers_is_rejected_with_the_numbers(factor: int) -> None:
-    with pytest.raises(TidelogError, match=f"factor {factor}.*3 brokers.*1 to 3") as refusal:
+    with pytest.raises(TidelogError, match=f"factor {factor}.*3 brokers.*1 to 3") as rejection:
         check_replication_factor(factor, 3)
-    assert refusal.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert rejection.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 def test_without_brokers_the_rejection_says_to_start_one() -> None:
@@ -67,15 +67,15 @@ def test_running_brokers_that_were_removed_are_named() -> None:
 
 
 def test_an_unknown_config_key_is_rejected() -> None:
-    with pytest.raises(TidelogError, match="did you mean retention_ms") as refusal:
+    with pytest.raises(TidelogError, match="did you mean retention_ms") as rejection:
         check_config({"retention_mss": "5"}, 1)
-    assert refusal.value.code is ErrorCode.INVALID_CONFIG
+    assert rejection.value.code is ErrorCode.INVALID_CONFIG
 
 
 def test_min_isr_above_the_factor_is_rejected() -> None:
-    with pytest.raises(TidelogError, match="at most 2") as refusal:
+    with pytest.raises(TidelogError, match="at most 2") as rejection:
         check_config({"min_insync_replicas": "3"}, 2)
-    assert refusal.value.code is ErrorCode.INVALID_CONFIG
+    assert rejection.value.code is ErrorCode.INVALID_CONFIG
 
 
 def test_added_partitions_begin_beyond_the_newest_epoch_of_all_removed_ones() -> None:
@@ -91,7 +91,7 @@ def test_added_partitions_begin_at_the_recorded_epoch_or_later() -> None:
 
 
 def test_an_out_of_range_number_stored_by_an_earlier_release_can_be_changed() -> None:
-    former = {"retention_ms": "1" + 30 * "0"}
-    check_config_change(former, {"retention_ms": "5"})
-    (change,) = config_changes(former, {"retention_ms": "5"})
+    previous = {"retention_ms": "1" + 30 * "0"}
+    check_config_change(previous, {"retention_ms": "5"})
+    (change,) = config_changes(previous, {"retention_ms": "5"})
     assert change == ("retention_ms", str(2**63 - 1), "5")

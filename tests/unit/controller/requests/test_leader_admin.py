@@ -40,7 +40,7 @@ def _size_of_steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 def with_topic(partitions: int = 3) -> Driver:
     driver = cluster(1, 2, 3)
     driver.create_topic(partitions=partitions)
-    driver.told.clear()
+    driver.published.clear()
     return driver
 
 
@@ -61,7 +61,7 @@ def without_preferred(partitions: int = 3) -> tuple[Driver, int]:
     driver.watch()
     back(driver, away)
     assert driver.state(0).leader != away
-    driver.told.clear()
+    driver.published.clear()
     return driver, away
 
 
@@ -111,8 +111,8 @@ def test_requested_preferred_replicas_that_are_in_sync_lead_again() -> None:
     assert leaders(driver) == preferred(driver)
     assert [result.leader for result in answer.results] == [away]
     assert codes(answer) == [None]
-    (told,) = driver.tells(Kind.ELECTION, stage=Stage.COMPLETED)
-    assert (told.change.cause, told.change.trace_id) == (Cause.PREFERRED_LEADER, "a1")
+    (published,) = driver.published_events(Kind.ELECTION, stage=Stage.COMPLETED)
+    assert (published.change.cause, published.change.trace_id) == (Cause.PREFERRED_LEADER, "a1")
 
 
 def test_a_preferred_election_starts_a_new_epoch_with_the_same_isr() -> None:
@@ -169,9 +169,9 @@ def test_the_caller_that_requested_a_leader_is_published_with_the_election() -> 
     driver, _ = without_preferred()
     elect(driver)
     move(driver, (0, driver.state(0).replicas[1]))
-    told = driver.tells(Kind.ELECTION, stage=Stage.COMPLETED)
-    assert [t.change.cause for t in told] == [Cause.PREFERRED_LEADER, Cause.LEADER_MOVED]
-    assert {(t.details["requested_by"], t.details["requested_from"]) for t in told} == {ASKER}
+    published = driver.published_events(Kind.ELECTION, stage=Stage.COMPLETED)
+    assert [t.change.cause for t in published] == [Cause.PREFERRED_LEADER, Cause.LEADER_MOVED]
+    assert {(t.details["requested_by"], t.details["requested_from"]) for t in published} == {ASKER}
 
 
 def test_a_chosen_current_leader_becomes_the_first_of_the_replicas() -> None:
@@ -372,8 +372,8 @@ def test_a_broker_in_maintenance_leads_nothing_and_keeps_its_replicas() -> None:
     assert broker not in leaders(driver)
     assert all(broker in state.isr_ids for state in driver.states())
     assert (len(answer.results), answer.kept, codes(answer)) == (1, 0, [None])
-    (told,) = driver.tells(Kind.BROKER_MAINTENANCE, stage=Stage.COMPLETED)
-    assert (told.broker, told.details["requested_by"]) == (broker, ASKER.name)
+    (published,) = driver.published_events(Kind.BROKER_MAINTENANCE, stage=Stage.COMPLETED)
+    assert (published.broker, published.details["requested_by"]) == (broker, ASKER.name)
 
 
 def test_a_broker_in_maintenance_leads_where_no_other_can_until_another_can() -> None:

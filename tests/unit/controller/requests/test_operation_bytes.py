@@ -17,12 +17,12 @@ def moving(*sizes: int) -> Driver:
     driver = with_topic(len(sizes))
     targets = [(n, (4, driver.state(n).replicas[0])) for n in range(len(sizes))]
     for number, size in enumerate(sizes):
-        tell(driver, number, size)
+        set_sizes(driver, number, size)
     driver.begin_operation(by_hand(*targets), "op")
     return driver
 
 
-def tell(driver: Driver, number: int, size: int, lacks: int | None = None) -> None:
+def set_sizes(driver: Driver, number: int, size: int, lacks: int | None = None) -> None:
     """The sizes that a partition's leader reports from now on."""
     leader = driver.brokers[driver.state(number).leader]
     leader.sizes[number] = size
@@ -32,7 +32,7 @@ def tell(driver: Driver, number: int, size: int, lacks: int | None = None) -> No
 
 def test_bytes_are_those_that_the_leaders_of_moved_partitions_report() -> None:
     driver = moving(1_000, 600)
-    tell(driver, 0, 1_100, lacks=300)
+    set_sizes(driver, 0, 1_100, lacks=300)
     answer = described(driver)
     progress = answer.operation.progress
     assert (progress.bytes_to_copy, progress.bytes_copied) == (1_700, 800)
@@ -70,10 +70,10 @@ def test_a_recent_measurement_is_not_requested_again() -> None:
 
 def test_rate_and_estimated_end_follow_from_recently_copied_bytes() -> None:
     driver = moving(1_000, 600)
-    tell(driver, 0, 1_000, lacks=900)
+    set_sizes(driver, 0, 1_000, lacks=900)
     assert described(driver).operation.progress.bytes_per_second == 0
     driver.pass_time(10_000)
-    tell(driver, 0, 1_000, lacks=400)
+    set_sizes(driver, 0, 1_000, lacks=400)
     progress = described(driver).operation.progress
     assert progress.bytes_per_second == 50
     assert progress.estimated_end_ms == WALL_MS + driver.now_ms + 1_000 * 1_000 // 50
@@ -81,10 +81,10 @@ def test_rate_and_estimated_end_follow_from_recently_copied_bytes() -> None:
 
 def test_finished_moves_count_as_last_measured() -> None:
     driver = moving(1_000)
-    tell(driver, 0, 1_000, lacks=10)
+    set_sizes(driver, 0, 1_000, lacks=10)
     described(driver)
     catch_up(driver)
-    tell(driver, 0, 9_999)
+    set_sizes(driver, 0, 9_999)
     progress = described(driver).operation.progress
     assert (progress.bytes_to_copy, progress.bytes_copied) == (1_000, 1_000)
 
@@ -110,7 +110,7 @@ def test_another_controller_requests_measurements_of_finished_moves_too() -> Non
     driver = moving(1_000, 600)
     driver.leader_writes_isr(0, *driver.state(0).replicas)
     driver.watch()
-    tell(driver, 0, 1_000)
+    set_sizes(driver, 0, 1_000)
     driver.take_over()
     progress = described(driver).operation.progress
     assert (progress.bytes_to_copy, progress.bytes_copied) == (1_600, 1_000)

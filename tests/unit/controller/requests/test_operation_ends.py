@@ -205,12 +205,12 @@ def test_an_operation_is_published_from_the_request_to_its_end() -> None:
     driver = with_topic()
     driver.begin_operation(by_hand((0, (4, 1))), "op")
     catch_up(driver)
-    begun = driver.tells(Kind.OPERATION_BEGUN)
-    assert [told.stage for told in begun] == [Stage.REQUESTED, Stage.COMPLETED]
+    begun = driver.published_events(Kind.OPERATION_BEGUN)
+    assert [event.stage for event in begun] == [Stage.REQUESTED, Stage.COMPLETED]
     assert begun[0].details["requested_by"] == ASKER.name
     assert begun[0].details["requested_from"] == ASKER.address
     assert begun[0].change.trace_id == "e5"
-    (over,) = driver.tells(Kind.OPERATION_ENDED, stage=Stage.COMPLETED)
+    (over,) = driver.published_events(Kind.OPERATION_ENDED, stage=Stage.COMPLETED)
     assert (over.details["state"], over.details["moves_done"]) == ("done", 1)
 
 
@@ -234,8 +234,8 @@ def test_the_throttle_is_set_lifted_and_published() -> None:
     lifted = throttle(driver, None, first.revision)
     assert isinstance(lifted, ThrottleAnswer)
     assert (lifted.bytes_per_second, lifted.before) == (None, 5_000)
-    told = driver.tells(Kind.THROTTLE, stage=Stage.COMPLETED)
-    assert [t.details["after"] for t in told] == ["5000 bytes/s", "none"]
+    events = driver.published_events(Kind.THROTTLE, stage=Stage.COMPLETED)
+    assert [t.details["after"] for t in events] == ["5000 bytes/s", "none"]
 
 
 def test_a_throttle_below_the_minimum_or_of_an_older_revision_is_rejected() -> None:

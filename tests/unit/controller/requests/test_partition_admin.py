@@ -23,7 +23,7 @@ def with_topic(partitions: int = 3, *, brokers: int = 3, factor: int = 3) -> Dri
     driver.create_topic(partitions=partitions, replication_factor=factor)
     driver.transcript.clear()
     driver.sent.clear()
-    driver.told.clear()
+    driver.published.clear()
     return driver
 
 
@@ -43,7 +43,7 @@ def count(driver: Driver) -> int:
 
 
 def stages(driver: Driver, kind: Kind) -> list[Stage]:
-    return [told.stage for told in driver.tells(kind)]
+    return [published.stage for published in driver.published_events(kind)]
 
 
 def stop_after(driver: Driver, transactions: int) -> None:
@@ -169,15 +169,15 @@ def test_an_addition_that_was_applied_without_an_answer_is_recognised() -> None:
 def test_an_addition_is_published_with_its_caller_up_to_the_last_acknowledgement() -> None:
     driver = with_topic()
     driver.add_partitions(5, trace_id="a1")
-    told = driver.tells(Kind.PARTITIONS_ADDITION)
-    assert [t.stage for t in told] == [Stage.REQUESTED, Stage.COMPLETED, Stage.ACKNOWLEDGED]
-    assert told[0].details == {
+    published = driver.published_events(Kind.PARTITIONS_ADDITION)
+    assert [t.stage for t in published] == [Stage.REQUESTED, Stage.COMPLETED, Stage.ACKNOWLEDGED]
+    assert published[0].details == {
         "first": 3,
         "partitions": 5,
         "requested_by": ASKER.name,
         "requested_from": ASKER.address,
     }
-    created = driver.tells(Kind.CREATE, stage=Stage.COMPLETED)
+    created = driver.published_events(Kind.CREATE, stage=Stage.COMPLETED)
     assert {(t.change.cause, t.change.trace_id) for t in created} == {
         (Cause.PARTITIONS_ADDED, "a1")
     }
@@ -304,7 +304,9 @@ def test_a_removed_partition_elects_no_leader() -> None:
     driver.kill_broker(driver.state(0).leader)
     driver.watch()
     assert len(driver.states()) == 3
-    assert [told.name for told in driver.tells(Kind.ELECTION)].count(TopicPartition("t", 3)) == 0
+    assert [published.name for published in driver.published_events(Kind.ELECTION)].count(
+        TopicPartition("t", 3)
+    ) == 0
 
 
 def test_the_deletion_of_a_topic_includes_a_pending_removal() -> None:
@@ -522,8 +524,8 @@ def test_a_removal_is_published_with_its_caller_until_all_is_gone() -> None:
     driver.brokers[3].mute = False
     driver.answer(driver.unanswered.pop())
     assert stages(driver, Kind.PARTITIONS_REMOVAL) == [Stage.REQUESTED, Stage.COMPLETED]
-    assert driver.tells(Kind.PARTITIONS_REMOVAL)[0].details["requested_by"] == ASKER.name
-    deleted = driver.tells(Kind.DELETE, stage=Stage.COMPLETED)
+    assert driver.published_events(Kind.PARTITIONS_REMOVAL)[0].details["requested_by"] == ASKER.name
+    deleted = driver.published_events(Kind.DELETE, stage=Stage.COMPLETED)
     assert {(t.change.cause, t.change.trace_id) for t in deleted if t.broker < 0} == {
         (Cause.PARTITIONS_REMOVED, "b2")
     }
@@ -534,10 +536,10 @@ def test_the_controller_that_completes_a_removal_publishes_its_end() -> None:
     stop_after(driver, 1)
     driver.remove_partitions(2, trace_id="b2")
     driver.before_transaction = None
-    driver.told.clear()
+    driver.published.clear()
     driver.take_over()
-    (told,) = driver.tells(Kind.PARTITIONS_REMOVAL)
-    assert (told.stage, told.change.trace_id) == (Stage.COMPLETED, "b2")
+    (published,) = driver.published_events(Kind.PARTITIONS_REMOVAL)
+    assert (published.stage, published.change.trace_id) == (Stage.COMPLETED, "b2")
 
 
 def test_an_intent_without_its_topic_is_deleted() -> None:

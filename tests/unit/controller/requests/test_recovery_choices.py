@@ -76,10 +76,10 @@ def test_a_description_of_choices_is_rejected_like_the_choices(
 ) -> None:
     driver = diverged()
     look = DescribeRecovery(0, "t", (), 5_000, 0, "", choices=tuple(choices))
-    refused, carried_out = driver.ask(look).error, choose(driver, *choices).error
-    assert refused is not None
+    rejected, carried_out = driver.ask(look).error, choose(driver, *choices).error
+    assert rejected is not None
     assert carried_out is not None
-    assert (refused.code, refused.message) == (code, carried_out.message)
+    assert (rejected.code, rejected.message) == (code, carried_out.message)
 
 
 def test_a_description_of_a_choice_describes_its_partition_and_elects_no_leader() -> None:
@@ -134,8 +134,8 @@ def test_the_chosen_replica_leads_and_the_choice_is_consumed() -> None:
     assert (leader(driver), is_unclean(driver)) == (2, True)
     assert reply.partitions == ((0, None),)
     assert consents(driver) == []
-    told = driver.tells(Kind.RECOVERY_CONSENT, stage=Stage.COMPLETED)
-    assert [t.details["leader"] for t in told] == [2]
+    published = driver.published_events(Kind.RECOVERY_CONSENT, stage=Stage.COMPLETED)
+    assert [t.details["leader"] for t in published] == [2]
 
 
 def test_a_repeated_choice_succeeds() -> None:

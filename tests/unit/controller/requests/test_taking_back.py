@@ -227,8 +227,8 @@ def test_a_restored_factor_is_announced_and_published_with_the_cancellation() ->
     shown = driver.cancel_operation("op", dry_run=True)
     assert warnings_of(driver, shown) == (f"besides the moves, {goes_back}",)
     driver.cancel_operation("op")
-    for told in driver.tells(Kind.OPERATION_CANCELLING):
-        assert told.details["taken_back"] == [goes_back]
+    for published in driver.published_events(Kind.OPERATION_CANCELLING):
+        assert published.details["taken_back"] == [goes_back]
 
 
 @pytest.mark.parametrize(
@@ -246,8 +246,8 @@ def test_restored_marks_are_announced_and_published_with_the_cancellation(
     shown = driver.cancel_operation("op", dry_run=True)
     assert warnings_of(driver, shown) == (f"besides the moves, {goes_back}",)
     driver.cancel_operation("op")
-    (told, *_) = driver.tells(Kind.OPERATION_CANCELLING)
-    assert told.details["taken_back"] == [goes_back]
+    (published, *_) = driver.published_events(Kind.OPERATION_CANCELLING)
+    assert published.details["taken_back"] == [goes_back]
 
 
 def test_a_previous_mark_is_announced_as_restored() -> None:
@@ -264,8 +264,8 @@ def test_a_cancellation_that_reverts_only_moves_has_no_warning() -> None:
     driver.begin_operation(by_hand((0, (4, 1))), "op")
     assert warnings_of(driver, driver.cancel_operation("op", dry_run=True)) == ()
     driver.cancel_operation("op")
-    (told, *_) = driver.tells(Kind.OPERATION_CANCELLING)
-    assert "taken_back" not in told.details
+    (published, *_) = driver.published_events(Kind.OPERATION_CANCELLING)
+    assert "taken_back" not in published.details
 
 
 def test_other_reverted_changes_of_a_reversal_are_announced() -> None:

@@ -325,9 +325,9 @@ def test_an_invalid_operation_id_is_rejected() -> None:
 def test_the_caller_is_published_with_a_creation_and_a_deletion() -> None:
     driver = cluster(1, 2, 3)
     driver.create_topic(config={"retention_ms": "60000"})
-    (told,) = driver.tells(Kind.TOPIC_CREATION, stage=Stage.REQUESTED)
-    assert (told.details["requested_by"], told.details["requested_from"]) == ASKER
-    assert told.details["config"] == ["retention_ms=60000"]
+    (published,) = driver.published_events(Kind.TOPIC_CREATION, stage=Stage.REQUESTED)
+    assert (published.details["requested_by"], published.details["requested_from"]) == ASKER
+    assert published.details["config"] == ["retention_ms=60000"]
 
 
 # Deletion.
@@ -477,11 +477,11 @@ def test_a_second_deletion_waits_for_the_same_end() -> None:
 
 def test_a_topic_can_be_created_again_under_its_name() -> None:
     driver = with_topic()
-    former = driver.state().topic_id
+    previous = driver.state().topic_id
     driver.delete_topic()
     request = driver.create_topic()
     assert driver.replies[request].error is None
-    assert driver.state().topic_id != former
+    assert driver.state().topic_id != previous
 
 
 def test_a_leftover_key_of_a_previous_topic_is_overwritten_by_its_successor() -> None:

@@ -18,7 +18,7 @@ def with_topic(config: dict[str, str] | None = None) -> Driver:
     driver.create_topic(config=config or {})
     driver.transcript.clear()
     driver.sent.clear()
-    driver.told.clear()
+    driver.published.clear()
     return driver
 
 
@@ -146,9 +146,9 @@ def test_a_synced_topic_can_be_made_unsynced() -> None:
 def test_a_change_is_published_with_its_caller_and_its_changes() -> None:
     driver = with_topic()
     driver.alter_config({"segment_ms": "5000"})
-    told = driver.tells(Kind.TOPIC_CONFIG)
-    assert [t.stage for t in told] == [Stage.REQUESTED, Stage.COMPLETED]
-    assert told[0].details == {
+    events = driver.published_events(Kind.TOPIC_CONFIG)
+    assert [t.stage for t in events] == [Stage.REQUESTED, Stage.COMPLETED]
+    assert events[0].details == {
         "changes": ["segment_ms: 604800000 -> 5000"],
         "requested_by": ASKER.name,
         "requested_from": ASKER.address,

@@ -62,7 +62,7 @@ async def test_the_second_process_waits_and_a_healthy_standby_is_unaffected(
 ) -> None:
     network = FakeNetwork()
     first = ControllerProcess(1, store, network)
-    await until(lambda: bool(first.told(Kind.CONTROLLER_LOADED)))
+    await until(lambda: bool(first.published(Kind.CONTROLLER_LOADED)))
     standby = ControllerProcess(2, store, network)
     second = ControllerProcess(1, store, network, OTHER, FastClock())
     await until(lambda: bool(second.logs.named("controller_id_taken")))
@@ -89,7 +89,7 @@ async def test_the_second_process_waits_and_a_healthy_standby_is_unaffected(
 async def test_a_second_process_that_stops_is_no_longer_reported(store: MemoryStore) -> None:
     network = FakeNetwork()
     first = ControllerProcess(1, store, network)
-    await until(lambda: bool(first.told(Kind.CONTROLLER_LOADED)))
+    await until(lambda: bool(first.published(Kind.CONTROLLER_LOADED)))
     second = ControllerProcess(1, store, network, OTHER, FastClock())
     await until(lambda: bool(first.service.described_waiting()))
     await second.stop()

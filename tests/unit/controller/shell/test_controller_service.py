@@ -209,18 +209,18 @@ async def test_other_tasks_run_while_partitions_are_described_at_one_revision(
     state = (await describing).controller
     assert state is not None
     assert [p.partition for p in state.partitions] == [0, 1, 2]
-    told = glimpse.result().controller
-    assert told is not None
-    assert (told.active, told.partitions, told.partition_count) == (True, (), 3)
+    reported = glimpse.result().controller
+    assert reported is not None
+    assert (reported.active, reported.partitions, reported.partition_count) == (True, (), 3)
 
 
 async def test_a_controller_that_stops_is_no_longer_listed(world: World) -> None:
     first = await with_topic(world)
     second = world.start_controller(2)
     # The controller's own registration, and that of the other.
-    await until(lambda: len(first.told(Kind.CONTROLLER_JOINED)) == 2)
+    await until(lambda: len(first.published(Kind.CONTROLLER_JOINED)) == 2)
     await second.stop()
-    await until(lambda: bool(first.told(Kind.CONTROLLER_LEFT)))
+    await until(lambda: bool(first.published(Kind.CONTROLLER_LEFT)))
     assert await world.store.get(KEYS.controller_process(2)) is None
     assert await world.store.get(KEYS.controller_process(1)) is not None
     described = (await first.service.describe(StateRequest())).controller
@@ -235,7 +235,7 @@ async def test_a_controller_without_memory_ends_and_logs_the_reason(world: World
     freed: list[bool] = []
     first.service.on_memory_shortage = lambda: freed.append(True)
     second = world.start_controller(2)
-    await until(lambda: len(first.told(Kind.CONTROLLER_JOINED)) == 2)
+    await until(lambda: len(first.published(Kind.CONTROLLER_JOINED)) == 2)
     world.store.has_no_memory = True
     await world.reign_lease().revoke()
     with pytest.raises(MemoryError):
@@ -259,21 +259,21 @@ async def test_a_controller_reports_its_own_pressures_and_those_of_others(world:
         await world.store.transact(Transaction([], [put]))
     controller.service.own_pressures = lambda: (memory,)
 
-    async def told() -> tuple[ControllerPressure, ...]:
+    async def reported() -> tuple[ControllerPressure, ...]:
         state = (await controller.service.describe(StateRequest())).controller
         return tuple(state.controller_pressures) if state else ()
 
     async with asyncio.timeout(5):
-        while len(await told()) < 2:  # noqa: ASYNC110 - a store tells, no event
+        while len(await reported()) < 2:  # noqa: ASYNC110 - a store reports, no event
             await asyncio.sleep(0.002)
-    assert await told() == (ControllerPressure(1, *memory), ControllerPressure(2, *files))
+    assert await reported() == (ControllerPressure(1, *memory), ControllerPressure(2, *files))
 
 
 async def test_a_registration_outlives_a_controller_term(world: World) -> None:
     controller = await with_topic(world)
     await world.reign_lease().revoke()
-    await until(lambda: len(controller.told(Kind.CONTROLLER_ELECTED)) == 2)
-    assert not controller.told(Kind.CONTROLLER_LEFT)
+    await until(lambda: len(controller.published(Kind.CONTROLLER_ELECTED)) == 2)
+    assert not controller.published(Kind.CONTROLLER_LEFT)
     assert await world.store.get(KEYS.controller_process(1)) is not None
 
 
@@ -281,8 +281,8 @@ async def test_a_lost_registration_is_written_again(world: World) -> None:
     controller = await with_topic(world)
     (own,) = [lease for lease in world.store.leases if lease is not world.reign_lease()]
     await own.revoke()
-    await until(lambda: bool(controller.told(Kind.CONTROLLER_LEFT)))
-    await until(lambda: bool(controller.told(Kind.CONTROLLER_JOINED)))
+    await until(lambda: bool(controller.published(Kind.CONTROLLER_LEFT)))
+    await until(lambda: bool(controller.published(Kind.CONTROLLER_JOINED)))
     assert controller.service.is_active
 
 
@@ -347,7 +347,7 @@ async def test_a_controller_that_stops_is_replaced_at_once(world: World) -> None
     # Well within the lease, since the lease was revoked.
     await asyncio.wait_for(until(lambda: second.service.is_active), 1)
     assert await world.active_id() == 2
-    (elected,) = second.told(Kind.CONTROLLER_ELECTED)
+    (elected,) = second.published(Kind.CONTROLLER_ELECTED)
     assert elected.controller_epoch == 2
 
 
@@ -357,8 +357,8 @@ async def test_a_new_controller_sends_every_broker_its_full_state(world: World) 
     world.network.commands.clear()
     world.start_controller(2)
     await until(lambda: len(world.network.commands) == 3)
-    told = {(a, c.controller_epoch, len(c.partitions)) for a, c in world.network.commands}
-    assert told == {(broker_address(b), 2, 3) for b in (1, 2, 3)}
+    reported = {(a, c.controller_epoch, len(c.partitions)) for a, c in world.network.commands}
+    assert reported == {(broker_address(b), 2, 3) for b in (1, 2, 3)}
 
 
 async def test_a_controller_that_loses_its_lease_steps_down_and_is_a_candidate_again(
@@ -366,16 +366,16 @@ async def test_a_controller_that_loses_its_lease_steps_down_and_is_a_candidate_a
 ) -> None:
     controller = await with_topic(world)
     await world.reign_lease().revoke()
-    await until(lambda: bool(controller.told(Kind.CONTROLLER_STEPPED_DOWN)))
-    await until(lambda: len(controller.told(Kind.CONTROLLER_ELECTED)) == 2)
+    await until(lambda: bool(controller.published(Kind.CONTROLLER_STEPPED_DOWN)))
+    await until(lambda: len(controller.published(Kind.CONTROLLER_ELECTED)) == 2)
     assert all(control.closed for _, control in world.network.connections[:3])
 
 
 async def test_a_stopped_controller_publishes_that_it_was_requested(world: World) -> None:
     controller = await with_topic(world)
     await controller.stop()
-    (told,) = controller.told(Kind.CONTROLLER_STEPPED_DOWN)
-    assert told.cause is Cause.REQUESTED
+    (reported,) = controller.published(Kind.CONTROLLER_STEPPED_DOWN)
+    assert reported.cause is Cause.REQUESTED
 
 
 async def test_a_pending_request_is_answered_when_the_controller_is_deposed(world: World) -> None:
@@ -393,8 +393,8 @@ async def test_a_crash_is_detected_by_the_broken_connection(world: World) -> Non
     controller = await with_topic(world)
     leader = (await world.partition(0)).leader
     world.network.kill(broker_address(leader))
-    await asyncio.wait_for(until(lambda: bool(controller.told(Kind.BROKER_LEFT))), 1)
-    await until(lambda: bool(controller.told(Kind.ELECTION, Stage.COMPLETED)))
+    await asyncio.wait_for(until(lambda: bool(controller.published(Kind.BROKER_LEFT))), 1)
+    await until(lambda: bool(controller.published(Kind.ELECTION, Stage.COMPLETED)))
     assert await world.store.get(KEYS.broker(leader)) is None
     assert (await world.partition(0)).leader not in (leader, -1)
 
@@ -407,7 +407,7 @@ async def test_a_broken_connection_to_a_living_broker_is_reopened(world: World) 
     await until(lambda: bool(world.network.commands))
     await until(lambda: len(world.network.watches) > watches)
     assert await world.store.get(KEYS.broker(2)) is not None
-    assert controller.told(Kind.CONNECTION_LOST)
+    assert controller.published(Kind.CONNECTION_LOST)
 
 
 async def test_an_unreachable_store_is_logged_once_and_again_when_it_is_back(
@@ -416,12 +416,12 @@ async def test_an_unreachable_store_is_logged_once_and_again_when_it_is_back(
     monkeypatch.setattr(service_module, "STORE_RETRY_SECONDS", 0.002)
     world.store.cut_off = True
     controller = world.start_controller(1)
-    await until(lambda: bool(controller.told(Kind.STORE_LOST)))
+    await until(lambda: bool(controller.published(Kind.STORE_LOST)))
     await asyncio.sleep(0.02)  # several attempts
     world.store.cut_off = False
     await until(lambda: controller.service.is_active)
-    assert len(controller.told(Kind.STORE_LOST)) == 1
-    assert len(controller.told(Kind.STORE_BACK)) == 1
+    assert len(controller.published(Kind.STORE_LOST)) == 1
+    assert len(controller.published(Kind.STORE_BACK)) == 1
 
 
 async def test_a_temporary_loss_of_the_store_costs_only_time(world: World) -> None:
@@ -445,7 +445,7 @@ async def test_reports_reach_the_active_controller_and_no_other() -> None:
     store, network = MemoryStore(SystemClock()), FakeNetwork()
     await register(store, 1, 2)
     first = ControllerProcess(1, store, network)
-    await until(lambda: bool(first.told(Kind.CONTROLLER_LOADED)))
+    await until(lambda: bool(first.published(Kind.CONTROLLER_LOADED)))
     second = ControllerProcess(2, store, network)
     epochs = {
         broker_id: item.create_revision
@@ -455,11 +455,11 @@ async def test_reports_reach_the_active_controller_and_no_other() -> None:
     report = UnreachableLeadersReport(2, epochs[2], (UnreachableLeader(1, epochs[1], 2_500),))
 
     assert first.service.report(report) is None
-    refusal = second.service.report(report)
+    rejection = second.service.report(report)
 
-    assert refusal is not None
-    assert refusal.code is ErrorCode.NOT_CONTROLLER
-    await until(lambda: bool(first.told(Kind.LEADER_UNREACHABLE)))
+    assert rejection is not None
+    assert rejection.code is ErrorCode.NOT_CONTROLLER
+    await until(lambda: bool(first.published(Kind.LEADER_UNREACHABLE)))
     await second.stop()
     await first.stop()
     await store.close()

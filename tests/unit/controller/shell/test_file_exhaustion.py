@@ -94,11 +94,11 @@ async def test_the_standby_becomes_active_and_the_previous_controller_stands_by(
 ) -> None:
     network = FakeNetwork()
     first = ControllerProcess(1, store, network)
-    await until(lambda: bool(first.told(Kind.CONTROLLER_LOADED)))
+    await until(lambda: bool(first.published(Kind.CONTROLLER_LOADED)))
     first.service.own_pressures = lambda: (NONE_LEFT,)
     second = ControllerProcess(2, store, network)
     await until(lambda: second.service.is_active)
-    (down,) = first.told(Kind.CONTROLLER_STEPPED_DOWN)
+    (down,) = first.published(Kind.CONTROLLER_STEPPED_DOWN)
     assert down.cause is Cause.NO_OPEN_FILES
     assert "controller 2 can take over" in str(down.details["reason"])
     assert not first.service.is_active

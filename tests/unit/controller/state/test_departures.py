@@ -95,14 +95,14 @@ def test_a_departure_deleted_from_the_store_is_forgotten() -> None:
 def test_a_broken_connection_is_published_when_its_outcome_changes_or_after_a_while() -> None:
     known = BrokenConnections()
     no_answer, accepted = DialOutcome.NO_ANSWER, DialOutcome.ACCEPTED
-    told = [
+    published = [
         known.is_news(1, 10, no_answer, 0),
         known.is_news(1, 10, no_answer, 2_000),
         known.is_news(1, 10, accepted, 4_000),
         known.is_news(1, 11, accepted, 5_000),
         known.is_news(1, 11, accepted, 5_000 + TELL_AGAIN_MS),
     ]
-    assert told == [True, False, True, True, True]
+    assert published == [True, False, True, True, True]
 
 
 def test_a_broker_with_an_advertised_address_leaves_that_address_too() -> None:

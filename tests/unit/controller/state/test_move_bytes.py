@@ -78,7 +78,7 @@ def test_the_rate_is_unknown_while_moves_are_unmeasured() -> None:
 
 
 def test_measurements_of_the_same_moves_are_kept() -> None:
-    former = MoveBytes(MOVES)
-    former.measured(NAMES[1], 100, {3: 40}, 0)
-    moves = MoveBytes(MOVES[1:], former)
+    previous = MoveBytes(MOVES)
+    previous.measured(NAMES[1], 100, {3: 40}, 0)
+    moves = MoveBytes(MOVES[1:], previous)
     assert (moves.to_copy, moves.copied, moves.unmeasured) == (100, 60, {})
