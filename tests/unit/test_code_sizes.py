@@ -43,7 +43,7 @@ LONG_FUNCTIONS = {
     "deploy/grafana/tidelog_dashboards/replication_lag.py:_followers": 97,
     "deploy/grafana/tidelog_dashboards/topic.py:_health": 88,
     "services/broker/tidelog_broker/broker.py:__init__": 177,
-    "tests/unit/controller/edge/test_admin_leaders_edge.py:test_topics_are_asked_for_and_go_out_with_all_their_fields": 87,  # noqa: E501
+    "tests/unit/controller/edge/test_admin_leaders_edge.py:test_topic_descriptions_are_sent_with_all_fields": 87,  # noqa: E501
 }
 
 
