@@ -27,7 +27,7 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
 
 
 @pytest.mark.parametrize("name", UNUSED)
-def test_a_setting_without_an_effect_is_refused_as_one_that_does_not_exist(
+def test_a_setting_without_an_effect_is_rejected_as_unknown(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "gateway.toml"
@@ -36,14 +36,14 @@ def test_a_setting_without_an_effect_is_refused_as_one_that_does_not_exist(
     assert f"unrecognized arguments: {flag(name)}" in refused(capsys, flag(name), "1")
 
 
-def test_a_variable_that_is_for_other_services_is_left_alone(
+def test_variables_of_other_services_are_ignored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TIDELOG_LEASE_TTL_SECONDS", "no number")
     assert not hasattr(load(AdminApiConfig, []), "lease_ttl_seconds")
 
 
-def test_more_requests_than_connections_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_more_requests_than_connections_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(capsys, "--max-concurrent-requests", str(MAX_CONNECTIONS + 1))
     assert "max_concurrent_requests" in said
     assert f"less than or equal to {MAX_CONNECTIONS}" in said
@@ -56,7 +56,7 @@ def test_more_streams_than_requests_are_refused(capsys: pytest.CaptureFixture[st
     assert load(AdminApiConfig, ["--max-concurrent-streams", "256"]).max_concurrent_streams == 256
 
 
-def test_more_requests_than_connections_of_a_client_are_refused(
+def test_more_requests_than_connections_of_a_client_are_rejected(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     said = refused(capsys, "--max-requests-per-client", "300")

@@ -139,7 +139,7 @@ def test_routes_take_lists() -> None:
 
 
 @pytest.mark.parametrize("limited", LIMITED, ids=str)
-async def test_one_entry_too_many_is_rejected_with_the_limit_and_how_many_came(
+async def test_one_entry_too_many_is_rejected_with_the_limit_and_the_count(
     gateway: httpx.AsyncClient, limited: Limited
 ) -> None:
     assert limited.limit, "the document states no limit"
@@ -154,7 +154,7 @@ async def test_one_entry_too_many_is_rejected_with_the_limit_and_how_many_came(
 
 
 @pytest.mark.parametrize(("path", "name", "schema"), LISTS_IN_QUERIES)
-async def test_one_value_too_many_of_a_parameter_is_rejected_alike(
+async def test_one_parameter_value_too_many_is_rejected_likewise(
     gateway: httpx.AsyncClient, path: str, name: str, schema: Mapping[str, Any]
 ) -> None:
     limit = int(schema["maxItems"])
@@ -175,14 +175,14 @@ async def test_too_many_entries_in_all_are_rejected_before_they_are_parsed(
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-16-le"])
-async def test_another_encoding_hides_no_entries(gateway: httpx.AsyncClient, encoding: str) -> None:
+async def test_other_encodings_hide_no_entries(gateway: httpx.AsyncClient, encoding: str) -> None:
     body = json.dumps({"records": [{"value": ['"', [0] * MAX_JSON_ENTRIES]}]}).encode(encoding)
     headers = {"Content-Type": "application/json"}
     answer = await gateway.post("/v1/topics/sea/records", content=body, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (400, "MALFORMED_REQUEST")
 
 
-async def test_a_text_may_hold_what_separates_entries(gateway: httpx.AsyncClient) -> None:
+async def test_a_string_may_contain_entry_separators(gateway: httpx.AsyncClient) -> None:
     value = '[{",\\"' * MAX_JSON_ENTRIES
     answer = await gateway.post("/v1/topics/sea/records", json={"records": [{"value": value}]})
     assert answer.status_code == 200
@@ -202,7 +202,7 @@ def count(value: Any) -> int:
     st.sampled_from(PIECES),
     st.booleans(),
 )
-def test_entries_are_counted_however_a_body_is_cut(value: Any, size: int, ascii_only: bool) -> None:
+def test_entries_are_counted_however_the_body_is_split(value: Any, size: int, ascii_only: bool) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only).encode()
     counting = JsonEntries()
     for at in range(0, len(text), size):

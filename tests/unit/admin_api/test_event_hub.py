@@ -82,7 +82,7 @@ def hub_of(told: Sequence[StateChange | Silent], max_kept: int = 1_000) -> Event
     return EventHub(FakeEvents(), StandingClock(), ring)
 
 
-async def test_an_event_is_sent_with_its_id_and_all_that_it_says() -> None:
+async def test_an_event_is_sent_with_its_id_and_all_its_fields() -> None:
     event = change(7, topic="sea", partition=3)
     (sent,) = messages(await told_by(hub_of([event]), events=1))
     assert (sent["event"], sent["id"]) == ("state_change", event_id(event))
@@ -90,37 +90,37 @@ async def test_an_event_is_sent_with_its_id_and_all_that_it_says() -> None:
     assert sent["data"]["id"] == sent["id"]
 
 
-async def test_a_stream_has_only_what_was_asked_for() -> None:
+async def test_a_stream_has_only_requested_events() -> None:
     hub = hub_of([change(1, topic="sea"), change(2, topic="bay"), change(3, topic="sea")])
     assert times(await told_by(hub, EventFilter(topic="sea"), events=2)) == [1, 3]
 
 
-async def test_a_stream_ends_after_so_many_events() -> None:
+async def test_a_stream_ends_after_the_requested_number_of_events() -> None:
     hub = hub_of([change(1), change(2), change(3)])
     assert times(await told_by(hub, events=2, duration_ms=None)) == [1, 2]
 
 
-async def test_a_service_that_falls_silent_is_told() -> None:
+async def test_a_silent_service_is_reported() -> None:
     hub = hub_of([Silent("127.0.0.1:7501", "it refuses"), change(1)])
     first, _ = messages(await told_by(hub, events=1))
     assert first["event"] == "service_silent"
     assert first["data"] == {"address": "127.0.0.1:7501", "problem": "it refuses"}
 
 
-async def test_whoever_is_too_slow_is_told_how_much_is_missing() -> None:
+async def test_a_slow_reader_is_informed_how_many_events_it_missed() -> None:
     hub = hub_of([change(time_ms) for time_ms in range(100)], max_kept=10)
     missed, *rest = messages(await told_by(hub, events=10))
     assert (missed["event"], missed["data"]) == ("missed", {"events": 90})
     assert len(rest) == 10
 
 
-async def test_where_nothing_happens_the_stream_shows_that_it_lives() -> None:
+async def test_an_idle_stream_sends_heartbeats() -> None:
     hub = EventHub(FakeEvents(), StandingClock(), heartbeat_ms=0)
     async with aclosing(endless(hub)) as stream:
         assert [await anext(stream) for _ in range(3)] == [OPENING, HEARTBEAT, HEARTBEAT]
 
 
-async def test_what_was_not_asked_for_does_not_keep_a_stream_silent() -> None:
+async def test_filtered_events_do_not_suppress_heartbeats() -> None:
     clock, ring = StandingClock(), EventRing()
     hub = EventHub(FakeEvents(), clock, ring)
     stream = hub.stream(EventFilter(topic="sea"), Beginning(0), Bound())
@@ -138,7 +138,7 @@ def endless(hub: EventHub, position: int = 0) -> AsyncGenerator[bytes]:
     return cast("AsyncGenerator[bytes]", stream)
 
 
-async def test_what_happens_reaches_every_stream_at_once() -> None:
+async def test_an_event_reaches_every_stream_at_once() -> None:
     source = FakeEvents()
     hub = EventHub(source, StandingClock())
     beginning = await hub.begin(EventFilter())
@@ -152,7 +152,7 @@ async def test_what_happens_reaches_every_stream_at_once() -> None:
     await hub.close()
 
 
-async def test_when_the_gateway_stops_every_stream_says_so_and_ends() -> None:
+async def test_a_stopping_gateway_ends_every_stream_with_a_message() -> None:
     hub = EventHub(FakeEvents(), StandingClock())
     stream = endless(hub)
     assert await anext(stream) == OPENING
@@ -165,7 +165,7 @@ async def test_when_the_gateway_stops_every_stream_says_so_and_ends() -> None:
     assert messages(await told_by(hub, duration_ms=None))[0]["event"] == "end"
 
 
-async def test_following_goes_on_after_a_fault_of_its_own(
+async def test_following_continues_after_an_internal_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tidelog_admin_api.event_hub.RESTART_PAUSE_MS", 0)
@@ -179,13 +179,13 @@ async def test_following_goes_on_after_a_fault_of_its_own(
     await hub.close()
 
 
-async def test_a_stream_begins_with_what_comes() -> None:
+async def test_a_stream_begins_with_new_events() -> None:
     hub = hub_of([change(1), change(2)])
     assert await hub.begin(EventFilter()) == Beginning(2)
     await hub.close()
 
 
-async def test_with_a_time_it_begins_with_what_services_remember() -> None:
+async def test_a_stream_from_a_time_begins_with_remembered_events() -> None:
     source = FakeEvents()
     source.remembered = [change(30, topic="sea"), change(10), change(20)]
     hub = EventHub(source, StandingClock())
@@ -197,13 +197,13 @@ async def test_with_a_time_it_begins_with_what_services_remember() -> None:
     await hub.close()
 
 
-async def test_an_interrupted_stream_goes_on_after_its_last_event() -> None:
+async def test_an_interrupted_stream_resumes_after_its_last_event() -> None:
     hub = hub_of([change(1), change(2), change(3)])
     assert await hub.begin(EventFilter(), event_id(change(2))) == Beginning(2)
     await hub.close()
 
 
-async def test_where_its_last_event_is_not_kept_those_shortly_before_come_again() -> None:
+async def test_a_stream_whose_last_event_is_gone_repeats_recent_events() -> None:
     source = FakeEvents()
     last = change(100_000)
     late = change(last.time_ms - RESUME_OVERLAP_MS)
@@ -214,7 +214,7 @@ async def test_where_its_last_event_is_not_kept_those_shortly_before_come_again(
     await hub.close()
 
 
-async def test_a_stream_that_would_begin_with_too_much_is_told_how_much_is_missing() -> None:
+async def test_a_stream_with_too_large_a_backlog_reports_how_many_events_are_missing() -> None:
     source = FakeEvents()
     source.remembered = [change(time_ms) for time_ms in range(1, MAX_EVENTS_BEFORE + 8)]
     hub = EventHub(source, StandingClock())
@@ -223,7 +223,7 @@ async def test_a_stream_that_would_begin_with_too_much_is_told_how_much_is_missi
     await hub.close()
 
 
-async def test_where_nobody_can_tell_what_was_no_stream_begins() -> None:
+async def test_a_stream_from_the_past_needs_a_service_that_answers() -> None:
     source = FakeEvents()
     source.is_silent = True
     hub = EventHub(source, StandingClock())

@@ -42,21 +42,21 @@ def test_a_replica_out_of_sync_is_a_warning() -> None:
     assert health_of(topic("sea", partition(isr=(1, 2)))) == "warning"
 
 
-def test_what_explain_finds_counts_too() -> None:
+def test_findings_of_explain_count_too() -> None:
     found = Finding("store_unreachable", "critical", "etcd does not answer", (), "start it")
     assert health_of(topic(), findings=(found,)) == "critical"
 
 
-def test_of_a_cluster_that_nobody_tells_of_health_is_unknown() -> None:
+def test_without_answers_health_is_unknown() -> None:
     assert overview_of(None, None, None, None, None, {}).health == "unknown"
 
 
-def test_of_a_cluster_that_does_not_answer_any_more_health_is_unknown() -> None:
+def test_health_becomes_unknown_when_the_cluster_stops_answering() -> None:
     figures, parts = figures_of([topic()]), {"topics": OverviewPart(as_of_ms=5, problem="silent")}
     assert overview_of(CLUSTER, figures, None, None, None, parts).health == "unknown"
 
 
-def test_the_worst_partitions_are_named_first_and_not_all() -> None:
+def test_the_worst_partitions_are_listed_first_up_to_a_limit() -> None:
     lagging = [partition(number, isr=(1, 2)) for number in range(200)]
     figures = figures_of([topic("sea", *lagging), topic("sky", partition(leader=-1, isr=()))])
     assert len(figures.unwell) == MAX_UNWELL
@@ -74,7 +74,7 @@ async def test_the_overview_has_all_parts(gateway: httpx.AsyncClient, admin: Fak
     assert all(part["problem"] == "" for part in told["parts"].values())
 
 
-async def test_operations_that_run_are_told_with_their_bytes(
+async def test_running_operations_have_their_bytes(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     progress = Progress(3, 1, 1, 0, 3, 1, 0, bytes_to_copy=900, bytes_copied=300)
@@ -83,7 +83,7 @@ async def test_operations_that_run_are_told_with_their_bytes(
     assert (told["moves_done"], told["bytes_copied"], told["bytes_to_copy"]) == (1, 300, 900)
 
 
-async def test_the_overview_is_answered_from_memory(
+async def test_the_overview_is_served_from_memory(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     await gateway.get("/v1/cluster/overview")
@@ -92,14 +92,14 @@ async def test_the_overview_is_answered_from_memory(
     assert len(admin.calls) == asked
 
 
-async def test_a_cluster_that_nobody_looks_at_is_not_asked(
+async def test_an_unviewed_cluster_is_not_polled(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     await gateway.get("/health")
     assert admin.calls == []
 
 
-async def test_what_is_old_is_asked_for_anew_before_it_is_told(
+async def test_stale_data_is_refreshed_before_it_is_served(
     fake_cluster: FakeCluster,
 ) -> None:
     async with client_of(fake_cluster.app()) as client:
@@ -110,7 +110,7 @@ async def test_what_is_old_is_asked_for_anew_before_it_is_told(
     assert len(told["brokers"]) == 2
 
 
-async def test_a_part_that_does_not_answer_any_more_holds_up_nobody(
+async def test_an_unanswered_part_delays_no_request(
     fake_cluster: FakeCluster,
 ) -> None:
     async with client_of(fake_cluster.app()) as client:
@@ -122,7 +122,7 @@ async def test_a_part_that_does_not_answer_any_more_holds_up_nobody(
     assert answer.elapsed.total_seconds() < FIRST_ANSWER_MS / 1_000
 
 
-async def test_a_part_that_cannot_be_asked_says_so_and_the_others_are_there(
+async def test_a_failed_part_is_reported_and_the_others_are_served(
     fake_cluster: FakeCluster,
 ) -> None:
     fake_cluster.admin.refusals["list_operations"] = TidelogError(
@@ -134,7 +134,7 @@ async def test_a_part_that_cannot_be_asked_says_so_and_the_others_are_there(
     assert told["counts"]["partitions"] == 1
 
 
-async def test_the_map_says_who_leads_and_holds_each_partition(
+async def test_the_map_has_leader_and_replicas_of_each_partition(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.topics = [topic("sea", partition(), partition(1, leader=-1, isr=(2,)))]
@@ -143,7 +143,7 @@ async def test_the_map_says_who_leads_and_holds_each_partition(
     assert told == {"topics": [{"topic": "sea", "partitions": partitions}]}
 
 
-async def test_a_map_that_nobody_can_tell_is_a_problem_with_a_cause(
+async def test_an_unavailable_map_is_a_problem_with_a_cause(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.refusal = TidelogError(ErrorCode.NOT_CONTROLLER, "nobody is active")

@@ -28,7 +28,7 @@ def test_pages_hold_every_item_once_and_in_order(names: set[str], size: int) -> 
     assert all(len(page) == size for page in told[:-1])
 
 
-def test_an_item_that_goes_meanwhile_makes_no_other_be_skipped() -> None:
+def test_a_deletion_between_pages_skips_no_item() -> None:
     _, token = page_of("topics", ["a", "b", "c", "d"], lambda name: (name,), Paging(2, ""))
     rest, _ = page_of("topics", ["a", "c", "d"], lambda name: (name,), Paging(2, token))
     assert rest == ["c", "d"]
@@ -50,7 +50,7 @@ def token_of(text: str) -> str:
         token_of("[" * 5_000),
     ],
 )
-def test_a_token_that_no_page_of_the_list_gave_is_refused(token: str) -> None:
+def test_an_invalid_page_token_is_rejected(token: str) -> None:
     with pytest.raises(ProblemError) as refused:
         page_of("topics", ["a"], lambda name: (name,), Paging(1, token))
     assert refused.value.meaning.status == 422

@@ -82,7 +82,7 @@ async def test_partitions_are_filtered(
     assert [p["partition"] for p in answer.json()["items"]] == found
 
 
-async def test_how_far_logs_reach_is_told_where_it_is_asked_for(
+async def test_log_ends_are_included_on_request(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     fake_cluster.states.told = ToldStates((LEADER,), ())
@@ -93,7 +93,7 @@ async def test_how_far_logs_reach_is_told_where_it_is_asked_for(
     assert fake_cluster.states.requests == [StateRequest("sea")]
 
 
-async def test_a_partition_that_does_not_exist_is_told_which_do(
+async def test_an_unknown_partition_is_answered_with_the_existing_ones(
     gateway: httpx.AsyncClient,
 ) -> None:
     answer = await gateway.get("/v1/topics/sea/partitions/9")
@@ -101,7 +101,7 @@ async def test_a_partition_that_does_not_exist_is_told_which_do(
     assert "its partitions are 0 to 0" in answer.json()["detail"]
 
 
-async def test_a_partition_is_told_with_every_replica(
+async def test_a_partition_lists_every_replica(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     fake_cluster.states.told = ToldStates((LEADER,), ())
@@ -110,7 +110,7 @@ async def test_a_partition_is_told_with_every_replica(
     assert fake_cluster.states.requests == [StateRequest("sea", 0)]
 
 
-def test_the_lag_of_a_replica_is_what_its_leader_tells() -> None:
+def test_the_lag_of_a_replica_is_reported_by_its_leader() -> None:
     told = partition_with_replicas("sea", partition(), ToldStates((LEADER, told_by(3)), ()))
     leader, unheard, lagging = told.details
     assert (leader.role, leader.lag_records) == ("leader", 0)
@@ -118,33 +118,33 @@ def test_the_lag_of_a_replica_is_what_its_leader_tells() -> None:
     assert (lagging.role, lagging.lag_records, lagging.lag_ms) == ("follower", 5, 700)
 
 
-def test_of_a_silent_broker_the_leader_tells_how_far_it_came_and_why_it_is_silent() -> None:
+def test_a_silent_broker_has_the_position_known_to_its_leader_and_a_reason() -> None:
     silent = SilentService("a:3", Listening.REFUSES, "gave no answer", "broker", 3)
     told = partition_with_replicas("sea", partition(), ToldStates((LEADER,), (silent,)))
     assert told.details[2].log_end_offset == 15
     assert told.details[2].problem == "broker-3 at a:3 gave no answer"
 
 
-def test_without_a_leader_that_answers_no_lag_is_known() -> None:
+def test_without_an_answer_of_the_leader_lag_is_unknown() -> None:
     told = partition_with_replicas("sea", partition(), ToldStates((told_by(2),), ()))
     assert told.log is None
     assert told.details[1].lag_records is None
 
 
-def test_a_leader_of_an_older_epoch_is_not_believed() -> None:
+def test_a_leader_of_an_older_epoch_is_ignored() -> None:
     deposed = told_by(2, role="leader", leader_epoch=3, log_end_offset=99, leader=LeaderState())
     told = partition_with_replicas("sea", partition(), ToldStates((deposed, LEADER), ()))
     assert told.log is not None
     assert told.log.log_end_offset == 20
 
 
-def test_a_follower_that_cannot_fetch_says_why() -> None:
+def test_a_follower_that_cannot_fetch_has_a_reason() -> None:
     lost = told_by(2, follower=FollowerState(1, problem="broker 1 refuses connections"))
     told = partition_with_replicas("sea", partition(), ToldStates((lost,), ()))
     assert told.details[1].problem == "broker 1 refuses connections"
 
 
-def test_replicas_that_come_and_go_are_marked_and_the_target_is_preferred() -> None:
+def test_added_and_removed_replicas_are_marked_and_the_target_is_preferred() -> None:
     moving = partition(
         replicas=(1, 2, 3),
         moving_operation="op",

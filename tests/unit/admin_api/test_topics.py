@@ -63,14 +63,14 @@ async def test_a_topic_is_created_and_has_an_address(
     assert admin.calls == [("create_topic", ("sea", 6, 2, config, 70), named)]
 
 
-async def test_a_topic_without_a_factor_has_one_replica_on_each_broker_up_to_three(
+async def test_the_default_factor_is_one_replica_per_broker_up_to_three(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     await gateway.post("/v1/topics", json={"topic": "sea"})
     assert admin.calls[-1][1][:3] == ("sea", 1, 1)
 
 
-async def test_a_topic_that_is_asked_for_again_has_the_factor_that_it_has(
+async def test_a_repeated_creation_returns_the_existing_factor(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     body = {"topic": "sea", "operation_id": "op-1"}
@@ -80,7 +80,7 @@ async def test_a_topic_that_is_asked_for_again_has_the_factor_that_it_has(
     assert [call[1][2] for call in admin.calls if call[0] == "create_topic"] == [3, 1]
 
 
-async def test_an_assignment_tells_both_counts(gateway: httpx.AsyncClient) -> None:
+async def test_an_assignment_implies_both_counts(gateway: httpx.AsyncClient) -> None:
     body = {"topic": "sea", "assignment": [[1, 2], [2, 1], [3, 1]]}
     told = (await gateway.post("/v1/topics", json=body)).json()
     assert (told["partitions"], told["replication_factor"]) == (3, 2)
@@ -95,7 +95,7 @@ async def test_a_dry_run_creates_nothing_and_shows_the_replicas(
     assert "location" not in answer.headers
 
 
-async def test_a_topic_tells_its_configuration_and_its_revision_as_a_tag(
+async def test_a_topic_has_its_configuration_and_its_revision_as_a_tag(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     move = PartitionMove("op", (1, 2), (2, 3))
@@ -113,7 +113,7 @@ async def test_a_topic_tells_its_configuration_and_its_revision_as_a_tag(
     assert (told["moving"], told["without_leader"], told["under_replicated"]) == (1, 1, 1)
 
 
-async def test_a_topic_is_deleted_once_it_is_named_twice(
+async def test_a_deletion_needs_the_topic_name_as_confirmation(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     refused = await gateway.delete("/v1/topics/sea", params={"confirm": "see"})
@@ -125,7 +125,7 @@ async def test_a_topic_is_deleted_once_it_is_named_twice(
 
 
 @pytest.mark.parametrize("confirm", ["", "none", "see"])
-async def test_a_topic_that_does_not_exist_cannot_be_deleted(
+async def test_an_unknown_topic_cannot_be_deleted(
     gateway: httpx.AsyncClient, admin: FakeAdmin, confirm: str
 ) -> None:
     admin.refusal = unknown_topic("none")
@@ -182,7 +182,7 @@ async def test_a_revision_conflict_is_a_failed_precondition(
     ("partitions", "call", "added", "removed"),
     [(9, "add_partitions", 3, 0), (6, "add_partitions", 0, 0), (4, "remove_partitions", 0, 2)],
 )
-async def test_a_number_of_partitions_is_reached_from_either_side(
+async def test_the_partition_count_can_grow_and_shrink(
     gateway: httpx.AsyncClient,
     admin: FakeAdmin,
     partitions: int,
@@ -196,7 +196,7 @@ async def test_a_number_of_partitions_is_reached_from_either_side(
     assert (told["partitions"], told["added"], told["removed"]) == (partitions, added, removed)
 
 
-async def test_replicas_are_placed_of_partitions_that_are_added_alone(
+async def test_only_added_partitions_are_placed(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     body = {"partitions": 4, "confirm": "sea", "assignment": [[1, 2, 3]]}
@@ -206,7 +206,7 @@ async def test_replicas_are_placed_of_partitions_that_are_added_alone(
 
 
 @pytest.mark.parametrize("value", [1.5, None, ["5000"], {"ms": 5000}])
-async def test_a_value_that_no_key_has_is_told_as_one_fault(
+async def test_an_unknown_configuration_key_is_a_single_fault(
     gateway: httpx.AsyncClient, value: object
 ) -> None:
     body = {"set": {"retention_ms": value}}
@@ -215,7 +215,7 @@ async def test_a_value_that_no_key_has_is_told_as_one_fault(
     assert refused["errors"] == [{"field": "set.retention_ms", "message": told}]
 
 
-async def test_the_confirmation_of_a_removal_is_the_clusters_to_judge(
+async def test_the_cluster_checks_the_confirmation_of_a_removal(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     body = {"partitions": 1, "confirm": "see"}
@@ -225,7 +225,7 @@ async def test_the_confirmation_of_a_removal_is_the_clusters_to_judge(
 
 
 @pytest.mark.parametrize(("said", "confirm"), [("", "sea"), ("see", "see")])
-async def test_a_removal_that_is_asked_for_again_is_waited_for_and_removes_no_more(
+async def test_a_repeated_removal_waits_and_removes_no_more(
     gateway: httpx.AsyncClient, admin: FakeAdmin, said: str, confirm: str
 ) -> None:
     admin.details = replace(admin.details, partitions_being_removed=2)
@@ -237,12 +237,12 @@ async def test_a_removal_that_is_asked_for_again_is_waited_for_and_removes_no_mo
     assert (told["added"], told["removed"]) == (0, 0)
 
 
-async def test_another_factor_is_an_operation(gateway: httpx.AsyncClient) -> None:
+async def test_changing_the_factor_is_an_operation(gateway: httpx.AsyncClient) -> None:
     answer = await gateway.put("/v1/topics/sea/replication-factor", json={"replication_factor": 2})
     assert (answer.status_code, answer.headers["location"]) == (202, "/v1/operations/op-1")
 
 
-async def test_another_factor_of_several_topics_is_one_operation(
+async def test_changing_the_factor_of_several_topics_is_one_operation(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     body = {"topics": ["sea", "bay", "sea"], "replication_factor": 2}

@@ -37,7 +37,7 @@ async def asked(
 
 
 @pytest.mark.parametrize(("method", "path"), WITHOUT_BODY)
-async def test_a_dry_run_that_is_asked_for_in_a_body_is_not_carried_out(
+async def test_dry_run_in_a_body_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin, method: str, path: str
 ) -> None:
     query = "confirm=sea" if method == "DELETE" else ""
@@ -47,7 +47,7 @@ async def test_a_dry_run_that_is_asked_for_in_a_body_is_not_carried_out(
 
 
 @pytest.mark.parametrize("body", [b'["dry_run"]', b"dry_run=true", b"[" * 100_000, b"false"])
-async def test_a_body_is_refused_where_none_is_taken(
+async def test_an_unexpected_body_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin, body: bytes
 ) -> None:
     assert await asked(gateway, "POST", CANCEL, body) == [("", "")]
@@ -55,7 +55,7 @@ async def test_a_body_is_refused_where_none_is_taken(
 
 
 @pytest.mark.parametrize("body", [b"", b" { } ", b"null"])
-async def test_a_body_that_says_nothing_is_none(
+async def test_an_empty_body_is_no_body(
     gateway: httpx.AsyncClient, admin: FakeAdmin, body: bytes
 ) -> None:
     admin.operations = [operation()]
@@ -69,7 +69,7 @@ async def test_a_body_that_says_nothing_is_none(
         (b'{"topic":"sea","config":{"retention_ms":1,"retention_ms":2}}', "retention_ms"),
     ],
 )
-async def test_a_field_that_is_given_twice_is_refused(
+async def test_a_duplicate_field_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin, body: bytes, field: str
 ) -> None:
     (refused,) = await asked(gateway, "POST", "/v1/topics", body)
@@ -77,7 +77,7 @@ async def test_a_field_that_is_given_twice_is_refused(
     assert admin.calls == []
 
 
-async def test_a_parameter_that_is_given_twice_is_refused(
+async def test_a_duplicate_parameter_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     (refused,) = await asked(gateway, "POST", CANCEL, b"", "dry_run=true&dry_run=false")
@@ -85,7 +85,7 @@ async def test_a_parameter_that_is_given_twice_is_refused(
     assert admin.calls == []
 
 
-async def test_a_condition_that_is_given_twice_is_refused(
+async def test_a_duplicate_condition_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     tags = [("If-Match", "*"), ("If-Match", '"412"')]
