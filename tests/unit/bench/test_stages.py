@@ -33,7 +33,7 @@ def elected(partition: int) -> list[StateChange]:
 FENCED = told(1_080, Kind.BROKER_FENCED, Stage.REQUESTED, broker=3)
 
 
-def test_stages_follow_each_other_and_end_with_the_last_partition() -> None:
+def test_stages_are_contiguous_and_end_with_the_last_partition() -> None:
     events = [FENCED, *elected(0), *elected(5)]
 
     found = stages.failover(events, ["sea"], 2, 1_000)
@@ -42,7 +42,7 @@ def test_stages_follow_each_other_and_end_with_the_last_partition() -> None:
     assert found.after_detection == 160
 
 
-def test_other_topics_and_what_was_before_do_not_count() -> None:
+def test_other_topics_and_earlier_events_do_not_count() -> None:
     events = [
         told(500, Kind.BROKER_FENCED, Stage.REQUESTED, broker=2),
         FENCED,
@@ -53,14 +53,14 @@ def test_other_topics_and_what_was_before_do_not_count() -> None:
     assert stages.failover(events, ["sea"], 1, 1_000).stored == 70
 
 
-def test_a_failover_of_fewer_than_all_is_none() -> None:
+def test_a_partial_failover_is_none() -> None:
     with pytest.raises(MissingEventsError, match="told 1 times, not 2"):
         stages.failover([FENCED, *elected(0)], ["sea"], 2, 1_000)
     with pytest.raises(MissingEventsError, match="had gone"):
         stages.failover(elected(0), ["sea"], 1, 1_000)
 
 
-def test_a_takeover_counts_from_the_election_of_the_next() -> None:
+def test_a_takeover_begins_with_the_election_of_the_next_controller() -> None:
     of_next = "controller-2"
     events = [
         told(900, Kind.COMMAND, Stage.REQUESTED),
@@ -77,7 +77,7 @@ def test_a_takeover_counts_from_the_election_of_the_next() -> None:
         stages.takeover(events, 1_000, 3)
 
 
-def test_a_shutdown_that_gave_up_has_handed_nothing_over() -> None:
+def test_a_shutdown_that_timed_out_transferred_no_leadership() -> None:
     done = told(1_700, Kind.BROKER_STOPPING, Stage.COMPLETED, service="broker-1", broker=1)
 
     assert stages.handed_over([done], 1, 1_000) == 700
@@ -85,7 +85,7 @@ def test_a_shutdown_that_gave_up_has_handed_nothing_over() -> None:
         stages.handed_over([done._replace(stage=Stage.FAILED)], 1, 1_000)
 
 
-def test_the_last_replica_in_sync_ends_a_restart() -> None:
+def test_a_restart_ends_with_the_last_in_sync_replica() -> None:
     events = [
         told(at, Kind.ISR_EXPAND, Stage.COMPLETED, service="broker-1", topic="sea")
         for at in (1_200, 1_900)

@@ -16,7 +16,7 @@ from unit.cli.test_process import TIDELOG, WAIT_SECONDS, started
 QUESTION = b"Go on? [y/N] "
 
 
-def test_ctrl_c_ends_a_watch_and_says_that_the_operation_goes_on(commands: Commands) -> None:
+def test_ctrl_c_ends_a_watch_and_says_that_the_operation_continues(commands: Commands) -> None:
     commands.controller.answer(
         "DescribeOperation", pb.DescribeOperationResponse(operation=operation())
     )
@@ -30,7 +30,7 @@ def test_ctrl_c_ends_a_watch_and_says_that_the_operation_goes_on(commands: Comma
     assert b"tidelog operations cancel grow" in said
 
 
-def test_ctrl_c_at_a_question_is_no_consent(commands: Commands) -> None:
+def test_ctrl_c_at_a_confirmation_is_not_consent(commands: Commands) -> None:
     commands.controller.answer("Rebalance", pb.RebalanceResponse(plan=PLAN))
     keyboard, terminal = pty.openpty()
     with subprocess.Popen(

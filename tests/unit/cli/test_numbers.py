@@ -63,7 +63,7 @@ def run(words: list[str]) -> Result:
 
 
 @pytest.mark.parametrize(("name", "option"), list(times()))
-def test_a_time_that_cannot_be_waited_is_refused_with_what_would_be_right(
+def test_an_invalid_timeout_is_rejected_with_valid_values(
     name: str, option: str
 ) -> None:
     for stated in NO_TIMES if name in OWN_BOUNDS else NO_TIMES[:2]:
@@ -76,12 +76,12 @@ def test_a_time_that_cannot_be_waited_is_refused_with_what_would_be_right(
 
 @pytest.mark.parametrize("option", ["--linger-ms", "--batch-bytes", "--partition"])
 @pytest.mark.parametrize("stated", ["9" * 400, "-1", "nan"])
-def test_a_number_that_no_producer_could_work_with_is_refused(option: str, stated: str) -> None:
+def test_a_number_out_of_range_for_producers_is_rejected(option: str, stated: str) -> None:
     result = run(["produce", "sea", f"{option}={stated}"])
     assert result.exit_code == ExitStatus.USAGE
     assert option in result.stderr
 
 
 @pytest.mark.parametrize("words", [["consume", "sea", "--timeout=2"], ["operations", "list"]])
-def test_a_time_that_can_be_waited_is_no_reason_to_refuse(words: list[str]) -> None:
+def test_a_valid_timeout_is_accepted(words: list[str]) -> None:
     assert run(words).exit_code == ExitStatus.UNREACHABLE

@@ -45,7 +45,7 @@ def test_help_imports_neither_grpc_nor_rich() -> None:
     assert done.stdout == b"[]\n"
 
 
-def test_ctrl_c_ends_a_follower_cleanly(commands: Commands) -> None:
+def test_ctrl_c_ends_a_following_command_cleanly(commands: Commands) -> None:
     fill(commands, 0, [b"ebb"])
     with started(commands, "consume", "sea", "--follow") as follower:
         assert follower.stdout is not None
@@ -55,7 +55,7 @@ def test_ctrl_c_ends_a_follower_cleanly(commands: Commands) -> None:
     assert (follower.returncode, said) == (ExitStatus.DONE, b"")
 
 
-def test_a_reader_that_has_seen_enough_ends_it_quietly(commands: Commands) -> None:
+def test_a_closed_pipe_ends_the_command_quietly(commands: Commands) -> None:
     fill(commands, 0, [b"ebb"])
     with started(commands, "consume", "sea", "--follow") as follower:
         assert follower.stdout is not None
@@ -76,7 +76,7 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(commands: Commands) -> No
         ("<&- >&- 2>&-", ExitStatus.DONE, ""),
     ],
 )
-def test_streams_that_take_nothing_end_it_in_a_line(
+def test_unwritable_output_ends_the_command_with_one_line(
     commands: Commands, arguments: tuple[str, ...], redirected: str, status: ExitStatus, said: str
 ) -> None:
     done = subprocess.run(
@@ -92,7 +92,7 @@ def test_streams_that_take_nothing_end_it_in_a_line(
     assert said in done.stderr
 
 
-def test_a_closed_stdin_is_its_end(commands: Commands) -> None:
+def test_a_closed_stdin_counts_as_its_end(commands: Commands) -> None:
     bootstrap = ",".join(commands.cluster.bootstrap())
     done = subprocess.run(
         ["sh", "-c", '"$@" <&-', "sh", *TIDELOG, "produce", "sea", "--bootstrap", bootstrap],
@@ -104,7 +104,7 @@ def test_a_closed_stdin_is_its_end(commands: Commands) -> None:
     assert (done.returncode, "0 records" in done.stderr) == (ExitStatus.DONE, True), done.stderr
 
 
-def test_ctrl_c_delivers_what_was_read_before(commands: Commands) -> None:
+def test_on_ctrl_c_lines_already_read_are_delivered(commands: Commands) -> None:
     with started(commands, "produce", "sea", "-p", "0", "--linger-ms", "0") as producer:
         assert producer.stdin is not None
         assert producer.stderr is not None

@@ -115,20 +115,20 @@ def _parse_targets(name: str, given: dict[str, object]) -> None:
             parse_since(str(given["since"]), now_ms=0)
 
 
-def test_commands_are_found_in_every_place() -> None:
+def test_commands_are_found_in_every_kind_of_source() -> None:
     for where, text in sources():
         assert QUOTED.search(text) or TYPED.search(text), where
     assert "tidelog explain broker {{ $labels.broker }}" in QUOTED_COMMANDS
 
 
 @pytest.mark.parametrize("command", sorted(QUOTED_COMMANDS))
-def test_a_command_that_people_are_told_to_run_is_one(command: str) -> None:
+def test_every_quoted_command_parses(command: str) -> None:
     parse(command)
 
 
 @pytest.mark.parametrize(
     "command", ["tidelog explian", "tidelog explain sea broker", "tidelog trace --sinc 5m sea/0"]
 )
-def test_a_wrong_command_would_be_found(command: str) -> None:
+def test_an_invalid_command_would_be_found(command: str) -> None:
     with pytest.raises((PARSER_ERROR, UsageError)):
         parse(command)

@@ -39,7 +39,7 @@ def told_by(broker_id: int, replica: ReplicaState) -> ServiceState:
     return ServiceState("broker", broker_id, "", "", 0, 0, StoreHealth(), broker=broker)
 
 
-def test_a_silent_replica_is_as_far_as_its_leader_knows() -> None:
+def test_a_silent_replica_has_the_position_known_to_its_leader() -> None:
     leads = ReplicaState(
         "sea",
         "id",
@@ -62,7 +62,7 @@ def test_a_silent_replica_is_as_far_as_its_leader_knows() -> None:
     ]
 
 
-def test_where_nobody_tells_nothing_is_known() -> None:
+def test_without_answers_the_position_is_unknown() -> None:
     logs = replica_logs(SEA, ToldStates((), ()))
     assert {(log.role, log.log_end_offset, log.lag_records) for log in logs} == {
         ("unknown", None, None)

@@ -78,7 +78,7 @@ def prose(cell: object) -> bool:
 
 @pytest.mark.parametrize("width", NARROW)
 @pytest.mark.parametrize("name", TABLES)
-def test_what_is_no_prose_stays_in_one_piece(name: str, width: int) -> None:
+def test_identifiers_are_not_wrapped(name: str, width: int) -> None:
     assert_unbroken(*TABLES[name], width)
 
 
@@ -102,7 +102,7 @@ def assert_unbroken(columns: tuple[str, ...], rows: list[tuple[Any, ...]], width
 
 @pytest.mark.parametrize("width", NARROW)
 @pytest.mark.parametrize("name", TABLES)
-def test_only_a_cell_that_is_too_long_by_itself_goes_beyond_the_line(name: str, width: int) -> None:
+def test_only_a_cell_wider_than_the_line_overflows(name: str, width: int) -> None:
     columns, rows = TABLES[name]
     names = max(map(len, columns)) + COLUMN_GAP
     longest = names + max(len(str(cell)) for row in rows for cell in row)
@@ -110,7 +110,7 @@ def test_only_a_cell_that_is_too_long_by_itself_goes_beyond_the_line(name: str, 
         assert len(line) <= max(width, longest)
 
 
-def test_a_table_that_fits_is_a_table_and_one_that_does_not_is_a_block_for_each_row() -> None:
+def test_a_table_that_does_not_fit_becomes_a_block_per_row() -> None:
     columns, rows = ("broker", "address"), [(1, ADDRESS), (12, ADDRESS)]
     assert len(table_lines(columns, rows, on_terminal=True, width=80)) == 3
     assert table_lines(columns, rows, on_terminal=True, width=40) == [
@@ -122,18 +122,18 @@ def test_a_table_that_fits_is_a_table_and_one_that_does_not_is_a_block_for_each_
     ]
 
 
-def test_a_pipe_has_a_line_for_each_row() -> None:
+def test_a_pipe_gets_one_line_per_row() -> None:
     columns, rows = TABLES["brokers list"]
     assert len(table_lines(columns, rows, on_terminal=False, width=40)) == 1 + len(rows)
 
 
-def test_an_empty_table_has_its_columns() -> None:
+def test_an_empty_table_has_its_headings() -> None:
     for on_terminal in (True, False):
         lines = table_lines(("broker", "address"), [], on_terminal=on_terminal, width=5)
         assert plain(lines) == ["broker  address"]
 
 
-def test_commands_make_no_tables_by_other_means() -> None:
+def test_commands_use_no_other_tables() -> None:
     sources = sorted(Path(tidelog.cli.__file__).parent.rglob("*.py"))
     others = [p.name for p in sources if "rich.table" in p.read_text() and p.name != "output.py"]
     assert others == []
