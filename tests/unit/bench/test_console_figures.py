@@ -65,7 +65,7 @@ def test_a_missed_bound_is_named(changed: Figures, name: str) -> None:
     assert not_met(verdicts(changed)) == [name]
 
 
-def test_a_page_without_a_long_task_has_no_blocking_time() -> None:
+def test_a_page_without_a_long_task_has_the_threshold_as_its_longest() -> None:
     assert replace(PAGE, long_tasks_ms=()).longest_ms == 50.0
 
 

@@ -43,6 +43,6 @@ def test_a_repeated_part_replaces_only_itself() -> None:
     assert after["measured"] == {"latency": {"commit": "def"}, "alone": {"commit": "abc"}}
 
 
-def test_only_the_full_form_has_the_plain_file_name() -> None:
+def test_only_the_full_form_has_the_name_of_a_complete_run() -> None:
     assert document.name_of("full") == "bench"
     assert document.name_of("custom") == "bench.partial"

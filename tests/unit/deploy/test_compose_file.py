@@ -55,7 +55,7 @@ def test_the_build_stage_is_the_same_in_all_images() -> None:
 
 
 @pytest.mark.parametrize("service", IMAGES)
-def test_an_image_is_labelled_with_the_version_of_the_package(service: str) -> None:
+def test_image_labels_have_the_package_version(service: str) -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert f"ARG VERSION={version}\n" in dockerfile(service)
 
@@ -82,12 +82,12 @@ def pins(lock: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("lock", ["requirements-services.lock", "requirements-build.lock"])
-def test_images_hold_what_was_tested(lock: str) -> None:
+def test_images_contain_the_tested_versions(lock: str) -> None:
     tested = pins("requirements.lock")
     assert {name: tested.get(name) for name in pins(lock)} == pins(lock)
 
 
-def test_sparks_lock_has_no_other_versions_than_services_have() -> None:
+def test_spark_and_service_locks_have_the_same_versions() -> None:
     """One virtual environment is made of both."""
     services, spark = pins("requirements-services.lock"), pins("requirements-spark.lock")
     assert {name: services[name] for name in spark if name in services} == {
@@ -95,18 +95,18 @@ def test_sparks_lock_has_no_other_versions_than_services_have() -> None:
     }
 
 
-def test_ports_are_published_on_loopback_alone(services: dict[str, dict[str, Any]]) -> None:
+def test_ports_are_published_only_on_loopback(services: dict[str, dict[str, Any]]) -> None:
     ports = [port for service in services.values() for port in service.get("ports", [])]
     assert ports
     assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
 
 
-def test_images_from_elsewhere_are_pinned(services: dict[str, dict[str, Any]]) -> None:
+def test_external_images_are_pinned(services: dict[str, dict[str, Any]]) -> None:
     foreign = {s["image"] for s in services.values() if "build" not in s}
     assert [image for image in sorted(foreign) if not re.search(r":v?\d+\.\d+\.\d+$", image)] == []
 
 
-def test_stand_ins_are_made_for_the_images_that_are_used(
+def test_every_image_in_use_has_a_stand_in(
     services: dict[str, dict[str, Any]],
 ) -> None:
     """For all but Grafana's, of which there is none."""
@@ -119,7 +119,7 @@ def test_stand_ins_are_made_for_the_images_that_are_used(
     assert set(found.values()) == used | bases
 
 
-def test_every_service_is_asked_how_it_is_by_a_program_of_its_own(
+def test_every_service_has_a_health_check_program(
     services: dict[str, dict[str, Any]],
 ) -> None:
     asked: dict[str, str] = {}
@@ -153,7 +153,7 @@ def test_every_service_is_confined(services: dict[str, dict[str, Any]]) -> None:
         ("admin-api", AdminApiConfig),
     ],
 )
-def test_only_settings_that_exist_are_set(
+def test_only_existing_settings_are_set(
     role: str, config: type[ServiceConfig], services: dict[str, dict[str, Any]]
 ) -> None:
     """A variable that no service knows is passed over in silence."""
@@ -166,7 +166,7 @@ def test_only_settings_that_exist_are_set(
 
 
 @pytest.mark.parametrize("role", ["broker", "controller"])
-def test_clients_on_this_machine_are_told_the_ports_that_are_published(
+def test_clients_on_this_machine_get_the_published_ports(
     role: str, services: dict[str, dict[str, Any]]
 ) -> None:
     found = {name: s for name, s in services.items() if name.startswith(f"{role}-")}
@@ -179,13 +179,13 @@ def test_clients_on_this_machine_are_told_the_ports_that_are_published(
         assert f":-{port}}}" in told
 
 
-def test_brokers_stand_in_two_racks(services: dict[str, dict[str, Any]]) -> None:
+def test_brokers_are_in_two_racks(services: dict[str, dict[str, Any]]) -> None:
     brokers = [s["environment"] for name, s in services.items() if name.startswith("broker-")]
     assert len(brokers) == 3
     assert len({environment["TIDELOG_RACK"] for environment in brokers}) == 2
 
 
-def test_a_stop_is_waited_for_longer_than_a_broker_may_take(
+def test_the_stop_grace_period_exceeds_that_of_a_broker(
     services: dict[str, dict[str, Any]],
 ) -> None:
     shutdown_ms = BrokerConfig.model_fields["shutdown_timeout_ms"].default
@@ -220,7 +220,7 @@ def test_prometheus_scrapes_every_service_under_its_own_name(
     }
 
 
-def test_what_is_mounted_from_the_repository_is_there(compose: dict[str, Any]) -> None:
+def test_mounted_repository_files_exist(compose: dict[str, Any]) -> None:
     mounts = [m for s in compose["services"].values() for m in s.get("volumes", [])]
     from_here = [mount.split(":")[0] for mount in mounts if mount.startswith("./")]
     assert from_here

@@ -60,7 +60,7 @@ def test_the_compose_file_is_valid() -> None:
 
 
 @pytest.mark.parametrize("name", OVERRIDES)
-def test_what_faults_change_in_it_is_valid(name: str) -> None:
+def test_the_file_with_fault_overrides_is_valid(name: str) -> None:
     assert findings(loaded(OVERRIDES[name])) == []
 
 
@@ -68,7 +68,7 @@ def test_what_faults_change_in_it_is_valid(name: str) -> None:
     ("field", "value"),
     [("mem_limitt", "1g"), ("cpus", [1]), ("healthcheck", {"tests": []}), ("restart", True)],
 )
-def test_a_wrong_field_is_found(field: str, value: object) -> None:
+def test_an_invalid_field_is_found(field: str, value: object) -> None:
     broken = copy.deepcopy(loaded(TEXT))
     broken["services"]["prometheus"][field] = value
     found = findings(broken)
@@ -83,7 +83,7 @@ def test_no_key_is_given_twice() -> None:
     assert list(keys_given_twice(twice)) == ["c"]
 
 
-def test_services_wait_for_services_that_are_there() -> None:
+def test_services_depend_on_existing_services() -> None:
     """The schema does not say so; v2 refuses the file where they are not."""
     services = loaded(TEXT)["services"]
     awaited = {name for service in services.values() for name in service.get("depends_on", {})}

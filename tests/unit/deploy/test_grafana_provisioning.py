@@ -55,7 +55,7 @@ def data_sources_of(part: object) -> Iterator[dict[str, str]]:
             yield from data_sources_of(child)
 
 
-def test_provisioning_lies_where_grafana_looks() -> None:
+def test_provisioning_files_are_where_grafana_reads_them() -> None:
     assert "GF_PATHS_PROVISIONING" not in ENVIRONMENT
     assert ROOT / MOUNTS[LOOKS_IN] == PROVISIONING
     files = list(PROVISIONING.rglob("*.yml"))
@@ -64,14 +64,14 @@ def test_provisioning_lies_where_grafana_looks() -> None:
     assert [p for p in PROVISIONING.rglob("*") if p.is_file() and p not in files] == []
 
 
-def test_files_and_container_name_the_same_variables() -> None:
+def test_files_and_container_use_the_same_variables() -> None:
     texts = [path.read_text() for path in PROVISIONING.rglob("*.yml")]
     asked = {name for text in texts for name in re.findall(r"\$\{(\w+)\}", text)}
     assert asked
     assert asked == {name for name in ENVIRONMENT if not name.startswith("GF_")}
 
 
-def test_dashboards_lie_where_they_are_looked_for() -> None:
+def test_dashboards_are_in_the_provisioned_directory() -> None:
     (provider,) = provisioned("dashboards")
     assert provider["type"] == "file"
     directory = ROOT / MOUNTS[PurePosixPath(provider["options"]["path"])]
@@ -79,7 +79,7 @@ def test_dashboards_lie_where_they_are_looked_for() -> None:
     assert DASHBOARDS
 
 
-def test_the_data_source_is_the_prometheus_of_the_same_file() -> None:
+def test_the_data_source_is_the_prometheus_of_the_compose_file() -> None:
     (source,) = provisioned("datasources")
     (listens,) = [
         argument.rpartition(":")[2]
@@ -92,7 +92,7 @@ def test_the_data_source_is_the_prometheus_of_the_same_file() -> None:
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_a_dashboard_asks_a_data_source_that_is_provisioned(name: str) -> None:
+def test_dashboards_use_a_provisioned_data_source(name: str) -> None:
     """By its uid, or by a variable that offers those of its type, one of them the default."""
     uids = {source["uid"]: source["type"] for source in provisioned("datasources")}
     defaults = {s["type"] for s in provisioned("datasources") if s["isDefault"]}
@@ -108,14 +108,14 @@ def test_a_dashboard_asks_a_data_source_that_is_provisioned(name: str) -> None:
     assert [source for source in asked if known.get(source["uid"]) != source["type"]] == []
 
 
-def test_who_comes_may_look_and_nobody_can_log_in() -> None:
+def test_visitors_may_view_and_logins_are_disabled() -> None:
     """Without the account that it would make at its first start; provisioning needs none."""
     assert ENVIRONMENT["GF_AUTH_ANONYMOUS_ENABLED"] == "true"
     assert ENVIRONMENT["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
     assert ENVIRONMENT["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
 
 
-def test_it_writes_to_a_volume() -> None:
+def test_grafana_writes_only_to_a_volume() -> None:
     """Its root file system is read-only; it logs to the console."""
     assert GRAFANA["read_only"] is True
     assert not MOUNTS[WRITES_TO].startswith(".")

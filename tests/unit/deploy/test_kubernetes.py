@@ -120,7 +120,7 @@ def test_a_workload_has_a_disruption_budget_and_a_service(name: str) -> None:
         ("StatefulSet/tidelog-controller", ControllerConfig),
     ],
 )
-def test_only_settings_that_exist_are_set(name: str, config: type[ServiceConfig]) -> None:
+def test_only_existing_settings_are_set(name: str, config: type[ServiceConfig]) -> None:
     own = {n for n in settings(name) if n.startswith(ENVIRONMENT_PREFIX)}
     known = {ENVIRONMENT_PREFIX + field.upper() for field in config.model_fields}
     assert own <= known
@@ -128,7 +128,7 @@ def test_only_settings_that_exist_are_set(name: str, config: type[ServiceConfig]
 
 
 @pytest.mark.parametrize("role", ["broker", "controller"])
-def test_pods_are_found_while_they_start(role: str) -> None:
+def test_services_publish_pods_that_are_not_ready(role: str) -> None:
     """A broker serves once a controller has reached it, so it cannot wait to be found."""
     service = ALL[f"Service/tidelog-{role}s"]
     assert service["spec"]["publishNotReadyAddresses"] is True
@@ -137,7 +137,7 @@ def test_pods_are_found_while_they_start(role: str) -> None:
     assert advertised == f"$(POD_NAME).tidelog-{role}s.$(POD_NAMESPACE).svc:{port}"
 
 
-def test_the_gateway_asks_pods_that_exist() -> None:
+def test_the_gateway_is_configured_with_existing_pods() -> None:
     told = settings("Deployment/tidelog-admin-api")
     for setting, role in (("TIDELOG_BOOTSTRAP", "broker"), ("TIDELOG_CONTROLLERS", "controller")):
         replicas = ALL[f"StatefulSet/tidelog-{role}"]["spec"]["replicas"]

@@ -76,7 +76,7 @@ async def most_calls(work: Coroutine[Any, Any, Any]) -> int:
 
 
 @pytest.mark.parametrize("rpc", PUBLIC)
-def test_the_check_of_the_largest_request_is_done_in_slices(rpc: Any) -> None:
+def test_checking_the_largest_request_yields_to_the_loop(rpc: Any) -> None:
     request = largest(rpc)
     with Calls() as calls:
         for _ in check_in_slices(request):
@@ -139,7 +139,7 @@ HANDLERS = (
 
 
 @pytest.mark.parametrize(("rpc", "handle"), HANDLERS, ids=[method_name(r) for r, _ in HANDLERS])
-async def test_the_largest_request_is_read_in_slices(
+async def test_reading_the_largest_request_yields_to_the_loop(
     rpc: Any, handle: Callable[[Any, Any], Coroutine[Any, Any, Any]]
 ) -> None:
     request = largest(rpc)
@@ -152,14 +152,14 @@ COUNTED_ENTRIES = 150_000
 
 
 @pytest.mark.parametrize(("rpc", "handle"), INTERNAL)
-async def test_full_lists_that_entries_nest_are_read_in_slices(
+async def test_reading_full_nested_lists_yields_to_the_loop(
     rpc: Any, handle: Callable[[Any, Any], Coroutine[Any, Any, Any]]
 ) -> None:
     request = empty_entries(rpc, COUNTED_ENTRIES)
     assert await most_calls(handle(request, Context())) <= MAX_CALLS
 
 
-async def test_a_digest_with_full_lists_is_read_in_slices() -> None:
+async def test_reading_a_full_digest_yields_to_the_loop() -> None:
     (rpc,) = rpcs_of((replica_pb2,))
     request = empty_entries(rpc)
     assert len(request.digests[0].contents) == MAX_RANGE_BATCHES
@@ -169,7 +169,7 @@ async def test_a_digest_with_full_lists_is_read_in_slices() -> None:
     assert await most_calls(request_from_wire(request)) <= MAX_CALLS
 
 
-def test_handlers_of_all_services_that_have_large_requests_are_tried() -> None:
+def test_every_handler_of_large_requests_is_tested() -> None:
     """Those of BrokerService need logs: `bench/pauses` measures them, and ReplicaService's."""
     tried = {method_name(rpc) for rpc, _ in HANDLERS}
     modules = (admin_pb2, broker_pb2, controller_pb2, replica_control_pb2)

@@ -38,12 +38,12 @@ def test_each_list_of_a_request_has_a_limit(rpc: MethodDescriptor) -> None:
 
 
 @OF_RPC
-def test_messages_are_nested_no_deeper_than_they_are_checked(rpc: MethodDescriptor) -> None:
+def test_messages_nest_no_deeper_than_the_checks(rpc: MethodDescriptor) -> None:
     assert max((depth for _, depth in fields_of(rpc.input_type)), default=0) < MAX_DEPTH
 
 
 @OF_RPC
-def test_no_list_is_within_a_map_or_a_list_of_lists_unseen(rpc: MethodDescriptor) -> None:
+def test_no_list_is_hidden_in_a_map_or_a_nested_list(rpc: MethodDescriptor) -> None:
     """What counts entries finds each list that the descriptors have."""
 
     def counted(lists: object) -> Iterator[str]:
@@ -57,7 +57,7 @@ def test_no_list_is_within_a_map_or_a_list_of_lists_unseen(rpc: MethodDescriptor
     assert set(counted(lists_of(rpc.input_type))) == expected
 
 
-def test_each_limit_is_of_a_list_that_exists() -> None:
+def test_each_limit_belongs_to_an_existing_list() -> None:
     known = {f.full_name for rpc in RPCS for f, _ in fields_of(rpc.input_type) if f.is_repeated}
     assert set(request_bounds.ENTRY_LIMITS) <= known
     assert set(request_bounds.ENTRY_BYTES_LIMITS) <= known
@@ -65,7 +65,7 @@ def test_each_limit_is_of_a_list_that_exists() -> None:
 
 
 @pytest.mark.parametrize("rpc", [rpc for rpc in RPCS if is_internal(method_name(rpc))])
-def test_full_lists_fit_into_a_request(rpc: MethodDescriptor) -> None:
+def test_full_lists_fit_the_request_limit(rpc: MethodDescriptor) -> None:
     """What each list may have at the top, all may have together."""
     name = rpc.input_type.full_name
     at_top = [field for field, depth in fields_of(rpc.input_type) if depth == 0]

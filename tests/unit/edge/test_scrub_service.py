@@ -24,7 +24,7 @@ class FakeScrubber:
         return ScrubStatus(state, 100, bool(self.begun), enabled=True, running=True)
 
 
-async def test_a_pass_begins_only_where_that_is_requested_and_the_status_is_returned() -> None:
+async def test_a_pass_begins_only_on_request_and_the_status_is_returned() -> None:
     scrubber, server = FakeScrubber(), new_server()
     add_ScrubServiceServicer_to_server(ScrubService(cast(Scrubber, scrubber)), server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"

@@ -32,7 +32,7 @@ def answers(world: World, bad: BadInput) -> dict[str, Refusal | None]:
 
 
 @pytest.mark.parametrize("bad", BAD_INPUT.values(), ids=BAD_INPUT.keys())
-def test_bad_input_is_refused_alike_by_every_face_and_changes_nothing(
+def test_bad_input_is_rejected_alike_by_every_interface_and_changes_nothing(
     world: World, bad: BadInput
 ) -> None:
     told = answers(world, bad)

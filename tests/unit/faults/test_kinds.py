@@ -72,7 +72,7 @@ def scene(**cluster: Any) -> Scene:
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-async def test_a_stop_that_had_to_be_a_kill_after_all_is_none(is_clean: bool) -> None:
+async def test_a_stop_that_ended_in_a_kill_is_not_a_stop(is_clean: bool) -> None:
     told = await (await stop_leader(scene(is_clean=is_clean))).measured()
     assert (lacking("stop_leader", told) == []) is is_clean
     told = await (await stop_controller(scene(is_clean=is_clean))).measured()
@@ -80,13 +80,13 @@ async def test_a_stop_that_had_to_be_a_kill_after_all_is_none(is_clean: bool) ->
 
 
 @pytest.mark.parametrize(("ended", "all_ended"), [(1, 0), (2, 0), (3, 1)])
-async def test_etcd_is_away_where_all_of_its_members_ended(ended: int, all_ended: int) -> None:
+async def test_etcd_is_down_when_all_of_its_members_ended(ended: int, all_ended: int) -> None:
     told = await (await kill_all_etcd(scene(ended=ended))).measured()
 
     assert told["all_ended"] == all_ended
 
 
-async def test_a_bit_flips_where_the_newest_segment_is_not_just_begun(tmp_path: Path) -> None:
+async def test_a_bit_flip_needs_a_grown_newest_segment(tmp_path: Path) -> None:
     for number, batches in enumerate((0, 40, 2)):
         write_segment(tmp_path / "replicas" / f"sea-{number}.id", batches)
 

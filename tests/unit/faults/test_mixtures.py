@@ -104,7 +104,7 @@ def mixtures(plan: tuple[tuple[Step, ...], ...]) -> set[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize(("runs", "seconds"), LENGTHS)
-def test_whatever_the_seed_each_kind_of_a_mixture_has_its_effect(runs: int, seconds: int) -> None:
+def test_each_kind_of_a_mixture_has_its_effect_for_every_seed(runs: int, seconds: int) -> None:
     drawn = set[tuple[str, ...]]()
     for seed in SEEDS:
         drawn |= mixtures(make_plan(KINDS, runs=runs, seconds=seconds, seed=seed).runs)
@@ -113,7 +113,7 @@ def test_whatever_the_seed_each_kind_of_a_mixture_has_its_effect(runs: int, seco
     assert {kinds: lacks for kinds in drawn if (lacks := what_lacks(kinds))} == {}
 
 
-def test_whatever_is_asked_for_alone_each_kind_of_a_mixture_has_its_effect() -> None:
+def test_each_kind_of_a_requested_mixture_has_its_effect() -> None:
     drawn = set[tuple[str, ...]]()
     for seed in SEEDS:
         plan = make_plan(KINDS, runs=1, seconds=200, seed=seed, only="mixed")
@@ -138,7 +138,7 @@ def test_whatever_is_asked_for_alone_each_kind_of_a_mixture_has_its_effect() -> 
         ("kill_etcd_leader", "kill_etcd_member"),
     ],
 )
-def test_kinds_that_need_the_same_brokers_are_told_by_the_cluster_and_do_not_mix(
+def test_kinds_that_need_the_same_brokers_are_rejected_by_the_cluster_and_do_not_mix(
     kinds: tuple[str, ...],
 ) -> None:
     assert what_lacks(kinds)
@@ -153,6 +153,6 @@ def test_kinds_that_need_the_same_brokers_are_told_by_the_cluster_and_do_not_mix
         ("fill_disk", "pause_follower", "kill_etcd_leader"),
     ],
 )
-def test_kinds_for_which_there_are_brokers_enough_mix(kinds: tuple[str, ...]) -> None:
+def test_kinds_with_enough_brokers_mix(kinds: tuple[str, ...]) -> None:
     assert not what_lacks(kinds)
     assert may_mix(kinds)

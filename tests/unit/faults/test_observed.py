@@ -50,7 +50,7 @@ def test_a_producer_waits_until_the_load_ends() -> None:
     assert observer.finish(700, []).producer_gap_ms == 700
 
 
-def test_high_watermarks_count_that_were_told() -> None:
+def test_reported_high_watermarks_are_counted() -> None:
     observer = observed(read(5, SEA), read(9, SEA), read(11, SEA, Outcome.INFO), read(8, LAKE))
 
     assert observer.finish(20, []).hw_read_ms == {SEA: 9, LAKE: 8}
@@ -78,7 +78,7 @@ class Polled:
         self.sought += 1
 
 
-async def test_a_reader_that_reads_nothing_is_behind_and_tells_what_it_heard(
+async def test_a_reader_without_records_is_behind_and_keeps_its_errors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(readers, "RETRY_PAUSE_S", 0)

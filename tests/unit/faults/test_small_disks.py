@@ -25,7 +25,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
-async def test_a_mount_that_is_refused_is_the_reason(tmp_path: Path, programs: Path) -> None:
+async def test_a_failed_mount_is_the_reason(tmp_path: Path, programs: Path) -> None:
     program(programs, "mkfs.ext4", "exit 0")
     program(programs, "mount", "echo permission denied >&2; exit 32")
     program(programs, "umount", "exit 32")
@@ -35,13 +35,13 @@ async def test_a_mount_that_is_refused_is_the_reason(tmp_path: Path, programs: P
 
 
 @pytest.mark.usefixtures("programs")
-async def test_a_program_that_is_not_there_is_the_reason(tmp_path: Path) -> None:
+async def test_a_missing_program_is_the_reason(tmp_path: Path) -> None:
     why = await why_no_small_disks(tmp_path / "probe")
     assert why.startswith("mkfs.ext4 does not run here")
     assert not (tmp_path / "probe").exists()
 
 
-async def test_where_a_disk_can_be_mounted_there_is_no_reason(
+async def test_a_mountable_disk_leaves_no_reason(
     tmp_path: Path, programs: Path
 ) -> None:
     for name in ("mkfs.ext4", "mount", "umount"):
