@@ -86,7 +86,7 @@ async def test_etcd_is_down_when_all_of_its_members_ended(ended: int, all_ended:
     assert told["all_ended"] == all_ended
 
 
-async def test_a_bit_flip_needs_a_grown_newest_segment(tmp_path: Path) -> None:
+async def test_a_bit_flip_strikes_a_newest_segment_with_enough_data(tmp_path: Path) -> None:
     for number, batches in enumerate((0, 40, 2)):
         write_segment(tmp_path / "replicas" / f"sea-{number}.id", batches)
 

@@ -66,7 +66,7 @@ def test_ordinary_gaps_are_taken_over_all_runs() -> None:
     assert [len(run.late) for run in judge_runs([late])] == [1]
 
 
-def test_load_of_other_processes_is_reported_separately_and_bounds_too() -> None:
+def test_gaps_under_other_load_are_reported_separately_and_raise_the_bound() -> None:
     killed = [done("kill_controller", 10_000)]
     stirred = run(killed, report(without=Window(3_000, 3_400)))
     late = run(killed, report(without=Window(10_050, 10_450)))

@@ -33,7 +33,7 @@ def test_a_send_that_ends_twice_is_refused(history: Recording) -> None:
         history.report()
 
 
-def test_a_send_that_ends_as_another_is_refused(history: Recording) -> None:
+def test_a_send_with_a_foreign_completion_is_rejected(history: Recording) -> None:
     history.invoke(1, partition=2)
     history.end(1, Outcome.OK, 0, partition=3)
     with pytest.raises(HistoryError, match="invoked in line 1 by p1 to sea/2"):

@@ -48,7 +48,7 @@ WINDOWS = st.lists(st.builds(Window, MOMENTS, st.none() | MOMENTS), max_size=6)
 
 
 @given(st.sets(MOMENTS, max_size=20).map(sorted), WINDOWS)
-def test_gaps_of_times_that_are_not_kept_are_the_same(
+def test_gaps_of_unstored_times_are_the_same(
     times: list[int], windows: list[Window]
 ) -> None:
     longest, around = longest_gaps(iter(times), windows)
@@ -98,7 +98,7 @@ def test_the_slowest_record_to_be_seen() -> None:
     assert report.only_in_final_reads == 2
 
 
-def test_a_record_polled_before_its_acknowledgement_waited_for_nothing() -> None:
+def test_a_record_polled_before_its_acknowledgement_has_no_delay() -> None:
     history = Recording()
     history.invoke(1)
     history.polled([(0, 1)])

@@ -29,7 +29,7 @@ def named_in_tests() -> set[str]:
 
 
 @pytest.mark.parametrize("cause", sorted(all_causes()))
-def test_a_real_incident_has_this_cause(cause: str) -> None:
+def test_every_cause_has_an_integration_test(cause: str) -> None:
     assert cause in named_in_tests(), f"no integration test names {cause}"
 
 

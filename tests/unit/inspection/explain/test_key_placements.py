@@ -38,7 +38,7 @@ def both(keys: range) -> Placed:
     return {1: dict.fromkeys(keys, True), 4: dict.fromkeys(keys, False)}
 
 
-def test_keys_in_two_partitions_are_told_with_where_they_belong() -> None:
+def test_keys_in_two_partitions_are_reported_with_their_expected_partition() -> None:
     findings = explain(both(SIX)).explain()
     assert causes_of(findings) == ["partitioners_differ"]
     differ = found(findings, "partitioners_differ")
@@ -61,11 +61,11 @@ def test_keys_in_two_partitions_are_told_with_where_they_belong() -> None:
     ],
     ids=["all standard", "none standard", "twice by another rule", "in all", "few"],
 )
-def test_what_may_be_on_purpose_is_no_finding(placed: Placed) -> None:
+def test_possibly_intended_placements_are_no_finding(placed: Placed) -> None:
     assert explain(placed).explain() == []
 
 
-def test_of_two_partitions_keys_in_one_alone_tell_that_it_is_not_on_purpose() -> None:
+def test_keys_in_only_one_of_two_partitions_show_a_mistake() -> None:
     twice = {0: dict.fromkeys(SIX, True), 1: dict.fromkeys(SIX, False)}
     assert explain(twice, partitions=2).explain() == []
     once = {0: {**twice[0], **dict.fromkeys(range(10, 14), True)}, 1: twice[1]}
