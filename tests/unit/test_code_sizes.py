@@ -94,7 +94,7 @@ def test_no_file_and_no_function_grows_beyond_the_limits() -> None:
     assert complaints(files, LONG_FILES) + complaints(functions, LONG_FUNCTIONS) == []
 
 
-def test_what_grows_what_is_new_and_what_is_gone_is_named() -> None:
+def test_growth_new_and_obsolete_entries_are_named() -> None:
     allowed = {"a": 600, "b": 600, "c": 600, "d": 600}
     found = {"a": 601, "b": 590, "d": 500, "e": 501}
     assert complaints(found, allowed) == [

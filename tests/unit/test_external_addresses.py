@@ -54,7 +54,7 @@ def test_a_broker_is_named_by_its_external_address(addresses: ExternalAddresses)
     assert addresses.of_broker(1, INSIDE_1) == OUTSIDE_1
 
 
-def test_who_has_no_external_address_is_named_by_the_one_there_is(
+def test_a_broker_without_an_external_address_is_named_by_its_internal_one(
     addresses: ExternalAddresses,
 ) -> None:
     assert addresses.of_broker(2, INSIDE_2) == INSIDE_2
@@ -62,26 +62,26 @@ def test_who_has_no_external_address_is_named_by_the_one_there_is(
     assert addresses.of("") == ""
 
 
-def test_two_services_at_one_address_are_told_apart_by_their_ids() -> None:
+def test_two_services_at_one_address_are_distinguished_by_their_ids() -> None:
     """As where the address of one was given to another by mistake."""
     brokers = {1: broker(INSIDE_1, OUTSIDE_1), 2: broker(INSIDE_1, "127.0.0.1:7502")}
     known = ExternalAddresses(Known(brokers))
     assert known.of_broker(2, INSIDE_1) == "127.0.0.1:7502"
 
 
-def test_a_service_in_a_text_keeps_its_name(addresses: ExternalAddresses) -> None:
+def test_a_service_named_in_text_keeps_its_name(addresses: ExternalAddresses) -> None:
     assert addresses.in_text(f"broker-1 at {INSIDE_1}") == f"broker-1 at {OUTSIDE_1}"
     assert addresses.in_text(CONTROLLER) == OUTSIDE_CONTROLLER
 
 
-def test_what_is_registered_later_counts() -> None:
+def test_later_registrations_count() -> None:
     brokers: dict[int, schema.BrokerRegistration] = {}
     known = ExternalAddresses(Known(brokers))
     brokers[1] = broker(INSIDE_1, OUTSIDE_1)
     assert known.of_broker(1, INSIDE_1) == OUTSIDE_1
 
 
-def test_a_life_that_ended_is_named_by_the_external_address_that_it_had() -> None:
+def test_an_ended_incarnation_is_named_by_its_own_external_address() -> None:
     """And not by that of the broker's present life, which may be on another machine."""
     brokers = {1: broker("moved-1:7500", "127.0.0.1:7509")}
     former = DEPARTURE._replace(external_address=OUTSIDE_1)
@@ -102,7 +102,7 @@ def test_a_life_that_ended_is_named_by_the_external_address_that_it_had() -> Non
 @pytest.mark.parametrize(
     ("present", "told"), [(INSIDE_1, "127.0.0.1:7509"), ("moved-1:7500", INSIDE_1)]
 )
-def test_a_life_without_an_external_address_has_that_of_the_next_at_its_own_place(
+def test_an_incarnation_without_an_external_address_has_that_of_the_next_at_the_same_place(
     present: str, told: str
 ) -> None:
     """Else whoever asks all there are would ask one broker at two addresses."""
@@ -157,11 +157,11 @@ WITHOUT = [
 
 
 @pytest.mark.parametrize("value", WITHOUT)
-def test_without_external_addresses_keys_are_as_they_always_were(value: bytes) -> None:
+def test_without_external_addresses_keys_are_unchanged(value: bytes) -> None:
     assert "external_address" not in json.loads(value)
 
 
-def test_external_addresses_come_through_the_store_unchanged() -> None:
+def test_external_addresses_round_trip_through_the_store() -> None:
     registered = broker(INSIDE_1, OUTSIDE_1)
     assert schema.decode_broker(schema.encode(registered)) == registered
     entry = schema.ControllerEntry(1, CONTROLLER, OUTSIDE_CONTROLLER)

@@ -49,7 +49,7 @@ def test_more_requests_than_connections_are_rejected(capsys: pytest.CaptureFixtu
     assert f"less than or equal to {MAX_CONNECTIONS}" in said
 
 
-def test_more_streams_than_requests_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_more_streams_than_requests_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(capsys, "--max-concurrent-requests", "10")
     assert "max_concurrent_streams is 64 and max_concurrent_requests 10" in said
     assert "raise max_concurrent_requests or lower max_concurrent_streams" in said

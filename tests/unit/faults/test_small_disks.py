@@ -50,7 +50,7 @@ async def test_a_mountable_disk_leaves_no_reason(
     assert not (tmp_path / "probe").exists()
 
 
-def test_a_directory_that_holds_an_earlier_run_is_refused(
+def test_a_directory_that_holds_an_earlier_run_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "run-1").mkdir()

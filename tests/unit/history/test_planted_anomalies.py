@@ -157,7 +157,7 @@ def test_an_acknowledged_record_that_clients_read_past_is_lost(history: Recordin
     assert lines_of(history, Anomaly.LOST_WRITE) == [4]
 
 
-def test_a_gap_before_the_first_record_of_a_client_is_lost_without_any_drain(
+def test_a_record_below_the_first_record_of_a_client_is_lost_without_any_drain(
     history: Recording,
 ) -> None:
     history.sent(1, 5)

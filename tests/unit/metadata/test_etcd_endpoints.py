@@ -106,34 +106,34 @@ async def store(etcd: CountingEtcd) -> AsyncIterator[EtcdStore]:
     await server.stop(0)
 
 
-async def test_a_read_is_sent_again(etcd: CountingEtcd, store: EtcdStore) -> None:
+async def test_a_read_is_retried(etcd: CountingEtcd, store: EtcdStore) -> None:
     etcd.failures = [UNAVAILABLE, UNAVAILABLE]
     assert await store.get("/a") is None
     assert etcd.requests == 3
 
 
-async def test_a_transaction_is_never_sent_again(etcd: CountingEtcd, store: EtcdStore) -> None:
+async def test_a_transaction_is_never_retried(etcd: CountingEtcd, store: EtcdStore) -> None:
     etcd.failures = [UNAVAILABLE]
     with pytest.raises(StoreUnavailableError, match="leader changed"):
         await store.transact(Transaction([], [Put("/a", b"1")]))
     assert etcd.requests == 1
 
 
-async def test_a_refused_read_is_not_sent_again(etcd: CountingEtcd, store: EtcdStore) -> None:
+async def test_a_rejected_read_is_not_retried(etcd: CountingEtcd, store: EtcdStore) -> None:
     etcd.failures = [(grpc.StatusCode.PERMISSION_DENIED, "etcdserver: permission denied")]
     with pytest.raises(StoreError, match="permission denied"):
         await store.get("/a")
     assert etcd.requests == 1
 
 
-async def test_a_snapshot_begins_again_after_a_compaction(
+async def test_a_snapshot_restarts_after_a_compaction(
     etcd: CountingEtcd, store: EtcdStore
 ) -> None:
     etcd.failures = [COMPACTED]
     assert (await store.snapshot("/")).revision == 7
 
 
-async def test_a_snapshot_does_not_begin_again_for_ever(
+async def test_a_snapshot_does_not_restart_forever(
     etcd: CountingEtcd, store: EtcdStore
 ) -> None:
     etcd.failures = [COMPACTED] * (MAX_SNAPSHOT_ATTEMPTS + 1)
@@ -153,17 +153,17 @@ async def test_pauses_grow_and_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:2379", "127.0.0.1", ""])
-async def test_an_address_that_is_none_is_refused(address: str) -> None:
+async def test_an_invalid_address_is_rejected(address: str) -> None:
     with pytest.raises(ValueError, match="is not host:port"):
         EtcdStore([address], clock=SystemClock(), rng=random.Random(1))
 
 
-async def test_no_address_is_refused() -> None:
+async def test_an_empty_address_list_is_rejected() -> None:
     with pytest.raises(ValueError, match="at least one"):
         EtcdStore([], clock=SystemClock(), rng=random.Random(1))
 
 
-async def test_of_two_members_the_one_that_does_not_answer_is_known_and_known_again(
+async def test_the_unresponsive_one_of_two_members_is_known_until_it_answers(
     etcd: CountingEtcd,
 ) -> None:
     server = grpc.aio.server()
@@ -203,7 +203,7 @@ ON_TIME, LATE = MAX_OWN_LATENESS_MS - 1, MAX_OWN_LATENESS_MS
         ([(2_000 * n, LATE) for n in range(MAX_LATE_ATTEMPTS + 2)], 2_000 * MAX_LATE_ATTEMPTS),
     ],
 )
-async def test_a_member_is_lost_after_several_attempts_of_a_process_that_was_not_late(
+async def test_a_member_is_lost_after_several_attempts_of_a_timely_process(
     attempts: list[tuple[int, int]], lost_since_ms: int | None
 ) -> None:
     endpoint = Endpoint("127.0.0.1:1")
@@ -216,7 +216,7 @@ async def test_a_member_is_lost_after_several_attempts_of_a_process_that_was_not
     await endpoint.close()
 
 
-async def test_a_process_that_stands_still_during_its_attempts_calls_no_member_lost() -> None:
+async def test_a_process_paused_during_its_attempts_calls_no_member_lost() -> None:
     """Its time-outs run out whatever the member does."""
     clock = MovedClock()
     endpoints = EtcdEndpoints(
@@ -239,7 +239,7 @@ async def test_a_process_that_stands_still_during_its_attempts_calls_no_member_l
 @pytest.mark.parametrize(
     ("status", "says"), [(Maintenance(), WITHOUT_MAJORITY), (None, "check that it runs")]
 )
-async def test_a_member_that_lacks_the_others_says_that_it_is_there(
+async def test_a_member_without_its_peers_reports_itself_as_alive(
     etcd: CountingEtcd, status: Maintenance | None, says: str
 ) -> None:
     """What needs a majority has no answer in time; what it says of itself has one."""

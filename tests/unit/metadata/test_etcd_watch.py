@@ -65,7 +65,7 @@ async def store(etcd: MuteEtcd, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 @pytest.mark.rule("silent-watch-is-read-again")
-async def test_what_a_silent_watch_has_not_brought_is_read(
+async def test_revisions_missing_from_a_silent_watch_are_read(
     etcd: MuteEtcd, store: EtcdStore
 ) -> None:
     watch = store.watch(await store.snapshot("/test/"))
@@ -86,7 +86,7 @@ async def test_what_a_silent_watch_has_not_brought_is_read(
     await asyncio.wait([again])
 
 
-async def test_a_watch_is_not_silent_where_there_is_nothing_to_bring(
+async def test_a_watch_without_pending_changes_is_not_silent(
     etcd: MuteEtcd, store: EtcdStore
 ) -> None:
     watch = store.watch(await store.snapshot("/test/"))

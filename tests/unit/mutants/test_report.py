@@ -25,20 +25,20 @@ def directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def test_some_mutants_do_not_take_the_place_of_what_all_have_shown(directory: Path) -> None:
+def test_a_partial_run_does_not_replace_the_report_on_all_mutants(directory: Path) -> None:
     one = all_mutants()[0].name
     assert main(["--no-baseline", "--only", one]) == 0
     assert [path.name for path in directory.iterdir()] == ["mutants.partial.json"]
 
 
-def test_all_mutants_are_the_proof_even_when_each_is_named(directory: Path) -> None:
+def test_naming_all_mutants_yields_the_full_report(directory: Path) -> None:
     every = [mutant.name for mutant in all_mutants()]
     for options in ([], ["--only", *every]):
         assert main(["--no-baseline", *options]) == 0
         assert [path.name for path in directory.iterdir()] == ["mutants.json"]
 
 
-def test_the_report_says_how_often_each_changed_line_ran(directory: Path) -> None:
+def test_the_report_has_the_execution_count_of_each_changed_line(directory: Path) -> None:
     one = all_mutants()[0].name
     main(["--no-baseline", "--only", one])
     (told,) = json.loads((directory / "mutants.partial.json").read_text())
@@ -46,7 +46,7 @@ def test_the_report_says_how_often_each_changed_line_ran(directory: Path) -> Non
     assert told["times_executed"] == 2
 
 
-def test_a_run_that_is_resumed_plants_what_was_not_found_yet(
+def test_a_resumed_run_plants_the_bugs_not_yet_found(
     monkeypatch: pytest.MonkeyPatch, directory: Path
 ) -> None:
     first, second, third = (mutant.name for mutant in all_mutants()[:3])
@@ -75,7 +75,7 @@ def test_a_run_that_is_resumed_plants_what_was_not_found_yet(
     ("executed", "why"),
     [({}, "never reached"), ({"libs/a.py: return 3": 7}, "reached, not judged")],
 )
-def test_a_survivor_that_was_never_reached_is_told_from_one_that_was(
+def test_an_unreached_survivor_is_distinguished_from_a_reached_one(
     executed: dict[str, int], why: str
 ) -> None:
     outcome = Outcome(all_mutants()[0], Verdict("", 5), 0.1, executed)

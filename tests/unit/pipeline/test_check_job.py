@@ -30,7 +30,7 @@ def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         (header_line().replace(b"1}", b"9}"), "a history of version 9; this program reads 1"),
     ],
 )
-def test_what_is_no_history_is_told_before_spark_starts(
+def test_an_invalid_history_is_reported_before_spark_starts(
     content: bytes | None, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "history"
@@ -51,7 +51,7 @@ def test_what_is_no_history_is_told_before_spark_starts(
         (["--histroy", "h"], "histroy"),
     ],
 )
-def test_a_wrong_setting_says_what_would_be_right(
+def test_an_invalid_setting_is_answered_with_valid_values(
     arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -60,7 +60,7 @@ def test_a_wrong_setting_says_what_would_be_right(
     assert problem in capsys.readouterr().err
 
 
-def test_a_job_that_does_not_exist_is_told_with_those_that_do(
+def test_an_unknown_job_is_answered_with_the_known_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -56,7 +56,7 @@ def verdict_or_error(check: object, operations: list[Operation]) -> object:
 @pytest.mark.rule("check-uses-rules-of-one-machine")
 @settings(max_examples=150, deadline=None)
 @given(STEPS, STEPS, DEFECTS_OF_ONE)
-def test_random_histories_with_planted_anomalies_show_the_same(
+def test_the_staged_check_finds_the_planted_anomalies_of_random_histories(
     before: list[Step], after: list[Step], defects: list[tuple[Defect, int]]
 ) -> None:
     history = with_defects(LogModel().run([*before, *RICH, *after, *LAST]).operations, defects)
@@ -64,7 +64,7 @@ def test_random_histories_with_planted_anomalies_show_the_same(
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.plant.__name__)
-def test_each_kind_of_anomaly_is_found_in_parts(defect: Defect) -> None:
+def test_each_kind_of_anomaly_is_found_by_the_staged_check(defect: Defect) -> None:
     history = LogModel().run([*RICH, *LAST]).operations
     planted = next(defect.plant(history))
     found = in_parts(planted)
@@ -74,14 +74,14 @@ def test_each_kind_of_anomaly_is_found_in_parts(defect: Defect) -> None:
 
 @pytest.mark.rule("check-uses-rules-of-one-machine")
 @pytest.mark.parametrize("tasks", [1, 3, 7])
-def test_it_makes_no_difference_among_how_many_the_parts_are_dealt(tasks: int) -> None:
+def test_the_number_of_tasks_makes_no_difference(tasks: int) -> None:
     history = LogModel().run([*RICH, *LAST]).operations
     for defect in DEFECTS:
         planted = next(defect.plant(history))
         assert in_parts(planted, tasks) == as_whole(planted)
 
 
-def test_marked_loss_is_excused_in_parts_too() -> None:
+def test_marked_loss_is_excused_by_the_staged_check_too() -> None:
     history = Recording()
     history.sent(1, 0, epoch=1)
     history.sent(2, 1, epoch=1)
@@ -98,7 +98,7 @@ def test_marked_loss_is_excused_in_parts_too() -> None:
     assert in_parts(history.operations) == as_whole(history.operations)
 
 
-def test_records_without_a_value_and_sends_that_nobody_can_place() -> None:
+def test_records_without_a_value_and_sends_without_a_position_are_checked() -> None:
     history = Recording()
     history.sent(1, 0)
     history.invoke(2, partition=NO_PARTITION)
@@ -109,7 +109,7 @@ def test_records_without_a_value_and_sends_that_nobody_can_place() -> None:
     assert in_parts(history.operations) == as_whole(history.operations)
 
 
-def test_acknowledgements_without_an_offset_are_counted_in_parts_too() -> None:
+def test_acknowledgements_without_an_offset_are_counted_by_the_staged_check_too() -> None:
     history = Recording()
     history.sent(1, NO_OFFSET)
     history.sent(2, 0)
@@ -118,7 +118,7 @@ def test_acknowledgements_without_an_offset_are_counted_in_parts_too() -> None:
     assert in_parts(history.operations) == as_whole(history.operations)
 
 
-def test_of_several_contradictions_the_first_is_told() -> None:
+def test_the_first_of_several_contradictions_is_reported() -> None:
     first = SendEnded(0, "p1", TOPIC, 0, 7, Outcome.OK, 0)
     second = SendInvoked(0, "p1", TOPIC, 0, 1)
     history = LogModel().run(RICH).operations

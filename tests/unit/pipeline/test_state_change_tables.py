@@ -87,7 +87,7 @@ def deletion(at_ms: int, leader: int, revision: int, **given: Any) -> list[State
 
 
 @pytest.mark.rule("state-changes-show-leaderless-time")
-def test_a_partition_is_without_a_leader_from_the_first_sign_until_the_next_one_leads() -> None:
+def test_a_partition_has_no_leader_from_the_first_sign_until_the_next_leader_leads() -> None:
     # The leader's address refused at 8, the store had the next one at 14, which led at 19.
     assert intervals(leader_death() + elsewhere(), "no leader") == [(8, 19, False)]
 
@@ -101,27 +101,27 @@ def test_a_failover_consists_of_its_steps() -> None:
     assert (failover["broker_lost"], failover["leader"], failover["is_whole"]) == (2, 3, True)
 
 
-def test_a_failover_of_which_the_new_leader_tells_nothing_ends_with_the_store() -> None:
+def test_a_failover_without_events_of_the_new_leader_ends_with_the_store_write() -> None:
     silent = [event for event in leader_death() if event.service != "broker-3"]
     [failover] = tables(silent)["failovers"]
     assert (failover["total_ms"], failover["told_ms"], failover["is_whole"]) == (6, None, False)
 
 
-def test_a_full_state_that_comes_late_changes_nothing_of_it() -> None:
+def test_a_late_full_state_does_not_change_the_failover() -> None:
     assert (
         tables(leader_death() + late_full_state())["failovers"]
         == (tables(leader_death())["failovers"])
     )
 
 
-def test_a_hand_over_costs_no_time_of_the_former_leader() -> None:
+def test_a_leadership_transfer_costs_no_time_of_the_previous_leader() -> None:
     events = [election(100, 3, 1, 2000, Kind.ELECTION)]
     assert intervals(events, "no leader") == []
     [failover] = tables(events)["failovers"]
     assert (failover["broker_lost"], failover["total_ms"]) == (-1, 0)
 
 
-def test_who_cannot_be_replaced_is_missed_until_somebody_leads_again() -> None:
+def test_a_leader_without_a_replacement_is_missing_until_a_leader_is_back() -> None:
     lost = election(100, 3, -1, 2000, Kind.LEADER_LOST)
     back = election(700, -1, 3, 2001, Kind.UNCLEAN_ELECTION)
     assert intervals([lost], "no leader") == [(100, END_MS, True)]
@@ -133,7 +133,7 @@ def test_who_cannot_be_replaced_is_missed_until_somebody_leads_again() -> None:
 
 
 @pytest.mark.rule("state-changes-separate-recreated-partitions")
-def test_what_is_deleted_is_observed_until_then_and_misses_nothing() -> None:
+def test_a_deleted_partition_is_observed_until_then_and_lacks_nothing() -> None:
     found = tables([creation(10, 1, 1000), *deletion(500, 1, 2000)])
     [observed] = found["observed"]
     assert (observed["begin_at"], observed["end_at"]) == (10, 500)
@@ -142,7 +142,7 @@ def test_what_is_deleted_is_observed_until_then_and_misses_nothing() -> None:
 
 
 @pytest.mark.rule("state-changes-separate-recreated-partitions")
-def test_what_a_partition_misses_it_misses_until_it_is_deleted() -> None:
+def test_an_unavailability_lasts_until_the_partition_is_deleted() -> None:
     shrink = isr_change(100, Kind.ISR_SHRINK, [1, 2], [3])
     lost = election(300, 3, -1, 1500, Kind.LEADER_LOST)
     found = tables([creation(10, 3, 1000), *shrink, lost, *deletion(500, NO_LEADER, 2000)])
@@ -154,7 +154,7 @@ def test_what_a_partition_misses_it_misses_until_it_is_deleted() -> None:
 
 @pytest.mark.rule("state-changes-separate-recreated-partitions")
 @pytest.mark.parametrize("is_told", [True, False])
-def test_a_topic_that_is_created_again_is_another_one(is_told: bool) -> None:
+def test_a_recreated_topic_is_another_topic(is_told: bool) -> None:
     former = [creation(10, 1, 1000), *(deletion(500, 1, 2000) if is_told else [])]
     new = creation(900, 2, 3000, topic_id="id-of-new-sea")
     # A replica of the former one that comes back late.
@@ -170,7 +170,7 @@ def test_a_topic_that_is_created_again_is_another_one(is_told: bool) -> None:
 
 
 @pytest.mark.rule("state-changes-separate-recreated-partitions")
-def test_a_partition_that_is_removed_and_added_again_is_another_one() -> None:
+def test_a_removed_and_added_partition_is_another_partition() -> None:
     removed = deletion(500, 1, 2000, cause=Cause.PARTITIONS_REMOVED)
     added = creation(900, 2, 3000, cause=Cause.PARTITIONS_ADDED)
     found = tables([creation(10, 1, 1000), *removed, added])
@@ -180,7 +180,7 @@ def test_a_partition_that_is_removed_and_added_again_is_another_one() -> None:
     assert "failovers" not in found
 
 
-def test_another_topic_of_that_name_is_known_by_its_id_alone() -> None:
+def test_another_topic_of_the_same_name_is_distinguished_by_its_id() -> None:
     """Its creation and the former one's deletion are in logs that are not read."""
     later = election(900, 1, 2, 3000, Kind.ELECTION)._replace(topic_id="id-of-new-sea")
     found = tables([creation(10, 1, 1000), later])
@@ -190,7 +190,7 @@ def test_another_topic_of_that_name_is_known_by_its_id_alone() -> None:
     ]
 
 
-def test_what_is_left_of_a_former_topic_is_no_partition_that_is_observed() -> None:
+def test_a_leftover_replica_of_a_previous_topic_is_not_an_observed_partition() -> None:
     stray = told(
         5, "broker-3", Kind.DELETE, Stage.COMPLETED, broker=3, cause=Cause.STRAY, revision=900
     )
@@ -199,13 +199,13 @@ def test_what_is_left_of_a_former_topic_is_no_partition_that_is_observed() -> No
     assert (observed["topic_id"], observed["begin_at"]) == ("id-of-sea", 10)
 
 
-def test_a_replica_alone_tells_of_a_partition_that_is_there_all_the_time() -> None:
+def test_replica_events_alone_imply_a_partition_that_exists_throughout() -> None:
     damaged = told(50, "broker-3", Kind.REPLICA_DAMAGED, Stage.COMPLETED, broker=3)
     [observed] = tables([damaged])["observed"]
     assert (observed["begin_at"], observed["end_at"]) == (-1_000, END_MS)
 
 
-def test_it_is_under_min_isr_while_too_few_are_in_sync() -> None:
+def test_a_partition_is_under_min_isr_while_too_few_replicas_are_in_sync() -> None:
     shrink = isr_change(100, Kind.ISR_SHRINK, [1, 2], [3])
     expand = isr_change(900, Kind.ISR_EXPAND, [1], [1, 3])
     assert intervals([*shrink, *expand], "under min ISR") == [(102, 902, False)]
@@ -213,7 +213,7 @@ def test_it_is_under_min_isr_while_too_few_are_in_sync() -> None:
     assert tables(shrink)["observed"][0]["min_isr"] == 2
 
 
-def test_a_min_isr_that_is_told_later_counts_for_what_came_before() -> None:
+def test_a_min_isr_logged_later_applies_to_earlier_times() -> None:
     expand = isr_change(900, Kind.ISR_EXPAND, [1], [1, 3])
     down_to_one = [
         event._replace(details={**event.details, "isr": [3]}) if "isr" in event.details else event
@@ -224,7 +224,7 @@ def test_a_min_isr_that_is_told_later_counts_for_what_came_before() -> None:
     assert tables(down_to_one)["observed"][0]["min_isr"] is None
 
 
-def test_who_left_an_isr_and_came_back() -> None:
+def test_members_that_left_and_rejoined_the_isr_are_listed() -> None:
     events = [*leader_death(), *isr_change(900, Kind.ISR_EXPAND, [2], [1, 2, 3])]
     assert [(row["broker"], row["joined"]) for row in tables(events)["isr_changes"]] == [
         (2, False),
@@ -232,7 +232,7 @@ def test_who_left_an_isr_and_came_back() -> None:
     ]
 
 
-def test_a_change_that_failed_is_no_change_of_the_isr() -> None:
+def test_a_failed_change_does_not_change_the_isr() -> None:
     asked, done = isr_change(100, Kind.ISR_SHRINK, [1, 2], [3])
     failed = done._replace(stage=Stage.FAILED, cause=Cause.CONFLICT)
     assert "isr_changes" not in tables([asked, failed])
@@ -240,7 +240,7 @@ def test_a_change_that_failed_is_no_change_of_the_isr() -> None:
     assert (change["is_failed"], change["cause"]) == (True, "lag_time")
 
 
-def test_changes_have_their_stages_and_say_what_is_missing() -> None:
+def test_changes_have_their_stages_and_name_missing_ones() -> None:
     unfinished = [
         event
         for event in leader_death()
@@ -257,7 +257,7 @@ def test_changes_have_their_stages_and_say_what_is_missing() -> None:
     assert found["changes"][0]["is_unfinished"]
 
 
-def test_events_come_from_log_lines_and_from_the_topic_alike() -> None:
+def test_events_from_log_lines_and_from_the_topic_are_equal() -> None:
     events = leader_death()
     values: list[Row] = [(value_of(event),) for event in events]
     lines: list[Row] = [
@@ -274,7 +274,7 @@ def test_events_come_from_log_lines_and_from_the_topic_alike() -> None:
     assert from_topic[-1][-3:] == (len(events) + 1, 0, 1)
 
 
-def test_what_is_told_of_a_topic_as_a_whole_is_known_to_its_partitions_and_counts_once() -> None:
+def test_topic_wide_events_apply_to_its_partitions_and_count_once() -> None:
     """Strays of two partitions are deleted as one, which overtakes what was commanded before."""
     change = Change("b1-aside-7", Cause.STRAY, BEGAN_MS)
     strays = told(

@@ -26,7 +26,7 @@ def broken(
     return found.name if found else None
 
 
-def test_the_steps_of_a_move_are_no_violation_and_are_counted() -> None:
+def test_the_steps_of_a_move_are_valid_and_are_counted() -> None:
     seen: Counter[str] = Counter()
     begun = replace(state(), replicas=TO_4.replicas, moving=TO_4)
     for old, new in ((state(), begun), (MOVING, SWITCHED_STATE), (MOVING, BACK)):
@@ -62,17 +62,17 @@ def test_the_steps_of_a_move_are_no_violation_and_are_counted() -> None:
         (MOVING, replace(BACK, min_isr=1), "min_isr_of_wrong_set"),
     ],
 )
-def test_what_no_step_may_do_is_found(old: LeaderAndIsr, new: LeaderAndIsr, name: str) -> None:
+def test_invalid_steps_are_found(old: LeaderAndIsr, new: LeaderAndIsr, name: str) -> None:
     assert broken(old, new) == name
 
 
-def test_the_min_isr_that_a_topic_sets_is_in_force_whatever_the_replicas() -> None:
+def test_the_min_isr_of_a_topic_applies_whatever_the_replicas() -> None:
     config = {"min_insync_replicas": "1"}
     assert broken(MOVING, BACK, config) == "min_isr_of_wrong_set"
     assert broken(MOVING, replace(BACK, min_isr=1), config) is None
 
 
-def test_every_write_of_the_store_is_judged_so() -> None:
+def test_every_write_of_the_store_is_checked() -> None:
     store = Store()
     store.write(state())
     store.write(replace(state(), replicas=TO_4.replicas, moving=TO_4))
@@ -80,7 +80,7 @@ def test_every_write_of_the_store_is_judged_so() -> None:
         store.write(replace(SWITCHED_STATE, isr=(B,)))
 
 
-def test_who_stays_at_the_end_of_a_move_has_to_hold_what_is_committed() -> None:
+def test_a_replica_that_stays_after_a_move_must_hold_committed_records() -> None:
     store = Store()
     asked = []
     store.rules.on_joined = lambda _, member: asked.append(member)

@@ -25,18 +25,18 @@ def offsets(*ends: int) -> str:
     return json.dumps(to_value({"sea": TopicOffsets("id", 1, places)}))
 
 
-def test_the_lag_is_what_is_still_to_be_read() -> None:
+def test_the_lag_is_the_number_of_unread_records() -> None:
     found = figures_of([Progress(offsets(5, 9), offsets(8, 9))])
     assert found[TopicPartition("sea", 0)] == PartitionFigures(5, 8)
     assert [figures.lag for figures in found.values()] == [3, 0]
 
 
-def test_of_two_that_read_a_partition_the_one_behind_counts() -> None:
+def test_of_two_sources_of_a_partition_the_slower_counts() -> None:
     sources = [Progress(offsets(7), offsets(8)), Progress(offsets(2), offsets(8))]
     assert figures_of(sources)[TopicPartition("sea", 0)].lag == 6
 
 
-def test_other_sources_are_passed_over() -> None:
+def test_other_sources_are_ignored() -> None:
     kafka = Progress('{"sea": {"0": 5}}', '{"sea": {"0": 9}}')
     assert figures_of([kafka, Progress("", "null")]) == {}
 
@@ -47,7 +47,7 @@ def told(metrics: QueryMetrics) -> str:
     return generate_latest(registry).decode()
 
 
-def test_prometheus_is_told_of_queries_by_their_names() -> None:
+def test_prometheus_metrics_are_labelled_with_query_names() -> None:
     metrics = QueryMetrics()
     for batch_id in (3, 4):
         metrics.progressed("id-1", "copy", batch_id, 10, [Progress(offsets(5), offsets(8))])
@@ -58,13 +58,13 @@ def test_prometheus_is_told_of_queries_by_their_names() -> None:
     assert 'tidelog_spark_batch_id{query="copy",query_id="id-1"} 4.0' in told(metrics)
 
 
-def test_a_query_without_a_name_is_told_by_its_id() -> None:
+def test_a_query_without_a_name_is_labelled_with_its_id() -> None:
     metrics = QueryMetrics()
     metrics.progressed("id-1", None, 0, 10, [])
     assert 'tidelog_spark_rows_total{query="id-1",query_id="id-1"} 10.0' in told(metrics)
 
 
-def test_a_query_that_hangs_shows_since_when() -> None:
+def test_a_hanging_query_shows_the_time_of_its_last_progress() -> None:
     clock = StandingClock()
     metrics = QueryMetrics(clock)
     age = 'tidelog_spark_progress_age_seconds{query="copy",query_id="id-1"}'
@@ -79,7 +79,7 @@ def test_a_query_that_hangs_shows_since_when() -> None:
     assert f"{age} 0.0" in told(metrics)
 
 
-def test_of_a_query_that_has_ended_only_its_failures_are_told() -> None:
+def test_only_failures_remain_of_an_ended_query() -> None:
     metrics = QueryMetrics()
     for failed in (True, False, True):
         metrics.started("id-1", "copy")
@@ -89,13 +89,13 @@ def test_of_a_query_that_has_ended_only_its_failures_are_told() -> None:
     assert lines == ['tidelog_spark_failures_total{query="copy",query_id="id-1"} 2.0']
 
 
-def test_failures_are_counted_from_none_on() -> None:
+def test_the_failure_counter_starts_at_zero() -> None:
     metrics = QueryMetrics()
     metrics.started("id-1", "copy")
     assert 'tidelog_spark_failures_total{query="copy",query_id="id-1"} 0.0' in told(metrics)
 
 
-def test_failures_are_told_of_so_many_queries_alone() -> None:
+def test_the_number_of_queries_with_failure_series_is_bounded() -> None:
     metrics = QueryMetrics()
     for number in range(MAX_FAILED + 5):
         metrics.ended(f"id-{number}", failed=True)

@@ -31,18 +31,18 @@ def registered(**decided: str) -> dict[str, str]:
     return settings
 
 
-def test_filters_are_pushed_and_a_repeated_batch_is_planned_alike() -> None:
+def test_filters_are_pushed_and_a_repeated_batch_is_planned_identically() -> None:
     assert registered() == {PUSHDOWN: "true", ADAPTIVE: "false"}
 
 
-def test_what_was_decided_stays(caplog: pytest.LogCaptureFixture) -> None:
+def test_settings_made_by_the_user_are_kept(caplog: pytest.LogCaptureFixture) -> None:
     decided = {PUSHDOWN: "false", ADAPTIVE: "true"}
     with caplog.at_level(logging.WARNING):
         assert registered(**decided) == decided
     assert f"{ADAPTIVE} is true: in a stream that writes to tidelog a micro-batch" in caplog.text
 
 
-def test_speculation_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_speculation_causes_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         registered(**{"spark.speculation": "true"})
     assert "spark.speculation is true: in a stream that writes to tidelog two tries" in caplog.text

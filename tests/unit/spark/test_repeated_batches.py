@@ -22,7 +22,7 @@ FROM_START = {"startingOffsets": "earliest"}
 LONG_MS = 60_000
 
 
-async def test_a_batch_that_is_repeated_is_planned_alike(cluster: FakeCluster) -> None:
+async def test_a_repeated_batch_is_planned_identically(cluster: FakeCluster) -> None:
     fill(cluster, 20)
     async with planner_of(cluster, minPartitions="3", **FROM_START) as planner:
         start = await planner.initial()
@@ -50,7 +50,7 @@ async def grown(cluster: FakeCluster) -> tuple[StreamOffsets, StreamOffsets]:
 
 
 @pytest.mark.rule("repeated-micro-batch-written-once")
-async def test_a_batch_that_is_repeated_has_what_was_new_in_it(cluster: FakeCluster) -> None:
+async def test_a_repeated_batch_has_the_partitions_that_were_new_in_it(cluster: FakeCluster) -> None:
     """And it begins there where it began, though the log begins elsewhere by now."""
     start, end = await grown(cluster)
     fill(cluster, 10, topic="land")
@@ -63,7 +63,7 @@ async def test_a_batch_that_is_repeated_has_what_was_new_in_it(cluster: FakeClus
         ]
 
 
-async def test_a_batch_that_is_repeated_waits_for_a_broker_that_is_behind(
+async def test_a_repeated_batch_waits_for_a_lagging_broker(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_lookups, "GONE_AFTER_MS", LONG_MS)
@@ -77,7 +77,7 @@ async def test_a_batch_that_is_repeated_waits_for_a_broker_that_is_behind(
 
 
 @pytest.mark.parametrize("topic", ["land", "sea"])
-async def test_a_batch_that_is_repeated_tells_what_it_lacks(
+async def test_a_repeated_batch_reports_missing_records(
     cluster: FakeCluster, topic: str
 ) -> None:
     start, end = await grown(cluster)
@@ -92,7 +92,7 @@ async def test_a_batch_that_is_repeated_tells_what_it_lacks(
                 await planner.ranges(start, end)
 
 
-async def test_a_batch_that_went_on_after_a_loss_is_repeated_alike(cluster: FakeCluster) -> None:
+async def test_a_batch_that_continued_after_a_loss_is_repeated_identically(cluster: FakeCluster) -> None:
     fill(cluster, 20)
     async with planner_of(cluster, **FROM_START) as planner:
         start = await planner.next_end(await planner.initial(), None)
@@ -107,7 +107,7 @@ async def test_a_batch_that_went_on_after_a_loss_is_repeated_alike(cluster: Fake
 
 
 @pytest.mark.rule("repeated-micro-batch-written-once")
-async def test_a_batch_that_is_repeated_is_split_as_it_was_planned(cluster: FakeCluster) -> None:
+async def test_a_repeated_batch_keeps_its_split(cluster: FakeCluster) -> None:
     """Also with other options by now: they are for the next one."""
     fill(cluster, 20)
 

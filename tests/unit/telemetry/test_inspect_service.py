@@ -62,7 +62,7 @@ async def _explain(
     await servicer.Explain(pb.ExplainRequest(timeout_ms=timeout_ms), context)
 
 
-async def test_whoever_explains_asks_others_in_the_trace_of_the_request() -> None:
+async def test_explain_calls_other_services_in_the_trace_of_the_request() -> None:
     asking = _Asking()
     await _explain(asking, ("user-agent", "any"), *TRACED)
     await _explain(asking, ("user-agent", "any"))
@@ -111,7 +111,7 @@ def _revisions(messages: list[pb.WatchEventsResponse]) -> list[int]:
     return [event.revision for message in messages for event in message.events]
 
 
-async def test_a_full_ring_lets_the_loop_go_on_between_its_pieces() -> None:
+async def test_sending_a_full_ring_yields_to_the_loop() -> None:
     turns = 0
 
     async def others() -> None:
@@ -128,7 +128,7 @@ async def test_a_full_ring_lets_the_loop_go_on_between_its_pieces() -> None:
     assert max(len(m.events) for m in messages) <= inspect_service.MAX_EVENTS_PER_MESSAGE
 
 
-async def test_a_limit_keeps_the_newest_that_pass() -> None:
+async def test_a_limit_keeps_the_newest_matching_events() -> None:
     servicer = _remembering(2_500)
     few = pb.WatchEventsRequest(kinds=["election"], limit=3)
     assert _revisions(await _watched(servicer, few)) == [2_495, 2_497, 2_499]
@@ -136,13 +136,13 @@ async def test_a_limit_keeps_the_newest_that_pass() -> None:
     assert _revisions(await _watched(servicer, many)) == list(range(1_101, 2_500, 2))
 
 
-async def test_the_first_message_tells_how_far_back_the_ring_reaches_also_of_nothing() -> None:
+async def test_the_first_message_says_how_far_back_the_ring_reaches_even_without_events() -> None:
     servicer = _remembering(0)
     (message,) = await _watched(servicer, pb.WatchEventsRequest())
     assert message.oldest_kept_ms == servicer._state_changes.oldest_kept_ms > 0
 
 
-async def test_what_is_told_while_the_ring_is_sent_comes_to_who_follows() -> None:
+async def test_events_logged_while_the_ring_is_sent_reach_followers() -> None:
     servicer = _remembering(300)
     context: Any = _Context()
     stream = servicer.WatchEvents(pb.WatchEventsRequest(follow=True), context)
@@ -171,7 +171,7 @@ async def test_what_is_told_while_the_ring_is_sent_comes_to_who_follows() -> Non
     ],
     ids=str,
 )
-async def test_a_question_that_has_no_meaning_is_refused(
+async def test_a_meaningless_request_is_rejected(
     request_: pb.WatchEventsRequest, said: str
 ) -> None:
     with pytest.raises(_RefusedError) as refused:
@@ -179,12 +179,12 @@ async def test_a_question_that_has_no_meaning_is_refused(
     assert said in str(refused.value)
 
 
-async def test_kinds_of_a_newer_version_pass_nothing_where_they_are_to_be_skipped() -> None:
+async def test_kinds_of_a_newer_version_match_nothing_where_they_may_be_skipped() -> None:
     asked = pb.WatchEventsRequest(kinds=["election", "moon_rise"], skip_unknown_kinds=True)
     assert _revisions(await _watched(_remembering(5), asked)) == [1, 3, 5]
 
 
-async def test_descriptions_and_explanations_refuse_what_has_no_meaning() -> None:
+async def test_meaningless_describe_and_explain_requests_are_rejected() -> None:
     servicer = _remembering(0)
     context: Any = _Context()
     with pytest.raises(_RefusedError, match="partition is -7"):
@@ -196,7 +196,7 @@ async def test_descriptions_and_explanations_refuse_what_has_no_meaning() -> Non
 
 
 @pytest.mark.parametrize("timeout_ms", [-5, 0, 1, 499])
-async def test_a_time_in_which_nobody_could_answer_is_refused(timeout_ms: int) -> None:
+async def test_a_time_too_short_for_any_answer_is_rejected(timeout_ms: int) -> None:
     asking = _Asking()
     with pytest.raises(_RefusedError, match=f"timeout_ms is {timeout_ms}; give .* at least 500"):
         await _explain(asking, timeout_ms=timeout_ms)
@@ -204,7 +204,7 @@ async def test_a_time_in_which_nobody_could_answer_is_refused(timeout_ms: int) -
 
 
 @pytest.mark.parametrize(("asked_ms", "given_ms"), [(None, 2_000), (500, 500)])
-async def test_services_have_the_time_that_was_asked_for(
+async def test_services_get_the_requested_time(
     asked_ms: int | None, given_ms: int
 ) -> None:
     asking = _Asking()

@@ -52,7 +52,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(state_change_log.PAUSE_SECONDS)
 
 
-def test_a_line_is_the_state_change_itself(lines: io.StringIO) -> None:
+def test_a_log_line_is_the_state_change_itself(lines: io.StringIO) -> None:
     told = log()
     told.tell(
         Kind.BECOME_LEADER,
@@ -70,7 +70,7 @@ def test_a_line_is_the_state_change_itself(lines: io.StringIO) -> None:
     assert line["duration_ms"] == 10
 
 
-def test_the_oldest_go_first(lines: io.StringIO) -> None:  # noqa: ARG001
+def test_the_oldest_events_are_evicted_first(lines: io.StringIO) -> None:  # noqa: ARG001
     told = log(capacity=2)
     for revision in (1, 2, 3):
         told.tell(Kind.ELECTION, Stage.COMPLETED, name=SEA, revision=revision)
@@ -78,7 +78,7 @@ def test_the_oldest_go_first(lines: io.StringIO) -> None:  # noqa: ARG001
     assert told.told == 3
 
 
-def test_the_ring_reaches_back_to_the_start_until_it_forgets() -> None:
+def test_the_ring_reaches_back_to_the_start_until_it_evicts_events() -> None:
     told = log(capacity=2)
     clock = told._clock
     assert isinstance(clock, FixedClock)
@@ -102,14 +102,14 @@ def test_the_ring_reaches_back_to_the_start_until_it_forgets() -> None:
         (Filter(since_ms=1_001), False),
     ],
 )
-def test_filters(wanted: Filter, passes: bool) -> None:
+def test_state_changes_are_filtered(wanted: Filter, passes: bool) -> None:
     change = StateChange(
         1_000, "broker-2", Kind.STOP, Stage.COMPLETED, topic="sea", partition=0, broker=2
     )
     assert wanted.passes(change) is passes
 
 
-async def test_lines_wait_for_turns_of_the_loop_with_pauses_between(lines: io.StringIO) -> None:
+async def test_lines_are_written_in_later_loop_turns_with_pauses_between(lines: io.StringIO) -> None:
     told = log(1_000)
     for _ in range(state_change_log.MAX_LINES_PER_SLICE + 1):
         told.tell(Kind.ELECTION, Stage.REQUESTED, name=SEA)
@@ -132,7 +132,7 @@ async def test_a_flush_leaves_no_line_behind(lines: io.StringIO) -> None:
     assert lines.getvalue().count("\n") == 1
 
 
-async def test_a_follower_that_does_not_keep_up_is_told_how_much_it_missed(
+async def test_a_slow_follower_is_informed_how_many_events_it_missed(
     lines: io.StringIO,  # noqa: ARG001
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -146,7 +146,7 @@ async def test_a_follower_that_does_not_keep_up_is_told_how_much_it_missed(
     assert dropped == 1
 
 
-async def test_what_is_told_after_many_comes_after_all_of_them(lines: io.StringIO) -> None:
+async def test_an_event_logged_after_a_batch_comes_after_all_of_it(lines: io.StringIO) -> None:
     told = log(capacity=1_000)
     one = StateChange(1, "broker-2", Kind.ELECTION, Stage.COMPLETED)
     many = 3 * state_change_log.MAX_KEPT_PER_SLICE
@@ -171,7 +171,7 @@ def lost(lines: io.StringIO) -> list[tuple[int, int]]:
     ]
 
 
-async def test_lines_beyond_the_bound_are_counted_and_said_in_one_line(
+async def test_lines_beyond_the_limit_are_counted_and_reported_in_one_line(
     lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state_change_log, "MAX_UNWRITTEN", 2)
@@ -184,7 +184,7 @@ async def test_lines_beyond_the_bound_are_counted_and_said_in_one_line(
     assert lost(lines) == [(0, 3)]
 
 
-async def test_a_batch_beyond_the_bound_is_counted_and_said_in_one_line(
+async def test_a_batch_beyond_the_limit_is_counted_and_reported_in_one_line(
     lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state_change_log, "MAX_ARRIVING", 3)
@@ -197,7 +197,7 @@ async def test_a_batch_beyond_the_bound_is_counted_and_said_in_one_line(
     assert lost(lines) == [(2, 0)]
 
 
-async def test_there_is_room_again_when_what_arrived_is_kept(
+async def test_consuming_kept_lines_makes_room_again(
     lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state_change_log, "MAX_ARRIVING", 2)

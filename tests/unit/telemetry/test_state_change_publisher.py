@@ -104,7 +104,7 @@ def _unavailable(_: int) -> TidelogError:
 
 
 @on_virtual_time
-async def test_events_are_published_in_the_order_in_which_they_were_told() -> None:
+async def test_events_are_published_in_order() -> None:
     world = World()
     world.tell(*range(1, 500))
     await world.publish_for(1)
@@ -113,7 +113,7 @@ async def test_events_are_published_in_the_order_in_which_they_were_told() -> No
 
 
 @on_virtual_time
-async def test_what_is_told_in_a_row_is_sent_together() -> None:
+async def test_consecutive_events_are_sent_together() -> None:
     world = World()
     running = asyncio.create_task(world.publisher.run())
     for revision in range(1, 11):
@@ -126,7 +126,7 @@ async def test_what_is_told_in_a_row_is_sent_together() -> None:
 
 
 @on_virtual_time
-async def test_a_row_without_end_is_sent_two_seconds_late_at_most() -> None:
+async def test_an_endless_series_of_events_is_sent_two_seconds_late_at_most() -> None:
     world = World()
     running = asyncio.create_task(world.publisher.run())
     for revision in range(1, 101):
@@ -137,7 +137,7 @@ async def test_a_row_without_end_is_sent_two_seconds_late_at_most() -> None:
 
 
 @on_virtual_time
-async def test_a_full_row_is_sent_at_once() -> None:
+async def test_a_full_batch_is_sent_at_once() -> None:
     world = World()
     running = asyncio.create_task(world.publisher.run())
     world.tell(0)
@@ -150,7 +150,7 @@ async def test_a_full_row_is_sent_at_once() -> None:
 
 
 @on_virtual_time
-async def test_so_is_one_that_fills_a_small_queue() -> None:
+async def test_a_batch_that_fills_a_small_queue_is_sent_at_once() -> None:
     world = World(max_queued_events=3)
     running = asyncio.create_task(world.publisher.run())
     world.tell(1)
@@ -164,7 +164,7 @@ async def test_so_is_one_that_fills_a_small_queue() -> None:
 
 
 @on_virtual_time
-async def test_the_end_of_the_service_sends_a_row_that_has_not_ended() -> None:
+async def test_shutdown_sends_an_unfinished_batch() -> None:
     world = World()
     running = asyncio.create_task(world.publisher.run())
     world.tell(1)
@@ -175,7 +175,7 @@ async def test_the_end_of_the_service_sends_a_row_that_has_not_ended() -> None:
 
 
 @on_virtual_time
-async def test_an_event_that_was_not_taken_is_sent_again_and_the_others_are_not() -> None:
+async def test_only_a_rejected_event_is_sent_again() -> None:
     world = World()
     refused = [3]
     world.producer.refuse = lambda r: _unavailable(r) if r in refused else None
@@ -189,7 +189,7 @@ async def test_an_event_that_was_not_taken_is_sent_again_and_the_others_are_not(
 
 
 @on_virtual_time
-async def test_what_the_queue_cannot_hold_is_dropped_and_counted() -> None:
+async def test_events_beyond_the_queue_limit_are_dropped_and_counted() -> None:
     world = World(max_queued_events=3)
     world.producer.refuse = _unavailable
     world.tell(1, 2, 3, 4, 5)
@@ -204,7 +204,7 @@ def _about_drops(lines: list[Any]) -> list[tuple[str, int | None]]:
 
 
 @on_virtual_time
-async def test_a_burst_of_drops_is_said_when_it_begins_and_when_it_is_over() -> None:
+async def test_a_burst_of_drops_is_logged_at_its_start_and_end() -> None:
     world = World(max_queued_events=3)
     began, over = ("state_changes_dropping", None), "state_changes_dropped"
     with capture_logs() as lines:
@@ -218,7 +218,7 @@ async def test_a_burst_of_drops_is_said_when_it_begins_and_when_it_is_over() -> 
 
 
 @on_virtual_time
-async def test_drops_that_last_until_the_end_of_the_service_are_said_there() -> None:
+async def test_drops_that_last_until_shutdown_are_logged_there() -> None:
     world = World(max_queued_events=3)
     world.producer.refuse = _unavailable
     with capture_logs() as lines:
@@ -228,7 +228,7 @@ async def test_drops_that_last_until_the_end_of_the_service_are_said_there() -> 
 
 
 @on_virtual_time
-async def test_a_topic_that_takes_nothing_is_tried_less_and_less_often() -> None:
+async def test_a_failing_topic_is_retried_less_and_less_often() -> None:
     world = World()
     world.producer.refuse = _unavailable
     world.tell(1)
@@ -249,7 +249,7 @@ async def test_a_flood_is_published_at_a_bounded_rate() -> None:
 
 
 @on_virtual_time
-async def test_failing_to_publish_tells_no_state_change() -> None:
+async def test_a_failure_to_publish_emits_no_state_change() -> None:
     world = World()
     world.producer.refuse = _unavailable
     world.tell(1)
@@ -258,7 +258,7 @@ async def test_failing_to_publish_tells_no_state_change() -> None:
 
 
 @on_virtual_time
-async def test_what_befalls_the_topic_itself_is_not_published() -> None:
+async def test_events_about_the_topic_itself_are_not_published() -> None:
     world = World()
     world.tell(1, topic=STATE_CHANGES_TOPIC)
     world.tell(2)
@@ -268,7 +268,7 @@ async def test_what_befalls_the_topic_itself_is_not_published() -> None:
 
 
 @on_virtual_time
-async def test_an_event_that_no_broker_will_take_holds_up_no_other() -> None:
+async def test_an_event_that_brokers_always_reject_delays_no_other() -> None:
     world = World()
     too_large = TidelogError(ErrorCode.BATCH_TOO_LARGE, "too large")
     world.producer.refuse = lambda r: too_large if r == 2 else None
@@ -279,7 +279,7 @@ async def test_an_event_that_no_broker_will_take_holds_up_no_other() -> None:
 
 
 @on_virtual_time
-async def test_brokers_that_are_not_there_yet_are_waited_for() -> None:
+async def test_publishing_waits_for_brokers() -> None:
     world = World()
     world.brokers = ()
     world.tell(1)
@@ -293,7 +293,7 @@ async def test_brokers_that_are_not_there_yet_are_waited_for() -> None:
 
 
 @on_virtual_time
-async def test_the_end_of_the_service_takes_along_what_is_queued() -> None:
+async def test_shutdown_sends_queued_events() -> None:
     world = World()
     running = asyncio.create_task(world.publisher.run())
     world.tell(1)
@@ -305,7 +305,7 @@ async def test_the_end_of_the_service_takes_along_what_is_queued() -> None:
 
 
 @on_virtual_time
-async def test_the_end_does_not_wait_for_a_topic_that_takes_nothing() -> None:
+async def test_shutdown_does_not_wait_for_a_failing_topic() -> None:
     world = World()
     world.tell(1)
     running = asyncio.create_task(world.publisher.run())
@@ -318,7 +318,7 @@ async def test_the_end_does_not_wait_for_a_topic_that_takes_nothing() -> None:
 
 
 @on_virtual_time
-async def test_what_is_queued_is_sent_while_the_service_ends() -> None:
+async def test_events_queued_during_shutdown_are_sent() -> None:
     """And what is told meanwhile, so that nobody waits for it afterwards."""
     world = World()
     async with world.service() as hasten:
@@ -335,7 +335,7 @@ async def test_what_is_queued_is_sent_while_the_service_ends() -> None:
 
 
 @on_virtual_time
-async def test_what_cannot_be_sent_in_time_is_not_waited_for_once_more() -> None:
+async def test_unsent_events_are_not_waited_for_again() -> None:
     world = World()
     async with world.service() as hasten:
         world.producer.seconds = 0.2
@@ -349,7 +349,7 @@ async def test_what_cannot_be_sent_in_time_is_not_waited_for_once_more() -> None
 
 
 @on_virtual_time
-async def test_records_are_keyed_by_what_they_are_about() -> None:
+async def test_records_are_keyed_by_their_subject() -> None:
     world = World()
     world.tell(1)
     world.log.tell(Kind.STORE_LOST, Stage.COMPLETED, revision=2)
@@ -358,7 +358,7 @@ async def test_records_are_keyed_by_what_they_are_about() -> None:
 
 
 @on_virtual_time
-async def test_a_fault_of_the_client_does_not_end_publishing() -> None:
+async def test_an_internal_error_of_the_client_does_not_end_publishing() -> None:
     world = World()
     faults = [ValueError("a fault")]
 
@@ -373,7 +373,7 @@ async def test_a_fault_of_the_client_does_not_end_publishing() -> None:
     assert world.producer.revisions == [1]
 
 
-def test_a_document_that_is_no_state_change_is_refused() -> None:
+def test_an_invalid_state_change_document_is_rejected() -> None:
     from tidelog.state_changes.json_form import NotAStateChangeError
 
     for wrong in (b"", b"[]", b"{}", b'{"kind": "x"}'):

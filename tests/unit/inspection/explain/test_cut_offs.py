@@ -168,7 +168,7 @@ def test_a_broker_isolated_from_peers_and_store_does_not_point_to_etcd(
     assert lost.next_step == "See broker_cut_off of broker 3."
 
 
-def test_an_isolated_broker_describes_itself_as_alive(
+def test_from_an_isolated_broker_explain_says_that_it_alone_answers(
     cluster: DescribedCluster,
 ) -> None:
     for other in (1, 2):

@@ -228,7 +228,7 @@ def test_a_throttle_above_the_write_rate_has_an_end_time(cluster: DescribedClust
     assert "at this rate the copy ends in about 6.0 s" in said(waits)
 
 
-def test_past_writes_do_not_prevent_an_end_time(
+def test_a_throttled_move_without_present_writes_has_an_end(
     cluster: DescribedCluster,
 ) -> None:
     bounded(cluster, rate=1_024, written=0)

@@ -105,7 +105,7 @@ def cannot_exchange(first: Path, second: Path) -> bool:  # noqa: ARG001
     ("act", "before", "after"),
     [(add, ["a", "b"], ["a", "b", "c", "d"]), (merge, ["a", "b"], ["ab"])],
 )
-def test_a_commit_is_there_as_a_whole_or_not_at_all(
+def test_a_commit_is_atomic(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     act: Callable[[ArchiveLog], None],
@@ -141,7 +141,7 @@ def test_a_commit_is_there_as_a_whole_or_not_at_all(
 
 
 @pytest.mark.rule("archive-hour-exchanged-in-one-step")
-def test_a_swap_that_was_cut_short_is_finished(
+def test_an_interrupted_swap_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where there is no exchange in one step, at each of its three."""
@@ -169,7 +169,7 @@ def test_a_swap_that_was_cut_short_is_finished(
         assert directory.names("old") == ["new"]
 
 
-def test_two_directories_change_places_in_one_step_on_this_machine(tmp_path: Path) -> None:
+def test_two_directories_are_exchanged_atomically_on_this_machine(tmp_path: Path) -> None:
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
@@ -177,7 +177,7 @@ def test_two_directories_change_places_in_one_step_on_this_machine(tmp_path: Pat
     assert Directory(tmp_path).names("first") == ["second"]
 
 
-def test_only_what_came_since_is_read_to_know_an_archive(
+def test_only_new_commits_are_read_after_the_saved_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archive_log, "STATE_EVERY", 4)
@@ -190,7 +190,7 @@ def test_only_what_came_since_is_read_to_know_an_archive(
     assert log_at(tmp_path / "archive").load() == log.state
 
 
-def test_an_archive_whose_last_state_is_damaged_is_read_from_the_one_before(
+def test_an_archive_with_a_damaged_latest_state_is_read_from_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archive_log, "STATE_EVERY", 4)
@@ -205,7 +205,7 @@ def test_an_archive_whose_last_state_is_damaged_is_read_from_the_one_before(
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_commit_that_is_missing_is_not_passed_over(tmp_path: Path, number: int) -> None:
+def test_a_missing_commit_is_an_error(tmp_path: Path, number: int) -> None:
     """Its records would be archived again, and its files be taken for unknown ones."""
     log = log_at(tmp_path / "archive")
     for n in range(3):
@@ -217,7 +217,7 @@ def test_a_commit_that_is_missing_is_not_passed_over(tmp_path: Path, number: int
 
 @pytest.mark.rule("archive-commits-are-never-skipped")
 @pytest.mark.parametrize("kept", [0, 1, 2])
-def test_newest_commits_that_are_missing_are_told_by_their_files(tmp_path: Path, kept: int) -> None:
+def test_missing_latest_commits_are_detected_by_their_files(tmp_path: Path, kept: int) -> None:
     """No later commit tells; what wrote next would archive their records again."""
     root = tmp_path / "archive"
     log = log_at(root)
@@ -234,7 +234,7 @@ def test_newest_commits_that_are_missing_are_told_by_their_files(tmp_path: Path,
     assert log_at(root).recover() == []
 
 
-def test_a_staged_file_and_what_readers_pass_over_need_no_commit(tmp_path: Path) -> None:
+def test_a_staged_file_and_hidden_files_need_no_commit(tmp_path: Path) -> None:
     root = tmp_path / "archive"
     log = log_at(root)
     put(log, ["a"])
@@ -247,7 +247,7 @@ def test_a_staged_file_and_what_readers_pass_over_need_no_commit(tmp_path: Path)
 
 @pytest.mark.rule("archive-commits-are-never-skipped")
 @pytest.mark.parametrize("damage", [b"", b"{", None])
-def test_a_repair_continues_without_commits_that_are_damaged_or_missing(
+def test_a_repair_continues_without_damaged_or_missing_commits(
     tmp_path: Path, damage: bytes | None
 ) -> None:
     log = log_at(tmp_path / "archive")
@@ -274,7 +274,7 @@ def test_a_repair_continues_without_commits_that_are_damaged_or_missing(
     assert len(later.state.paths) == 4
 
 
-def test_a_repair_continues_with_the_commits_that_are_left_when_no_state_is_readable(
+def test_a_repair_continues_with_the_remaining_commits_when_no_state_is_readable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archive_log, "STATE_EVERY", 4)
@@ -293,7 +293,7 @@ def test_a_repair_continues_with_the_commits_that_are_left_when_no_state_is_read
     assert log_at(tmp_path / "archive").load() == log.state
 
 
-def test_a_second_writer_is_told_who_the_first_is(tmp_path: Path) -> None:
+def test_a_second_writer_learns_which_process_is_the_first(tmp_path: Path) -> None:
     first, second = Directory(tmp_path), Directory(tmp_path)
     told = pytest.raises(TidelogError, match=r"is being written by process \d+")
     with first.held(LOCK), told, second.held(LOCK):
@@ -318,7 +318,7 @@ class BusyDirectory(Directory):
 
 @pytest.mark.rule("archive-counted-by-leader-epoch")
 @pytest.mark.parametrize("write", [add, merge])
-def test_state_and_files_are_of_one_moment(
+def test_state_and_files_are_of_the_same_moment(
     tmp_path: Path, write: Callable[[ArchiveLog], None]
 ) -> None:
     root = tmp_path / "archive"
@@ -330,7 +330,7 @@ def test_state_and_files_are_of_one_moment(
     assert list(found.files) == found.state.paths
 
 
-def test_files_that_are_being_published_are_awaited(tmp_path: Path) -> None:
+def test_a_reader_waits_for_files_being_published(tmp_path: Path) -> None:
     root = tmp_path / "archive"
     put(log_at(root), ["a", "b"])
     # Once its commit is there, and one of its two files is published.
@@ -368,7 +368,7 @@ def write_again(log: ArchiveLog) -> None:
     ("act", "after", "aside"),
     [(remove, [], []), (write_again, ["a", "c"], ["b", "unknown"])],
 )
-def test_a_commit_that_removes_files_is_finished_wherever_it_ended(
+def test_a_commit_that_removes_files_is_finished_wherever_it_was_interrupted(
     tmp_path: Path, act: Callable[[ArchiveLog], None], after: list[str], aside: list[str]
 ) -> None:
     numbers = set()
@@ -394,7 +394,7 @@ def test_a_commit_that_removes_files_is_finished_wherever_it_ended(
 
 
 @pytest.mark.parametrize("act", [add, merge])
-def test_a_file_of_the_last_commit_that_is_lost_is_found_and_the_others_stay(
+def test_a_lost_file_of_the_last_commit_is_detected_and_the_others_stay(
     tmp_path: Path, act: Callable[[ArchiveLog], None]
 ) -> None:
     root = tmp_path / "archive"
@@ -411,7 +411,7 @@ def test_a_file_of_the_last_commit_that_is_lost_is_found_and_the_others_stay(
     assert log_at(root).recover() == []
 
 
-def test_a_reader_finds_a_log_that_is_moved_while_it_loads(tmp_path: Path) -> None:
+def test_a_log_moved_while_it_is_loaded_is_found(tmp_path: Path) -> None:
     root, moved = tmp_path / "archive", tmp_path / "moved"
     writer = log_at(root)
     put(writer, ["a"])

@@ -12,7 +12,7 @@ from unit.client.fake_broker import FakeCluster, Slow
 from unit.spark.lookups import fill
 
 
-async def test_values_of_leaders_that_are_slow_to_answer_are_looked_at(
+async def test_values_of_slow_leaders_are_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(archive_cluster, "_SAMPLE_POLL_MS", 50)

@@ -42,7 +42,7 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     return capsys.readouterr().err
 
 
-def test_a_run_ends_unless_it_is_to_go_on() -> None:
+def test_a_run_ends_unless_continuous() -> None:
     assert told_run("--topics", "sea,land").every_seconds is None
     config = told_run("--pattern", "sea-.*", "--every-seconds", "60", "--no-compaction")
     assert (config.every_seconds, config.pattern, config.topics) == (60, "sea-.*", [])
@@ -50,7 +50,7 @@ def test_a_run_ends_unless_it_is_to_go_on() -> None:
 
 
 @pytest.mark.rule("jobs-configured-like-services")
-def test_one_file_tells_all_actions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_file_configures_all_actions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "archive.toml"
     file.write_text(
         'output = "/data/archive"\ntopics = ["sea"]\ntarget_mb = 64\nspark_master = "local[2]"\n'
@@ -65,7 +65,7 @@ def test_one_file_tells_all_actions(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert backfill.bootstrap_servers == "a:1,b:2"
 
 
-def test_a_setting_that_no_action_has_is_told(
+def test_a_setting_that_no_action_has_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "archive.toml"
@@ -74,7 +74,7 @@ def test_a_setting_that_no_action_has_is_told(
     assert "sets target_md, which does not exist; did you mean target_mb?" in said
 
 
-def test_an_action_that_does_not_exist_is_told_with_those_that_do(
+def test_an_unknown_action_is_answered_with_the_known_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     said = refused(capsys, "rnu")
@@ -98,18 +98,18 @@ def test_an_action_that_does_not_exist_is_told_with_those_that_do(
         (["--pattern", "sea("], "is no regular expression"),
     ],
 )
-def test_wrong_settings_are_told(
+def test_invalid_settings_are_reported(
     flags: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert problem in refused(capsys, "run", *OUTPUT, *flags)
 
 
-def test_an_archive_lies_in_a_file_system(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_archive_is_in_a_file_system(capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(capsys, "run", "--topics", "sea", "--output", "s3a://bucket/x")
     assert "must be a directory" in said
 
 
-def test_a_range_is_of_times_in_utc_or_of_offsets() -> None:
+def test_a_range_is_in_utc_times_or_offsets() -> None:
     by_time = range_options(["sea"], "2026-11-22T10:00", "latest")
     assert (by_time["subscribe"], by_time["startingTimestamp"]) == ("sea", "1795341600000")
     assert by_time["endingOffsets"] == "latest"
@@ -120,7 +120,7 @@ def test_a_range_is_of_times_in_utc_or_of_offsets() -> None:
 
 
 @pytest.mark.parametrize("since", ["earliest", "2026-11-22T10:00", '{"sea": {"0": 5}}'])
-def test_a_range_is_one_that_the_data_source_takes(since: str) -> None:
+def test_a_range_is_valid_for_the_data_source(since: str) -> None:
     topics = [] if since.startswith("{") else ["sea"]
     options = ReadOptions.of_batch(
         {"bootstrap.servers": "a:1", **range_options(topics, since, "latest")}
@@ -138,13 +138,13 @@ def test_a_range_is_one_that_the_data_source_takes(since: str) -> None:
         (["sea"], "latest", "option --since is 'latest'; it must be"),
     ],
 )
-def test_a_range_that_cannot_be_is_told(topics: list[str], since: str, problem: str) -> None:
+def test_an_impossible_range_is_reported(topics: list[str], since: str, problem: str) -> None:
     with pytest.raises(OptionError, match=problem):
         range_options(topics, since, "latest")
 
 
 @pytest.mark.rule("jobs-configured-like-services")
-def test_a_loss_names_the_flags_that_there_are() -> None:
+def test_a_loss_error_names_existing_flags() -> None:
     error = DataLossError([f"{TopicPartition('sea', 0)}: offsets 0 to 9 are gone"])
     said = by_flags(error.message, RunConfig.in_terms_of_flags)
     assert "set --on-data-loss to continue" in said
@@ -154,7 +154,7 @@ def test_a_loss_names_the_flags_that_there_are() -> None:
     )
 
 
-def test_a_wrong_offset_names_the_flag_that_there_is() -> None:
+def test_an_offset_error_names_an_existing_flag() -> None:
     with pytest.raises(OptionError) as raised:
         ReadOptions.of_batch(
             {"bootstrap.servers": "a:1", **range_options(["sea"], "earliest", '{"sea": 3}')}

@@ -74,7 +74,7 @@ def test_a_new_archive_has_its_state_beside_the_table(tmp_path: Path) -> None:
 
 @pytest.mark.rule("archive-table-holds-committed-files")
 @pytest.mark.parametrize("step", ["rename", "sync_directory", None])
-def test_an_archive_of_a_former_release_is_migrated_wherever_that_ends(
+def test_an_archive_of_a_previous_release_is_migrated_wherever_that_is_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str | None
 ) -> None:
     root = former_archive(tmp_path / "archive")
@@ -105,7 +105,7 @@ def test_an_archive_of_a_former_release_is_migrated_wherever_that_ends(
         assert ArchiveLog(Directory(root), lambda: own).load().paths == PATHS
 
 
-def test_an_archive_that_a_former_release_is_writing_is_not_migrated(tmp_path: Path) -> None:
+def test_an_archive_being_written_by_a_previous_release_is_not_migrated(tmp_path: Path) -> None:
     root = former_archive(tmp_path / "archive")
     held = Directory(root).held(f"{FORMER}/{LOCK}")
     busy = pytest.raises(TidelogError, match=r"archive is being written by process \d+")
@@ -114,7 +114,7 @@ def test_an_archive_that_a_former_release_is_writing_is_not_migrated(tmp_path: P
     assert (root / FORMER / "log").exists()
 
 
-def test_an_archive_to_which_a_former_release_wrote_again_is_rejected(tmp_path: Path) -> None:
+def test_an_archive_written_again_by_a_previous_release_is_rejected(tmp_path: Path) -> None:
     root = former_archive(tmp_path / "archive")
     with ArchiveLayout(Directory(root)).held_by_writer():
         pass
@@ -137,7 +137,7 @@ def test_a_table_without_its_state_directory_is_rejected(tmp_path: Path) -> None
         layout.current_state()
 
 
-def test_a_state_directory_is_of_one_archive(tmp_path: Path) -> None:
+def test_a_state_directory_belongs_to_one_archive(tmp_path: Path) -> None:
     chosen = tmp_path / "states" / "sea"
     with ArchiveLayout(Directory(tmp_path / "sea"), chosen).held_by_writer() as own:
         assert own.root == chosen
@@ -153,12 +153,12 @@ def test_a_state_directory_is_of_one_archive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chosen", ["archive", ".", "archive/state"])
-def test_a_state_directory_that_readers_would_see_is_rejected(tmp_path: Path, chosen: str) -> None:
+def test_a_state_directory_visible_to_readers_is_rejected(tmp_path: Path, chosen: str) -> None:
     with pytest.raises(JobError, match="state_directory"):
         ArchiveLayout(Directory(tmp_path / "archive"), tmp_path / chosen)
 
 
-def test_a_state_directory_may_stay_where_former_releases_had_it(tmp_path: Path) -> None:
+def test_a_state_directory_may_stay_where_previous_releases_had_it(tmp_path: Path) -> None:
     """Where OUTPUT is a mount point, nothing beside it is on its file system."""
     root = former_archive(tmp_path / "archive")
     layout = ArchiveLayout(Directory(root), root / FORMER)
@@ -176,7 +176,7 @@ def test_a_state_directory_may_stay_where_former_releases_had_it(tmp_path: Path)
     ],
 )
 @pytest.mark.parametrize("is_former", [True, False])
-def test_a_state_directory_that_cannot_be_used_is_explained(
+def test_an_unusable_state_directory_is_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, told: str, is_former: bool
 ) -> None:
     root = tmp_path / "archive"
