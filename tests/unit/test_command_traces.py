@@ -1,4 +1,4 @@
-"""Which trace a call belongs to that carries a command, and whose trace its changes are."""
+"""The trace of a command's call, and the trace of its changes."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_an_unknown_codec_names_the_known_ones() -> None:
 def test_a_frame_that_understates_its_size_fails_when_it_exceeds_that(
     codec: Codec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is taken to be cheap to open by the size that it states is cheap."""
+    """A batch that counts as cheap to open by its stated size is really cheap."""
     made = 0
     extend = compression._extend
 

@@ -1,4 +1,4 @@
-"""Whoever comes in by the external listener is told external addresses, and by nothing else."""
+"""Clients of the external listener get external addresses; other clients do not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def broker(address: str, external_address: str = "") -> schema.BrokerRegistratio
 
 
 class Known:
-    """What tests say."""
+    """Addresses set by the test."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ def test_a_broker_without_an_external_address_is_named_by_its_internal_one(
 
 
 def test_two_services_at_one_address_are_distinguished_by_their_ids() -> None:
-    """As where the address of one was given to another by mistake."""
+    """For example when the address of one was given to another by mistake."""
     brokers = {1: broker(INSIDE_1, OUTSIDE_1), 2: broker(INSIDE_1, "127.0.0.1:7502")}
     known = ExternalAddresses(Known(brokers))
     assert known.of_broker(2, INSIDE_1) == "127.0.0.1:7502"
@@ -82,7 +82,8 @@ def test_later_registrations_count() -> None:
 
 
 def test_an_ended_incarnation_is_named_by_its_own_external_address() -> None:
-    """And not by that of the broker's present life, which may be on another machine."""
+    """The address of the broker's present incarnation, which may be on another machine, is not
+    used."""
     brokers = {1: broker("moved-1:7500", "127.0.0.1:7509")}
     former = DEPARTURE._replace(external_address=OUTSIDE_1)
     state = pb.DescribeServiceResponse(
@@ -105,7 +106,7 @@ def test_an_ended_incarnation_is_named_by_its_own_external_address() -> None:
 def test_an_incarnation_without_an_external_address_has_that_of_the_next_at_the_same_place(
     present: str, told: str
 ) -> None:
-    """Else whoever asks all there are would ask one broker at two addresses."""
+    """Otherwise a request to all services would reach one broker at two addresses."""
     brokers = {1: broker(present, "127.0.0.1:7509")}
     known = ExternalAddresses(Known(brokers, departed={1: DEPARTURE}))
     assert known.of_departed(1, INSIDE_1) == told

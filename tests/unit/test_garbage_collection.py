@@ -1,4 +1,4 @@
-"""Garbage is collected where a service has time for it, and in the end whether or not it has."""
+"""Garbage is collected when a service is idle, and eventually in any case."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def collections() -> Collections:
 def looks(
     collections: Collections, share: float, new_objects: int, since_s: float, for_s: float
 ) -> list[float]:
-    """When it looks, in seconds from then on."""
+    """The times of collections, in seconds from then on."""
     ticks = range(1, round(for_s / TICK_S) + 1)
     due = [collections.due(since_s + n * TICK_S, share, new_objects) for n in ticks]
     return [round(n * TICK_S, 3) for n, look in zip(ticks, due, strict=True) if look is not None]
@@ -52,7 +52,7 @@ def test_an_idle_service_collects_at_once(collections: Collections) -> None:
 
 
 def test_a_burst_delays_the_collection(collections: Collections) -> None:
-    """However long the service was quiet before, and though it waits for others in between."""
+    """This holds however long the service was idle before, and although it waits in between."""
     looks(collections, IDLE, 0, 0, 100)
     assert looks(collections, BUSY, 9 * WORTH_A_LOOK, 100, 1) == []
     assert looks(collections, IDLE, 9 * WORTH_A_LOOK, 101, QUIET_S / 2) == []

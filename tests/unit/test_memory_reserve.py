@@ -1,4 +1,4 @@
-"""A process without memory ends, in whatever way."""
+"""A process without memory ends in any case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of which brokers is told that they left."""
+"""Which departed brokers to report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process is short of, and how it says so."""
+"""Resource shortages of a process, and how it reports them."""
 
 from __future__ import annotations
 
@@ -107,7 +107,8 @@ def test_a_disk_is_slow_from_one_second_on() -> None:
 
 @pytest.mark.parametrize(("resent", "is_told"), [(60, True), (40, False), (19, False)])
 def test_many_retransmitted_segments_are_packet_loss(resent: int, is_told: bool) -> None:
-    """Few are connection attempts to a machine that is down, however little else is sent."""
+    """A few retransmissions are connection attempts to a stopped machine, however little else is
+    sent."""
     sent = 1_000 if resent >= MIN_RESENT_SEGMENTS else 30
     judge = PressureJudge()
     judge.take(Usage(sent_segments=5, resent_segments=3), 0, 0)
@@ -172,7 +173,7 @@ def test_the_usage_of_this_process_can_be_read() -> None:
 
 
 def test_pause_times_are_a_part_of_usage() -> None:
-    """It was taken for the time of a sync once."""
+    """It was once taken for the time of a sync."""
     meter = StandstillMeter()
     meter.total_ms = 7_000
     usage = look_at_process(standstill=meter)
@@ -242,7 +243,7 @@ def test_shortages_of_controllers_can_be_read_by_others() -> None:
     assert known.described(2, (cpu,)) == (ControllerPressure(2, *cpu),)
     known.take(keys.controller_pressure(2), None)
     assert known.described(1, ()) == ()
-    # The previous release passes the key over.
+    # The previous release ignores the key.
     assert keys.parse(keys.controller_pressure(2)) is None
 
 
@@ -269,7 +270,7 @@ async def test_a_shortage_left_by_a_previous_process_is_ended() -> None:
 
 
 async def test_a_shortage_takes_one_request_to_write() -> None:
-    """A process whose disk holds it up has no time for two answers."""
+    """A process that its disk delays has no time for two answers."""
     world = _World()
     await world.written()
     world.store.grant_lease = None  # type: ignore[assignment,method-assign]
@@ -299,7 +300,7 @@ async def test_a_process_with_a_blocked_event_loop_reports_from_a_thread() -> No
     [(key, value, lease_id)] = put
     assert (key, lease_id > 0) == (KEY, True)
     assert [pressure.used for pressure in decode_pressures(value)] == [90]
-    # Whichever came last, the loop writes what is so when it goes on.
+    # Whichever came last, the resumed loop writes the present state.
     world.usage = files(10)
     assert await world.written() == ()
     world.clock.now += HELD_UP_MS
@@ -333,7 +334,7 @@ def test_one_long_pause_is_no_shortage_of_cpu() -> None:
 
 
 def test_working_and_sleeping_processes_are_not_paused() -> None:
-    """In real time: what the process itself computes does not count."""
+    """This runs in real time: CPU time of the process itself does not count."""
     meter = StandstillMeter()
     meter.start()
     ends_at = time.process_time() + 1.0
@@ -341,7 +342,7 @@ def test_working_and_sleeping_processes_are_not_paused() -> None:
         sum(range(1_000))
     time.sleep(0.3)
     meter.stop()
-    # Other processes of a busy machine may take turns meanwhile.
+    # Other processes of a busy machine may run meanwhile.
     assert meter.total_ms < 5_000
 
 
@@ -384,7 +385,7 @@ def test_a_repeatedly_stopped_process_counts_as_paused() -> None:
         process.send_signal(signal.SIGCONT)
         time.sleep(0.15)
     output, _ = process.communicate("")
-    # Each stop less one interval, within which the next look was due anyway.
+    # Each stop less one interval, within which the next sample was due anyway.
     assert int(output) >= 3 * (500 - 2 * INTERVAL_MS)
 
 

@@ -17,7 +17,7 @@ nullable_bytes = st.none() | st.binary(max_size=20)
 
 
 def batch_of(message: record_batch_pb2.RecordBatch, **header: Any) -> Batch:
-    """What a client of another make might send: its CRC is right, the rest as given."""
+    """A batch that a foreign client might send: its CRC is correct, the rest is as given."""
     fields: dict[str, Any] = {
         "codec": Codec.NONE,
         "record_count": 2,

@@ -1,5 +1,5 @@
-"""What a batch may hold, that each limit is checked before the work that it bounds, and that a
-batch from before the limits can still be read, slice by slice."""
+"""Limits on batches. Each limit is checked before the work that it bounds, and a batch from
+before the limits can still be read, slice by slice."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def field(tag: bytes, content: bytes) -> bytes:
 
 
 def sent(plain: bytes, record_count: int, codec: Codec = Codec.NONE) -> Batch:
-    """What a client of another make might send."""
+    """A batch that a foreign client might send."""
     return new_batch(
         compress(codec, plain),
         codec=codec,
@@ -116,7 +116,9 @@ def test_impossible_lengths_are_rejected_before_a_list_is_built(
     assert "value_lengths" in rejection(batch)
 
 
-def test_the_layout_of_a_large_message_is_checked_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_layout_of_a_large_message_is_checked_before_it_is_parsed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def never(*_: Any) -> Any:
         raise AssertionError("it was parsed")
 
@@ -225,7 +227,7 @@ def test_a_batch_of_many_headers_is_not_opened_where_only_cheap_ones_are_allowed
 
 @pytest.mark.parametrize("record_count", [1, 2, OPEN_SLICE_RECORDS + 1])
 def test_readers_create_at_most_the_allowed_headers_of_a_record(record_count: int) -> None:
-    """A few kilobytes on the disk, from before the limits of producers."""
+    """The batch takes a few kilobytes on the disk and is older than the limits of producers."""
     lengths = field(VALUE_LENGTHS, bytes(record_count))
     empty = field(HEADERS, b"")
     batch = sent(lengths + empty * (MAX_READ_HEADERS_PER_RECORD + 1), record_count, Codec.ZSTD)
@@ -258,7 +260,7 @@ def test_the_cost_of_opening_a_batch_is_known_beforehand() -> None:
 
 
 def operations(batch: Batch) -> int:
-    """Instructions of Python that opening it takes."""
+    """The number of Python instructions that opening it takes."""
     counted = 0
 
     def trace(frame: FrameType, event: str, _: object) -> Any:

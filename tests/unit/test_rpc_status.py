@@ -1,4 +1,4 @@
-"""A refusal on one side of a channel is the same refusal on the other."""
+"""A rejection on one side of a channel arrives unchanged on the other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ METHOD = "/tidelog.test.Refusing/Call"
 
 
 async def _ask(error: TidelogError | None) -> UnreachableError | TidelogError:
-    """What a client makes of a call that the server aborts so; None: nobody listens."""
+    """The error that a client gets when the server aborts like this; None: no server listens."""
 
     async def refuse(
         request: bytes,  # noqa: ARG001

@@ -1,4 +1,5 @@
-"""Values that several parts share: they must stay what the wire and the store have."""
+"""Values that several components share and that must stay compatible with the wire and the
+store."""
 
 from __future__ import annotations
 
@@ -92,7 +93,7 @@ def test_retriability_matches_the_proto_comment_of_each_code() -> None:
 
 
 def test_checksums_cover_the_bytes_documented_in_the_proto() -> None:
-    """Written out by hand, as a client in another language would."""
+    """Written out by hand, as a client in another language would compute it."""
     header = BATCH.header
     producer = struct.pack("<Biqqqii", 3, 3, 5, 9, 7, 1, 40) + b"records"
     assert header.crc32c == crc32c(producer)
@@ -181,7 +182,7 @@ def test_a_loss_missing_from_an_older_key_is_unknown() -> None:
     assert schema.decode_leader_and_isr(json.dumps(raw).encode()).unclean_lost_records == NOT_KNOWN
 
 
-# Every field is another than the one that it has unless it is set.
+# Every field has a value that differs from its default.
 FULL_STATE = dataclasses.replace(
     STATE,
     replicas=(3, 1, 2, 4),
@@ -195,7 +196,7 @@ FULL_STATE = dataclasses.replace(
 
 
 def _set_fields(state: LeaderAndIsr) -> set[str]:
-    """Those that have to be given, and those that are not as they are unless set."""
+    """The required fields, and the optional ones that differ from their defaults."""
     return {
         f.name
         for f in dataclasses.fields(state)
@@ -203,7 +204,9 @@ def _set_fields(state: LeaderAndIsr) -> set[str]:
     }
 
 
-async def test_every_field_of_a_partition_state_round_trips_through_the_store_and_the_wire() -> None:
+async def test_every_field_of_a_partition_state_round_trips_through_the_store_and_the_wire() -> (
+    None
+):
     every = {f.name for f in dataclasses.fields(LeaderAndIsr)}
     assert _set_fields(FULL_STATE) == every
     stored = schema.decode_leader_and_isr(schema.encode_leader_and_isr(FULL_STATE))
@@ -225,7 +228,7 @@ def test_a_state_of_another_change_is_equal_in_every_other_field() -> None:
 
 
 async def test_states_that_differ_in_uncompared_fields_differ_in_every_serialized_form() -> None:
-    """Forms are kept for states that come again."""
+    """Serialized forms are cached for states that repeat."""
     other = FULL_STATE.with_change(Change("c6-1", Cause.BROKER_CRASHED, 2_000))
     lossy = dataclasses.replace(FULL_STATE, unclean_lost_records=8)
     assert other == FULL_STATE == lossy
@@ -396,7 +399,7 @@ async def test_replica_descriptions_round_trip_without_missing_ones() -> None:
 
 
 async def test_a_replica_requested_twice_is_described_once() -> None:
-    """The answer would have all epochs of its log as often."""
+    """Otherwise the answer would repeat all epochs of its log."""
     ask = DescribeReplicasCommand(1, 2, 13, [("i", 4), ("i", 5), ("i", 4)])
     asked = await codec.describe_replicas_to_wire(ask)
     assert (await codec.describe_replicas_from_wire(asked)).partitions == [("i", 4), ("i", 5)]

@@ -1,4 +1,4 @@
-"""What `make test` itself promises: nothing is left out in silence."""
+"""Guarantees of `make test`: nothing is skipped silently."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Long work in slices."""
+"""Long work is done in slices."""
 
 import pytest
 
@@ -59,7 +59,7 @@ async def test_a_full_state_blocks_neither_end() -> None:
         known = await replica_control_codec.leader_and_isr_from_wire(wire, lambda *_: state)
         assert known == command
         assert pauses <= turns.taken() <= pauses + 1
-        # A state that the broker has not seen yet takes longer to read.
+        # A state that is new to the broker takes longer to read.
         assert await replica_control_codec.leader_and_isr_from_wire(wire) == command
         assert turns.taken() >= 5 * pauses
         answer = await replica_control_codec.leader_and_isr_result_to_wire(result)

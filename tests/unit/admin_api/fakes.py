@@ -1,4 +1,4 @@
-"""A cluster for the gateway, in memory: what it is told to tell, and what it was asked."""
+"""An in-memory cluster for the gateway, with settable answers and recorded requests."""
 
 from __future__ import annotations
 
@@ -164,8 +164,8 @@ class FakeClock:
 
 
 class FakeAdmin(FakeOperations):
-    """`refusal`: raised by every call; `refusals`: by those of a name. `calls`: each with its
-    name and arguments; `metadata`: what it carried."""
+    """Fake admin client. `refusal`: raised by every call; `refusals`: raised by calls of a name.
+    `calls`: each call's name and arguments; `metadata`: its gRPC metadata."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -360,7 +360,7 @@ class FakeAdmin(FakeOperations):
 
 
 class FakeStates:
-    """`told`: what services tell of themselves."""
+    """`told`: how services describe themselves."""
 
     def __init__(self) -> None:
         self.told = ToldStates((), ())
@@ -372,7 +372,7 @@ class FakeStates:
 
 
 class FakeScrub:
-    """`progress`, `refusals`: by address."""
+    """`progress`, `refusals`: answers by address."""
 
     def __init__(self) -> None:
         self.progress: dict[str, ScrubProgress] = {}
@@ -435,7 +435,7 @@ class FakeCluster:
 
 @asynccontextmanager
 async def client_of(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    """With what runs beside requests."""
+    """A client of the gateway whose background tasks run."""
     transport = httpx.ASGITransport(app, client=("10.1.2.3", 4711))
     async with (
         app.router.lifespan_context(app),

@@ -1,4 +1,4 @@
-"""The gateway makes itself known to controllers."""
+"""The gateway announces itself to controllers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OWN = GatewayAnnouncement("gate-1:7600", "gate-1", 7, 1_000, "0.1.0")
 
 @dataclass
 class FakeControllers:
-    """`old`: take no announcements. `away`: give no answer."""
+    """`old`: controllers without the announcement RPC. `away`: controllers that do not answer."""
 
     old: set[str] = field(default_factory=set)
     away: set[str] = field(default_factory=set)
@@ -152,7 +152,7 @@ def test_unanswered_brokers_are_queried_again() -> None:
 def test_an_absent_controller_delays_no_other() -> None:
     controllers = FakeControllers(away={ONE})
     for_seconds(controllers, 20, ONE, TWO)
-    # Silence is a fault after ten seconds.
+    # Ten seconds of silence are a fault.
     assert controllers.to(TWO) >= 5
 
 

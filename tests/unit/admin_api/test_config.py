@@ -1,4 +1,4 @@
-"""What the gateway can be told, and what it has no use for."""
+"""Configuration of the gateway, and settings that it does not use."""
 
 from __future__ import annotations
 

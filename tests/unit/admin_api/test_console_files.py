@@ -1,4 +1,4 @@
-"""The web console's files, as the gateway serves them."""
+"""The web console's files as the gateway serves them."""
 
 from __future__ import annotations
 

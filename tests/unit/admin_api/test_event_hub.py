@@ -1,4 +1,4 @@
-"""Streams of events: where they begin, how they go on, and how they end."""
+"""Event streams: where they begin, how they continue, and how they end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FROM_THE_FIRST = Beginning(0)
 
 
 class StandingClock:
-    """It goes on when `now_ms` is set."""
+    """A clock that advances only when `now_ms` is set."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -53,7 +53,7 @@ async def told_by(
     events: int | None = None,
     duration_ms: int | None = 0,
 ) -> list[bytes]:
-    """All of a stream that ends by itself, without its opening."""
+    """All messages of a stream that ends by itself, without its opening."""
     stream = hub.stream(wanted, beginning, Bound(events, duration_ms))
     opening, *told = [piece async for piece in stream]
     assert opening == OPENING
@@ -61,7 +61,7 @@ async def told_by(
 
 
 def messages(pieces: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Of each: its event, its id, its data."""
+    """The event, id and data of each message."""
     found = []
     for text in b"".join(pieces).decode().split("\n\n"):
         fields = dict(line.split(": ", 1) for line in text.split("\n") if line[:1] not in ("", ":"))
@@ -76,7 +76,7 @@ def times(pieces: Sequence[bytes]) -> list[int]:
 
 
 def hub_of(told: Sequence[StateChange | Silent], max_kept: int = 1_000) -> EventHub:
-    """It has heard this, and nobody tells more."""
+    """A hub that has received these events and gets no others."""
     ring = EventRing(max_kept)
     ring.add(told)
     return EventHub(FakeEvents(), StandingClock(), ring)
@@ -192,7 +192,7 @@ async def test_a_stream_from_a_time_begins_with_remembered_events() -> None:
     beginning = await hub.begin(EventFilter(since_ms=15))
     await source.told.put([change(20), change(40)])
     told = await told_by(hub, beginning=beginning, events=3, duration_ms=None)
-    # What was remembered and is heard again comes once.
+    # A remembered event that is also received is sent once.
     assert times(told) == [20, 30, 40]
     await hub.close()
 

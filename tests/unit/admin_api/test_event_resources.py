@@ -35,7 +35,7 @@ async def test_the_newest_events_are_listed_oldest_first(
     assert told["more"] is True
     assert told["silent"] == [{"address": "127.0.0.1:7502", "problem": "it refuses"}]
     assert told["items"][0]["id"] == event_id(change(7, broker=2))
-    # One more than are told: it says that there are older ones.
+    # One more than the page has, so that the page reports older events.
     assert fake_cluster.events.limits == [3]
 
 
@@ -194,7 +194,7 @@ async def test_an_invalid_event_id_is_rejected(gateway: httpx.AsyncClient) -> No
 
 
 class Streaming:
-    """A stream that is open until the gateway stops."""
+    """A stream that stays open until the gateway stops."""
 
     def __init__(self, client: httpx.AsyncClient, app: FastAPI) -> None:
         self.gateway: Gateway = app.state.gateway

@@ -1,4 +1,4 @@
-"""Which events are told, as what they are called, and how long they are kept."""
+"""Event filters, event ids and the retention of events in the gateway."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_newest_events_are_listed_oldest_first_without_duplicates() -> None:
 
 
 def test_a_page_does_not_split_a_millisecond() -> None:
-    """Those before its first event are asked for next."""
+    """The next page has the events before the first one of this page."""
     events = [change(5), *(change(7, broker=broker) for broker in (1, 2, 3)), change(9)]
     found = newest(events, EventFilter(), 3)
     assert ([one.time_ms for one in found.changes], found.left_out) == ([9], 4)

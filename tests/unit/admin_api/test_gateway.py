@@ -1,4 +1,4 @@
-"""The gateway as a whole: its document, its health, its figures."""
+"""The gateway as a whole: its OpenAPI document, health and metrics."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def has_example(document: dict[str, Any], media: dict[str, Any]) -> bool:
 
 
 def keywords(schema: Any) -> Iterator[str]:
-    """Of a schema and all inside it, names of fields among them."""
+    """The keywords of a schema and of all nested schemas, field names included."""
     if isinstance(schema, dict):
         yield from schema
         for held in schema.values():

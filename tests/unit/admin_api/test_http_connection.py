@@ -1,4 +1,4 @@
-"""Nobody keeps a connection without asking or reading."""
+"""Idle connections and clients that do not read are disconnected."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class FakeTransport(asyncio.Transport):
 
 
 class FakeLoop:
-    """`pass_time` calls what is due by then, whatever its time."""
+    """`pass_time` runs every callback that is due by then."""
 
     def __init__(self) -> None:
         self.due: list[SimpleNamespace] = []
@@ -111,7 +111,7 @@ class FakeLoop:
 
 
 class Connected:
-    """`state`, `usage`: shared with other connections."""
+    """`state` and `usage` are shared with other connections."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Connected:
             Config(app, ws="none", log_config=None, proxy_headers=False),
             state or ServerState(),
             {},
-            self.loop,  # type: ignore[arg-type]  # as much of it as is asked for
+            self.loop,  # type: ignore[arg-type]  # only the methods in use
             bounds=bounds,
             usage=usage or Usage(),
         )
@@ -238,7 +238,8 @@ def test_one_client_cannot_take_all_connections() -> None:
 
 
 def parsed_bytes(connected: Connected) -> int:
-    """Of the body; what is parsed is taken from the connection as the application would."""
+    """The number of parsed body bytes; consumes them from the connection as the application
+    does."""
     body = connected.connection.cycle.body
     parsed = len(body)
     body.clear()
@@ -257,7 +258,7 @@ async def test_large_input_is_parsed_in_pieces(monkeypatch: pytest.MonkeyPatch) 
         pieces.append(parsed_bytes(connected))
     assert connected.transport.reading
     assert sum(pieces) == 20_000
-    # Some milliseconds of work each.
+    # Parsing takes a few milliseconds each.
     assert max(pieces) <= 500
     connected.connection.connection_lost(None)
 
@@ -315,7 +316,7 @@ async def test_an_early_answer_closes_the_connection() -> None:
     await asyncio.gather(*connected.connection.tasks)
     assert b"\r\nconnection: close\r\n" in connected.transport.written
     assert connected.transport.written.endswith(b"calm")
-    # It ends once the client has read the answer, or does not.
+    # The connection closes after the client has read the answer or timed out.
     assert (connected.transport.ended, connected.transport.closed) == (True, False)
     connected.connection.data_received(bytes(999) + HEAD + b"\r\n")
     assert connected.transport.written.count(b"calm") == 1

@@ -1,4 +1,4 @@
-"""No request takes more of the gateway than it may."""
+"""Limits on the memory, concurrency and time that a request may take in the gateway."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 async def answer_of(
     limits: Limits, *chunks: bytes, client: str = "10.0.0.1", **headers: str
 ) -> int:
-    """The status; a body that never ends where there are no chunks."""
+    """The response status for a body; without chunks the body never ends."""
     sent: list[Message] = []
     messages = chunked(chunks)
 

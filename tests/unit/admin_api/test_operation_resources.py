@@ -68,9 +68,7 @@ async def test_an_optional_body_may_be_absent(gateway: httpx.AsyncClient, path: 
     assert (await gateway.post(path)).status_code == 202
 
 
-async def test_moves_are_forwarded_unchanged(
-    gateway: httpx.AsyncClient, admin: FakeAdmin
-) -> None:
+async def test_moves_are_forwarded_unchanged(gateway: httpx.AsyncClient, admin: FakeAdmin) -> None:
     move = {"original": [1, 2, 3], "topic_id": "id-of-sea", **MOVES["moves"][0]}
     await gateway.post("/v1/reassignments", json={"moves": [move]})
     assert admin.calls[0][1] == ([Move("sea", 0, (4, 2, 3), (1, 2, 3), "id-of-sea")],)

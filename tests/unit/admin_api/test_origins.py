@@ -1,4 +1,4 @@
-"""Which names and pages the gateway answers."""
+"""The host names and page origins that the gateway accepts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CROSS_SITE = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
 
 
 def status_of(method: str, path: str = "/v1/topics", **headers: str) -> int:
-    """200: it is let in."""
+    """The response status; 200 means accepted."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
         check_browser(method, path, named, HOSTS)

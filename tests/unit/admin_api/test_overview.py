@@ -1,4 +1,4 @@
-"""The first page of the console."""
+"""The overview page of the console."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of lists."""
+"""Paging of lists."""
 
 from __future__ import annotations
 

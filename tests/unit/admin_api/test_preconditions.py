@@ -1,4 +1,4 @@
-"""If-Match, as RFC 9110 has it."""
+"""If-Match as defined by RFC 9110."""
 
 from __future__ import annotations
 

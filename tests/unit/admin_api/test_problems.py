@@ -1,4 +1,4 @@
-"""Refusals are problem documents, whoever refuses."""
+"""Every rejection is a problem document, whichever part rejects."""
 
 from __future__ import annotations
 
@@ -60,9 +60,7 @@ async def test_a_temporary_cluster_error_has_a_retry_time(
     assert problem_of(answer).retriable
 
 
-async def test_unreachable_services_are_a_503(
-    gateway: httpx.AsyncClient, admin: FakeAdmin
-) -> None:
+async def test_unreachable_services_are_a_503(gateway: httpx.AsyncClient, admin: FakeAdmin) -> None:
     admin.refusal = UnreachableError("10.0.0.1:7501", "refused")
     problem = problem_of(await gateway.get("/v1/cluster"))
     assert (problem.status, problem.code) == (503, "UNREACHABLE")
@@ -73,7 +71,7 @@ async def test_an_unexpected_error_names_the_log_line(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.refusal = ZeroDivisionError("a mistake")
-    # What is written to a terminal takes seconds: it shows all that each frame holds.
+    # Log output to a terminal takes seconds, because it shows the variables of each frame.
     with capture_logs() as logged:
         problem = problem_of(await gateway.get("/v1/cluster"))
     assert (problem.status, problem.code) == (500, "INTERNAL")
@@ -175,7 +173,9 @@ async def test_a_timed_out_request_says_what_may_have_happened(
     assert "goes on by itself" in problem.detail
 
 
-async def test_a_body_that_exceeds_the_limit_while_read_is_reported(gateway: httpx.AsyncClient) -> None:
+async def test_a_body_that_exceeds_the_limit_while_read_is_reported(
+    gateway: httpx.AsyncClient,
+) -> None:
     async def body() -> AsyncIterator[bytes]:
         for _ in range(9):
             yield b" " * (1 << 20)

@@ -1,4 +1,4 @@
-"""Keys and values as JSON carries them, there and back."""
+"""JSON encoding of keys and values in both directions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_json_value_round_trips(value: Any) -> None:
 def test_any_bytes_round_trip_with_the_returned_encoding(data: bytes, wanted: Encoding) -> None:
     value, encoding = from_bytes(data, wanted)
     again = to_bytes(value, encoding)
-    # JSON may have been written with other spaces.
+    # The JSON may have been written with other whitespace.
     assert again == data or (
         encoding is Encoding.JSON and from_bytes(again, Encoding.JSON).value == value
     )

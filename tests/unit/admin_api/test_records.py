@@ -1,4 +1,4 @@
-"""How records of requests are sent and read."""
+"""How the gateway sends and reads records."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Sending:
     async def codes(
         self, *values: bytes, topic: str = "sea", timeout_ms: int = LONG_MS
     ) -> list[ErrorCode | int]:
-        """Of each record its offset, or what is wrong."""
+        """The offset of each record, or its error code."""
         outcomes = await self.sender.send(topic, [*map(record, values)], Acks.ALL, timeout_ms)
         return [o.code if isinstance(o, TidelogError) else o.offset for o in outcomes]
 
@@ -143,7 +143,7 @@ TEN = [stored(offset) for offset in range(10, 20)]
 async def read(
     consumer: FakeConsumer, start: AtOffset | AtTime | Latest, bound: ReadBound = ALL
 ) -> tuple[list[int], int]:
-    """The offsets read, and where to go on."""
+    """The offsets that were read, and the next offset."""
     found = await read_records(consumer, SEA, start, bound, StandingClock())
     assert (found.log_start_offset, found.end_offset) == (consumer.start, consumer.end)
     return [one.offset for one in found.records], found.next_offset
@@ -202,7 +202,7 @@ async def test_a_record_too_large_to_show_ends_the_page_or_is_reported() -> None
 
 
 async def test_headers_count_more_than_their_bytes() -> None:
-    """Thousands of empty ones are thousands of objects of the answer."""
+    """Thousands of empty headers become thousands of objects in the answer."""
     records = [stored(n)._replace(headers=(("", b""),) * 10) for n in range(9)]
     bound = ALL._replace(max_bytes=25 * HEADER_BYTES)
     assert await read(FakeConsumer(records), AtOffset(0), bound) == ([0, 1], 2)

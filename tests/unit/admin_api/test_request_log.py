@@ -1,4 +1,4 @@
-"""What the gateway's log has of requests."""
+"""Log events of requests."""
 
 from __future__ import annotations
 

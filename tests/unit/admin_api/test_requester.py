@@ -1,4 +1,4 @@
-"""Who asks, and in which trace, goes with every call."""
+"""Every call to the cluster carries the caller and the trace."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_a_valid_proxy_supplied_address_is_forwarded(
         seen.append(carried())
 
     scope: dict[str, Any] = {"type": "http", "headers": [], "client": client}
-    await Asking(app, random.Random(1))(scope, None, None)  # type: ignore[arg-type]  # not asked
+    await Asking(app, random.Random(1))(scope, None, None)  # type: ignore[arg-type]  # not used
     assert dict(seen[0] or ())["tidelog-requested-from"] == told
 
 

@@ -1,4 +1,4 @@
-"""What a request says and nobody would heed."""
+"""Input that a request would silently ignore is rejected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WITHOUT_BODY = sorted(
 async def asked(
     gateway: httpx.AsyncClient, method: str, path: str, body: bytes, query: str = ""
 ) -> list[tuple[str, str]]:
-    """The fields that are refused."""
+    """The rejected fields."""
     answer = await gateway.request(
         method, f"{path}?{query}", content=body, headers={"Content-Type": "application/json"}
     )

@@ -1,4 +1,4 @@
-"""Verdicts about producing."""
+"""Verdicts on producer throughput."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Bounds of the web console: each that is not met is named."""
+"""Bounds of the web console: each missed bound is named."""
 
 import json
 from dataclasses import replace

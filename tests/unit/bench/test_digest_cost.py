@@ -7,12 +7,12 @@ import pytest
 from bench.digest_cost import PAIRS, Side, interval, results
 from bench.report import not_met
 
-# A digest that costs no more than noise: broker processes differ from pair to pair.
+# The cost of digests is within noise, because broker processes differ from pair to pair.
 _NOISE = random.Random(1)
 
 
 def sides(cpu: float, throughput: float) -> dict[str, list[Side]]:
-    """Of clusters with digests, relative to those without."""
+    """Measurements of clusters with digests relative to those without."""
     off = [Side(50 * _NOISE.uniform(0.9, 1.1), 8 * _NOISE.uniform(0.9, 1.1)) for _ in range(PAIRS)]
     return {
         "on": [Side(side.throughput * throughput, side.cpu * cpu) for side in off],

@@ -1,4 +1,4 @@
-"""What the suite leaves behind."""
+"""The result document of the suite."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Bounds of growing and shrinking: each that is not met is named."""
+"""Bounds of growing and shrinking a cluster: each missed bound is named."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""How cost grows, and what is bounded of it."""
+"""How cost grows with cluster size, and the bounds on it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Balance, and the fewest copies that bring it."""
+"""Balance, and the minimum number of copies that achieves it."""
 
 from bench.grow.holdings import (
     Holdings,
@@ -28,7 +28,7 @@ def test_empty_brokers_count_for_the_spread() -> None:
 
 
 def test_new_brokers_lack_an_equal_share_rounded_down() -> None:
-    # 7 replicas over 4 brokers: one each.
+    # 7 replicas over 4 brokers: one for each.
     before = holdings((1, 2), (2, 1), (1, 2), (1,))
 
     assert fewest_to_grow(before, [1, 2, 3, 4]) == 2

@@ -1,4 +1,4 @@
-"""Acknowledged records, and those that are read back."""
+"""Compares acknowledged records with those read back."""
 
 from bench.grow.ledger import Ledger, ReadBack, serial_of, value_of
 from tidelog.model import NO_OFFSET
@@ -9,7 +9,7 @@ def values(*serials: int) -> list[bytes | None]:
 
 
 def ledger_of_five() -> Ledger:
-    """Serial numbers 0 to 2 in partition 0 and 3 to 4 in partition 1, from offset 0 on."""
+    """Serial numbers 0 to 2 are in partition 0 and 3 to 4 in partition 1, from offset 0 on."""
     ledger = Ledger(2)
     ledger.acknowledge(0, 0, ledger.take(3), 3)
     ledger.acknowledge(1, 0, ledger.take(2), 2)

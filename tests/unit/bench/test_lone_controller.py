@@ -1,4 +1,4 @@
-"""A controller with everything around it simulated."""
+"""A controller whose whole environment is simulated."""
 
 from bench.scale.alone import measure
 from bench.scale.lone_controller import LoneController

@@ -1,4 +1,4 @@
-"""Which ways of producing are measured, and what is sent."""
+"""The producer cases that are measured, and the records they send."""
 
 import zlib
 

@@ -1,4 +1,4 @@
-"""An open loop, whose latencies leave no wait out."""
+"""An open-loop load, whose latencies include every wait."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_a_rate_of_zero_is_rejected() -> None:
 
 def test_a_stall_is_charged_to_every_request_that_was_due_in_it() -> None:
     latencies = Latencies()
-    # Nothing could be sent for a second: each has waited from when it was due.
+    # Sending stalled for a second, so each request waits from its due time.
     for due_s in Schedule(4, 0.0).due(0.75):
         latencies.note(due_s, 1.0)
 

@@ -1,4 +1,4 @@
-"""The same work on peers: what their tools say, how servers are set up, and the verdict."""
+"""The same workload on peers: tool output, server setup and the verdict."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ def test_every_server_of_nats_knows_the_routes_of_all() -> None:
 
 
 def found(speeds: Mapping[str, float], pairs: int = FULL.pairs) -> list[Measured]:
-    """`speeds`: of what differs from a Tidelog that is as fast as all others."""
+    """Peers that miss the bound. `speeds`: those that differ from the speed at which all are
+    equal."""
     done = [
         Done(work, peer, number, {SPEED: speeds.get(f"{work}|{peer}", 100.0)})
         for number in range(1, pairs + 1)

@@ -1,4 +1,4 @@
-"""Percentiles that so many values can tell."""
+"""Percentiles that the number of values supports."""
 
 from bench.percentiles import distribution, percentile, timed, told
 

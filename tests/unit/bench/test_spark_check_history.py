@@ -1,4 +1,4 @@
-"""The history that the check on Spark is measured by has the anomalies that it says."""
+"""The history for the benchmark of the Spark check has the anomalies that it declares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading by Spark beside Kafka: what is written and read, and the verdict."""
+"""Spark reads from Tidelog beside Kafka: the data, the plan of a read, and the verdict."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_offsets_are_formatted_for_both_sources() -> None:
 
 
 def test_the_ratio_is_the_median_of_pairs() -> None:
-    # By pair 2.0, 0.5 and 1.0; the ratio of medians would be another one.
+    # The ratios of the pairs are 2.0, 0.5 and 1.0; the ratio of medians would differ.
     readings = pairs((10.0, 20.0), (40.0, 20.0), (30.0, 30.0))
     found = {result.name: result.value for result in results.verdicts(outcome(*readings[::-1]))}
     assert found["Tidelog over Kafka, batch"] == 1.0
@@ -146,9 +146,7 @@ def test_a_release_is_read_from_its_jar() -> None:
     assert maven.version("a", jars) == "1.0"
 
 
-def test_a_missing_maven_is_explained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_maven_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(maven.MavenError, match="Maven is not installed"):
         maven.jars(tmp_path / "some.xml", tmp_path)

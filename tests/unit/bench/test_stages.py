@@ -1,4 +1,4 @@
-"""Stages of a failover, a takeover and a shutdown, out of what was told."""
+"""Stages of a failover, a takeover and a shutdown, from state changes."""
 
 import pytest
 

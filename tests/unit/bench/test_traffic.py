@@ -1,4 +1,4 @@
-"""What brokers have carried."""
+"""Network traffic of brokers."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_foreign_metrics_are_rejected() -> None:
 
 def test_copied_bytes_exclude_the_load() -> None:
     before = {1: Traffic(100, 50, 0, 0), 2: Traffic(0, 0, 0, 0), 3: Traffic(0, 0, 0, 0)}
-    # Ten were produced, which two followers got; seven of nine that were sent were copied.
+    # Ten were produced and sent to two followers; of nine that were sent, seven were copies.
     after = {1: Traffic(110, 50, 29, 0), 2: Traffic(0, 10, 0, 0), 3: Traffic(0, 17, 0, 0)}
 
     assert copied_bytes(before, after, 3) == (9, 7)

@@ -1,4 +1,4 @@
-"""Verdicts about latencies."""
+"""Verdicts on latencies."""
 
 from bench.percentiles import Timed, timed
 from bench.suite.waits import OneInFlight, Rate, outcome

@@ -1,4 +1,4 @@
-"""Names that the shell completes, and what is said beside them."""
+"""Shell completion of names, with their descriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the addresses of brokers come from."""
+"""Where commands get the broker addresses from."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_an_invalid_cluster_file_is_rejected(tmp_path: Path, content: str) -> No
 
 async def test_a_missing_listener_fails_at_once() -> None:
     with socket.socket() as reserved:
-        # Bound and not listening: connections are refused, and nobody else takes the port.
+        # Bound but not listening: connections are refused, and no other process takes the port.
         reserved.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{reserved.getsockname()[1]}"
         with pytest.raises(ClusterUnreachableError, match="from --bootstrap"):

@@ -39,7 +39,7 @@ def write_segment(directory: Path, batches: list[Batch], name: str | None = None
 
 @pytest.fixture
 def partition(tmp_path: Path) -> Path:
-    """Two segments of two batches of two records."""
+    """Two segments of two batches of two records each."""
     write_segment(tmp_path / "sea-0", [batch_at(0), batch_at(2)])
     write_segment(tmp_path / "sea-0", [batch_at(4), batch_at(6)])
     return tmp_path / "sea-0"

@@ -1,4 +1,4 @@
-"""`tidelog explain`: what it shows, and what it ends with."""
+"""Output and exit status of `tidelog explain`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a question and a watch, and not what was begun."""
+"""Ctrl-C ends a confirmation or a watch, but not the operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Help tells what commands do: every example can be run, every field of --json is named."""
+"""Help texts match the commands: every example runs, and every field of --json is described."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ CHANGING = {
 }
 
 
-# Two read files, and one tells the whole past.
+# Two of these read files, and one prints the whole past.
 WITHOUT_A_TIME = {"check-history", "dump-log", "trace"}
-# What cannot simply be taken back, or copies data.
+# Commands that are hard to revert, or that copy data.
 ASKING = CHANGING - {
     "topics create",
     "brokers maintenance",

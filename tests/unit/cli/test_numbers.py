@@ -1,5 +1,5 @@
-"""Numbers that cannot be meant are refused before anybody is asked, by every command that takes
-one: with what would be right, and never as a fault of the command."""
+"""Every command rejects an impossible number before it calls the cluster. The error gives valid
+values and is never an internal error."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tidelog.cli.session import Session
 from unit.cli.test_manual import COMMANDS
 
 NOBODY = "127.0.0.1:1"
-# The first is the one that ranges of a parser let through.
+# The parser's own range check let the first of these through.
 NO_TIMES = ("nan", "inf", "-inf", "1e300", "-1", "0")
 OWN_BOUNDS = ("produce", "consume", "operations watch")
-# What commands need besides.
+# Other required arguments of the commands.
 WORDS = {
     "name": ["sea"],
     "topic": ["sea"],
@@ -63,9 +63,7 @@ def run(words: list[str]) -> Result:
 
 
 @pytest.mark.parametrize(("name", "option"), list(times()))
-def test_an_invalid_timeout_is_rejected_with_valid_values(
-    name: str, option: str
-) -> None:
+def test_an_invalid_timeout_is_rejected_with_valid_values(name: str, option: str) -> None:
     for stated in NO_TIMES if name in OWN_BOUNDS else NO_TIMES[:2]:
         result = run([*command_line(name), "--json", f"{option}={stated}"])
         assert (stated, result.exit_code) == (stated, ExitStatus.USAGE), result.exception

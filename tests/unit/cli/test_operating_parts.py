@@ -1,4 +1,4 @@
-"""Parsing of moves, and how plans and progress are shown, without a cluster."""
+"""Parsing of moves, and the display of plans and progress, without a cluster."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def test_moves_are_read_from_json(document: object) -> None:
         ("sea/4=3\nsea/5", "file, line 2: 'sea/5' is not"),
     ],
 )
-def test_input_without_moves_is_rejected_with_the_place_and_the_reason(text: str, problem: str) -> None:
+def test_input_without_moves_is_rejected_with_the_place_and_the_reason(
+    text: str, problem: str
+) -> None:
     with pytest.raises(UsageError, match=problem.replace("[", r"\[")):
         parse_moves(text, "file")
 

@@ -1,4 +1,4 @@
-"""Commands that begin, follow and stop operations."""
+"""Commands that start, follow and cancel operations."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_invalid_moves_are_wrong_usage(commands: Commands, arguments: list[str])
     assert commands.controller.called() == []
 
 
-# Of each dangerous command, by what it looks before it asks.
+# Destructive commands by the RPC that they call before they ask for confirmation.
 DANGEROUS = [
     ("Rebalance", ["rebalance"]),
     ("Reassign", ["reassign", "sea/4=3"]),
@@ -180,7 +180,9 @@ def test_an_empty_plan_needs_no_confirmation(commands: Commands) -> None:
     assert "Go on?" not in result.stderr
 
 
-def test_a_long_plan_is_shortened_at_a_confirmation_and_complete_in_a_dry_run(commands: Commands) -> None:
+def test_a_long_plan_is_shortened_at_a_confirmation_and_complete_in_a_dry_run(
+    commands: Commands,
+) -> None:
     moves = [pb.Move(topic="sea", partition=n, original=[1], target=[2]) for n in range(30)]
     plan = pb.Plan(moves=moves, move_count=30)
     commands.controller.answer("Rebalance", pb.RebalanceResponse(plan=plan))
@@ -214,9 +216,7 @@ BEGINNING = {
 
 
 @pytest.mark.parametrize("call", BEGINNING)
-def test_a_plan_from_a_dry_run_can_be_started_by_its_digest(
-    commands: Commands, call: str
-) -> None:
+def test_a_plan_from_a_dry_run_can_be_started_by_its_digest(commands: Commands, call: str) -> None:
     answer = getattr(pb, f"{call}Response")
     commands.controller.answer(call, answer(plan=PLAN), answer(operation=DONE))
     shown = commands.run(*BEGINNING[call], "--dry-run")
@@ -411,7 +411,9 @@ def test_a_watch_times_out(commands: Commands) -> None:
     assert "had not ended after 0.2 s (0 of 2 partitions done" in result.stderr
 
 
-def test_a_cancellation_shows_what_is_reverted_and_asks_for_confirmation(commands: Commands) -> None:
+def test_a_cancellation_shows_what_is_reverted_and_asks_for_confirmation(
+    commands: Commands,
+) -> None:
     commands.controller.answer(
         "DescribeOperation", pb.DescribeOperationResponse(operation=operation())
     )

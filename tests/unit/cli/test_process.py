@@ -1,4 +1,4 @@
-"""What only shows in a process of its own: signals, closed pipes, what is imported."""
+"""Behaviour that needs a separate process: signals, closed pipes, imports."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_on_ctrl_c_lines_already_read_are_delivered(commands: Commands) -> None:
         os.write(producer.stdin.fileno(), b"ebb\nhalf a li")
         commands.in_loop(first_record(commands))
         producer.send_signal(signal.SIGINT)
-        # Its stdin is still open: it must not wait for more.
+        # Its stdin is still open, but it must not wait for more.
         assert producer.wait(WAIT_SECONDS) == ExitStatus.INTERRUPTED
         said = producer.stderr.read().decode()
     assert said.startswith("1 record (3 B) delivered")

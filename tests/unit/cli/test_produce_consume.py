@@ -22,7 +22,7 @@ FAR_TIMEOUT = ("--timeout", "5")
 
 
 def fill(commands: Commands, partition: int, values: list[bytes], timestamp_ms: int = 1000) -> None:
-    """Appends one batch for each value."""
+    """Append one batch for each value."""
     log = commands.cluster.partition("sea", partition)
     for value in values:
         batch = encode([value], [b"k"], timestamps_ms=timestamp_ms)
@@ -205,7 +205,9 @@ def test_an_unknown_topic_or_partition_is_not_found(commands: Commands, command:
         ("topics", "create", "wide", "--replication-factor", "9999999999"),
     ],
 )
-def test_wrong_usage_has_its_own_exit_status(commands: Commands, arguments: tuple[str, ...]) -> None:
+def test_wrong_usage_has_its_own_exit_status(
+    commands: Commands, arguments: tuple[str, ...]
+) -> None:
     assert commands.run(*arguments).exit_code == ExitStatus.USAGE
 
 
@@ -247,7 +249,9 @@ def test_records_are_printed_as_json(commands: Commands) -> None:
         ("-5m", b""),
     ],
 )
-def test_reading_begins_at_the_requested_position(commands: Commands, start: str, printed: bytes) -> None:
+def test_reading_begins_at_the_requested_position(
+    commands: Commands, start: str, printed: bytes
+) -> None:
     fill(commands, 0, [b"a", b"b"], timestamp_ms=1000)
     fill(commands, 0, [b"c", b"d"], timestamp_ms=3000)
     result = commands.run(
@@ -281,7 +285,7 @@ def test_later_records_are_printed_only_with_follow(
     go_to = consume_module._go_to
 
     async def go_to_and_append(*arguments: object) -> None:
-        # The ends are known by now.
+        # The log ends are known by now.
         fill(commands, 0, [b"late"])
         await go_to(*arguments)  # type: ignore[arg-type]
 

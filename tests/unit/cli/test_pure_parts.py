@@ -207,7 +207,7 @@ def partition(**changes: object) -> PartitionDescription:
     return PartitionDescription(**(fields | changes))  # type: ignore[arg-type]
 
 
-# Broker 4 is added, and not missing before the switch.
+# Broker 4 is being added, so it is not missing before the switch.
 MOVED: dict[str, object] = {
     "replicas": (1, 2, 3, 4),
     "moving_operation": "grow-1",

@@ -1,4 +1,4 @@
-"""`tidelog recovery`: nothing is lost that nobody has consented to."""
+"""`tidelog recovery`: no record is given up without consent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With `--json` an error is a document, too."""
+"""With `--json` an error is a JSON document too."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def test_a_rejection_is_a_json_document_with_a_readable_message(
         (("topics", "delete", "sea", "--yes", "--timeout", "nan"), "1 to 300000 ms"),
     ],
 )
-def test_wrong_usage_is_a_json_document(commands: Commands, words: tuple[str, ...], says: str) -> None:
+def test_wrong_usage_is_a_json_document(
+    commands: Commands, words: tuple[str, ...], says: str
+) -> None:
     result = commands.run(*words, "--json")
     assert result.exit_code == ExitStatus.USAGE
     told = refused(result.stdout)
@@ -104,9 +106,7 @@ def test_the_version_is_printed(commands: Commands) -> None:
 @pytest.mark.parametrize(
     "words", [("topics", "list"), ("topics", "describe", "sea"), ("cluster", "describe")]
 )
-def test_an_unanswered_request_times_out(
-    commands: Commands, words: tuple[str, ...]
-) -> None:
+def test_an_unanswered_request_times_out(commands: Commands, words: tuple[str, ...]) -> None:
     for broker in commands.cluster.brokers.values():
         broker.script["metadata"].extend(["hang"] * 10)
     result = commands.run(*words, "--timeout", "0.1", "--json")

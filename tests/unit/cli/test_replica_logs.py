@@ -1,4 +1,4 @@
-"""How far logs go: as their brokers tell, and where these are silent, as the leader does."""
+"""Log ends as reported by the brokers, or by the leader for silent brokers."""
 
 from __future__ import annotations
 

@@ -10,7 +10,9 @@ from tidelog.cli.session import ending_with_a_status
 from tidelog.rpc.status import UnreachableError
 
 
-def test_an_unreachable_service_is_not_an_internal_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_service_is_not_an_internal_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(typer.Exit) as ended, ending_with_a_status():
         raise UnreachableError("127.0.0.1:1", "connection refused")
     assert ended.value.exit_code == ExitStatus.UNREACHABLE

@@ -1,4 +1,5 @@
-"""Tables for people: nothing that is copied or compared is broken, however narrow a terminal is."""
+"""Tables for people: values that are copied or compared are never broken, however narrow the
+terminal is."""
 
 import re
 from pathlib import Path
@@ -18,7 +19,7 @@ REASON = (
     "1 replica would be in sync where min_insync_replicas is 2, and acks=all be refused; start "
     "broker 2 first"
 )
-# Rows as commands show them, with values that are long and occur.
+# Rows as commands show them, with realistic long values.
 TABLES: dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]] = {
     "brokers list": (
         (
@@ -51,9 +52,9 @@ TABLES: dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]] = {
 NARROW = (40, 60, 80, 100, 132)
 
 
-# What a topic's name may consist of, up to its full length, and what addresses have beside it.
+# The characters of topic names, at full length, and those that addresses have besides.
 NAMES = st.text("az09._-:[]/,", min_size=1, max_size=200)
-# Names that are taken from elsewhere: a rack, say, or who asked. Some characters take two cells.
+# Names from elsewhere, such as racks and callers. Some characters take two cells.
 FREE_NAMES = st.lists(st.text("aß潮位é", min_size=1), min_size=1, max_size=PROSE_WORDS - 1)
 PROSE = st.lists(NAMES, min_size=PROSE_WORDS, max_size=8)
 CELLS = st.one_of(
@@ -68,7 +69,7 @@ def any_table(draw: st.DrawFn) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
 
 
 def plain(lines: list[str]) -> list[str]:
-    """Without colours."""
+    """The text without colours."""
     return [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
 
 
@@ -82,7 +83,7 @@ def test_identifiers_are_not_wrapped(name: str, width: int) -> None:
     assert_unbroken(*TABLES[name], width)
 
 
-# Whatever a command shows, as all tables are made by `table_lines`.
+# Covers every command, as `table_lines` makes all tables.
 @given(any_table(), st.integers(20, 240))
 def test_no_cell_of_any_table_is_broken_at_any_width(
     table: tuple[tuple[str, ...], list[tuple[Any, ...]]], width: int

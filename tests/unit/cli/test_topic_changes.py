@@ -1,4 +1,4 @@
-"""Commands that change topics, and what they show before they do."""
+"""Commands that change topics, and what they show before the change."""
 
 from __future__ import annotations
 

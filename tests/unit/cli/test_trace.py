@@ -1,5 +1,4 @@
-"""`tidelog trace`, of planted stories: what it shows, from where, and what it says where
-there is nothing to show."""
+"""`tidelog trace` on planted events: its output, its sources, and its errors."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ SEA_0 = TraceScope("sea", 0)
 
 @pytest.fixture
 def commands(commands: Commands) -> Commands:
-    """The topic for state changes is there, and empty."""
+    """The topic of state changes exists and is empty."""
     commands.cluster.create(STATE_CHANGES_TOPIC, [0, 1, 0])
     return commands
 
@@ -161,9 +160,7 @@ def test_log_files_without_the_partition_are_reported(commands: Commands, tmp_pa
     assert "The files have no changes of sea/7" in result.stderr
 
 
-def test_a_truncated_gzip_file_is_read_up_to_its_end(
-    commands: Commands, tmp_path: Path
-) -> None:
+def test_a_truncated_gzip_file_is_read_up_to_its_end(commands: Commands, tmp_path: Path) -> None:
     plain, zipped = _write_logs(tmp_path)
     zipped.write_bytes(zipped.read_bytes()[:-20])
     result = commands.run("trace", "--files", str(plain), str(zipped), "sea/0")
@@ -201,7 +198,7 @@ def _tell(commands: Commands, events: list[StateChange]) -> None:
                 event
             )
         for broker in commands.cluster.brokers.values():
-            # Else its log lines come among what the command prints.
+            # Otherwise its log lines would mix with the command's output.
             broker.state_changes.flush()
 
     commands.in_loop(tell())
@@ -270,7 +267,7 @@ def test_silent_services_are_named(commands: Commands) -> None:
     _tell(commands, leader_death())
     silent = commands.cluster.brokers[0]
     commands.in_loop(silent.close())
-    silent.alive = True  # others believe so
+    silent.alive = True  # other brokers take it for the active one
     result = commands.run("trace", "sea/0")
     assert f"Not heard: {silent.address}" in result.stderr
     assert "election" in result.stdout
@@ -280,7 +277,7 @@ def test_a_silent_service_with_two_names_is_named_once(commands: Commands) -> No
     _tell(commands, leader_death())
     silent, heard = commands.cluster.brokers[0], commands.cluster.brokers[1]
     commands.in_loop(silent.close())
-    silent.alive = True  # others believe so
+    silent.alive = True  # other brokers take it for the active one
     host, _, port = silent.address.rpartition(":")
     assert host == "127.0.0.1"
     bootstrap = f"{heard.address},localhost:{port}"
@@ -324,7 +321,7 @@ def test_following_continues_with_new_events(commands: Commands) -> None:
 
 
 def test_following_does_not_repeat_past_events(capsys: pytest.CaptureFixture[str]) -> None:
-    """However it came: by the topic or by its service."""
+    """This holds for events from the topic and from the service."""
     *past, new = leader_death()
 
     class Streams:
@@ -346,7 +343,7 @@ async def _events_of(
     return seen
 
 
-# What is not there.
+# Topics and partitions that do not exist.
 
 
 @pytest.mark.parametrize("wanted", ["nosuch", "nosuch/0", "sea/99"])
@@ -371,7 +368,7 @@ def test_a_deleted_topic_has_a_trace(commands: Commands, wanted: str) -> None:
 
 
 def test_an_end_that_only_the_topic_could_have_is_not_reported_missing(commands: Commands) -> None:
-    """Its teller told the begin before the oldest that it remembers."""
+    """The service logged the start before the oldest event that it remembers."""
     publish(commands.cluster, _unacknowledged())
     _tell(commands, [])
     result = commands.run("trace", "sea/0")

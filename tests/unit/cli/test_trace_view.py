@@ -1,4 +1,4 @@
-"""How changes are shown: why, for how long, and what is not known of them."""
+"""The display of changes: cause, duration, and unknown parts."""
 
 from __future__ import annotations
 

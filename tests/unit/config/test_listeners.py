@@ -1,4 +1,4 @@
-"""Where a broker or controller listens, and what it refuses to be told about it."""
+"""Listening addresses of brokers and controllers, and which ones they reject."""
 
 from __future__ import annotations
 

@@ -145,9 +145,9 @@ def test_the_console_form_shows_the_event_before_its_details(
 
 
 def test_a_full_disk_of_the_log_ends_nothing(output: io.StringIO) -> None:
-    # The fixture restores what is configured.
+    # The fixture restores the configuration.
     del output
-    full = open("/dev/full", "w", buffering=1)  # noqa: PTH123, SIM115 - it cannot be closed well
+    full = open("/dev/full", "w", buffering=1)  # noqa: PTH123, SIM115 - closing it fails
     configure_logging("broker-1", stream=full)
     structlog.get_logger().info("started")
     write_lines([Line("2026-11-27T00:00:00.000Z", "info", "broker-1", "started", {})])

@@ -1,4 +1,4 @@
-"""Configuration: which source wins, and what is said of a wrong value."""
+"""Configuration: which source takes precedence, and how invalid values are reported."""
 
 from pathlib import Path
 from typing import Self
@@ -164,7 +164,9 @@ def test_an_unresolvable_host_syntax_is_rejected(
     assert f"no resolver can look up the host '{host}'" in message
 
 
-def test_an_invalid_value_in_the_file_is_named(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+def test_an_invalid_value_in_the_file_is_named(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
     file.write_text('store_id = "one"\ndata_dir = "/x"\n')
 
     message = refused(capsys, "--config", str(file))
@@ -186,9 +188,7 @@ def test_an_unknown_flag_is_named(capsys: pytest.CaptureFixture[str], file: Path
     assert "--colour" in refused(capsys, "--config", str(file), "--colour", "red")
 
 
-def test_a_missing_file_is_named(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     missing = tmp_path / "missing.toml"
 
     message = refused(capsys, "--config", str(missing))

@@ -1,4 +1,4 @@
-"""What a topic's configuration may hold."""
+"""Valid values of a topic's configuration."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""The alert rules: of series that exist, each with its tests. Whether they fire is for promtool,
-in tests/monitoring."""
+"""Alert rules use series that exist, and each has tests. Promtool checks in tests/monitoring
+when they fire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the suites that need containers may be left out: only where the machine can have none."""
+"""The suites that need containers are skipped only on a machine that can have no engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from compose.engine import CANNOT_BE_HAD, ROOT, STANDIN_VARIABLE
 
 NO_ENGINE = "exit 1"
-# An engine without any image, and no way to a registry.
+# An engine without any image and without access to a registry.
 NO_IMAGES = 'case "$1" in image|pull) exit 1;; esac'
 SCRIPT = "#!/bin/sh\n"
 
@@ -23,7 +23,7 @@ Program = Callable[[str, str], Path]
 
 @pytest.fixture
 def program(tmp_path: Path) -> Program:
-    """Writes one, by its name and what its shell does."""
+    """Writes an executable of this name with this shell body."""
 
     def write(name: str, script: str) -> Path:
         path = tmp_path / "bin" / name
@@ -47,9 +47,7 @@ def prepared(docker: Path, standins: Path | None = None) -> subprocess.Completed
 
 
 @pytest.mark.parametrize("docker", [NO_ENGINE, NO_IMAGES])
-def test_a_missing_engine_has_its_own_exit_status(
-    program: Program, docker: str
-) -> None:
+def test_a_missing_engine_has_its_own_exit_status(program: Program, docker: str) -> None:
     ended = prepared(program("docker", docker))
     assert ended.returncode == CANNOT_BE_HAD
     assert STANDIN_VARIABLE in ended.stderr or "no registry gives" in ended.stderr
@@ -58,9 +56,7 @@ def test_a_missing_engine_has_its_own_exit_status(
 
 @pytest.mark.parametrize("docker", [NO_ENGINE, NO_IMAGES])
 @pytest.mark.parametrize("standins", ["exit 3", "exit 0"], ids=["fails", "brings nothing"])
-def test_a_broken_engine_is_a_failure(
-    program: Program, docker: str, standins: str
-) -> None:
+def test_a_broken_engine_is_a_failure(program: Program, docker: str, standins: str) -> None:
     ended = prepared(program("docker", docker), program("standins", standins))
     assert ended.returncode == 1, ended.stderr
 

@@ -1,4 +1,4 @@
-"""docker-compose.yml and the images that it builds, as they are written."""
+"""Static checks of docker-compose.yml and of the images that it builds."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tidelog_runtime.config import ENVIRONMENT_PREFIX, ServiceConfig
 ROOT = Path(__file__).resolve().parents[3]
 SERVICES = ("broker", "controller", "admin-api")
 IMAGES = (*SERVICES, "pipeline")
-# Jobs, which serve nobody.
+# Jobs, which have no listener.
 JOBS = {"archive", "lag", "pipeline"}
-# What runs once, and what has no program that asks it how it is.
+# One-off containers, and those without a health check program.
 WITHOUT_HEALTH_CHECK = {"tools", "grafana", *JOBS}
-# What a health check may run: real images have no shell and no curl.
+# Programs that a health check may run: real images have no shell and no curl.
 OWN_PROGRAMS = {"python", "/usr/local/bin/etcdctl", "/bin/promtool"}
 
 
@@ -70,7 +70,7 @@ def test_images_are_built_without_buildkit(service: str) -> None:
 
 @pytest.mark.parametrize("service", IMAGES)
 def test_an_image_runs_as_a_numbered_user(service: str) -> None:
-    """Kubernetes checks `runAsNonRoot` by the number alone."""
+    """Kubernetes checks `runAsNonRoot` only for numeric user ids."""
     final = dockerfile(service).rpartition("FROM ")[2]
     assert re.findall(r"^USER (.*)$", final, re.MULTILINE) == ["10001:10001"]
 
@@ -88,7 +88,7 @@ def test_images_contain_the_tested_versions(lock: str) -> None:
 
 
 def test_spark_and_service_locks_have_the_same_versions() -> None:
-    """One virtual environment is made of both."""
+    """Both are installed into one virtual environment."""
     services, spark = pins("requirements-services.lock"), pins("requirements-spark.lock")
     assert {name: services[name] for name in spark if name in services} == {
         name: version for name, version in spark.items() if name in services
@@ -109,7 +109,7 @@ def test_external_images_are_pinned(services: dict[str, dict[str, Any]]) -> None
 def test_every_image_in_use_has_a_stand_in(
     services: dict[str, dict[str, Any]],
 ) -> None:
-    """For all but Grafana's, of which there is none."""
+    """Grafana is the exception and has no stand-in."""
     used = {
         s["image"] for s in services.values() if "build" not in s and "grafana" not in s["image"]
     }
@@ -156,7 +156,7 @@ def test_every_service_is_confined(services: dict[str, dict[str, Any]]) -> None:
 def test_only_existing_settings_are_set(
     role: str, config: type[ServiceConfig], services: dict[str, dict[str, Any]]
 ) -> None:
-    """A variable that no service knows is passed over in silence."""
+    """Services silently ignore unknown variables."""
     known = {ENVIRONMENT_PREFIX + field.upper() for field in config.model_fields}
     for service in (s for name, s in services.items() if name.startswith(role)):
         assert set(service["environment"]) <= known
@@ -175,7 +175,7 @@ def test_clients_on_this_machine_get_the_published_ports(
         told = service["environment"]["TIDELOG_EXTERNAL_ADVERTISED_ADDRESS"]
         port = service["environment"]["TIDELOG_EXTERNAL_LISTEN"].rpartition(":")[2]
         assert service["ports"] == [f"{told}:{port}"]
-        # As the client's usual bootstrap, and `make up`, have them.
+        # The default bootstrap of clients and `make up`.
         assert f":-{port}}}" in told
 
 

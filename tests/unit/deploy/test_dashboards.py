@@ -1,4 +1,4 @@
-"""The committed dashboards: what the code makes of them, with queries for series that exist."""
+"""The committed dashboards match the generator and query series that exist."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILES = files()
 DASHBOARDS = {name: json.loads(content) for name, content in FILES.items()}
 
 GRID_WIDTH = 24
-# What a description tells people to do.
+# Verbs that introduce an action in a description.
 _WHAT_TO_DO = re.compile(
     r"\b(look|run|start|compare|bring|lower|raise|let|do what|divide|place|spread|scrape less|"
     r"find out|stop no)\b",

@@ -1,4 +1,5 @@
-"""deploy/kubernetes against the schemas of Kubernetes, and against what services need."""
+"""Checks deploy/kubernetes against the schemas of Kubernetes and the requirements of the
+services."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from tidelog_controller.config import ControllerConfig
 from tidelog_runtime.config import ENVIRONMENT_PREFIX, ServiceConfig
 
 MANIFESTS = Path(__file__).resolve().parents[3] / "deploy" / "kubernetes"
-# The pod index is a label since 1.28.
+# The pod index is a label since Kubernetes 1.28.
 VERSIONS = ("1.28", "1.34")
 SERVICE_MONITOR = "ServiceMonitor"
 
@@ -42,7 +43,7 @@ def container(name: str) -> dict[str, Any]:
 
 
 def settings(name: str) -> dict[str, str]:
-    """Those that are told by a variable of their own, or by the configuration of all."""
+    """The settings from the variables of a workload or from the shared configuration."""
     given = {entry["name"]: entry.get("value", "") for entry in container(name)["env"]}
     return given | (ALL["ConfigMap/tidelog"]["data"] if "envFrom" in container(name) else {})
 
@@ -95,7 +96,7 @@ def test_a_pod_is_confined(name: str) -> None:
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["runAsUser"] == 10001
     assert container(name)["securityContext"]["readOnlyRootFilesystem"] is True
-    # Else the names of services would become settings.
+    # Otherwise variables with the names of services would become settings.
     assert pod["enableServiceLinks"] is False
 
 
@@ -129,7 +130,8 @@ def test_only_existing_settings_are_set(name: str, config: type[ServiceConfig]) 
 
 @pytest.mark.parametrize("role", ["broker", "controller"])
 def test_services_publish_pods_that_are_not_ready(role: str) -> None:
-    """A broker serves once a controller has reached it, so it cannot wait to be found."""
+    """A broker is ready only after a controller has reached it, so its address must resolve
+    before."""
     service = ALL[f"Service/tidelog-{role}s"]
     assert service["spec"]["publishNotReadyAddresses"] is True
     advertised = settings(f"StatefulSet/tidelog-{role}")["TIDELOG_ADVERTISED_ADDRESS"]

@@ -1,4 +1,4 @@
-"""What is said in many places is said in one way."""
+"""Statements that many documents repeat are the same everywhere."""
 
 import re
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Which requests a server serves: bounded before they are parsed, before they are served, and by
-how many their client has. With a real server, whose service counts what reaches it."""
+"""Which requests a server accepts: limits before parsing, before serving, and per client. Uses a
+real server, whose service counts the requests that reach it."""
 
 from __future__ import annotations
 

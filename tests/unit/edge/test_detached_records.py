@@ -37,7 +37,7 @@ def request_of(*partitions: list[Batch]) -> pb.ProduceRequest:
 
 
 def parsed(data: bytes) -> tuple[pb.ProduceRequest, list[list[Batch]]]:
-    """The parser's own."""
+    """The result of the protobuf parser."""
     message = pb.ProduceRequest.FromString(data)
     return message, [[batch_from_wire(b) for b in p.batches] for p in message.partitions]
 

@@ -1,4 +1,4 @@
-"""A handler that fails ends its request alone, with a typed error. With a real server."""
+"""A failing handler ends only its own request, with a typed error. Uses a real server."""
 
 from __future__ import annotations
 

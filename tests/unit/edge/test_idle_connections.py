@@ -1,4 +1,4 @@
-"""No address keeps more connections than it may, idle ones included. With a real server."""
+"""The number of connections per address is bounded, idle ones included. Uses a real server."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Serving:
         return self.table.accepted(self.ports, 0)
 
     async def connect(self, stack: AsyncExitStack, count: int) -> list[grpc.aio.Channel]:
-        """Each by a connection of its own."""
+        """Opens clients with one connection each."""
         channels = [
             await stack.enter_async_context(open_channel(self.address)) for _ in range(count)
         ]
@@ -76,7 +76,8 @@ class Serving:
         return channels
 
     async def step(self) -> None:
-        """Once all that came in is idle for long enough, and what was closed is gone."""
+        """Run the check after all input has been idle long enough and closed connections are
+        gone."""
         await asyncio.sleep(MIN_IDLE_MS / 1000 + 0.1)
         await self.idle.step()
         await asyncio.sleep(0.3)
@@ -119,7 +120,7 @@ async def test_only_idle_connections_beyond_the_limit_are_closed(
         assert on.callers.rejected["max_connections_per_client"] == 6
         (reached,) = on.callers.reached(SystemClock().monotonic_ms())
         assert (reached.address, reached.value) == (host.strip("[]"), LIMIT)
-        # A gRPC client connects again by itself: the busy ones are those that were there.
+        # A gRPC client reconnects by itself, so the busy connections are those that existed before.
         on.service.go.set()
         assert all([await call == pb.MetadataResponse() for call in calls])
         assert await reading == replica_control_pb2.WatchResponse()
@@ -181,7 +182,7 @@ def test_neither_busy_nor_recently_active_connections_are_closed() -> None:
 def test_a_closed_table_finds_nothing_and_touches_no_file() -> None:
     table = SocketTable()
     table.close()
-    # They have the numbers that the table had.
+    # These files have the descriptors that the table had.
     others = [os.open(__file__, os.O_RDONLY | os.O_CLOEXEC) for _ in range(2)]
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:

@@ -1,5 +1,5 @@
-"""What brokers and controllers ask of each other is bounded, too, before it is parsed: an entry
-takes two bytes on the wire, and an object and a look-up where it is served."""
+"""Requests between brokers and controllers are bounded before they are parsed, too. An entry
+takes two bytes on the wire, but an object and a look-up in the server."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def parsed(method: str, data: bytes) -> Any:
 
 
 def entries_of(field: FieldDescriptor, count: int, size: int = 0) -> bytes:
-    """Each an unknown field of so many bytes, which every message may hold."""
+    """Entries with one unknown field of this size, which every message accepts."""
     held = b"" if size == 0 else encode_varint(1000 << 3 | 2) + encode_varint(size) + bytes(size)
     return (encode_varint(field.number << 3 | 2) + encode_varint(len(held)) + held) * count
 
@@ -119,7 +119,7 @@ def nested_in(path: list[FieldDescriptor], entries: bytes) -> bytes:
 
 
 def wire_entries(field: FieldDescriptor, first: int, count: int) -> bytes:
-    """Packed where they are numbers, and with a key where it is a map."""
+    """Wire bytes of a list: packed for numbers, and with a key for a map."""
     if field.message_type is None and field.type != FieldDescriptor.TYPE_STRING:
         return wire_field(field, b"\x96\x01" * count)
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
@@ -130,7 +130,7 @@ def wire_entries(field: FieldDescriptor, first: int, count: int) -> bytes:
 
 
 def padded(data: bytes) -> bytes:
-    """Large enough to be parsed in slices."""
+    """The request, padded so that it is parsed in slices."""
     return data + encode_varint(1000 << 3 | 2) + encode_varint(100_000) + bytes(100_000)
 
 
@@ -171,7 +171,8 @@ def test_each_nested_list_has_its_limit(method: str, path: list[FieldDescriptor]
 
 @OF_NESTED
 def test_a_list_in_several_parts_has_one_limit(method: str, path: list[FieldDescriptor]) -> None:
-    """A message that is no list may come in several parts, and numbers unpacked as well."""
+    """A non-repeated message field may arrive in several parts, and so may numbers in unpacked
+    form."""
     limit = entries_limit(path[-1].full_name)
     half = limit // 2 + 1
     parts = [wire_entries(path[-1], first, half) for first in (0, half)]
@@ -191,7 +192,7 @@ def test_unpacked_numbers_are_counted() -> None:
 
 
 def test_short_entries_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """None has more than its list may have, and all together do."""
+    """No list exceeds its own limit, but together they exceed the common one."""
     method, path = next((m, p) for m, p in NESTED if p[-1].name == "isr")
     monkeypatch.setitem(TOTAL_LIMITS, "tidelog.v1.LeaderAndIsrRequest", 20_000)
     entry = wire_field(path[0], wire_entries(path[-1], 0, 49))

@@ -1,5 +1,4 @@
-"""Reports of unreachable leaders over gRPC, from a broker's client to the controller's
-service."""
+"""Reports of unreachable leaders over gRPC, from a broker's client to the controller's service."""
 
 from __future__ import annotations
 

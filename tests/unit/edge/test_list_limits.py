@@ -1,5 +1,5 @@
-"""Every list of every request has a limit that somebody chose: derived from the descriptors of all
-services, so that a new field fails here until it has one."""
+"""Every list of every request has an explicit limit. The lists come from the descriptors of all
+services, so a new field fails here until it has a limit."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tidelog.rpc.message_bounds import is_internal
 
 RPCS = all_rpcs()
 OF_RPC = pytest.mark.parametrize("rpc", RPCS, ids=[method_name(rpc) for rpc in RPCS])
-# A request, an entry of its list and what that holds.
+# A request, an entry of its list, and the content of that entry.
 MAX_DEPTH = 4
 
 
 def fields_of(
     descriptor: Descriptor, above: tuple[Descriptor, ...] = ()
 ) -> Iterator[tuple[FieldDescriptor, int]]:
-    """At any depth, which comes with each."""
+    """All fields of a message at any depth, with the depth."""
     assert descriptor not in above, f"{descriptor.full_name} holds itself: its depth is unbounded"
     for field in descriptor.fields:
         yield field, len(above)
@@ -44,7 +44,7 @@ def test_messages_nest_no_deeper_than_the_checks(rpc: MethodDescriptor) -> None:
 
 @OF_RPC
 def test_no_list_is_hidden_in_a_map_or_a_nested_list(rpc: MethodDescriptor) -> None:
-    """What counts entries finds each list that the descriptors have."""
+    """The entry count finds each list that the descriptors have."""
 
     def counted(lists: object) -> Iterator[str]:
         for field in lists.fields.values():  # type: ignore[attr-defined]
@@ -66,7 +66,7 @@ def test_each_limit_belongs_to_an_existing_list() -> None:
 
 @pytest.mark.parametrize("rpc", [rpc for rpc in RPCS if is_internal(method_name(rpc))])
 def test_full_lists_fit_the_request_limit(rpc: MethodDescriptor) -> None:
-    """What each list may have at the top, all may have together."""
+    """A single list may use the whole limit that all lists share."""
     name = rpc.input_type.full_name
     at_top = [field for field, depth in fields_of(rpc.input_type) if depth == 0]
     limits = [request_bounds.entries_limit(f.full_name) for f in at_top if f.is_repeated]

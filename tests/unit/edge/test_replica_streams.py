@@ -32,7 +32,8 @@ def request_by(follower: int, sequence: int = 0) -> ReplicaFetchRequest:
 
 
 class Leader:
-    """Answers when it is told to, or hurried; `stop` fails where something holds it up."""
+    """Answers when the test says so, or when a fetch is completed early; `stop` fails if
+    anything delays it."""
 
     def __init__(self) -> None:
         self.hurried: list[tuple[int, int]] = []
@@ -67,7 +68,7 @@ class Leader:
 
 
 class _OlderService(replica_pb2_grpc.ReplicaServiceServicer):
-    """One answer to each message, one after another; the field it does not know is lost."""
+    """Answers messages strictly in order; the unknown field is lost."""
 
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
@@ -80,7 +81,7 @@ class _OlderService(replica_pb2_grpc.ReplicaServiceServicer):
         newest = 0
         async for request in request_iterator:
             if request.session_sequence <= newest:
-                yield pb.ReplicaFetchResponse()  # It comes late.
+                yield pb.ReplicaFetchResponse()  # The answer comes late.
                 continue
             newest = request.session_sequence
             answer = await self._leader.answer(await replica_codec.request_from_wire(request))
@@ -187,7 +188,7 @@ async def test_a_fetch_can_be_completed_early_before_it_is_sent() -> None:
 
 
 async def test_a_fetch_completed_early_while_it_is_read_does_not_wait() -> None:
-    """It is served by nobody yet, who could be told."""
+    """No handler serves it yet, so none can be notified."""
     many = [pb.ReplicaFetchPartition(partition=number) for number in range(ITEMS_PER_TURN + 1)]
     waits_ms: list[int] = []
 
@@ -215,9 +216,7 @@ async def test_early_completion_of_an_answered_fetch_sends_nothing() -> None:
     assert leader.hurried == []
 
 
-async def test_an_older_leader_answers_in_its_time_and_answers_stay_matched() -> (
-    None
-):
+async def test_an_older_leader_answers_in_its_time_and_answers_stay_matched() -> None:
     async with served(OlderLeader) as (leader, peers):
         for sequence in (1, 2, 3):
             leader.may_answer.clear()
@@ -243,7 +242,7 @@ async def test_shutdown_does_not_interrupt_the_writing_of_an_answer() -> None:
         await asyncio.Event().wait()
 
     async def serve() -> list[pb.ReplicaFetchResponse]:
-        """What gRPC does, with a write that is done when the test says so."""
+        """Serves like gRPC, with a write that is done when the test says so."""
         answers = []
         async for response in service.ReplicaFetch(requests(), None):  # type: ignore[arg-type]
             answers.append(response)

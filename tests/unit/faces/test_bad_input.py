@@ -1,5 +1,5 @@
-"""What is no good is refused alike by the gRPC client, the REST gateway and the commands: with the
-same code, the same reason, and what would be right."""
+"""The gRPC client, the REST gateway and the commands reject invalid input alike: with the same
+code, the same reason and the same fix."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def world() -> Iterator[World]:
 
 
 def answers(world: World, bad: BadInput) -> dict[str, Refusal | None]:
-    """By face, of those in which it can be said."""
+    """The answer of each interface in which the input can be expressed."""
     told: dict[str, Refusal | None] = {}
     if bad.grpc is not None:
         told["grpc"] = world.by_grpc(bad.grpc)

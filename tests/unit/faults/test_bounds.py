@@ -1,4 +1,4 @@
-"""How long no write may succeed, by kind and circumstances."""
+"""Bounds on the time without a successful write, by fault kind and circumstances."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A fault without a measured effect is told."""
+"""Faults without a measured effect are reported."""
 
 import pytest
 

@@ -18,7 +18,7 @@ from tidelog.inspection.model import Finding
 from unit.faults.runs import report, run, seen
 
 BEGIN_MS = 10_000
-# Longer than every grace, and than an answer may take.
+# Longer than every grace period and than the longest answer.
 HEALED_MS = 24_000
 WINDOW = Window(BEGIN_MS, 28_000)
 EXPECTED_KINDS = [kind for kind, explicable in EXPLICABLE.items() if explicable.expected]
@@ -174,9 +174,7 @@ SECOND_KINDS = [kind for kind, known in KINDS.items() if known.needs is Ability.
 
 @pytest.mark.parametrize("kind", SECOND_KINDS)
 @pytest.mark.parametrize("other", ["10.0.0.9:75001", "110.0.0.9:7500", "10.0.0.8:7500"])
-def test_a_finding_must_name_the_second_process(
-    kind: str, other: str
-) -> None:
+def test_a_finding_must_name_the_second_process(kind: str, other: str) -> None:
     unnamed = [
         replace(found, evidence=[line.replace(SECOND, other) for line in found.evidence])
         for found in right(kind)
@@ -211,7 +209,7 @@ def test_a_copy_that_registered_when_the_broker_was_killed_needs_no_finding() ->
 def test_a_registration_of_a_live_broker_or_of_the_original_directory_is_no_excuse(
     killed: str, place: str
 ) -> None:
-    """A copy that took the id from a live broker would be a fault of the product."""
+    """A copy that took the id from a live broker would be a bug of the product."""
     explained = copied_and_killed(killed, taken_over(place))
 
     assert counts(explained, "start_copied_process") == {"unexplained": 1}
@@ -290,9 +288,7 @@ def test_faults_of_the_store_affect_all_brokers() -> None:
 
 
 @pytest.mark.parametrize(("starved_ms", "misblamed"), [(25_500, 0), (45_000, 1)])
-def test_a_broker_without_cpu_counts_as_affected(
-    starved_ms: int, misblamed: int
-) -> None:
+def test_a_broker_without_cpu_counts_as_affected(starved_ms: int, misblamed: int) -> None:
     blamed = ask(BEGIN_MS + 2_000, *right("kill_leader"), finding(causes.BROKER_UNREACHABLE, 2))
     starved = ask(starved_ms, finding(causes.CPU_STARVED, 2))
     found = judge_explanations([blamed, starved], [struck("kill_leader")])

@@ -1,4 +1,4 @@
-"""How long no write succeeded, and on whose account."""
+"""Gaps without a successful write, and the faults that they are attributed to."""
 
 from faults.gaps import NOWHERE, Window, gap_in, ordinary, worst_in
 from tidelog.history.write_gaps import NO_GAP, Gap

@@ -1,4 +1,4 @@
-"""What a run leaves behind, and where."""
+"""The files that a run leaves behind."""
 
 from __future__ import annotations
 

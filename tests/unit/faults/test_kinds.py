@@ -1,4 +1,4 @@
-"""What is measured of a fault is what it did."""
+"""The measured effect of a fault is what the fault did."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from unit.faults.segments import write_segment
 
 
 class Cluster:
-    """Services come back as others whatever is done to them. `ended`: members of etcd."""
+    """Services always come back with other processes. `ended`: members of etcd that ended."""
 
     brokers: Sequence[str] = ()
     etcd_members = ("etcd-1", "etcd-2", "etcd-3")
@@ -47,7 +47,7 @@ class Cluster:
 
 
 class There:
-    """A scene in which whoever is asked for is there."""
+    """A scene in which every requested service is present."""
 
     topic = "sea"
 

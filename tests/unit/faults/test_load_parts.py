@@ -1,4 +1,4 @@
-"""What a load writes down: values, who acknowledged, and its course."""
+"""The records of a load: values, acknowledging brokers, and its course."""
 
 from __future__ import annotations
 

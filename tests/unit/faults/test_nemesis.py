@@ -1,4 +1,4 @@
-"""How a fault comes several times: one after another, each to a cluster that is whole."""
+"""Repetitions of a fault: one after another, each on a recovered cluster."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ ONCE = Fault("kill_controller", 0.0, 0.0)
 
 
 class Killed:
-    """Whom it strikes next, in what order, until when the cluster becomes whole."""
+    """The targets of its strikes in order, and when the cluster recovers."""
 
     def __init__(self, targets: Sequence[str], whole_times: int) -> None:
         self.did: list[str] = []
@@ -49,7 +49,7 @@ class Killed:
 
 
 class LateController:
-    """Another becomes active at the third look, unless the first is there again before."""
+    """Another controller becomes active at the third poll, unless the first is back before."""
 
     target = "controller-1"
 
@@ -177,7 +177,7 @@ async def test_a_broker_that_a_fault_failed_to_strike_is_released(
 
 
 class Log:
-    """What one broker tells of two topics, by its wall clock."""
+    """Log events of one broker about two topics, by its wall clock."""
 
     def __init__(self, told: Sequence[tuple[str, int]]) -> None:
         self._told = told

@@ -1,4 +1,4 @@
-"""How far consumers came, which high watermarks were read, how long producers waited."""
+"""Consumer positions, observed high watermarks, and the waiting times of producers."""
 
 import asyncio
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ def test_reported_high_watermarks_are_counted() -> None:
 
 
 class Polled:
-    """A consumer whose polls give these errors, and then nothing; so long the load lasts."""
+    """A consumer whose polls raise these errors and then return nothing, until the load ends."""
 
     def __init__(self, errors: Sequence[TidelogError]) -> None:
         self._errors = iter(errors)

@@ -1,4 +1,4 @@
-"""What iptables is told, and what is read of its counters."""
+"""The rules given to iptables, and the counters read from it."""
 
 from faults import packet_rules
 

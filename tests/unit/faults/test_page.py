@@ -1,4 +1,4 @@
-"""The page holds what was found, and what was not shown."""
+"""The report page has the findings and the omitted faults."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a plan holds: every kind that is possible, the named stories, and mixtures of a seed."""
+"""Content of a plan: every possible kind, the named stories, and seeded mixtures."""
 
 import pytest
 
@@ -116,9 +116,7 @@ def test_in_a_short_run_faults_last_only_until_their_effect(
 
 @pytest.mark.parametrize("seconds", [120, SHORT_RUN_S])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_mixtures_keep_a_possible_leader_and_every_measurement(
-    seed: int, seconds: float
-) -> None:
+def test_mixtures_keep_a_possible_leader_and_every_measurement(seed: int, seconds: float) -> None:
     for step in mixtures(make_plan(ALL, runs=3, seconds=seconds, seed=seed)):
         assert len(set(step.kinds)) == len(step.kinds) >= 2
         assert all(len(family.intersection(step.kinds)) <= 1 for family in ONE_AT_A_TIME)

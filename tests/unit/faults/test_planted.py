@@ -1,4 +1,4 @@
-"""A planted bug is found by what the code without it does not show."""
+"""A planted bug counts as found if the unmodified code does not show the anomaly."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ TREE = Path("/with-a-bug")
 
 
 class Strikes:
-    """`shows`: by step and seed; others show nothing."""
+    """`shows`: anomalies by step and seed; other runs show none."""
 
     def __init__(self, shows: Mapping[tuple[str, int], Shown]) -> None:
         self._shows = shows

@@ -1,4 +1,4 @@
-"""The relay, on loopback."""
+"""The relay on loopback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @asynccontextmanager
 async def relayed() -> AsyncIterator[SharedRelay]:
-    """In front of a server that gives back what it is sent."""
+    """A relay in front of an echo server."""
     server = await asyncio.start_server(_echo, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
     relay = SharedRelay(f"{host}:{port}")
@@ -47,7 +47,7 @@ class Client:
             return await self._reader.read(1024)
 
     async def says_in_vain(self, data: bytes) -> bool:
-        """Whether the connection breaks, with a reset or an end."""
+        """Whether the connection breaks on a send, with a reset or an end."""
         try:
             return await self.say(data) == b""
         except ConnectionError:

@@ -1,4 +1,4 @@
-"""What all runs together say, and what they lack of a proof."""
+"""The result of all runs together, and what they lack of a full proof."""
 
 from dataclasses import replace
 

@@ -1,5 +1,5 @@
-"""When a cluster counts as whole: services by what they tell, the store by what it answers. Who is
-struck, and by one fault at a time."""
+"""When a cluster counts as healthy: services by their reports, the store by its answers. Also
+the choice of targets, with one fault per broker at a time."""
 
 import asyncio
 from collections import Counter
@@ -24,8 +24,8 @@ BROKERS = ["broker-1", "broker-2", "broker-3"]
 
 
 class World:
-    """A cluster and its admin client at once. Services go on to tell what they knew when etcd
-    went away."""
+    """A cluster and its admin client in one. After etcd goes away, services still report what
+    they knew before."""
 
     def __init__(self) -> None:
         self.brokers = BROKERS

@@ -1,4 +1,5 @@
-"""A second process of a broker's id: what it logged is the effect, and its place is its own."""
+"""A second process with a broker's id: its log events are the effect, and it has its own address
+and data."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""A machine on which no disk can be mounted says why, and leaves nothing behind."""
+"""A machine on which no disk can be mounted reports the reason and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def program(directory: Path, name: str, script: str) -> None:
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """All that there are."""
+    """The only programs that exist."""
     directory = tmp_path / "programs"
     directory.mkdir()
     monkeypatch.setenv("PATH", str(directory))
@@ -41,9 +41,7 @@ async def test_a_missing_program_is_the_reason(tmp_path: Path) -> None:
     assert not (tmp_path / "probe").exists()
 
 
-async def test_a_mountable_disk_leaves_no_reason(
-    tmp_path: Path, programs: Path
-) -> None:
+async def test_a_mountable_disk_leaves_no_reason(tmp_path: Path, programs: Path) -> None:
     for name in ("mkfs.ext4", "mount", "umount"):
         program(programs, name, "exit 0")
     assert await why_no_small_disks(tmp_path / "probe") == ""

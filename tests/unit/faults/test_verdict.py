@@ -1,4 +1,4 @@
-"""What makes a run fail."""
+"""Conditions that fail a run."""
 
 from dataclasses import replace
 
@@ -115,7 +115,7 @@ BOUNCED = [
 
 
 def bounced(without: Window) -> RunVerdict:
-    """The controller ignored the third crash alone."""
+    """Three crashes, of which the controller ignored only the third."""
     step = Step("cell", (Fault("kill_leader", 0, 2, len(BOUNCED)),))
     cell = DoneStep(
         step, [InjectedFault("kill_leader", len(BOUNCED), BOUNCED)], Window(10_000, 40_000), 2.0

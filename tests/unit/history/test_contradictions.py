@@ -1,4 +1,4 @@
-"""A history that contradicts itself is refused: no verdict on it could be trusted."""
+"""A contradictory history is rejected, because no verdict on it could be trusted."""
 
 from __future__ import annotations
 

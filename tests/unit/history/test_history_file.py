@@ -1,4 +1,4 @@
-"""History files: what is written is read again; what is no history is refused."""
+"""History files round-trip, and invalid ones are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a loss mark excuses, and what none does."""
+"""What a loss mark excuses, and what it does not."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_all_consequences_of_marked_loss_are_excused(history: Recording) -> None
     history.polled([(0, 1), (1, 2)], epoch=1, high_watermark=2)
     history.invoke(4)
     history.lost(1, 1)
-    # The first two are gone; the second is sent again, by a retry.
+    # The first two are lost; the second is sent again by a retry.
     history.polled([(0, 4), (1, 5)], epoch=2, repositioned=True, high_watermark=1)
     history.polled([(2, 2)], epoch=2)
     history.sent(5, 1, epoch=2, client="p2")
@@ -66,7 +66,7 @@ def test_all_consequences_of_marked_loss_are_excused(history: Recording) -> None
         Anomaly.NON_MONOTONIC_SEND: 1,
         Anomaly.HW_REGRESSION: 1,
     }
-    # 4 and 6 are both of epoch 2, which nobody gave up.
+    # Offsets 4 and 6 are both of epoch 2, which was not given up.
     assert dict(report.findings.counts) == {
         Anomaly.INCONSISTENT_OFFSETS: 1,
         Anomaly.LOST_WRITE: 1,
@@ -171,7 +171,8 @@ def test_given_up_records_are_skipped_by_a_reader_of_later_given_up_ones(
 def test_records_restored_by_a_loss_are_not_skipped_by_a_reader_of_the_given_up_ones(
     history: Recording,
 ) -> None:
-    """Two leaders before it had written there; who leads after it has the log of the first."""
+    """Two earlier leaders had written there; the leader after the election has the log of the
+    first."""
     history.sent(1, 0, epoch=1)
     history.sent(2, 2, epoch=2)
     history.invoke(3)
@@ -181,7 +182,9 @@ def test_records_restored_by_a_loss_are_not_skipped_by_a_reader_of_the_given_up_
     assert history.found() == {}
 
 
-def test_records_that_became_unreadable_are_not_skipped_by_informed_readers(history: Recording) -> None:
+def test_records_that_became_unreadable_are_not_skipped_by_informed_readers(
+    history: Recording,
+) -> None:
     history.sent(1, 0, epoch=1)
     history.sent(2, 1, epoch=1)
     history.sent(3, 2, epoch=1)
@@ -189,7 +192,7 @@ def test_records_that_became_unreadable_are_not_skipped_by_informed_readers(hist
     history.polled([(0, 1), (2, 3)], epoch=1)
     history.lost(0, 9, first_offset=1, end_offset=2)
     assert history.found() == {}
-    # Nor where an election gives up what comes next.
+    # Nor is it skipped where an election gives up the next record.
     history.lost(1, 1, first_offset=2)
     assert history.found() == {}
 

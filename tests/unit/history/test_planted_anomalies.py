@@ -1,5 +1,5 @@
-"""Each class of anomaly: found by name, with the operations that show it; and what is
-near it and none."""
+"""Each class of anomaly is found by name with the operations that show it, and similar correct
+histories show none."""
 
 from __future__ import annotations
 
@@ -88,7 +88,9 @@ def test_each_position_of_a_duplicate_is_listed_once(history: Recording) -> None
     assert lines_of(history, Anomaly.DUPLICATE) == [2, 2]
 
 
-def test_a_value_polled_at_another_position_than_acknowledged_is_a_duplicate(history: Recording) -> None:
+def test_a_value_polled_at_another_position_than_acknowledged_is_a_duplicate(
+    history: Recording,
+) -> None:
     history.sent(1, 0)
     history.polled([(3, 1)])
     assert history.found() == {Anomaly.DUPLICATE: 1}
@@ -271,7 +273,7 @@ def test_an_offset_without_a_known_record_may_be_passed_over(
     history.sent(1, 0)
     history.sent(2, 2)
     history.sent(3, 4)
-    # Of unknown outcome, and given to nobody: it may never have been written.
+    # It has an unknown outcome and no client received it, so it may never have been written.
     history.invoke(4)
     history.polled([(0, 1), (2, 2)])
     history.polled([(4, 3)])
@@ -321,7 +323,7 @@ def test_after_repositioning_any_offset_may_follow(history: Recording, offset: i
     for value in range(6):
         history.invoke(value)
     history.polled([(0, 0), (1, 1)])
-    # What follows the repositioning may come in a later poll.
+    # Records after the repositioning may come in a later poll.
     history.polled([], repositioned=True)
     history.polled([(offset, offset)])
     assert history.found() == {}

@@ -1,5 +1,5 @@
-"""Random executions of a log that keeps its promises show nothing; with one defect
-planted, exactly its anomaly."""
+"""Random executions of a correct log show no anomaly. With one planted defect they show exactly
+its anomaly."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KINDS = (
 STEPS = st.lists(
     st.tuples(st.sampled_from(KINDS), st.integers(0, 3), st.integers(0, 7)), max_size=40
 )
-# Enough of everything on partition 0 for each defect to have a place.
+# Enough operations on partition 0 for each defect to have a place.
 RICH: list[Step] = [
     ("seek", 0, 0),
     ("send", 0, 0),
@@ -76,9 +76,11 @@ def test_one_defect_shows_as_its_anomaly(
 
 @settings(max_examples=50)
 @given(STEPS, st.sampled_from(DEFECTS), st.integers(0, 1 << 20))
-def test_partitions_may_be_checked_separately(steps: list[Step], defect: Defect, choice: int) -> None:
+def test_partitions_may_be_checked_separately(
+    steps: list[Step], defect: Defect, choice: int
+) -> None:
     planted = list(defect.plant(LogModel().run([*steps, *RICH]).operations))
-    # Where a send names no partition, it has to be placed first, by its value.
+    # A send without a partition has to be placed first, by its value.
     numbered = list(enumerate(_placed(planted[choice % len(planted)]), 1))
     merged = Report()
     for partition in range(PARTITIONS):

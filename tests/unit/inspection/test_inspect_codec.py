@@ -1,4 +1,4 @@
-"""Values and messages of `inspect.proto` say the same."""
+"""Values and messages of `inspect.proto` correspond."""
 
 from __future__ import annotations
 

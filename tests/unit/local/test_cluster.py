@@ -18,8 +18,8 @@ STAND_IN = (sys.executable, "-I", "-S", str(Path(__file__).with_name("stand_in.p
 
 
 class ListeningView:
-    """Whoever listens serves, is registered and known to all; the first controller that
-    does is active. `heard_of`: the brokers that another knows, where they are not all.
+    """Every listening service serves, is registered and is known to all; the first such
+    controller is active. `heard_of`: the brokers that another one knows, where they are not all.
     `unregistered`: ids of controllers that serve and are not registered."""
 
     heard_of: ClassVar[dict[str, set[str]]] = {}

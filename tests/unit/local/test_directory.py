@@ -1,4 +1,4 @@
-"""What a local cluster keeps in its directory: the lock, the addresses, configuration."""
+"""Files in the directory of a local cluster: the lock, the addresses, configuration."""
 
 import json
 import os

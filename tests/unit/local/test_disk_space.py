@@ -1,4 +1,5 @@
-"""A cluster whose disk is full says so in a line: before it starts, while it runs, at its end."""
+"""A cluster with a full disk says so in one line: before it starts, while it runs, and at its
+end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `make up` prints is for people and shells, whatever the directory is called."""
+"""Output of `make up` is readable and shell-safe whatever the directory is called."""
 
 from __future__ import annotations
 

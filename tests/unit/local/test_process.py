@@ -1,4 +1,4 @@
-"""One process of a local cluster: it ends when asked, when made to, and with its parent."""
+"""A process of a local cluster ends on request, by force, and with its parent."""
 
 import asyncio
 import os
@@ -38,7 +38,7 @@ class Started:
 
 async def eventually(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110 - another process's state can only be asked for
+        while not holds():  # noqa: ASYNC110 - another process's state can only be polled
             await asyncio.sleep(0.01)
 
 
@@ -47,7 +47,7 @@ async def until_logged(process: LocalProcess, text: str) -> None:
 
 
 def has_ended(pid: int) -> bool:
-    """Ended, whether whoever adopted it has reaped it yet or not."""
+    """Whether the process ended, even if its adoptive parent has not reaped it yet."""
     stat = Path(f"/proc/{pid}/stat")
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
@@ -86,7 +86,7 @@ async def test_a_paused_process_can_be_stopped(started: Started) -> None:
 
 
 def state_of(process: LocalProcess) -> str:
-    """As `ps` has it; T: stopped."""
+    """The state as `ps` shows it; T means stopped."""
     return Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2][0]
 
 

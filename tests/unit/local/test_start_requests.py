@@ -1,4 +1,4 @@
-"""A part that has ended is started again by a command beside `make up`."""
+"""A command beside `make up` restarts a part that has ended."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def held(tmp_path: Path) -> Iterator[Path]:
 
 
 def answering(directory: Path, start: Callable[[str], None]) -> Callable[[float], None]:
-    """Takes the place of the pauses of the command: the cluster answers meanwhile."""
+    """Replaces the pauses of the command; the cluster answers in them."""
     return lambda _: deque(answer_requests(directory, start), maxlen=0).clear()
 
 
@@ -79,7 +79,7 @@ async def test_a_dead_part_is_reported_in_one_line_and_restarted(tmp_path: Path)
         assert line.startswith("broker-2 ended by itself (signal SIGKILL); its log: ")
         assert line.endswith(f"-m tidelog_runtime.local --directory {tmp_path} --start broker-2")
         assert "\n" not in line
-        # As the table of parts has it.
+        # As in the table of parts.
         cluster.restart("broker 2")
         await cluster.ready()
         with pytest.raises(ClusterError, match="broker-2 is running, as process"):

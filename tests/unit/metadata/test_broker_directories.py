@@ -1,4 +1,4 @@
-"""What the store keeps of broker ids, as other releases read and write it."""
+"""Stored records of broker ids, as other releases read and write them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_directory_of_another_registration_is_ignored() -> None:
 def test_runs_since_a_rejected_start_are_found_by_revision(
     ran_at: int, has_run_since: bool
 ) -> None:
-    """Its directory's record is written with each registration and each clean stop."""
+    """The record of a directory is written at each registration and each clean stop."""
     known = KnownDirectories()
     start = encode_rejected_start(RejectedStart(RejectionCause.ADDRESS, "r", 1))
     known.apply(RejectedStartKey(3), KeyValue("rejected", start, 7, 7))

@@ -1,4 +1,4 @@
-"""What is sent again and what never is, shown by a server on loopback that counts."""
+"""Which requests are retried and which never are, shown by a counting server on loopback."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COMPACTED: Failure = (grpc.StatusCode.OUT_OF_RANGE, "required revision has been 
 
 
 class CountingEtcd(rpc.KV):  # type: ignore[misc]  # aetcd has no types
-    """Fails as it is told to, then answers."""
+    """Fails as configured, then answers."""
 
     def __init__(self) -> None:
         self.failures: list[Failure] = []
@@ -73,7 +73,7 @@ class FirstOfAll(random.Random):
 
 
 class MovedClock(SystemClock):
-    """Ahead of the machine's by what the test has let pass."""
+    """A clock that is ahead of the machine's by the time that the test has let pass."""
 
     moved_ms = 0
 
@@ -126,16 +126,12 @@ async def test_a_rejected_read_is_not_retried(etcd: CountingEtcd, store: EtcdSto
     assert etcd.requests == 1
 
 
-async def test_a_snapshot_restarts_after_a_compaction(
-    etcd: CountingEtcd, store: EtcdStore
-) -> None:
+async def test_a_snapshot_restarts_after_a_compaction(etcd: CountingEtcd, store: EtcdStore) -> None:
     etcd.failures = [COMPACTED]
     assert (await store.snapshot("/")).revision == 7
 
 
-async def test_a_snapshot_does_not_restart_forever(
-    etcd: CountingEtcd, store: EtcdStore
-) -> None:
+async def test_a_snapshot_does_not_restart_forever(etcd: CountingEtcd, store: EtcdStore) -> None:
     etcd.failures = [COMPACTED] * (MAX_SNAPSHOT_ATTEMPTS + 1)
     with pytest.raises(StoreUnavailableError, match="compact less often"):
         await store.snapshot("/")
@@ -199,7 +195,7 @@ ON_TIME, LATE = MAX_OWN_LATENESS_MS - 1, MAX_OWN_LATENESS_MS
         ([(0, LATE), (2_000, LATE)], None),
         ([(0, LATE), (2_000, ON_TIME), (4_000, LATE)], None),
         ([(0, LATE), (2_000, ON_TIME), (4_000, ON_TIME)], 2_000),
-        # A process that is late all the time.
+        # A process that is permanently late.
         ([(2_000 * n, LATE) for n in range(MAX_LATE_ATTEMPTS + 2)], 2_000 * MAX_LATE_ATTEMPTS),
     ],
 )
@@ -217,7 +213,7 @@ async def test_a_member_is_lost_after_several_attempts_of_a_timely_process(
 
 
 async def test_a_process_paused_during_its_attempts_calls_no_member_lost() -> None:
-    """Its time-outs run out whatever the member does."""
+    """Its timeouts expire whatever the member does."""
     clock = MovedClock()
     endpoints = EtcdEndpoints(
         ["127.0.0.1:1", "127.0.0.1:2"], clock=clock, rng=FirstOfAll(), request_timeout_ms=1_000
@@ -242,7 +238,7 @@ async def test_a_process_paused_during_its_attempts_calls_no_member_lost() -> No
 async def test_a_member_without_its_peers_reports_itself_as_alive(
     etcd: CountingEtcd, status: Maintenance | None, says: str
 ) -> None:
-    """What needs a majority has no answer in time; what it says of itself has one."""
+    """It cannot answer requests that need a majority, but it can report its own status."""
     server = grpc.aio.server()
     add_KVServicer_to_server(etcd, server)
     if status is not None:

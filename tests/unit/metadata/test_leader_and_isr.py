@@ -1,4 +1,4 @@
-"""What follows from every write of a partition's key (interleavings 3 and 9 of
+"""Consequences of every write of a partition's key (interleavings 3 and 9 of
 docs/internals/interleavings.md)."""
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def test_an_eligible_replica_stays_so_while_the_isr_is_below_min_isr() -> None:
 
 
 def test_a_member_removed_above_min_isr_is_not_eligible_when_the_isr_shrinks_further() -> None:
-    # The removal of 3 was above min ISR: records were committed without it.
+    # Replica 3 was removed above min ISR: records were committed without it.
     assert state(1, 2, 3).with_isr(members(1, 2)).with_isr(members(1)).eligible == members(2)
 
 
@@ -100,7 +100,7 @@ def test_no_sequence_of_writes_breaks_the_invariants(
     now = state(*sorted(first), leader=min(first))
     for kind, what in writes:
         if kind == "isr" and isinstance(what, set):
-            # A leader's own change: it stays in.
+            # The leader's own change keeps it in the ISR.
             now = now.with_isr(members(*sorted(what | {now.leader})))
         elif kind == "resign" and isinstance(what, int):
             now = now.resigned(what)

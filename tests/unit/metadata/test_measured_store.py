@@ -1,4 +1,4 @@
-"""How a store answers is known, and its loss is told once."""
+"""Measurements of a store's answers, and a single report of its loss."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_times_of_slow_and_quick_answers_are_known() -> None:
         await asyncio.sleep(5)
         health = world.store.health
         assert (health.max_latency_ms, health.max_latency_ago_ms) == (2_000, 5_030)
-        # Asked at the begin, and again when the slow answer had come.
+        # Read at the start, and again after the slow answer.
         assert health.quick_answers_ms == (7_040, 5_030)
 
     run(story())
@@ -283,7 +283,7 @@ def test_members_of_a_store_are_probed_besides_its_requests() -> None:
 
 
 class _FullStore(_SlowStore):
-    """`is_full`: as etcd is with the alarm NOSPACE. Tells it when it is asked, and not before."""
+    """`is_full` acts like etcd with the alarm NOSPACE. The store reports it only on request."""
 
     is_full = True
 
@@ -310,7 +310,7 @@ def test_a_full_store_answers_reads_and_rejects_writes() -> None:
         health = store.health
         assert (health.unreachable_ms, health.rejects_writes_ms) == (NOT_KNOWN, 3_000)
         assert health.write_problem == "etcd takes no writes: no space"
-        # What deletes alone is taken, and says nothing of writes.
+        # A request that only deletes is accepted, and says nothing about writes.
         await store.transact(Transaction([], [Delete("/a")]))
         await store.get("/a")
         assert store.health.write_problem

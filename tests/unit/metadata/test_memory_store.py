@@ -1,4 +1,4 @@
-"""What the store in memory has beyond the contract: time that can jump, and faults."""
+"""Features of the in-memory store beyond the contract: a settable clock, and faults."""
 
 from __future__ import annotations
 

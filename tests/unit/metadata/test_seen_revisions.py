@@ -1,4 +1,4 @@
-"""A store that was wiped, restored or exchanged is noticed, and one that lags is not."""
+"""A wiped, restored or replaced store is detected; a lagging one is not mistaken for that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a watch hands out: every revision once, whole, and in order."""
+"""A watch delivers every revision once, complete and in order."""
 
 from __future__ import annotations
 

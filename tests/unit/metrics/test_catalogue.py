@@ -1,4 +1,4 @@
-"""The conventions that every metric keeps, as promtool's check has them and a little more."""
+"""Naming conventions for all metrics: those of promtool's check and a few more."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tidelog_runtime.telemetry.metrics.catalogue import CATALOGUE
 from tidelog_runtime.telemetry.metrics.metric import Metric, MetricType
 
 MAX_BROKER_SERIES = 2_100
-# The library's own: process_*, python_*.
+# Metrics of the client library: process_*, python_*.
 LIBRARY_SERIES = 30
 
 _METRICS = sorted(
     {f"{service}:{metric.name}": metric for service in CATALOGUE for metric in CATALOGUE[service]}
     .items()
 )  # fmt: skip
-# What a name may end with, after `_total`: a unit, or the things that are counted.
+# Valid name suffixes before `_total`: a unit, or the counted things.
 _COUNTED = {
     *("seconds", "bytes", "records", "batches", "partitions", "replicas", "leaders", "brokers"),
     *("topics", "segments", "series", "changes", "requests", "refused", "errors", "timeouts"),

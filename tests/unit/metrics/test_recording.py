@@ -1,4 +1,4 @@
-"""What is counted, and what a scrape makes of it."""
+"""Metrics are recorded and rendered for a scrape."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The planted bugs still fit the code, and each says what it breaks. Whether they are found is
-for `make mutants`."""
+"""The planted bugs still apply to the code, and each names the rule that it breaks. `make
+mutants` checks whether they are found."""
 
 from __future__ import annotations
 
@@ -79,9 +79,7 @@ def write(path: Path, text: str) -> Path:
         (f"{HEAD}\nIn: libs/x.py f\nReplace:\n    a\n", "indented"),
     ],
 )
-def test_a_malformed_planted_bug_is_rejected(
-    tmp_path: Path, text: str, said: str
-) -> None:
+def test_a_malformed_planted_bug_is_rejected(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(PatchError, match=said):
         read(write(tmp_path / "a.txt", text))
 

@@ -1,4 +1,4 @@
-"""Counters are planted where a bug changed the code."""
+"""Execution counters are planted where a bug changed the code."""
 
 from __future__ import annotations
 

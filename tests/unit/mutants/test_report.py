@@ -1,4 +1,4 @@
-"""Where the report goes."""
+"""Where the mutants report is written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mutants.planted import Mutant, all_mutants
 
 @pytest.fixture
 def directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Where nothing is planted in truth, and everything is found."""
+    """A working directory in which nothing is really planted and everything counts as found."""
 
     def judge(mutant: Mutant, _: int) -> Outcome:
         return Outcome(mutant, Verdict("an_invariant", 1), 0.1, {"libs/a.py: return 3": 2})

@@ -1,4 +1,4 @@
-"""Planted bugs are located by symbol and syntax, whatever comments and layout are."""
+"""Planted bugs are located by symbol and syntax, independent of comments and layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the job says of what is no history, without Spark."""
+"""How the job reports invalid histories, without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A history that is checked in parts shows what it shows as a whole."""
+"""A check in parts gives the same result as a check of the whole history."""
 
 from __future__ import annotations
 

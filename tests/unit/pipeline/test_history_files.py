@@ -1,4 +1,4 @@
-"""Which bytes of a history are whose lines."""
+"""Which ranges of a history file own which lines."""
 
 from __future__ import annotations
 
@@ -49,9 +49,7 @@ def test_a_last_line_without_a_newline_is_a_line(tmp_path: Path) -> None:
     assert [count_lines(span) for span in ranges] == [2, 1]
 
 
-def test_a_truncated_line_is_read_in_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_truncated_line_is_read_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_files, "MAX_LINE_BYTES", 4)
     path = tmp_path / "history"
     path.write_bytes(b"a" * 100)

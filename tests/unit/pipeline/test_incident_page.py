@@ -1,4 +1,4 @@
-"""The page about an incident."""
+"""The incident page."""
 
 from __future__ import annotations
 

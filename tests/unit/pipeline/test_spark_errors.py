@@ -43,7 +43,7 @@ Caused by: java.io.IOException: No space left on device
 
 
 def test_an_error_of_java_is_reported_by_its_innermost_cause_in_one_line() -> None:
-    """As py4j reports what PySpark has no class for."""
+    """py4j reports Java errors like this if PySpark has no class for them."""
     overflow = (
         "An error occurred while calling o36.filter.\n"
         ": java.lang.StackOverflowError\n"

@@ -1,4 +1,4 @@
-"""What the tables tell of a partition's life."""
+"""The tables about the partitions' availability, failovers and ISR."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ END_MS = 30_000
 def tables(
     events: list[StateChange], name: TopicPartition = SEA
 ) -> dict[str, list[dict[str, Any]]]:
-    """Times since the story began."""
+    """The tables of these events. Times count from the start of the events."""
     period = Told(BEGAN_MS - 1_000, BEGAN_MS + END_MS)
     own = [event for event in events if event.topic == name.topic]
     found: dict[str, list[dict[str, Any]]] = {}
@@ -73,7 +73,7 @@ def creation(at_ms: int, leader: int, revision: int, **given: Any) -> StateChang
 
 
 def deletion(at_ms: int, leader: int, revision: int, **given: Any) -> list[StateChange]:
-    """First of its replicas, then of its key."""
+    """Deletion of its replicas, then of its key."""
     change = Change(f"d{at_ms}", Cause.TOPIC_DELETED, BEGAN_MS + at_ms)
     stop = told(at_ms, "controller-1", Kind.STOP, Stage.COMPLETED, change=change)
     isr = [] if leader == NO_LEADER else [1, 2, 3]
@@ -88,7 +88,8 @@ def deletion(at_ms: int, leader: int, revision: int, **given: Any) -> list[State
 
 @pytest.mark.rule("state-changes-show-leaderless-time")
 def test_a_partition_has_no_leader_from_the_first_sign_until_the_next_leader_leads() -> None:
-    # The leader's address refused at 8, the store had the next one at 14, which led at 19.
+    # The leader's address refused connections at 8, the store had the next leader at 14, and it led
+    # at 19.
     assert intervals(leader_death() + elsewhere(), "no leader") == [(8, 19, False)]
 
 
@@ -157,7 +158,7 @@ def test_an_unavailability_lasts_until_the_partition_is_deleted() -> None:
 def test_a_recreated_topic_is_another_topic(is_told: bool) -> None:
     former = [creation(10, 1, 1000), *(deletion(500, 1, 2000) if is_told else [])]
     new = creation(900, 2, 3000, topic_id="id-of-new-sea")
-    # A replica of the former one that comes back late.
+    # A replica of the previous topic that returns late.
     stray = told(
         950, "broker-3", Kind.DELETE, Stage.COMPLETED, broker=3, cause=Cause.STRAY, revision=3100
     )
@@ -181,7 +182,7 @@ def test_a_removed_and_added_partition_is_another_partition() -> None:
 
 
 def test_another_topic_of_the_same_name_is_distinguished_by_its_id() -> None:
-    """Its creation and the former one's deletion are in logs that are not read."""
+    """Its creation and the deletion of the previous topic are in logs that are not read."""
     later = election(900, 1, 2, 3000, Kind.ELECTION)._replace(topic_id="id-of-new-sea")
     found = tables([creation(10, 1, 1000), later])
     assert [(row["topic_id"], row["begin_at"], row["end_at"]) for row in found["observed"]] == [
@@ -275,7 +276,7 @@ def test_events_from_log_lines_and_from_the_topic_are_equal() -> None:
 
 
 def test_topic_wide_events_apply_to_its_partitions_and_count_once() -> None:
-    """Strays of two partitions are deleted as one, which overtakes what was commanded before."""
+    """Strays of two partitions are deleted as one, which supersedes the earlier commands."""
     change = Change("b1-aside-7", Cause.STRAY, BEGAN_MS)
     strays = told(
         50, "broker-1", Kind.DELETE, Stage.COMPLETED, change=change, partition=-1, broker=1,

@@ -1,4 +1,4 @@
-"""What the job says of wrong settings, without Spark."""
+"""How the job reports invalid settings, without Spark."""
 
 from __future__ import annotations
 

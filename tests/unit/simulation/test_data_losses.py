@@ -1,4 +1,4 @@
-"""Which directory a machine has."""
+"""Which data directory a machine has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log claims to have synced is compared with the bytes on the simulated disk."""
+"""Compares the synced end that a log claims with the bytes on the simulated disk."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_truncation_shrinks_the_durable_end(disk: SimDisk) -> None:
 
 
 def test_a_power_failure_may_leave_a_file_of_full_length_with_other_bytes() -> None:
-    """In some of many; what was synced is as it was."""
+    """This happens in some of many runs; synced bytes are unchanged."""
     contents = set()
     for number in range(60):
         disk = SimDisk()

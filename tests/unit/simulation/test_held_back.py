@@ -1,4 +1,4 @@
-"""What counts as held back."""
+"""Conditions that hold back a replica or the high watermark."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_replica_is_not_admitted_below_the_high_watermark_and_the_start_of_the
 @pytest.mark.parametrize(
     ("committed", "proposed", "min_isr", "why"),
     [
-        # Brokers 1 and 2 have 9, 3 has 5, as the high watermark.
+        # Brokers 1 and 2 have 9; broker 3 has 5, like the high watermark.
         ((1, 2), None, 2, None),
         ((1,), None, 2, BY_MIN_ISR),
         ((1, 2), (1, 2, 3), 2, BY_PENDING_CHANGE),

@@ -1,4 +1,4 @@
-"""What the simulator takes for wrong in the steps of a move."""
+"""Violations that the simulator finds in the steps of a move."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def test_valid_behaviour_is_no_violation(cluster: Cluster) -> None:
     cluster.append(5, 1, 2)
     cluster.lead(2, state(leader=2, epoch=6, isr=(B, C)), high_watermark=2)
     cluster.append(6, 2)
-    # The deposed leader cuts what was never committed, and follows.
+    # The deposed leader truncates uncommitted records and follows.
     cluster.show(1, replace(cluster.shown[1], leading=None))
     cluster.rules.before_cut(cluster.replicas[1], 3)
     cluster.rules.cut(cluster.replicas[1], 3)

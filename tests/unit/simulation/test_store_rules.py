@@ -159,7 +159,7 @@ def consent(store: Store, *, live: bool = False) -> None:
 
 
 def all_lost(store: Store) -> Member:
-    """All are back, none whole, and nobody leads; returns the life of broker 3."""
+    """All have returned, none intact, and no broker leads. Returns the incarnation of broker 3."""
     lives = {broker_id: store.register(broker_id) for broker_id in (1, 2, 3)}
     store.write(state(leader=NO_LEADER, epoch=6))
     return Member(3, lives[3])
@@ -238,9 +238,7 @@ def test_a_recreated_partition_begins_beyond_the_removed_one(store: Store) -> No
 
 
 @pytest.mark.parametrize("epoch", [0, 6])
-def test_a_recreated_partition_with_reused_epochs_is_found(
-    store: Store, epoch: int
-) -> None:
+def test_a_recreated_partition_with_reused_epochs_is_found(store: Store, epoch: int) -> None:
     store.remove_partition(last_epoch=6)
     with finds("epochs_begin_again"):
         store.write(state(epoch=epoch))

@@ -1,4 +1,4 @@
-"""Arrow batches have what the records have, whatever is cut off at both ends."""
+"""Arrow batches have the records' content, wherever both ends are cut."""
 
 from __future__ import annotations
 

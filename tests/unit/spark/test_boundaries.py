@@ -1,4 +1,4 @@
-"""Where reading begins and ends."""
+"""The start and end of a read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a stream goes on, and what it is told is lost."""
+"""Where a stream continues, and the data loss that it reports."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_recreated_partition_is_read_from_its_start() -> None:
         "sea/0 was removed and added again: of the former one nothing from offset 7 on can be read "
         "any more, and the new one is read from its start",
     )
-    # Told once.
+    # Reported once.
     assert going_on(found.offsets, again, {}).losses == ()
 
 

@@ -1,4 +1,4 @@
-"""Which leader epochs the edges of tasks have, and how seldom somebody is asked for them."""
+"""Leader epochs at the edges of tasks, and how rarely a broker is queried for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SEA, LAND = TopicPartition("sea", 0), TopicPartition("land", 0)
 
 
 class Log:
-    """Each record of the epoch that is its offset by hundreds; `gone`: below it there is none."""
+    """The epoch of each record is its offset divided by 100; `gone`: the log start."""
 
     def __init__(self, gone: int = 0, error: TidelogError | None = None) -> None:
         self.questions = 0
@@ -72,8 +72,10 @@ async def test_deleted_offsets_are_left_to_their_task() -> None:
 
 
 @pytest.mark.rule("tasks-detect-changed-logs")
-async def test_a_truncation_between_two_tasks_of_a_partition_is_reported(cluster: FakeCluster) -> None:
-    """Also where the log has grown again."""
+async def test_a_truncation_between_two_tasks_of_a_partition_is_reported(
+    cluster: FakeCluster,
+) -> None:
+    """This holds also if the log has grown again."""
     fill(cluster, 40)
     given = {"bootstrap.servers": ",".join(cluster.bootstrap()), "assign": '{"sea": [0]}'}
     options = ReadOptions.of_batch({**given, "minPartitions": "2"})

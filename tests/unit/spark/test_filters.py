@@ -1,4 +1,4 @@
-"""Which of Spark's filters a batch reader carries out itself."""
+"""Which of Spark's filters a batch reader applies itself."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ def test_topics_are_selected(one: Filter, read: set[str]) -> None:
         ((LessThanOrEqual(("offset",), 7), LessThan(("offset",), 9)), (0, 8)),
     ],
 )
-def test_offset_filters_bound_the_range(filters: tuple[Filter, ...], bounds: tuple[int, int | None]) -> None:
+def test_offset_filters_bound_the_range(
+    filters: tuple[Filter, ...], bounds: tuple[int, int | None]
+) -> None:
     left, rest = narrowed(*filters)
     assert (left.first_offset, left.end_offset) == bounds
     assert rest == []

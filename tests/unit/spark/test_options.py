@@ -1,4 +1,4 @@
-"""Options of readers and writers: what they mean, and what a wrong one is told."""
+"""Options of readers and writers: their meaning, and errors about invalid ones."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ async def test_another_topic_of_the_same_name_is_not_read(cluster: FakeCluster) 
 async def test_a_task_without_records_times_out(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Long enough for what is there to be read first, on a busy machine too.
+    # Long enough to read all existing records first, on a busy machine too.
     monkeypatch.setattr(range_reader, "NO_PROGRESS_MS", 3_000)
     monkeypatch.setattr(range_reader, "POLL_MS", 20)
     fill(cluster, 10)
@@ -201,7 +201,7 @@ async def test_a_topic_deleted_while_it_is_read_is_reported(
 
 
 async def once_asked_for(cluster: FakeCluster, offset: int, act: Callable[[], object]) -> None:
-    """Whoever asks for it has all that comes before."""
+    """The broker learns of the topic with the first request for it."""
 
     def is_asked_for() -> bool:
         requests = (request for one in cluster.brokers.values() for request in one.seen["fetch"])
@@ -212,7 +212,7 @@ async def once_asked_for(cluster: FakeCluster, offset: int, act: Callable[[], ob
             for asked in request.partitions
         )
 
-    while not is_asked_for():  # noqa: ASYNC110 - a broker keeps what it has seen, and tells nobody
+    while not is_asked_for():  # noqa: ASYNC110 - a broker reports no metadata updates
         await asyncio.sleep(0.01)
     act()
 

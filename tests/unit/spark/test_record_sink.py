@@ -1,4 +1,4 @@
-"""A task that writes, and is repeated, over a fake cluster."""
+"""A writing task and its repetitions, over a fake cluster."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def written(sink: RecordSink, *batches: pa.RecordBatch) -> Tally:
 
 
 def values(cluster: FakeCluster) -> list[bytes | None]:
-    """Of all partitions, one after the other."""
+    """The values of all partitions, one partition after the other."""
     return [
         value
         for partition in cluster.topics["sea"].partitions
@@ -85,7 +85,7 @@ async def test_a_repeated_micro_batch_writes_the_records_that_are_missing(
         await first.write(rows(numbers(arrived, 20), key=keys[:arrived]))
         await first.finish()
     await first.close()
-    # Cut otherwise: batches are not the same as the first time.
+    # The split differs, so batches differ from those of the first attempt.
     again = (rows(numbers(4, 20), key=keys[:4]), rows(numbers(16, 24), key=keys[4:]))
     assert await written(sink_of(cluster, 1), *again) == Tally(20 - arrived, arrived)
     assert sorted(map(bytes, filter(None, values(cluster)))) == sorted(numbers(40))
@@ -96,7 +96,7 @@ async def test_a_repeated_micro_batch_writes_the_records_that_are_missing(
 async def test_a_repeated_micro_batch_uses_the_original_partition_count(
     cluster: FakeCluster, keyed: bool
 ) -> None:
-    """And the next micro-batch by those that there are."""
+    """The next micro-batch uses the current partition count."""
     content = numbers(6_000)
 
     def batch(count: int) -> pa.RecordBatch:
@@ -154,7 +154,7 @@ async def test_a_repeated_micro_batch_with_fewer_records_is_reported(cluster: Fa
 
 
 async def test_a_rejected_record_loses_no_other_record_of_its_task(cluster: FakeCluster) -> None:
-    """What is left out when it is repeated is counted: the first ones, and no others, are there."""
+    """Omitted records are counted at the repetition: exactly the first ones exist."""
     config = cluster.topics["sea"].config
     config["max_batch_bytes"] = "2000"
     content = [*numbers(1), b"x" * 3000, *numbers(5, 2)]
@@ -176,9 +176,11 @@ async def test_a_repeated_micro_batch_with_records_for_other_partitions_is_repor
 
 
 @pytest.mark.rule("repeated-micro-batch-written-once")
-async def test_a_deposed_leader_does_not_determine_the_resume_position(cluster: FakeCluster) -> None:
-    """It knows nothing of micro-batch 1. Were it believed, batches of 2 would be taken for some
-    of 1, and the next ones for the first of 2."""
+async def test_a_deposed_leader_does_not_determine_the_resume_position(
+    cluster: FakeCluster,
+) -> None:
+    """It does not know micro-batch 1. If the task believed it, it would take batches of 2 for
+    some of 1, and the next ones for the first of 2."""
     cluster.elect("sea", 1, leader=0)
     for batch_id in range(2):
         await written(sink_of(cluster, batch_id), rows(numbers(10, 10 * batch_id)))
@@ -188,7 +190,7 @@ async def test_a_deposed_leader_does_not_determine_the_resume_position(cluster: 
 
 
 async def test_resume_positions_of_all_partitions_are_queried_once(cluster: FakeCluster) -> None:
-    """And before that, which of all its partitions an earlier try has written to."""
+    """Before that, the task queries which of the partitions an earlier attempt has written to."""
     cluster.elect("sea", 1, leader=0)
     keys = [b"k%d" % n for n in range(20)]
     await written(sink_of(cluster, 0), rows(numbers(20), key=keys), rows(numbers(20), key=keys))
@@ -220,7 +222,7 @@ async def test_rows_go_to_their_topic_and_partition(cluster: FakeCluster) -> Non
 
 
 async def test_the_topic_option_overrides_the_topic_column(cluster: FakeCluster) -> None:
-    """Rows that were read tell where they came from, and are not to go back there."""
+    """Rows that were read name their source topic, and must not go back there."""
     cluster.create("land", [0])
     await written(sink_of(cluster, None, topic="land"), rows(numbers(2), topic=["sea", None]))
     assert cluster.partition("land").values() == numbers(2)

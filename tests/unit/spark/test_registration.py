@@ -1,4 +1,4 @@
-"""What a session is told when the format is made known to it."""
+"""Settings that a session gets when the data source is registered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
 
 
 def registered(**decided: str) -> dict[str, str]:
-    """Settings of a session in which some were decided, afterwards."""
+    """The settings of a session after the registration, some of them set before."""
     settings = dict(decided)
     conf = SimpleNamespace(getAll=dict(decided), set=settings.__setitem__)
     sources: list[Any] = []

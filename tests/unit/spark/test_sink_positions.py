@@ -1,4 +1,4 @@
-"""Where a task of a micro-batch goes on."""
+"""Where a task of a micro-batch continues."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_equal_offsets_have_equal_texts() -> None:
 
 
 def test_the_format_is_that_of_existing_checkpoints() -> None:
-    """A change of it needs another version: checkpoints outlive the program."""
+    """A changed format needs another version, because checkpoints outlive the program."""
     assert to_value({"sea": TopicOffsets("id", 7, {0: ReadTo(3, 2)}, 9)}) == {
         "version": 1,
         "topics": {

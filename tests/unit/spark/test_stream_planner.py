@@ -1,4 +1,4 @@
-"""What each micro-batch reads, over a fake cluster that is asked as a real one is."""
+"""What each micro-batch reads, over a fake cluster that is queried like a real one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEA_AND_ALL = broker_pb2.MetadataRequest(topics=["sea"])
 
 
 def grow(cluster: FakeCluster) -> None:
-    """By a partition, as its topic's entry tells."""
+    """Add a partition, as the topic's metadata reports it."""
     topic = cluster.topics["sea"]
     topic.revision += 5
     topic.partitions.append(FakePartition(0, create_revision=topic.revision + 1))
@@ -48,7 +48,9 @@ async def test_a_stream_begins_at_the_configured_position(cluster: FakeCluster) 
         assert places(await planner.initial()) == [ReadTo(7, 1), ReadTo(0)]
 
 
-async def test_an_offset_out_of_range_is_reported_with_the_valid_range(cluster: FakeCluster) -> None:
+async def test_an_offset_out_of_range_is_reported_with_the_valid_range(
+    cluster: FakeCluster,
+) -> None:
     fill(cluster, 10)
     async with planner_of(cluster, startingOffsets='{"sea": {"0": 11, "1": 0}}') as planner:
         with pytest.raises(
@@ -158,7 +160,9 @@ async def test_a_recreated_topic_is_reported(cluster: FakeCluster) -> None:
         assert numbers(await planner.ranges(at, end)) == [(0, 0, 5)]
 
 
-async def test_a_deleted_topic_is_reported_once_all_brokers_have_denied_it(cluster: FakeCluster) -> None:
+async def test_a_deleted_topic_is_reported_once_all_brokers_have_denied_it(
+    cluster: FakeCluster,
+) -> None:
     fill(cluster, 10)
     async with planner_of(cluster, **FROM_START) as planner:
         at = await planner.next_end(await planner.initial(), None)
@@ -172,7 +176,9 @@ async def test_a_deleted_topic_is_reported_once_all_brokers_have_denied_it(clust
 
 
 @pytest.mark.rule("stream-offsets-detect-losses")
-async def test_a_stream_that_may_lose_a_topic_continues_with_the_others(cluster: FakeCluster) -> None:
+async def test_a_stream_that_may_lose_a_topic_continues_with_the_others(
+    cluster: FakeCluster,
+) -> None:
     cluster.create("land", [0])
     lossy = {"subscribe": "sea,land", "failOnDataLoss": "false"}
     async with planner_of(cluster, **lossy, **FROM_START) as planner:

@@ -1,4 +1,4 @@
-"""Which frames can be written."""
+"""Which data frames can be written."""
 
 from __future__ import annotations
 

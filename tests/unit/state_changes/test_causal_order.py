@@ -1,4 +1,4 @@
-"""The order in which changes are told: by revision, and what has none by its time."""
+"""The order of state changes: by revision, and by time for events without one."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_observation_of_a_resumed_broker_is_placed_after_meanwhile_decided_ch
     assert _kinds(
         of_broker(100, Kind.BROKER_LEFT, 2, revision=330),
         of_broker(18_600, Kind.LEADER_UNREACHABLE, 2),
-        # As of the cache in which it looked for its key.
+        # The revision of the cache in which it looked up its key.
         of_broker(18_700, Kind.REGISTRATION_LOST, 2, revision=331),
         told(100, "controller-1", Kind.ELECTION, Stage.COMPLETED, revision=331, leader_before=2),
         told(18_800, "broker-1", Kind.ISR_EXPAND, Stage.COMPLETED, revision=332),

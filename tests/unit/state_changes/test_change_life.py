@@ -1,4 +1,4 @@
-"""What one change was for and why, how long it took, and what is not missed of it."""
+"""The purpose, cause and duration of a change, and which of its events are not missing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _shrink(at_ms: int, stage: Stage, cause: Cause | None = None) -> StateChange
     return told(at_ms, "broker-1", Kind.ISR_SHRINK, stage, change=SHRINK, cause=cause, revision=9)
 
 
-# Why.
+# Causes.
 
 
 def test_a_failed_change_has_the_cause_of_its_request() -> None:
@@ -45,7 +45,7 @@ def test_an_ignored_change_has_a_cause() -> None:
     assert _life([ignored]).cause is Cause.STALE_REVISION
 
 
-# How long.
+# Durations.
 
 
 def test_a_full_state_for_a_returning_broker_does_not_count_in_the_duration() -> None:
@@ -87,7 +87,7 @@ def test_a_lasting_condition_has_its_duration() -> None:
     assert _life([stalled, moves]).took_ms == 12_000
 
 
-# What is not missed.
+# Events that are not missing.
 
 
 def _forgotten(events: list[StateChange], memories: Memories) -> list[tuple[Gap, bool]]:

@@ -1,4 +1,4 @@
-"""Stages that are of one change, by their ids."""
+"""Stages belong to one change by their ids."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STOPPING = broker_stopping(2, 42, BEGAN_MS)
 def _at(
     at_ms: int, service: str, kind: Kind, stage: Stage, change: Change = NO_CHANGE
 ) -> StateChange:
-    """Of broker 2."""
+    """An event of broker 2."""
     event = of_broker(at_ms, kind, 2)
     return event._replace(service=service, stage=stage, change_id=change.id)
 

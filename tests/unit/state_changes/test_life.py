@@ -1,4 +1,4 @@
-"""Lives of partitions out of what services tell, in any order."""
+"""Partition timelines from the events of services, in any order."""
 
 from __future__ import annotations
 
@@ -140,7 +140,8 @@ def test_a_superseded_command_is_not_waited_for() -> None:
 
 
 def test_a_deletion_is_not_waited_for_from_a_replica_that_ended_as_a_stray() -> None:
-    """Broker 2 died before it was told; its next life was not assigned the replica."""
+    """Broker 2 died before it got the command; its next incarnation was not assigned the
+    replica."""
     wanted = Change("c3-20", Cause.TOPIC_DELETED, BEGAN_MS)
     aside = set_aside(2, BEGAN_MS + 60_000)
     events = [

@@ -1,4 +1,4 @@
-"""State changes out of log files."""
+"""State changes read from log files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_other_topics_are_skipped_at_once_and_broker_events_are_kept() -> None:
 
 
 def test_the_newest_events_are_kept_and_the_rest_is_counted() -> None:
-    """Whichever file is read first."""
+    """This holds whichever file is read first."""
     events = leader_death()
     newest = sorted(events, key=lambda change: change.time_ms)[-3:]
     for order in (events, events[::-1]):

@@ -1,4 +1,4 @@
-"""What a service does for whoever inspects it."""
+"""The inspection RPCs of a service."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TRACED = (("traceparent", f"00-{0xA1:032x}-{0xB2:016x}-01"), ("tracestate", "sea
 
 
 class _Asking:
-    """Notes what the calls that it would make of other services carry."""
+    """Records the metadata of calls to other services."""
 
     def __init__(self) -> None:
         self.carrying: list[Metadata | None] = []
@@ -204,9 +204,7 @@ async def test_a_time_too_short_for_any_answer_is_rejected(timeout_ms: int) -> N
 
 
 @pytest.mark.parametrize(("asked_ms", "given_ms"), [(None, 2_000), (500, 500)])
-async def test_services_get_the_requested_time(
-    asked_ms: int | None, given_ms: int
-) -> None:
+async def test_services_get_the_requested_time(asked_ms: int | None, given_ms: int) -> None:
     asking = _Asking()
     await _explain(asking, timeout_ms=asked_ms)
     assert asking.given_ms == [given_ms]

@@ -1,4 +1,4 @@
-"""How often is elected, by what a broker reports."""
+"""How often leaders are elected, according to a broker's reports."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def log(capacity: int = 10) -> StateChangeLog:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Pauses are longer where the loop is late, as on a loaded machine."""
+    """Wait for the condition. Pauses are longer where the loop is late, as on a loaded machine."""
     async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - the condition is of the code under test
             await asyncio.sleep(state_change_log.PAUSE_SECONDS)
@@ -109,7 +109,9 @@ def test_state_changes_are_filtered(wanted: Filter, passes: bool) -> None:
     assert wanted.passes(change) is passes
 
 
-async def test_lines_are_written_in_later_loop_turns_with_pauses_between(lines: io.StringIO) -> None:
+async def test_lines_are_written_in_later_loop_turns_with_pauses_between(
+    lines: io.StringIO,
+) -> None:
     told = log(1_000)
     for _ in range(state_change_log.MAX_LINES_PER_SLICE + 1):
         told.tell(Kind.ELECTION, Stage.REQUESTED, name=SEA)
@@ -162,7 +164,7 @@ async def test_an_event_logged_after_a_batch_comes_after_all_of_it(lines: io.Str
 
 
 def lost(lines: io.StringIO) -> list[tuple[int, int]]:
-    """What was said of what is not kept, and not written."""
+    """The log lines about events that were dropped or not written."""
     said = [json.loads(line) for line in lines.getvalue().splitlines()]
     return [
         (line["not_kept"], line["not_written"])

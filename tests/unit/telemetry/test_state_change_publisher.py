@@ -1,4 +1,5 @@
-"""State changes on their way to their topic: in order, bounded, and never in the way."""
+"""Publication of state changes to their topic: in order, bounded, and without delaying the
+service."""
 
 from __future__ import annotations
 
@@ -22,14 +23,14 @@ from unit.metadata.virtual_time import run, virtual_clock
 
 
 class FakeProducer:
-    """Takes what is sent, but for what `refuse` gives an error for."""
+    """Accepts records, except those for which `refuse` returns an error."""
 
     def __init__(self) -> None:
         self.revisions: list[int] = []
         self.keys: list[bytes | None] = []
         self.tries = 0
         self.closed = 0
-        self.seconds = 0.0  # that taking one takes
+        self.seconds = 0.0  # the time that accepting one takes
         self.refuse: Callable[[int], TidelogError | None] = lambda _: None
 
     async def send(
@@ -77,7 +78,7 @@ class World:
 
     @asynccontextmanager
     async def service(self) -> AsyncIterator[Callable[[], None]]:
-        """That publishes, and has done so once."""
+        """A service that publishes and has done so once."""
         config = RegisteredConfig(listen="127.0.0.1:0")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(state_change_publisher, "new_event_producer", lambda _: self.producer)
@@ -319,7 +320,7 @@ async def test_shutdown_does_not_wait_for_a_failing_topic() -> None:
 
 @on_virtual_time
 async def test_events_queued_during_shutdown_are_sent() -> None:
-    """And what is told meanwhile, so that nobody waits for it afterwards."""
+    """Events logged meanwhile are sent too, so that no caller waits for them afterwards."""
     world = World()
     async with world.service() as hasten:
         world.tell(2)

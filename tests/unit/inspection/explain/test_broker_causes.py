@@ -1,4 +1,4 @@
-"""What is wrong with a broker, and what follows from it."""
+"""Faults of brokers and their consequences."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_other_rejected_starts_contest_no_id() -> None:
 
 
 def test_a_departed_and_rejected_broker_cannot_start() -> None:
-    """As when its disk is not mounted: no two processes claim the id."""
+    """For example when its disk is not mounted: no two processes claim the id."""
     cluster = contested()
     cluster.kill(2, ago_ms=6_000)
     [finding] = [f for f in found(cluster) if f.severity != causes.INFO]
@@ -65,7 +65,8 @@ def test_a_departed_and_rejected_broker_cannot_start() -> None:
 
 
 def test_a_process_that_waits_for_the_id_of_a_dead_broker_is_named() -> None:
-    """It takes the id as soon as it is free: who starts the first process again has to know."""
+    """It takes the id as soon as that is free, so whoever restarts the first process has to
+    know."""
     cluster = contested("waits_for_lease")
     cluster.kill(2, ago_ms=100)
     finding = next(f for f in found(cluster) if f.cause == causes.BROKER_ID_CONTESTED)
@@ -85,8 +86,7 @@ def test_a_process_that_waits_for_the_id_of_a_stopped_broker_is_named() -> None:
 
 
 def test_a_process_that_was_rejected_before_the_broker_crashed_is_named() -> None:
-    """It is not why the broker is gone, and whoever starts one again has to choose the right
-    one."""
+    """It is not the cause of the broker's absence, but the operator has to start the right one."""
     cluster = contested()
     cluster.kill(2, ago_ms=1_000)
     by_cause = {f.cause: f for f in found(cluster)}

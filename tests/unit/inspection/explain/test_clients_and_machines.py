@@ -215,7 +215,7 @@ def test_unclean_elections_after_a_reboot_follow_from_it(cluster: DescribedClust
     assert findings[0].severity == "warning"
     assert "sea/0" in said(findings[0])
     assert findings[1].because == ("machine_rebooted",)
-    # In the scope of the partition too, and not in that of another.
+    # In the scope of this partition too, and not in that of another.
     assert causes_of(cluster.explain("sea", 0)) == ["machine_rebooted", "unclean_election"]
     assert cluster.explain("bay") == []
 

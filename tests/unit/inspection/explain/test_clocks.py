@@ -1,4 +1,4 @@
-"""Clocks that differ, and a clock in doubt."""
+"""Clock differences, and a clock in doubt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def cluster() -> DescribedCluster:
 
 
 def hears(cluster: DescribedCluster, broker_id: int, **skews_ms: int) -> None:
-    """`b2=-7_000`: broker 2's clock is behind by so much."""
+    """`b2=-7_000`: broker 2's clock is behind by this much."""
     clocks = tuple(HeardClock(int(name[1:]), skew) for name, skew in skews_ms.items())
     cluster.brokers[broker_id] = replace(cluster.brokers[broker_id], clocks=clocks)
 
@@ -93,7 +93,7 @@ YEAR_MS = 365 * 24 * 3_600_000
 
 
 def answers_carry(cluster: DescribedCluster, **ahead_ms: int) -> None:
-    """`c1=7_000`: the clock of controller 1 is ahead of that of the process that asks; each was
+    """`c1=7_000`: the clock of controller 1 is ahead of that of the calling process; each was
     read within 20 ms."""
     roles = {"b": "broker", "c": "controller"}
     cluster.clocks = [
@@ -115,7 +115,9 @@ def test_a_controller_whose_clock_differs_from_most_is_named(
     assert "Put the clock of controller 1 right (`chronyc tracking`" in skewed.next_step
 
 
-def test_several_controllers_of_one_machine_with_a_wrong_clock_are_named(cluster: DescribedCluster) -> None:
+def test_several_controllers_of_one_machine_with_a_wrong_clock_are_named(
+    cluster: DescribedCluster,
+) -> None:
     answers_carry(cluster, b1=0, b2=10, b3=-10, c1=YEAR_MS, c2=YEAR_MS)
     assert causes_of(cluster.explain()) == ["clock_skew", "clock_skew"]
 
@@ -127,7 +129,9 @@ def test_the_clock_of_the_calling_process_is_not_that_of_a_service(
     assert cluster.explain() == []
 
 
-def test_a_controller_that_runs_explain_is_named_for_its_own_clock(cluster: DescribedCluster) -> None:
+def test_a_controller_that_runs_explain_is_named_for_its_own_clock(
+    cluster: DescribedCluster,
+) -> None:
     answers_carry(cluster, b1=-60_000, b2=-60_000, b3=-60_000, c2=-60_000)
     cluster.clocks.append(ReadClock("controller", 1, 0, 0, is_own=True))
     [skewed] = cluster.explain()

@@ -42,7 +42,7 @@ def test_an_overdue_command_names_the_broker_and_the_state_change(
 def test_states_that_a_failing_disk_rejects_follow_from_the_disk(
     cluster: DescribedCluster,
 ) -> None:
-    """One root, one finding: what the controller sends again is no matter of CPU or network."""
+    """One root, one finding: states that the controller resends are not due to CPU or network."""
     cluster.partition("sea/0", isr=(1, 3))
     cluster.replica("sea/0", 2, role="none", failure="disk_full", failure_message="no space")
     rejected = PendingState("sea", 0, 88, "cannot open the log: no space")
@@ -382,7 +382,9 @@ def test_an_unreachable_store_is_one_finding(cluster: DescribedCluster) -> None:
     assert findings[1].because == ("store_unreachable",)
 
 
-def test_a_store_that_one_broker_cannot_reach_is_a_finding_of_that_broker(cluster: DescribedCluster) -> None:
+def test_a_store_that_one_broker_cannot_reach_is_a_finding_of_that_broker(
+    cluster: DescribedCluster,
+) -> None:
     cluster.lose_store("broker-2")
     lost = found(cluster.explain(), "store_unreachable")
     assert lost.broker == 2
@@ -419,7 +421,7 @@ def test_a_store_slow_for_all_its_recent_callers_is_to_be_checked_itself(
 ) -> None:
     for service in ("broker-1", "broker-2", "controller-1"):
         cluster.stores[service] = SLOW
-    # Before and after, and so close to either that clocks cannot tell.
+    # Before and after, and so close to both that clocks cannot order them.
     cluster.stores["broker-3"] = quick(12_000, 11_700, 10_100, 4_000)
     slow = found(cluster.explain(), "store_slow")
     assert slow.next_step.startswith("Look at etcd's process and disk")
@@ -442,7 +444,7 @@ def test_a_simultaneous_answer_says_nothing_about_the_network(
     cluster: DescribedCluster,
 ) -> None:
     cluster.stores["broker-2"] = SLOW
-    # Asked in the last half second of the wait, so that it may have waited for its end.
+    # Requested in the last half second of the wait, so it may have waited for its end.
     cluster.stores["broker-3"] = quick(10_700)
     slow = found(cluster.explain(), "store_slow")
     assert slow.next_step.startswith("Look at etcd's process and disk")

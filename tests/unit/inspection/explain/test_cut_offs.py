@@ -1,4 +1,4 @@
-"""Brokers that live and that others, or the active controller, do not reach."""
+"""Live brokers that others, or the active controller, do not reach."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unit.inspection.explain.described import DescribedCluster, address, causes_
 
 @pytest.fixture
 def cluster() -> DescribedCluster:
-    """All is well by the partitions' keys; brokers fetch from each other."""
+    """All partitions are healthy by their keys; brokers fetch from each other."""
     described = DescribedCluster()
     for one, other in ((1, 2), (2, 1), (1, 3), (3, 1), (2, 3), (3, 2)):
         described.hears(one, HeardBroker(other, last_fetch_ms=200, last_answer_ms=100))
@@ -23,7 +23,7 @@ def cluster() -> DescribedCluster:
 
 
 def cut(cluster: DescribedCluster, one: int, other: int, *, by_word_of_both: bool = True) -> None:
-    """Neither hears the other any more."""
+    """The two brokers no longer receive messages from each other."""
     for here, there in ((one, other), (other, one)):
         broker = cluster.brokers[here]
         heard = [h for h in broker.heard if h.broker_id != there]
@@ -86,7 +86,9 @@ def test_an_unanswered_or_stopping_broker_is_not_cut_off_from_the_controller(
     assert "controller_cut_off" not in causes_of(cluster.explain())
 
 
-def test_states_pending_at_an_isolated_broker_follow_from_the_cut(cluster: DescribedCluster) -> None:
+def test_states_pending_at_an_isolated_broker_follow_from_the_cut(
+    cluster: DescribedCluster,
+) -> None:
     disconnect(cluster, 2)
     cluster.partition("sea/0")
     cluster.backlogs.append(BrokerBacklog(2, 12, 3, 14_000, overdue=True))

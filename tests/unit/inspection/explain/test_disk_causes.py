@@ -1,4 +1,4 @@
-"""What is wrong with a broker's disk, and what follows from it."""
+"""Faults of a broker's disk and their consequences."""
 
 from __future__ import annotations
 
@@ -166,12 +166,14 @@ def test_a_disk_that_returns_other_records_than_written_is_named(
     assert "appended digest 00000000000000aa at offsets 0 to 39, and its disk holds" in (
         said(diverged)
     )
-    # The only copy is not to be moved away.
+    # The only copy must not be moved away.
     assert "copied again" not in diverged.next_step
     assert "no other replica of sea/0" in diverged.next_step
 
 
-def test_a_disk_without_inodes_is_not_only_reported_as_short_of_bytes(cluster: DescribedCluster) -> None:
+def test_a_disk_without_inodes_is_not_only_reported_as_short_of_bytes(
+    cluster: DescribedCluster,
+) -> None:
     cluster.partition("sea/0")
     cluster.replica("sea/0", 2, failure="disk_full", failure_message="no room", failure_ms=1_000)
     broker = cluster.brokers[2]

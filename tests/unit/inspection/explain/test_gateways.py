@@ -1,4 +1,4 @@
-"""Gateways that announce themselves no more."""
+"""Gateways that no longer announce themselves."""
 
 from __future__ import annotations
 

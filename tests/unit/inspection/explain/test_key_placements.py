@@ -11,7 +11,7 @@ from tidelog.inspection.explain.key_placements import MANY_KEYS, OVER_AFTER_MS
 from tidelog.inspection.model import KeyPlacement, SampledKeys
 from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
 
-# By partition, keys with whether they belong there.
+# For each partition, keys with whether they belong there.
 Placed = Mapping[int, Mapping[int, bool]]
 SIX = range(6)
 
@@ -52,10 +52,10 @@ def test_keys_in_two_partitions_are_reported_with_their_expected_partition() -> 
     "placed",
     [
         {1: dict.fromkeys(SIX, True)},
-        # All producers choose partitions by another rule, or by hand.
+        # All producers use another partitioner, or choose partitions by hand.
         {1: dict.fromkeys(SIX, False), 4: dict.fromkeys(range(6, 12), False)},
         {1: dict.fromkeys(SIX, False), 4: dict.fromkeys(SIX, False)},
-        # The same keys everywhere, on purpose.
+        # The same keys everywhere, intentionally.
         {1: dict.fromkeys(SIX, True), 4: dict.fromkeys(SIX, False), 5: dict.fromkeys(SIX, False)},
         both(range(MANY_KEYS - 1)),
     ],

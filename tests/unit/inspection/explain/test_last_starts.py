@@ -1,5 +1,5 @@
-"""What a broker that is not there left behind: why its last start failed, or with which fault it
-ended."""
+"""What a departed broker left behind: why its last start failed, or the internal error with
+which it ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cluster() -> DescribedCluster:
 
 
 def left_behind(cluster: DescribedCluster, cause: str, reason: str) -> None:
-    """Broker 2 ended in order, as far as its registration tells, and left this."""
+    """Broker 2 ended in order, according to its registration, and left this."""
     cluster.partition("sea/0", isr=(1, 3))
     cluster.partition("bay/0", (1,))
     cluster.kill(2, cause="broker_stopped")
@@ -92,7 +92,7 @@ def test_a_process_that_waits_for_the_id_of_a_dead_broker_does_not_hide_its_deat
 def test_a_failed_start_before_the_broker_ran_is_ignored_despite_the_clocks(
     cluster: DescribedCluster,
 ) -> None:
-    """Its machine's clock was ahead: the start seems to come after the broker's last end."""
+    """Its machine's clock was ahead, so the start seems to come after the broker's last end."""
     left_behind(cluster, "data_directory", "restore the file")
     before_it_ran = replace(cluster.rejected_starts[0], at_ms=NOW_MS, has_run_since=True)
     cluster.rejected_starts[:] = [before_it_ran]
@@ -127,7 +127,7 @@ def test_a_silent_end_of_a_start_is_not_reported_with_an_earlier_reason(
 def test_a_second_process_does_not_explain_the_end_of_the_registered_one(
     cluster: DescribedCluster, cause: str
 ) -> None:
-    """Whose registration is still there when its process has just ended."""
+    """Its registration still exists just after its process has ended."""
     registered = cluster.registered[2]
     left_behind(cluster, cause, "/data/2 is in use")
     cluster.unheard(2)

@@ -1,4 +1,4 @@
-"""Leases of a single broker that end again and again, and leases of many."""
+"""Repeated lease losses of a single broker, and of many."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WINDOW_MS = 120_000
 
 @pytest.fixture
 def cluster() -> DescribedCluster:
-    """Partitions of broker 2 have changed hands, which each of its followers has seen."""
+    """Partitions of broker 2 have changed leaders, which each of its followers has seen."""
     described = DescribedCluster()
     described.partition("sea/0", (2, 1, 3))
     for broker_id in described.brokers:
@@ -92,7 +92,9 @@ def test_repeated_lease_expiry_of_others_points_to_the_store(
     assert "Look at etcd" in repeated.next_step
 
 
-def test_a_slow_store_is_the_cause_although_only_one_lease_expired(cluster: DescribedCluster) -> None:
+def test_a_slow_store_is_the_cause_although_only_one_lease_expired(
+    cluster: DescribedCluster,
+) -> None:
     counts(cluster, 2, lost=3)
     for service in ("broker-1", "broker-2", "broker-3", "controller-1"):
         cluster.stores[service] = StoreHealth(last_latency_ms=2, max_latency_ms=3_000)

@@ -1,4 +1,4 @@
-"""Whether a broker that gives no answer is dead, paused, or only out of reach."""
+"""Whether an unresponsive broker is dead, paused, or only unreachable."""
 
 from __future__ import annotations
 

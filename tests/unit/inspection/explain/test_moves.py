@@ -1,4 +1,4 @@
-"""Partitions that are moved: for whom a move waits, and what is no fault in the midst of it."""
+"""Partition moves: what a move waits for, and which states are normal during it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cluster() -> DescribedCluster:
 
 
 def moved(cluster: DescribedCluster, *waits_for: int, isr: Any = (1, 2, 3), **move: Any) -> None:
-    """ "sea/0" moves from 1, 2, 3 to 1, 2, 4."""
+    """Broker 4 replaces broker 3 in "sea/0", so its target is 1, 2, 4."""
     cluster.partition(
         "sea/0",
         (1, 2, 3, 4),
@@ -49,7 +49,9 @@ def test_a_progressing_move_is_informational(cluster: DescribedCluster) -> None:
     assert "operation grow-1" in text
 
 
-def test_an_added_replica_not_yet_in_sync_is_not_missing_from_the_isr(cluster: DescribedCluster) -> None:
+def test_an_added_replica_not_yet_in_sync_is_not_missing_from_the_isr(
+    cluster: DescribedCluster,
+) -> None:
     moved(cluster, 4)
     assert causes_of(cluster.explain()) == ["move_waits"]
 
@@ -85,7 +87,9 @@ def test_a_move_that_waits_for_a_slow_broker_has_its_lag(cluster: DescribedClust
     assert "lacks 60 records" in said(found(findings, "replica_slow"))
 
 
-def test_a_throttled_move_names_the_throttle_and_blames_no_broker(cluster: DescribedCluster) -> None:
+def test_a_throttled_move_names_the_throttle_and_blames_no_broker(
+    cluster: DescribedCluster,
+) -> None:
     moved(cluster, 4)
     lacks(cluster, 60)
     for broker_id in (1, 4):
@@ -100,7 +104,9 @@ def test_a_throttled_move_names_the_throttle_and_blames_no_broker(cluster: Descr
     assert "tidelog throttle set RATE" in waits.next_step
 
 
-def test_the_throttle_does_not_explain_a_lagging_permanent_replica(cluster: DescribedCluster) -> None:
+def test_the_throttle_does_not_explain_a_lagging_permanent_replica(
+    cluster: DescribedCluster,
+) -> None:
     moved(cluster, 2, 3, isr=(1, 4), cancelled=True)
     cluster.brokers[1] = replace(cluster.brokers[1], move_bytes_per_second=4_096)
     cluster.seen("sea/0", 2, log_end_offset=40, lag_records=60)
@@ -181,7 +187,7 @@ def test_without_a_controller_brokers_report_moves(cluster: DescribedCluster) ->
 def bounded(
     cluster: DescribedCluster, rate: int, written: int | None, most: int | None = None
 ) -> None:
-    """As many bytes a second are `written` as the leader says; None: it is an older one."""
+    """The leader reports `written` bytes a second; None stands for an older leader."""
     moved(cluster, 4)
     lacks(cluster, 60)
     for broker_id in (1, 4):
@@ -262,7 +268,7 @@ def test_a_throttled_replica_with_failing_fetches_is_cut_off(cluster: DescribedC
 def test_the_throttle_has_to_cover_all_moving_partitions(
     cluster: DescribedCluster,
 ) -> None:
-    """Each of two is written at three quarters of the bound."""
+    """Each of two partitions is written at three quarters of the throttle."""
     bounded(cluster, rate=4_000, written=3_000)
     first = cluster.keys[at("sea/0")]
     cluster.keys[at("sea/1")] = replace(first, partition=1)

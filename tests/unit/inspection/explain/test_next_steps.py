@@ -1,4 +1,4 @@
-"""Next steps hold in the situation in which they are told."""
+"""Next steps fit the situation in which they are given."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def cluster() -> DescribedCluster:
     return DescribedCluster()
 
 
-# A high watermark that stands still.
+# Stalled high watermarks.
 
 
 def of_stall(cluster: DescribedCluster) -> str:
@@ -78,7 +78,7 @@ def test_a_leader_that_holds_its_own_high_watermark_is_to_be_checked(
     assert of_stall(cluster).startswith("Look at broker 1, its leader, and at its disk")
 
 
-# A leader that serves nobody.
+# Leaders that do not serve.
 
 
 def of_leader_gone(cluster: DescribedCluster) -> str:
@@ -86,7 +86,7 @@ def of_leader_gone(cluster: DescribedCluster) -> str:
 
 
 def dead(cluster: DescribedCluster) -> None:
-    """And still registered."""
+    """Dead and still registered."""
     cluster.partition("sea/0", (2, 3))
     cluster.silence(2, Listening.REFUSES)
     cluster.unheard(2)
@@ -169,7 +169,7 @@ def test_without_a_controller_restarting_the_leader_is_no_remedy(
     )
 
 
-# A broker that does nothing, and the store.
+# An inactive broker and the store.
 
 
 def test_a_broker_that_died_without_the_store_is_started_after_it(

@@ -67,7 +67,9 @@ def test_a_cancelled_operation_starts_no_more_moves(cluster: DescribedCluster) -
     assert cluster.explain() == []
 
 
-def test_a_pending_operation_is_in_the_scope_of_its_broker_and_not_of_a_topic(cluster: DescribedCluster) -> None:
+def test_a_pending_operation_is_in_the_scope_of_its_broker_and_not_of_a_topic(
+    cluster: DescribedCluster,
+) -> None:
     cluster.kill(3)
     cluster.operations.append(replace(WAITS, not_ready=(3,)))
     causes = {finding.cause for finding in cluster.explain(broker=3)}

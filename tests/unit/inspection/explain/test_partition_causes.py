@@ -1,4 +1,4 @@
-"""What is wrong with partitions, and why."""
+"""Faults of partitions and their causes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cluster() -> DescribedCluster:
 
 
 def without_leader(cluster: DescribedCluster, name: str, **differs: Any) -> None:
-    """Its ISR {2, 3} has died, or come back; broker 1 was never in it."""
+    """The ISR {2, 3} has died or returned; broker 1 was never in it."""
     cluster.partition(
         name,
         leader=-1,
@@ -114,7 +114,7 @@ def test_after_two_crashes_the_still_absent_member_is_enough(
 def test_an_election_is_announced_only_with_a_live_in_sync_replica(
     cluster: DescribedCluster, isr: tuple[int, ...], dead: tuple[int, ...]
 ) -> None:
-    """Else the finding is the same before the controller removes the dead leader and after."""
+    """Otherwise the finding is the same before the controller removes the dead leader and after."""
     cluster.partition("sea/0", isr=isr)
     for broker_id in dead:
         cluster.kill(broker_id)
@@ -258,7 +258,7 @@ def test_the_same_reasons_are_one_finding_in_whatever_order_replicas_are_assigne
     assert found(cluster.explain(), "under_min_isr").partition_count == 2
 
 
-# Members that are gone while nothing is written.
+# Departed members without any writes.
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_a_member_whose_fetches_arrive_belongs_in_the_isr(
     assert cluster.explain("sea", 0) == []
 
 
-# Below min ISR, and a high watermark that stands still.
+# Below min ISR, and a stalled high watermark.
 
 
 def test_below_min_isr_has_the_number_of_rejected_appends(cluster: DescribedCluster) -> None:
@@ -414,7 +414,7 @@ def test_an_unclean_election_is_reported_in_its_epoch(cluster: DescribedCluster)
     unclean = found(cluster.explain(), "unclean_election")
     assert (unclean.severity, unclean.partition) == ("warning", 0)
     assert "sea/0: 12 records that replicas were known to hold were cut" in said(unclean)
-    # Not the time of the ISR change that came after it.
+    # Not the time of the later ISR change.
     assert "sea/0: broker 1 was elected in leader epoch 5 at 2023-11-14T22:11:50Z (1 min 30 s" in (
         said(unclean)
     )

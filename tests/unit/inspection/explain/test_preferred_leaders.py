@@ -1,4 +1,4 @@
-"""Partitions that another than their preferred leader leads."""
+"""Partitions with another leader than the preferred one."""
 
 from __future__ import annotations
 

@@ -98,7 +98,9 @@ def test_a_process_at_its_memory_limit_when_it_died_is_reported_so(
     assert findings[0].next_step.startswith("Raise the memory limit of broker 2")
 
 
-def test_memory_exhaustion_is_reported_despite_another_last_message(cluster: DescribedCluster) -> None:
+def test_memory_exhaustion_is_reported_despite_another_last_message(
+    cluster: DescribedCluster,
+) -> None:
     short(cluster, "memory", 99, 100)
     cluster.kill(2)
     fault = "task retention failed: RuntimeError: can't start new thread"

@@ -1,4 +1,4 @@
-"""A leader that refuses a follower proves that the network is well: why it refuses."""
+"""A leader that rejects a follower proves that the network works; these tests cover the reasons."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_leader_that_has_not_learned_of_its_election_is_reported(
     )
 
 
-# Fetches that do not come.
+# Missing fetches.
 
 
 @pytest.mark.parametrize("broker_id", [1, 2])

@@ -1,5 +1,4 @@
-"""Damage that was found and repaired stays visible, and alarms nobody. Damage that can be
-repaired is no loss."""
+"""Repaired damage stays visible as a note. Repairable damage is no loss."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def silence(cluster: DescribedCluster, controller_id: int, listening: Listening)
 
 
 def active_is_silent(cluster: DescribedCluster, listening: Listening) -> None:
-    """Controller 1, which brokers name as the active one."""
+    """Controller 1, which brokers name as the active one, is silent."""
     cluster.stop_controller()
     for broker_id, broker in cluster.brokers.items():
         cluster.brokers[broker_id] = replace(broker, controller_address=ONE)

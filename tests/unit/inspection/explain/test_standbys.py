@@ -61,7 +61,9 @@ def test_a_busy_standby_can_take_over(cluster: DescribedCluster) -> None:
     assert "controller 3 is not there; controller 2 can take over" in missing.summary
 
 
-def test_a_missing_standby_is_reported_only_for_the_whole_cluster(cluster: DescribedCluster) -> None:
+def test_a_missing_standby_is_reported_only_for_the_whole_cluster(
+    cluster: DescribedCluster,
+) -> None:
     silent(cluster, 2, Listening.REFUSES)
     assert causes_of(cluster.explain()) == ["no_standby"]
     assert cluster.explain(topic="sea") == []

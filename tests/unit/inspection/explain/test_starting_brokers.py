@@ -1,5 +1,4 @@
-"""Brokers that are starting: named as such, led back to what they wait for, and never said to
-stand still."""
+"""Starting brokers are named as such, with what they wait for, and never reported as paused."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ def start(
 
 
 def know_nothing(cluster: DescribedCluster) -> None:
-    """As brokers do that have not read the store yet, asked alone."""
+    """The knowledge of brokers that have not read the store yet, when only they answer."""
     cluster.controller_answers = False
     cluster.registered.clear()
     cluster.replicas.clear()

@@ -1,4 +1,4 @@
-"""A store that answers reads and takes no writes."""
+"""A store that answers reads and rejects writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A member of the store that is cut off, and elections that are repeated."""
+"""An isolated store member, and repeated elections."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_an_unreachable_member_is_named_instead_of_the_network(
 def test_slow_answers_after_one_failure_of_a_lost_member_follow_from_it(
     cluster: DescribedCluster,
 ) -> None:
-    """They miss it only after another attempt."""
+    """The services lose the member only after another attempt."""
     misses(cluster, *ALL, waited_ms=3_000)
     once = (StoreMember(HERE), StoreMember(AWAY, problem="no answer"))
     cluster.stores["broker-2"] = replace(cluster.stores["broker-2"], members=once)
@@ -68,7 +68,9 @@ def test_slow_answers_after_one_failure_of_a_lost_member_follow_from_it(
     assert "store_slow" in causes_of(cluster.explain())
 
 
-def test_slow_answers_of_services_that_lost_a_member_follow_from_it(cluster: DescribedCluster) -> None:
+def test_slow_answers_of_services_that_lost_a_member_follow_from_it(
+    cluster: DescribedCluster,
+) -> None:
     misses(cluster, *ALL, waited_ms=3_000)
     findings = cluster.explain()
     assert causes_of(findings) == ["store_member_unreachable"]
@@ -197,8 +199,8 @@ def test_a_broker_that_repeatedly_loses_its_registration_is_named(
 @pytest.mark.parametrize(
     "counts",
     [
-        {"controllers": 2, "leaders": 6, "registrations_lost": 2},  # as a rolling restart
-        {"controllers": 9, "last_ms": 50_000},  # it has passed
+        {"controllers": 2, "leaders": 6, "registrations_lost": 2},  # like a rolling restart
+        {"controllers": 9, "last_ms": 50_000},  # in the past
     ],
 )
 def test_few_or_past_elections_are_no_finding(

@@ -1,4 +1,5 @@
-"""Answers that were given at different moments need not fit: what each says of the others."""
+"""Answers from different moments may disagree, as each service describes the others as it knows
+them."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from unit.inspection.explain.described import DescribedCluster, causes_of, found
 
 @pytest.fixture
 def cluster() -> DescribedCluster:
-    """By its key broker 2 is out of the ISR of sea/0, which broker 1 leads, and it is below
-    min ISR."""
+    """According to its key, broker 2 is out of the ISR of sea/0, which broker 1 leads, and the
+    partition is below min ISR."""
     described = DescribedCluster()
     described.partition("sea/0", isr=(1,), min_isr=3)
     return described
@@ -98,7 +99,7 @@ def test_a_replica_caught_up_within_the_last_second_is_not_slow(cluster: Describ
 def test_an_isr_just_shrunk_by_its_leader_names_the_removed_follower(
     cluster: DescribedCluster,
 ) -> None:
-    """The controller was asked first: its key still has broker 2 in the ISR."""
+    """The controller answered first: its key still has broker 2 in the ISR."""
     cluster.partition("bay/0", (1, 2))
     cluster.replica("bay/0", 1, revision=71, high_watermark=60)
     cluster.seen("bay/0", 2, in_isr=False, log_end_offset=60, lag_records=40)

@@ -1,4 +1,4 @@
-"""The writer may end between any two steps on the file system."""
+"""The writer may be killed between any two steps on the file system."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Steps:
 
 
 class EndingDirectory(Directory):
-    """Ends before the step of this number, of all that share them."""
+    """Kills the writer before the step of this number, counted over all directories that share
+    it."""
 
     def __init__(self, root: Path, steps: Steps) -> None:
         super().__init__(root)
@@ -68,7 +69,7 @@ def ending_log(root: Path, ends_at: int) -> ArchiveLog:
 
 
 def put(log: ArchiveLog, names: list[str], *, replaces: str = "") -> None:
-    """Commits files whose content is their rows, one line each."""
+    """Commit files whose content is their rows, one line each."""
     staging = log.stage()
     added = []
     for name in names:
@@ -82,7 +83,7 @@ def put(log: ArchiveLog, names: list[str], *, replaces: str = "") -> None:
 
 
 def seen(root: Path) -> list[str]:
-    """By readers, who know nothing of commits."""
+    """The rows that readers see, who do not know commits."""
     directory = Directory(root)
     return sorted(directory.at(path).read_text() for path in directory.files("."))
 
@@ -141,10 +142,8 @@ def test_a_commit_is_atomic(
 
 
 @pytest.mark.rule("archive-hour-exchanged-in-one-step")
-def test_an_interrupted_swap_is_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where there is no exchange in one step, at each of its three."""
+def test_an_interrupted_swap_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On file systems without an atomic exchange, after each of the three steps."""
     monkeypatch.setattr(storage, "_exchanged", cannot_exchange)
     for steps in range(3):
         root = tmp_path / str(steps)
@@ -206,7 +205,7 @@ def test_an_archive_with_a_damaged_latest_state_is_read_from_the_one_before(
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_missing_commit_is_an_error(tmp_path: Path, number: int) -> None:
-    """Its records would be archived again, and its files be taken for unknown ones."""
+    """Otherwise its records would be archived again, and its files would count as unknown."""
     log = log_at(tmp_path / "archive")
     for n in range(3):
         put(log, [str(n)])
@@ -218,7 +217,7 @@ def test_a_missing_commit_is_an_error(tmp_path: Path, number: int) -> None:
 @pytest.mark.rule("archive-commits-are-never-skipped")
 @pytest.mark.parametrize("kept", [0, 1, 2])
 def test_missing_latest_commits_are_detected_by_their_files(tmp_path: Path, kept: int) -> None:
-    """No later commit tells; what wrote next would archive their records again."""
+    """No later commit shows the loss, and the next writer would archive their records again."""
     root = tmp_path / "archive"
     log = log_at(root)
     for n in range(3):
@@ -229,7 +228,7 @@ def test_missing_latest_commits_are_detected_by_their_files(tmp_path: Path, kept
     with pytest.raises(UnnamedFilesError, match=r"no commit names .* run `archive repair`"):
         later.recover()
     assert later.unnamed_files() == [f"{HOUR}/{n}.parquet" for n in range(kept, 3)]
-    # As a repair takes them away.
+    # A repair removes them like this.
     later.commit(Commit(later.stage(), 0, removed=tuple(later.unnamed_files()), keeps_removed=True))
     assert log_at(root).recover() == []
 
@@ -262,7 +261,7 @@ def test_a_repair_continues_without_damaged_or_missing_commits(
         assert ("commits 2 to 2 are missing" if damage is None else "000000000002.json") in problem
         assert log.state.paths == [f"{HOUR}/{n}.parquet" for n in (0, 2, 3)]
     log.finish_last()
-    # Whoever comes later finds the same, and commits behind it, once the repair is done.
+    # Later readers find the same, and the commits behind it, after the repair.
     later = log_at(tmp_path / "archive")
     with pytest.raises(UnnamedFilesError):
         later.recover()
@@ -303,7 +302,7 @@ def test_a_second_writer_learns_which_process_is_the_first(tmp_path: Path) -> No
 
 
 class BusyDirectory(Directory):
-    """While its files are listed, its writer goes on."""
+    """A directory whose writer continues while its files are listed."""
 
     def __init__(self, root: Path, writes: Callable[[], None]) -> None:
         super().__init__(root)
@@ -333,7 +332,7 @@ def test_state_and_files_are_of_the_same_moment(
 def test_a_reader_waits_for_files_being_published(tmp_path: Path) -> None:
     root = tmp_path / "archive"
     put(log_at(root), ["a", "b"])
-    # Once its commit is there, and one of its two files is published.
+    # Its commit exists, and one of its two files is published.
     ended = ending_log(root, ends_at=3)
     with pytest.raises(EndedError):
         add(ended)
@@ -346,13 +345,13 @@ def test_a_reader_waits_for_files_being_published(tmp_path: Path) -> None:
 
 
 def remove(log: ArchiveLog) -> None:
-    """What `expire` does."""
+    """Remove files like `expire`."""
     paths = tuple(log.state.paths)
     log.commit(Commit(log.stage(), 0, removed=paths))
 
 
 def write_again(log: ArchiveLog) -> None:
-    """What `repair` does with a damaged file, and with one that no commit names."""
+    """Write again like `repair`, for a damaged file and for one that no commit names."""
     log.directory.at(f"{HOUR}/unknown.parquet").write_text("unknown")
     staged = Path(log.stage(), HOUR, "c.parquet")
     staged.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What the cluster tells before a job begins."""
+"""Cluster state that a job reads before it begins."""
 
 from __future__ import annotations
 

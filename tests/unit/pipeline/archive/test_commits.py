@@ -79,7 +79,7 @@ def test_rows_of_removed_files_are_expired_or_lost() -> None:
     found.apply(expired)
     assert found.paths == [second]
     assert (found.rows[LOG], found.expired[LOG].rows, found.expired_before_ms) == (20, 10, 7)
-    # What was archived is not archived again.
+    # Archived records are not archived again.
     assert found.covered == state().covered
     found.apply(Commit("", 0, removed=(second, "unknown.parquet"), keeps_removed=True))
     assert (found.files, found.rows[LOG]) == ({}, 20)

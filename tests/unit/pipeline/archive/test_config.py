@@ -1,4 +1,4 @@
-"""What the job `archive` can be told: by flags, variables and a file."""
+"""Configuration of the job `archive`: flags, variables and a file."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_range_is_valid_for_the_data_source(since: str) -> None:
     options = ReadOptions.of_batch(
         {"bootstrap.servers": "a:1", **range_options(topics, since, "latest")}
     )
-    # A partition whose records are all older has nothing in a range of times.
+    # A partition with only older records has nothing in a range of times.
     assert options.latest_if_none == since.startswith("2026")
 
 

@@ -38,7 +38,7 @@ def test_a_time_within_an_hour_is_rounded_down() -> None:
 
 
 def test_expiry_ends_before_the_first_hour_with_a_damaged_file() -> None:
-    """Everything before a time is expired, or nothing is known of what is missing there."""
+    """Either everything before a time is expired, or it is unknown what is missing there."""
     hours = [
         f"topic={topic}/date=2026-11-22/hour={hour}" for topic in "ab" for hour in ("08", "09")
     ]

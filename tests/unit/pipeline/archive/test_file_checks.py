@@ -1,4 +1,4 @@
-"""Files as they were committed, and with one fault each."""
+"""Files as committed, and with one fault each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = 1_000
 
 @pytest.fixture
 def file(tmp_path: Path) -> AddedFile:
-    """As Spark writes it: pages have checksums. A page holds some tens of rows."""
+    """A file as Spark writes it: pages have checksums. A page holds a few dozen rows."""
     path = tmp_path / PATH
     path.parent.mkdir(parents=True)
     table = pa.table({"offset": range(ROWS), "value": [os.urandom(100) for _ in range(ROWS)]})
@@ -68,9 +68,7 @@ def test_a_flipped_bit_is_found_with_and_without_a_file_checksum(
     assert ("SHA-256" in wrong) if is_summed else wrong.startswith("it cannot be read")
 
 
-def test_a_file_that_is_not_parquet_or_lacks_rows_is_found(
-    tmp_path: Path, file: AddedFile
-) -> None:
+def test_a_file_that_is_not_parquet_or_lacks_rows_is_found(tmp_path: Path, file: AddedFile) -> None:
     unsummed = file._replace(sha256="")
     assert damage(tmp_path, unsummed._replace(rows=ROWS + 1)).endswith(f"by its commit {ROWS + 1}")
     (tmp_path / PATH).write_bytes(b"x" * file.size_bytes)

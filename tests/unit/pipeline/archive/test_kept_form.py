@@ -1,4 +1,4 @@
-"""An archive keeps the form of its values, however one of its files is lost."""
+"""An archive keeps the form of its values, whichever of its files is lost."""
 
 from __future__ import annotations
 

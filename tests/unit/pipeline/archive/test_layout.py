@@ -1,4 +1,4 @@
-"""The table holds committed files alone; the state directory lies beside it."""
+"""The table directory holds only committed files; the state directory is beside it."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def commit_of_former_release(root: Path, number: int, paths: list[str]) -> None:
 
 
 def former_archive(root: Path) -> Path:
-    """Two commits, the second of which was killed when it had published one of its two files, and
-    files of a third that is not committed."""
+    """Two commits, the second of which was killed after it had published one of its two files,
+    and files of a third, uncommitted one."""
     write(root / FORMER / LOCK, "process 1 on sea")
     write(root / FORMER / "checkpoint/metadata", "{}")
     commit_of_former_release(root, 1, PATHS[:2])
@@ -60,7 +60,7 @@ def former_archive(root: Path) -> Path:
 
 
 def seen(root: Path) -> list[str]:
-    """By `OUTPUT/**/*.parquet`."""
+    """The files that match `OUTPUT/**/*.parquet`."""
     return sorted(str(path.relative_to(root)) for path in root.rglob("*.parquet"))
 
 
@@ -126,7 +126,7 @@ def test_an_archive_written_again_by_a_previous_release_is_rejected(tmp_path: Pa
 
 @pytest.mark.rule("archive-table-holds-committed-files")
 def test_a_table_without_its_state_directory_is_rejected(tmp_path: Path) -> None:
-    """A run would archive everything a second time."""
+    """Otherwise a run would archive everything a second time."""
     root = tmp_path / "archive"
     write(root / PATHS[0], "x")
     layout = ArchiveLayout(Directory(root))
@@ -159,7 +159,7 @@ def test_a_state_directory_visible_to_readers_is_rejected(tmp_path: Path, chosen
 
 
 def test_a_state_directory_may_stay_where_previous_releases_had_it(tmp_path: Path) -> None:
-    """Where OUTPUT is a mount point, nothing beside it is on its file system."""
+    """If OUTPUT is a mount point, nothing beside it is on its file system."""
     root = former_archive(tmp_path / "archive")
     layout = ArchiveLayout(Directory(root), root / FORMER)
     with layout.held_by_writer() as own:

@@ -65,11 +65,11 @@ def test_scattered_missing_rows_are_read_in_few_ranges() -> None:
 @pytest.mark.parametrize(
     ("rows", "restored", "now", "offsets"),
     [
-        # The log begins at 80: what it has was written again.
+        # The log begins at 80: its records were written again.
         (40, RestoredRows(10, (Span(80, 90),)), Span(80, 90), (Span(0, 10), Span(60, 80))),
-        # The topic is gone.
+        # The topic was deleted.
         (40, NOTHING, None, (Span(0, 10), Span(60, 90))),
-        # More rows are lost than offsets are gone: others were cut by an unclean election.
+        # More rows are lost than offsets are missing: an unclean election truncated the others.
         (35, NOTHING, Span(80, 90), (Span(0, 10), Span(60, 90))),
     ],
 )

@@ -24,7 +24,7 @@ from tidelog_pipeline.archive.staged_files import StagedRows, read_ranges
 def offsets(
     *ends: int, topic_id: str = "id-1", begun: dict[int, int] | None = None
 ) -> StreamOffsets:
-    """`begun`: where the micro-batch began, of partitions in which the one before does not tell."""
+    """`begun`: the start of the micro-batch in partitions that the previous one does not have."""
     places = {n: ReadTo(end, 2) for n, end in enumerate(ends)}
     begins = {n: ReadTo(first) for n, first in (begun or {}).items()}
     return {"sea": TopicOffsets(topic_id, 7, places, 9, begins)}
@@ -99,7 +99,7 @@ def test_rows_read_again_after_a_truncation_imply_their_range() -> None:
 
 
 def test_a_micro_batch_is_planned_like_a_read_of_the_stream() -> None:
-    """What the data source writes into a checkpoint, of a partition that has come since."""
+    """This is what the data source writes into a checkpoint for a partition added since."""
     read, places = offsets(10), offsets(10, 2)
     end = with_begins(offsets(10, 5), read, places)
     assert planned_ranges(read, end, {}) == {log(1): Planned(2, 5)}

@@ -34,6 +34,6 @@ def test_the_intersection_of_two_spans() -> None:
 
 
 def test_offsets_without_a_record_belong_to_the_epoch_before_them() -> None:
-    """7 and 8 of what was read have none, nor has 20."""
+    """Offsets 7 and 8 of the read range have no record, nor has 20."""
     assert by_epoch(Span(7, 21), [(2, 9), (4, 15)]) == {2: Span(7, 15), 4: Span(15, 21)}
     assert by_epoch(Span(7, 21), []) == {}

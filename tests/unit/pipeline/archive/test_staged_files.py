@@ -69,9 +69,9 @@ def test_unplanned_rows_are_an_error(planned: dict[LogId, Planned]) -> None:
         # Ten offsets and nine rows.
         (Planned(10, 20), {}, {}, {LOG: Span(10, 20)}),
         (Planned(11, 20), {}, {}, {LOG: Span(10, 20)}),
-        # As many as there are offsets, but for one that may be of another epoch.
+        # One row for each offset, except one that may be of another epoch.
         (Planned(11, 20), {LOG: [Span(8, 12)]}, {}, {LOG: Span(10, 20)}),
-        # Where rows tell where it begins, and where it was to begin.
+        # The start is known from the rows, and from the plan.
         (Planned(None, 20), {}, {}, {LOG: Span(10, 20)}),
         (Planned(None, 20), {}, {LOG: 5}, {LOG: Span(5, 20)}),
     ],
@@ -89,5 +89,5 @@ def test_ranges_with_a_row_at_each_offset_have_none() -> None:
     full = [StagedRows("a", LOG, 2, 5, 1, 10, 14), StagedRows("b", LOG, 4, 5, 0, 15, 19)]
     before = {LOG: [Span(0, 10)]}
     assert with_gaps(full, {LOG: Planned(10, 20), OTHER: Planned(None, 3)}, before, {}) == {}
-    # Nothing came of a range that was to be read.
+    # The planned range yielded no rows.
     assert with_gaps(full, {OTHER: Planned(None, 3)}, {}, {OTHER: 1}) == {OTHER: Span(1, 3)}

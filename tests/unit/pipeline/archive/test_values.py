@@ -88,7 +88,7 @@ def test_messages_become_rows_of_their_schema() -> None:
 
 
 def test_foreign_bytes_are_not_a_message() -> None:
-    """Bytes of another message are often well formed: their fields have other numbers."""
+    """Bytes of another message are often well formed, with other field numbers."""
     of = protobuf_values.message_class(DESCRIPTORS, "sea.v1.Depth")
     tide = protobuf_values.message_class(DESCRIPTORS, "sea.v1.Tide")
     assert protobuf_values.parsed(of, b"\xff") is None

@@ -1,4 +1,4 @@
-"""What the job `lag` can be told."""
+"""Configuration of the job `lag`."""
 
 from __future__ import annotations
 

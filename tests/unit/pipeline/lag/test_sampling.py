@@ -1,4 +1,4 @@
-"""Looking on, whatever becomes of the samples."""
+"""Sampling continues, whatever happens to the samples."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PATIENCE_S = 30
 
 
 class SilentCluster(ServiceStates):
-    """One that does not answer: each look is one sample."""
+    """A cluster that does not answer: each poll yields one sample."""
 
     def __init__(self) -> None:
         self.looks = 0
