@@ -74,19 +74,19 @@ def long_ones() -> tuple[dict[str, int], dict[str, int]]:
 
 
 def complaints(found: dict[str, int], allowed: dict[str, int]) -> list[str]:
-    said = []
+    messages = []
     for name, lines in found.items():
         most = allowed.get(name)
         if most is None:
-            said.append(f"{name} has {lines} lines: split it along responsibilities")
+            messages.append(f"{name} has {lines} lines: split it along responsibilities")
         elif lines > most:
-            said.append(f"{name} has {lines} lines, more than the {most} that it had: split it")
+            messages.append(f"{name} has {lines} lines, more than the {most} that it had: split it")
         elif lines < most - SLACK_LINES:
-            said.append(f"{name} has {lines} lines: lower its entry from {most}")
+            messages.append(f"{name} has {lines} lines: lower its entry from {most}")
     gone = [
         f"{name} is within the limit: remove its entry" for name in allowed if name not in found
     ]
-    return said + gone
+    return messages + gone
 
 
 def test_no_file_and_no_function_grows_beyond_the_limits() -> None:

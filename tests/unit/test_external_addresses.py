@@ -85,7 +85,7 @@ def test_an_ended_incarnation_is_named_by_its_own_external_address() -> None:
     """The address of the broker's present incarnation, which may be on another machine, is not
     used."""
     brokers = {1: broker("moved-1:7500", "127.0.0.1:7509")}
-    former = DEPARTURE._replace(external_address=OUTSIDE_1)
+    previous = DEPARTURE._replace(external_address=OUTSIDE_1)
     state = pb.DescribeServiceResponse(
         role="controller",
         controller=pb.ControllerState(
@@ -93,7 +93,7 @@ def test_an_ended_incarnation_is_named_by_its_own_external_address() -> None:
             departures=[pb.Departure(broker_id=1, address=INSIDE_1)],
         ),
     )
-    known = ExternalAddresses(Known(brokers, departed={1: former}))
+    known = ExternalAddresses(Known(brokers, departed={1: previous}))
     tell_externally(state, known)
     assert state.controller.departures[0].address == OUTSIDE_1
     assert state.controller.registered[0].address == "127.0.0.1:7509"
@@ -125,11 +125,11 @@ def test_a_brokers_description_names_no_internal_address(addresses: ExternalAddr
         ),
     )
     tell_externally(state, addresses)
-    said = str(state)
-    assert INSIDE_1 not in said
-    assert CONTROLLER not in said
-    assert said.count(OUTSIDE_1) == 3
-    assert said.count(OUTSIDE_CONTROLLER) == 2
+    text = str(state)
+    assert INSIDE_1 not in text
+    assert CONTROLLER not in text
+    assert text.count(OUTSIDE_1) == 3
+    assert text.count(OUTSIDE_CONTROLLER) == 2
 
 
 def test_a_controllers_description_names_no_internal_address(addresses: ExternalAddresses) -> None:

@@ -84,9 +84,11 @@ def test_codecs_acks_and_positions_equal_those_of_the_wire() -> None:
 
 def test_retriability_matches_the_proto_comment_of_each_code() -> None:
     text = (Path(__file__).parents[2] / "proto/tidelog/v1/errors.proto").read_text()
-    said = re.findall(r"// (Retriable|Not retriable)(?:.*\n\s*//)*.*\n\s*ERROR_CODE_(\w+) = ", text)
-    assert len(said) == len(errors.ErrorCode)
-    retriable = {errors.ErrorCode[name] for word, name in said if word == "Retriable"}
+    documented = re.findall(
+        r"// (Retriable|Not retriable)(?:.*\n\s*//)*.*\n\s*ERROR_CODE_(\w+) = ", text
+    )
+    assert len(documented) == len(errors.ErrorCode)
+    retriable = {errors.ErrorCode[name] for word, name in documented if word == "Retriable"}
     assert retriable == errors.RETRIABLE
     assert errors.OUTCOME_UNKNOWN <= errors.RETRIABLE
     assert errors.STALE_METADATA <= errors.RETRIABLE
@@ -172,8 +174,8 @@ async def test_the_loss_of_an_unclean_election_is_in_the_key_and_in_commands() -
             1, 2, 13, full_state=False, partitions=[command], leaders={}, store_revision=80
         )
     )
-    (told,) = (await codec.leader_and_isr_from_wire(wire)).partitions
-    assert told.state.unclean_lost_records == 0
+    (reported,) = (await codec.leader_and_isr_from_wire(wire)).partitions
+    assert reported.state.unclean_lost_records == 0
 
 
 def test_a_loss_missing_from_an_older_key_is_unknown() -> None:
@@ -216,8 +218,8 @@ async def test_every_field_of_a_partition_state_round_trips_through_the_store_an
             1, 2, 13, full_state=False, partitions=[command], leaders={}, store_revision=80
         )
     )
-    (told,) = (await codec.leader_and_isr_from_wire(wire)).partitions
-    assert dataclasses.astuple(told.state) == dataclasses.astuple(FULL_STATE)
+    (reported,) = (await codec.leader_and_isr_from_wire(wire)).partitions
+    assert dataclasses.astuple(reported.state) == dataclasses.astuple(FULL_STATE)
 
 
 def test_a_state_of_another_change_is_equal_in_every_other_field() -> None:
@@ -247,9 +249,9 @@ async def test_states_that_differ_in_uncompared_fields_differ_in_every_serialize
         store_revision=80,
     )
     wire = await codec.leader_and_isr_to_wire(command)
-    told = (await codec.leader_and_isr_from_wire(wire)).partitions
-    assert [p.state.fields for p in told] == [s.fields for s in states]
-    assert [p.partition.partition for p in told] == [0, 1, 2, 3]
+    reported = (await codec.leader_and_isr_from_wire(wire)).partitions
+    assert [p.state.fields for p in reported] == [s.fields for s in states]
+    assert [p.partition.partition for p in reported] == [0, 1, 2, 3]
 
 
 async def test_a_state_received_from_the_watch_is_not_parsed_from_the_wire_again() -> None:
@@ -378,8 +380,10 @@ async def test_results_round_trip_over_the_wire() -> None:
     result = CommandResult(partitions=[PartitionResult("i", 4, 77, None)])
     wire = await codec.leader_and_isr_result_to_wire(result)
     assert await codec.result_from_wire(wire) == result
-    refused = CommandResult(errors.TidelogError(errors.ErrorCode.STALE_CONTROLLER_EPOCH, "too old"))
-    answer = await codec.stop_replica_result_to_wire(refused)
+    rejected = CommandResult(
+        errors.TidelogError(errors.ErrorCode.STALE_CONTROLLER_EPOCH, "too old")
+    )
+    answer = await codec.stop_replica_result_to_wire(rejected)
     found = (await codec.result_from_wire(answer)).error
     assert found is not None
     assert found.code is errors.ErrorCode.STALE_CONTROLLER_EPOCH
@@ -387,8 +391,8 @@ async def test_results_round_trip_over_the_wire() -> None:
 
 async def test_replica_descriptions_round_trip_without_missing_ones() -> None:
     ask = DescribeReplicasCommand(1, 2, 13, [("i", 4), ("i", 5)])
-    asked = await codec.describe_replicas_to_wire(ask)
-    assert await codec.describe_replicas_from_wire(asked) == ask
+    request = await codec.describe_replicas_to_wire(ask)
+    assert await codec.describe_replicas_from_wire(request) == ask
     cut = ReplicaSummary("i", 5, 77, 2, 9, ((0, 2), (3, 8)), LogExtent(12, ((0, 2), (4, 11))))
     cut = cut._replace(high_watermark=6, size_bytes=0, lacks=((7, 900), (8, 0)))
     found = DescribeReplicasResult(replicas=[cut])
@@ -401,8 +405,8 @@ async def test_replica_descriptions_round_trip_without_missing_ones() -> None:
 async def test_a_replica_requested_twice_is_described_once() -> None:
     """Otherwise the answer would repeat all epochs of its log."""
     ask = DescribeReplicasCommand(1, 2, 13, [("i", 4), ("i", 5), ("i", 4)])
-    asked = await codec.describe_replicas_to_wire(ask)
-    assert (await codec.describe_replicas_from_wire(asked)).partitions == [("i", 4), ("i", 5)]
+    request = await codec.describe_replicas_to_wire(ask)
+    assert (await codec.describe_replicas_from_wire(request)).partitions == [("i", 4), ("i", 5)]
 
 
 def test_a_partition_without_a_leader_keeps_its_last_members() -> None:

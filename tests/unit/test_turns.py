@@ -71,10 +71,10 @@ async def test_a_full_state_blocks_neither_end() -> None:
 async def test_descriptions_of_logs_with_many_epochs_do_not_block_the_loop() -> None:
     epochs = tuple((epoch, epoch) for epoch in range(1_000))
     logs = [ReplicaSummary(TOPIC_ID, n, 7, 0, 1_000, epochs) for n in range(ITEMS_PER_TURN)]
-    asked = [(log.topic_id, log.partition) for log in logs]
+    named = [(log.topic_id, log.partition) for log in logs]
     async with Turns() as turns:
         found = DescribeReplicasResult(replicas=logs)
-        wire = await replica_control_codec.describe_replicas_result_to_wire(found, asked)
+        wire = await replica_control_codec.describe_replicas_result_to_wire(found, named)
         assert turns.taken() >= ITEMS_PER_TURN - 1
     assert await replica_control_codec.describe_replicas_result_from_wire(wire) == found
 
@@ -93,8 +93,8 @@ async def test_the_first_fetch_of_a_session_blocks_neither_end() -> None:
     async with Turns() as turns:
         wire = await replica_codec.request_to_wire(request)
         assert turns.taken() >= least
-        asked = await replica_codec.request_from_wire(wire)
-        assert [entry.replica for entry in asked.entries] == keys
+        requested = await replica_codec.request_from_wire(wire)
+        assert [entry.replica for entry in requested.entries] == keys
         assert turns.taken() >= least
         answered = await replica_codec.response_to_wire(response)
         assert turns.taken() >= least

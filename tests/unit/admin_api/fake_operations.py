@@ -39,7 +39,7 @@ PROGRESS = Progress(4, 1, 1, 0, 4, 1, 0)
 
 
 def operation(operation_id: str = "op", **fields: Any) -> Operation:
-    told: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "kind": "reassignment",
         "state": "running",
         "reason": "",
@@ -52,7 +52,7 @@ def operation(operation_id: str = "op", **fields: Any) -> Operation:
         "progress": PROGRESS,
         "revision": 412,
     }
-    return Operation(operation_id, **(told | fields))
+    return Operation(operation_id, **(defaults | fields))
 
 
 def recovery(partition: int = 0, topic: str = "sea") -> Recovery:
@@ -207,16 +207,16 @@ class FakeEvents:
     async def recent(self, scope: TraceScope) -> Gathered:
         if self.is_silent:
             raise UnreachableError("any service", "it is gone")
-        told = [change for change in self.remembered if change.time_ms >= scope.since_ms]
-        return Gathered(told, (), self.silent, {})
+        reported = [change for change in self.remembered if change.time_ms >= scope.since_ms]
+        return Gathered(reported, (), self.silent, {})
 
     async def newest(
         self, limit: int, *, kinds: Sequence[Kind] = (), since_ms: int = 0
     ) -> Gathered:
         gathered = await self.recent(TraceScope(since_ms=since_ms))
-        told = [change for change in gathered.events if not kinds or change.kind in kinds]
+        reported = [change for change in gathered.events if not kinds or change.kind in kinds]
         self.limits.append(limit)
-        return gathered._replace(events=sorted(told, key=lambda c: c.time_ms)[-limit:])
+        return gathered._replace(events=sorted(reported, key=lambda c: c.time_ms)[-limit:])
 
     async def require_known(
         self,

@@ -28,16 +28,16 @@ async def test_departed_brokers_are_listed_on_request(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.brokers = [broker(1), broker(2, status="gone")]
-    told = (await gateway.get("/v1/brokers", params={"status": "gone"})).json()
-    assert [b["broker_id"] for b in told["items"]] == [2]
+    body = (await gateway.get("/v1/brokers", params={"status": "gone"})).json()
+    assert [b["broker_id"] for b in body["items"]] == [2]
 
 
 async def test_a_broker_describes_its_process(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     state = BrokerState(17, "running", True, 3, disk_free_bytes=5_000)
-    told = ServiceState("broker", 1, "a:1", "0.1.0", 7, 8, StoreHealth(), broker=state)
-    fake_cluster.states.told = ToldStates((told,), ())
+    state_of_broker = ServiceState("broker", 1, "a:1", "0.1.0", 7, 8, StoreHealth(), broker=state)
+    fake_cluster.states.told = ToldStates((state_of_broker,), ())
     process = (await gateway.get("/v1/brokers/1")).json()["process"]
     assert process["disk_free_bytes"] == 5_000
     assert process["move_bytes_per_second"] is None
@@ -48,9 +48,9 @@ async def test_an_unanswered_broker_has_a_reason(
 ) -> None:
     silent = SilentService("a:1", Listening.REFUSES, "gave no answer", "broker", 1)
     fake_cluster.states.told = ToldStates((), (silent,))
-    told = (await gateway.get("/v1/brokers/1")).json()
-    assert told["process"] is None
-    assert told["problem"] == "broker-1 at a:1 gave no answer"
+    body = (await gateway.get("/v1/brokers/1")).json()
+    assert body["process"] is None
+    assert body["problem"] == "broker-1 at a:1 gave no answer"
 
 
 async def test_an_unknown_broker_is_not_found(gateway: httpx.AsyncClient, admin: FakeAdmin) -> None:
@@ -72,18 +72,18 @@ async def test_a_restart_check_lists_the_worst_first(
             RestartFinding("sea", 3, "unavailable", "nobody else is in sync"),
         ),
     )
-    told = (await gateway.get("/v1/brokers/1/restart-check")).json()
-    assert told["safe"] is False
-    assert [found["effect"] for found in told["items"]] == ["unavailable", "leader_moves"]
+    body = (await gateway.get("/v1/brokers/1/restart-check")).json()
+    assert body["safe"] is False
+    assert [found["effect"] for found in body["items"]] == ["unavailable", "leader_moves"]
 
 
 async def test_maintenance_reports_which_leaders_moved_and_which_stay(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    refused = TidelogError(ErrorCode.NOT_ELIGIBLE_LEADER, "nobody is in sync")
+    rejected = TidelogError(ErrorCode.NOT_ELIGIBLE_LEADER, "nobody is in sync")
     admin.leader_changes = [
         LeaderChange("sea", 0, 1, 2, None),
-        LeaderChange("sea", 1, 1, 3, refused),
+        LeaderChange("sea", 1, 1, 3, rejected),
     ]
     answer = await gateway.put(
         "/v1/brokers/1/maintenance",
@@ -108,8 +108,8 @@ async def test_a_running_operation_has_an_address(
     assert (answer.status_code, answer.headers["location"]) == (202, "/v1/operations/op-1")
     assert answer.headers["etag"] == '"55"'
     assert answer.json()["plan"]["moves"][0]["target"] == [4, 2]
-    asked = {"operation_id": "op-1", "dry_run": False, "expected_plan": "d1"}
-    assert admin.calls == [(f"{verb}_brokers", ([4, 5],), asked)]
+    requested = {"operation_id": "op-1", "dry_run": False, "expected_plan": "d1"}
+    assert admin.calls == [(f"{verb}_brokers", ([4, 5],), requested)]
 
 
 async def test_one_request_puts_several_brokers_into_maintenance(

@@ -44,22 +44,22 @@ def test_variables_of_other_services_are_ignored(
 
 
 def test_more_requests_than_connections_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
-    said = refused(capsys, "--max-concurrent-requests", str(MAX_CONNECTIONS + 1))
-    assert "max_concurrent_requests" in said
-    assert f"less than or equal to {MAX_CONNECTIONS}" in said
+    message = refused(capsys, "--max-concurrent-requests", str(MAX_CONNECTIONS + 1))
+    assert "max_concurrent_requests" in message
+    assert f"less than or equal to {MAX_CONNECTIONS}" in message
 
 
 def test_more_streams_than_requests_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
-    said = refused(capsys, "--max-concurrent-requests", "10")
-    assert "max_concurrent_streams is 64 and max_concurrent_requests 10" in said
-    assert "raise max_concurrent_requests or lower max_concurrent_streams" in said
+    message = refused(capsys, "--max-concurrent-requests", "10")
+    assert "max_concurrent_streams is 64 and max_concurrent_requests 10" in message
+    assert "raise max_concurrent_requests or lower max_concurrent_streams" in message
     assert load(AdminApiConfig, ["--max-concurrent-streams", "256"]).max_concurrent_streams == 256
 
 
 def test_more_requests_than_connections_of_a_client_are_rejected(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    said = refused(capsys, "--max-requests-per-client", "300")
-    assert "max_requests_per_client is 300 and max_connections_per_client 256" in said
+    message = refused(capsys, "--max-requests-per-client", "300")
+    assert "max_requests_per_client is 300 and max_connections_per_client 256" in message
     both = ["--max-requests-per-client", "300", "--max-connections-per-client", "300"]
     assert load(AdminApiConfig, both).max_requests_per_client == 300

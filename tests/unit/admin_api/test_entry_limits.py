@@ -149,8 +149,8 @@ async def test_one_entry_too_many_is_rejected_with_the_limit_and_the_count(
     path = limited.path.format(topic="sea", partition=0, broker_id=1, operation_id="op")
     answer = await gateway.request(limited.method, path, json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_REQUEST")
-    told = {error["field"]: error["message"] for error in answer.json()["errors"]}
-    assert f"has {came} entries; a request has at most {limited.limit}" in told[limited.field]
+    messages = {error["field"]: error["message"] for error in answer.json()["errors"]}
+    assert f"has {came} entries; a request has at most {limited.limit}" in messages[limited.field]
 
 
 @pytest.mark.parametrize(("path", "name", "schema"), LISTS_IN_QUERIES)

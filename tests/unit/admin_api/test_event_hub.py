@@ -55,9 +55,9 @@ async def told_by(
 ) -> list[bytes]:
     """All messages of a stream that ends by itself, without its opening."""
     stream = hub.stream(wanted, beginning, Bound(events, duration_ms))
-    opening, *told = [piece async for piece in stream]
+    opening, *reported = [piece async for piece in stream]
     assert opening == OPENING
-    return told
+    return reported
 
 
 def messages(pieces: Sequence[bytes]) -> list[dict[str, Any]]:
@@ -174,8 +174,8 @@ async def test_following_continues_after_an_internal_error(
     beginning = await hub.begin(EventFilter())
     await source.told.put(RuntimeError("planted"))
     await source.told.put([change(5)])
-    told = await told_by(hub, beginning=beginning, events=1, duration_ms=None)
-    assert times(told) == [5]
+    received = await told_by(hub, beginning=beginning, events=1, duration_ms=None)
+    assert times(received) == [5]
     await hub.close()
 
 
@@ -191,9 +191,9 @@ async def test_a_stream_from_a_time_begins_with_remembered_events() -> None:
     hub = EventHub(source, StandingClock())
     beginning = await hub.begin(EventFilter(since_ms=15))
     await source.told.put([change(20), change(40)])
-    told = await told_by(hub, beginning=beginning, events=3, duration_ms=None)
+    received = await told_by(hub, beginning=beginning, events=3, duration_ms=None)
     # A remembered event that is also received is sent once.
-    assert times(told) == [20, 30, 40]
+    assert times(received) == [20, 30, 40]
     await hub.close()
 
 
@@ -218,8 +218,8 @@ async def test_a_stream_with_too_large_a_backlog_reports_how_many_events_are_mis
     source = FakeEvents()
     source.remembered = [change(time_ms) for time_ms in range(1, MAX_EVENTS_BEFORE + 8)]
     hub = EventHub(source, StandingClock())
-    told = await told_by(hub, beginning=await hub.begin(EventFilter(since_ms=1)), events=1)
-    assert messages(told)[0]["data"] == {"events": 7}
+    received = await told_by(hub, beginning=await hub.begin(EventFilter(since_ms=1)), events=1)
+    assert messages(received)[0]["data"] == {"events": 7}
     await hub.close()
 
 

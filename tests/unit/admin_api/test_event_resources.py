@@ -30,11 +30,11 @@ async def test_the_newest_events_are_listed_oldest_first(
 ) -> None:
     fake_cluster.events.remembered = [change(time_ms, broker=2) for time_ms in (5, 9, 7, 3)]
     fake_cluster.events.silent = (Silent("127.0.0.1:7502", "it refuses"),)
-    told = (await gateway.get("/v1/events", params={"limit": 2})).json()
-    assert [event["time_ms"] for event in told["items"]] == [7, 9]
-    assert told["more"] is True
-    assert told["silent"] == [{"address": "127.0.0.1:7502", "problem": "it refuses"}]
-    assert told["items"][0]["id"] == event_id(change(7, broker=2))
+    body = (await gateway.get("/v1/events", params={"limit": 2})).json()
+    assert [event["time_ms"] for event in body["items"]] == [7, 9]
+    assert body["more"] is True
+    assert body["silent"] == [{"address": "127.0.0.1:7502", "problem": "it refuses"}]
+    assert body["items"][0]["id"] == event_id(change(7, broker=2))
     # One more than the page has, so that the page reports older events.
     assert fake_cluster.events.limits == [3]
 
@@ -68,9 +68,9 @@ async def test_a_timeline_has_events_of_a_service_that_has_ended(
     both, other = change(2, topic="sea"), change(3, topic="sea", partition=1)
     fake_cluster.published.told = Published([of_the_dead, both, other], ("It was cut.",))
     fake_cluster.events.remembered = [both]
-    told = (await gateway.get(f"/v1/{path}")).json()
-    assert [event["time_ms"] for event in told["items"]] == [1, 2]
-    assert told["notes"] == ["It was cut."]
+    body = (await gateway.get(f"/v1/{path}")).json()
+    assert [event["time_ms"] for event in body["items"]] == [1, 2]
+    assert body["notes"] == ["It was cut."]
 
 
 async def test_events_of_the_cluster_do_not_wait_for_the_topic(
@@ -136,8 +136,8 @@ async def test_events_are_filtered_as_requested(
         change(2, broker=2),
         change(3, kind=Kind.STOP),
     ]
-    told = (await gateway.get("/v1/events", params=params)).json()
-    assert [event["time_ms"] for event in told["items"]] == expected
+    body = (await gateway.get("/v1/events", params=params)).json()
+    assert [event["time_ms"] for event in body["items"]] == expected
 
 
 @pytest.mark.parametrize("path", ["/v1/events", "/v1/events/stream"])
@@ -213,8 +213,8 @@ async def test_the_number_of_open_streams_is_bounded() -> None:
     async with client_of(app) as client:
         streaming = Streaming(client, app)
         await streaming.until_open()
-        refused = await client.get("/v1/events/stream", params={"duration_ms": 0})
-        assert problem_of(refused, 429)["code"] == "TOO_MANY_REQUESTS"
+        rejected = await client.get("/v1/events/stream", params={"duration_ms": 0})
+        assert problem_of(rejected, 429)["code"] == "TOO_MANY_REQUESTS"
         streaming.gateway.hub.end_streams()
         await streaming.task
         assert streaming.gateway.usage.streams == 0
@@ -226,8 +226,8 @@ async def test_streams_end_when_the_gateway_stops() -> None:
         streaming = Streaming(client, app)
         await streaming.until_open()
         streaming.gateway.hub.end_streams()
-        told = messages([(await streaming.task).content])
-    assert [message["event"] for message in told] == ["end"]
+        received = messages([(await streaming.task).content])
+    assert [message["event"] for message in received] == ["end"]
 
 
 async def test_written_records_have_their_partitions_and_offsets(
@@ -255,10 +255,10 @@ async def test_a_partial_failure_has_an_outcome_for_each_record(
 ) -> None:
     answer = await gateway.post("/v1/topics/sea/records", json=texts("calm", "large", "refused"))
     assert answer.status_code == 207
-    calm, large, refused = answer.json()["results"]
+    calm, large, rejected = answer.json()["results"]
     assert (calm["offset"], calm["error"]) == (0, None)
     assert (large["offset"], large["error"]["code"]) == (None, "BATCH_TOO_LARGE")
-    assert refused["error"]["retriable"] is True
+    assert rejected["error"]["retriable"] is True
 
 
 async def test_a_common_failure_of_all_records_is_the_answer(gateway: httpx.AsyncClient) -> None:

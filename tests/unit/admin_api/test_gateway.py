@@ -96,10 +96,10 @@ def test_every_operation_declares_its_problems_and_has_a_description(
     declared = operation["responses"].keys()
     assert {"400", "403", "413", "421", "422", "429", "500", "503", "504"} <= declared
     assert method == "GET" or {"408", "412", "415"} <= declared
-    refused = [
+    rejected = [
         media for s, a in operation["responses"].items() if int(s) >= 400 for media in a["content"]
     ]
-    assert set(refused) == {"application/problem+json"}
+    assert set(rejected) == {"application/problem+json"}
 
 
 def test_every_example_matches_its_schema(document: dict[str, Any]) -> None:
@@ -111,8 +111,8 @@ def test_every_example_matches_its_schema(document: dict[str, Any]) -> None:
     ]
     for path in document["paths"].values():
         for operation in path.values():
-            told = [operation.get("requestBody", {}), *operation["responses"].values()]
-            media = [one for part in told for one in part.get("content", {}).values()]
+            bodies = [operation.get("requestBody", {}), *operation["responses"].values()]
+            media = [one for part in bodies for one in part.get("content", {}).values()]
             media += operation.get("parameters", ())
             for one in media:
                 given = [*one.get("examples", ()), *filter(None, [one.get("example")])]
@@ -139,19 +139,19 @@ async def test_the_gateway_is_live_whatever_the_cluster_does(
 async def test_the_gateway_is_ready_when_a_broker_and_the_controller_answer(
     gateway: httpx.AsyncClient,
 ) -> None:
-    told = (await gateway.get("/ready")).json()
-    assert told == {"status": "ready", "controller": "127.0.0.1:7401", "brokers": 1}
+    body = (await gateway.get("/ready")).json()
+    assert body == {"status": "ready", "controller": "127.0.0.1:7401", "brokers": 1}
 
 
 @pytest.mark.parametrize("path", ["/health", "/ready", "/v1/cluster", "/v1/operations/never"])
 async def test_a_head_request_is_answered_like_a_get_without_the_body(
     gateway: httpx.AsyncClient, path: str
 ) -> None:
-    read, asked = await gateway.get(path), await gateway.head(path)
-    assert asked.status_code == read.status_code
-    assert asked.headers["Content-Type"] == read.headers["Content-Type"]
-    assert asked.headers["Content-Length"] == str(len(read.content))
-    assert asked.content == b""
+    read, head = await gateway.get(path), await gateway.head(path)
+    assert head.status_code == read.status_code
+    assert head.headers["Content-Type"] == read.headers["Content-Type"]
+    assert head.headers["Content-Length"] == str(len(read.content))
+    assert head.content == b""
 
 
 async def test_a_stream_rejects_head_requests(gateway: httpx.AsyncClient) -> None:
@@ -166,8 +166,8 @@ async def test_a_head_request_is_counted_under_its_route(gateway: httpx.AsyncCli
 
 
 def test_a_tagged_resource_documents_its_entity_tag(document: dict[str, Any]) -> None:
-    told = document["paths"]["/v1/operations/{operation_id}"]["get"]["responses"]["200"]
-    assert "ETag" in told["headers"]
+    documented = document["paths"]["/v1/operations/{operation_id}"]["get"]["responses"]["200"]
+    assert "ETag" in documented["headers"]
 
 
 async def test_without_a_controller_the_gateway_is_not_ready_and_says_why(
@@ -206,10 +206,10 @@ async def test_requests_are_counted_by_route_and_status(gateway: httpx.AsyncClie
 async def test_the_cluster_description_lists_departed_brokers(
     gateway: httpx.AsyncClient,
 ) -> None:
-    told = (await gateway.get("/v1/cluster")).json()
-    assert told["controller"]["controller_id"] == 1
-    assert told["brokers"][0]["rack"] == "a"
-    statuses = [(b["broker_id"], b["status"]) for b in told["brokers"]]
+    body = (await gateway.get("/v1/cluster")).json()
+    assert body["controller"]["controller_id"] == 1
+    assert body["brokers"][0]["rack"] == "a"
+    statuses = [(b["broker_id"], b["status"]) for b in body["brokers"]]
     assert statuses == [(1, "running"), (2, "gone"), (3, "gone")]
 
 
@@ -220,16 +220,16 @@ async def test_a_departed_broker_has_the_last_address_that_the_controller_knows(
         broker(2, status="gone", broker_epoch=0, gone_at_ms=5),
         broker(3, status="gone", broker_epoch=0, gone_at_ms=7),
     ]
-    told = (await gateway.get("/v1/cluster")).json()["brokers"]
+    body = (await gateway.get("/v1/cluster")).json()["brokers"]
     listed = (await gateway.get("/v1/brokers")).json()["items"]
     shared = ("broker_id", "status", "address", "rack", "broker_epoch")
-    assert [[b[name] for name in shared] for b in told] == [
+    assert [[b[name] for name in shared] for b in body] == [
         [b[name] for name in shared] for b in listed
     ]
 
 
 async def test_the_previous_name_of_a_status_is_its_alias(gateway: httpx.AsyncClient) -> None:
-    told = (await gateway.get("/v1/cluster")).json()["brokers"]
-    assert all(b["state"] == b["status"] for b in told)
+    body = (await gateway.get("/v1/cluster")).json()["brokers"]
+    assert all(b["state"] == b["status"] for b in body)
     fields = (await gateway.get("/openapi.json")).json()["components"]["schemas"]
     assert fields["RegisteredBroker"]["properties"]["state"]["deprecated"] is True

@@ -139,8 +139,8 @@ class Connected:
         head, _, body = self.transport.written.partition(b"\r\n\r\n")
         assert b"application/problem+json" in head
         assert b"connection: close" in head.lower()
-        told: dict[str, Any] = json.loads(body)
-        return told
+        document: dict[str, Any] = json.loads(body)
+        return document
 
 
 def test_an_idle_connection_is_closed() -> None:

@@ -171,11 +171,11 @@ def test_streams_beyond_the_limit_are_rejected() -> None:
     usage = Usage()
     with (
         stream(usage, BOUNDS, "10.0.0.7"),
-        pytest.raises(ProblemError) as refused,
+        pytest.raises(ProblemError) as raised,
         stream(usage, BOUNDS, "10.0.0.8"),
     ):
         pass
-    assert refused.value.meaning.status == 429
+    assert raised.value.meaning.status == 429
     assert usage.streams == 0
     [limited] = usage.limited_clients()
     assert (limited.address, limited.limit) == ("10.0.0.8", "max_concurrent_streams")

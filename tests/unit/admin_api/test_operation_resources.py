@@ -120,8 +120,8 @@ async def test_reassignments_are_the_operations_of_their_kind(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.operations = [operation("op")]
-    told = await gateway.get("/v1/reassignments", params={"state": "running"})
-    assert [one["operation_id"] for one in told.json()["items"]] == ["op"]
+    reported = await gateway.get("/v1/reassignments", params={"state": "running"})
+    assert [one["operation_id"] for one in reported.json()["items"]] == ["op"]
     assert admin.calls[0][1] == (["running"], ["reassignment"])
 
 
@@ -318,10 +318,10 @@ async def test_an_explanation_has_the_problem_and_the_next_step(
     finding = Finding("replica_dead", "warning", "broker 2 is dead", ("e",), "start it", broker=2)
     fake_cluster.explains.explanation = Explanation((finding,), ("a", "b"), ("b",), ("refuses",))
     params: dict[str, Any] = {"topic": "sea", "partition": 3, "broker": 2}
-    told = (await gateway.get("/v1/explain", params=params)).json()
+    body = (await gateway.get("/v1/explain", params=params)).json()
     assert fake_cluster.explains.scopes == [Scope("sea", 3, 2)]
-    assert (told["well"], told["silent"]) == (False, ["b"])
-    assert told["findings"][0]["next_step"] == "start it"
+    assert (body["well"], body["silent"]) == (False, ["b"])
+    assert body["findings"][0]["next_step"] == "start it"
 
 
 async def test_an_informational_finding_is_not_a_fault(

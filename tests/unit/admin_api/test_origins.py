@@ -53,8 +53,8 @@ def test_the_own_page_may_send_any_request(method: str) -> None:
 
 
 def test_a_page_under_a_network_name_may_read_but_not_change() -> None:
-    asked = {"host": "gateway:7600", "origin": "http://gateway:7600"}
-    assert [status_of(method, **asked) for method in ("GET", "POST")] == [200, 403]
+    requested = {"host": "gateway:7600", "origin": "http://gateway:7600"}
+    assert [status_of(method, **requested) for method in ("GET", "POST")] == [200, 403]
 
 
 def test_embedding_by_another_site_is_rejected_and_links_work() -> None:

@@ -67,11 +67,11 @@ def test_the_worst_partitions_are_listed_first_up_to_a_limit() -> None:
 
 async def test_the_overview_has_all_parts(gateway: httpx.AsyncClient, admin: FakeAdmin) -> None:
     admin.brokers = [broker(), broker(2, status="gone", gone_at_ms=5)]
-    told = (await gateway.get("/v1/cluster/overview")).json()
-    assert told["cluster_id"] == "cluster-id"
-    assert [(b["broker_id"], b["status"]) for b in told["brokers"]] == [(1, "running"), (2, "gone")]
-    assert sorted(told["parts"]) == ["brokers", "cluster", "findings", "operations", "topics"]
-    assert all(part["problem"] == "" for part in told["parts"].values())
+    body = (await gateway.get("/v1/cluster/overview")).json()
+    assert body["cluster_id"] == "cluster-id"
+    assert [(b["broker_id"], b["status"]) for b in body["brokers"]] == [(1, "running"), (2, "gone")]
+    assert sorted(body["parts"]) == ["brokers", "cluster", "findings", "operations", "topics"]
+    assert all(part["problem"] == "" for part in body["parts"].values())
 
 
 async def test_running_operations_have_their_bytes(
@@ -79,17 +79,17 @@ async def test_running_operations_have_their_bytes(
 ) -> None:
     progress = Progress(3, 1, 1, 0, 3, 1, 0, bytes_to_copy=900, bytes_copied=300)
     admin.operations = [operation(progress=progress), operation(state="done")]
-    (told,) = (await gateway.get("/v1/cluster/overview")).json()["operations"]
-    assert (told["moves_done"], told["bytes_copied"], told["bytes_to_copy"]) == (1, 300, 900)
+    (body,) = (await gateway.get("/v1/cluster/overview")).json()["operations"]
+    assert (body["moves_done"], body["bytes_copied"], body["bytes_to_copy"]) == (1, 300, 900)
 
 
 async def test_the_overview_is_served_from_memory(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     await gateway.get("/v1/cluster/overview")
-    asked = len(admin.calls)
+    calls = len(admin.calls)
     await gateway.get("/v1/cluster/overview")
-    assert len(admin.calls) == asked
+    assert len(admin.calls) == calls
 
 
 async def test_an_unviewed_cluster_is_not_polled(
@@ -106,8 +106,8 @@ async def test_stale_data_is_refreshed_before_it_is_served(
         await client.get("/v1/cluster/overview")
         fake_cluster.admin.brokers = [broker(), broker(2)]
         fake_cluster.clock.now_ms += 600_000
-        told = (await client.get("/v1/cluster/overview")).json()
-    assert len(told["brokers"]) == 2
+        body = (await client.get("/v1/cluster/overview")).json()
+    assert len(body["brokers"]) == 2
 
 
 async def test_an_unanswered_part_delays_no_request(
@@ -129,18 +129,18 @@ async def test_a_failed_part_is_reported_and_the_others_are_served(
         ErrorCode.REQUEST_TIMED_OUT, "no controller"
     )
     async with client_of(fake_cluster.app()) as client:
-        told = (await client.get("/v1/cluster/overview")).json()
-    assert told["parts"]["operations"] == {"as_of_ms": 0, "problem": "no controller"}
-    assert told["counts"]["partitions"] == 1
+        body = (await client.get("/v1/cluster/overview")).json()
+    assert body["parts"]["operations"] == {"as_of_ms": 0, "problem": "no controller"}
+    assert body["counts"]["partitions"] == 1
 
 
 async def test_the_map_has_leader_and_replicas_of_each_partition(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.topics = [topic("sea", partition(), partition(1, leader=-1, isr=(2,)))]
-    told = (await gateway.get("/v1/cluster/partition-map")).json()
+    body = (await gateway.get("/v1/cluster/partition-map")).json()
     partitions = [[1, [1, 2, 3], [1, 2, 3]], [None, [1, 2, 3], [2]]]
-    assert told == {"topics": [{"topic": "sea", "partitions": partitions}]}
+    assert body == {"topics": [{"topic": "sea", "partitions": partitions}]}
 
 
 async def test_an_unavailable_map_is_a_problem_with_a_cause(

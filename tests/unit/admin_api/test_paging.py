@@ -23,9 +23,9 @@ def pages(names: list[str], size: int) -> list[list[str]]:
 
 @given(st.sets(st.text()), st.integers(1, 7))
 def test_pages_hold_every_item_once_and_in_order(names: set[str], size: int) -> None:
-    told = pages(list(names), size)
-    assert [name for page in told for name in page] == sorted(names)
-    assert all(len(page) == size for page in told[:-1])
+    listed = pages(list(names), size)
+    assert [name for page in listed for name in page] == sorted(names)
+    assert all(len(page) == size for page in listed[:-1])
 
 
 def test_a_deletion_between_pages_skips_no_item() -> None:
@@ -51,6 +51,6 @@ def token_of(text: str) -> str:
     ],
 )
 def test_an_invalid_page_token_is_rejected(token: str) -> None:
-    with pytest.raises(ProblemError) as refused:
+    with pytest.raises(ProblemError) as raised:
         page_of("topics", ["a"], lambda name: (name,), Paging(1, token))
-    assert refused.value.meaning.status == 422
+    assert raised.value.meaning.status == 422

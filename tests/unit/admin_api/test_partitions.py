@@ -24,8 +24,8 @@ from unit.admin_api.fakes import FakeAdmin, FakeCluster, partition, topic
 
 
 def told_by(broker_id: int, **fields: Any) -> ServiceState:
-    told: dict[str, Any] = {"role": "follower", "leader_epoch": 4, "revision": 9} | fields
-    replica = ReplicaState("sea", "id", 0, **told)
+    defaults: dict[str, Any] = {"role": "follower", "leader_epoch": 4, "revision": 9} | fields
+    replica = ReplicaState("sea", "id", 0, **defaults)
     broker = BrokerState(1, "running", True, 3, replicas=(replica,))
     return ServiceState("broker", broker_id, "", "", 0, 0, StoreHealth(), broker=broker)
 
@@ -48,12 +48,12 @@ async def test_partitions_are_listed_by_number(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.topics = [topic("sea", partition(0, leader=-1), partition(1))]
-    told = (await gateway.get("/v1/topics/sea/partitions")).json()["items"]
-    assert [(p["partition"], p["leader"], p["health"]) for p in told] == [
+    body = (await gateway.get("/v1/topics/sea/partitions")).json()["items"]
+    assert [(p["partition"], p["leader"], p["health"]) for p in body] == [
         (0, None, "no leader"),
         (1, 1, "ok"),
     ]
-    assert told[0]["log"] is None
+    assert body[0]["log"] is None
 
 
 @pytest.mark.parametrize(
@@ -105,14 +105,14 @@ async def test_a_partition_lists_every_replica(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     fake_cluster.states.told = ToldStates((LEADER,), ())
-    told = (await gateway.get("/v1/topics/sea/partitions/0")).json()
-    assert [replica["broker_id"] for replica in told["details"]] == [1, 2, 3]
+    body = (await gateway.get("/v1/topics/sea/partitions/0")).json()
+    assert [replica["broker_id"] for replica in body["details"]] == [1, 2, 3]
     assert fake_cluster.states.requests == [StateRequest("sea", 0)]
 
 
 def test_the_lag_of_a_replica_is_reported_by_its_leader() -> None:
-    told = partition_with_replicas("sea", partition(), ToldStates((LEADER, told_by(3)), ()))
-    leader, unheard, lagging = told.details
+    described = partition_with_replicas("sea", partition(), ToldStates((LEADER, told_by(3)), ()))
+    leader, unheard, lagging = described.details
     assert (leader.role, leader.lag_records) == ("leader", 0)
     assert (unheard.role, unheard.lag_records, unheard.log_end_offset) == ("unknown", 0, None)
     assert (lagging.role, lagging.lag_records, lagging.lag_ms) == ("follower", 5, 700)
@@ -120,28 +120,28 @@ def test_the_lag_of_a_replica_is_reported_by_its_leader() -> None:
 
 def test_a_silent_broker_has_the_position_known_to_its_leader_and_a_reason() -> None:
     silent = SilentService("a:3", Listening.REFUSES, "gave no answer", "broker", 3)
-    told = partition_with_replicas("sea", partition(), ToldStates((LEADER,), (silent,)))
-    assert told.details[2].log_end_offset == 15
-    assert told.details[2].problem == "broker-3 at a:3 gave no answer"
+    described = partition_with_replicas("sea", partition(), ToldStates((LEADER,), (silent,)))
+    assert described.details[2].log_end_offset == 15
+    assert described.details[2].problem == "broker-3 at a:3 gave no answer"
 
 
 def test_without_an_answer_of_the_leader_lag_is_unknown() -> None:
-    told = partition_with_replicas("sea", partition(), ToldStates((told_by(2),), ()))
-    assert told.log is None
-    assert told.details[1].lag_records is None
+    described = partition_with_replicas("sea", partition(), ToldStates((told_by(2),), ()))
+    assert described.log is None
+    assert described.details[1].lag_records is None
 
 
 def test_a_leader_of_an_older_epoch_is_ignored() -> None:
     deposed = told_by(2, role="leader", leader_epoch=3, log_end_offset=99, leader=LeaderState())
-    told = partition_with_replicas("sea", partition(), ToldStates((deposed, LEADER), ()))
-    assert told.log is not None
-    assert told.log.log_end_offset == 20
+    described = partition_with_replicas("sea", partition(), ToldStates((deposed, LEADER), ()))
+    assert described.log is not None
+    assert described.log.log_end_offset == 20
 
 
 def test_a_follower_that_cannot_fetch_has_a_reason() -> None:
     lost = told_by(2, follower=FollowerState(1, problem="broker 1 refuses connections"))
-    told = partition_with_replicas("sea", partition(), ToldStates((lost,), ()))
-    assert told.details[1].problem == "broker 1 refuses connections"
+    described = partition_with_replicas("sea", partition(), ToldStates((lost,), ()))
+    assert described.details[1].problem == "broker 1 refuses connections"
 
 
 def test_added_and_removed_replicas_are_marked_and_the_target_is_preferred() -> None:
@@ -151,6 +151,6 @@ def test_added_and_removed_replicas_are_marked_and_the_target_is_preferred() -> 
         original_replicas=(1, 2),
         target_replicas=(3, 2),
     )
-    told = partition_with_replicas("sea", moving, ToldStates((), ()))
-    assert [replica.moving for replica in told.details] == ["leaving", "", "adding"]
-    assert [replica.preferred for replica in told.details] == [False, False, True]
+    described = partition_with_replicas("sea", moving, ToldStates((), ()))
+    assert [replica.moving for replica in described.details] == ["leaving", "", "adding"]
+    assert [replica.preferred for replica in described.details] == [False, False, True]

@@ -35,16 +35,16 @@ async def test_of_several_tags_the_current_one_is_compared() -> None:
 
 @pytest.mark.parametrize("header", ['W/"7"', '"abc"', '"3", "4"', '"07"', f'"{2**63}"'])
 async def test_unmatched_tags_are_a_conflict(header: str) -> None:
-    with pytest.raises(ProblemError) as refused:
+    with pytest.raises(ProblemError) as raised:
         await expected_revision(header, seven)
-    assert refused.value.meaning.status == 412
+    assert raised.value.meaning.status == 412
 
 
 @pytest.mark.parametrize("header", ["7", '"7', "", '"7" "8"', ","])
 async def test_an_invalid_entity_tag_is_malformed(header: str) -> None:
-    with pytest.raises(ProblemError) as refused:
+    with pytest.raises(ProblemError) as raised:
         await expected_revision(header, seven)
-    assert refused.value.meaning.status == 400
+    assert raised.value.meaning.status == 400
 
 
 async def test_an_unset_value_has_a_tag_too() -> None:

@@ -135,8 +135,8 @@ def test_invalid_fields_are_listed() -> None:
 
 
 def test_a_non_json_body_is_malformed() -> None:
-    told = error(("body", 17), "json_invalid") | {"ctx": {"error": "Expecting value"}}
-    problem = validation_problem([told], "application/json")
+    document = error(("body", 17), "json_invalid") | {"ctx": {"error": "Expecting value"}}
+    problem = validation_problem([document], "application/json")
     assert problem.meaning.status == 400
     assert problem.detail == "the body is not JSON: Expecting value at character 17"
 
@@ -148,13 +148,13 @@ def test_an_unsupported_media_type_is_answered_with_the_right_one() -> None:
 
 
 def test_a_name_that_utf8_cannot_encode_is_reported_all_the_same() -> None:
-    told = response(invalid("the key \ud800 is not known"), "/v1", "")
-    assert json.loads(bytes(told.body))["detail"] == "the key \ud800 is not known"
+    reported = response(invalid("the key \ud800 is not known"), "/v1", "")
+    assert json.loads(bytes(reported.body))["detail"] == "the key \ud800 is not known"
 
 
 def test_a_missing_topic_is_an_answer_and_not_retriable() -> None:
-    refused = TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic 'sea'")
-    assert not of_error(refused).retriable
+    rejected = TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic 'sea'")
+    assert not of_error(rejected).retriable
 
 
 def test_a_failed_read_has_a_known_outcome() -> None:

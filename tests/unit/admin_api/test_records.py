@@ -168,9 +168,9 @@ async def test_reading_begins_at_the_requested_position(
 
 @pytest.mark.parametrize("offset", [9, 21])
 async def test_an_offset_out_of_range_is_rejected(offset: int) -> None:
-    with pytest.raises(TidelogError, match="begins at 10 and ends before 20") as refused:
+    with pytest.raises(TidelogError, match="begins at 10 and ends before 20") as raised:
         await read(FakeConsumer(TEN, start=10), AtOffset(offset))
-    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 async def test_the_number_of_records_is_bounded() -> None:
@@ -328,10 +328,10 @@ async def test_the_gateway_returns_the_next_offset_behind_damaged_records(
 ) -> None:
     fake_cluster.consumer = damaged_consumer()
     path, at = "/v1/topics/sea/partitions/0/records", {"offset": 13}
-    refused = await gateway.get(path, params=at)
-    assert (refused.status_code, refused.json()["code"]) == (410, "RECORDS_DAMAGED")
-    assert refused.json()["damaged"] == {"first_offset": 13, "next_offset": 15}
-    behind = {"offset": refused.json()["damaged"]["next_offset"]}
+    rejected = await gateway.get(path, params=at)
+    assert (rejected.status_code, rejected.json()["code"]) == (410, "RECORDS_DAMAGED")
+    assert rejected.json()["damaged"] == {"first_offset": 13, "next_offset": 15}
+    behind = {"offset": rejected.json()["damaged"]["next_offset"]}
     read_on = (await gateway.get(path, params=behind)).json()
     assert [item["offset"] for item in read_on["items"]] == [*range(15, 20)]
     assert read_on["damaged"] == []

@@ -20,9 +20,9 @@ async def test_calls_carry_the_caller_and_the_trace(
 ) -> None:
     headers = {"X-Tidelog-Requested-By": "ada", "traceparent": TRACEPARENT}
     answer = await gateway.get("/v1/cluster", headers=headers)
-    said = dict(admin.metadata[0] or ())
-    assert said["tidelog-requested-by"] == "ada"
-    assert said["traceparent"] == TRACEPARENT
+    metadata = dict(admin.metadata[0] or ())
+    assert metadata["tidelog-requested-by"] == "ada"
+    assert metadata["traceparent"] == TRACEPARENT
     assert answer.headers["x-tidelog-trace-id"] == "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
@@ -30,9 +30,9 @@ async def test_the_default_caller_name_is_the_remote_address(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     await gateway.get("/v1/cluster")
-    said = dict(admin.metadata[0] or ())
-    assert said["tidelog-requested-by"] == "10.1.2.3"
-    assert said["tidelog-requested-from"] == "10.1.2.3:4711"
+    metadata = dict(admin.metadata[0] or ())
+    assert metadata["tidelog-requested-by"] == "10.1.2.3"
+    assert metadata["tidelog-requested-from"] == "10.1.2.3:4711"
 
 
 @pytest.mark.parametrize(

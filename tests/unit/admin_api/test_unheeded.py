@@ -32,8 +32,8 @@ async def asked(
         method, f"{path}?{query}", content=body, headers={"Content-Type": "application/json"}
     )
     assert answer.status_code == 422, answer.text
-    told: list[dict[str, Any]] = answer.json().get("errors", [{"field": "", "message": ""}])
-    return [(error["field"], error["message"]) for error in told]
+    errors: list[dict[str, Any]] = answer.json().get("errors", [{"field": "", "message": ""}])
+    return [(error["field"], error["message"]) for error in errors]
 
 
 @pytest.mark.parametrize(("method", "path"), WITHOUT_BODY)
@@ -41,8 +41,8 @@ async def test_dry_run_in_a_body_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin, method: str, path: str
 ) -> None:
     query = "confirm=sea" if method == "DELETE" else ""
-    refused = await asked(gateway, method, path, json.dumps(DRY_RUN).encode(), query)
-    assert refused == [("dry_run", "no body is taken here; give it in the query, as ?dry_run=…")]
+    rejected = await asked(gateway, method, path, json.dumps(DRY_RUN).encode(), query)
+    assert rejected == [("dry_run", "no body is taken here; give it in the query, as ?dry_run=…")]
     assert admin.calls == []
 
 
@@ -72,16 +72,16 @@ async def test_an_empty_body_is_no_body(
 async def test_a_duplicate_field_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin, body: bytes, field: str
 ) -> None:
-    (refused,) = await asked(gateway, "POST", "/v1/topics", body)
-    assert refused == (field, "is there more than once; give the one that is meant")
+    (rejected,) = await asked(gateway, "POST", "/v1/topics", body)
+    assert rejected == (field, "is there more than once; give the one that is meant")
     assert admin.calls == []
 
 
 async def test_a_duplicate_parameter_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    (refused,) = await asked(gateway, "POST", CANCEL, b"", "dry_run=true&dry_run=false")
-    assert refused[0] == "dry_run"
+    (rejected,) = await asked(gateway, "POST", CANCEL, b"", "dry_run=true&dry_run=false")
+    assert rejected[0] == "dry_run"
     assert admin.calls == []
 
 

@@ -61,10 +61,10 @@ def test_unexpected_tool_output_is_reported(read: object) -> None:
 
 
 def test_warm_up_records_are_sent_besides_measured_ones() -> None:
-    asked = kafka_tools.producing("k:1", "sea", 500, 1024, {"acks": "all"}, 100)
-    given = dict(zip(asked[:-3:2], asked[1:-2:2], strict=True))
+    words = kafka_tools.producing("k:1", "sea", 500, 1024, {"acks": "all"}, 100)
+    given = dict(zip(words[:-3:2], words[1:-2:2], strict=True))
     assert (given["--num-records"], given["--warmup-records"]) == ("600", "100")
-    assert asked[-2:] == ["bootstrap.servers=k:1", "acks=all"]
+    assert words[-2:] == ["bootstrap.servers=k:1", "acks=all"]
 
 
 def test_every_server_of_nats_knows_the_routes_of_all() -> None:

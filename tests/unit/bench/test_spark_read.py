@@ -110,15 +110,15 @@ def test_the_speed_of_few_records_is_reported_without_a_bound() -> None:
 
 def test_a_read_that_lacks_a_row_is_reported() -> None:
     lacking = replace(reading(KAFKA, 1), totals=ALL._replace(rows=ALL.rows - 1))
-    (told,) = results.miscounted(outcome(reading(TIDELOG, 1), lacking))
-    assert told.startswith("kafka, batch 1: ")
+    (reported,) = results.miscounted(outcome(reading(TIDELOG, 1), lacking))
+    assert reported.startswith("kafka, batch 1: ")
 
 
 def test_a_task_that_read_another_range_is_reported() -> None:
     of_all = outcome(*pairs((20.0, 20.0)))
     other = replace(of_all, short=of_all.long)
-    (told,) = results.miscounted(other)
-    assert told.startswith("a tenth of a partition: ")
+    (reported,) = results.miscounted(other)
+    assert reported.startswith("a tenth of a partition: ")
 
 
 def test_only_the_full_form_has_the_plain_name(tmp_path: Path) -> None:
@@ -126,9 +126,9 @@ def test_only_the_full_form_has_the_plain_name(tmp_path: Path) -> None:
     assert results.write(tmp_path, results.content("full", found)).name == "bench-spark-read.json"
     partial = results.write(tmp_path, results.content("quick", found))
     assert partial.name == "bench-spark-read.partial.json"
-    told = json.loads(partial.read_text())
-    assert told["readings"][0]["rows_per_second"] == FULL.records // 20
-    assert told["miscounted"] == told["not_met"] == []
+    document = json.loads(partial.read_text())
+    assert document["readings"][0]["rows_per_second"] == FULL.records // 20
+    assert document["miscounted"] == document["not_met"] == []
 
 
 def test_every_kafka_broker_has_all_voters_and_its_own_address() -> None:

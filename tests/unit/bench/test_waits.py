@@ -23,10 +23,10 @@ def test_one_in_flight_has_bounds_on_the_median_and_the_tail() -> None:
 
 
 def test_a_failed_send_at_a_fixed_rate_misses_the_target() -> None:
-    told = verdicts(QUICK_ONE)
+    results = verdicts(QUICK_ONE)
 
-    assert told["100 records/s: failed sends"] is True
-    assert told["1,000 records/s: failed sends"] is False
+    assert results["100 records/s: failed sends"] is True
+    assert results["1,000 records/s: failed sends"] is False
 
 
 def test_distributions_are_drawn_over_the_fraction_of_requests() -> None:

@@ -40,8 +40,8 @@ class ScriptedController(FakeController):
 
     async def handle(self, rpc: str, request: Any, context: ServicerContext) -> Any:
         self.asked[rpc].append(request)
-        said = dict(context.invocation_metadata() or ()).get(REQUESTED_BY, "")
-        self.requested_by.append(str(said))
+        caller = dict(context.invocation_metadata() or ()).get(REQUESTED_BY, "")
+        self.requested_by.append(str(caller))
         answers = self.answers[rpc]
         if not answers and rpc in _OWN:
             return await getattr(super(), rpc)(request, context)

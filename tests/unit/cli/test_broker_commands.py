@@ -68,8 +68,12 @@ def test_maintenance_begins_and_ends(commands: Commands, flag: list[str], wanted
     commands.controller.answer("SetMaintenance", answer)
     result = commands.run("brokers", "maintenance", "1", *flag)
     assert result.exit_code == ExitStatus.DONE
-    (asked,) = commands.controller.asked["SetMaintenance"]
-    assert (list(asked.broker_ids), asked.maintenance, asked.dry_run) == ([1], wanted, False)
+    (requested,) = commands.controller.asked["SetMaintenance"]
+    assert (list(requested.broker_ids), requested.maintenance, requested.dry_run) == (
+        [1],
+        wanted,
+        False,
+    )
     if wanted:
         assert "1 partition led by others, 2 kept because nobody else can" in result.stdout
 
@@ -79,8 +83,8 @@ def test_leadership_transfers_time_out(commands: Commands) -> None:
     commands.controller.answer("SetMaintenance", pb.SetMaintenanceResponse(leaders=[late]))
     result = commands.run("brokers", "maintenance", "1", "--json")
     assert result.exit_code == ExitStatus.TIMED_OUT
-    (told,) = json.loads(result.stdout)["leaders"]
-    assert told["error"] == {
+    (document,) = json.loads(result.stdout)["leaders"]
+    assert document["error"] == {
         "code": "REQUEST_TIMED_OUT",
         "message": "broker 2 is not in sync",
         "retriable": True,
@@ -114,9 +118,9 @@ def test_preferred_leaders_are_elected_on_request(commands: Commands) -> None:
         "ElectPreferredLeaders", pb.ElectPreferredLeadersResponse(partitions=[LED])
     )
     result = commands.run("leaders", "elect-preferred", "sea/3", "bay", "sea/1", "--dry-run")
-    (asked,) = commands.controller.asked["ElectPreferredLeaders"]
-    selected = [(s.topic, list(s.partitions)) for s in asked.partitions]
-    assert (selected, asked.dry_run) == ([("sea", [1, 3]), ("bay", [])], True)
+    (requested,) = commands.controller.asked["ElectPreferredLeaders"]
+    selected = [(s.topic, list(s.partitions)) for s in requested.partitions]
+    assert (selected, requested.dry_run) == ([("sea", [1, 3]), ("bay", [])], True)
     assert result.stdout.splitlines()[1].split() == ["sea/3", "none", "2", "ok"]
 
 
@@ -124,8 +128,8 @@ def test_without_arguments_all_preferred_leaders_are_elected(commands: Commands)
     commands.controller.answer("ElectPreferredLeaders", pb.ElectPreferredLeadersResponse())
     result = commands.run("leaders", "elect-preferred")
     assert result.stdout == "Every partition has its preferred leader.\n"
-    (asked,) = commands.controller.asked["ElectPreferredLeaders"]
-    assert not asked.partitions
+    (requested,) = commands.controller.asked["ElectPreferredLeaders"]
+    assert not requested.partitions
 
 
 def test_leadership_moves_and_rejected_brokers_are_reported(commands: Commands) -> None:
@@ -134,8 +138,8 @@ def test_leadership_moves_and_rejected_brokers_are_reported(commands: Commands) 
     result = commands.run("leaders", "move", "sea/3=2", "sea/4=2", "--requested-by", "ann")
     assert result.exit_code == ExitStatus.FAILED
     assert "broker 2 is not in sync" in result.stdout
-    (asked,) = commands.controller.asked["MoveLeaders"]
-    assert [(m.partition, m.leader) for m in asked.moves] == [(3, 2), (4, 2)]
+    (requested,) = commands.controller.asked["MoveLeaders"]
+    assert [(m.partition, m.leader) for m in requested.moves] == [(3, 2), (4, 2)]
     assert commands.controller.requested_by == ["ann"]
     document = json.loads(commands.run("leaders", "move", "sea/3=2", "--json").stdout)
     assert [p["leader"] for p in document["partitions"]] == [2, 2]
@@ -168,10 +172,10 @@ def test_a_throttle_is_set_and_removed(commands: Commands, rate: str, bound: int
     commands.controller.answer("DescribeThrottle", pb.DescribeThrottleResponse())
     commands.controller.answer("SetThrottle", pb.SetThrottleResponse(revision=45))
     result = commands.run("throttle", "set", rate, "--expected-revision", "44", "--json")
-    (asked,) = commands.controller.asked["SetThrottle"]
-    is_bound = asked.throttle.HasField("bytes_per_second")
-    assert (asked.throttle.bytes_per_second if is_bound else None) == bound
-    assert asked.expected_revision == 44
+    (requested,) = commands.controller.asked["SetThrottle"]
+    is_bound = requested.throttle.HasField("bytes_per_second")
+    assert (requested.throttle.bytes_per_second if is_bound else None) == bound
+    assert requested.expected_revision == 44
     document = json.loads(result.stdout)
     assert (document["bytes_per_second"], document["revision"]) == (bound, 45)
     assert document["before"] == {"bytes_per_second": None}

@@ -51,8 +51,8 @@ def test_operations_are_completed_with_their_description(commands: Commands) -> 
 def test_only_running_operations_are_completed_for_cancel(commands: Commands) -> None:
     commands.controller.answer("ListOperations", pb.ListOperationsResponse(operations=[RUNNING]))
     list(complete_running_operation(context_of(commands), ""))
-    (asked,) = commands.controller.asked["ListOperations"]
-    assert list(asked.states) == [pb.OPERATION_STATE_RUNNING, pb.OPERATION_STATE_CANCELLING]
+    (requested,) = commands.controller.asked["ListOperations"]
+    assert list(requested.states) == [pb.OPERATION_STATE_RUNNING, pb.OPERATION_STATE_CANCELLING]
 
 
 def test_without_an_answer_there_are_no_completions(

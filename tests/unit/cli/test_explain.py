@@ -41,8 +41,8 @@ def dead_broker() -> DescribedCluster:
 
 
 def test_a_dead_broker_is_explained_from_cause_to_consequences_then_the_next_step() -> None:
-    told = explained(dead_broker(), Scope(), "broker-2 at b")
-    assert shown(told, Scope()) == (_GOLDEN / "explain_dead_broker.txt").read_text()
+    explanation = explained(dead_broker(), Scope(), "broker-2 at b")
+    assert shown(explanation, Scope()) == (_GOLDEN / "explain_dead_broker.txt").read_text()
 
 
 def test_a_healthy_cluster_is_reported_with_the_source_of_that_answer() -> None:
@@ -59,25 +59,25 @@ def test_services_too_busy_to_answer_are_a_reported_fault() -> None:
     cluster.silence(2, Listening.BUSY)
     observed = replace(cluster.observed(), states=())
     silent = ("broker-2 at b",)
-    told = Explanation(explain(observed), silent, silent, (Listening.BUSY.value,))
-    assert not is_well(told)
+    explanation = Explanation(explain(observed), silent, silent, (Listening.BUSY.value,))
+    assert not is_well(explanation)
     assert "1 warning, and nobody could tell in time how the cluster stands." in (
-        shown(told, Scope("sea", 0))
+        shown(explanation, Scope("sea", 0))
     )
 
 
 def test_a_note_is_not_a_fault() -> None:
     cluster = DescribedCluster()
     cluster.partition("sea/0", leader=2)
-    told = explained(cluster, Scope())
-    assert is_well(told)
-    assert "INFO not_preferred_leader" in shown(told, Scope())
+    explanation = explained(cluster, Scope())
+    assert is_well(explanation)
+    assert "INFO not_preferred_leader" in shown(explanation, Scope())
 
 
 def test_a_finding_sets_the_exit_status() -> None:
-    told = document(explained(dead_broker(), Scope()))
-    assert told["well"] is False
-    assert [f["cause"] for f in told["findings"]][:2] == [  # type: ignore[attr-defined]
+    content = document(explained(dead_broker(), Scope()))
+    assert content["well"] is False
+    assert [f["cause"] for f in content["findings"]][:2] == [  # type: ignore[attr-defined]
         "replica_dead",
         "under_min_isr",
     ]

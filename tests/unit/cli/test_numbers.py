@@ -46,9 +46,9 @@ def command_line(name: str) -> list[str]:
     needed = [
         param.name or "" for param in command.params if param.required or param.name == "moves"
     ]
-    asks = any("--yes" in param.opts for param in command.params)
-    words = [word for wanted in needed for word in WORDS[wanted]]
-    return [*name.split(), *words, *MORE.get(name, []), *(["--yes"] if asks else [])]
+    needs_consent = any("--yes" in param.opts for param in command.params)
+    words = [word for each in needed for word in WORDS[each]]
+    return [*name.split(), *words, *MORE.get(name, []), *(["--yes"] if needs_consent else [])]
 
 
 def times() -> Iterator[tuple[str, str]]:
@@ -67,9 +67,9 @@ def test_an_invalid_timeout_is_rejected_with_valid_values(name: str, option: str
     for stated in NO_TIMES if name in OWN_BOUNDS else NO_TIMES[:2]:
         result = run([*command_line(name), "--json", f"{option}={stated}"])
         assert (stated, result.exit_code) == (stated, ExitStatus.USAGE), result.exception
-        refusal = json.loads(result.stdout)["error"]
-        assert refusal["code"] == "INVALID_REQUEST"
-        assert "give" in refusal["message"] or "ask for" in refusal["message"]
+        rejection = json.loads(result.stdout)["error"]
+        assert rejection["code"] == "INVALID_REQUEST"
+        assert "give" in rejection["message"] or "ask for" in rejection["message"]
 
 
 @pytest.mark.parametrize("option", ["--linger-ms", "--batch-bytes", "--partition"])

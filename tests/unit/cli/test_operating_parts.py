@@ -78,14 +78,14 @@ def test_an_empty_plan_is_reported() -> None:
 
 
 def test_progress_is_shown_in_bytes_where_known() -> None:
-    told = replace(
+    reported = replace(
         PROGRESS,
         bytes_to_copy=4_000_000,
         bytes_copied=1_000_000,
         bytes_per_second=500_000,
         moves_unmeasured=1,
     )
-    assert progress_text(told).endswith(
+    assert progress_text(reported).endswith(
         "2 of 8 replicas copied; 1.0 MB of 4.0 MB, 500.0 kB/s (without 1 partition of unknown size)"
     )
 

@@ -69,15 +69,15 @@ def test_a_plan_as_json_is_accepted_by_reassign(commands: Commands, tmp_path: Pa
     (tmp_path / "plan.json").write_text(printed)
     assert json.loads(printed)["operation"] is None
     commands.run("reassign", "--file", str(tmp_path / "plan.json"), "--yes")
-    (asked,) = commands.controller.asked["Reassign"]
-    assert list(asked.moves) == [MOVE]
+    (requested,) = commands.controller.asked["Reassign"]
+    assert list(requested.moves) == [MOVE]
 
 
 def test_moves_are_read_from_stdin(commands: Commands) -> None:
     commands.controller.answer("Reassign", pb.ReassignResponse(operation=DONE))
     commands.run("reassign", "--file", "-", "--yes", input_="sea/4=3,2  # back\n\nbay/0=1\n")
-    (asked,) = commands.controller.asked["Reassign"]
-    assert [(m.topic, m.partition, list(m.target)) for m in asked.moves] == [
+    (requested,) = commands.controller.asked["Reassign"]
+    assert [(m.topic, m.partition, list(m.target)) for m in requested.moves] == [
         ("sea", 4, [3, 2]),
         ("bay", 0, [1]),
     ]
@@ -88,8 +88,8 @@ def test_an_empty_plan_is_not_a_fault(commands: Commands) -> None:
     printed = commands.run("rebalance", "--dry-run", "--json").stdout
     result = commands.run("reassign", "--file", "-", "--yes", input_=printed)
     assert (result.exit_code, "nothing was begun" in result.stdout) == (ExitStatus.DONE, True)
-    told = commands.run("reassign", "--file", "-", "--yes", "--json", input_=printed)
-    assert json.loads(told.stdout)["plan"]["move_count"] == 0
+    ran = commands.run("reassign", "--file", "-", "--yes", "--json", input_=printed)
+    assert json.loads(ran.stdout)["plan"]["move_count"] == 0
     assert commands.controller.asked["Reassign"] == []
 
 
@@ -157,9 +157,9 @@ def test_the_plan_is_shown_before_confirmation(commands: Commands) -> None:
     assert "sea/4      1,2       3,2" in result.stderr
     assert "Operation grow (rebalance) is running." in result.stdout
     assert "tidelog operations watch grow" in result.stderr
-    planned, begun = commands.controller.asked["AddBrokers"]
-    assert (planned.dry_run, begun.dry_run) == (True, False)
-    assert (list(begun.broker_ids), begun.operation_id[:3]) == ([3], "op-")
+    planned, started = commands.controller.asked["AddBrokers"]
+    assert (planned.dry_run, started.dry_run) == (True, False)
+    assert (list(started.broker_ids), started.operation_id[:3]) == ([3], "op-")
 
 
 def test_a_declined_confirmation_starts_nothing(commands: Commands) -> None:
@@ -186,9 +186,9 @@ def test_a_long_plan_is_shortened_at_a_confirmation_and_complete_in_a_dry_run(
     moves = [pb.Move(topic="sea", partition=n, original=[1], target=[2]) for n in range(30)]
     plan = pb.Plan(moves=moves, move_count=30)
     commands.controller.answer("Rebalance", pb.RebalanceResponse(plan=plan))
-    asked = commands.run("rebalance", input_="n\n", interactive=True)
-    assert asked.stderr.count("sea/") == 20
-    assert "… and 10 more partitions; --dry-run shows all" in asked.stderr
+    declined = commands.run("rebalance", input_="n\n", interactive=True)
+    assert declined.stderr.count("sea/") == 20
+    assert "… and 10 more partitions; --dry-run shows all" in declined.stderr
     assert commands.run("rebalance", "--dry-run").stdout.count("sea/") == 30
 
 
@@ -201,8 +201,8 @@ def test_only_the_confirmed_plan_is_started(commands: Commands) -> None:
     commands.controller.answer("Rebalance", pb.RebalanceResponse(plan=PLAN), conflict)
     result = commands.run("rebalance", input_="y\n", interactive=True)
     assert (result.exit_code, "another one" in result.stderr) == (ExitStatus.FAILED, True)
-    planned, begun = commands.controller.asked["Rebalance"]
-    assert (planned.expected_plan, begun.expected_plan) == ("", PLAN.digest)
+    planned, started = commands.controller.asked["Rebalance"]
+    assert (planned.expected_plan, started.expected_plan) == ("", PLAN.digest)
 
 
 BEGINNING = {
@@ -221,10 +221,10 @@ def test_a_plan_from_a_dry_run_can_be_started_by_its_digest(commands: Commands, 
     commands.controller.answer(call, answer(plan=PLAN), answer(operation=DONE))
     shown = commands.run(*BEGINNING[call], "--dry-run")
     assert f"--expected-plan {PLAN.digest}" in shown.stderr
-    begun = commands.run(*BEGINNING[call], "--expected-plan", PLAN.digest, "--yes")
-    assert begun.exit_code == ExitStatus.DONE
-    asked = [(r.dry_run, r.expected_plan) for r in commands.controller.asked[call]]
-    assert asked == [(True, ""), (False, PLAN.digest)]
+    started = commands.run(*BEGINNING[call], "--expected-plan", PLAN.digest, "--yes")
+    assert started.exit_code == ExitStatus.DONE
+    requested = [(r.dry_run, r.expected_plan) for r in commands.controller.asked[call]]
+    assert requested == [(True, ""), (False, PLAN.digest)]
 
 
 def test_an_expected_plan_is_the_only_one_to_confirm(commands: Commands) -> None:
@@ -245,8 +245,8 @@ def test_an_empty_digest_is_wrong_usage(commands: Commands) -> None:
 def test_a_request_carries_its_id_and_its_caller(commands: Commands) -> None:
     commands.controller.answer("Rebalance", pb.RebalanceResponse(operation=DONE))
     commands.run("rebalance", "--yes", "--operation-id", "grow", "--requested-by", "ann")
-    (asked,) = commands.controller.asked["Rebalance"]
-    assert asked.operation_id == "grow"
+    (requested,) = commands.controller.asked["Rebalance"]
+    assert requested.operation_id == "grow"
     assert commands.controller.requested_by == ["ann"]
 
 
@@ -329,8 +329,8 @@ def test_a_replication_factor_request_names_all_topics(commands: Commands) -> No
         "SetReplicationFactor", pb.SetReplicationFactorResponse(operation=DONE)
     )
     commands.run("topics", "set-replication-factor", "sea", "bay", "-r", "3", "--yes")
-    (asked,) = commands.controller.asked["SetReplicationFactor"]
-    assert (list(asked.topics), asked.replication_factor) == (["sea", "bay"], 3)
+    (requested,) = commands.controller.asked["SetReplicationFactor"]
+    assert (list(requested.topics), requested.replication_factor) == (["sea", "bay"], 3)
 
 
 def test_operations_are_listed_by_state_and_kind(commands: Commands) -> None:
@@ -338,9 +338,9 @@ def test_operations_are_listed_by_state_and_kind(commands: Commands) -> None:
         "ListOperations", pb.ListOperationsResponse(operations=[operation(done=1)])
     )
     result = commands.run("operations", "list", "--state", "running", "--kind", "rebalance")
-    (asked,) = commands.controller.asked["ListOperations"]
-    assert list(asked.states) == [pb.OPERATION_STATE_RUNNING]
-    assert list(asked.kinds) == [pb.OPERATION_KIND_REBALANCE]
+    (requested,) = commands.controller.asked["ListOperations"]
+    assert list(requested.states) == [pb.OPERATION_STATE_RUNNING]
+    assert list(requested.kinds) == [pb.OPERATION_KIND_REBALANCE]
     row = result.stdout.splitlines()[1].split()
     assert row[:7] == ["grow", "rebalance", "running", "1", "of", "2", "2023-11-14T22:13:20Z"]
     listed = json.loads(commands.run("operations", "list", "--json").stdout)
@@ -447,5 +447,5 @@ def test_a_dry_run_of_a_cancellation_is_a_plan(commands: Commands) -> None:
 def test_a_reversal_names_the_operation_that_it_reverts(commands: Commands) -> None:
     commands.controller.answer("ReverseOperation", pb.ReverseOperationResponse(operation=DONE))
     commands.run("operations", "reverse", "grow", "--yes", "--operation-id", "back")
-    (asked,) = commands.controller.asked["ReverseOperation"]
-    assert (asked.reversed_operation_id, asked.operation_id) == ("grow", "back")
+    (requested,) = commands.controller.asked["ReverseOperation"]
+    assert (requested.reversed_operation_id, requested.operation_id) == ("grow", "back")

@@ -51,8 +51,8 @@ def test_ctrl_c_ends_a_following_command_cleanly(commands: Commands) -> None:
         assert follower.stdout is not None
         assert follower.stdout.readline() == b"ebb\n"
         follower.send_signal(signal.SIGINT)
-        _, said = follower.communicate(timeout=WAIT_SECONDS)
-    assert (follower.returncode, said) == (ExitStatus.DONE, b"")
+        _, output = follower.communicate(timeout=WAIT_SECONDS)
+    assert (follower.returncode, output) == (ExitStatus.DONE, b"")
 
 
 def test_a_closed_pipe_ends_the_command_quietly(commands: Commands) -> None:
@@ -113,7 +113,7 @@ def test_on_ctrl_c_lines_already_read_are_delivered(commands: Commands) -> None:
         producer.send_signal(signal.SIGINT)
         # Its stdin is still open, but it must not wait for more.
         assert producer.wait(WAIT_SECONDS) == ExitStatus.INTERRUPTED
-        said = producer.stderr.read().decode()
-    assert said.startswith("1 record (3 B) delivered")
-    assert "Interrupted" in said
+        output = producer.stderr.read().decode()
+    assert output.startswith("1 record (3 B) delivered")
+    assert "Interrupted" in output
     assert commands.values("sea") == [b"ebb"]

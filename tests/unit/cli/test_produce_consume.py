@@ -111,18 +111,18 @@ def test_one_too_large_record_among_many_is_found(commands: Commands) -> None:
 
 
 def test_consecutive_failed_lines_are_reported_as_a_range(commands: Commands) -> None:
-    refusal = TidelogError(ErrorCode.INVALID_REQUEST, "not known here")
+    rejection = TidelogError(ErrorCode.INVALID_REQUEST, "not known here")
     for broker in commands.cluster.brokers.values():
-        broker.script["produce"] = deque([refusal] * 50)
+        broker.script["produce"] = deque([rejection] * 50)
     result = commands.run("produce", "sea", "-p", "0", input_="a\n" * 100)
     assert "100 lines not delivered" in result.stderr
     assert "lines 1 to 100: not known here" in result.stderr
 
 
 def test_a_failed_delivery_stops_and_names_the_line_to_resume_at(commands: Commands) -> None:
-    refusal = TidelogError(ErrorCode.INVALID_REQUEST, "not known here")
+    rejection = TidelogError(ErrorCode.INVALID_REQUEST, "not known here")
     for broker in commands.cluster.brokers.values():
-        broker.script["produce"] = deque([refusal] * 50)
+        broker.script["produce"] = deque([rejection] * 50)
     result = commands.run("produce", "sea", "--json", input_="a\nb\n")
     assert result.exit_code == ExitStatus.FAILED
     assert "line 1: not known here" in result.stderr

@@ -57,12 +57,12 @@ def test_survivors_are_shown_with_the_loss_of_each_choice(leaderless: Commands) 
 
 
 def test_survivors_are_described_as_json(leaderless: Commands) -> None:
-    (told,) = json.loads(leaderless.run("recovery", "describe", "sea/1", "--json").stdout)
-    assert (told["topic"], told["partition"], told["revision"]) == ("sea", 1, 33)
-    lost = [survivor["lost_records"] for survivor in told["survivors"]]
+    (document,) = json.loads(leaderless.run("recovery", "describe", "sea/1", "--json").stdout)
+    assert (document["topic"], document["partition"], document["revision"]) == ("sea", 1, 33)
+    lost = [survivor["lost_records"] for survivor in document["survivors"]]
     assert lost == [10, 0, None]
-    (asked,) = leaderless.controller.asked["DescribeRecovery"]
-    assert (asked.topic, list(asked.partitions)) == ("sea", [1])
+    (requested,) = leaderless.controller.asked["DescribeRecovery"]
+    assert (requested.topic, list(requested.partitions)) == ("sea", [1])
 
 
 def test_with_leaders_everywhere_there_is_nothing_to_recover(commands: Commands) -> None:
@@ -72,9 +72,9 @@ def test_with_leaders_everywhere_there_is_nothing_to_recover(commands: Commands)
 
 
 def test_a_choice_shows_its_loss_and_needs_the_topic_name(leaderless: Commands) -> None:
-    refused = leaderless.run("recovery", "choose", "sea/1=1", input_="yes\n", interactive=True)
-    assert refused.exit_code == ExitStatus.FAILED
-    assert "Nothing was elected" in refused.stderr
+    rejected = leaderless.run("recovery", "choose", "sea/1=1", input_="yes\n", interactive=True)
+    assert rejected.exit_code == ExitStatus.FAILED
+    assert "Nothing was elected" in rejected.stderr
     assert "RecoverPartitions" not in leaderless.controller.called()
     done = leaderless.run("recovery", "choose", "sea/1=1", input_="sea\n", interactive=True)
     assert done.exit_code == ExitStatus.DONE
@@ -85,9 +85,9 @@ def test_a_choice_shows_its_loss_and_needs_the_topic_name(leaderless: Commands) 
 
 def test_a_choice_applies_only_to_the_shown_state(leaderless: Commands) -> None:
     leaderless.run("recovery", "choose", "sea/1=2", "--yes")
-    (asked,) = leaderless.controller.asked["RecoverPartitions"]
+    (requested,) = leaderless.controller.asked["RecoverPartitions"]
     choice = pb.RecoveryChoice(partition=1, broker_id=2, expected_revision=33)
-    assert list(asked.choices) == [choice]
+    assert list(requested.choices) == [choice]
 
 
 @pytest.mark.parametrize("leaders", [["sea/0=2"], ["sea/1=2", "sea/0=2"]])
@@ -136,10 +136,10 @@ def test_a_pending_election_names_what_it_waits_for(commands: Commands) -> None:
     commands.controller.answer(
         "RecoverPartitions", pb.RecoverPartitionsResponse(partitions=[result])
     )
-    told = commands.run("recovery", "choose", "sea/1=1", "--yes", "--json")
-    assert told.exit_code == ExitStatus.TIMED_OUT
-    assert told.stderr == "error: it waits for broker 1\n"
-    assert json.loads(told.stdout)["results"][0]["error"]["code"] == "REQUEST_TIMED_OUT"
+    ran = commands.run("recovery", "choose", "sea/1=1", "--yes", "--json")
+    assert ran.exit_code == ExitStatus.TIMED_OUT
+    assert ran.stderr == "error: it waits for broker 1\n"
+    assert json.loads(ran.stdout)["results"][0]["error"]["code"] == "REQUEST_TIMED_OUT"
 
 
 def test_partitions_of_two_topics_are_wrong_usage(commands: Commands) -> None:

@@ -27,9 +27,9 @@ def test_a_rejection_is_a_json_document_with_a_readable_message(
 ) -> None:
     result = commands.run(*words)
     assert result.exit_code == ExitStatus.NOT_FOUND
-    told = refused(result.stdout)
-    assert result.stderr == f"error: {told.pop('message')}\n"
-    assert told == {
+    reported = refused(result.stdout)
+    assert result.stderr == f"error: {reported.pop('message')}\n"
+    assert reported == {
         "code": "UNKNOWN_TOPIC_OR_PARTITION",
         "retriable": False,
         "outcome_unknown": False,
@@ -52,15 +52,15 @@ def test_wrong_usage_is_a_json_document(
 ) -> None:
     result = commands.run(*words, "--json")
     assert result.exit_code == ExitStatus.USAGE
-    told = refused(result.stdout)
-    assert (told["code"], says in told["message"]) == ("INVALID_REQUEST", True)
+    reported = refused(result.stdout)
+    assert (reported["code"], says in reported["message"]) == ("INVALID_REQUEST", True)
 
 
 def test_a_missing_confirmation_is_a_json_document(commands: Commands) -> None:
     result = commands.run("topics", "delete", "sea", "--json", input_="no\n", interactive=True)
     assert result.exit_code == ExitStatus.FAILED
-    told = refused(result.stdout)
-    assert (told["code"], told["message"]) == ("NOT_CONFIRMED", "Nothing was deleted.")
+    reported = refused(result.stdout)
+    assert (reported["code"], reported["message"]) == ("NOT_CONFIRMED", "Nothing was deleted.")
 
 
 def test_an_error_is_not_printed_as_a_record(commands: Commands) -> None:
@@ -81,8 +81,8 @@ def test_an_error_is_not_printed_as_a_record(commands: Commands) -> None:
 def test_an_error_document_says_whether_to_retry(
     error: Exception, code: str, retriable: bool, outcome_unknown: bool
 ) -> None:
-    told = refusal_document(error)["error"]
-    assert (told["code"], told["retriable"], told["outcome_unknown"]) == (
+    document = refusal_document(error)["error"]
+    assert (document["code"], document["retriable"], document["outcome_unknown"]) == (
         code,
         retriable,
         outcome_unknown,
@@ -95,8 +95,8 @@ def test_a_deletion_is_conditional_on_the_described_revision(commands: Commands)
     stale = commands.run(*words, interactive=True)
     assert refused(stale.stdout)["code"] == "REVISION_CONFLICT"
     assert "Type its name" not in stale.stderr
-    (asked,) = commands.controller.asked["DeleteTopic"]
-    assert (asked.dry_run, asked.expected_revision) == (True, 9)
+    (requested,) = commands.controller.asked["DeleteTopic"]
+    assert (requested.dry_run, requested.expected_revision) == (True, 9)
 
 
 def test_the_version_is_printed(commands: Commands) -> None:

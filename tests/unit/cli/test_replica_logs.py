@@ -54,8 +54,8 @@ def test_a_silent_replica_has_the_position_known_to_its_leader() -> None:
         leader=LEADING,
     )
     follows = ReplicaState("sea", "id", 0, "follower", 4, 9, 3, 20, 15, size_bytes=800)
-    told = ToldStates((told_by(1, leads), told_by(2, follows)), ())
-    assert replica_logs(SEA, told) == [
+    states = ToldStates((told_by(1, leads), told_by(2, follows)), ())
+    assert replica_logs(SEA, states) == [
         ReplicaLog(0, 1, "leader", 3, 15, 20, 900, 0, 0),
         ReplicaLog(0, 2, "follower", 3, 15, 20, 800, 0, 0),
         ReplicaLog(0, 3, "unknown", None, None, 15, None, 5, 700),

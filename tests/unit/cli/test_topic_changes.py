@@ -37,10 +37,10 @@ def test_a_placement_from_a_dry_run_can_be_created_exactly(commands: Commands) -
     placed = [pb.ReplicaAssignment(replicas=[1, 0]), pb.ReplicaAssignment(replicas=[0, 1])]
     commands.controller.answer("CreateTopic", pb.CreateTopicResponse(assignment=placed))
     arguments = ["create", "new", "-p", "2", "-c", "retention_ms=9", "-c", "recovery=manual"]
-    told = commands.run("topics", *arguments, "--dry-run").stderr
+    result = commands.run("topics", *arguments, "--dry-run").stderr
     assert (
         "tidelog topics create new --assignment 1,0:0,1 -c retention_ms=9 -c recovery=manual"
-        in " ".join(told.split())
+        in " ".join(result.split())
     )
 
 
@@ -49,9 +49,13 @@ def test_a_topic_is_created_with_an_assignment_under_an_id(commands: Commands) -
     result = commands.run(
         *("topics", "create", "bay", "--assignment", "1,0:0,1", "--operation-id", "mine", "--json")
     )
-    (asked,) = commands.controller.asked["CreateTopic"]
-    assert [list(a.replicas) for a in asked.assignment] == [[1, 0], [0, 1]]
-    assert (asked.partitions, asked.replication_factor, asked.operation_id) == (2, 2, "mine")
+    (requested,) = commands.controller.asked["CreateTopic"]
+    assert [list(a.replicas) for a in requested.assignment] == [[1, 0], [0, 1]]
+    assert (requested.partitions, requested.replication_factor, requested.operation_id) == (
+        2,
+        2,
+        "mine",
+    )
     document = json.loads(result.stdout)
     assert (document["operation_id"], document["topic_id"]) == ("mine", "id")
 
@@ -121,9 +125,9 @@ def test_a_change_that_may_lose_records_needs_confirmation(commands: Commands) -
     unasked = commands.run(*arguments)
     assert unasked.exit_code == ExitStatus.USAGE
     assert "deleted for good, shortly; say --yes" in unasked.stderr
-    refused = commands.run(*arguments, input_="n\n", interactive=True)
-    assert refused.exit_code == ExitStatus.FAILED
-    assert "retention_ms: 1000 -> 500" in refused.stderr
+    rejected = commands.run(*arguments, input_="n\n", interactive=True)
+    assert rejected.exit_code == ExitStatus.FAILED
+    assert "retention_ms: 1000 -> 500" in rejected.stderr
     assert all(r.dry_run for r in commands.controller.asked["AlterTopicConfig"])
     assert commands.run(*arguments, "--yes").exit_code == ExitStatus.DONE
 
@@ -254,9 +258,9 @@ def test_a_repeated_creation_returns_the_original_factor(
 def test_partitions_are_removed_after_the_topic_name_was_typed(commands: Commands) -> None:
     commands.controller.answer("RemovePartitions", REMOVAL)
     arguments = ["topics", "remove-partitions", "sea", "-p", "4"]
-    refused = commands.run(*arguments, input_="y\n", interactive=True)
-    assert refused.exit_code == ExitStatus.FAILED
-    assert "2 partitions (4 to 5, on brokers 1,2) and all their records" in refused.stderr
+    rejected = commands.run(*arguments, input_="y\n", interactive=True)
+    assert rejected.exit_code == ExitStatus.FAILED
+    assert "2 partitions (4 to 5, on brokers 1,2) and all their records" in rejected.stderr
     done = commands.run(*arguments, input_="sea\n", interactive=True)
     assert done.stdout == "Removed 2 partitions of topic sea: 4 are left.\n"
     made = commands.controller.asked["RemovePartitions"][-1]

@@ -136,9 +136,9 @@ def test_a_topic_is_deleted_with_yes(commands: Commands) -> None:
 
 
 def test_a_topic_is_deleted_after_its_name_was_typed(commands: Commands) -> None:
-    refused = commands.run("topics", "delete", "sea", input_="no\n", interactive=True)
-    assert refused.exit_code == ExitStatus.FAILED
-    assert "Nothing was deleted" in refused.stderr
+    rejected = commands.run("topics", "delete", "sea", input_="no\n", interactive=True)
+    assert rejected.exit_code == ExitStatus.FAILED
+    assert "Nothing was deleted" in rejected.stderr
     assert "sea" in commands.cluster.topics
     done = commands.run("topics", "delete", "sea", input_="sea\n", interactive=True)
     assert done.exit_code == ExitStatus.DONE
@@ -175,13 +175,13 @@ def test_a_partition_without_a_leader_is_recovered_with_yes(commands: Commands) 
 
 def test_a_recovery_asks_for_confirmation_and_states_the_loss(commands: Commands) -> None:
     commands.cluster.topics["sea"].partitions[1].leader = NO_LEADER
-    refused = commands.run(
+    rejected = commands.run(
         *("topics", "recover", "sea", "--from-live-replicas"), input_="n\n", interactive=True
     )
-    assert refused.exit_code == ExitStatus.FAILED
-    assert "1 partition (1) without a leader" in refused.stderr
-    assert "gone for good, also where they were acknowledged" in refused.stderr
-    assert "are not waited for" in refused.stderr
+    assert rejected.exit_code == ExitStatus.FAILED
+    assert "1 partition (1) without a leader" in rejected.stderr
+    assert "gone for good, also where they were acknowledged" in rejected.stderr
+    assert "are not waited for" in rejected.stderr
     assert commands.cluster.topics["sea"].partitions[1].leader == NO_LEADER
     done = commands.run("topics", "recover", "sea", input_="y\n", interactive=True)
     assert done.exit_code == ExitStatus.DONE
@@ -227,5 +227,5 @@ def test_json_has_the_trace_id_of_the_request(commands: Commands) -> None:
     created = json.loads(commands.run("topics", "create", "bay", "-r", "1", "--json").stdout)
     deleted = json.loads(commands.run("topics", "delete", "bay", "--yes", "--json").stdout)
     assert commands.cluster.controller is not None
-    told = [created["trace_id"], deleted["trace_id"]]
-    assert commands.cluster.controller.trace_ids == told
+    trace_ids = [created["trace_id"], deleted["trace_id"]]
+    assert commands.cluster.controller.trace_ids == trace_ids

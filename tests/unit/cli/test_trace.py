@@ -75,8 +75,8 @@ def test_a_condensed_line_names_missing_acknowledgements() -> None:
 
 def test_an_ignored_report_is_not_attributed_to_the_reported_leader() -> None:
     report = of_broker(0, Kind.LEADER_UNREACHABLE, 2)
-    asked = report._replace(service="broker-1", stage=Stage.REQUESTED, change_id="report")
-    (condensed,) = trace_view.condensed_lines(lives_in([asked], TraceScope()))
+    requested = report._replace(service="broker-1", stage=Stage.REQUESTED, change_id="report")
+    (condensed,) = trace_view.condensed_lines(lives_in([requested], TraceScope()))
     assert condensed.endswith("NOT COMPLETED")
 
 
@@ -339,7 +339,7 @@ async def _events_of(
 ) -> list[StateChange]:
     seen: list[StateChange] = []
     while len(seen) < at_least:
-        seen += [told for told in await anext(batches) if isinstance(told, StateChange)]
+        seen += [event for event in await anext(batches) if isinstance(event, StateChange)]
     return seen
 
 

@@ -19,8 +19,8 @@ REFUSED = [
 
 
 def _story(events: Sequence[StateChange], memories: Memories | None = None) -> list[str]:
-    *_, life = trace(events, SEA_0, memories)
-    return list(trace_view.story_lines(life))
+    *_, timeline = trace(events, SEA_0, memories)
+    return list(trace_view.story_lines(timeline))
 
 
 def _condensed(events: Sequence[StateChange]) -> str:
@@ -48,8 +48,8 @@ def test_a_lone_failure_event_is_shown_as_a_failure() -> None:
 
 
 def test_a_document_has_the_requested_cause_of_a_failed_change() -> None:
-    (life,) = trace(REFUSED, SEA_0)
-    document = trace_view.document(life)
+    (timeline,) = trace(REFUSED, SEA_0)
+    document = trace_view.document(timeline)
     assert (document["cause"], document["failed"]) == ("lag_time", True)
     assert [stage["cause"] for stage in document["stages"]] == ["lag_time", "conflict"]
 

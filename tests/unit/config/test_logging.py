@@ -108,7 +108,7 @@ def test_the_console_form_shows_the_event_before_its_details(
     output: io.StringIO,
 ) -> None:
     configure_logging("broker-2", log_format="console", clock=FixedClock(), stream=output)
-    told = StateChange(
+    change = StateChange(
         1_700_000_000_042,
         "broker-2",
         Kind.ISR_SHRINK,
@@ -122,9 +122,9 @@ def test_the_console_form_shows_the_event_before_its_details(
         revision=99,
         details={"isr": [1, 2]},
     )
-    event = json_form.to_fields(told)
+    event = json_form.to_fields(change)
     structlog.get_logger().info(
-        json_form.EVENT, time=json_form.format_time(told.time_ms), service=told.service, **event
+        json_form.EVENT, time=json_form.format_time(change.time_ms), service=change.service, **event
     )
     line, details = output.getvalue().split(" details=")
     assert line.replace("[info     ] ", "").split() == [
@@ -182,8 +182,8 @@ def test_repeated_memory_errors_of_libraries_are_two_lines_and_one_traceback(
 
 
 def test_continuing_memory_errors_are_logged_rarely_and_without_a_traceback() -> None:
-    now, told = [0.0], []
-    passes = MemoryErrors(lambda: told.append(now[0]), lambda: now[0])
+    now, logged = [0.0], []
+    passes = MemoryErrors(lambda: logged.append(now[0]), lambda: now[0])
     kept = []
     for second in range(25):
         now[0] = float(second)
@@ -194,4 +194,4 @@ def test_continuing_memory_errors_are_logged_rarely_and_without_a_traceback() ->
         if passes.filter(record):
             kept.append((second, record.exc_info is not None))
     assert kept == [(0, True), (10, False), (20, False)]
-    assert told == [0.0]
+    assert logged == [0.0]

@@ -23,10 +23,10 @@ def without_comments(text: str) -> str:
 @pytest.mark.parametrize("rule", NAMED)
 def test_an_alert_uses_existing_series_and_labels(rule: str) -> None:
     query = without_comments(rule).partition("expr:")[2].partition("labels:")[0]
-    asked = list(promql.selectors(query))
+    selectors = list(promql.selectors(query))
 
-    assert asked
-    for name, labels in asked:
+    assert selectors
+    for name, labels in selectors:
         assert set(labels) <= promql.labels_of(name)
 
 

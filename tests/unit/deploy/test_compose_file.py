@@ -122,18 +122,18 @@ def test_every_image_in_use_has_a_stand_in(
 def test_every_service_has_a_health_check_program(
     services: dict[str, dict[str, Any]],
 ) -> None:
-    asked: dict[str, str] = {}
+    programs: dict[str, str] = {}
     for name, service in services.items():
         if name in WITHOUT_HEALTH_CHECK:
             continue
         if "healthcheck" in service:
-            asked[name] = service["healthcheck"]["test"][1]
+            programs[name] = service["healthcheck"]["test"][1]
         else:
             text = (ROOT / service["build"]["dockerfile"]).read_text()
             found = re.search(r"HEALTHCHECK[^\[]*(\[.*\])", text)
             assert found, f"{name} has no health check"
-            asked[name] = json.loads(found[1])[0]
-    assert set(asked.values()) <= OWN_PROGRAMS
+            programs[name] = json.loads(found[1])[0]
+    assert set(programs.values()) <= OWN_PROGRAMS
 
 
 def test_every_service_is_confined(services: dict[str, dict[str, Any]]) -> None:
@@ -172,11 +172,11 @@ def test_clients_on_this_machine_get_the_published_ports(
     found = {name: s for name, s in services.items() if name.startswith(f"{role}-")}
     assert found
     for service in found.values():
-        told = service["environment"]["TIDELOG_EXTERNAL_ADVERTISED_ADDRESS"]
+        host = service["environment"]["TIDELOG_EXTERNAL_ADVERTISED_ADDRESS"]
         port = service["environment"]["TIDELOG_EXTERNAL_LISTEN"].rpartition(":")[2]
-        assert service["ports"] == [f"{told}:{port}"]
+        assert service["ports"] == [f"{host}:{port}"]
         # The default bootstrap of clients and `make up`.
-        assert f":-{port}}}" in told
+        assert f":-{port}}}" in host
 
 
 def test_brokers_are_in_two_racks(services: dict[str, dict[str, Any]]) -> None:
@@ -203,9 +203,9 @@ def test_prometheus_scrapes_the_drivers_that_serve_metrics(
     ]
     kept, mounted = "./deploy/compose/prometheus-spark.json", "/etc/prometheus/spark/compose.json"
     assert f"{kept}:{mounted}:ro" in services["prometheus"]["volumes"]
-    (told,) = json.loads((ROOT / kept).read_text())
-    assert told["targets"] == [f"archive:{listens.rpartition(':')[2]}"]
-    assert set(told["labels"]) == {"cluster", "service"}
+    (document,) = json.loads((ROOT / kept).read_text())
+    assert document["targets"] == [f"archive:{listens.rpartition(':')[2]}"]
+    assert set(document["labels"]) == {"cluster", "service"}
 
 
 def test_prometheus_scrapes_every_service_under_its_own_name(

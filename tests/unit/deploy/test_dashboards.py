@@ -101,10 +101,10 @@ def test_numeric_panels_have_a_unit(panel: Panel) -> None:
 
 @pytest.mark.parametrize("target", QUERIES)
 def test_queries_use_existing_series_and_labels(target: dict[str, Any]) -> None:
-    asked = list(promql.selectors(target["expr"]))
+    selectors = list(promql.selectors(target["expr"]))
 
-    assert asked
-    for name, labels in asked:
+    assert selectors
+    for name, labels in selectors:
         assert set(labels) <= promql.labels_of(name)
 
 
@@ -124,20 +124,20 @@ def test_aggregations_keep_existing_labels(target: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("target", QUERIES)
 def test_legends_use_only_kept_labels(target: dict[str, Any]) -> None:
-    wanted = set(re.findall(r"\{\{(\w+)\}\}", target.get("legendFormat", "")))
+    expected = set(re.findall(r"\{\{(\w+)\}\}", target.get("legendFormat", "")))
     kept = list(promql.kept_labels(target["expr"]))
     known = [promql.labels_of(name) for name, _ in promql.selectors(target["expr"])]
 
-    assert all(wanted <= labels for labels in (kept or known))
+    assert all(expected <= labels for labels in (kept or known))
 
 
 @pytest.mark.parametrize("target", QUERIES)
 def test_rates_are_applied_to_counters_and_only_to_them(target: dict[str, Any]) -> None:
     counted = promql.counted(target["expr"])
-    asked = [name for name, _ in promql.selectors(target["expr"])]
+    names = [name for name, _ in promql.selectors(target["expr"])]
 
     assert all(promql.is_counter(name) for name in counted)
-    assert all(name in counted for name in asked if promql.is_counter(name))
+    assert all(name in counted for name in names if promql.is_counter(name))
 
 
 @pytest.mark.parametrize("target", QUERIES)

@@ -66,9 +66,9 @@ def test_provisioning_files_are_where_grafana_reads_them() -> None:
 
 def test_files_and_container_use_the_same_variables() -> None:
     texts = [path.read_text() for path in PROVISIONING.rglob("*.yml")]
-    asked = {name for text in texts for name in re.findall(r"\$\{(\w+)\}", text)}
-    assert asked
-    assert asked == {name for name in ENVIRONMENT if not name.startswith("GF_")}
+    variables = {name for text in texts for name in re.findall(r"\$\{(\w+)\}", text)}
+    assert variables
+    assert variables == {name for name in ENVIRONMENT if not name.startswith("GF_")}
 
 
 def test_dashboards_are_in_the_provisioned_directory() -> None:
@@ -103,10 +103,10 @@ def test_dashboards_use_a_provisioned_data_source(name: str) -> None:
         if variable["type"] == "datasource"
     }
     assert set(offered.values()) <= defaults
-    asked = list(data_sources_of(DASHBOARDS[name]))
-    assert asked
+    sources = list(data_sources_of(DASHBOARDS[name]))
+    assert sources
     known = uids | offered
-    assert [source for source in asked if known.get(source["uid"]) != source["type"]] == []
+    assert [source for source in sources if known.get(source["uid"]) != source["type"]] == []
 
 
 def test_visitors_may_view_and_logins_are_disabled() -> None:

@@ -79,15 +79,15 @@ def test_the_service_monitor_is_valid() -> None:
 
 def test_the_service_monitor_finds_the_ports_of_services() -> None:
     monitor = ALL[f"{SERVICE_MONITOR}/tidelog"]
-    wanted = {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]}
+    expected = {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]}
     labels = monitor["spec"]["selector"]["matchLabels"].items()
     scraped = set()
     for service in (found for found in ALL.values() if found["kind"] == "Service"):
         assert labels <= service["metadata"]["labels"].items()
-        ports = wanted & {port["name"] for port in service["spec"]["ports"]}
+        ports = expected & {port["name"] for port in service["spec"]["ports"]}
         assert len(ports) == 1, service["metadata"]["name"]
         scraped |= ports
-    assert scraped == wanted
+    assert scraped == expected
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -140,9 +140,9 @@ def test_services_publish_pods_that_are_not_ready(role: str) -> None:
 
 
 def test_the_gateway_is_configured_with_existing_pods() -> None:
-    told = settings("Deployment/tidelog-admin-api")
+    variables = settings("Deployment/tidelog-admin-api")
     for setting, role in (("TIDELOG_BOOTSTRAP", "broker"), ("TIDELOG_CONTROLLERS", "controller")):
         replicas = ALL[f"StatefulSet/tidelog-{role}"]["spec"]["replicas"]
         port = container(f"StatefulSet/tidelog-{role}")["ports"][0]["containerPort"]
-        asked = [f"tidelog-{role}-{i}.tidelog-{role}s:{port}" for i in range(replicas)]
-        assert told[setting].split(",") == asked
+        addresses = [f"tidelog-{role}-{i}.tidelog-{role}s:{port}" for i in range(replicas)]
+        assert variables[setting].split(",") == addresses

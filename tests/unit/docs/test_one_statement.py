@@ -30,14 +30,14 @@ SOURCES = (
 
 @pytest.mark.parametrize("place", PLACES)
 def test_every_statement_on_preferred_leadership_is_the_same(place: str) -> None:
-    said = re.sub(r"\s+(?://(?= ))?\s*", " ", (REPOSITORY / place).read_text())
-    assert PREFERRED_RETURN in said
+    text = re.sub(r"\s+(?://(?= ))?\s*", " ", (REPOSITORY / place).read_text())
+    assert PREFERRED_RETURN in text
 
 
 def test_the_openapi_document_has_the_statement_on_maintenance() -> None:
-    said = MaintenanceRequest.model_fields["maintenance"].description
-    assert said is not None
-    assert PREFERRED_RETURN in said
+    text = MaintenanceRequest.model_fields["maintenance"].description
+    assert text is not None
+    assert PREFERRED_RETURN in text
 
 
 def test_the_statement_has_the_defaults_of_the_controller() -> None:

@@ -254,8 +254,8 @@ def test_limits_on_connections_and_on_all_clients_are_named() -> None:
 
 
 def test_a_limit_is_reported_once_until_its_client_is_below_it_again() -> None:
-    told: list[LimitReached] = []
-    callers = Callers(CallerLimits(9, 1, 9), told.append)
+    reported: list[LimitReached] = []
+    callers = Callers(CallerLimits(9, 1, 9), reported.append)
     callers.begin("ipv4:10.0.0.7:1", 0)
 
     def rejected_at(now_ms: int) -> None:
@@ -264,12 +264,12 @@ def test_a_limit_is_reported_once_until_its_client_is_below_it_again() -> None:
 
     rejected_at(5)
     rejected_at(OVER_AFTER_MS + 5)
-    assert len(told) == 1
+    assert len(reported) == 1
     now_ms = OVER_AFTER_MS + 5
     assert [(each.requests, each.since_ms) for each in callers.reached(now_ms)] == [(2, 5)]
     assert callers.reached(now_ms + OVER_AFTER_MS + 1) == []
     rejected_at(now_ms + OVER_AFTER_MS + 1)
-    assert [each.since_ms for each in told] == [5, now_ms + OVER_AFTER_MS + 1]
+    assert [each.since_ms for each in reported] == [5, now_ms + OVER_AFTER_MS + 1]
     assert [each.requests for each in callers.reached(now_ms + OVER_AFTER_MS + 1)] == [1]
 
 
@@ -295,8 +295,8 @@ async def test_a_client_at_its_limit_is_logged_once_and_can_still_describe_the_s
         await service.first_there.wait()
         for _ in range(3):
             await rejection(stub.Metadata(pb.MetadataRequest()))
-        asked: Any = inspect_pb2_grpc.InspectServiceStub(channel)
-        state = await asked.DescribeService(inspect_pb2.DescribeServiceRequest())
+        inspect_stub: Any = inspect_pb2_grpc.InspectServiceStub(channel)
+        state = await inspect_stub.DescribeService(inspect_pb2.DescribeServiceRequest())
         service.go.set()
         await waiting
     await server.stop(None)

@@ -90,10 +90,13 @@ async def test_a_rejection_returns_with_its_code() -> None:
     controllers = GrpcControllers()
     async with serving() as controller:
         controller.refusal = TidelogError(ErrorCode.NOT_CONTROLLER, "controller 2 is active")
-        refusal = await controllers.report_unreachable_leaders(controller.address, REPORT)
+        rejection = await controllers.report_unreachable_leaders(controller.address, REPORT)
         await controllers.close()
-    assert refusal is not None
-    assert (refusal.code, refusal.message) == (ErrorCode.NOT_CONTROLLER, "controller 2 is active")
+    assert rejection is not None
+    assert (rejection.code, rejection.message) == (
+        ErrorCode.NOT_CONTROLLER,
+        "controller 2 is active",
+    )
 
 
 async def test_the_next_controller_is_called_at_its_own_address() -> None:

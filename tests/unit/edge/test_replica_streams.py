@@ -135,55 +135,55 @@ async def test_a_leader_that_refuses_connections_is_not_reached() -> None:
 
 async def test_a_fetch_that_waits_for_data_does_not_delay_shutdown() -> None:
     async with served() as (leader, peers):
-        asked = asyncio.create_task(peers.replica_fetch(leader.address, request_by(2)))
+        fetch = asyncio.create_task(peers.replica_fetch(leader.address, request_by(2)))
         await leader.came.acquire()
     with suppress(PeerUnreachableError):
-        await asked
+        await fetch
 
 
 async def test_a_fetch_on_a_closed_channel_fails_and_cancels_no_task() -> None:
     """The end of a leader and that of its follower's channel may come in either order."""
     async with served() as (leader, peers):
-        asked = asyncio.create_task(peers.replica_fetch(leader.address, request_by(2)))
+        fetch = asyncio.create_task(peers.replica_fetch(leader.address, request_by(2)))
         await leader.came.acquire()
         await peers.close()
         with pytest.raises(PeerUnreachableError, match="the channel was closed"):
-            await asked
+            await fetch
 
 
 async def test_an_abandoned_fetch_is_cancelled() -> None:
     async with served() as (leader, peers):
-        asked = asyncio.create_task(peers.replica_fetch(leader.address, request_by(2)))
+        fetch = asyncio.create_task(peers.replica_fetch(leader.address, request_by(2)))
         await leader.came.acquire()
-        asked.cancel()
+        fetch.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asked
+            await fetch
 
 
 async def test_a_fetch_completed_early_is_answered_and_so_are_later_ones() -> None:
     async with served() as (leader, peers):
         for sequence in (1, 2, 3):
             leader.may_answer.clear()
-            wanted = request_by(2, sequence)
-            asked = asyncio.create_task(peers.replica_fetch(leader.address, wanted))
+            request = request_by(2, sequence)
+            fetch = asyncio.create_task(peers.replica_fetch(leader.address, request))
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await leader.came.acquire()
-                peers.hurry(leader.address, wanted)
-                assert (await asked).session_id == sequence
+                peers.hurry(leader.address, request)
+                assert (await fetch).session_id == sequence
     assert leader.hurried == [(2, 1), (2, 2), (2, 3)]
     assert leader.asked == [2, 2, 2]
 
 
 async def test_a_fetch_can_be_completed_early_before_it_is_sent() -> None:
     async with served() as (leader, peers):
-        wanted = request_by(2, 1)
-        asked = asyncio.create_task(peers.replica_fetch(leader.address, wanted))
+        request = request_by(2, 1)
+        fetch = asyncio.create_task(peers.replica_fetch(leader.address, request))
         await asyncio.sleep(0)
         assert leader.asked == []
-        peers.hurry(leader.address, wanted)
-        peers.hurry(leader.address, wanted)
+        peers.hurry(leader.address, request)
+        peers.hurry(leader.address, request)
         async with asyncio.timeout(PATIENCE_SECONDS):
-            assert (await asked).session_id == 1
+            assert (await fetch).session_id == 1
     assert leader.hurried == [(2, 1)]
 
 
@@ -210,9 +210,9 @@ async def test_early_completion_of_an_answered_fetch_sends_nothing() -> None:
     async with served() as (leader, peers):
         leader.may_answer.set()
         for sequence in (1, 2):
-            wanted = request_by(2, sequence)
-            assert (await peers.replica_fetch(leader.address, wanted)).session_id == sequence
-            peers.hurry(leader.address, wanted)
+            request = request_by(2, sequence)
+            assert (await peers.replica_fetch(leader.address, request)).session_id == sequence
+            peers.hurry(leader.address, request)
     assert leader.hurried == []
 
 
@@ -220,13 +220,13 @@ async def test_an_older_leader_answers_in_its_time_and_answers_stay_matched() ->
     async with served(OlderLeader) as (leader, peers):
         for sequence in (1, 2, 3):
             leader.may_answer.clear()
-            wanted = request_by(2, sequence)
-            asked = asyncio.create_task(peers.replica_fetch(leader.address, wanted))
+            request = request_by(2, sequence)
+            fetch = asyncio.create_task(peers.replica_fetch(leader.address, request))
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await leader.came.acquire()
-                peers.hurry(leader.address, wanted)
+                peers.hurry(leader.address, request)
                 leader.may_answer.set()
-                assert (await asked).session_id == sequence
+                assert (await fetch).session_id == sequence
     assert leader.asked == [2, 2, 2]
 
 

@@ -33,11 +33,11 @@ async def test_a_pass_begins_only_on_request_and_the_status_is_returned() -> Non
         stub = ScrubServiceStub(channel)
         shown = (await stub.Scrub(pb.ScrubRequest())).status
         assert scrubber.begun == []
-        begun = (await stub.Scrub(pb.ScrubRequest(begin=True, full_rate=True))).status
+        started = (await stub.Scrub(pb.ScrubRequest(begin=True, full_rate=True))).status
     await server.stop(None)
     assert scrubber.begun == [True]
-    assert (shown.full_rate, begun.full_rate) == (False, True)
-    assert begun == pb.ScrubStatus(
+    assert (shown.full_rate, started.full_rate) == (False, True)
+    assert started == pb.ScrubStatus(
         enabled=True,
         running=True,
         full_rate=True,

@@ -417,9 +417,9 @@ CHANGES = {
 
 
 def _stale(grpc: Ask, rest: Asked, cli: str, *says: str) -> BadInput:
-    asked = Asked(rest.method, rest.path, rest.body, IF_MATCH, rest.query)
+    request = Asked(rest.method, rest.path, rest.body, IF_MATCH, rest.query)
     cli = f"{cli} --expected-revision {STALE}"
-    return BadInput(ErrorCode.REVISION_CONFLICT, (*says, "no longer at 1"), grpc, asked, cli)
+    return BadInput(ErrorCode.REVISION_CONFLICT, (*says, "no longer at 1"), grpc, request, cli)
 
 
 STALE_REVISIONS = {

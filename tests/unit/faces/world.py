@@ -133,22 +133,22 @@ class World:
                 params=asked.query,
             )
         )
-        told = answer.json()
+        body = answer.json()
         if answer.status_code >= 400:
-            return Refusal(told["code"], told["detail"], told["fix"])
-        return _first_failure(told.get("items") or told.get("results") or [])
+            return Refusal(body["code"], body["detail"], body["fix"])
+        return _first_failure(body.get("items") or body.get("results") or [])
 
     def by_command(self, words: tuple[str, ...], input_: str = "") -> Refusal | None:
         session = Session(",".join(self._cluster.bootstrap()), interactive=False)
         ended = CliRunner().invoke(
             commands, [*words, "--json"], obj=session, input=input_, catch_exceptions=False
         )
-        told = json.loads(ended.stdout)
+        document = json.loads(ended.stdout)
         if ended.exit_code == 0:
             return None
-        error = told.get("error")
+        error = document.get("error")
         if error is None:
-            return _first_failure(told.get("partitions") or told["results"])
+            return _first_failure(document.get("partitions") or document["results"])
         assert error["message"] in ended.stderr
         return Refusal(error["code"], error["message"])
 

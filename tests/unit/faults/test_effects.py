@@ -32,15 +32,15 @@ def test_the_effect_that_the_rules_require_counts(kind: str) -> None:
     ],
 )
 def test_a_partial_effect_is_none(kind: str, measures: dict[str, float], lacks: str) -> None:
-    [told] = lacking(kind, measures)
+    [reported] = lacking(kind, measures)
 
-    assert told.startswith(lacks)
+    assert reported.startswith(lacks)
 
 
 def test_a_cut_without_traffic_has_no_effect() -> None:
-    [told] = lacking("cut_follower", {"packets_lost": 0})
+    [reported] = lacking("cut_follower", {"packets_lost": 0})
 
-    assert told.startswith("packets_lost is 0, at least 1 shows an effect")
+    assert reported.startswith("packets_lost is 0, at least 1 shows an effect")
 
 
 def test_an_undetected_bit_flip_has_no_effect() -> None:

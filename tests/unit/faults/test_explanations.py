@@ -32,8 +32,8 @@ def finding(
     evidence: Sequence[str] = (),
     summary: str = "",
 ) -> Finding:
-    said = summary or f"broker {broker}: {cause}"
-    return Finding(cause, severity, said, evidence, "", broker=broker)
+    message = summary or f"broker {broker}: {cause}"
+    return Finding(cause, severity, message, evidence, "", broker=broker)
 
 
 def ask(at_ms: int, *findings: Finding, problem: str = "") -> Asked:
@@ -101,8 +101,8 @@ def test_the_right_cause_at_another_broker_explains_only_faults_without_a_broker
 def test_without_an_answer_each_kind_is_unexplained(kind: str) -> None:
     unanswered = [replace(asked, problem="nobody answers") for asked in every_second()]
 
-    for asks in (unanswered, []):
-        assert judge_explanations(asks, [struck(kind)]).unexplained
+    for each in (unanswered, []):
+        assert judge_explanations(each, [struck(kind)]).unexplained
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if not EXPLICABLE[kind].expected])
@@ -119,9 +119,9 @@ def test_a_fault_that_ends_within_its_grace_needs_no_explanation() -> None:
 
 def test_a_short_fault_explained_within_its_grace_counts() -> None:
     short = struck("kill_leader", end_ms=BEGIN_MS + 2_100)
-    asks = [ask(BEGIN_MS + 800, *right("kill_leader"))]
+    explanations = [ask(BEGIN_MS + 800, *right("kill_leader"))]
 
-    assert counts(judge_explanations(asks, [short]), "kill_leader") == {"explained": 1}
+    assert counts(judge_explanations(explanations, [short]), "kill_leader") == {"explained": 1}
 
 
 def test_a_full_proof_needs_explanations_of_each_lasting_kind() -> None:
@@ -135,31 +135,34 @@ def test_a_full_proof_needs_explanations_of_each_lasting_kind() -> None:
 
 
 def test_each_explanation_after_the_grace_must_name_the_cause() -> None:
-    asks = [*every_second(*right("kill_leader"))]
-    asks[8] = ask(asks[8].asked_ms, finding(causes.BROKER_STOPPED))
-    [unexplained] = judge_explanations(asks, [struck("kill_leader")]).unexplained
+    explanations = [*every_second(*right("kill_leader"))]
+    explanations[8] = ask(explanations[8].asked_ms, finding(causes.BROKER_STOPPED))
+    [unexplained] = judge_explanations(explanations, [struck("kill_leader")]).unexplained
 
     assert unexplained.after_s == 8.0
     assert "broker_stopped" in unexplained.said
 
 
 def test_an_explanation_within_the_grace_may_be_empty() -> None:
-    asks = [ask(BEGIN_MS + 500), *every_second(*right("kill_leader"), since_ms=BEGIN_MS + 1_500)]
+    explanations = [
+        ask(BEGIN_MS + 500),
+        *every_second(*right("kill_leader"), since_ms=BEGIN_MS + 1_500),
+    ]
 
-    assert judge_explanations(asks, [struck("kill_leader")]).problems == []
+    assert judge_explanations(explanations, [struck("kill_leader")]).problems == []
 
 
 def test_one_explanation_suffices_for_a_lasting_fault() -> None:
-    asks = [*every_second(), ask(WINDOW.end_ms - 400, *right("start_second_process"))]
+    explanations = [*every_second(), ask(WINDOW.end_ms - 400, *right("start_second_process"))]
 
-    assert judge_explanations(asks, [struck("start_second_process")]).problems == []
+    assert judge_explanations(explanations, [struck("start_second_process")]).problems == []
 
 
 @pytest.mark.parametrize(("again", "explains"), [("12:00:05Z", False), ("12:09:00Z", True)])
 def test_an_explanation_before_the_strike_does_not_count(again: str, explains: bool) -> None:
     def contested(at: str, ago: str) -> Finding:
-        said = f"the other process: at {SECOND}, at {at} ({ago} ago): belongs to another"
-        return finding(causes.BROKER_ID_CONTESTED, evidence=[said])
+        message = f"the other process: at {SECOND}, at {at} ({ago} ago): belongs to another"
+        return finding(causes.BROKER_ID_CONTESTED, evidence=[message])
 
     before = ask(BEGIN_MS - 1_000, contested("12:00:05Z", "4.2 s"))
     after = every_second(contested(again, "1 min 3 s"))
@@ -226,22 +229,22 @@ def test_a_finding_on_an_unaffected_broker_is_misblame(cause: str) -> None:
 
 
 def test_faults_of_clients_affect_no_broker() -> None:
-    asks = every_second(finding(causes.BROKER_UNREACHABLE))
+    explanations = every_second(finding(causes.BROKER_UNREACHABLE))
 
-    assert len(judge_explanations(asks, [struck("cut_off_clients")]).misblamed) == 1
+    assert len(judge_explanations(explanations, [struck("cut_off_clients")]).misblamed) == 1
 
 
 def test_notes_and_symptoms_are_not_misblame() -> None:
     note = finding(causes.REPLICA_CATCHING_UP, 2, severity=causes.INFO)
     symptom = finding(causes.UNDER_MIN_ISR, 2)
-    asks = every_second(*right("kill_leader"), note, symptom)
+    explanations = every_second(*right("kill_leader"), note, symptom)
 
-    assert judge_explanations(asks, [struck("kill_leader")]).misblamed == []
+    assert judge_explanations(explanations, [struck("kill_leader")]).misblamed == []
 
 
 def test_a_finding_without_a_fault_in_force_is_misblame() -> None:
-    asks = [ask(2_000, finding(causes.REPLICA_DEAD)), *every_second(*right("kill_leader"))]
-    [misblamed] = judge_explanations(asks, [struck("kill_leader")]).misblamed
+    explanations = [ask(2_000, finding(causes.REPLICA_DEAD)), *every_second(*right("kill_leader"))]
+    [misblamed] = judge_explanations(explanations, [struck("kill_leader")]).misblamed
 
     assert misblamed.step == ""
 
@@ -250,24 +253,24 @@ def test_a_finding_without_a_fault_in_force_is_misblame() -> None:
 def test_a_lasting_finding_after_its_fault_is_not_misblame(cause: str) -> None:
     earlier = struck("start_second_process", window=Window(1_000, 9_000), end_ms=4_000)
     later = struck("kill_leader", target="broker-2")
-    asks = [
+    explanations = [
         ask(2_000, finding(cause)),
         *every_second(finding(causes.REPLICA_DEAD, 2), finding(cause)),
     ]
 
-    assert judge_explanations(asks, [earlier, later]).misblamed == []
+    assert judge_explanations(explanations, [earlier, later]).misblamed == []
 
 
 @pytest.mark.parametrize("cause", [*sorted(LASTING), causes.REPLICA_DEAD])
 def test_only_lasting_findings_may_come_from_an_earlier_run(cause: str) -> None:
     earlier = struck("start_second_process", window=Window(1_000, 9_000), end_ms=4_000)
     later = struck("kill_leader", target="broker-2")
-    asks = every_second(finding(causes.REPLICA_DEAD, 2), finding(cause))
+    explanations = every_second(finding(causes.REPLICA_DEAD, 2), finding(cause))
 
-    misblamed = judge_explanations(asks, [later], [earlier]).misblamed
+    misblamed = judge_explanations(explanations, [later], [earlier]).misblamed
 
     assert (not misblamed) == (cause in LASTING)
-    assert judge_explanations(asks, [later]).misblamed
+    assert judge_explanations(explanations, [later]).misblamed
 
 
 def test_a_cut_link_affects_both_ends() -> None:
@@ -298,11 +301,11 @@ def test_a_broker_without_cpu_counts_as_affected(starved_ms: int, misblamed: int
 
 def test_unexplained_and_misblamed_faults_fail_the_run_and_are_counted() -> None:
     steps = [struck("kill_leader")]
-    asked = every_second(finding(causes.REPLICA_DEAD, 2))
-    result = Result(judge_runs([replace(run(steps, report()), asks=asked)]))
-    told = result.as_json()
+    requested = every_second(finding(causes.REPLICA_DEAD, 2))
+    result = Result(judge_runs([replace(run(steps, report()), asks=requested)]))
+    reported = result.as_json()
 
-    assert (told["unexplained"], told["misblamed"]) == (1, 1)
-    assert told["explanations"] == {"kill_leader": {"unexplained": 1}}
+    assert (reported["unexplained"], reported["misblamed"]) == (1, 1)
+    assert reported["explanations"] == {"kill_leader": {"unexplained": 1}}
     assert len(result.problems(is_full=False)) == 2
-    assert told["wrong_explanations"] == result.problems(is_full=False)
+    assert reported["wrong_explanations"] == result.problems(is_full=False)

@@ -73,17 +73,17 @@ def scene(**cluster: Any) -> Scene:
 
 @pytest.mark.parametrize("is_clean", [True, False])
 async def test_a_stop_that_ended_in_a_kill_is_not_a_stop(is_clean: bool) -> None:
-    told = await (await stop_leader(scene(is_clean=is_clean))).measured()
-    assert (lacking("stop_leader", told) == []) is is_clean
-    told = await (await stop_controller(scene(is_clean=is_clean))).measured()
-    assert told["clean_ends"] == is_clean
+    measured = await (await stop_leader(scene(is_clean=is_clean))).measured()
+    assert (lacking("stop_leader", measured) == []) is is_clean
+    measured = await (await stop_controller(scene(is_clean=is_clean))).measured()
+    assert measured["clean_ends"] == is_clean
 
 
 @pytest.mark.parametrize(("ended", "all_ended"), [(1, 0), (2, 0), (3, 1)])
 async def test_etcd_is_down_when_all_of_its_members_ended(ended: int, all_ended: int) -> None:
-    told = await (await kill_all_etcd(scene(ended=ended))).measured()
+    measured = await (await kill_all_etcd(scene(ended=ended))).measured()
 
-    assert told["all_ended"] == all_ended
+    assert measured["all_ended"] == all_ended
 
 
 async def test_a_bit_flip_strikes_a_newest_segment_with_enough_data(tmp_path: Path) -> None:

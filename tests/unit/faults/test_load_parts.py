@@ -125,8 +125,8 @@ def test_state_changes_of_a_kind_are_found_and_torn_lines_are_skipped() -> None:
 
 
 def test_state_changes_of_other_topics_are_ignored() -> None:
-    told = json.loads(line("truncation"))
-    lines = [json.dumps(told | {"topic": topic}).encode() for topic in ("sea", "lake", "lake")]
+    document = json.loads(line("truncation"))
+    lines = [json.dumps(document | {"topic": topic}).encode() for topic in ("sea", "lake", "lake")]
 
     assert len(told_ms(lines, "truncation", "sea")) == 1
     assert len(told_ms(lines, "truncation")) == 3
@@ -147,10 +147,10 @@ def test_state_changes_of_other_topics_are_ignored() -> None:
 def test_a_fence_is_ignored_where_the_controller_reports_removals(
     stage: str, details: dict[str, int], found: list[tuple[int, str]]
 ) -> None:
-    told = json.loads(line("broker_fenced"))
-    told |= {"stage": stage, "broker": 3, "details": details}
+    document = json.loads(line("broker_fenced"))
+    document |= {"stage": stage, "broker": 3, "details": details}
 
-    assert fences_ignored([json.dumps(told).encode()]) == found
+    assert fences_ignored([json.dumps(document).encode()]) == found
 
 
 def test_the_worst_moment_is_listed_in_chronological_order() -> None:
@@ -158,9 +158,9 @@ def test_the_worst_moment_is_listed_in_chronological_order() -> None:
         "broker-1": [line("election", "2026-01-01T00:00:02Z"), b"no JSON"],
         "broker-2": [line("isr_shrink"), line("late", "2026-01-01T00:01:00Z")],
     }
-    said, left_out = said_between(logs, 1_767_225_600.0, 1_767_225_602.0, SEA)
+    moments, left_out = said_between(logs, 1_767_225_600.0, 1_767_225_602.0, SEA)
 
-    assert [(one.service, one.what) for one in said] == [
+    assert [(one.service, one.what) for one in moments] == [
         ("clients", "last_write"),
         ("broker-2", "isr_shrink"),
         ("broker-1", "election"),
@@ -184,10 +184,12 @@ def test_the_worst_moment_is_listed_in_chronological_order() -> None:
 def test_the_worst_moment_lists_events_of_its_partition_and_of_none(
     fields: dict[str, object], is_told: bool
 ) -> None:
-    told = json.loads(line("election")) | fields
-    said, _ = said_between({"broker-1": [json.dumps(told).encode()]}, BEGIN_S, BEGIN_S + 1, SEA)
+    document = json.loads(line("election")) | fields
+    moments, _ = said_between(
+        {"broker-1": [json.dumps(document).encode()]}, BEGIN_S, BEGIN_S + 1, SEA
+    )
 
-    assert ("election" in [one.what for one in said]) is is_told
+    assert ("election" in [one.what for one in moments]) is is_told
 
 
 def test_the_end_of_the_worst_moment_is_listed_however_many_events_precede_it() -> None:
@@ -195,12 +197,12 @@ def test_the_end_of_the_worst_moment_is_listed_however_many_events_precede_it() 
     lines = [line("isr_shrink", time) for time in times]
     lines.append(line("election", "2026-01-01T00:00:01.900Z"))
 
-    said, left_out = said_between({"broker-1": lines}, BEGIN_S, BEGIN_S + 2, SEA)
+    moments, left_out = said_between({"broker-1": lines}, BEGIN_S, BEGIN_S + 2, SEA)
 
-    assert [one.what for one in said][-2:] == ["election", "writes_resume"]
-    assert said[0].what == "last_write"
-    assert said[1].at_s == BEGIN_S
-    assert (len(said), left_out) == (402, 600)
+    assert [one.what for one in moments][-2:] == ["election", "writes_resume"]
+    assert moments[0].what == "last_write"
+    assert moments[1].at_s == BEGIN_S
+    assert (len(moments), left_out) == (402, 600)
 
 
 def test_composed_services_stay_down_and_brokers_have_separate_disks() -> None:
@@ -221,9 +223,9 @@ def test_brokers_run_as_the_owner_of_their_directories() -> None:
 
 
 def test_composed_services_keep_their_addresses_across_restarts() -> None:
-    told = json.loads(override({}, ["etcd-1", "broker-1"], None, ""))
-    subnet = ipaddress.ip_network(told["networks"]["default"]["ipam"]["config"][0]["subnet"])
-    given = [s["networks"]["default"]["ipv4_address"] for s in told["services"].values()]
+    document = json.loads(override({}, ["etcd-1", "broker-1"], None, ""))
+    subnet = ipaddress.ip_network(document["networks"]["default"]["ipam"]["config"][0]["subnet"])
+    given = [s["networks"]["default"]["ipv4_address"] for s in document["services"].values()]
 
     assert len(set(given)) == 2
     assert all(ipaddress.ip_address(address) in subnet for address in given)

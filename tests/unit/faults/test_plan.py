@@ -43,11 +43,11 @@ def test_every_story_is_planned_where_time_allows() -> None:
 
 def test_kinds_that_the_cluster_lacks_are_omitted_with_a_reason() -> None:
     abilities = frozenset(Ability) - {Ability.FULL_DISK, Ability.CLOCK}
-    told = left_out(abilities, {Ability.FULL_DISK: "mount: permission denied"})
+    reported = left_out(abilities, {Ability.FULL_DISK: "mount: permission denied"})
 
     needs = {name: kind.needs for name, kind in KINDS.items()}
-    assert {needs[name] for name in told} == {Ability.FULL_DISK, Ability.CLOCK}
-    for name, why in told.items():
+    assert {needs[name] for name in reported} == {Ability.FULL_DISK, Ability.CLOCK}
+    for name, why in reported.items():
         lacks = f"this cluster lacks {needs[name].value}"
         is_disk = needs[name] is Ability.FULL_DISK
         assert why == (f"{lacks}: mount: permission denied" if is_disk else lacks)

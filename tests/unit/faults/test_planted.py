@@ -101,10 +101,10 @@ def test_the_results_of_each_bug_and_of_the_control_are_written(
     monkeypatch.chdir(tmp_path)
 
     assert faults_planted.main(["--only", "ack-from-log-end"]) == status
-    told = json.loads((tmp_path / "out/faults-planted.partial.json").read_text())
+    document = json.loads((tmp_path / "out/faults-planted.partial.json").read_text())
     step = PLANTED["ack-from-log-end"]
-    assert [run["seed"] for run in told["control"]] == [1, 2, 3]
-    assert told["bugs"]["ack-from-log-end"][1] == {
+    assert [run["seed"] for run in document["control"]] == [1, 2, 3]
+    assert document["bugs"]["ack-from-log-end"][1] == {
         "step": step,
         "seed": 2,
         "anomalies": shows,

@@ -51,9 +51,9 @@ def test_faults_are_counted_with_and_without_effect() -> None:
 def test_unacknowledged_records_and_the_longest_producer_wait_are_counted() -> None:
     found = report()
     found.sends.update({Outcome.FAIL: 20, Outcome.INFO: 3})
-    told = Result([judged([], found), judged([], found)]).as_json()
+    reported = Result([judged([], found), judged([], found)]).as_json()
 
-    assert [told[key] for key in ("failed", "unknown", "producer_gap_seconds")] == [40, 6, 0.08]
+    assert [reported[key] for key in ("failed", "unknown", "producer_gap_seconds")] == [40, 6, 0.08]
 
 
 def test_the_longest_recovery_time_counts() -> None:

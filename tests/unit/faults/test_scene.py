@@ -96,9 +96,9 @@ async def test_a_store_without_broker_requests_keeps_the_cluster_unhealthy(
     world = World()
     world.store_error = error
 
-    [told] = await missing(world)
+    [reported] = await missing(world)
 
-    assert told.startswith("no broker writes to the metadata store")
+    assert reported.startswith("no broker writes to the metadata store")
 
 
 async def test_the_store_is_not_checked_while_services_are_missing() -> None:

@@ -111,5 +111,5 @@ def test_a_contradictory_history_is_wrong_usage(path: Path, options: list[str]) 
     history.invoke(1)
     result = check(write(path, history), *options)
     assert result.exit_code == ExitStatus.USAGE
-    told = json.loads(result.stdout)["error"]["message"] if options else result.stderr
-    assert f"{path}, line 7: value 1 is sent a second time" in told
+    message = json.loads(result.stdout)["error"]["message"] if options else result.stderr
+    assert f"{path}, line 7: value 1 is sent a second time" in message

@@ -98,8 +98,8 @@ def test_an_error_travels_beside_the_state() -> None:
 
 def test_omitted_parts_stay_unset() -> None:
     assert from_wire(pb.DescribeServiceRequest(topic="sea"), model.StateRequest).partition is None
-    asked = pb.DescribeServiceRequest(topic="sea", partition=0)
-    assert from_wire(asked, model.StateRequest).partition == 0
+    request = pb.DescribeServiceRequest(topic="sea", partition=0)
+    assert from_wire(request, model.StateRequest).partition == 0
 
 
 def test_a_state_change_round_trips() -> None:

@@ -109,10 +109,10 @@ def test_a_late_event_loop_is_not_attributed_to_the_store() -> None:
         clock = virtual_clock()
         world = _World(clock)
         world.inner.latency_ms = 100
-        asking = asyncio.create_task(world.store.get("/a"))
+        read = asyncio.create_task(world.store.get("/a"))
         await asyncio.sleep(0.06)
         clock.stand_still(3)
-        await asking
+        await read
         health = world.store.health
         assert max(health.last_latency_ms, health.max_latency_ms) <= 100
         assert health.last_slow_ago_ms == NOT_KNOWN
@@ -125,8 +125,8 @@ def test_a_process_with_long_loop_turns_is_always_late() -> None:
         clock = virtual_clock()
         world = _World(clock)
         world.inner.latency_ms = 1_000
-        asking = asyncio.create_task(world.store.get("/a"))
-        while not asking.done():
+        read = asyncio.create_task(world.store.get("/a"))
+        while not read.done():
             await asyncio.sleep(0)
             clock.stand_still(0.1)
         assert world.store.health.max_latency_ms <= 1_000 * TICK_MS // 100 + 100
@@ -139,10 +139,10 @@ def test_a_slow_store_is_slow_also_for_a_slightly_late_process() -> None:
         clock = virtual_clock()
         world = _World(clock)
         world.inner.latency_ms = 2_000
-        asking = asyncio.create_task(world.store.get("/a"))
+        read = asyncio.create_task(world.store.get("/a"))
         await asyncio.sleep(0.5)
         clock.stand_still(0.3)
-        await asking
+        await read
         assert 1_700 <= world.store.health.max_latency_ms <= 1_700 + TICK_MS
 
     run(story())

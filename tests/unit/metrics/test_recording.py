@@ -93,10 +93,10 @@ def test_every_counter_and_histogram_of_a_broker_starts_at_zero() -> None:
 
     sheet.begin()
 
-    told = {name: set(series) for name, series in sheet.values.items()}
-    told |= {name: set(series) for name, series in sheet.distributions.items()}
+    reported = {name: set(series) for name, series in sheet.values.items()}
+    reported |= {name: set(series) for name, series in sheet.distributions.items()}
     beginning = {m.name: set(m.series) for m in BROKER_METRICS if m.type.value != "gauge"}
-    assert told == beginning
+    assert reported == beginning
     assert not any(value for series in sheet.values.values() for value in series.values())
 
 
@@ -173,15 +173,15 @@ async def test_a_scrape_has_the_values_of_the_loop_in_prometheus_format() -> Non
 
 
 def test_a_scrape_without_a_responding_loop_reports_only_that() -> None:
-    told = {family.name: family.samples[0].value for family in collector().collect()}
+    reported = {family.name: family.samples[0].value for family in collector().collect()}
 
-    assert told.keys() == {
+    assert reported.keys() == {
         "tidelog_build_info",
         "tidelog_event_loop_silent_seconds",
         "tidelog_scrape_timeouts",
         "tidelog_scrape_collection_seconds",
     }
-    assert told["tidelog_scrape_timeouts"] == 1
+    assert reported["tidelog_scrape_timeouts"] == 1
 
 
 def test_a_loop_with_an_overdue_timer_is_unresponsive_since_it_was_due() -> None:

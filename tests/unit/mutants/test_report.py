@@ -41,9 +41,9 @@ def test_naming_all_mutants_yields_the_full_report(directory: Path) -> None:
 def test_the_report_has_the_execution_count_of_each_changed_line(directory: Path) -> None:
     one = all_mutants()[0].name
     main(["--no-baseline", "--only", one])
-    (told,) = json.loads((directory / "mutants.partial.json").read_text())
-    assert told["executed"] == {"libs/a.py: return 3": 2}
-    assert told["times_executed"] == 2
+    (document,) = json.loads((directory / "mutants.partial.json").read_text())
+    assert document["executed"] == {"libs/a.py: return 3": 2}
+    assert document["times_executed"] == 2
 
 
 def test_a_resumed_run_plants_the_bugs_not_yet_found(
@@ -63,8 +63,8 @@ def test_a_resumed_run_plants_the_bugs_not_yet_found(
     assert main([*options, first, second]) == 1
     assert main([*options, first, second, third]) == 0
     assert judged == [first, second, second, third]
-    told = json.loads((directory / "mutants.partial.json").read_text())
-    assert [(entry["name"], entry["commit"], entry["found_by"]) for entry in told] == [
+    document = json.loads((directory / "mutants.partial.json").read_text())
+    assert [(entry["name"], entry["commit"], entry["found_by"]) for entry in document] == [
         (first, "after 0", "an_invariant"),
         (second, "after 2", "an_invariant"),
         (third, "after 2", "an_invariant"),

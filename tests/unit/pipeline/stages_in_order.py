@@ -56,8 +56,10 @@ def check(operations: Sequence[Operation], tasks: int = 2) -> tuple[Report, Writ
     acknowledged = [row for row in sends if row["outcome"] == Outcome.OK.value]
     by_offset = _staged(_log(rows, acknowledged, read), log_stage(marks), tasks)
     by_sender = _staged(acknowledged, sender_stage(marks), tasks)
-    told = [row for row in chain(sends, read, by_offset, by_sender) if row["report"] is not None]
-    verdict = joined([tuple(row[name] for name in tables.VERDICTS.names) for row in told])
+    reported = [
+        row for row in chain(sends, read, by_offset, by_sender) if row["report"] is not None
+    ]
+    verdict = joined([tuple(row[name] for name in tables.VERDICTS.names) for row in reported])
     if verdict.error is not None:
         raise HistoryError(verdict.error[1])
     report = verdict.report

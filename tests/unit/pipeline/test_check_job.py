@@ -37,9 +37,9 @@ def test_an_invalid_history_is_reported_before_spark_starts(
     if content is not None:
         path.write_bytes(content)
     assert pipeline.main(["check", "--history", str(path)]) == EXIT_FAULT
-    told = json.loads(capsys.readouterr().err)
-    assert problem in told["problem"]
-    assert told["event"] == "job_failed"
+    document = json.loads(capsys.readouterr().err)
+    assert problem in document["problem"]
+    assert document["event"] == "job_failed"
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_an_unknown_job_is_answered_with_the_known_ones(
     with pytest.raises(SystemExit) as ended:
         pipeline.main(["chekc"])
     assert ended.value.code == 2
-    told = capsys.readouterr().err
-    assert "there is no job 'chekc'" in told
-    assert all(name in told for name in pipeline.JOBS)
+    reported = capsys.readouterr().err
+    assert "there is no job 'chekc'" in reported
+    assert all(name in reported for name in pipeline.JOBS)
     with pytest.raises(SystemExit) as ended:
         pipeline.main(["--help"])
     assert ended.value.code == 0

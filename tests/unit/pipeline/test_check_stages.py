@@ -129,5 +129,5 @@ def test_the_first_of_several_contradictions_is_reported() -> None:
 
 def test_a_reading_that_was_not_invoked_is_a_contradiction() -> None:
     history = [*LogModel().run(RICH).operations, HighWatermarkEnded(0, "z", TOPIC, 0, Outcome.OK)]
-    told = verdict_or_error(in_parts, history)
-    assert told == verdict_or_error(as_whole, history)
+    reported = verdict_or_error(in_parts, history)
+    assert reported == verdict_or_error(as_whole, history)

@@ -51,7 +51,7 @@ def test_an_error_of_java_is_reported_by_its_innermost_cause_in_one_line() -> No
     )
     assert cause_of_java(overflow) == "Spark failed with java.lang.StackOverflowError"
     nested = overflow + "Caused by: java.io.IOException: No space left on device\n\tat java.io\n"
-    told = "Spark failed with java.io.IOException: No space left on device"
-    assert cause_of_java(nested) == told
+    expected = "Spark failed with java.io.IOException: No space left on device"
+    assert cause_of_java(nested) == expected
     assert cause_of_java("Answer from Java side is empty") == "Answer from Java side is empty"
     assert cause_of_java(STREAM) == "topic 'sea' was deleted and created again"

@@ -52,11 +52,11 @@ def intervals(events: list[StateChange], trouble: str) -> list[tuple[int, int, b
 
 def isr_change(at_ms: int, kind: Kind, brokers: list[int], isr: list[int]) -> list[StateChange]:
     change = Change(f"i{at_ms}", Cause.LAG_TIME, BEGAN_MS + at_ms)
-    asked = told(
+    request = told(
         at_ms, "broker-3", kind, Stage.REQUESTED, change=change, brokers=brokers, isr=isr, min_isr=2
     )
     done = told(at_ms + 2, "broker-3", kind, Stage.COMPLETED, change=change, revision=1100 + at_ms)
-    return [asked, done]
+    return [request, done]
 
 
 def election(at_ms: int, before: int, leader: int, revision: int, kind: Kind) -> StateChange:
@@ -156,13 +156,13 @@ def test_an_unavailability_lasts_until_the_partition_is_deleted() -> None:
 @pytest.mark.rule("state-changes-separate-recreated-partitions")
 @pytest.mark.parametrize("is_told", [True, False])
 def test_a_recreated_topic_is_another_topic(is_told: bool) -> None:
-    former = [creation(10, 1, 1000), *(deletion(500, 1, 2000) if is_told else [])]
+    previous = [creation(10, 1, 1000), *(deletion(500, 1, 2000) if is_told else [])]
     new = creation(900, 2, 3000, topic_id="id-of-new-sea")
     # A replica of the previous topic that returns late.
     stray = told(
         950, "broker-3", Kind.DELETE, Stage.COMPLETED, broker=3, cause=Cause.STRAY, revision=3100
     )
-    found = tables([*former, new, stray])
+    found = tables([*previous, new, stray])
     assert [(row["topic_id"], row["begin_at"], row["end_at"]) for row in found["observed"]] == [
         ("id-of-sea", 10, 500 if is_told else 900),
         ("id-of-new-sea", 900, END_MS),
@@ -195,8 +195,8 @@ def test_a_leftover_replica_of_a_previous_topic_is_not_an_observed_partition() -
     stray = told(
         5, "broker-3", Kind.DELETE, Stage.COMPLETED, broker=3, cause=Cause.STRAY, revision=900
     )
-    former = stray._replace(topic_id="id-of-former-sea")
-    [observed] = tables([former, creation(10, 1, 1000)])["observed"]
+    previous = stray._replace(topic_id="id-of-former-sea")
+    [observed] = tables([previous, creation(10, 1, 1000)])["observed"]
     assert (observed["topic_id"], observed["begin_at"]) == ("id-of-sea", 10)
 
 
@@ -234,10 +234,10 @@ def test_members_that_left_and_rejoined_the_isr_are_listed() -> None:
 
 
 def test_a_failed_change_does_not_change_the_isr() -> None:
-    asked, done = isr_change(100, Kind.ISR_SHRINK, [1, 2], [3])
+    requested, done = isr_change(100, Kind.ISR_SHRINK, [1, 2], [3])
     failed = done._replace(stage=Stage.FAILED, cause=Cause.CONFLICT)
-    assert "isr_changes" not in tables([asked, failed])
-    [change] = tables([asked, failed])["changes"]
+    assert "isr_changes" not in tables([requested, failed])
+    [change] = tables([requested, failed])["changes"]
     assert (change["is_failed"], change["cause"]) == (True, "lag_time")
 
 

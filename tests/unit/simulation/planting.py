@@ -128,9 +128,9 @@ class Cluster:
         self.rules = ReplicaRules(self.store.rules, self.losses.append)
         self.replicas: dict[int, Replica] = {}
         self.shown: dict[int, Shown] = {}
-        for broker_id, life in (A, B, C):
+        for broker_id, incarnation in (A, B, C):
             self.replicas[broker_id] = self.rules.of(broker_id, PARTITION)
-            self.open(broker_id, f"broker-{broker_id}/1", life, 0)
+            self.open(broker_id, f"broker-{broker_id}/1", incarnation, 0)
 
     def open(
         self, broker_id: int, name: str, broker_epoch: int, end: int, *, lost: bool = False

@@ -28,8 +28,8 @@ def broken(
 
 def test_the_steps_of_a_move_are_valid_and_are_counted() -> None:
     seen: Counter[str] = Counter()
-    begun = replace(state(), replicas=TO_4.replicas, moving=TO_4)
-    for old, new in ((state(), begun), (MOVING, SWITCHED_STATE), (MOVING, BACK)):
+    started = replace(state(), replicas=TO_4.replicas, moving=TO_4)
+    for old, new in ((state(), started), (MOVING, SWITCHED_STATE), (MOVING, BACK)):
         assert judge_step(old, new, {}, seen) is None
     assert +seen == {ACTIVATED: 1, SWITCHED: 1, LEADER_LEFT: 1, CANCELLED: 1}
 
@@ -82,10 +82,10 @@ def test_every_write_of_the_store_is_checked() -> None:
 
 def test_a_replica_that_stays_after_a_move_must_hold_committed_records() -> None:
     store = Store()
-    asked = []
-    store.rules.on_joined = lambda _, member: asked.append(member)
+    joined = []
+    store.rules.on_joined = lambda _, member: joined.append(member)
     store.write(state())
     to_12 = Moving("op", (1, 2, 3), (1, 2))
     store.write(replace(state(), moving=to_12))
     store.write(replace(state(epoch=6, isr=(A, B)), replicas=(1, 2)))
-    assert asked == [A, B]
+    assert joined == [A, B]

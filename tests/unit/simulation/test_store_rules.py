@@ -35,9 +35,9 @@ def test_valid_writes_are_no_violation(store: Store) -> None:
     store.write(state(isr=(A, B)))
     store.write(state(isr=(A,), eligible=(B,)))
     store.write(state(leader=NO_LEADER, epoch=6, isr=(A,), eligible=(B,)))
-    life = store.register(2, whole_since=B.broker_epoch)
-    store.write(state(leader=2, epoch=7, isr=(Member(2, life),), eligible=(A,)))
-    store.write(state(leader=2, epoch=7, isr=(Member(2, life), C)))
+    incarnation = store.register(2, whole_since=B.broker_epoch)
+    store.write(state(leader=2, epoch=7, isr=(Member(2, incarnation),), eligible=(A,)))
+    store.write(state(leader=2, epoch=7, isr=(Member(2, incarnation), C)))
     assert store.rules.seen == {"left without a leader": 1, "elected from the eligible set": 1}
 
 
@@ -62,9 +62,9 @@ def test_another_leader_in_the_same_epoch_is_found(store: Store) -> None:
 
 
 def test_another_incarnation_of_the_leader_in_the_same_epoch_is_found(store: Store) -> None:
-    life = store.register(1, whole_since=A.broker_epoch)
+    incarnation = store.register(1, whole_since=A.broker_epoch)
     with finds("leader_changed_within_epoch"):
-        store.write(state(isr=(Member(1, life), B, C)))
+        store.write(state(isr=(Member(1, incarnation), B, C)))
 
 
 def test_an_admission_of_a_departed_broker_is_found(store: Store) -> None:
@@ -124,9 +124,9 @@ def test_a_reused_controller_epoch_is_found(store: Store) -> None:
 
 
 def test_an_unmarked_leader_that_is_not_intact_is_found(store: Store) -> None:
-    life = store.register(2)
+    incarnation = store.register(2)
     with finds("elected_not_whole"):
-        store.write(state(leader=2, epoch=6, isr=(Member(2, life), C)))
+        store.write(state(leader=2, epoch=6, isr=(Member(2, incarnation), C)))
 
 
 def test_a_leader_from_outside_both_sets_is_found(store: Store) -> None:
@@ -167,18 +167,18 @@ def all_lost(store: Store) -> Member:
 
 def test_a_manual_recovery_without_consent_is_found(store: Store) -> None:
     store.configure(recovery="manual")
-    life = all_lost(store)
+    incarnation = all_lost(store)
     with finds("recovered_without_consent"):
-        store.write(state(leader=3, epoch=7, isr=(life,), unclean=7))
+        store.write(state(leader=3, epoch=7, isr=(incarnation,), unclean=7))
 
 
 def test_a_consent_permits_one_recovery(store: Store) -> None:
     store.configure(recovery="manual")
-    life = all_lost(store)
+    incarnation = all_lost(store)
     consent(store)
-    store.write(state(leader=3, epoch=7, isr=(life,), unclean=7))
+    store.write(state(leader=3, epoch=7, isr=(incarnation,), unclean=7))
     assert store.rules.seen["recovered by consent"] == 1
-    store.write(state(leader=NO_LEADER, epoch=8, isr=(life,), unclean=7))
+    store.write(state(leader=NO_LEADER, epoch=8, isr=(incarnation,), unclean=7))
     again = Member(3, store.register(3))
     with finds("recovered_without_consent"):
         store.write(state(leader=3, epoch=9, isr=(again,), unclean=9))
@@ -186,12 +186,12 @@ def test_a_consent_permits_one_recovery(store: Store) -> None:
 
 def test_a_consent_that_ends_without_an_election_permits_none(store: Store) -> None:
     store.configure(recovery="manual")
-    life = all_lost(store)
+    incarnation = all_lost(store)
     consent(store)
     store.delete(KEYS.recovery(NAME))
     assert store.rules.seen["consent not needed after all"] == 1
     with finds("recovered_without_consent"):
-        store.write(state(leader=3, epoch=7, isr=(life,), unclean=7))
+        store.write(state(leader=3, epoch=7, isr=(incarnation,), unclean=7))
 
 
 def test_a_consent_for_a_partition_with_a_leader_is_found(store: Store) -> None:
@@ -201,20 +201,20 @@ def test_a_consent_for_a_partition_with_a_leader_is_found(store: Store) -> None:
 
 def test_a_recovery_without_all_last_known_members_is_found(store: Store) -> None:
     store.delete(KEYS.broker(1))
-    life = Member(3, store.register(3))
+    incarnation = Member(3, store.register(3))
     store.write(state(leader=NO_LEADER, epoch=6, isr=(A,), eligible=(B, C)))
     store.register(2)
     with finds("recovered_without_member"):
-        store.write(state(leader=3, epoch=7, isr=(life,), unclean=7))
+        store.write(state(leader=3, epoch=7, isr=(incarnation,), unclean=7))
 
 
 def test_an_administrator_may_give_up_absent_members(store: Store) -> None:
     store.delete(KEYS.broker(1))
-    life = Member(3, store.register(3))
+    incarnation = Member(3, store.register(3))
     store.write(state(leader=NO_LEADER, epoch=6, isr=(A,), eligible=(B, C)))
     store.register(2)
     consent(store, live=True)
-    store.write(state(leader=3, epoch=7, isr=(life,), unclean=7))
+    store.write(state(leader=3, epoch=7, isr=(incarnation,), unclean=7))
     assert store.rules.permits_loss(PARTITION, 7)
 
 

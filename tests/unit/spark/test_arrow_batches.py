@@ -97,9 +97,9 @@ def test_a_time_out_of_range_for_spark_is_null() -> None:
     arrow = ArrowBatches(SCHEMA, SEA)
     for offset, time_ms in enumerate(times_ms):
         fill(arrow, fetched([(None, b"x", time_ms, [])], offset, Codec.NONE), FAR_END)
-    told = arrow.take()
-    assert told is not None
-    micros = told.column("timestamp").cast(pa.int64()).to_pylist()
+    taken = arrow.take()
+    assert taken is not None
+    micros = taken.column("timestamp").cast(pa.int64()).to_pylist()
     assert micros == [5_000, last_ms * 1000, None, None]
 
 

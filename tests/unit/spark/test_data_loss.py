@@ -65,10 +65,10 @@ def test_a_recreated_topic_is_read_from_its_start() -> None:
 
 
 def test_metadata_of_a_lagging_broker_is_no_evidence_of_a_recreated_topic() -> None:
-    former = now(PartitionNow(0, 3, 0), topic_id="former", revision=2)
-    assert behind(read(ReadTo(7, 2)), former) == ["sea"]
+    previous = now(PartitionNow(0, 3, 0), topic_id="former", revision=2)
+    assert behind(read(ReadTo(7, 2)), previous) == ["sea"]
     assert behind(read(ReadTo(7, 2)), now(PartitionNow(0, 3, 0), topic_id="n", revision=9)) == []
-    assert behind({}, former) == []
+    assert behind({}, previous) == []
 
 
 def test_metadata_of_a_lagging_broker_is_no_evidence_of_a_removed_partition() -> None:

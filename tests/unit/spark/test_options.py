@@ -146,9 +146,9 @@ def test_assigned_partitions_must_exist() -> None:
     ],
 )
 def test_an_invalid_option_is_answered_with_valid_values(wrong: dict[str, str], told: str) -> None:
-    with pytest.raises(OptionError) as refusal:
+    with pytest.raises(OptionError) as raised:
         ReadOptions.of_batch({**NEEDED, **wrong})
-    assert told in refusal.value.message
+    assert told in raised.value.message
 
 
 @pytest.mark.parametrize(
@@ -161,9 +161,9 @@ def test_an_invalid_option_is_answered_with_valid_values(wrong: dict[str, str], 
     ],
 )
 def test_a_missing_option_is_reported(given: dict[str, str], told: str) -> None:
-    with pytest.raises(OptionError) as refusal:
+    with pytest.raises(OptionError) as raised:
         ReadOptions.of_batch(given)
-    assert told in refusal.value.message
+    assert told in raised.value.message
 
 
 def test_a_stream_rejects_an_end() -> None:

@@ -206,10 +206,10 @@ async def once_asked_for(cluster: FakeCluster, offset: int, act: Callable[[], ob
     def is_asked_for() -> bool:
         requests = (request for one in cluster.brokers.values() for request in one.seen["fetch"])
         return any(
-            asked.fetch_offset == offset
+            each.fetch_offset == offset
             for request in requests
             if isinstance(request, broker_pb2.FetchRequest)
-            for asked in request.partitions
+            for each in request.partitions
         )
 
     while not is_asked_for():  # noqa: ASYNC110 - a broker reports no metadata updates
@@ -233,21 +233,21 @@ async def test_a_broker_with_metadata_of_the_previous_topic_is_queried_again_wit
     cluster.create("sea", [0, 1])
     fill(cluster, 10)
     new = cluster.topics["sea"]
-    told = broker_pb2.MetadataResponse()
-    told.CopyFrom(cluster.brokers[0].metadata(broker_pb2.MetadataRequest(topics=["sea"])))
-    told.topics[0].topic_id, told.topics[0].create_revision = "id-of-sea", 1
+    metadata = broker_pb2.MetadataResponse()
+    metadata.CopyFrom(cluster.brokers[0].metadata(broker_pb2.MetadataRequest(topics=["sea"])))
+    metadata.topics[0].topic_id, metadata.topics[0].create_revision = "id-of-sea", 1
     for broker in cluster.brokers.values():
-        broker.metadata_of = lambda: told
+        broker.metadata_of = lambda: metadata
 
     def catch_up() -> None:
         for broker in cluster.brokers.values():
             broker.metadata_of = None
 
     asyncio.get_running_loop().call_later(0.5, catch_up)
-    wanted = range_of(0, 10)._replace(topic_id=new.topic_id, create_revision=new.create_revision)
-    assert await offsets(cluster, wanted) == list(range(10))
-    asked = sum(len(broker.seen["metadata"]) for broker in cluster.brokers.values())
-    assert asked < 60
+    expected = range_of(0, 10)._replace(topic_id=new.topic_id, create_revision=new.create_revision)
+    assert await offsets(cluster, expected) == list(range(10))
+    requested = sum(len(broker.seen["metadata"]) for broker in cluster.brokers.values())
+    assert requested < 60
 
 
 @pytest.mark.parametrize(

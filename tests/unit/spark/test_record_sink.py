@@ -129,9 +129,9 @@ async def test_an_abandoned_attempt_writes_no_more(cluster: FakeCluster) -> None
     await late.write(rows(numbers(5)))
     await written(sink_of(cluster, 0), rows(numbers(10)))
     await written(sink_of(cluster, 1), rows(numbers(10, 10)))
-    with pytest.raises(TidelogError) as told:
+    with pytest.raises(TidelogError) as raised:
         await written(late, rows(numbers(5, 5)))
-    assert told.value.code is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert raised.value.code is ErrorCode.FENCED_PRODUCER_EPOCH
     assert values(cluster) == numbers(20)
 
 

@@ -64,9 +64,9 @@ async def test_an_unknown_topic_is_reported(cluster: FakeCluster) -> None:
         assert set(await planner.initial()) == {"sea"}
     cluster.topics.clear()
     async with planner_of(cluster) as planner:
-        with pytest.raises(TidelogError) as told:
+        with pytest.raises(TidelogError) as raised:
             await planner.initial()
-        assert told.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_a_batch_takes_existing_records_and_the_next_new_ones(cluster: FakeCluster) -> None:
@@ -100,15 +100,15 @@ async def test_the_epoch_of_a_record_is_queried_only_after_a_change_of_leader(
     fill(cluster, 10)
     async with planner_of(cluster, **FROM_START) as planner:
         at = await planner.next_end(await planner.initial(), None)
-        asked = requests(cluster, "fetch")
+        requested = requests(cluster, "fetch")
         fill(cluster, 10)
         at = await planner.next_end(at, None)
-        assert requests(cluster, "fetch") == asked
+        assert requests(cluster, "fetch") == requested
         cluster.elect("sea", 0, leader=1)
         fill(cluster, 10)
         at = await planner.next_end(at, None)
         assert places(at)[0] == ReadTo(30, 2)
-        assert requests(cluster, "fetch") > asked
+        assert requests(cluster, "fetch") > requested
 
 
 async def test_a_quiet_partition_is_compared_with_a_new_leader_once(cluster: FakeCluster) -> None:
@@ -117,9 +117,9 @@ async def test_a_quiet_partition_is_compared_with_a_new_leader_once(cluster: Fak
         at = await planner.next_end(await planner.initial(), None)
         cluster.elect("sea", 0, leader=1)
         assert await planner.next_end(at, None) == at
-        asked = requests(cluster, "fetch")
+        requested = requests(cluster, "fetch")
         assert await planner.next_end(at, None) == at
-        assert requests(cluster, "fetch") == asked
+        assert requests(cluster, "fetch") == requested
 
 
 async def test_new_partitions_and_topics_are_read_from_their_start(cluster: FakeCluster) -> None:
@@ -243,9 +243,9 @@ async def test_a_topic_deleted_between_two_polls_is_reported(cluster: FakeCluste
         at = await planner.next_end(await planner.initial(), None)
 
         def told_last() -> broker_pb2.MetadataResponse:
-            told = cluster.brokers[0].metadata(SEA_AND_ALL)
+            metadata = cluster.brokers[0].metadata(SEA_AND_ALL)
             cluster.topics.pop("sea", None)
-            return told
+            return metadata
 
         for broker in cluster.brokers.values():
             broker.metadata_of = told_last

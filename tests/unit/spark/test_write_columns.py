@@ -49,6 +49,6 @@ def test_a_value_column_suffices_where_the_topic_is_given() -> None:
     ],
 )
 def test_an_unsuitable_column_is_reported(schema: StructType, topic: str | None, told: str) -> None:
-    with pytest.raises(OptionError) as refusal:
+    with pytest.raises(OptionError) as raised:
         check_written(schema, topic)
-    assert told in refusal.value.message
+    assert told in raised.value.message

@@ -11,7 +11,7 @@ SEA_0 = TraceScope("sea", 0)
 
 def _kinds(*events: StateChange) -> list[Kind]:
     orders = [
-        [life.headline.kind for life in trace(given, SEA_0)] for given in (events, events[::-1])
+        [each.headline.kind for each in trace(given, SEA_0)] for given in (events, events[::-1])
     ]
     assert orders[0] == orders[1]
     return orders[0]

@@ -19,8 +19,8 @@ SHRINK = Change("b1-40-7", Cause.LAG_TIME, BEGAN_MS)
 
 
 def _life(events: list[StateChange], memories: Memories | None = None) -> ChangeLife:
-    *_, life = trace(events, SEA_0, memories)
-    return life
+    *_, timeline = trace(events, SEA_0, memories)
+    return timeline
 
 
 def _shrink(at_ms: int, stage: Stage, cause: Cause | None = None) -> StateChange:
@@ -32,8 +32,8 @@ def _shrink(at_ms: int, stage: Stage, cause: Cause | None = None) -> StateChange
 
 def test_a_failed_change_has_the_cause_of_its_request() -> None:
     failed = _shrink(4, Stage.FAILED, Cause.CONFLICT)
-    life = _life([_shrink(0, Stage.REQUESTED), failed])
-    assert (life.cause, life.headline) == (Cause.LAG_TIME, failed)
+    timeline = _life([_shrink(0, Stage.REQUESTED), failed])
+    assert (timeline.cause, timeline.headline) == (Cause.LAG_TIME, failed)
 
 
 def test_a_change_known_only_as_failed_has_no_known_cause() -> None:
@@ -61,16 +61,16 @@ def test_late_full_state_stages_come_last_and_separately() -> None:
         (Kind.BECOME_FOLLOWER, 1, False),
         (Kind.BECOME_FOLLOWER, 1, True),
     ]
-    assert [told.stage for told in parts[-1].stages] == [Stage.RECEIVED, Stage.COMPLETED]
+    assert [change.stage for change in parts[-1].stages] == [Stage.RECEIVED, Stage.COMPLETED]
 
 
 def test_a_change_commanded_by_a_full_state_lasts_until_that_is_done() -> None:
     commanded = late_full_state()[0]._replace(
         service="controller-1", stage=Stage.REQUESTED, time_ms=BEGAN_MS + 15
     )
-    life = _life([*leader_death(), commanded, *late_full_state()])
-    assert life.took_ms == 18_602 - 10
-    assert not any(part.is_late for part in life.parts)
+    timeline = _life([*leader_death(), commanded, *late_full_state()])
+    assert timeline.took_ms == 18_602 - 10
+    assert not any(part.is_late for part in timeline.parts)
 
 
 def test_a_later_truncation_does_not_prolong_the_change() -> None:
@@ -91,8 +91,8 @@ def test_a_lasting_condition_has_its_duration() -> None:
 
 
 def _forgotten(events: list[StateChange], memories: Memories) -> list[tuple[Gap, bool]]:
-    life = _life(events, memories)
-    return [(gap, gap in life.unfinished) for gap in life.gaps]
+    timeline = _life(events, memories)
+    return [(gap, gap in timeline.unfinished) for gap in timeline.gaps]
 
 
 def _gap(missing: Stage, forgotten_by: str = "") -> tuple[Gap, bool]:
@@ -110,9 +110,9 @@ def test_an_end_is_missing_if_its_reporter_remembers_that_time() -> None:
 
 
 def test_an_end_is_not_missing_if_it_predates_the_memory_of_its_reporter() -> None:
-    life = _life([_shrink(0, Stage.REQUESTED)], {"broker-1": BEGAN_MS + 1, "broker-2": 0})
-    assert life.gaps == (Gap(Kind.ISR_SHRINK, NO_BROKER, Stage.COMPLETED, "", "broker-1"),)
-    assert life.unfinished == ()
+    timeline = _life([_shrink(0, Stage.REQUESTED)], {"broker-1": BEGAN_MS + 1, "broker-2": 0})
+    assert timeline.gaps == (Gap(Kind.ISR_SHRINK, NO_BROKER, Stage.COMPLETED, "", "broker-1"),)
+    assert timeline.unfinished == ()
 
 
 def test_an_end_is_not_missing_if_its_reporter_did_not_answer() -> None:

@@ -45,54 +45,54 @@ def _lives(*events: StateChange) -> list[ChangeLife]:
 
 
 def _told(life: ChangeLife) -> list[tuple[str, Stage]]:
-    return [(told.service, told.stage) for part in life.parts for told in part.stages]
+    return [(event.service, event.stage) for part in life.parts for event in part.stages]
 
 
 def test_a_request_of_a_follower_ends_where_the_controller_acts_on_it() -> None:
     done = _unreachable(120, "controller-1", Stage.COMPLETED, REPORT)
-    (life,) = _lives(done, REQUESTED)
-    assert life.unfinished == ()
-    assert _told(life) == [("broker-1", Stage.REQUESTED), ("controller-1", Stage.COMPLETED)]
+    (timeline,) = _lives(done, REQUESTED)
+    assert timeline.unfinished == ()
+    assert _told(timeline) == [("broker-1", Stage.REQUESTED), ("controller-1", Stage.COMPLETED)]
 
 
 def test_an_action_for_another_follower_ends_nothing() -> None:
     other = REPORT._replace(id="broker-3-leader-2-report-7")
     done = _unreachable(120, "controller-1", Stage.COMPLETED, other)
-    assert [len(life.unfinished) for life in _lives(REQUESTED, done)] == [1, 0]
+    assert [len(each.unfinished) for each in _lives(REQUESTED, done)] == [1, 0]
 
 
 def test_an_earlier_loss_of_the_leader_by_a_follower_is_a_separate_change() -> None:
     standing = REPORT._replace(id="broker-1-leader-2-3")
     lost = _unreachable(90, "broker-1", Stage.COMPLETED, standing)
-    assert [len(life.unfinished) for life in _lives(lost, REQUESTED)] == [0, 1]
+    assert [len(each.unfinished) for each in _lives(lost, REQUESTED)] == [0, 1]
 
 
 @pytest.mark.parametrize("end", [Stage.COMPLETED, Stage.FAILED])
 def test_a_stopping_broker_logs_how_that_ended(end: Stage) -> None:
-    (life,) = _lives(
+    (timeline,) = _lives(
         _stopping(0, "broker-2", Stage.REQUESTED),
         _stopping(5, "controller-1", Stage.RECEIVED),
         _stopping(3_000, "broker-2", end),
     )
-    assert _told(life) == [
+    assert _told(timeline) == [
         ("broker-2", Stage.REQUESTED),
         ("controller-1", Stage.RECEIVED),
         ("broker-2", end),
     ]
-    assert life.unfinished == ()
-    assert life.is_failed is (end is Stage.FAILED)
+    assert timeline.unfinished == ()
+    assert timeline.is_failed is (end is Stage.FAILED)
 
 
 def test_a_stop_announced_to_a_controller_is_not_its_end() -> None:
-    (life,) = _lives(
+    (timeline,) = _lives(
         _stopping(0, "broker-2", Stage.REQUESTED), _stopping(5, "controller-1", Stage.RECEIVED)
     )
-    assert [gap.missing for gap in life.unfinished] == [Stage.COMPLETED]
+    assert [gap.missing for gap in timeline.unfinished] == [Stage.COMPLETED]
 
 
 def test_the_end_of_a_stopped_broker_without_events_is_not_missing() -> None:
-    (life,) = _lives(_stopping(5, "controller-1", Stage.RECEIVED))
-    assert life.unfinished == ()
+    (timeline,) = _lives(_stopping(5, "controller-1", Stage.RECEIVED))
+    assert timeline.unfinished == ()
 
 
 def test_two_incarnations_of_a_broker_stop_under_two_ids() -> None:
@@ -112,5 +112,5 @@ def test_a_deletion_finished_by_the_next_controller_keeps_its_first_id() -> None
     gone = told(
         4_000, "controller-2", Kind.TOPIC_DELETION, Stage.COMPLETED, partition=-1, revision=9
     )
-    (life,) = _lives(requested, gone)
-    assert (life.change_id, life.revision, life.unfinished) == ("c1-5", 9, ())
+    (timeline,) = _lives(requested, gone)
+    assert (timeline.change_id, timeline.revision, timeline.unfinished) == ("c1-5", 9, ())

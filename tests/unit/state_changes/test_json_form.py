@@ -36,14 +36,14 @@ def test_a_state_change_round_trips() -> None:
 
 
 def test_partition_0_and_duration_0_are_included() -> None:
-    told = to_object(CHANGE)
-    assert told["partition"] == 0
-    assert told["duration_ms"] == 0
+    document = to_object(CHANGE)
+    assert document["partition"] == 0
+    assert document["duration_ms"] == 0
 
 
 def test_inapplicable_fields_are_omitted() -> None:
-    told = to_object(StateChange(0, "broker-1", Kind.STORE_LOST, Stage.COMPLETED))
-    assert list(told) == ["time", "service", "kind", "stage"]
+    document = to_object(StateChange(0, "broker-1", Kind.STORE_LOST, Stage.COMPLETED))
+    assert list(document) == ["time", "service", "kind", "stage"]
 
 
 def test_times_are_in_utc_with_milliseconds() -> None:

@@ -28,11 +28,11 @@ SEA_0 = TraceScope("sea", 0)
 
 
 def _kinds(lives: list[ChangeLife]) -> list[Kind]:
-    return [life.headline.kind for life in lives]
+    return [each.headline.kind for each in lives]
 
 
 def _election(lives: list[ChangeLife]) -> ChangeLife:
-    return next(life for life in lives if life.change_id == ELECTION.id)
+    return next(each for each in lives if each.change_id == ELECTION.id)
 
 
 def test_a_leaders_death_is_listed_from_its_cause_to_its_last_follower() -> None:
@@ -142,10 +142,12 @@ def test_a_superseded_command_is_not_waited_for() -> None:
 def test_a_deletion_is_not_waited_for_from_a_replica_that_ended_as_a_stray() -> None:
     """Broker 2 died before it got the command; its next incarnation was not assigned the
     replica."""
-    wanted = Change("c3-20", Cause.TOPIC_DELETED, BEGAN_MS)
+    expected = Change("c3-20", Cause.TOPIC_DELETED, BEGAN_MS)
     aside = set_aside(2, BEGAN_MS + 60_000)
     events = [
-        told(1, "controller-1", Kind.DELETE, Stage.REQUESTED, change=wanted, broker=2, revision=9),
+        told(
+            1, "controller-1", Kind.DELETE, Stage.REQUESTED, change=expected, broker=2, revision=9
+        ),
         told(60_000, "broker-2", Kind.STOP, Stage.COMPLETED, change=aside, broker=2, revision=14),
         told(90_000, "broker-2", Kind.DELETE, Stage.COMPLETED, change=aside, broker=2, revision=30),
     ]
@@ -159,7 +161,7 @@ def test_a_deletion_is_not_waited_for_from_a_replica_that_ended_as_a_stray() -> 
 
 
 def test_strays_reported_together_have_each_ended() -> None:
-    wanted = Change("c3-20", Cause.TOPIC_DELETED, BEGAN_MS)
+    expected = Change("c3-20", Cause.TOPIC_DELETED, BEGAN_MS)
     removed = Change("b2-61-removed", Cause.STRAY)
     together = told(
         90_000, "broker-2", Kind.DELETE, Stage.COMPLETED, change=removed, broker=2, revision=30,
@@ -167,13 +169,13 @@ def test_strays_reported_together_have_each_ended() -> None:
     )  # fmt: skip
     events = [together] + [
         told(
-            1, "controller-1", Kind.DELETE, Stage.REQUESTED, change=wanted, broker=2, revision=9,
+            1, "controller-1", Kind.DELETE, Stage.REQUESTED, change=expected, broker=2, revision=9,
             partition=partition,
         )
         for partition in (0, 1, 2)
     ]  # fmt: skip
-    lives = [life for life in trace(events, TraceScope("sea")) if life.change_id == wanted.id]
-    assert [bool(life.unfinished) for life in lives] == [False, False, True]
+    lives = [each for each in trace(events, TraceScope("sea")) if each.change_id == expected.id]
+    assert [bool(each.unfinished) for each in lives] == [False, False, True]
 
 
 def test_a_part_that_succeeded_after_a_failure_is_no_failure() -> None:

@@ -63,10 +63,10 @@ async def _explain(
 
 
 async def test_explain_calls_other_services_in_the_trace_of_the_request() -> None:
-    asking = _Asking()
-    await _explain(asking, ("user-agent", "any"), *TRACED)
-    await _explain(asking, ("user-agent", "any"))
-    assert asking.carrying == [TRACED, None]
+    caller = _Asking()
+    await _explain(caller, ("user-agent", "any"), *TRACED)
+    await _explain(caller, ("user-agent", "any"))
+    assert caller.carrying == [TRACED, None]
     assert carried() is None
 
 
@@ -146,15 +146,15 @@ async def test_events_logged_while_the_ring_is_sent_reach_followers() -> None:
     servicer = _remembering(300)
     context: Any = _Context()
     stream = servicer.WatchEvents(pb.WatchEventsRequest(follow=True), context)
-    told: list[int] = []
+    reported: list[int] = []
     async for message in stream:
         if message.oldest_kept_ms:
             servicer._state_changes.tell(Kind.ELECTION, Stage.COMPLETED, revision=301)
-        told += _revisions([message])
-        if len(told) >= 301:
+        reported += _revisions([message])
+        if len(reported) >= 301:
             break
     await stream.aclose()  # type: ignore[attr-defined]
-    assert told == list(range(1, 302))
+    assert reported == list(range(1, 302))
     assert not servicer._state_changes._followers
 
 
@@ -174,14 +174,14 @@ async def test_events_logged_while_the_ring_is_sent_reach_followers() -> None:
 async def test_a_meaningless_request_is_rejected(
     request_: pb.WatchEventsRequest, said: str
 ) -> None:
-    with pytest.raises(_RefusedError) as refused:
+    with pytest.raises(_RefusedError) as raised:
         await _watched(_remembering(5), request_)
-    assert said in str(refused.value)
+    assert said in str(raised.value)
 
 
 async def test_kinds_of_a_newer_version_match_nothing_where_they_may_be_skipped() -> None:
-    asked = pb.WatchEventsRequest(kinds=["election", "moon_rise"], skip_unknown_kinds=True)
-    assert _revisions(await _watched(_remembering(5), asked)) == [1, 3, 5]
+    request = pb.WatchEventsRequest(kinds=["election", "moon_rise"], skip_unknown_kinds=True)
+    assert _revisions(await _watched(_remembering(5), request)) == [1, 3, 5]
 
 
 async def test_meaningless_describe_and_explain_requests_are_rejected() -> None:
@@ -197,14 +197,14 @@ async def test_meaningless_describe_and_explain_requests_are_rejected() -> None:
 
 @pytest.mark.parametrize("timeout_ms", [-5, 0, 1, 499])
 async def test_a_time_too_short_for_any_answer_is_rejected(timeout_ms: int) -> None:
-    asking = _Asking()
+    caller = _Asking()
     with pytest.raises(_RefusedError, match=f"timeout_ms is {timeout_ms}; give .* at least 500"):
-        await _explain(asking, timeout_ms=timeout_ms)
-    assert asking.given_ms == []
+        await _explain(caller, timeout_ms=timeout_ms)
+    assert caller.given_ms == []
 
 
 @pytest.mark.parametrize(("asked_ms", "given_ms"), [(None, 2_000), (500, 500)])
 async def test_services_get_the_requested_time(asked_ms: int | None, given_ms: int) -> None:
-    asking = _Asking()
-    await _explain(asking, timeout_ms=asked_ms)
-    assert asking.given_ms == [given_ms]
+    caller = _Asking()
+    await _explain(caller, timeout_ms=asked_ms)
+    assert caller.given_ms == [given_ms]

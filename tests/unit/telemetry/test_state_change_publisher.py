@@ -41,9 +41,9 @@ class FakeProducer:
         await asyncio.sleep(self.seconds)
         future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
         revision = from_value(value or b"").revision
-        refusal = self.refuse(revision)
-        if refusal is not None:
-            future.set_exception(refusal)
+        rejection = self.refuse(revision)
+        if rejection is not None:
+            future.set_exception(rejection)
         else:
             self.revisions.append(revision)
             self.keys.append(key)
@@ -178,12 +178,12 @@ async def test_shutdown_sends_an_unfinished_batch() -> None:
 @on_virtual_time
 async def test_only_a_rejected_event_is_sent_again() -> None:
     world = World()
-    refused = [3]
-    world.producer.refuse = lambda r: _unavailable(r) if r in refused else None
+    rejected = [3]
+    world.producer.refuse = lambda r: _unavailable(r) if r in rejected else None
     world.tell(1, 2, 3, 4)
     running = asyncio.create_task(world.publisher.run())
     await asyncio.sleep(0.3)
-    refused.clear()
+    rejected.clear()
     await asyncio.sleep(5)
     await world.stop(running)
     assert world.producer.revisions == [1, 2, 4, 3]

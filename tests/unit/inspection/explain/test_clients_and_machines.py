@@ -27,8 +27,8 @@ def change(cluster: DescribedCluster, broker_id: int, **differs: Any) -> None:
 
 
 def rejects(cluster: DescribedCluster, broker_id: int, count: int, last_ms: int = 900) -> None:
-    told = RejectedRequests("sea", "BATCH_TOO_LARGE", count, last_ms, "a batch has 9 bytes")
-    change(cluster, broker_id, rejected_requests=(told,))
+    rejected = RejectedRequests("sea", "BATCH_TOO_LARGE", count, last_ms, "a batch has 9 bytes")
+    change(cluster, broker_id, rejected_requests=(rejected,))
 
 
 def test_repeatedly_rejected_large_records_are_one_finding_of_their_topic(
@@ -62,8 +62,8 @@ def test_few_or_past_rejections_are_no_finding(
 
 def outruns(cluster: DescribedCluster, count: int, last_ms: int = 40_000) -> None:
     message = "sea/0 has offsets 900 to 950, not 30"
-    told = RejectedRequests("sea", "OFFSET_OUT_OF_RANGE", count, last_ms, message)
-    change(cluster, 1, rejected_requests=(told,))
+    rejected = RejectedRequests("sea", "OFFSET_OUT_OF_RANGE", count, last_ms, message)
+    change(cluster, 1, rejected_requests=(rejected,))
 
 
 def test_a_topic_whose_retention_outruns_its_consumers_is_named(cluster: DescribedCluster) -> None:

@@ -146,10 +146,10 @@ def test_a_late_answer_is_no_evidence_of_a_wrong_clock(cluster: DescribedCluster
 
 
 def rejects_events(cluster: DescribedCluster, reason: str) -> Finding:
-    told = RejectedRequests("__state_changes", reason, 4, 3_000, "31535999977 ms ahead")
+    rejected = RejectedRequests("__state_changes", reason, 4, 3_000, "31535999977 ms ahead")
     for broker_id in (1, 2, 3):
         broker = cluster.brokers[broker_id]
-        cluster.brokers[broker_id] = replace(broker, rejected_requests=(told,))
+        cluster.brokers[broker_id] = replace(broker, rejected_requests=(rejected,))
     return found(cluster.explain(), "requests_rejected")
 
 

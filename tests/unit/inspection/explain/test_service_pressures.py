@@ -138,9 +138,9 @@ def test_lease_losses_for_lack_of_cpu_explain_a_missing_active_controller(
     cluster.stop_controller()
     silence(cluster, 1, Listening.ACCEPTS)
     findings = cluster.explain()
-    nobody = found(findings, "no_controller")
-    assert nobody.because == ("cpu_starved of controller 1",)
-    assert nobody.next_step.startswith("See cpu_starved of controller 1.")
+    no_controller = found(findings, "no_controller")
+    assert no_controller.because == ("cpu_starved of controller 1",)
+    assert no_controller.next_step.startswith("See cpu_starved of controller 1.")
     assert "cpu_starved" in causes_of(findings)
 
 

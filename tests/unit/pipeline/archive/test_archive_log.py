@@ -294,8 +294,8 @@ def test_a_repair_continues_with_the_remaining_commits_when_no_state_is_readable
 
 def test_a_second_writer_learns_which_process_is_the_first(tmp_path: Path) -> None:
     first, second = Directory(tmp_path), Directory(tmp_path)
-    told = pytest.raises(TidelogError, match=r"is being written by process \d+")
-    with first.held(LOCK), told, second.held(LOCK):
+    is_locked = pytest.raises(TidelogError, match=r"is being written by process \d+")
+    with first.held(LOCK), is_locked, second.held(LOCK):
         pass
     with second.held(LOCK):
         pass

@@ -22,9 +22,9 @@ async def test_values_of_slow_leaders_are_checked(
         cluster.create("sea", [0])
         fill(cluster, 10)
         cluster.brokers[0].script["fetch"].append(Slow(300))
-        wanted = {LogId("sea", "id-of-sea", 0): Span(0, 10)}
+        expected = {LogId("sea", "id-of-sea", 0): Span(0, 10)}
         found = await asyncio.to_thread(
-            archive_cluster.sample_values, cluster.bootstrap()[0], wanted
+            archive_cluster.sample_values, cluster.bootstrap()[0], expected
         )
     finally:
         await cluster.close()

@@ -62,8 +62,8 @@ def test_a_compaction_replaces_the_files_of_an_hour_and_adds_no_rows() -> None:
 @pytest.mark.rule("archive-records-known-without-checkpoint")
 def test_archived_records_are_known_by_their_epoch() -> None:
     """After an unclean election other records have their offsets, in a later epoch."""
-    wanted = [(LOG, Span(12, 20)), (LogId("sea", "id-2", 0), Span(0, 99))]
-    assert Archived.within(state(), wanted) == [
+    expected = [(LOG, Span(12, 20)), (LogId("sea", "id-2", 0), Span(0, 99))]
+    assert Archived.within(state(), expected) == [
         Archived(LOG, 3, Span(0, 15)),
         Archived(LOG, 5, Span(15, 30)),
     ]
@@ -165,9 +165,9 @@ def test_a_damaged_commit_is_reported(text: bytes) -> None:
 
 def test_a_commit_of_a_later_release_is_not_taken_for_damaged() -> None:
     for read in (commit_from_json, state_from_json):
-        with pytest.raises(TidelogError, match="continue with the release") as told:
+        with pytest.raises(TidelogError, match="continue with the release") as raised:
             read(b'{"version": 4}', "12.json")
-        assert not isinstance(told.value, DamagedCommitError)
+        assert not isinstance(raised.value, DamagedCommitError)
 
 
 @pytest.mark.rule("archive-commits-are-never-skipped")

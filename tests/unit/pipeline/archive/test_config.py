@@ -70,16 +70,16 @@ def test_a_setting_that_no_action_has_is_reported(
 ) -> None:
     file = tmp_path / "archive.toml"
     file.write_text('output = "/data/archive"\ntarget_md = 64\n')
-    said = refused(capsys, "compact", "--config", str(file))
-    assert "sets target_md, which does not exist; did you mean target_mb?" in said
+    message = refused(capsys, "compact", "--config", str(file))
+    assert "sets target_md, which does not exist; did you mean target_mb?" in message
 
 
 def test_an_unknown_action_is_answered_with_the_known_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    said = refused(capsys, "rnu")
-    assert "there is no action 'rnu'" in said
-    assert all(name in said for name in ACTIONS)
+    message = refused(capsys, "rnu")
+    assert "there is no action 'rnu'" in message
+    assert all(name in message for name in ACTIONS)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ def test_invalid_settings_are_reported(
 
 
 def test_an_archive_is_in_a_file_system(capsys: pytest.CaptureFixture[str]) -> None:
-    said = refused(capsys, "run", "--topics", "sea", "--output", "s3a://bucket/x")
-    assert "must be a directory" in said
+    message = refused(capsys, "run", "--topics", "sea", "--output", "s3a://bucket/x")
+    assert "must be a directory" in message
 
 
 def test_a_range_is_in_utc_times_or_offsets() -> None:
@@ -146,9 +146,9 @@ def test_an_impossible_range_is_reported(topics: list[str], since: str, problem:
 @pytest.mark.rule("jobs-configured-like-services")
 def test_a_loss_error_names_existing_flags() -> None:
     error = DataLossError([f"{TopicPartition('sea', 0)}: offsets 0 to 9 are gone"])
-    said = by_flags(error.message, RunConfig.in_terms_of_flags)
-    assert "set --on-data-loss to continue" in said
-    assert "begin another archive (--output)" in said
+    message = by_flags(error.message, RunConfig.in_terms_of_flags)
+    assert "set --on-data-loss to continue" in message
+    assert "begin another archive (--output)" in message
     assert by_flags(SKIP_HINT, RunConfig.in_terms_of_flags).endswith(
         "set --on-data-loss to continue"
     )
@@ -159,6 +159,6 @@ def test_an_offset_error_names_an_existing_flag() -> None:
         ReadOptions.of_batch(
             {"bootstrap.servers": "a:1", **range_options(["sea"], "earliest", '{"sea": 3}')}
         )
-    said = by_flags(raised.value.message, BackfillConfig.in_terms_of_flags)
-    assert "--until" in said
-    assert "endingOffsets" not in said
+    message = by_flags(raised.value.message, BackfillConfig.in_terms_of_flags)
+    assert "--until" in message
+    assert "endingOffsets" not in message

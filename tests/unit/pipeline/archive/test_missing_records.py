@@ -44,8 +44,8 @@ def test_only_ranges_still_in_the_log_are_read() -> None:
 
 
 def test_logs_are_read_concurrently_one_range_at_a_time() -> None:
-    wanted = {LOG: [Span(0, 10), Span(60, 70)], OTHER: [Span(3, 5)]}
-    assert list(reads(wanted, 1_000)) == [
+    expected = {LOG: [Span(0, 10), Span(60, 70)], OTHER: [Span(3, 5)]}
+    assert list(reads(expected, 1_000)) == [
         {LOG: Span(0, 10), OTHER: Span(3, 5)},
         {LOG: Span(60, 70)},
     ]

@@ -38,8 +38,8 @@ def state(
         high_watermark=100 * epoch,
         leader=LeaderState(followers=followers) if leads else None,
     )
-    told = BrokerState(1, "running", True, 1, replicas=(replica,))
-    return ServiceState("broker", broker, "a", "1", 0, 0, StoreHealth(), broker=told)
+    reported = BrokerState(1, "running", True, 1, replicas=(replica,))
+    return ServiceState("broker", broker, "a", "1", 0, 0, StoreHealth(), broker=reported)
 
 
 def test_followers_are_reported_by_the_newest_leader() -> None:
