@@ -33,7 +33,7 @@ def collections() -> Collections:
     return Collections(now_s=0)
 
 
-def looks(
+def collection_times(
     collections: Collections, share: float, new_objects: int, since_s: float, for_s: float
 ) -> list[float]:
     """The times of collections, in seconds from then on."""
@@ -43,26 +43,26 @@ def looks(
 
 
 def test_few_new_objects_do_not_cause_a_collection(collections: Collections) -> None:
-    assert looks(collections, IDLE, WORTH_A_LOOK - 1, 0, 100) == []
+    assert collection_times(collections, IDLE, WORTH_A_LOOK - 1, 0, 100) == []
 
 
 def test_an_idle_service_collects_at_once(collections: Collections) -> None:
-    looks(collections, IDLE, 0, 0, 10)
-    assert looks(collections, IDLE, WORTH_A_LOOK, 10, TICK_S) == [TICK_S]
+    collection_times(collections, IDLE, 0, 0, 10)
+    assert collection_times(collections, IDLE, WORTH_A_LOOK, 10, TICK_S) == [TICK_S]
 
 
 def test_a_burst_delays_the_collection(collections: Collections) -> None:
     """This holds however long the service was idle before, and although it waits in between."""
-    looks(collections, IDLE, 0, 0, 100)
-    assert looks(collections, BUSY, 9 * WORTH_A_LOOK, 100, 1) == []
-    assert looks(collections, IDLE, 9 * WORTH_A_LOOK, 101, QUIET_S / 2) == []
-    assert looks(collections, BUSY, 9 * WORTH_A_LOOK, 101.5, 1) == []
-    (first, *_) = looks(collections, IDLE, 9 * WORTH_A_LOOK, 102.5, 10)
+    collection_times(collections, IDLE, 0, 0, 100)
+    assert collection_times(collections, BUSY, 9 * WORTH_A_LOOK, 100, 1) == []
+    assert collection_times(collections, IDLE, 9 * WORTH_A_LOOK, 101, QUIET_S / 2) == []
+    assert collection_times(collections, BUSY, 9 * WORTH_A_LOOK, 101.5, 1) == []
+    (first, *_) = collection_times(collections, IDLE, 9 * WORTH_A_LOOK, 102.5, 10)
     assert first == pytest.approx(QUIET_S, abs=TICK_S)
 
 
 def test_a_permanently_busy_service_collects_occasionally(collections: Collections) -> None:
-    at = looks(collections, BUSY, WORTH_A_LOOK, 0, 20)
+    at = collection_times(collections, BUSY, WORTH_A_LOOK, 0, 20)
     assert [later - earlier for earlier, later in pairwise(at)] == pytest.approx(
         [LONGEST_WAIT_S] * 2, abs=2 * TICK_S
     )
@@ -82,8 +82,8 @@ def test_everything_is_examined_in_the_end(
     due = [
         collections.due(10 + n * LONGEST_WAIT_S / 2, share, WORTH_A_LOOK) for n in range(7 * each)
     ]
-    looks = [look for look in due if look is not None]
-    full = [at for at, look in enumerate(looks, 1) if look == 2]
+    collection_times = [look for look in due if look is not None]
+    full = [at for at, look in enumerate(collection_times, 1) if look == 2]
     assert full[:2] == [each, 2 * each]
 
 

@@ -33,7 +33,7 @@ def two_records(**fields: Any) -> record_batch_pb2.RecordBatch:
     )
 
 
-def refusal(batch: Batch, max_bytes: int = LIMIT) -> TidelogError:
+def rejection(batch: Batch, max_bytes: int = LIMIT) -> TidelogError:
     with pytest.raises(TidelogError) as caught:
         check(batch, max_decompressed_bytes=max_bytes)
     return caught.value
@@ -124,7 +124,7 @@ def test_columns_of_different_lengths_are_a_value_error(values: Any, keys: Any, 
 )
 def test_a_modified_header_is_corrupt(change: dict[str, int]) -> None:
     batch = encode([b"ebb", b"flow"], timestamps_ms=1)
-    error = refusal(Batch(batch.header._replace(**change), batch.records))
+    error = rejection(Batch(batch.header._replace(**change), batch.records))
     assert error.code is ErrorCode.CORRUPT_BATCH
     assert "send the batch again" in error.message
 
@@ -132,7 +132,7 @@ def test_a_modified_header_is_corrupt(change: dict[str, int]) -> None:
 def test_a_flipped_bit_is_corrupt() -> None:
     batch = encode([b"ebb", b"flow"], timestamps_ms=1)
     flipped = bytes([batch.records[0] ^ 1]) + batch.records[1:]
-    assert refusal(Batch(batch.header, flipped)).code is ErrorCode.CORRUPT_BATCH
+    assert rejection(Batch(batch.header, flipped)).code is ErrorCode.CORRUPT_BATCH
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_flipped_bit_is_corrupt() -> None:
 def test_a_header_that_contradicts_its_records_is_rejected(
     fields: dict[str, Any], header: dict[str, Any], message: str
 ) -> None:
-    error = refusal(batch_of(two_records(**fields), **header))
+    error = rejection(batch_of(two_records(**fields), **header))
     assert error.code is ErrorCode.INVALID_BATCH
     assert message in error.message
 
@@ -179,7 +179,7 @@ def test_bytes_other_than_a_record_batch_are_rejected() -> None:
     batch = new_batch(
         b"\xff\xff\xff", codec=Codec.NONE, record_count=1, base_timestamp_ms=1, max_timestamp_ms=1
     )
-    assert "are no RecordBatch message" in refusal(batch).message
+    assert "are no RecordBatch message" in rejection(batch).message
     with pytest.raises(TidelogError, match="are no RecordBatch message"):
         decode(batch)
 
@@ -187,7 +187,7 @@ def test_bytes_other_than_a_record_batch_are_rejected() -> None:
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
 def test_a_batch_that_grows_beyond_the_limit_is_rejected(codec: Codec) -> None:
     batch = encode([bytes(LIMIT)], timestamps_ms=1, codec=codec)
-    assert refusal(batch).code is ErrorCode.INVALID_BATCH
+    assert rejection(batch).code is ErrorCode.INVALID_BATCH
 
 
 def test_a_fence_is_a_valid_batch_of_one_record_without_key_and_value() -> None:
@@ -210,6 +210,6 @@ def test_a_record_from_before_1970_is_rejected_on_append_and_readable() -> None:
     earlier = encode([b"a", b"b"], timestamps_ms=[5, -1])
     assert (
         "a record has timestamp -1; timestamps are milliseconds since 1970"
-        in refusal(earlier).message
+        in rejection(earlier).message
     )
     assert decode(earlier).timestamps_ms == [5, -1]

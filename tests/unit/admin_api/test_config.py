@@ -19,7 +19,7 @@ UNUSED: dict[str, Setting] = {
 }
 
 
-def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+def error_text(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     with pytest.raises(SystemExit) as ended:
         load(AdminApiConfig, argv)
     assert ended.value.code == 2
@@ -32,8 +32,8 @@ def test_a_setting_without_an_effect_is_rejected_as_unknown(
 ) -> None:
     path = tmp_path / "gateway.toml"
     service_file.write(path, {name: UNUSED[name]})
-    assert f"sets {name}, which does not exist" in refused(capsys, "--config", str(path))
-    assert f"unrecognized arguments: {flag(name)}" in refused(capsys, flag(name), "1")
+    assert f"sets {name}, which does not exist" in error_text(capsys, "--config", str(path))
+    assert f"unrecognized arguments: {flag(name)}" in error_text(capsys, flag(name), "1")
 
 
 def test_variables_of_other_services_are_ignored(
@@ -44,13 +44,13 @@ def test_variables_of_other_services_are_ignored(
 
 
 def test_more_requests_than_connections_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
-    message = refused(capsys, "--max-concurrent-requests", str(MAX_CONNECTIONS + 1))
+    message = error_text(capsys, "--max-concurrent-requests", str(MAX_CONNECTIONS + 1))
     assert "max_concurrent_requests" in message
     assert f"less than or equal to {MAX_CONNECTIONS}" in message
 
 
 def test_more_streams_than_requests_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
-    message = refused(capsys, "--max-concurrent-requests", "10")
+    message = error_text(capsys, "--max-concurrent-requests", "10")
     assert "max_concurrent_streams is 64 and max_concurrent_requests 10" in message
     assert "raise max_concurrent_requests or lower max_concurrent_streams" in message
     assert load(AdminApiConfig, ["--max-concurrent-streams", "256"]).max_concurrent_streams == 256
@@ -59,7 +59,7 @@ def test_more_streams_than_requests_are_rejected(capsys: pytest.CaptureFixture[s
 def test_more_requests_than_connections_of_a_client_are_rejected(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    message = refused(capsys, "--max-requests-per-client", "300")
+    message = error_text(capsys, "--max-requests-per-client", "300")
     assert "max_requests_per_client is 300 and max_connections_per_client 256" in message
     both = ["--max-requests-per-client", "300", "--max-connections-per-client", "300"]
     assert load(AdminApiConfig, both).max_requests_per_client == 300

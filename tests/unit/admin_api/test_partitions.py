@@ -23,14 +23,14 @@ from tidelog_admin_api.replica_views import partition_with_replicas
 from unit.admin_api.fakes import FakeAdmin, FakeCluster, partition, topic
 
 
-def told_by(broker_id: int, **fields: Any) -> ServiceState:
+def reported_by(broker_id: int, **fields: Any) -> ServiceState:
     defaults: dict[str, Any] = {"role": "follower", "leader_epoch": 4, "revision": 9} | fields
     replica = ReplicaState("sea", "id", 0, **defaults)
     broker = BrokerState(1, "running", True, 3, replicas=(replica,))
     return ServiceState("broker", broker_id, "", "", 0, 0, StoreHealth(), broker=broker)
 
 
-LEADER = told_by(
+LEADER = reported_by(
     1,
     role="leader",
     log_end_offset=20,
@@ -111,7 +111,9 @@ async def test_a_partition_lists_every_replica(
 
 
 def test_the_lag_of_a_replica_is_reported_by_its_leader() -> None:
-    described = partition_with_replicas("sea", partition(), ToldStates((LEADER, told_by(3)), ()))
+    described = partition_with_replicas(
+        "sea", partition(), ToldStates((LEADER, reported_by(3)), ())
+    )
     leader, unheard, lagging = described.details
     assert (leader.role, leader.lag_records) == ("leader", 0)
     assert (unheard.role, unheard.lag_records, unheard.log_end_offset) == ("unknown", 0, None)
@@ -126,20 +128,20 @@ def test_a_silent_broker_has_the_position_known_to_its_leader_and_a_reason() -> 
 
 
 def test_without_an_answer_of_the_leader_lag_is_unknown() -> None:
-    described = partition_with_replicas("sea", partition(), ToldStates((told_by(2),), ()))
+    described = partition_with_replicas("sea", partition(), ToldStates((reported_by(2),), ()))
     assert described.log is None
     assert described.details[1].lag_records is None
 
 
 def test_a_leader_of_an_older_epoch_is_ignored() -> None:
-    deposed = told_by(2, role="leader", leader_epoch=3, log_end_offset=99, leader=LeaderState())
+    deposed = reported_by(2, role="leader", leader_epoch=3, log_end_offset=99, leader=LeaderState())
     described = partition_with_replicas("sea", partition(), ToldStates((deposed, LEADER), ()))
     assert described.log is not None
     assert described.log.log_end_offset == 20
 
 
 def test_a_follower_that_cannot_fetch_has_a_reason() -> None:
-    lost = told_by(2, follower=FollowerState(1, problem="broker 1 refuses connections"))
+    lost = reported_by(2, follower=FollowerState(1, problem="broker 1 refuses connections"))
     described = partition_with_replicas("sea", partition(), ToldStates((lost,), ()))
     assert described.details[1].problem == "broker 1 refuses connections"
 

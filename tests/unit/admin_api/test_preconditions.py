@@ -16,17 +16,17 @@ async def zero() -> int:
     return 0
 
 
-async def not_asked() -> int:
+async def unexpected_read() -> int:
     raise AssertionError("one tag needs no look")
 
 
 async def test_the_tag_of_a_revision_is_that_revision() -> None:
-    assert await expected_revision(etag(412), not_asked) == 412
+    assert await expected_revision(etag(412), unexpected_read) == 412
 
 
 @pytest.mark.parametrize("header", [None, "*", " * "])
 async def test_without_a_tag_any_revision_matches(header: str | None) -> None:
-    assert await expected_revision(header, not_asked) == ANY_REVISION
+    assert await expected_revision(header, unexpected_read) == ANY_REVISION
 
 
 async def test_of_several_tags_the_current_one_is_compared() -> None:

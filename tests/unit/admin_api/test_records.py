@@ -25,7 +25,7 @@ from tidelog_admin_api.record_reader import (
 from tidelog_admin_api.record_sender import MAX_TOPIC_NAMES, RecordSender
 from unit.admin_api.fake_operations import FakeConsumer, FakeProducer
 from unit.admin_api.fakes import FakeCluster
-from unit.admin_api.test_event_hub import StandingClock
+from unit.admin_api.test_event_hub import ManualClock
 
 SEA = TopicPartition("sea", 0)
 ALL = ReadBound(max_records=100, max_bytes=1_000, max_scanned=1_000, wait_ms=0, timeout_ms=1_000)
@@ -144,7 +144,7 @@ async def read(
     consumer: FakeConsumer, start: AtOffset | AtTime | Latest, bound: ReadBound = ALL
 ) -> tuple[list[int], int]:
     """The offsets that were read, and the next offset."""
-    found = await read_records(consumer, SEA, start, bound, StandingClock())
+    found = await read_records(consumer, SEA, start, bound, ManualClock())
     assert (found.log_start_offset, found.end_offset) == (consumer.start, consumer.end)
     return [one.offset for one in found.records], found.next_offset
 
@@ -275,7 +275,7 @@ async def test_a_read_that_waits_to_open_a_batch_ends_in_time(
 
     monkeypatch.setattr(consumer, "poll", first_batch)
     bound = ALL._replace(timeout_ms=50)
-    found = await read_records(consumer, SEA, AtOffset(11), bound, StandingClock())
+    found = await read_records(consumer, SEA, AtOffset(11), bound, ManualClock())
     assert ([r.offset for r in found.records], found.next_offset) == ([11, 12], 13)
 
 
@@ -310,7 +310,7 @@ async def test_damaged_records_are_skipped_and_listed(
     start: AtOffset | Latest, offsets: list[int]
 ) -> None:
     bound = ALL._replace(on_damage=OnDamage.SKIP)
-    found = await read_records(damaged_consumer(), SEA, start, bound, StandingClock())
+    found = await read_records(damaged_consumer(), SEA, start, bound, ManualClock())
     assert [record.offset for record in found.records] == offsets
     assert (found.next_offset, list(found.damaged)) == (20, [DAMAGED])
 
@@ -319,7 +319,7 @@ async def test_one_read_skips_a_bounded_number_of_damaged_ranges() -> None:
     consumer = FakeConsumer([], end=1_000)
     consumer.damaged = [(n, n + 1) for n in range(1_000)]
     bound = ALL._replace(on_damage=OnDamage.SKIP)
-    found = await read_records(consumer, SEA, AtOffset(0), bound, StandingClock())
+    found = await read_records(consumer, SEA, AtOffset(0), bound, ManualClock())
     assert (found.next_offset, len(found.damaged)) == (MAX_DAMAGED_RANGES, MAX_DAMAGED_RANGES)
 
 

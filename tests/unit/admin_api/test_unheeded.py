@@ -24,7 +24,7 @@ WITHOUT_BODY = sorted(
 )
 
 
-async def asked(
+async def errors_of(
     gateway: httpx.AsyncClient, method: str, path: str, body: bytes, query: str = ""
 ) -> list[tuple[str, str]]:
     """The rejected fields."""
@@ -41,7 +41,7 @@ async def test_dry_run_in_a_body_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin, method: str, path: str
 ) -> None:
     query = "confirm=sea" if method == "DELETE" else ""
-    rejected = await asked(gateway, method, path, json.dumps(DRY_RUN).encode(), query)
+    rejected = await errors_of(gateway, method, path, json.dumps(DRY_RUN).encode(), query)
     assert rejected == [("dry_run", "no body is taken here; give it in the query, as ?dry_run=…")]
     assert admin.calls == []
 
@@ -50,7 +50,7 @@ async def test_dry_run_in_a_body_is_rejected(
 async def test_an_unexpected_body_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin, body: bytes
 ) -> None:
-    assert await asked(gateway, "POST", CANCEL, body) == [("", "")]
+    assert await errors_of(gateway, "POST", CANCEL, body) == [("", "")]
     assert admin.calls == []
 
 
@@ -72,7 +72,7 @@ async def test_an_empty_body_is_no_body(
 async def test_a_duplicate_field_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin, body: bytes, field: str
 ) -> None:
-    (rejected,) = await asked(gateway, "POST", "/v1/topics", body)
+    (rejected,) = await errors_of(gateway, "POST", "/v1/topics", body)
     assert rejected == (field, "is there more than once; give the one that is meant")
     assert admin.calls == []
 
@@ -80,7 +80,7 @@ async def test_a_duplicate_field_is_rejected(
 async def test_a_duplicate_parameter_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    (rejected,) = await asked(gateway, "POST", CANCEL, b"", "dry_run=true&dry_run=false")
+    (rejected,) = await errors_of(gateway, "POST", CANCEL, b"", "dry_run=true&dry_run=false")
     assert rejected[0] == "dry_run"
     assert admin.calls == []
 

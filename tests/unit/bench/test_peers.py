@@ -76,8 +76,7 @@ def test_every_server_of_nats_knows_the_routes_of_all() -> None:
 
 
 def found(speeds: Mapping[str, float], pairs: int = FULL.pairs) -> list[Measured]:
-    """Peers that miss the bound. `speeds`: those that differ from the speed at which all are
-    equal."""
+    """Measurements of all peers. `speeds`: those that differ from the common speed of 100."""
     done = [
         Done(work, peer, number, {SPEED: speeds.get(f"{work}|{peer}", 100.0)})
         for number in range(1, pairs + 1)

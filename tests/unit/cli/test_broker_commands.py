@@ -29,7 +29,7 @@ GONE = pb.BrokerDetails(
 LED = pb.LeaderResult(topic="sea", partition=3, leader_before=-1, leader=2)
 
 
-def refused(code: ErrorCode) -> pb.LeaderResult:
+def rejected_leader(code: ErrorCode) -> pb.LeaderResult:
     error = error_to_wire(TidelogError(code, "broker 2 is not in sync"))
     return pb.LeaderResult(topic="sea", partition=4, leader_before=1, leader=2, error=error)
 
@@ -79,7 +79,7 @@ def test_maintenance_begins_and_ends(commands: Commands, flag: list[str], wanted
 
 
 def test_leadership_transfers_time_out(commands: Commands) -> None:
-    late = refused(ErrorCode.REQUEST_TIMED_OUT)
+    late = rejected_leader(ErrorCode.REQUEST_TIMED_OUT)
     commands.controller.answer("SetMaintenance", pb.SetMaintenanceResponse(leaders=[late]))
     result = commands.run("brokers", "maintenance", "1", "--json")
     assert result.exit_code == ExitStatus.TIMED_OUT
@@ -133,7 +133,9 @@ def test_without_arguments_all_preferred_leaders_are_elected(commands: Commands)
 
 
 def test_leadership_moves_and_rejected_brokers_are_reported(commands: Commands) -> None:
-    answer = pb.MoveLeadersResponse(partitions=[LED, refused(ErrorCode.NOT_ELIGIBLE_LEADER)])
+    answer = pb.MoveLeadersResponse(
+        partitions=[LED, rejected_leader(ErrorCode.NOT_ELIGIBLE_LEADER)]
+    )
     commands.controller.answer("MoveLeaders", answer)
     result = commands.run("leaders", "move", "sea/3=2", "sea/4=2", "--requested-by", "ann")
     assert result.exit_code == ExitStatus.FAILED

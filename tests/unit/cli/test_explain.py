@@ -25,7 +25,7 @@ def explained(cluster: DescribedCluster, scope: Scope, *silent: str) -> Explanat
     return Explanation(explain(cluster.observed(scope)), FOUR, silent)
 
 
-def shown(explanation: Explanation, scope: Scope) -> str:
+def rendered(explanation: Explanation, scope: Scope) -> str:
     return "\n".join(lines(explanation, scope)) + "\n"
 
 
@@ -42,14 +42,14 @@ def dead_broker() -> DescribedCluster:
 
 def test_a_dead_broker_is_explained_from_cause_to_consequences_then_the_next_step() -> None:
     explanation = explained(dead_broker(), Scope(), "broker-2 at b")
-    assert shown(explanation, Scope()) == (_GOLDEN / "explain_dead_broker.txt").read_text()
+    assert rendered(explanation, Scope()) == (_GOLDEN / "explain_dead_broker.txt").read_text()
 
 
 def test_a_healthy_cluster_is_reported_with_the_source_of_that_answer() -> None:
     cluster = DescribedCluster()
     cluster.partition("sea/0")
     scope = Scope("sea", 0)
-    assert shown(explained(cluster, scope), scope) == (
+    assert rendered(explained(cluster, scope), scope) == (
         "All is well with sea/0, as 4 services tell.\n"
     )
 
@@ -62,7 +62,7 @@ def test_services_too_busy_to_answer_are_a_reported_fault() -> None:
     explanation = Explanation(explain(observed), silent, silent, (Listening.BUSY.value,))
     assert not is_well(explanation)
     assert "1 warning, and nobody could tell in time how the cluster stands." in (
-        shown(explanation, Scope("sea", 0))
+        rendered(explanation, Scope("sea", 0))
     )
 
 
@@ -71,7 +71,7 @@ def test_a_note_is_not_a_fault() -> None:
     cluster.partition("sea/0", leader=2)
     explanation = explained(cluster, Scope())
     assert is_well(explanation)
-    assert "INFO not_preferred_leader" in shown(explanation, Scope())
+    assert "INFO not_preferred_leader" in rendered(explanation, Scope())
 
 
 def test_a_finding_sets_the_exit_status() -> None:
@@ -100,7 +100,7 @@ def test_without_answers_the_exit_status_and_the_message_say_so() -> None:
 def test_paused_processes_are_not_to_be_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def nobody_answers(*_: object, **__: object) -> Explanation:
+    async def no_service_answers(*_: object, **__: object) -> Explanation:
         raise NobodyAnswersError(
             [
                 SilentService("127.0.0.1:1", Listening.ACCEPTS, "gave no answer"),
@@ -108,7 +108,7 @@ def test_paused_processes_are_not_to_be_started(
             ]
         )
 
-    monkeypatch.setattr("tidelog.client.ask_explain.explain_cluster", nobody_answers)
+    monkeypatch.setattr("tidelog.client.ask_explain.explain_cluster", no_service_answers)
     result = CliRunner().invoke(app, ["explain"], obj=Session("127.0.0.1:1"))
     assert result.exit_code == ExitStatus.UNREACHABLE
     assert "look at the processes that take connections" in result.output

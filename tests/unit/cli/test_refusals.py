@@ -14,7 +14,7 @@ from tidelog.version import installed_version
 from unit.cli.conftest import Commands
 
 
-def refused(stdout: str) -> dict[str, Any]:
+def error_document(stdout: str) -> dict[str, Any]:
     error: dict[str, Any] = json.loads(stdout)["error"]
     return error
 
@@ -27,7 +27,7 @@ def test_a_rejection_is_a_json_document_with_a_readable_message(
 ) -> None:
     result = commands.run(*words)
     assert result.exit_code == ExitStatus.NOT_FOUND
-    reported = refused(result.stdout)
+    reported = error_document(result.stdout)
     assert result.stderr == f"error: {reported.pop('message')}\n"
     assert reported == {
         "code": "UNKNOWN_TOPIC_OR_PARTITION",
@@ -52,14 +52,14 @@ def test_wrong_usage_is_a_json_document(
 ) -> None:
     result = commands.run(*words, "--json")
     assert result.exit_code == ExitStatus.USAGE
-    reported = refused(result.stdout)
+    reported = error_document(result.stdout)
     assert (reported["code"], says in reported["message"]) == ("INVALID_REQUEST", True)
 
 
 def test_a_missing_confirmation_is_a_json_document(commands: Commands) -> None:
     result = commands.run("topics", "delete", "sea", "--json", input_="no\n", interactive=True)
     assert result.exit_code == ExitStatus.FAILED
-    reported = refused(result.stdout)
+    reported = error_document(result.stdout)
     assert (reported["code"], reported["message"]) == ("NOT_CONFIRMED", "Nothing was deleted.")
 
 
@@ -93,7 +93,7 @@ def test_a_deletion_is_conditional_on_the_described_revision(commands: Commands)
     commands.controller.refuse("DeleteTopic", ErrorCode.REVISION_CONFLICT)
     words = ("topics", "delete", "sea", "--expected-revision", "9", "--json")
     stale = commands.run(*words, interactive=True)
-    assert refused(stale.stdout)["code"] == "REVISION_CONFLICT"
+    assert error_document(stale.stdout)["code"] == "REVISION_CONFLICT"
     assert "Type its name" not in stale.stderr
     (requested,) = commands.controller.asked["DeleteTopic"]
     assert (requested.dry_run, requested.expected_revision) == (True, 9)
@@ -111,5 +111,5 @@ def test_an_unanswered_request_times_out(commands: Commands, words: tuple[str, .
         broker.script["metadata"].extend(["hang"] * 10)
     result = commands.run(*words, "--timeout", "0.1", "--json")
     assert result.exit_code == ExitStatus.TIMED_OUT
-    assert refused(result.stdout)["code"] == "REQUEST_TIMED_OUT"
+    assert error_document(result.stdout)["code"] == "REQUEST_TIMED_OUT"
     assert "no answer within 0.1 s" in result.stderr

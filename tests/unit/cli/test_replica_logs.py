@@ -34,7 +34,7 @@ LEADING = LeaderState(
 )
 
 
-def told_by(broker_id: int, replica: ReplicaState) -> ServiceState:
+def reported_by(broker_id: int, replica: ReplicaState) -> ServiceState:
     broker = BrokerState(1, "running", True, 3, replicas=(replica,))
     return ServiceState("broker", broker_id, "", "", 0, 0, StoreHealth(), broker=broker)
 
@@ -54,7 +54,7 @@ def test_a_silent_replica_has_the_position_known_to_its_leader() -> None:
         leader=LEADING,
     )
     follows = ReplicaState("sea", "id", 0, "follower", 4, 9, 3, 20, 15, size_bytes=800)
-    states = ToldStates((told_by(1, leads), told_by(2, follows)), ())
+    states = ToldStates((reported_by(1, leads), reported_by(2, follows)), ())
     assert replica_logs(SEA, states) == [
         ReplicaLog(0, 1, "leader", 3, 15, 20, 900, 0, 0),
         ReplicaLog(0, 2, "follower", 3, 15, 20, 800, 0, 0),

@@ -10,7 +10,7 @@ from tidelog_runtime.config import load
 REQUIRED = ("--broker-id=1", "--data-dir=/data")
 
 
-def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+def error_text(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     with pytest.raises(SystemExit) as ended:
         load(BrokerConfig, [*REQUIRED, *argv])
     assert ended.value.code == 2
@@ -52,4 +52,4 @@ def test_the_external_advertised_address_wins() -> None:
 def test_an_unusable_address_is_rejected(
     argv: list[str], remedy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert remedy in refused(capsys, *argv)
+    assert remedy in error_text(capsys, *argv)

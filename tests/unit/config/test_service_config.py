@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+def error_text(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     with pytest.raises(SystemExit) as ended:
         load(StoreConfig, argv)
     assert ended.value.code == 2
@@ -105,7 +105,7 @@ def test_metrics_default_to_loopback_and_a_port_one_thousand_higher(
 def test_an_invalid_metrics_address_is_rejected(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    message = refused(capsys, "--config", str(file), "--metrics-listen", "on")
+    message = error_text(capsys, "--config", str(file), "--metrics-listen", "on")
 
     assert "'on' is not an address; give host:port, such as 127.0.0.1:8500, or off" in message
 
@@ -128,7 +128,7 @@ def test_help_lists_every_field_with_description_and_default(
 def test_a_missing_value_is_named_with_the_ways_to_set_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    message = refused(capsys, "--data-dir", "/x")
+    message = error_text(capsys, "--data-dir", "/x")
 
     assert "store_id is not set (a number that no other store has)" in message
     assert "TIDELOG_STORE_ID" in message
@@ -138,7 +138,7 @@ def test_a_missing_value_is_named_with_the_ways_to_set_it(
 def test_an_out_of_range_value_names_its_source_and_the_range(
     capsys: pytest.CaptureFixture[str], file: Path
 ) -> None:
-    message = refused(capsys, "--config", str(file), "--lease-ttl-seconds=1")
+    message = error_text(capsys, "--config", str(file), "--lease-ttl-seconds=1")
 
     assert "lease_ttl_seconds = '1' (from the flag --lease-ttl-seconds)" in message
     assert "greater than or equal to 2" in message
@@ -149,7 +149,7 @@ def test_an_invalid_variable_is_named(
 ) -> None:
     monkeypatch.setenv("TIDELOG_ETCD_ENDPOINTS", "a:1,nowhere")
 
-    message = refused(capsys, "--config", str(file))
+    message = error_text(capsys, "--config", str(file))
 
     assert "from the variable TIDELOG_ETCD_ENDPOINTS" in message
     assert "'nowhere' is not an address; give host:port, such as 127.0.0.1:7500" in message
@@ -159,7 +159,7 @@ def test_an_invalid_variable_is_named(
 def test_an_unresolvable_host_syntax_is_rejected(
     capsys: pytest.CaptureFixture[str], file: Path, host: str
 ) -> None:
-    message = refused(capsys, "--config", str(file), f"--listen={host}:7500")
+    message = error_text(capsys, "--config", str(file), f"--listen={host}:7500")
 
     assert f"no resolver can look up the host '{host}'" in message
 
@@ -169,7 +169,7 @@ def test_an_invalid_value_in_the_file_is_named(
 ) -> None:
     file.write_text('store_id = "one"\ndata_dir = "/x"\n')
 
-    message = refused(capsys, "--config", str(file))
+    message = error_text(capsys, "--config", str(file))
 
     assert "store_id = 'one' (from the configuration file)" in message
 
@@ -179,19 +179,19 @@ def test_an_unknown_key_in_the_file_is_answered_with_the_nearest(
 ) -> None:
     file.write_text('store_id = 1\ndata_dri = "/x"\n')
 
-    message = refused(capsys, "--config", str(file))
+    message = error_text(capsys, "--config", str(file))
 
     assert "sets data_dri, which does not exist; did you mean data_dir?" in message
 
 
 def test_an_unknown_flag_is_named(capsys: pytest.CaptureFixture[str], file: Path) -> None:
-    assert "--colour" in refused(capsys, "--config", str(file), "--colour", "red")
+    assert "--colour" in error_text(capsys, "--config", str(file), "--colour", "red")
 
 
 def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     missing = tmp_path / "missing.toml"
 
-    message = refused(capsys, "--config", str(missing))
+    message = error_text(capsys, "--config", str(missing))
 
     assert f"there is no configuration file {missing}" in message
 
@@ -199,7 +199,7 @@ def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str], tmp_path: P
 def test_a_malformed_toml_file_is_named(capsys: pytest.CaptureFixture[str], file: Path) -> None:
     file.write_text("store_id: 1\n")
 
-    message = refused(capsys, "--config", str(file))
+    message = error_text(capsys, "--config", str(file))
 
     assert f"{file} cannot be read as TOML" in message
 
@@ -208,12 +208,12 @@ def test_a_malformed_toml_file_is_named(capsys: pytest.CaptureFixture[str], file
 def test_an_invalid_address_is_rejected(
     capsys: pytest.CaptureFixture[str], file: Path, value: str
 ) -> None:
-    assert "host:port" in refused(capsys, "--config", str(file), "--listen", value)
+    assert "host:port" in error_text(capsys, "--config", str(file), "--listen", value)
 
 
 def test_conflicting_settings_have_the_message_of_the_service(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    message = refused(capsys, "--store-id", "1", "--data-dir", "/")
+    message = error_text(capsys, "--store-id", "1", "--data-dir", "/")
 
     assert "do not fit together: data_dir is the root directory; choose one" in message

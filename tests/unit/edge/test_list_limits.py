@@ -66,7 +66,7 @@ def test_each_limit_belongs_to_an_existing_list() -> None:
 
 @pytest.mark.parametrize("rpc", [rpc for rpc in RPCS if is_internal(method_name(rpc))])
 def test_full_lists_fit_the_request_limit(rpc: MethodDescriptor) -> None:
-    """A single list may use the whole limit that all lists share."""
+    """The limits of the top-level lists add up to no more than the limit of all entries."""
     name = rpc.input_type.full_name
     at_top = [field for field, depth in fields_of(rpc.input_type) if depth == 0]
     limits = [request_bounds.entries_limit(f.full_name) for f in at_top if f.is_repeated]

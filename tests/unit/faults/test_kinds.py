@@ -46,7 +46,7 @@ class Cluster:
         return self._ended
 
 
-class There:
+class PresentScene:
     """A scene in which every requested service is present."""
 
     topic = "sea"
@@ -68,7 +68,7 @@ class There:
 
 
 def scene(**cluster: Any) -> Scene:
-    return cast(Scene, There(Cluster(**cluster)))
+    return cast(Scene, PresentScene(Cluster(**cluster)))
 
 
 @pytest.mark.parametrize("is_clean", [True, False])

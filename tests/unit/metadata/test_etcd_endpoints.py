@@ -220,12 +220,12 @@ async def test_a_process_paused_during_its_attempts_calls_no_member_lost() -> No
     )
     away = endpoints._endpoints[1]
 
-    async def stands_still(timeout_ms: int) -> bool:  # noqa: ARG001  # named as the original
+    async def paused_call(timeout_ms: int) -> bool:  # noqa: ARG001  # named as the original
         await asyncio.sleep(0)
         clock.moved_ms += ATTEMPTS_APART_MS
         return False
 
-    away.connect = stands_still  # type: ignore[method-assign]
+    away.connect = paused_call  # type: ignore[method-assign]
     for _ in range(MAX_LATE_ATTEMPTS):
         await endpoints.probe_others(lambda *_: asyncio.sleep(0))
     assert [member.unreachable_ms for member in endpoints.members] == [NOT_KNOWN, NOT_KNOWN]

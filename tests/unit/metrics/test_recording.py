@@ -26,7 +26,7 @@ TIME = histogram("tidelog_time_seconds", "Time.", "Look.", (0.1, 1.0))
 BUILD = ("broker-1", "default", "0.1.0")
 
 
-class StandingClock:
+class ManualClock:
     def monotonic_ms(self) -> int:
         return 1
 
@@ -101,7 +101,7 @@ def test_every_counter_and_histogram_of_a_broker_starts_at_zero() -> None:
 
 
 def test_a_state_change_is_counted_by_kind_and_stage_and_timed_where_a_duration_is_kept() -> None:
-    log = StateChangeLog("controller-1", StandingClock())
+    log = StateChangeLog("controller-1", ManualClock())
     meter = StateChangeMeter(log, STATE_CHANGE_DURATION.of([("election", "completed")]))
     for stage in (Stage.REQUESTED, Stage.COMPLETED):
         log.add(StateChange(1, "controller-1", Kind.ELECTION, stage, duration_ms=20))
@@ -118,7 +118,7 @@ def test_a_state_change_is_counted_by_kind_and_stage_and_timed_where_a_duration_
 
 
 def test_a_state_change_without_a_duration_is_counted_and_not_timed() -> None:
-    log = StateChangeLog("controller-1", StandingClock())
+    log = StateChangeLog("controller-1", ManualClock())
     meter = StateChangeMeter(log, STATE_CHANGE_DURATION.of([("election", "completed")]))
     log.add(StateChange(1, "controller-1", Kind.ELECTION, Stage.COMPLETED))
     sheet = Sheet(BROKER_METRICS)
@@ -130,7 +130,7 @@ def test_a_state_change_without_a_duration_is_counted_and_not_timed() -> None:
 
 
 def test_dropped_events_are_counted() -> None:
-    log = StateChangeLog("controller-1", StandingClock())
+    log = StateChangeLog("controller-1", ManualClock())
     meter, sheet = StateChangeMeter(log, STATE_CHANGE_DURATION), Sheet(BROKER_METRICS)
 
     log.dropped = 3

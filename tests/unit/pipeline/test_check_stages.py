@@ -29,7 +29,7 @@ DEFECTS_OF_ONE = st.lists(
 )
 
 
-def as_whole(operations: list[Operation]) -> dict[str, object]:
+def unsplit(operations: list[Operation]) -> dict[str, object]:
     report = check_history(enumerate(operations, 1))
     return document(report, report.write_timing())
 
@@ -60,7 +60,7 @@ def test_the_staged_check_finds_the_planted_anomalies_of_random_histories(
     before: list[Step], after: list[Step], defects: list[tuple[Defect, int]]
 ) -> None:
     history = with_defects(LogModel().run([*before, *RICH, *after, *LAST]).operations, defects)
-    assert verdict_or_error(in_parts, history) == verdict_or_error(as_whole, history)
+    assert verdict_or_error(in_parts, history) == verdict_or_error(unsplit, history)
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.plant.__name__)
@@ -69,7 +69,7 @@ def test_each_kind_of_anomaly_is_found_by_the_staged_check(defect: Defect) -> No
     planted = next(defect.plant(history))
     found = in_parts(planted)
     assert defect.anomaly.value in [one["anomaly"] for one in found["anomalies"]]  # type: ignore[attr-defined]
-    assert found == as_whole(planted)
+    assert found == unsplit(planted)
 
 
 @pytest.mark.rule("check-uses-rules-of-one-machine")
@@ -78,7 +78,7 @@ def test_the_number_of_tasks_makes_no_difference(tasks: int) -> None:
     history = LogModel().run([*RICH, *LAST]).operations
     for defect in DEFECTS:
         planted = next(defect.plant(history))
-        assert in_parts(planted, tasks) == as_whole(planted)
+        assert in_parts(planted, tasks) == unsplit(planted)
 
 
 def test_marked_loss_is_excused_by_the_staged_check_too() -> None:
@@ -95,7 +95,7 @@ def test_marked_loss_is_excused_by_the_staged_check_too() -> None:
     history.lost(1, 1)
     history.drained([(0, 4)])
     assert len(in_parts(history.operations)["anomalies"]) > 3  # type: ignore[arg-type]
-    assert in_parts(history.operations) == as_whole(history.operations)
+    assert in_parts(history.operations) == unsplit(history.operations)
 
 
 def test_records_without_a_value_and_sends_without_a_position_are_checked() -> None:
@@ -106,7 +106,7 @@ def test_records_without_a_value_and_sends_without_a_position_are_checked() -> N
     history.polled([(0, 1), (1, -1), (2, 2)], partition=1)
     history.polled([(0, 1), (2, 2)], client="c2", partition=1)
     history.polled([(0, 1), (5, -1)], client="c3")
-    assert in_parts(history.operations) == as_whole(history.operations)
+    assert in_parts(history.operations) == unsplit(history.operations)
 
 
 def test_acknowledgements_without_an_offset_are_counted_by_the_staged_check_too() -> None:
@@ -115,7 +115,7 @@ def test_acknowledgements_without_an_offset_are_counted_by_the_staged_check_too(
     history.sent(2, 0)
     history.sent(3, NO_OFFSET, partition=1)
     assert in_parts(history.operations)["without_offset"] == 2
-    assert in_parts(history.operations) == as_whole(history.operations)
+    assert in_parts(history.operations) == unsplit(history.operations)
 
 
 def test_the_first_of_several_contradictions_is_reported() -> None:
@@ -123,11 +123,11 @@ def test_the_first_of_several_contradictions_is_reported() -> None:
     second = SendInvoked(0, "p1", TOPIC, 0, 1)
     history = LogModel().run(RICH).operations
     for planted in ([*history, first, second], [*history, second, first]):
-        assert verdict_or_error(in_parts, planted) == verdict_or_error(as_whole, planted)
+        assert verdict_or_error(in_parts, planted) == verdict_or_error(unsplit, planted)
         assert "line" in str(verdict_or_error(in_parts, planted))
 
 
 def test_a_reading_that_was_not_invoked_is_a_contradiction() -> None:
     history = [*LogModel().run(RICH).operations, HighWatermarkEnded(0, "z", TOPIC, 0, Outcome.OK)]
     reported = verdict_or_error(in_parts, history)
-    assert reported == verdict_or_error(as_whole, history)
+    assert reported == verdict_or_error(unsplit, history)

@@ -194,16 +194,16 @@ async def test_a_topic_deleted_while_it_is_read_is_reported(
 ) -> None:
     monkeypatch.setattr(fetch_state, "UNKNOWN_TOPIC_TIMEOUT_MS", 300)
     fill(cluster, 30)
-    deleting = asyncio.create_task(once_asked_for(cluster, 30, cluster.topics.clear))
+    deleting = asyncio.create_task(act_once_requested(cluster, 30, cluster.topics.clear))
     with pytest.raises(DataLossError, match=r"sea/0 was deleted, .* \(offsets 30 to 39 were"):
         await offsets(cluster, range_of(0, 40))
     await deleting
 
 
-async def once_asked_for(cluster: FakeCluster, offset: int, act: Callable[[], object]) -> None:
-    """The broker learns of the topic with the first request for it."""
+async def act_once_requested(cluster: FakeCluster, offset: int, act: Callable[[], object]) -> None:
+    """Act after a fetch from this offset: all records before it have been read."""
 
-    def is_asked_for() -> bool:
+    def is_requested() -> bool:
         requests = (request for one in cluster.brokers.values() for request in one.seen["fetch"])
         return any(
             each.fetch_offset == offset
@@ -212,7 +212,7 @@ async def once_asked_for(cluster: FakeCluster, offset: int, act: Callable[[], ob
             for each in request.partitions
         )
 
-    while not is_asked_for():  # noqa: ASYNC110 - a broker reports no metadata updates
+    while not is_requested():  # noqa: ASYNC110 - a broker reports no metadata updates
         await asyncio.sleep(0.01)
     act()
 

@@ -154,7 +154,7 @@ async def test_a_repeated_micro_batch_with_fewer_records_is_reported(cluster: Fa
 
 
 async def test_a_rejected_record_loses_no_other_record_of_its_task(cluster: FakeCluster) -> None:
-    """Omitted records are counted at the repetition: exactly the first ones exist."""
+    """A repetition skips as many records as exist, so these must be exactly the first ones."""
     config = cluster.topics["sea"].config
     config["max_batch_bytes"] = "2000"
     content = [*numbers(1), b"x" * 3000, *numbers(5, 2)]

@@ -15,7 +15,7 @@ ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
 
 
 def registered(**decided: str) -> dict[str, str]:
-    """The settings of a session after the registration, some of them set before."""
+    """The settings of a session after the registration; `decided` were set before."""
     settings = dict(decided)
     conf = SimpleNamespace(getAll=dict(decided), set=settings.__setitem__)
     sources: list[Any] = []

@@ -242,13 +242,13 @@ async def test_a_topic_deleted_between_two_polls_is_reported(cluster: FakeCluste
     async with planner_of(cluster, **FROM_START) as planner:
         at = await planner.next_end(await planner.initial(), None)
 
-        def told_last() -> broker_pb2.MetadataResponse:
+        def metadata_before_deletion() -> broker_pb2.MetadataResponse:
             metadata = cluster.brokers[0].metadata(SEA_AND_ALL)
             cluster.topics.pop("sea", None)
             return metadata
 
         for broker in cluster.brokers.values():
-            broker.metadata_of = told_last
+            broker.metadata_of = metadata_before_deletion
         with pytest.raises(DataLossError, match=r"'sea' .* was deleted: nothing from offsets 0: 1"):
             await planner.next_end(at, None)
 

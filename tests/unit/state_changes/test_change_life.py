@@ -18,7 +18,7 @@ SEA_0 = TraceScope("sea", 0)
 SHRINK = Change("b1-40-7", Cause.LAG_TIME, BEGAN_MS)
 
 
-def _life(events: list[StateChange], memories: Memories | None = None) -> ChangeLife:
+def _timeline(events: list[StateChange], memories: Memories | None = None) -> ChangeLife:
     *_, timeline = trace(events, SEA_0, memories)
     return timeline
 
@@ -32,29 +32,29 @@ def _shrink(at_ms: int, stage: Stage, cause: Cause | None = None) -> StateChange
 
 def test_a_failed_change_has_the_cause_of_its_request() -> None:
     failed = _shrink(4, Stage.FAILED, Cause.CONFLICT)
-    timeline = _life([_shrink(0, Stage.REQUESTED), failed])
+    timeline = _timeline([_shrink(0, Stage.REQUESTED), failed])
     assert (timeline.cause, timeline.headline) == (Cause.LAG_TIME, failed)
 
 
 def test_a_change_known_only_as_failed_has_no_known_cause() -> None:
-    assert _life([_shrink(4, Stage.FAILED, Cause.CONFLICT)]).cause is Cause.NONE
+    assert _timeline([_shrink(4, Stage.FAILED, Cause.CONFLICT)]).cause is Cause.NONE
 
 
 def test_an_ignored_change_has_a_cause() -> None:
     ignored = _shrink(4, Stage.IGNORED, Cause.STALE_REVISION)
-    assert _life([ignored]).cause is Cause.STALE_REVISION
+    assert _timeline([ignored]).cause is Cause.STALE_REVISION
 
 
 # Durations.
 
 
 def test_a_full_state_for_a_returning_broker_does_not_count_in_the_duration() -> None:
-    assert _life(leader_death() + late_full_state()).took_ms == 20
+    assert _timeline(leader_death() + late_full_state()).took_ms == 20
 
 
 def test_late_full_state_stages_come_last_and_separately() -> None:
     again = [event._replace(broker=1, service="broker-1") for event in late_full_state()]
-    parts = _life(leader_death() + again).parts
+    parts = _timeline(leader_death() + again).parts
     assert [(part.kind, part.broker, part.is_late) for part in parts] == [
         (Kind.ELECTION, NO_BROKER, False),
         (Kind.BECOME_LEADER, 3, False),
@@ -68,14 +68,14 @@ def test_a_change_commanded_by_a_full_state_lasts_until_that_is_done() -> None:
     commanded = late_full_state()[0]._replace(
         service="controller-1", stage=Stage.REQUESTED, time_ms=BEGAN_MS + 15
     )
-    timeline = _life([*leader_death(), commanded, *late_full_state()])
+    timeline = _timeline([*leader_death(), commanded, *late_full_state()])
     assert timeline.took_ms == 18_602 - 10
     assert not any(part.is_late for part in timeline.parts)
 
 
 def test_a_later_truncation_does_not_prolong_the_change() -> None:
     cut = replica(3_498, "broker-1", 1, Stage.COMPLETED, kind=Kind.TRUNCATION)
-    assert _life([*leader_death(), cut]).took_ms == 20
+    assert _timeline([*leader_death(), cut]).took_ms == 20
 
 
 def test_a_lasting_condition_has_its_duration() -> None:
@@ -84,14 +84,14 @@ def test_a_lasting_condition_has_its_duration() -> None:
         told(at_ms, "broker-3", kind, Stage.COMPLETED, change=standing, broker=3)
         for at_ms, kind in ((2_000, Kind.HW_STALLED), (12_000, Kind.HW_MOVES_AGAIN))
     )
-    assert _life([stalled, moves]).took_ms == 12_000
+    assert _timeline([stalled, moves]).took_ms == 12_000
 
 
 # Events that are not missing.
 
 
 def _forgotten(events: list[StateChange], memories: Memories) -> list[tuple[Gap, bool]]:
-    timeline = _life(events, memories)
+    timeline = _timeline(events, memories)
     return [(gap, gap in timeline.unfinished) for gap in timeline.gaps]
 
 
@@ -105,18 +105,18 @@ def _without(*stages: Stage) -> list[StateChange]:
 
 def test_an_end_is_missing_if_its_reporter_remembers_that_time() -> None:
     requested = [_shrink(0, Stage.REQUESTED)]
-    (gap,) = _life(requested, {"broker-1": BEGAN_MS}).unfinished
+    (gap,) = _timeline(requested, {"broker-1": BEGAN_MS}).unfinished
     assert (gap.missing, gap.forgotten_by) == (Stage.COMPLETED, "")
 
 
 def test_an_end_is_not_missing_if_it_predates_the_memory_of_its_reporter() -> None:
-    timeline = _life([_shrink(0, Stage.REQUESTED)], {"broker-1": BEGAN_MS + 1, "broker-2": 0})
+    timeline = _timeline([_shrink(0, Stage.REQUESTED)], {"broker-1": BEGAN_MS + 1, "broker-2": 0})
     assert timeline.gaps == (Gap(Kind.ISR_SHRINK, NO_BROKER, Stage.COMPLETED, "", "broker-1"),)
     assert timeline.unfinished == ()
 
 
 def test_an_end_is_not_missing_if_its_reporter_did_not_answer() -> None:
-    assert _life([_shrink(0, Stage.REQUESTED)], {}).gaps[0].forgotten_by == "broker-1"
+    assert _timeline([_shrink(0, Stage.REQUESTED)], {}).gaps[0].forgotten_by == "broker-1"
 
 
 def test_a_command_is_missing_if_only_the_controller_remembers_it() -> None:
@@ -134,4 +134,4 @@ def test_a_missing_acknowledgement_depends_only_on_the_memory_of_the_controller(
 
 
 def test_log_files_count_as_complete_memory() -> None:
-    assert _life(_without(Stage.ACKNOWLEDGED)).unfinished[0].missing is Stage.ACKNOWLEDGED
+    assert _timeline(_without(Stage.ACKNOWLEDGED)).unfinished[0].missing is Stage.ACKNOWLEDGED

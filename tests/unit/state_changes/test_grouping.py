@@ -40,41 +40,41 @@ def _stopping(at_ms: int, service: str, stage: Stage) -> StateChange:
 REQUESTED = _unreachable(100, "broker-1", Stage.REQUESTED, REPORT)
 
 
-def _lives(*events: StateChange) -> list[ChangeLife]:
+def _timelines(*events: StateChange) -> list[ChangeLife]:
     return trace(events, TraceScope())
 
 
-def _told(life: ChangeLife) -> list[tuple[str, Stage]]:
+def _stages(life: ChangeLife) -> list[tuple[str, Stage]]:
     return [(event.service, event.stage) for part in life.parts for event in part.stages]
 
 
 def test_a_request_of_a_follower_ends_where_the_controller_acts_on_it() -> None:
     done = _unreachable(120, "controller-1", Stage.COMPLETED, REPORT)
-    (timeline,) = _lives(done, REQUESTED)
+    (timeline,) = _timelines(done, REQUESTED)
     assert timeline.unfinished == ()
-    assert _told(timeline) == [("broker-1", Stage.REQUESTED), ("controller-1", Stage.COMPLETED)]
+    assert _stages(timeline) == [("broker-1", Stage.REQUESTED), ("controller-1", Stage.COMPLETED)]
 
 
 def test_an_action_for_another_follower_ends_nothing() -> None:
     other = REPORT._replace(id="broker-3-leader-2-report-7")
     done = _unreachable(120, "controller-1", Stage.COMPLETED, other)
-    assert [len(each.unfinished) for each in _lives(REQUESTED, done)] == [1, 0]
+    assert [len(each.unfinished) for each in _timelines(REQUESTED, done)] == [1, 0]
 
 
 def test_an_earlier_loss_of_the_leader_by_a_follower_is_a_separate_change() -> None:
     standing = REPORT._replace(id="broker-1-leader-2-3")
     lost = _unreachable(90, "broker-1", Stage.COMPLETED, standing)
-    assert [len(each.unfinished) for each in _lives(lost, REQUESTED)] == [0, 1]
+    assert [len(each.unfinished) for each in _timelines(lost, REQUESTED)] == [0, 1]
 
 
 @pytest.mark.parametrize("end", [Stage.COMPLETED, Stage.FAILED])
 def test_a_stopping_broker_logs_how_that_ended(end: Stage) -> None:
-    (timeline,) = _lives(
+    (timeline,) = _timelines(
         _stopping(0, "broker-2", Stage.REQUESTED),
         _stopping(5, "controller-1", Stage.RECEIVED),
         _stopping(3_000, "broker-2", end),
     )
-    assert _told(timeline) == [
+    assert _stages(timeline) == [
         ("broker-2", Stage.REQUESTED),
         ("controller-1", Stage.RECEIVED),
         ("broker-2", end),
@@ -84,14 +84,14 @@ def test_a_stopping_broker_logs_how_that_ended(end: Stage) -> None:
 
 
 def test_a_stop_announced_to_a_controller_is_not_its_end() -> None:
-    (timeline,) = _lives(
+    (timeline,) = _timelines(
         _stopping(0, "broker-2", Stage.REQUESTED), _stopping(5, "controller-1", Stage.RECEIVED)
     )
     assert [gap.missing for gap in timeline.unfinished] == [Stage.COMPLETED]
 
 
 def test_the_end_of_a_stopped_broker_without_events_is_not_missing() -> None:
-    (timeline,) = _lives(_stopping(5, "controller-1", Stage.RECEIVED))
+    (timeline,) = _timelines(_stopping(5, "controller-1", Stage.RECEIVED))
     assert timeline.unfinished == ()
 
 
@@ -101,7 +101,7 @@ def test_two_incarnations_of_a_broker_stop_under_two_ids() -> None:
 
 def test_identical_facts_are_kept_separate() -> None:
     joined = [of_broker(at_ms, Kind.BROKER_JOINED, 2) for at_ms in (0, 100)]
-    assert len(_lives(*joined)) == 2
+    assert len(_timelines(*joined)) == 2
 
 
 def test_a_deletion_finished_by_the_next_controller_keeps_its_first_id() -> None:
@@ -112,5 +112,5 @@ def test_a_deletion_finished_by_the_next_controller_keeps_its_first_id() -> None
     gone = told(
         4_000, "controller-2", Kind.TOPIC_DELETION, Stage.COMPLETED, partition=-1, revision=9
     )
-    (timeline,) = _lives(requested, gone)
+    (timeline,) = _timelines(requested, gone)
     assert (timeline.change_id, timeline.revision, timeline.unfinished) == ("c1-5", 9, ())

@@ -22,7 +22,7 @@ from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 TRACED = (("traceparent", f"00-{0xA1:032x}-{0xB2:016x}-01"), ("tracestate", "sea=calm"))
 
 
-class _Asking:
+class _RecordingCaller:
     """Records the metadata of calls to other services."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class _Asking:
         return Explanation((), (), ())
 
 
-class _RefusedError(Exception):
+class _AbortedError(Exception):
     pass
 
 
@@ -48,14 +48,14 @@ class _Context:
 
     async def abort(self, _code: object, details: str, trailing: tuple[Any, ...]) -> None:
         assert ErrorCode.INVALID_REQUEST.name.encode() in dict(trailing)["grpc-status-details-bin"]
-        raise _RefusedError(details)
+        raise _AbortedError(details)
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         return self._metadata
 
 
 async def _explain(
-    asking: _Asking, *metadata: tuple[str, str], timeout_ms: int | None = None
+    asking: _RecordingCaller, *metadata: tuple[str, str], timeout_ms: int | None = None
 ) -> None:
     servicer = InspectServicer(asking, StateChangeLog("broker-1", SystemClock()))
     context: Any = _Context(*metadata)
@@ -63,7 +63,7 @@ async def _explain(
 
 
 async def test_explain_calls_other_services_in_the_trace_of_the_request() -> None:
-    caller = _Asking()
+    caller = _RecordingCaller()
     await _explain(caller, ("user-agent", "any"), *TRACED)
     await _explain(caller, ("user-agent", "any"))
     assert caller.carrying == [TRACED, None]
@@ -74,7 +74,7 @@ async def test_findings_are_converted_off_the_event_loop(monkeypatch: pytest.Mon
     threads: list[threading.Thread] = []
     finding = Finding("healthy", "info", "all is well", (), "nothing to do")
 
-    class Explaining(_Asking):
+    class Explaining(_RecordingCaller):
         async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:  # noqa: ARG002
             return Explanation((finding,), ("broker-1 at b:1",), ())
 
@@ -97,7 +97,7 @@ def _remembering(count: int) -> InspectServicer:
     for revision in range(1, count + 1):
         kind = Kind.ELECTION if revision % 2 else Kind.ISR_SHRINK
         log._ring.append(StateChange(1, "broker-1", kind, Stage.COMPLETED, revision=revision))
-    return InspectServicer(_Asking(), log)
+    return InspectServicer(_RecordingCaller(), log)
 
 
 async def _watched(
@@ -174,7 +174,7 @@ async def test_events_logged_while_the_ring_is_sent_reach_followers() -> None:
 async def test_a_meaningless_request_is_rejected(
     request_: pb.WatchEventsRequest, said: str
 ) -> None:
-    with pytest.raises(_RefusedError) as raised:
+    with pytest.raises(_AbortedError) as raised:
         await _watched(_remembering(5), request_)
     assert said in str(raised.value)
 
@@ -187,24 +187,24 @@ async def test_kinds_of_a_newer_version_match_nothing_where_they_may_be_skipped(
 async def test_meaningless_describe_and_explain_requests_are_rejected() -> None:
     servicer = _remembering(0)
     context: Any = _Context()
-    with pytest.raises(_RefusedError, match="partition is -7"):
+    with pytest.raises(_AbortedError, match="partition is -7"):
         await servicer.DescribeService(
             pb.DescribeServiceRequest(topic="sea", partition=-7), context
         )
-    with pytest.raises(_RefusedError, match="timeout_ms is -1"):
+    with pytest.raises(_AbortedError, match="timeout_ms is -1"):
         await servicer.Explain(pb.ExplainRequest(timeout_ms=-1), context)
 
 
 @pytest.mark.parametrize("timeout_ms", [-5, 0, 1, 499])
 async def test_a_time_too_short_for_any_answer_is_rejected(timeout_ms: int) -> None:
-    caller = _Asking()
-    with pytest.raises(_RefusedError, match=f"timeout_ms is {timeout_ms}; give .* at least 500"):
+    caller = _RecordingCaller()
+    with pytest.raises(_AbortedError, match=f"timeout_ms is {timeout_ms}; give .* at least 500"):
         await _explain(caller, timeout_ms=timeout_ms)
     assert caller.given_ms == []
 
 
 @pytest.mark.parametrize(("asked_ms", "given_ms"), [(None, 2_000), (500, 500)])
 async def test_services_get_the_requested_time(asked_ms: int | None, given_ms: int) -> None:
-    caller = _Asking()
+    caller = _RecordingCaller()
     await _explain(caller, timeout_ms=asked_ms)
     assert caller.given_ms == [given_ms]

@@ -67,7 +67,7 @@ class World:
     async def find(self) -> Sequence[str]:
         return self.brokers
 
-    def tell(self, *revisions: int, topic: str = "sea") -> None:
+    def emit(self, *revisions: int, topic: str = "sea") -> None:
         for revision in revisions:
             self.log.tell(Kind.ISR_SHRINK, Stage.COMPLETED, topic=topic, revision=revision)
 
@@ -83,7 +83,7 @@ class World:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(state_change_publisher, "new_event_producer", lambda _: self.producer)
             async with publishing(self.log, self.find, config) as hasten:
-                self.tell(1)
+                self.emit(1)
                 await asyncio.sleep(1)
                 yield hasten
 
@@ -107,7 +107,7 @@ def _unavailable(_: int) -> TidelogError:
 @on_virtual_time
 async def test_events_are_published_in_order() -> None:
     world = World()
-    world.tell(*range(1, 500))
+    world.emit(*range(1, 500))
     await world.publish_for(1)
     assert world.producer.revisions == list(range(1, 500))
     assert world.log.dropped == 0
@@ -118,7 +118,7 @@ async def test_consecutive_events_are_sent_together() -> None:
     world = World()
     running = asyncio.create_task(world.publisher.run())
     for revision in range(1, 11):
-        world.tell(revision)
+        world.emit(revision)
         assert world.producer.revisions == []
         await asyncio.sleep(0.1)
     await asyncio.sleep(2 * state_change_publisher.QUIET_MS / 1000)
@@ -131,7 +131,7 @@ async def test_an_endless_series_of_events_is_sent_two_seconds_late_at_most() ->
     world = World()
     running = asyncio.create_task(world.publisher.run())
     for revision in range(1, 101):
-        world.tell(revision)
+        world.emit(revision)
         await asyncio.sleep(0.1)
         assert len(world.producer.revisions) >= revision - 21
     await world.stop(running)
@@ -141,10 +141,10 @@ async def test_an_endless_series_of_events_is_sent_two_seconds_late_at_most() ->
 async def test_a_full_batch_is_sent_at_once() -> None:
     world = World()
     running = asyncio.create_task(world.publisher.run())
-    world.tell(0)
+    world.emit(0)
     await asyncio.sleep(0.01)
     full = state_change_publisher.MAX_EVENTS_IN_FLIGHT
-    world.tell(*range(1, full))
+    world.emit(*range(1, full))
     await asyncio.sleep(0.01)
     assert world.producer.revisions == list(range(full))
     await world.stop(running)
@@ -154,12 +154,12 @@ async def test_a_full_batch_is_sent_at_once() -> None:
 async def test_a_batch_that_fills_a_small_queue_is_sent_at_once() -> None:
     world = World(max_queued_events=3)
     running = asyncio.create_task(world.publisher.run())
-    world.tell(1)
+    world.emit(1)
     await asyncio.sleep(0.01)
-    world.tell(2, 3)
+    world.emit(2, 3)
     await asyncio.sleep(0.01)
     assert world.producer.revisions == [1, 2, 3]
-    world.tell(4)
+    world.emit(4)
     assert world.log.dropped == 0
     await world.stop(running)
 
@@ -168,7 +168,7 @@ async def test_a_batch_that_fills_a_small_queue_is_sent_at_once() -> None:
 async def test_shutdown_sends_an_unfinished_batch() -> None:
     world = World()
     running = asyncio.create_task(world.publisher.run())
-    world.tell(1)
+    world.emit(1)
     await asyncio.sleep(0.01)
     assert world.producer.revisions == []
     await world.stop(running)
@@ -180,7 +180,7 @@ async def test_only_a_rejected_event_is_sent_again() -> None:
     world = World()
     rejected = [3]
     world.producer.refuse = lambda r: _unavailable(r) if r in rejected else None
-    world.tell(1, 2, 3, 4)
+    world.emit(1, 2, 3, 4)
     running = asyncio.create_task(world.publisher.run())
     await asyncio.sleep(0.3)
     rejected.clear()
@@ -193,7 +193,7 @@ async def test_only_a_rejected_event_is_sent_again() -> None:
 async def test_events_beyond_the_queue_limit_are_dropped_and_counted() -> None:
     world = World(max_queued_events=3)
     world.producer.refuse = _unavailable
-    world.tell(1, 2, 3, 4, 5)
+    world.emit(1, 2, 3, 4, 5)
     assert world.log.dropped == 2
     world.producer.refuse = lambda _: None
     await world.publish_for(1)
@@ -209,11 +209,11 @@ async def test_a_burst_of_drops_is_logged_at_its_start_and_end() -> None:
     world = World(max_queued_events=3)
     began, over = ("state_changes_dropping", None), "state_changes_dropped"
     with capture_logs() as lines:
-        world.tell(*range(1, 504))
+        world.emit(*range(1, 504))
         assert _about_drops(lines) == [began]
         await world.publish_for(1)
         assert _about_drops(lines) == [began, (over, 500)]
-        world.tell(*range(1, 5))
+        world.emit(*range(1, 5))
         await world.publish_for(1)
     assert _about_drops(lines) == [began, (over, 500), began, (over, 1)]
 
@@ -223,7 +223,7 @@ async def test_drops_that_last_until_shutdown_are_logged_there() -> None:
     world = World(max_queued_events=3)
     world.producer.refuse = _unavailable
     with capture_logs() as lines:
-        world.tell(1, 2, 3, 4, 5)
+        world.emit(1, 2, 3, 4, 5)
         await world.publish_for(1)
     assert _about_drops(lines)[-1] == ("state_changes_dropped", 2)
 
@@ -232,7 +232,7 @@ async def test_drops_that_last_until_shutdown_are_logged_there() -> None:
 async def test_a_failing_topic_is_retried_less_and_less_often() -> None:
     world = World()
     world.producer.refuse = _unavailable
-    world.tell(1)
+    world.emit(1)
     await world.publish_for(600)
     pauses_at_most = 600_000 / state_change_publisher.MAX_PAUSE_MS
     assert 15 <= world.producer.tries <= pauses_at_most + 10
@@ -242,7 +242,7 @@ async def test_a_failing_topic_is_retried_less_and_less_often() -> None:
 @on_virtual_time
 async def test_a_flood_is_published_at_a_bounded_rate() -> None:
     world = World(max_queued_events=10_000)
-    world.tell(*range(1, 10_001))
+    world.emit(*range(1, 10_001))
     running = asyncio.create_task(world.publisher.run())
     await asyncio.sleep(1)
     assert len(world.producer.revisions) <= state_change_publisher.MAX_EVENTS_PER_SECOND + 200
@@ -253,7 +253,7 @@ async def test_a_flood_is_published_at_a_bounded_rate() -> None:
 async def test_a_failure_to_publish_emits_no_state_change() -> None:
     world = World()
     world.producer.refuse = _unavailable
-    world.tell(1)
+    world.emit(1)
     await world.publish_for(600)
     assert world.log.told == 1
 
@@ -261,8 +261,8 @@ async def test_a_failure_to_publish_emits_no_state_change() -> None:
 @on_virtual_time
 async def test_events_about_the_topic_itself_are_not_published() -> None:
     world = World()
-    world.tell(1, topic=STATE_CHANGES_TOPIC)
-    world.tell(2)
+    world.emit(1, topic=STATE_CHANGES_TOPIC)
+    world.emit(2)
     await world.publish_for(1)
     assert world.producer.revisions == [2]
     assert world.log.dropped == 0
@@ -273,7 +273,7 @@ async def test_an_event_that_brokers_always_reject_delays_no_other() -> None:
     world = World()
     too_large = TidelogError(ErrorCode.BATCH_TOO_LARGE, "too large")
     world.producer.refuse = lambda r: too_large if r == 2 else None
-    world.tell(1, 2, 3)
+    world.emit(1, 2, 3)
     await world.publish_for(1)
     assert world.producer.revisions == [1, 3]
     assert world.log.dropped == 1
@@ -283,7 +283,7 @@ async def test_an_event_that_brokers_always_reject_delays_no_other() -> None:
 async def test_publishing_waits_for_brokers() -> None:
     world = World()
     world.brokers = ()
-    world.tell(1)
+    world.emit(1)
     running = asyncio.create_task(world.publisher.run())
     await asyncio.sleep(10)
     assert world.producer.tries == 0
@@ -297,9 +297,9 @@ async def test_publishing_waits_for_brokers() -> None:
 async def test_shutdown_sends_queued_events() -> None:
     world = World()
     running = asyncio.create_task(world.publisher.run())
-    world.tell(1)
+    world.emit(1)
     await asyncio.sleep(1)
-    world.tell(2)
+    world.emit(2)
     await world.stop(running)
     assert world.producer.revisions == [1, 2]
     assert world.producer.closed == 1
@@ -308,11 +308,11 @@ async def test_shutdown_sends_queued_events() -> None:
 @on_virtual_time
 async def test_shutdown_does_not_wait_for_a_failing_topic() -> None:
     world = World()
-    world.tell(1)
+    world.emit(1)
     running = asyncio.create_task(world.publisher.run())
     await asyncio.sleep(1)
     world.producer.refuse = _unavailable
-    world.tell(2)
+    world.emit(2)
     before = virtual_clock().monotonic_ms()
     await world.stop(running)
     assert virtual_clock().monotonic_ms() - before <= state_change_publisher.FLUSH_TIMEOUT_MS
@@ -323,11 +323,11 @@ async def test_events_queued_during_shutdown_are_sent() -> None:
     """Events logged meanwhile are sent too, so that no caller waits for them afterwards."""
     world = World()
     async with world.service() as hasten:
-        world.tell(2)
+        world.emit(2)
         hasten()
         await asyncio.sleep(0.01)
         assert world.producer.revisions == [1, 2]
-        world.tell(3)
+        world.emit(3)
         await asyncio.sleep(0.01)
         assert world.producer.revisions == [1, 2, 3]
         before = virtual_clock().monotonic_ms()
@@ -340,7 +340,7 @@ async def test_unsent_events_are_not_waited_for_again() -> None:
     world = World()
     async with world.service() as hasten:
         world.producer.seconds = 0.2
-        world.tell(2, 3, 4, 5)
+        world.emit(2, 3, 4, 5)
         before = virtual_clock().monotonic_ms()
         hasten()
         await asyncio.sleep(0.3)
@@ -352,7 +352,7 @@ async def test_unsent_events_are_not_waited_for_again() -> None:
 @on_virtual_time
 async def test_records_are_keyed_by_their_subject() -> None:
     world = World()
-    world.tell(1)
+    world.emit(1)
     world.log.tell(Kind.STORE_LOST, Stage.COMPLETED, revision=2)
     await world.publish_for(1)
     assert world.producer.keys == [b"sea", b"broker-1"]
@@ -369,7 +369,7 @@ async def test_an_internal_error_of_the_client_does_not_end_publishing() -> None
         return world.producer
 
     world.publisher = StateChangePublisher(world.log, world.find, failing, 10)
-    world.tell(1)
+    world.emit(1)
     await world.publish_for(5)
     assert world.producer.revisions == [1]
 

@@ -132,7 +132,9 @@ def test_waiting_for_a_starting_broker_is_reported_as_such(cluster: DescribedClu
     assert "in the ISR of 1 partition all the same: sea/0" in said(starting)
 
 
-def told_of(cluster: DescribedCluster, broker_id: int, known_for_ms: int, replicas: int) -> None:
+def add_backlog(
+    cluster: DescribedCluster, broker_id: int, known_for_ms: int, replicas: int
+) -> None:
     cluster.backlogs.append(
         BrokerBacklog(
             broker_id,
@@ -151,7 +153,7 @@ def test_a_broker_silent_during_a_large_full_state_is_busy_and_not_paused(
 ) -> None:
     cluster.partition("sea/0", (2, 1, 3))
     cluster.pause(2)
-    told_of(cluster, 2, known_for_ms=4_000, replicas=5_003)
+    add_backlog(cluster, 2, known_for_ms=4_000, replicas=5_003)
     findings = cluster.explain()
     assert set(causes_of(findings)) == {"broker_busy", "command_backlog"}
     busy = found(findings, "broker_busy")
@@ -165,7 +167,7 @@ def test_a_small_or_received_full_state_excuses_no_silence(
 ) -> None:
     cluster.partition("sea/0", (2, 1, 3))
     cluster.pause(2)
-    told_of(cluster, 2, known_for_ms, replicas)
+    add_backlog(cluster, 2, known_for_ms, replicas)
     assert "broker_paused" in causes_of(cluster.explain())
 
 

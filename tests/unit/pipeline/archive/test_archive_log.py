@@ -82,7 +82,7 @@ def put(log: ArchiveLog, names: list[str], *, replaces: str = "") -> None:
     log.commit(Commit(staging, 0, tuple(added), read, replaces=replaces))
 
 
-def seen(root: Path) -> list[str]:
+def visible_rows(root: Path) -> list[str]:
     """The rows that readers see, who do not know commits."""
     directory = Directory(root)
     return sorted(directory.at(path).read_text() for path in directory.files("."))
@@ -134,8 +134,8 @@ def test_a_commit_is_atomic(
         state = recovered.state
         number = state.number
         outcomes.add(number)
-        assert seen(root) == (after if number == 3 else before)
-        assert [Path(path).stem for path in state.paths] == seen(root)
+        assert visible_rows(root) == (after if number == 3 else before)
+        assert [Path(path).stem for path in state.paths] == visible_rows(root)
         if not is_ended:
             break
     assert outcomes == {2, 3}
@@ -143,7 +143,7 @@ def test_a_commit_is_atomic(
 
 @pytest.mark.rule("archive-hour-exchanged-in-one-step")
 def test_an_interrupted_swap_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On file systems without an atomic exchange, after each of the three steps."""
+    """Interrupted at each of the three steps of a swap without an atomic exchange."""
     monkeypatch.setattr(storage, "_exchanged", cannot_exchange)
     for steps in range(3):
         root = tmp_path / str(steps)
@@ -382,7 +382,7 @@ def test_a_commit_that_removes_files_is_finished_wherever_it_was_interrupted(
             recovered.recover()
         numbers.add(recovered.state.number)
         if recovered.state.number == 2:
-            assert seen(root) == after
+            assert visible_rows(root) == after
             assert [Path(path).stem for path in recovered.state.paths] == after
             kept = recovered.own.files("removed/000000000002")
             assert [Path(path).stem for path in kept] == aside
@@ -405,7 +405,7 @@ def test_a_lost_file_of_the_last_commit_is_detected_and_the_others_stay(
     log.directory.remove(lost)
     writer = log_at(root)
     assert writer.recover() == [lost]
-    assert seen(root) == (["a", "b", "c"] if act is add else [])
+    assert visible_rows(root) == (["a", "b", "c"] if act is add else [])
     put(writer, ["e"])
     assert log_at(root).recover() == []
 

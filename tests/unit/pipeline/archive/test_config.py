@@ -25,17 +25,17 @@ from tidelog_pipeline.spark_errors import by_flags
 OUTPUT = ["--output", "/data/archive"]
 
 
-def told(action: str, *flags: str) -> ArchiveConfig:
+def config_of(action: str, *flags: str) -> ArchiveConfig:
     return load_action("archive", ACTIONS, [action, *flags])
 
 
-def told_run(*flags: str) -> RunConfig:
-    config = told("run", *OUTPUT, *flags)
+def run_config(*flags: str) -> RunConfig:
+    config = config_of("run", *OUTPUT, *flags)
     assert isinstance(config, RunConfig)
     return config
 
 
-def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+def error_text(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     with pytest.raises(SystemExit) as ended:
         load_action("archive", ACTIONS, argv)
     assert ended.value.code == 2
@@ -43,8 +43,8 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
 
 
 def test_a_run_ends_unless_continuous() -> None:
-    assert told_run("--topics", "sea,land").every_seconds is None
-    config = told_run("--pattern", "sea-.*", "--every-seconds", "60", "--no-compaction")
+    assert run_config("--topics", "sea,land").every_seconds is None
+    config = run_config("--pattern", "sea-.*", "--every-seconds", "60", "--no-compaction")
     assert (config.every_seconds, config.pattern, config.topics) == (60, "sea-.*", [])
     assert (config.compaction, config.strict) == (False, False)
 
@@ -55,11 +55,11 @@ def test_one_file_configures_all_actions(tmp_path: Path, monkeypatch: pytest.Mon
     file.write_text(
         'output = "/data/archive"\ntopics = ["sea"]\ntarget_mb = 64\nspark_master = "local[2]"\n'
     )
-    compact = told("compact", "--config", str(file))
+    compact = config_of("compact", "--config", str(file))
     assert isinstance(compact, CompactConfig)
     assert (compact.target_bytes, compact.spark_master) == (64 << 20, "local[2]")
     monkeypatch.setenv("TIDELOG_BOOTSTRAP", "a:1,b:2")
-    backfill = told("backfill", "--config", str(file), "--since", '{"sea": {"0": 23}}')
+    backfill = config_of("backfill", "--config", str(file), "--since", '{"sea": {"0": 23}}')
     assert isinstance(backfill, BackfillConfig)
     assert (backfill.topics, backfill.since) == (["sea"], '{"sea": {"0": 23}}')
     assert backfill.bootstrap_servers == "a:1,b:2"
@@ -70,14 +70,14 @@ def test_a_setting_that_no_action_has_is_reported(
 ) -> None:
     file = tmp_path / "archive.toml"
     file.write_text('output = "/data/archive"\ntarget_md = 64\n')
-    message = refused(capsys, "compact", "--config", str(file))
+    message = error_text(capsys, "compact", "--config", str(file))
     assert "sets target_md, which does not exist; did you mean target_mb?" in message
 
 
 def test_an_unknown_action_is_answered_with_the_known_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    message = refused(capsys, "rnu")
+    message = error_text(capsys, "rnu")
     assert "there is no action 'rnu'" in message
     assert all(name in message for name in ACTIONS)
 
@@ -101,11 +101,11 @@ def test_an_unknown_action_is_answered_with_the_known_ones(
 def test_invalid_settings_are_reported(
     flags: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert problem in refused(capsys, "run", *OUTPUT, *flags)
+    assert problem in error_text(capsys, "run", *OUTPUT, *flags)
 
 
 def test_an_archive_is_in_a_file_system(capsys: pytest.CaptureFixture[str]) -> None:
-    message = refused(capsys, "run", "--topics", "sea", "--output", "s3a://bucket/x")
+    message = error_text(capsys, "run", "--topics", "sea", "--output", "s3a://bucket/x")
     assert "must be a directory" in message
 
 

@@ -30,7 +30,7 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def commit_of_former_release(root: Path, number: int, paths: list[str]) -> None:
+def commit_of_previous_release(root: Path, number: int, paths: list[str]) -> None:
     staging = f"{FORMER}/staging/{number:012}"
     value = {
         "version": 1,
@@ -45,13 +45,13 @@ def commit_of_former_release(root: Path, number: int, paths: list[str]) -> None:
     write(root / f"{FORMER}/log/{number:012}.json", json.dumps(value))
 
 
-def former_archive(root: Path) -> Path:
+def previous_archive(root: Path) -> Path:
     """Two commits, the second of which was killed after it had published one of its two files,
     and files of a third, uncommitted one."""
     write(root / FORMER / LOCK, "process 1 on sea")
     write(root / FORMER / "checkpoint/metadata", "{}")
-    commit_of_former_release(root, 1, PATHS[:2])
-    commit_of_former_release(root, 2, PATHS[2:])
+    commit_of_previous_release(root, 1, PATHS[:2])
+    commit_of_previous_release(root, 2, PATHS[2:])
     for path in PATHS[:3]:
         write(root / path, "x")
     write(root / f"{FORMER}/staging/000000000002/{PATHS[3]}", "x")
@@ -59,7 +59,7 @@ def former_archive(root: Path) -> Path:
     return root
 
 
-def seen(root: Path) -> list[str]:
+def visible_files(root: Path) -> list[str]:
     """The files that match `OUTPUT/**/*.parquet`."""
     return sorted(str(path.relative_to(root)) for path in root.rglob("*.parquet"))
 
@@ -77,7 +77,7 @@ def test_a_new_archive_has_its_state_beside_the_table(tmp_path: Path) -> None:
 def test_an_archive_of_a_previous_release_is_migrated_wherever_that_is_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str | None
 ) -> None:
-    root = former_archive(tmp_path / "archive")
+    root = previous_archive(tmp_path / "archive")
     layout = ArchiveLayout(Directory(root))
     before = ArchiveLog(Directory(root), layout.current_state)
     assert before.load().paths == PATHS
@@ -99,14 +99,14 @@ def test_an_archive_of_a_previous_release_is_migrated_wherever_that_is_interrupt
         assert writer.state.paths == PATHS
         assert writer.state.batches["query"] >= 2
         assert own.read("checkpoint/metadata") == b"{}"
-    assert seen(root) == PATHS
+    assert visible_files(root) == PATHS
     assert not (root / FORMER).exists()
     with layout.held_by_writer() as own:
         assert ArchiveLog(Directory(root), lambda: own).load().paths == PATHS
 
 
 def test_an_archive_being_written_by_a_previous_release_is_not_migrated(tmp_path: Path) -> None:
-    root = former_archive(tmp_path / "archive")
+    root = previous_archive(tmp_path / "archive")
     held = Directory(root).held(f"{FORMER}/{LOCK}")
     busy = pytest.raises(TidelogError, match=r"archive is being written by process \d+")
     with held, busy, ArchiveLayout(Directory(root)).held_by_writer():
@@ -115,7 +115,7 @@ def test_an_archive_being_written_by_a_previous_release_is_not_migrated(tmp_path
 
 
 def test_an_archive_written_again_by_a_previous_release_is_rejected(tmp_path: Path) -> None:
-    root = former_archive(tmp_path / "archive")
+    root = previous_archive(tmp_path / "archive")
     with ArchiveLayout(Directory(root)).held_by_writer():
         pass
     write(root / FORMER / LOCK, "")
@@ -160,7 +160,7 @@ def test_a_state_directory_visible_to_readers_is_rejected(tmp_path: Path, chosen
 
 def test_a_state_directory_may_stay_where_previous_releases_had_it(tmp_path: Path) -> None:
     """If OUTPUT is a mount point, nothing beside it is on its file system."""
-    root = former_archive(tmp_path / "archive")
+    root = previous_archive(tmp_path / "archive")
     layout = ArchiveLayout(Directory(root), root / FORMER)
     with layout.held_by_writer() as own:
         assert ArchiveLog(Directory(root), lambda: own).load().paths == PATHS
@@ -181,7 +181,7 @@ def test_an_unusable_state_directory_is_explained(
 ) -> None:
     root = tmp_path / "archive"
     if is_former:
-        former_archive(root)
+        previous_archive(root)
 
     def fail(*_: Any) -> None:
         raise OSError(number, os.strerror(number))

@@ -69,9 +69,9 @@ def test_unplanned_rows_are_an_error(planned: dict[LogId, Planned]) -> None:
         # Ten offsets and nine rows.
         (Planned(10, 20), {}, {}, {LOG: Span(10, 20)}),
         (Planned(11, 20), {}, {}, {LOG: Span(10, 20)}),
-        # One row for each offset, except one that may be of another epoch.
+        # As many rows as offsets, except for one offset that may be of another epoch.
         (Planned(11, 20), {LOG: [Span(8, 12)]}, {}, {LOG: Span(10, 20)}),
-        # The start is known from the rows, and from the plan.
+        # The start is that of the rows, or the given one.
         (Planned(None, 20), {}, {}, {LOG: Span(10, 20)}),
         (Planned(None, 20), {}, {LOG: 5}, {LOG: Span(5, 20)}),
     ],
