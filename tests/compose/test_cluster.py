@@ -49,12 +49,12 @@ def test_all_brokers_and_controllers_are_registered_in_their_racks(stack: Stack)
     assert cluster["controller"] is not None
 
 
-def test_a_cluster_that_has_just_come_up_is_well(stack: Stack) -> None:
+def test_a_cluster_that_has_just_started_is_healthy(stack: Stack) -> None:
     explained = json.loads(stack.tidelog("--json", "explain"))
     assert explained["findings"] == []
 
 
-def test_the_documented_tour_works_as_it_stands(stack: Stack) -> None:
+def test_the_documented_tour_works_as_written(stack: Stack) -> None:
     """Its broker is killed, and explained, and started again."""
     lines = tour_in_containers()
     done = [stack.typed(line) for line in lines]
@@ -85,9 +85,7 @@ def test_the_console_is_served(stack: Stack) -> None:
     assert "Tidelog" in page.text
 
 
-def test_what_is_produced_is_consumed_also_after_a_leader_was_killed(
-    stack: Stack, topic: str
-) -> None:
+def test_records_are_consumed_after_a_leader_was_killed(stack: Stack, topic: str) -> None:
     before = lines(0, RECORDS)
     stack.tidelog("produce", topic, "--key-separator", ":", stdin="\n".join(before))
     assert sorted(consumed(stack, topic)) == sorted(before)
@@ -109,7 +107,7 @@ def test_what_is_produced_is_consumed_also_after_a_leader_was_killed(
     stack.wait_healthy([name], WHOLE_TIMEOUT_S)
 
 
-def test_a_client_on_this_machine_needs_the_published_ports_alone(stack: Stack) -> None:
+def test_a_client_on_this_machine_needs_only_the_published_ports(stack: Stack) -> None:
     bootstrap = ",".join(stack.brokers.values())
     with SyncAdmin(bootstrap) as admin:
         brokers = admin.describe_cluster().brokers
@@ -137,7 +135,7 @@ def test_a_client_on_this_machine_needs_the_published_ports_alone(stack: Stack) 
     stack.wait_whole("from-outside", WHOLE_TIMEOUT_S)
 
 
-def test_the_other_controller_reigns_when_one_is_killed(stack: Stack, topic: str) -> None:
+def test_the_other_controller_becomes_active_when_one_is_killed(stack: Stack, topic: str) -> None:
     reigning = stack.get("/v1/cluster")["controller"]
     name = CONTROLLERS[reigning["controller_id"] - 1]
     stack.signal(name, "KILL")

@@ -22,7 +22,7 @@ def portion(number: int) -> list[str]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.language)
-def test_a_client_in_another_language_goes_on_after_a_leader_was_killed(
+def test_a_client_in_another_language_continues_after_a_leader_was_killed(
     stack: Stack, program: Program
 ) -> None:
     missing = [tool for tool in TOOLS[program.language] if shutil.which(tool) is None]

@@ -30,7 +30,7 @@ def jobs(stack: Stack) -> Iterator[Stack]:
     stack.compose("stop", *JOBS)
 
 
-def test_the_archive_has_every_record_that_the_log_has(jobs: Stack) -> None:
+def test_the_archive_has_every_record_of_the_log(jobs: Stack) -> None:
     def all_are_archived() -> bool:
         said = jobs.compose(
             *("run", "--rm", "-T", "pipeline", "archive", "reconcile", "--output", OUTPUT),

@@ -16,7 +16,7 @@ CONTROLLERS = (1, 2)
 GATEWAYS_WORDS = "the request was not answered in time; the last problem"
 
 
-async def test_a_broker_that_dies_is_seen_without_reloading(
+async def test_a_dead_broker_is_shown_without_reloading(
     console: Console, cluster: LocalCluster, rest: httpx.AsyncClient, sea: str
 ) -> None:
     """How soon it is seen is measured by `make bench-console`, on a machine that does nothing
@@ -68,7 +68,7 @@ async def test_an_event_is_shown_while_it_happens(
     await expect(console.page.get_by_role("link", name="gust", exact=True).first).to_be_visible()
 
 
-async def test_without_a_controller_the_cause_is_told(
+async def test_without_a_controller_the_cause_is_shown(
     console: Console, cluster: LocalCluster, sea: str
 ) -> None:
     await console.open(f"topics/{sea}")
@@ -107,7 +107,7 @@ async def test_another_replica_is_made_leader(console: Console, rest: httpx.Asyn
     await expect(leads).to_be_visible()
 
 
-async def test_maintenance_and_the_restart_check_tell_what_they_mean(
+async def test_maintenance_and_the_restart_check_explain_their_effect(
     console: Console, rest: httpx.AsyncClient
 ) -> None:
     # Two replicas, both of which acks=all needs.

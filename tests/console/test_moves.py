@@ -54,7 +54,7 @@ async def slowly(rest: httpx.AsyncClient) -> AsyncIterator[None]:
     (await rest.put(throttle, json={"bytes_per_second": None})).raise_for_status()
 
 
-async def test_a_move_is_followed_to_its_end_and_taken_back(
+async def test_a_move_is_followed_to_its_end_and_reversed(
     console: Console, rest: httpx.AsyncClient, create: Create
 ) -> None:
     await create("drift", [[1, 2], [2, 1]])
@@ -164,7 +164,7 @@ async def test_each_partition_of_a_topic_gets_more_replicas(
     await until(are_more, "each partition of fog has three replicas")
 
 
-async def test_a_plan_that_has_changed_since_it_was_shown_is_refused_and_shown_anew(
+async def test_a_plan_that_changed_since_it_was_shown_is_rejected_and_shown_again(
     console: Console, rest: httpx.AsyncClient, create: Create
 ) -> None:
     await create("spume", [[1], [2]])
@@ -187,7 +187,7 @@ async def test_a_plan_that_has_changed_since_it_was_shown_is_refused_and_shown_a
 
 
 @pytest.mark.usefixtures("sea")
-async def test_a_broker_that_has_come_is_added_and_drained_again(
+async def test_a_new_broker_is_added_and_drained_again(
     console: Console, rest: httpx.AsyncClient, cluster: LocalCluster, create: Create
 ) -> None:
     await create("tide", [[1, 2], [2, 3], [3, 1], [1, 3]])
@@ -232,7 +232,7 @@ async def test_a_broker_that_has_come_is_added_and_drained_again(
     await expect(side.get_by_text("All is well")).to_be_visible()
 
 
-async def test_what_a_rebalance_would_do_is_shown_before_anything_is_done(
+async def test_the_plan_of_a_rebalance_is_shown_before_it_begins(
     console: Console, rest: httpx.AsyncClient
 ) -> None:
     before = (await rest.get("/v1/operations")).json()["items"]

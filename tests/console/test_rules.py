@@ -66,7 +66,7 @@ def broker(broker_id: int, status: str, **more: Any) -> dict[str, Any]:
         ),
     ],
 )
-async def test_of_the_clients_at_a_limit_of_a_gateway_the_last_one_is_named(
+async def test_the_last_client_at_a_gateway_limit_is_named(
     opened: Console, clients: list[tuple[str, int]], text: str
 ) -> None:
     given = [
@@ -76,7 +76,7 @@ async def test_of_the_clients_at_a_limit_of_a_gateway_the_last_one_is_named(
     assert await told(opened, "parts/gateways", "limitedText", given) == text
 
 
-async def test_what_a_gateway_is_short_of_is_named(opened: Console) -> None:
+async def test_a_gateways_resource_shortage_is_named(opened: Console) -> None:
     given = [
         {"resource": "open_files", "used": 1_020, "limit": 1_024},
         {"resource": "memory", "used": 95, "limit": 100},
@@ -105,7 +105,7 @@ async def test_what_a_gateway_is_short_of_is_named(opened: Console) -> None:
         ({"health": "warning", "controller": None}, "warn", "No controller"),
     ],
 )
-async def test_the_verdict_is_the_worst_that_there_is(
+async def test_the_verdict_is_the_worst_finding(
     opened: Console, changed: dict[str, Any], tone: str, short: str
 ) -> None:
     verdict = await told(opened, "verdict", "verdict", {**WELL, **changed})
@@ -124,7 +124,7 @@ async def test_the_verdict_is_the_worst_that_there_is(
         (broker(1, "gone", removed=True, replicas=0), "removed"),
     ],
 )
-async def test_a_broker_is_told_as_it_stands(
+async def test_a_broker_is_shown_with_its_status(
     opened: Console, described: dict[str, Any], word: str
 ) -> None:
     assert (await told(opened, "verdict", "statusOf", described))[1] == word
@@ -141,7 +141,7 @@ async def test_a_broker_is_told_as_it_stands(
         ({"replicas": [1, 2, 3], "adding_replicas": [3], "moving_operation": "m"}, "moving"),
     ],
 )
-async def test_a_partition_is_told_as_it_stands(
+async def test_a_partition_is_shown_with_its_status(
     opened: Console, changed: dict[str, Any], word: str
 ) -> None:
     assert (await told(opened, "verdict", "healthOf", {**PARTITION, **changed}))[1] == word
@@ -167,7 +167,7 @@ async def test_a_partition_is_told_as_it_stands(
         ("sentence", "orders/0 waits", "orders/0 waits"),
     ],
 )
-async def test_figures_are_written_for_people(
+async def test_numbers_are_formatted_for_people(
     opened: Console, name: str, value: object, text: str
 ) -> None:
     assert await told(opened, "format", name, value) == text
@@ -187,7 +187,7 @@ async def test_figures_are_written_for_people(
         ("", "", 0, []),
     ],
 )
-async def test_records_are_read_of_so_many_partitions_at_a_time(
+async def test_records_are_read_from_a_limited_number_of_partitions_at_a_time(
     opened: Console, partition: str, first: str, count: int, read: list[int]
 ) -> None:
     asked = {"partition": partition, "first": first}
@@ -223,14 +223,14 @@ async def test_a_value_is_shown_as_it_was_written(
         ({"enabled": False, "running": False, "full_rate": False}, "off"),
     ],
 )
-async def test_a_scrub_is_shown_as_it_is(
+async def test_a_scrub_is_shown_with_its_status(
     opened: Console, status: dict[str, bool] | None, word: str
 ) -> None:
     assert (await told(opened, "parts/scrub", "passOf", status))[1] == word
 
 
 @pytest.mark.parametrize("query", [{}, {"timeout_ms": 5_000}])
-async def test_an_answer_is_waited_for_longer_than_the_gateway_waits(
+async def test_the_console_waits_longer_for_an_answer_than_the_gateway(
     opened: Console, query: dict[str, int]
 ) -> None:
     waits_ms = query.get("timeout_ms", USUAL_TIMEOUT_MS)

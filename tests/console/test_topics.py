@@ -33,7 +33,7 @@ async def test_a_topic_is_created_as_it_was_shown(
     assert [", ".join(map(str, one["replicas"])) for one in placed] == [row[2] for row in shown]
 
 
-async def test_what_is_refused_says_why_and_changes_nothing(console: Console) -> None:
+async def test_a_rejected_request_shows_the_reason_and_changes_nothing(console: Console) -> None:
     await console.open("topics")
     await console.button("Create topic").click()
     await console.page.get_by_label("Name").fill("too-much")

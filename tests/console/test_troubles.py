@@ -122,7 +122,7 @@ WITHOUT_CONTROLLER = TidelogError(
         ("moves/op-1", "Move by move"),
     ],
 )
-async def test_a_page_tells_how_old_it_is_and_why_it_is_not_up_to_date(
+async def test_a_page_shows_its_age_and_why_it_is_not_up_to_date(
     scene: Scene, place: str, shown: str
 ) -> None:
     page = scene.console.page
@@ -139,7 +139,7 @@ async def test_a_page_tells_how_old_it_is_and_why_it_is_not_up_to_date(
     await expect(main.get_by_text(AS_OF)).to_have_count(0)
 
 
-async def test_a_topic_that_somebody_else_deletes_keeps_no_buttons(scene: Scene) -> None:
+async def test_a_topic_deleted_by_another_user_keeps_no_buttons(scene: Scene) -> None:
     await scene.console.open("topics/sea")
     await scene.console.button("Partitions…").click()
     await expect(scene.console.dialog).to_be_visible()
@@ -151,7 +151,7 @@ async def test_a_topic_that_somebody_else_deletes_keeps_no_buttons(scene: Scene)
     await expect(scene.console.dialog).to_have_count(0)
 
 
-async def test_what_is_deleted_or_cancelled_is_what_was_seen(scene: Scene) -> None:
+async def test_only_the_object_that_was_shown_is_deleted_or_cancelled(scene: Scene) -> None:
     admin, console = scene.cluster.admin, scene.console
     admin.operations = [operation()]
     await console.open("moves/op-1")
@@ -171,7 +171,7 @@ async def test_what_is_deleted_or_cancelled_is_what_was_seen(scene: Scene) -> No
     assert deleted["expected_revision"] == admin.details.revision
 
 
-async def test_what_goes_back_besides_moves_is_shown_before_a_cancellation(scene: Scene) -> None:
+async def test_the_rollback_of_marks_is_shown_before_a_cancellation(scene: Scene) -> None:
     goes_back = "besides the moves, broker 3 is not marked as removed any more"
     scene.cluster.admin.operations = [operation()]
     scene.cluster.admin.cancellation = Plan((), 0, 0, 0, None, (), (goes_back,))
@@ -181,7 +181,7 @@ async def test_what_goes_back_besides_moves_is_shown_before_a_cancellation(scene
     await expect(scene.console.plan).to_contain_text(goes_back)
 
 
-async def test_partitions_are_added_where_it_was_shown(scene: Scene) -> None:
+async def test_partitions_are_added_where_the_plan_showed(scene: Scene) -> None:
     admin, console = scene.cluster.admin, scene.console
     await console.open("topics/sea")
     await console.button("Partitions…").click()
@@ -196,7 +196,7 @@ async def test_partitions_are_added_where_it_was_shown(scene: Scene) -> None:
     assert list(asked[-1]["assignment"]) == [[1, 2]]  # type: ignore[call-overload]
 
 
-async def test_a_restart_check_says_that_there_is_more_than_it_shows(scene: Scene) -> None:
+async def test_a_restart_check_says_that_its_list_is_incomplete(scene: Scene) -> None:
     findings = [RestartFinding("sea", n, "leader_moves", "broker 2 leads then") for n in range(150)]
     scene.cluster.admin.restart_check = RestartCheck(True, 0, 0, 0, 150, tuple(findings))
     await scene.console.open("brokers")
@@ -252,7 +252,7 @@ async def test_damaged_records_are_left_out_and_named(scene: Scene) -> None:
     await expect(note).to_contain_text("partition 0, offsets 3 to 4")
 
 
-async def test_an_answer_that_takes_long_is_told_before_it_comes(scene: Scene) -> None:
+async def test_a_slow_answer_is_announced_before_it_arrives(scene: Scene) -> None:
     page = scene.console.page
     await scene.console.open("brokers")
     await expect(page.get_by_text("127.0.0.1:7501")).to_be_visible()
@@ -263,7 +263,7 @@ async def test_an_answer_that_takes_long_is_told_before_it_comes(scene: Scene) -
     await expect(page.get_by_text("not up to date")).to_be_visible()
 
 
-async def test_a_stream_goes_on_after_the_gateway_was_away_and_refused_it(scene: Scene) -> None:
+async def test_a_stream_continues_after_the_gateway_was_away_and_rejected_it(scene: Scene) -> None:
     live = scene.console.page.get_by_text("live", exact=True)
     await scene.console.open("events")
     await expect(live).to_be_visible()
@@ -315,7 +315,7 @@ async def test_a_hidden_tab_has_no_stream(scene: Scene) -> None:
     await expect(page.get_by_text("live", exact=True)).to_be_visible()
 
 
-async def test_that_a_service_was_not_heard_is_told_for_a_while(scene: Scene) -> None:
+async def test_a_service_without_an_answer_is_shown_for_a_while(scene: Scene) -> None:
     page = scene.console.page
     await page.clock.install()
     await scene.console.open("events")
@@ -336,9 +336,7 @@ async def test_that_a_service_was_not_heard_is_told_for_a_while(scene: Scene) ->
         ("events?topic=none", unknown_topic("none")),
     ],
 )
-async def test_what_does_not_exist_is_not_found(
-    scene: Scene, place: str, error: TidelogError
-) -> None:
+async def test_unknown_objects_are_not_found(scene: Scene, place: str, error: TidelogError) -> None:
     scene.cluster.admin.refusal = error
     main = scene.console.page.get_by_role("main")
     await scene.console.open(place)
@@ -390,7 +388,7 @@ async def test_a_page_over_a_silent_gateway_is_not_live(scene: Scene, place: str
     await expect(page.get_by_text("Gateway does not answer")).to_be_visible()
 
 
-async def test_a_page_that_was_never_answered_is_not_live(scene: Scene) -> None:
+async def test_a_page_without_any_answer_is_not_live(scene: Scene) -> None:
     page = scene.console.page
     await page.route("**/v1/**", lambda _: None)
     await scene.console.open("topics")

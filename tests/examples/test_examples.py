@@ -59,7 +59,7 @@ def in_order(lines: Sequence[Line]) -> list[Line]:
 
 
 @pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.name.lower())
-async def test_python_reads_what_it_produced(
+async def test_python_reads_the_records_of_the_example(
     cluster: LocalCluster, program: Program, codec: Codec
 ) -> None:
     topic = new_name(f"{program.language}-{codec.name.lower()}")
@@ -82,7 +82,7 @@ async def test_python_reads_what_it_produced(
         ]
 
 
-async def test_records_without_a_key_or_with_an_empty_value_stay_what_they_are(
+async def test_records_without_a_key_or_with_an_empty_value_are_unchanged(
     cluster: LocalCluster, program: Program
 ) -> None:
     topic = new_name(f"{program.language}-null")
@@ -101,7 +101,7 @@ async def test_records_without_a_key_or_with_an_empty_value_stay_what_they_are(
     ]
 
 
-async def test_it_reads_what_python_wrote_in_every_codec(
+async def test_it_reads_every_codec_that_python_writes(
     cluster: LocalCluster, program: Program
 ) -> None:
     topic = new_name(f"{program.language}-read")
@@ -128,7 +128,7 @@ async def test_it_reads_what_python_wrote_in_every_codec(
         assert len(offsets) < offsets[-1] + 1, "there is no fence to be skipped"
 
 
-async def test_it_goes_on_after_its_leader_was_killed_and_nothing_is_lost(
+async def test_it_continues_after_its_leader_was_killed_and_nothing_is_lost(
     cluster: LocalCluster, program: Program
 ) -> None:
     topic = new_name(f"{program.language}-killed")
@@ -173,7 +173,7 @@ async def test_it_goes_on_after_its_leader_was_killed_and_nothing_is_lost(
     assert {line for line in producer.lines if line.offset >= 0} <= set(consumer.lines)
 
 
-async def test_a_topic_that_is_not_there_is_named(cluster: LocalCluster, program: Program) -> None:
+async def test_a_missing_topic_is_named(cluster: LocalCluster, program: Program) -> None:
     status, output, errors = await program.run_to_end(
         "consume", "no-such-topic", "--brokers", cluster.bootstrap, "--until-end"
     )
@@ -183,7 +183,7 @@ async def test_a_topic_that_is_not_there_is_named(cluster: LocalCluster, program
     assert "no-such-topic" in errors
 
 
-async def test_brokers_that_cannot_be_reached_end_it(program: Program) -> None:
+async def test_unreachable_brokers_end_the_program(program: Program) -> None:
     status, output, errors = await program.run_to_end(
         "consume", "any", "--brokers", "127.0.0.1:1", "--until-end"
     )

@@ -51,7 +51,7 @@ def progress_of(leader: LeaderState, broker_id: int) -> FollowerProgress:
     return progress
 
 
-async def test_a_paused_follower_is_named_from_the_standing_high_watermark_to_its_return(
+async def test_a_paused_follower_is_reported_from_the_stalled_high_watermark_to_its_return(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
@@ -112,7 +112,7 @@ async def test_a_paused_follower_is_named_from_the_standing_high_watermark_to_it
         assert changes[0].details["brokers"] == [slow]
 
 
-async def test_a_broker_that_stood_still_tells_that_and_accuses_no_leader(
+async def test_a_stalled_broker_reports_its_stall_and_blames_no_leader(
     cluster: LocalCluster,
 ) -> None:
     """For longer than its fetches may take, and no longer than its lease."""
@@ -166,7 +166,7 @@ async def test_the_log_of_a_quiet_cluster_is_quiet(cluster: LocalCluster) -> Non
     assert grown == {}
 
 
-async def test_one_change_id_goes_from_the_election_to_every_replica_and_back(
+async def test_one_change_id_spans_the_election_and_every_replica(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")

@@ -33,7 +33,7 @@ async def contents(cluster: LocalCluster, topic: str) -> list[tuple[int, int, by
     return sorted((r.partition, r.offset, r.value) for r in await read(cluster, topic))
 
 
-async def test_a_cluster_that_is_started_again_has_kept_everything_and_reads_none_of_it(
+async def test_a_restarted_cluster_keeps_everything_without_reading_it(
     tmp_path: Path,
 ) -> None:
     async with running_cluster(tmp_path, cluster=CLUSTER) as cluster:
@@ -69,7 +69,7 @@ async def test_a_cluster_that_is_started_again_has_kept_everything_and_reads_non
     assert seconds < MAX_START_SECONDS
 
 
-async def test_a_cluster_whose_brokers_were_all_killed_has_kept_everything(
+async def test_a_cluster_whose_brokers_were_all_killed_keeps_everything(
     tmp_path: Path,
 ) -> None:
     values = [b"record %d" % i for i in range(RECORDS)]

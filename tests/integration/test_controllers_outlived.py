@@ -31,7 +31,7 @@ async def _standby(cluster: LocalCluster) -> int:
 
 
 @pytest.mark.parametrize("begins_with", ["a broker", "the controller that stands by"])
-async def test_trace_hears_all_services_from_one_address(
+async def test_trace_reaches_all_services_from_one_address(
     cluster: LocalCluster, begins_with: str
 ) -> None:
     standby = await _standby(cluster)
@@ -56,7 +56,7 @@ async def test_trace_hears_all_services_from_one_address(
     assert gathered.silent == ()
 
 
-async def test_the_controller_that_stands_by_is_described(cluster: LocalCluster) -> None:
+async def test_the_standby_controller_is_described(cluster: LocalCluster) -> None:
     standby = await _standby(cluster)
     async with Admin(cluster.broker_address(2)) as admin:
         described = await admin.describe_cluster()
@@ -67,7 +67,7 @@ async def test_the_controller_that_stands_by_is_described(cluster: LocalCluster)
     assert f"Standby     {standby} at {cluster.controller_address(standby)}" in output
 
 
-async def test_who_was_in_sync_and_how_it_died_is_told_by_the_next_controller(
+async def test_the_next_controller_reports_who_was_in_sync_and_how_it_died(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")

@@ -81,7 +81,7 @@ def led_elsewhere(
     ]
 
 
-async def test_damage_that_a_crashed_broker_finds_at_its_start_costs_that_replica_alone(
+async def test_damage_found_at_start_after_a_crash_affects_only_that_replica(
     cluster: LocalCluster,
 ) -> None:
     topic = await written(cluster)
@@ -101,7 +101,7 @@ async def test_damage_that_a_crashed_broker_finds_at_its_start_costs_that_replic
     assert list((cluster.broker_data_dir(damaged) / "damaged").iterdir()) == []
 
 
-async def test_damage_that_a_new_leader_finds_is_not_served_and_another_leads(
+async def test_damage_found_by_a_new_leader_is_not_served_and_another_replica_leads(
     cluster: LocalCluster,
 ) -> None:
     topic = await written(cluster)

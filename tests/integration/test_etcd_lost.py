@@ -52,7 +52,7 @@ def etcd_of(cluster: LocalCluster) -> LocalEtcd:
 
 @pytest.mark.rule("data-flows-without-the-store")
 @HOW
-async def test_without_etcd_writes_and_reads_go_on_and_all_recovers(
+async def test_without_etcd_writes_and_reads_continue_and_all_recovers(
     cluster: LocalCluster, lose: Step, bring_back: Step
 ) -> None:
     topic = new_name("sea")
@@ -82,7 +82,7 @@ async def test_without_etcd_writes_and_reads_go_on_and_all_recovers(
     written.assert_all_in(await read(cluster, topic))
 
 
-async def test_without_etcd_a_topic_cannot_be_created_and_the_answer_says_why(
+async def test_without_etcd_a_topic_creation_fails_with_the_reason(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
@@ -131,7 +131,7 @@ async def test_a_leader_that_dies_without_etcd_is_replaced_when_etcd_is_back(
     written.assert_all_in(await read(cluster, topic))
 
 
-async def test_every_service_says_once_that_it_lost_etcd_and_once_that_it_is_back(
+async def test_every_service_logs_the_loss_and_return_of_etcd_once(
     cluster: LocalCluster,
 ) -> None:
     logs = [LogSince(process.log_path) for process in cluster.processes()[1:]]

@@ -116,7 +116,7 @@ async def test_a_watch_outlives_a_restart(etcd: LocalEtcd, open_store: OpenStore
     assert [change.revision for change in await waiting] == [after]
 
 
-async def test_what_changes_while_a_watch_is_away_comes_later(
+async def test_changes_during_a_watch_outage_arrive_later(
     etcd: LocalEtcd, open_store: OpenStore, proxies: list[TcpProxy]
 ) -> None:
     watching, writing = open_store(proxies[0].address), open_store(etcd.endpoint)
@@ -174,7 +174,7 @@ async def test_a_paused_etcd_is_unavailable_within_the_timeout(
     await waiting
 
 
-async def test_an_etcd_that_is_not_there_is_unavailable(open_store: OpenStore) -> None:
+async def test_an_absent_etcd_is_unavailable(open_store: OpenStore) -> None:
     port = choose_port(None, taken=set(), rng=random.Random())
     store = open_store(f"127.0.0.1:{port}")
     with pytest.raises(StoreUnavailableError, match=str(port)):
@@ -260,7 +260,9 @@ async def test_a_local_etcd_that_cannot_start_says_why(tmp_path: Path) -> None:
         await LocalEtcd.start(tmp_path / "data", log_path=tmp_path / "log")
 
 
-def test_without_any_etcd_it_says_where_one_could_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_etcd_program_the_error_says_where_to_get_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def find_no_package(_name: str) -> None:
         return None
 

@@ -56,9 +56,7 @@ async def all_back(cluster: LocalCluster) -> None:
     await until_in_sync(cluster, TOPIC)
 
 
-async def test_a_cluster_that_is_well_is_said_to_be_well(
-    cluster: LocalCluster, pairs: Pairs
-) -> None:
+async def test_a_healthy_cluster_is_reported_healthy(cluster: LocalCluster, pairs: Pairs) -> None:
     assert (await explained(cluster)).findings == ()
     status, output = await tidelog(cluster, "explain", pairs[1, 2])
     assert (status, output) == (
@@ -68,14 +66,14 @@ async def test_a_cluster_that_is_well_is_said_to_be_well(
 
 
 @pytest.mark.usefixtures("pairs")
-async def test_a_cluster_that_is_written_to_is_said_to_be_well(cluster: LocalCluster) -> None:
+async def test_a_cluster_under_load_is_reported_healthy(cluster: LocalCluster) -> None:
     async with load(cluster, TOPIC) as written:
         for _ in range(5):
             await written.acknowledges(20)
             assert (await explained(cluster)).findings == ()
 
 
-async def test_a_dead_and_a_paused_broker_are_told_apart(
+async def test_a_dead_and_a_paused_broker_are_distinguished(
     cluster: LocalCluster, pairs: Pairs
 ) -> None:
     await cluster.kill(DEAD)
@@ -126,7 +124,7 @@ async def test_a_dead_and_a_paused_broker_are_told_apart(
     assert f"No answer from broker-{DEAD} at" in output
 
 
-async def test_a_partition_without_leader_names_its_dead_members_in_their_lives(
+async def test_a_partition_without_leader_names_its_dead_members_and_their_incarnations(
     cluster: LocalCluster, pairs: Pairs
 ) -> None:
     name = pairs[DEAD, PAUSED]
@@ -146,7 +144,7 @@ async def test_a_partition_without_leader_names_its_dead_members_in_their_lives(
 
 
 @pytest.mark.usefixtures("pairs")
-async def test_every_service_that_is_left_explains_the_same(cluster: LocalCluster) -> None:
+async def test_all_remaining_services_give_the_same_explanation(cluster: LocalCluster) -> None:
     await cluster.kill(DEAD)
     await until_found(cluster, ("replica_dead", DEAD), ("under_min_isr", -1))
     dead = cluster.broker_address(DEAD)
@@ -159,7 +157,7 @@ async def test_every_service_that_is_left_explains_the_same(cluster: LocalCluste
     assert len(told) == 5
 
 
-async def test_leaders_that_are_not_the_preferred_ones_are_a_note_and_no_fault(
+async def test_leaders_that_are_not_preferred_are_a_note_and_no_fault(
     cluster: LocalCluster, pairs: Pairs
 ) -> None:
     await cluster.kill(DEAD)
@@ -200,7 +198,7 @@ async def test_leaders_that_are_not_the_preferred_ones_are_a_note_and_no_fault(
     assert healthy == []
 
 
-async def test_without_a_controller_a_dead_leader_is_replaced_by_nobody(
+async def test_without_a_controller_a_dead_leader_is_not_replaced(
     cluster: LocalCluster, pairs: Pairs
 ) -> None:
     later = await create_pairs(cluster, "later")

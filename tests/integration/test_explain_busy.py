@@ -79,7 +79,7 @@ async def until_well(cluster: LocalCluster) -> None:
         raise AssertionError(f"{error}: {found}") from None
 
 
-async def test_brokers_that_are_busy_are_said_to_be_and_controllers_that_they_name_are_asked(
+async def test_busy_brokers_are_reported_and_the_controllers_they_name_are_queried(
     cluster: LocalCluster,
 ) -> None:
     await create_topic(cluster, "big", PARTITIONS)

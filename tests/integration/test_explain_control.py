@@ -124,7 +124,7 @@ async def test_a_paused_broker_is_the_root_of_what_waits_for_it(faulty: Faulty) 
     assert f"{faulty.cluster.broker_address(PAUSED)} takes connections" in said(paused)
 
 
-async def test_partitions_that_the_paused_broker_leads_have_no_leader_though_their_keys_are_well(
+async def test_partitions_of_a_paused_leader_are_unavailable_though_their_metadata_look_healthy(
     faulty: Faulty,
 ) -> None:
     led = faulty.pairs[PAUSED, 1]
@@ -146,7 +146,7 @@ async def test_partitions_that_the_paused_broker_leads_have_no_leader_though_the
         assert_not_blamed(told, faulty.alone)
 
 
-async def test_a_partition_whose_follower_stands_still_is_not_well_though_nobody_writes(
+async def test_an_idle_partition_with_a_stalled_follower_is_unhealthy(
     faulty: Faulty,
 ) -> None:
     faults = faulty.faults(faulty.idle)
@@ -176,7 +176,7 @@ async def test_a_deletion_waits_for_the_paused_broker_and_not_for_the_dead_one(
     assert "deletion_waits" in {finding.cause for finding in scoped.findings}
 
 
-async def test_the_high_watermark_stands_still_for_the_follower_that_holds_it(
+async def test_a_stalled_high_watermark_is_traced_to_the_paused_follower(
     faulty: Faulty,
 ) -> None:
     stalled = the(faulty.whole, "hw_stalled", 1)
@@ -208,12 +208,12 @@ async def test_a_partition_of_the_dead_broker_is_not_blamed_on_the_paused_one(
     assert "broker_paused" not in {finding.cause for finding in below.findings}
 
 
-async def test_a_partition_that_neither_broker_holds_is_well(faulty: Faulty) -> None:
+async def test_a_partition_on_neither_broker_is_healthy(faulty: Faulty) -> None:
     assert faulty.faults(faulty.alone) == []
     assert_not_blamed(faulty.whole, faulty.alone)
 
 
-async def test_state_changes_pile_up_before_the_paused_broker_and_before_no_other(
+async def test_state_changes_queue_only_for_the_paused_broker(
     faulty: Faulty,
 ) -> None:
     """The last test: the next controller waits longer before it calls a command overdue."""

@@ -121,7 +121,9 @@ async def _away(cluster: LocalCluster, controller_id: int, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["paused", "dead"])
-async def test_a_standby_is_away_and_then_the_other_one_too(world: World, how: str) -> None:
+async def test_a_missing_standby_and_then_both_controllers_are_explained(
+    world: World, how: str
+) -> None:
     cluster = world.cluster
     active, one, other = await _roles(cluster)
     await _away(cluster, one, how)
@@ -149,7 +151,9 @@ async def test_a_standby_is_away_and_then_the_other_one_too(world: World, how: s
 
 
 @pytest.mark.parametrize("how", ["paused", "dead"])
-async def test_the_active_controller_is_away_and_another_takes_over(world: World, how: str) -> None:
+async def test_a_missing_active_controller_is_explained_after_a_failover(
+    world: World, how: str
+) -> None:
     cluster = world.cluster
     active, *_ = await _roles(cluster)
     await _away(cluster, active, how)
@@ -162,7 +166,7 @@ async def test_the_active_controller_is_away_and_another_takes_over(world: World
     await until_gone(cluster, "standby_missing")
 
 
-async def test_all_controllers_stand_still(world: World) -> None:
+async def test_stalled_controllers_are_explained(world: World) -> None:
     cluster = world.cluster
     for controller_id in (1, 2, 3):
         await _away(cluster, controller_id, "paused")
@@ -177,7 +181,7 @@ async def test_all_controllers_stand_still(world: World) -> None:
     await until_gone(cluster, "no_controller")
 
 
-async def test_the_active_controller_advertises_a_name_that_does_not_resolve(world: World) -> None:
+async def test_an_active_controller_with_an_unresolvable_name_is_explained(world: World) -> None:
     """Asked as by somebody who knows brokers alone; they go on with what it tells them."""
     cluster = world.cluster
     active, wrong, other = await _roles(cluster)
@@ -219,7 +223,7 @@ async def test_the_active_controller_advertises_a_name_that_does_not_resolve(wor
     await until(is_gone, "the active controller answers")
 
 
-async def test_a_standby_that_runs_into_its_memory_limit(world: World) -> None:
+async def test_a_standby_at_its_memory_limit_is_explained(world: World) -> None:
     cluster = world.cluster
     active, standby, _ = await _roles(cluster)
     process = cluster.controller_process(standby)
@@ -247,7 +251,7 @@ async def test_a_standby_that_runs_into_its_memory_limit(world: World) -> None:
 
 
 @pytest.mark.parametrize("role", ["alone", "standby"])
-async def test_a_controller_without_open_files_left(world: World, role: str) -> None:
+async def test_a_controller_out_of_open_files_is_explained(world: World, role: str) -> None:
     """Alone it is active, and stays so."""
     cluster = world.cluster
     active, standby, other = await _roles(cluster)
@@ -283,7 +287,7 @@ async def test_a_controller_without_open_files_left(world: World, role: str) -> 
     assert await cluster.active_controller() == active
 
 
-async def test_an_active_controller_without_open_files_hands_over(world: World) -> None:
+async def test_an_active_controller_out_of_open_files_steps_down(world: World) -> None:
     cluster = world.cluster
     active, *_ = await _roles(cluster)
     process = cluster.controller_process(active)

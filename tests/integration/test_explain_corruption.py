@@ -42,7 +42,7 @@ async def readable(bootstrap: str, topic: str, partition: int) -> list[int]:
     return offsets
 
 
-async def test_damage_in_the_only_replica_costs_one_batch_and_is_explained(tmp_path: Path) -> None:
+async def test_damage_in_the_only_replica_loses_one_batch_and_is_explained(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, controllers=1, brokers=1) as cluster:
         topic, partition = split(DAMAGED)
         described = await create_topic(cluster, topic, partitions=2, replication_factor=1)

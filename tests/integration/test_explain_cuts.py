@@ -136,7 +136,9 @@ async def found_from_here(
     return seen[0]
 
 
-async def test_the_controller_does_not_reach_a_broker_of_an_idle_cluster(world: World) -> None:
+async def test_a_broker_unreachable_by_the_controller_of_an_idle_cluster_is_explained(
+    world: World,
+) -> None:
     cluster, pairs = world.cluster, world.pairs
     world.brokers[UNCONTROLLED].hold([world.controller])
     # The controller pings a silent broker after 10 s, and waits for 5 s.
@@ -155,7 +157,9 @@ async def test_the_controller_does_not_reach_a_broker_of_an_idle_cluster(world: 
     await until_gone(cluster, "controller_cut_off")
 
 
-async def test_a_broker_is_cut_off_from_its_peers_and_then_from_everything(world: World) -> None:
+async def test_a_broker_cut_off_from_its_peers_and_then_from_everything_is_explained(
+    world: World,
+) -> None:
     cluster, pairs = world.cluster, world.pairs
     root = f"broker_cut_off of broker {CUT_OFF}"
     for other in (1, 2):
@@ -191,7 +195,7 @@ async def test_a_broker_is_cut_off_from_its_peers_and_then_from_everything(world
     await until_gone(cluster, causes.BROKER_CUT_OFF)
 
 
-async def test_a_broker_that_stands_still_again_and_again(world: World) -> None:
+async def test_a_broker_that_stalls_repeatedly_is_explained(world: World) -> None:
     """The last test: that its lease ended is reported for 45 s."""
     cluster, healthy = world.cluster, world.pairs[1, 3]
     for _ in range(PAUSES):

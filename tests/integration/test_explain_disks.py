@@ -95,7 +95,7 @@ async def written(cluster: LocalCluster, name: str) -> AsyncIterator[None]:
         yield
 
 
-async def test_a_disk_without_inodes_beside_a_slow_one(world: World) -> None:
+async def test_a_disk_without_inodes_is_explained_beside_a_slow_one(world: World) -> None:
     cluster, topic = world.cluster, new_name("fresh")
     world.disk.take_inodes()
     world.preloaded.slow(SLOW, SYNC_MS)
@@ -122,7 +122,7 @@ async def test_a_disk_without_inodes_beside_a_slow_one(world: World) -> None:
         await until_gone(cluster, "disk_slow")
 
 
-async def test_writes_that_are_slow_beside_a_missing_standby(world: World) -> None:
+async def test_slow_writes_are_explained_beside_a_missing_standby(world: World) -> None:
     """They hold up all that the broker does, so that it answers nobody."""
     cluster, topic = world.cluster, new_name("slow-writes")
     await create_topic(cluster, topic, 3)
@@ -163,7 +163,9 @@ def faults(replicas: list[Path]) -> list[str]:
     return [info.fault for r in replicas for _, info in dump_log(r) if info.fault is not None]
 
 
-async def test_bits_that_flip_on_a_follower_beside_a_full_disk_of_a_leader(world: World) -> None:
+async def test_flipped_bits_on_a_follower_are_explained_beside_a_leaders_full_disk(
+    world: World,
+) -> None:
     """No reader finds them: closed and newest segments, over a clean restart and a kill -9."""
     cluster = world.cluster
     described = await create_topic(cluster, "full", 3)
@@ -222,7 +224,7 @@ async def test_bits_that_flip_on_a_follower_beside_a_full_disk_of_a_leader(world
     await until_in_sync(cluster, "full")
 
 
-async def test_a_disk_of_a_leader_that_becomes_read_only(world: World) -> None:
+async def test_a_leaders_disk_that_becomes_read_only_is_explained(world: World) -> None:
     cluster, topic = world.cluster, new_name("sea")
     described = await create_topic(cluster, topic, 3)
     led = next(p.partition for p in described.partitions if p.leader == FAILING)

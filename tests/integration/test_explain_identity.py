@@ -128,7 +128,7 @@ async def test_a_copied_directory_waits_while_another_broker_restores_an_old_one
     await until_gone(cluster, "directory_not_intact")
 
 
-async def test_the_directory_of_another_cluster_and_a_disk_that_is_not_mounted(
+async def test_a_directory_of_another_cluster_and_an_unmounted_disk_are_explained(
     world: World, tmp_path: Path
 ) -> None:
     """Each is the second fault of the other."""
@@ -166,7 +166,7 @@ async def test_the_directory_of_another_cluster_and_a_disk_that_is_not_mounted(
     await until_in_sync(cluster, "alone")
 
 
-async def test_a_wrong_cluster_name_and_a_wrong_id_are_reported_where_the_brokers_are_missed(
+async def test_a_wrong_cluster_name_and_a_wrong_id_are_reported_for_the_missing_brokers(
     world: World, tmp_path: Path
 ) -> None:
     """Each is the second fault of the other."""
@@ -194,7 +194,7 @@ async def test_a_wrong_cluster_name_and_a_wrong_id_are_reported_where_the_broker
     await until_in_sync(cluster, TOPIC)
 
 
-async def test_a_start_that_was_rejected_while_the_broker_ran_is_not_why_it_is_gone(
+async def test_a_start_rejected_while_the_broker_ran_is_not_the_cause_of_its_absence(
     world: World, tmp_path: Path
 ) -> None:
     cluster = world.cluster

@@ -84,7 +84,7 @@ async def everything_runs_again(world: World) -> AsyncIterator[None]:
     await until_in_sync(cluster, TOPIC)
 
 
-async def test_a_killed_standby_and_leaders_that_are_not_preferred(world: World) -> None:
+async def test_a_killed_standby_and_non_preferred_leaders_are_explained(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
     moved, bystander = pairs[2, 1], pairs[1, 3]
     await cluster.kill(2)
@@ -111,7 +111,7 @@ async def test_a_killed_standby_and_leaders_that_are_not_preferred(world: World)
     assert (await describe(cluster, TOPIC)).partitions[split(moved)[1]].leader == 2
 
 
-async def test_records_that_are_too_large_again_and_again(world: World) -> None:
+async def test_records_that_are_repeatedly_too_large_are_explained(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
     topic = "small"
     await create_topic(cluster, topic, 1, 3, {"max_batch_bytes": "2000"})
@@ -140,7 +140,7 @@ async def test_records_that_are_too_large_again_and_again(world: World) -> None:
     await until(is_taken, "the record is taken")
 
 
-async def test_a_broker_without_open_files_left(world: World) -> None:
+async def test_a_broker_out_of_open_files_is_explained(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
     pid = cluster.broker_process(3).pid
     assert pid is not None
@@ -174,7 +174,7 @@ def _open_files(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
-async def test_a_client_at_its_limit_of_connections(world: World) -> None:
+async def test_a_client_at_its_connection_limit_is_explained(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
     topic, partition = split(pairs[1, 2])
     address = cluster.broker_address(1)
@@ -206,7 +206,7 @@ async def test_a_client_at_its_limit_of_connections(world: World) -> None:
         await append(cluster, pairs[1, 2], [b"taken again"])
 
 
-async def test_a_damaged_identity_and_what_the_broker_said_of_it(world: World) -> None:
+async def test_a_damaged_identity_is_explained_with_the_brokers_message(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
     identity = cluster.broker_data_dir(3) / "broker.json"
     await cluster.stop_broker(3)
@@ -229,7 +229,7 @@ async def test_a_damaged_identity_and_what_the_broker_said_of_it(world: World) -
     await until_in_sync(cluster, TOPIC)
 
 
-async def test_two_brokers_crash_and_one_of_them_is_enough(world: World) -> None:
+async def test_two_crashed_brokers_are_explained_and_restarting_one_is_enough(world: World) -> None:
     cluster = world.cluster
     await create_topic(cluster, "trio", 1, 3)
     leader = (await describe(cluster, "trio")).partitions[0].leader
@@ -274,7 +274,7 @@ async def test_two_brokers_crash_and_one_of_them_is_enough(world: World) -> None
     await until_in_sync(cluster, TOPIC)
 
 
-async def test_another_program_has_the_port_of_a_broker_at_its_start(world: World) -> None:
+async def test_a_port_that_another_program_holds_is_explained(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
     host, _, port = cluster.broker_address(3).rpartition(":")
     await cluster.stop_broker(3)
@@ -298,7 +298,7 @@ async def test_another_program_has_the_port_of_a_broker_at_its_start(world: Worl
     await until_in_sync(cluster, TOPIC)
 
 
-async def test_an_advertised_address_that_does_not_resolve(world: World) -> None:
+async def test_an_unresolvable_advertised_address_is_explained(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
     right, named = cluster.broker_address(3), ["3"]
     wrong = f"broker-3.invalid:{right.rpartition(':')[2]}"
@@ -321,7 +321,7 @@ async def test_an_advertised_address_that_does_not_resolve(world: World) -> None
     await until_in_sync(cluster, TOPIC)
 
 
-async def test_a_broker_that_no_service_knows(world: World) -> None:
+async def test_a_broker_that_no_service_knows_is_explained(world: World) -> None:
     """Whatever else is wrong."""
     async with without_standby(world.cluster):
         for arguments in (("broker", "9"), ("--broker", "9")):
@@ -331,7 +331,7 @@ async def test_a_broker_that_no_service_knows(world: World) -> None:
             assert "no_standby" not in output
 
 
-async def test_a_trace_of_a_partition_in_which_nothing_has_changed(world: World) -> None:
+async def test_a_trace_of_an_unchanged_partition_is_empty(world: World) -> None:
     """While others change."""
     cluster = world.cluster
     await create_topic(cluster, "quiet", 1, 3)

@@ -122,7 +122,9 @@ async def explained_faults(cluster: LocalCluster, pairs: Pairs, alone: str) -> F
     return Faulty(cluster, pairs, alone, whole, by_follower, of_alone)
 
 
-async def test_a_broker_that_misses_the_store_lives_and_is_not_registered(faulty: Faulty) -> None:
+async def test_a_broker_without_the_store_is_reported_alive_and_unregistered(
+    faulty: Faulty,
+) -> None:
     unregistered = the(faulty.whole, "broker_unregistered")
     assert unregistered.because == (f"store_unreachable of broker {LONELY}",)
     assert "it has no registration, says broker-" in said(unregistered)
@@ -135,7 +137,7 @@ async def test_a_broker_that_misses_the_store_lives_and_is_not_registered(faulty
     assert missed.summary.startswith(f"broker-{LONELY} does not reach the metadata store")
 
 
-async def test_a_broker_that_starts_waits_for_a_controller_to_tell_it_its_replicas(
+async def test_a_starting_broker_waits_for_its_full_state_from_the_controller(
     faulty: Faulty,
 ) -> None:
     starting = the(faulty.whole, "broker_starting")
@@ -144,13 +146,13 @@ async def test_a_broker_that_starts_waits_for_a_controller_to_tell_it_its_replic
     assert "the active controller stands still" in the(faulty.whole, "no_controller").summary
 
 
-async def test_a_broker_that_stops_is_named_where_it_is_missed(faulty: Faulty) -> None:
+async def test_a_stopping_broker_is_named_where_it_is_missing(faulty: Faulty) -> None:
     stopping = the(faulty.whole, "broker_stopping")
     assert stopping.partitions == (faulty.pairs[LEADER, STOPPING],)
     assert stopping.severity == "warning"
 
 
-async def test_of_each_partition_its_own_follower_is_named_and_no_other(faulty: Faulty) -> None:
+async def test_only_the_follower_of_each_partition_is_named(faulty: Faulty) -> None:
     about = ("broker_stopping", "broker_starting", "broker_unregistered", "replica_dead")
     assert {
         follower: {cause for cause in causes_of(found) if cause[0] in about}
@@ -162,6 +164,6 @@ async def test_of_each_partition_its_own_follower_is_named_and_no_other(faulty: 
     }
 
 
-async def test_a_partition_that_none_of_them_holds_is_well(faulty: Faulty) -> None:
+async def test_a_partition_on_none_of_these_brokers_is_healthy(faulty: Faulty) -> None:
     assert faulty.of_alone == []
     assert_not_blamed(faulty.whole, faulty.alone)

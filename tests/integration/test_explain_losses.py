@@ -83,7 +83,7 @@ async def rebooted(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
         yield Rebooted(cluster, kept, manual, found)
 
 
-async def test_a_manual_recovery_waits_for_consent_and_names_the_command(
+async def test_a_manual_recovery_awaits_consent_and_shows_the_command(
     rebooted: Rebooted,
 ) -> None:
     topic, partition = split(rebooted.manual[1, 2])
@@ -96,7 +96,7 @@ async def test_a_manual_recovery_waits_for_consent_and_names_the_command(
     assert waits.next_step.endswith(f"tidelog topics recover {topic} --partition {partition}")
 
 
-async def test_the_reboot_of_all_machines_is_named_with_what_follows_from_it(
+async def test_the_reboot_of_all_machines_is_explained_with_its_consequences(
     rebooted: Rebooted,
 ) -> None:
     named = the(rebooted.whole, "machine_rebooted")
@@ -110,7 +110,7 @@ async def test_the_reboot_of_all_machines_is_named_with_what_follows_from_it(
     assert rebooted.manual[1, 2] in names or more == "1 more"
 
 
-async def test_where_a_member_is_dead_it_is_waited_for_instead(rebooted: Rebooted) -> None:
+async def test_recovery_waits_for_a_dead_member(rebooted: Rebooted) -> None:
     found = await explained(rebooted.cluster, of(rebooted.manual[1, DEAD]))
     waits = the(found, "no_leader")
     assert f"waits for broker {DEAD}, last known to hold every committed record" in waits.summary
@@ -121,7 +121,7 @@ async def test_where_a_member_is_dead_it_is_waited_for_instead(rebooted: Reboote
     assert "--from-live-replicas" in waits.next_step
 
 
-async def test_what_was_synced_has_a_leader_and_is_not_blamed(rebooted: Rebooted) -> None:
+async def test_a_synced_partition_has_a_leader_and_is_not_blamed(rebooted: Rebooted) -> None:
     assert await faults_of(rebooted.cluster, rebooted.kept[1, 2]) == []
     assert_not_blamed(rebooted.whole, rebooted.kept[1, 2], rebooted.kept[2, 1])
     of_kept = await explained(rebooted.cluster, of(rebooted.kept[1, DEAD]))
@@ -129,7 +129,7 @@ async def test_what_was_synced_has_a_leader_and_is_not_blamed(rebooted: Rebooted
     assert ("replica_dead", DEAD) in causes_of(of_kept)
 
 
-async def test_after_consent_the_unclean_election_is_told_in_its_epoch(
+async def test_after_consent_the_unclean_election_is_reported_with_its_epoch(
     rebooted: Rebooted,
 ) -> None:
     cluster, name = rebooted.cluster, rebooted.manual[1, 2]

@@ -110,7 +110,7 @@ def _set_clock(clocks: Path, broker_id: int, ahead_s: int) -> None:
     file.write_text(clock_setting(ahead_s))
 
 
-async def test_the_clock_of_a_leader_an_hour_ahead(world: World) -> None:
+async def test_a_leaders_clock_an_hour_ahead_is_explained(world: World) -> None:
     if world.clocks is None:
         pytest.skip("libfaketime is not installed")
     cluster = world.cluster
@@ -136,7 +136,7 @@ async def test_the_clock_of_a_leader_an_hour_ahead(world: World) -> None:
         await until_gone(cluster, "clock_in_doubt")
 
 
-async def test_a_broker_that_runs_into_its_memory_limit(world: World) -> None:
+async def test_a_broker_at_its_memory_limit_is_explained(world: World) -> None:
     cluster = world.cluster
     log = LogSince(cluster.broker_process(SHORT).log_path)
     async with without_standby(cluster):
@@ -186,7 +186,7 @@ async def _pushing(
         yield
 
 
-async def test_brokers_that_get_too_little_cpu(world: World) -> None:
+async def test_brokers_short_of_cpu_are_explained(world: World) -> None:
     """One beside processes that use its processor up, one that is stopped again and again: each is
     the second fault of the other."""
     cluster, stopped = world.cluster, 2
@@ -286,7 +286,7 @@ sys.stdin.read()
 """
 
 
-async def test_five_thousand_connections_of_one_client(world: World) -> None:
+async def test_five_thousand_connections_of_one_client_are_explained(world: World) -> None:
     cluster = world.cluster
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard < 2 * CONNECTIONS:

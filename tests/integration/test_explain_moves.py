@@ -78,7 +78,7 @@ async def bind_moves(cluster: LocalCluster, rate: str) -> None:
     await carried_out(cluster, ["throttle", "set", rate])
 
 
-async def test_a_bound_below_the_write_rate_and_the_rate_that_would_do(
+async def test_a_throttle_below_the_write_rate_is_explained_with_a_sufficient_rate(
     cluster: LocalCluster,
 ) -> None:
     await topic_of(cluster, "sea", [1, 2])
@@ -105,7 +105,7 @@ async def test_a_bound_below_the_write_rate_and_the_rate_that_would_do(
     assert (over.state, over.progress.moves_done) == ("done", 1)
 
 
-async def test_an_operation_and_a_move_that_wait_for_a_dead_broker_and_a_bound(
+async def test_an_operation_waiting_for_a_dead_broker_and_a_throttled_move_are_explained(
     cluster: LocalCluster,
 ) -> None:
     await topic_of(cluster, "bay", [2, 3], [2, 3])
@@ -141,7 +141,9 @@ async def test_an_operation_and_a_move_that_wait_for_a_dead_broker_and_a_bound(
     assert (await until_over(cluster, "waits")).progress.moves_done == 2
 
 
-async def test_a_cancelled_move_that_cannot_go_back_yet(cluster: LocalCluster) -> None:
+async def test_a_cancelled_move_that_cannot_be_rolled_back_yet_is_explained(
+    cluster: LocalCluster,
+) -> None:
     await topic_of(cluster, "cove", [2, 3])
     paused = cluster.broker_process(4)
     paused.pause()

@@ -119,7 +119,7 @@ async def writing(cluster: LocalCluster, name: str) -> AsyncIterator[None]:
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_followers_that_are_cut_off_and_a_full_disk_are_told_apart(world: World) -> None:
+async def test_cut_off_followers_and_a_full_disk_are_distinguished(world: World) -> None:
     cluster, pairs, disk = world.cluster, world.pairs, FileSizeLimit()
     await append(cluster, pairs[2, 3], [VALUE] * 40)
     await until_in_sync(cluster, TOPIC)
@@ -163,7 +163,7 @@ async def test_followers_that_are_cut_off_and_a_full_disk_are_told_apart(world: 
     assert_not_blamed(Explanation(tuple(by_another)), pairs[3, 2], pairs[2, 1], pairs[3, 1])
 
 
-async def test_a_slow_follower_and_one_that_catches_up_and_a_dead_one_are_told_apart(
+async def test_slow_recovering_and_dead_followers_are_distinguished(
     world: World,
 ) -> None:
     cluster, pairs = world.cluster, world.pairs
@@ -254,7 +254,7 @@ async def fails_to_roll(cluster: LocalCluster, name: str) -> None:
         await append(cluster, name, [VALUE] * (2 * SEGMENT_BYTES // len(VALUE)))
 
 
-async def test_a_slow_store_is_told_beside_a_dead_broker(world: World) -> None:
+async def test_a_slow_store_is_reported_beside_a_dead_broker(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
     world.store.delay_seconds = 0.4
     try:

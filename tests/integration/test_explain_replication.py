@@ -90,7 +90,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         await etcd.stop()
 
 
-async def test_a_follower_that_gets_damaged_answers_rejects_them(world: World) -> None:
+async def test_a_follower_rejects_damaged_answers(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
     damaged, bystander = pairs[1, 2], pairs[2, 3]
     topic, partition = split(damaged)
@@ -120,7 +120,7 @@ async def test_a_follower_that_gets_damaged_answers_rejects_them(world: World) -
     assert_not_blamed(found, bystander)
 
 
-async def test_an_isr_that_shrank_since_the_controller_read_it(world: World) -> None:
+async def test_an_isr_that_shrank_after_the_controller_read_it_is_explained(world: World) -> None:
     """The leader's disk is sound: it is the follower that has left."""
     cluster, pairs = world.cluster, world.pairs
     shrunk, bystander = pairs[3, 2], pairs[3, 1]
@@ -169,7 +169,9 @@ def rejected_count(finding: Finding) -> int:
     return int(found[1])
 
 
-async def test_an_unclean_election_beside_two_producers_of_one_name(world: World) -> None:
+async def test_an_unclean_election_is_explained_beside_two_producers_of_one_name(
+    world: World,
+) -> None:
     cluster, bystander = world.cluster, world.pairs[3, 1]
     await create_topic(cluster, "orders", 1, 2)
     config = {"unclean_leader_election": "true", "min_insync_replicas": "1"}
@@ -236,7 +238,9 @@ def by_another_rule(key: bytes, partitions: int) -> int:
     return zlib.adler32(key) % partitions
 
 
-async def test_a_client_with_a_different_partitioner_beside_a_killed_standby(world: World) -> None:
+async def test_a_client_with_another_partitioner_is_explained_beside_a_killed_standby(
+    world: World,
+) -> None:
     cluster, bystander, topic, partitions = world.cluster, world.pairs[3, 1], "keyed", 6
     await create_topic(cluster, topic, partitions, 2)
     keys = [b"key-%d" % number for number in range(60)]

@@ -14,7 +14,7 @@ from tidelog_runtime.local.cluster import LocalCluster
 STARTED = 3
 
 
-async def test_brokers_that_start_without_etcd_are_named_as_such(tmp_path: Path) -> None:
+async def test_brokers_that_start_without_etcd_are_reported_as_starting(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         pairs = await create_pairs(cluster, "pairs")
         etcd = cluster.etcd

@@ -96,7 +96,7 @@ async def dead_broker(cluster: LocalCluster) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("how", ["ended", "cut off"])
-async def test_one_of_three_members_is_missing(world: World, how: str) -> None:
+async def test_a_missing_etcd_member_is_explained(world: World, how: str) -> None:
     cluster, [away, *others] = world.cluster, _members(world.etcd, how)
     # That a store was slow is reported for a minute: also of the test before.
     before = causes_of(await explained(cluster))
@@ -134,7 +134,7 @@ def _members(etcd: EtcdMembers, how: str) -> Sequence[EtcdMember]:
     return etcd.members if how == "ended" else etcd.members[::-1]
 
 
-async def test_a_store_without_room(world: World) -> None:
+async def test_a_store_out_of_space_is_explained(world: World) -> None:
     cluster = world.cluster
     # The broker that dies leads again, as before it died in other tests.
     await lead_as_preferred(cluster)
@@ -200,7 +200,7 @@ async def _carry_out(etcd: EtcdMembers, next_step: str) -> None:
         await etcdctl(etcd, *(revision if word == "REVISION" else word for word in command))
 
 
-async def test_a_store_that_stops_again_and_again(world: World) -> None:
+async def test_a_store_that_stops_repeatedly_is_explained(world: World) -> None:
     """Of two members, so that there is no quorum. The last test: elections are reported for 45 s
     after the last one."""
     cluster = world.cluster

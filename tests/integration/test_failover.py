@@ -33,7 +33,7 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 
 @pytest.mark.rule("acknowledged-record-survives-failover")
-async def test_a_killed_leader_costs_no_acknowledged_record(cluster: LocalCluster) -> None:
+async def test_a_killed_leader_loses_no_acknowledged_record(cluster: LocalCluster) -> None:
     topic = new_name("sea")
     before = (await create_topic(cluster, topic)).partitions[0]
 
@@ -53,7 +53,7 @@ async def test_a_killed_leader_costs_no_acknowledged_record(cluster: LocalCluste
     assert {record.leader_epoch for record in records} == {before.leader_epoch, after.leader_epoch}
 
 
-async def test_after_a_failover_a_reader_of_the_former_epoch_is_fenced(
+async def test_after_a_failover_a_reader_of_the_previous_epoch_is_fenced(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
@@ -115,7 +115,7 @@ async def test_a_consumer_sees_every_offset_once_and_in_order_across_a_killed_le
     written.assert_all_in(seen)
 
 
-async def test_a_broker_that_is_told_to_stop_moves_its_leaders_first(
+async def test_a_stopping_broker_transfers_its_leaderships_first(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
@@ -210,7 +210,7 @@ async def test_a_paused_follower_leaves_the_isr_and_returns(cluster: LocalCluste
 
 
 @pytest.mark.rule("deposed-leader-commits-nothing")
-async def test_a_paused_leader_is_replaced_and_leads_no_more_when_it_wakes(
+async def test_a_paused_leader_is_replaced_and_does_not_lead_after_it_resumes(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
@@ -259,7 +259,7 @@ async def test_a_topic_cannot_have_more_replicas_than_brokers_are_left(
     assert healed.replication_factor == 3
 
 
-async def test_with_too_few_in_sync_acks_all_is_refused_and_nothing_is_appended(
+async def test_with_too_few_in_sync_acks_all_is_rejected_and_nothing_is_appended(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")

@@ -93,7 +93,7 @@ async def fill_up(client: WireClient, topic: str, partition: int) -> Sequence[by
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_leader_whose_disk_is_full_refuses_and_then_goes_on(disk: Disk) -> None:
+async def test_a_leader_whose_disk_is_full_rejects_and_then_resumes(disk: Disk) -> None:
     cluster, topic = disk.cluster, new_name("sea")
     described = await create_topic(cluster, topic, 3, replication_factor=1)
     full, other = led_by(described, FULL), led_by(described, FULL + 1)
@@ -208,7 +208,7 @@ def last_offset(replica: Path) -> int:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_after_a_full_disk_a_killed_broker_starts_with_all_it_had(disk: Disk) -> None:
+async def test_after_a_full_disk_a_killed_broker_starts_with_all_its_data(disk: Disk) -> None:
     cluster, topic = disk.cluster, new_name("sea")
     described = await create_topic(cluster, topic, 3, replication_factor=1)
     number = led_by(described, FULL)

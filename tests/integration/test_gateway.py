@@ -67,7 +67,7 @@ async def test_the_gateway_is_ready_beside_its_cluster(
     assert content["gateway"]["address"] == cluster.gateway_address
 
 
-async def test_a_topic_lives_its_whole_life_over_rest(gateway: httpx.AsyncClient) -> None:
+async def test_a_topic_is_created_changed_and_deleted_over_rest(gateway: httpx.AsyncClient) -> None:
     plan = await gateway.post(
         "/v1/topics", params={"dry_run": True}, json={"topic": "life", "partitions": 2}
     )
@@ -100,7 +100,7 @@ async def test_a_topic_lives_its_whole_life_over_rest(gateway: httpx.AsyncClient
     assert (await gateway.get("/v1/topics/life")).status_code == 404
 
 
-async def test_a_partition_is_told_with_every_replica(gateway: httpx.AsyncClient) -> None:
+async def test_a_partition_is_described_with_every_replica(gateway: httpx.AsyncClient) -> None:
     await created(gateway, "told")
 
     async def all_tell() -> bool:
@@ -202,7 +202,7 @@ async def test_paused_and_killed_gateways_are_found_beside_a_dead_standby(
             assert (await client.get(f"http://{address}/v1/topics/beside")).status_code == 200
 
 
-async def test_a_gateway_without_open_files_left(
+async def test_a_gateway_out_of_open_files_is_explained(
     cluster: LocalCluster, other_gateways: list[OtherGateway]
 ) -> None:
     short, healthy = other_gateways
@@ -228,7 +228,7 @@ async def test_a_gateway_without_open_files_left(
         assert (await client.get(f"http://{short.address}/v1/brokers")).status_code == 200
 
 
-async def test_a_gateway_that_was_stopped_in_order_has_said_farewell(
+async def test_a_gateway_that_stopped_cleanly_withdraws_its_announcement(
     cluster: LocalCluster, other_gateways: list[OtherGateway]
 ) -> None:
     address, process = other_gateways[0]
@@ -236,7 +236,7 @@ async def test_a_gateway_that_was_stopped_in_order_has_said_farewell(
     assert (await gateways_of(cluster))[address] == "stopped"
 
 
-async def test_a_client_at_a_limit_of_a_gateway_is_a_finding_and_in_the_list(
+async def test_a_client_at_a_gateway_limit_is_a_finding_and_is_listed(
     gateway: httpx.AsyncClient, cluster: LocalCluster
 ) -> None:
     narrow = other_gateway(
@@ -284,7 +284,7 @@ async def test_a_client_at_a_limit_of_a_gateway_is_a_finding_and_in_the_list(
         ({"topic": "t", "assignment": [[1, 1]]}, "INVALID_ASSIGNMENT"),
     ],
 )
-async def test_bad_input_is_refused_in_the_words_of_the_cluster(
+async def test_invalid_input_is_rejected_with_the_message_of_the_cluster(
     gateway: httpx.AsyncClient, body: dict[str, Any], code: str
 ) -> None:
     answer = await gateway.post("/v1/topics", json=body)
@@ -293,7 +293,7 @@ async def test_bad_input_is_refused_in_the_words_of_the_cluster(
 
 
 @pytest.mark.parametrize("existed", [False, True], ids=["never there", "deleted"])
-async def test_every_request_for_a_topic_that_does_not_exist_is_answered_with_404(
+async def test_every_request_for_an_unknown_topic_is_answered_with_404(
     gateway: httpx.AsyncClient, existed: bool
 ) -> None:
     topic = "deleted" if existed else "never"
@@ -383,7 +383,7 @@ def states_of(brokers: list[dict[str, Any]]) -> dict[int, tuple[str, str]]:
     return {b["broker_id"]: (b["status"], b["address"]) for b in brokers}
 
 
-async def test_a_change_of_controller_in_mid_request_is_followed(
+async def test_a_request_follows_a_controller_change(
     gateway: httpx.AsyncClient, cluster: LocalCluster
 ) -> None:
     active = await cluster.active_controller()
@@ -395,7 +395,7 @@ async def test_a_change_of_controller_in_mid_request_is_followed(
     await cluster.ready()
 
 
-async def test_what_a_controller_has_begun_when_it_is_killed_is_answered_by_the_next(
+async def test_a_request_in_flight_at_a_killed_controller_is_answered_by_the_next(
     gateway: httpx.AsyncClient, cluster: LocalCluster
 ) -> None:
     active = await cluster.active_controller()
@@ -421,7 +421,7 @@ async def test_what_a_controller_has_begun_when_it_is_killed_is_answered_by_the_
     await cluster.ready()
 
 
-async def test_it_measures_itself(gateway: httpx.AsyncClient) -> None:
+async def test_the_gateway_serves_its_metrics(gateway: httpx.AsyncClient) -> None:
     families = text_string_to_metric_families((await gateway.get("/metrics")).text)
     names = {family.name for family in families}
     known = {metric.name.removesuffix("_total") for metric in GATEWAY_METRICS}
@@ -429,7 +429,7 @@ async def test_it_measures_itself(gateway: httpx.AsyncClient) -> None:
     assert {name for name in names if name.startswith("tidelog_")} <= known
 
 
-async def test_it_ends_when_it_is_asked_to(cluster: LocalCluster) -> None:
+async def test_the_gateway_ends_on_sigterm(cluster: LocalCluster) -> None:
     process = cluster.gateway_process
     assert await process.stop()
     assert process.exit_status == 0

@@ -63,7 +63,7 @@ async def first(answer: httpx.Response, **fields: object) -> dict[str, Any]:
     raise AssertionError(f"the stream ended without {fields}")
 
 
-async def test_a_stream_tells_what_happens_and_goes_on_after_a_break(
+async def test_a_stream_sends_events_and_continues_after_a_break(
     gateway: httpx.AsyncClient,
 ) -> None:
     async with gateway.stream("GET", "/v1/events/stream") as stream:
@@ -115,7 +115,7 @@ async def test_some_records_of_a_request_may_fail(gateway: httpx.AsyncClient) ->
     assert refused["error"]["code"] == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-async def test_streams_and_the_gateway_end_when_it_is_told_to_stop(
+async def test_streams_and_the_gateway_end_on_sigterm(
     cluster: LocalCluster, gateway: httpx.AsyncClient
 ) -> None:
     async with gateway.stream("GET", "/v1/events/stream") as stream:

@@ -15,7 +15,7 @@ from tidelog_runtime.local.cluster_view import open_view
 START_TIMEOUT_SECONDS = 60
 
 
-async def test_every_broker_is_registered_where_the_file_says(cluster: LocalCluster) -> None:
+async def test_every_broker_is_registered_at_its_configured_address(cluster: LocalCluster) -> None:
     view = open_view(cluster.etcd_address, cluster.cluster)
     try:
         registered = await view.brokers()

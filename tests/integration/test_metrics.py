@@ -28,7 +28,7 @@ from tidelog_runtime.telemetry.metrics.metric import MetricType
 LIBRARY = ("process_", "python_")
 
 
-async def test_every_service_tells_what_the_catalogue_names_and_no_more(
+async def test_every_service_exposes_exactly_the_metrics_of_the_catalogue(
     cluster: LocalCluster,
 ) -> None:
     parts = cluster.describe()
@@ -110,7 +110,7 @@ async def test_the_lag_of_a_paused_follower_grows_at_its_leader_and_ends_when_it
             assert healthy < 1.0
 
 
-async def test_what_is_written_is_counted_at_the_leader_and_at_its_followers(
+async def test_written_records_are_counted_at_the_leader_and_its_followers(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
@@ -133,7 +133,7 @@ async def test_what_is_written_is_counted_at_the_leader_and_at_its_followers(
     assert in_after >= in_before + 50
 
 
-async def test_the_active_controller_tells_of_the_cluster_and_a_standby_does_not(
+async def test_only_the_active_controller_exposes_cluster_metrics(
     cluster: LocalCluster,
 ) -> None:
     active = await cluster.active_controller()
@@ -149,7 +149,7 @@ async def test_the_active_controller_tells_of_the_cluster_and_a_standby_does_not
     assert silent.value("cluster_partitions") is None
 
 
-async def test_a_leaders_death_counts_as_a_departure_and_an_election_by_its_cause(
+async def test_a_leaders_death_is_counted_as_a_departure_and_an_election_by_cause(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
@@ -180,7 +180,7 @@ async def test_a_leaders_death_counts_as_a_departure_and_an_election_by_its_caus
 
 
 @pytest.mark.parametrize("program", ["tidelog_broker", "tidelog_controller"])
-async def test_a_service_whose_port_for_metrics_is_taken_refuses_to_start(
+async def test_a_service_whose_metrics_port_is_taken_does_not_start(
     program: str, tmp_path: Path
 ) -> None:
     own: dict[str, Setting] = {"controller_id": 1}

@@ -67,7 +67,7 @@ async def shares(cluster: LocalCluster) -> dict[int, int]:
     return {broker["broker_id"]: broker["replicas"] for broker in listed}
 
 
-async def test_a_cluster_grows_is_looked_after_and_shrinks_by_commands_alone(
+async def test_a_cluster_grows_is_maintained_and_shrinks_by_commands_alone(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
@@ -176,7 +176,7 @@ async def test_a_topic_is_changed_by_commands_alone(cluster: LocalCluster) -> No
     await done(cluster, "topics", "delete", topic, "--yes")
 
 
-async def test_a_partition_is_recovered_at_the_price_that_was_shown(cluster: LocalCluster) -> None:
+async def test_a_partition_is_recovered_with_the_loss_that_was_shown(cluster: LocalCluster) -> None:
     topic = new_name("reef")
     await done(
         cluster,

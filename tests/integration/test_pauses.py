@@ -33,7 +33,7 @@ MAX_PAUSE_MS = 1_000.0
 PARTITIONS, BY_HAND, SETTLED_S = 600, 200, 0.2
 
 
-def test_every_rpc_of_every_service_is_asked() -> None:
+def test_every_rpc_of_every_service_is_called() -> None:
     asked = {case.method for case in requests.cases(requests.all_rpcs())}
     described = {
         f"/tidelog.v1.{service}/{rpc}"
@@ -56,7 +56,7 @@ def test_each_rpc_whose_largest_request_is_rejected_has_a_valid_one() -> None:
     assert rejected - internal <= {method.rpartition("/")[2] for method in valid}
 
 
-def test_a_rejection_is_noticed_wherever_none_is_expected() -> None:
+def test_an_unexpected_rejection_is_found_in_any_part_of_an_answer() -> None:
     rejected = Pause("controller", "AddPartitions: 3,000", (0.0,), "rejected: ERROR_CODE_INTERNAL")
     (largest,) = (name for name in EXPECTED if name == "DeleteTopic: largest")
     other = Pause("controller", largest, (0.0,), "rejected: ERROR_CODE_INTERNAL: ")
@@ -65,7 +65,7 @@ def test_a_rejection_is_noticed_wherever_none_is_expected() -> None:
     assert len(unexpected([rejected, other, taken, expected])) == 3
 
 
-def test_every_route_that_changes_something_is_asked() -> None:
+def test_every_route_that_changes_something_is_called() -> None:
     def shape(path: str) -> str:
         return re.sub(r"/(pauses[\w-]*|rest-[\w-]+|\d+)(?=/|$)", "/{}", path.partition("?")[0])
 
@@ -108,7 +108,7 @@ async def test_no_valid_request_holds_an_event_loop_for_long(tmp_path: Path) -> 
     _check(pauses)
 
 
-async def test_no_change_that_is_carried_out_holds_an_event_loop_for_long(tmp_path: Path) -> None:
+async def test_no_change_of_the_cluster_holds_an_event_loop_for_long(tmp_path: Path) -> None:
     async with _cluster(tmp_path) as cluster:
         found = of_operations(cluster, 1, PARTITIONS, BY_HAND, SETTLED_S)
         _check([pause async for pause in found])

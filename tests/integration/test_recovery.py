@@ -55,7 +55,7 @@ async def tidelog(cluster: LocalCluster, *arguments: str) -> tuple[int | None, s
     return process.returncode, output.decode()
 
 
-async def test_after_a_reboot_of_all_the_best_log_leads_and_the_partition_is_marked(
+async def test_after_a_reboot_of_all_machines_the_best_log_leads_and_the_partition_is_marked(
     tmp_path: Path,
 ) -> None:
     boot_id = tmp_path / "boot_id"
@@ -87,7 +87,7 @@ async def test_after_a_reboot_of_all_the_best_log_leads_and_the_partition_is_mar
         assert len(await read_values(cluster, "manual")) == 101
 
 
-async def test_a_replica_that_is_lost_for_good_is_waited_for_until_somebody_says_so(
+async def test_a_permanently_lost_replica_is_awaited_until_an_administrator_declares_it_lost(
     tmp_path: Path,
 ) -> None:
     boot_id = tmp_path / "boot_id"

@@ -186,26 +186,26 @@ BAD_BATCHES = {
 
 
 @pytest.mark.parametrize("bad", BAD_BATCHES.values(), ids=BAD_BATCHES.keys())
-async def test_a_bad_batch_is_refused(sea: Sea, bad: BadBatch) -> None:
+async def test_an_invalid_batch_is_rejected(sea: Sea, bad: BadBatch) -> None:
     result = await sea.leader.produce(TOPIC, 0, bad.batch)
 
     assert_refused(result.error, bad.code, *bad.phrases)
     assert result.base_offset == -1
 
 
-async def test_a_good_batch_before_a_bad_one_is_not_appended_either(sea: Sea) -> None:
+async def test_a_valid_batch_before_an_invalid_one_is_not_appended(sea: Sea) -> None:
     result = await sea.leader.produce(TOPIC, 0, wire_batch(b"calm"), flipped_crc())
 
     assert_refused(result.error, errors_pb2.ERROR_CODE_CORRUPT_BATCH, "CRC32C")
 
 
-async def test_with_acks_none_a_bad_batch_is_dropped_without_a_word(sea: Sea) -> None:
+async def test_with_acks_none_an_invalid_batch_is_dropped_silently(sea: Sea) -> None:
     result = await sea.leader.produce(TOPIC, 0, flipped_crc(), acks=broker_pb2.ACKS_NONE)
 
     assert not result.HasField("error")
 
 
-async def test_a_bad_batch_does_not_keep_another_partition_from_its_own(
+async def test_an_invalid_batch_does_not_affect_another_partition(
     cluster: LocalCluster, sea: Sea
 ) -> None:
     led = await create_topic(cluster, "lake", PARTITIONS, replication_factor=1)
@@ -262,7 +262,7 @@ BAD_REQUESTS = {
 
 
 @pytest.mark.parametrize(("request_", "says"), BAD_REQUESTS.values(), ids=BAD_REQUESTS.keys())
-async def test_a_bad_produce_request_is_refused_as_a_whole(
+async def test_an_invalid_produce_request_is_rejected_as_a_whole(
     sea: Sea, request_: broker_pb2.ProduceRequest, says: str
 ) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -272,7 +272,7 @@ async def test_a_bad_produce_request_is_refused_as_a_whole(
     assert says in (refused.value.details() or "")
 
 
-async def test_a_fetch_of_less_than_nothing_is_refused_as_a_whole(sea: Sea) -> None:
+async def test_a_fetch_with_a_negative_size_is_rejected_as_a_whole(sea: Sea) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await sea.leader.broker.Fetch(broker_pb2.FetchRequest(max_bytes=-1))
 
@@ -291,7 +291,7 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize(("topic", "partition", "says"), UNKNOWN.values(), ids=UNKNOWN.keys())
-async def test_what_does_not_exist_is_unknown_to_every_request(
+async def test_unknown_topics_and_partitions_are_reported_by_every_request(
     sea: Sea, topic: str, partition: int, says: tuple[str, ...]
 ) -> None:
     errors = [
@@ -304,13 +304,13 @@ async def test_what_does_not_exist_is_unknown_to_every_request(
         assert_refused(error, errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION, *says)
 
 
-async def test_metadata_tells_an_unknown_topic(sea: Sea) -> None:
+async def test_metadata_reports_an_unknown_topic(sea: Sea) -> None:
     found = await sea.leader.metadata("no-such-sea")
 
     assert_refused(found.error, errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION, "create it first")
 
 
-async def test_another_topic_id_is_told(sea: Sea) -> None:
+async def test_a_mismatched_topic_id_is_reported(sea: Sea) -> None:
     result = await sea.leader.produce(TOPIC, 0, wire_batch(b"calm"), topic_id="of-a-former-sea")
 
     assert_refused(
@@ -321,7 +321,7 @@ async def test_another_topic_id_is_told(sea: Sea) -> None:
     )
 
 
-async def test_who_does_not_lead_says_who_does(sea: Sea) -> None:
+async def test_a_broker_that_does_not_lead_names_the_leader(sea: Sea) -> None:
     for broker_id, other in sea.others.items():
         errors = [
             (await other.produce(TOPIC, 0, wire_batch(b"calm"))).error,
@@ -361,7 +361,7 @@ async def test_an_offset_below_the_start_is_out_of_range(sea: Sea) -> None:
     assert_refused(result.error, errors_pb2.ERROR_CODE_OFFSET_OUT_OF_RANGE, "not -1")
 
 
-async def test_a_reader_of_a_newer_epoch_is_told_which_it_is_here(sea: Sea) -> None:
+async def test_a_reader_of_a_newer_epoch_gets_the_brokers_epoch(sea: Sea) -> None:
     result = await sea.leader.fetch(TOPIC, 0, 0, known_epoch=sea.leader_epoch + 1)
 
     assert_refused(
@@ -372,7 +372,7 @@ async def test_a_reader_of_a_newer_epoch_is_told_which_it_is_here(sea: Sea) -> N
     )
 
 
-async def test_a_position_that_is_none_is_refused(sea: Sea) -> None:
+async def test_an_unspecified_position_is_rejected(sea: Sea) -> None:
     result = await sea.leader.list_offsets(TOPIC, 0, position=0)
 
     assert_refused(
@@ -382,7 +382,7 @@ async def test_a_position_that_is_none_is_refused(sea: Sea) -> None:
     )
 
 
-async def test_bytes_that_are_no_request_are_refused(cluster: LocalCluster, sea: Sea) -> None:
+async def test_bytes_that_are_no_request_are_rejected(cluster: LocalCluster, sea: Sea) -> None:
     async with grpc.aio.insecure_channel(sea.leader_address) as channel:
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
             "/tidelog.v1.BrokerService/Produce"

@@ -78,7 +78,7 @@ def port_in_use() -> Iterator[int]:
 # -- the data directory ------------------------------------------------------------------
 
 
-async def test_the_data_of_another_broker_is_refused(tmp_path: Path, etcd: LocalEtcd) -> None:
+async def test_the_data_of_another_broker_is_rejected(tmp_path: Path, etcd: LocalEtcd) -> None:
     async with started(broker(tmp_path, etcd_endpoints=[etcd.endpoint])) as owner:
         await owner.until_tells("registration")
     identity = (tmp_path / "data" / "broker.json").read_bytes()
@@ -90,7 +90,7 @@ async def test_the_data_of_another_broker_is_refused(tmp_path: Path, etcd: Local
     assert (tmp_path / "data" / "broker.json").read_bytes() == identity
 
 
-async def test_the_data_of_another_cluster_is_refused(tmp_path: Path, etcd: LocalEtcd) -> None:
+async def test_the_data_of_another_cluster_is_rejected(tmp_path: Path, etcd: LocalEtcd) -> None:
     async with started(broker(tmp_path, cluster="north", etcd_endpoints=[etcd.endpoint])) as owner:
         await owner.until_tells("registration")
     stranger = broker(tmp_path, "stranger", cluster="south", etcd_endpoints=[etcd.endpoint])
@@ -116,7 +116,7 @@ async def test_the_data_of_another_cluster_is_refused(tmp_path: Path, etcd: Loca
         await back.until_tells("registration")
 
 
-async def test_a_directory_that_another_process_uses_is_refused(tmp_path: Path) -> None:
+async def test_a_directory_in_use_by_another_process_is_rejected(tmp_path: Path) -> None:
     async with started(broker(tmp_path)) as owner:
         await owner.until_says("store_lost")
 
@@ -127,7 +127,7 @@ async def test_a_directory_that_another_process_uses_is_refused(tmp_path: Path) 
     assert "stop that one, or give this one its own data_dir" in why
 
 
-async def test_a_damaged_identity_is_refused(tmp_path: Path) -> None:
+async def test_a_damaged_identity_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "broker.json").write_text("{half")
 
@@ -137,7 +137,7 @@ async def test_a_damaged_identity_is_refused(tmp_path: Path) -> None:
     assert "restore the file, or move the directory away to start empty" in why
 
 
-async def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+async def test_a_directory_that_cannot_be_created_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
 
     why = await refuses(broker(tmp_path, data_dir=str(tmp_path / "file" / "data")))
@@ -148,7 +148,7 @@ async def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> Non
 # -- the port and the configuration ------------------------------------------------------
 
 
-async def test_a_broker_whose_port_is_in_use_says_so_and_does_not_register(
+async def test_a_broker_whose_port_is_in_use_reports_it_and_does_not_register(
     tmp_path: Path, etcd: LocalEtcd
 ) -> None:
     with port_in_use() as port:
@@ -162,7 +162,7 @@ async def test_a_broker_whose_port_is_in_use_says_so_and_does_not_register(
     await view.close()
 
 
-async def test_a_controller_whose_port_is_in_use_says_so(tmp_path: Path) -> None:
+async def test_a_controller_whose_port_is_in_use_reports_it(tmp_path: Path) -> None:
     with port_in_use() as port:
         refused = controller(tmp_path, listen=f"127.0.0.1:{port}")
         async with started(refused):
@@ -183,7 +183,7 @@ async def test_a_controller_whose_port_is_in_use_says_so(tmp_path: Path) -> None
     ],
     ids=["out of range", "no address", "unknown"],
 )
-async def test_a_wrong_setting_ends_it_with_what_would_be_right(
+async def test_an_invalid_setting_ends_the_service_with_a_hint(
     tmp_path: Path, settings: dict[str, Setting], phrases: tuple[str, ...]
 ) -> None:
     refused = broker(tmp_path, "broker", **settings)
@@ -198,7 +198,7 @@ async def test_a_wrong_setting_ends_it_with_what_would_be_right(
 # -- etcd --------------------------------------------------------------------------------
 
 
-async def test_services_wait_for_etcd_say_so_once_and_serve_when_it_is_there(
+async def test_services_wait_for_etcd_log_it_once_and_serve_when_it_is_available(
     tmp_path: Path, etcd: LocalEtcd
 ) -> None:
     await etcd.stop()
@@ -233,7 +233,7 @@ async def test_services_that_wait_for_etcd_can_be_stopped(tmp_path: Path) -> Non
     assert waiting_controller.process.exit_status == 0
 
 
-async def test_of_two_brokers_with_one_id_the_second_is_rejected(
+async def test_the_second_of_two_brokers_with_one_id_is_rejected(
     tmp_path: Path, etcd: LocalEtcd
 ) -> None:
     endpoints = [etcd.endpoint]

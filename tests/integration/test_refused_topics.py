@@ -128,14 +128,14 @@ BAD_TOPICS = {
 
 
 @pytest.mark.parametrize("bad", BAD_TOPICS.values(), ids=BAD_TOPICS.keys())
-async def test_a_bad_topic_is_refused(controller: WireClient, bad: BadTopic) -> None:
+async def test_an_invalid_topic_is_rejected(controller: WireClient, bad: BadTopic) -> None:
     answer = await controller.admin.CreateTopic(bad.request)
 
     assert_refused(answer.error, bad.code, *bad.phrases)
     assert answer.topic_id == ""
 
 
-async def test_a_refused_creation_leaves_the_topic_of_that_name_as_it_was(
+async def test_a_rejected_creation_leaves_the_existing_topic_unchanged(
     cluster: LocalCluster, controller: WireClient
 ) -> None:
     value = uuid.uuid4().bytes
@@ -147,7 +147,7 @@ async def test_a_refused_creation_leaves_the_topic_of_that_name_as_it_was(
     assert (await read_values(cluster, "sea"))[-1] == value
 
 
-async def test_a_good_topic_that_is_only_checked_is_not_created(controller: WireClient) -> None:
+async def test_a_valid_topic_is_not_created_by_a_dry_run(controller: WireClient) -> None:
     checked = request("lake")
     checked.dry_run = True
 
@@ -167,7 +167,7 @@ async def test_an_unknown_topic_cannot_be_deleted(controller: WireClient) -> Non
     )
 
 
-async def test_a_topic_of_another_id_is_not_deleted(controller: WireClient) -> None:
+async def test_a_topic_with_another_id_is_not_deleted(controller: WireClient) -> None:
     answer = await controller.admin.DeleteTopic(
         admin_pb2.DeleteTopicRequest(topic="sea", topic_id="former", timeout_ms=TIMEOUT_MS)
     )

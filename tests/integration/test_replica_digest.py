@@ -34,7 +34,7 @@ VALUE, OTHER = b"acknowledged", b"unauthorised"
 
 
 @pytest.mark.rule("divergent-replicas-are-reported")
-async def test_another_sound_batch_on_one_disk_is_found_and_explained(tmp_path: Path) -> None:
+async def test_a_different_valid_batch_on_one_disk_is_found_and_explained(tmp_path: Path) -> None:
     config = {"flush_interval_ms": 500}
     async with running_cluster(tmp_path, controllers=1, broker_config=config) as cluster:
         topic, partition = split(DIVERGED)
@@ -100,7 +100,7 @@ async def test_another_sound_batch_on_one_disk_is_found_and_explained(tmp_path: 
     assert values == {VALUE}  # the leader's
 
 
-async def test_a_disk_that_holds_another_batch_than_was_written_is_found_without_other_replicas(
+async def test_a_batch_that_differs_from_the_written_one_is_found_without_other_replicas(
     tmp_path: Path,
 ) -> None:
     config = {"flush_interval_ms": 500}

@@ -101,7 +101,7 @@ def log_of(cluster: LocalCluster, broker_id: int) -> LogSince:
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
-async def test_a_flipped_byte_is_repaired_before_a_reader_sees_it(
+async def test_a_flipped_byte_is_repaired_before_it_is_read(
     cluster: LocalCluster, role: str
 ) -> None:
     topic = await written(cluster, 3)
@@ -151,7 +151,7 @@ async def read_past_damage(
     return offsets, errors
 
 
-async def test_in_the_only_copy_the_damaged_batch_alone_becomes_unreadable(
+async def test_in_the_only_copy_just_the_damaged_batch_becomes_unreadable(
     cluster: LocalCluster,
 ) -> None:
     topic, bystander = await written(cluster, 1), await written(cluster, 1)

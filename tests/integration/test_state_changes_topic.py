@@ -46,7 +46,7 @@ async def _read_until(
     return seen
 
 
-async def test_the_events_of_all_services_come_into_the_topic(cluster: LocalCluster) -> None:
+async def test_the_topic_receives_the_events_of_all_services(cluster: LocalCluster) -> None:
     services = {f"broker-{broker_id}" for broker_id in cluster.broker_ids}
     services.add(f"controller-{await cluster.active_controller()}")
     topic = new_name("told")
@@ -55,7 +55,7 @@ async def test_the_events_of_all_services_come_into_the_topic(cluster: LocalClus
     assert STATE_CHANGES_TOPIC not in {event.topic for event in seen}
 
 
-async def test_what_is_told_while_the_topic_takes_nothing_comes_into_it_later(
+async def test_events_buffered_while_the_topic_is_unavailable_are_written_later(
     cluster: LocalCluster,
 ) -> None:
     """One broker is left, and two must be in sync."""
@@ -91,7 +91,7 @@ async def test_the_topic_is_read_by_the_command_like_any_other(cluster: LocalClu
     assert {"time", "service", "kind", "stage"} <= set(json.loads(out.splitlines()[0]))
 
 
-async def test_users_do_not_see_it_among_theirs_and_cannot_delete_it(
+async def test_users_do_not_see_the_topic_and_cannot_delete_it(
     cluster: LocalCluster,
 ) -> None:
     async with Admin(cluster.bootstrap) as admin:
@@ -101,7 +101,7 @@ async def test_users_do_not_see_it_among_theirs_and_cannot_delete_it(
             await admin.delete_topic(STATE_CHANGES_TOPIC)
 
 
-async def test_without_the_topic_services_go_on_and_count_what_they_drop(tmp_path: Path) -> None:
+async def test_without_the_topic_services_continue_and_count_dropped_events(tmp_path: Path) -> None:
     """It needs more brokers than there are, and so is never created."""
     settings = {**PUBLISHING, "state_changes_queue_events": 3}
     async with running_cluster(

@@ -38,7 +38,7 @@ async def controller(cluster: LocalCluster) -> AsyncIterator[WireClient]:
         yield client
 
 
-async def test_added_partitions_take_records_and_the_old_ones_keep_theirs(
+async def test_added_partitions_accept_records_and_the_old_ones_keep_theirs(
     cluster: LocalCluster, controller: WireClient
 ) -> None:
     topic, value = new_name("sea"), uuid.uuid4().bytes
@@ -87,7 +87,7 @@ async def test_removed_partitions_are_gone_from_every_disk_and_the_others_keep_t
     )
 
 
-async def test_keys_of_a_running_producer_go_to_the_partitions_that_are_left(
+async def test_keys_of_a_running_producer_map_to_the_remaining_partitions(
     cluster: LocalCluster, controller: WireClient
 ) -> None:
     topic = new_name("sea")
@@ -111,7 +111,7 @@ async def test_keys_of_a_running_producer_go_to_the_partitions_that_are_left(
         await until(all_are_taken, f"every key of {topic} has a partition")
 
 
-async def test_a_partition_of_a_removed_ones_number_begins_empty_also_where_a_broker_was_away(
+async def test_a_partition_that_reuses_a_number_begins_empty_even_on_a_broker_that_was_away(
     cluster: LocalCluster, controller: WireClient
 ) -> None:
     topic = new_name("sea")
@@ -138,7 +138,7 @@ async def test_a_partition_of_a_removed_ones_number_begins_empty_also_where_a_br
 
 
 @pytest.mark.rule("partitions-added-and-removed")
-async def test_a_consumer_that_lived_through_a_removal_reads_what_is_written_after_it(
+async def test_a_consumer_reads_new_records_after_its_partition_was_removed_and_added(
     cluster: LocalCluster, controller: WireClient
 ) -> None:
     """It knows the former partition's leader epochs, and takes nothing older for true."""
@@ -174,7 +174,7 @@ async def test_a_consumer_that_lived_through_a_removal_reads_what_is_written_aft
     assert (await partition_of(cluster, topic, 1)).leader_epoch > newest
 
 
-async def test_another_configuration_takes_effect_without_a_restart(
+async def test_a_changed_configuration_takes_effect_without_a_restart(
     cluster: LocalCluster, controller: WireClient
 ) -> None:
     topic = new_name("sea")

@@ -100,7 +100,7 @@ async def test_a_broker_that_was_away_sets_the_deleted_replica_aside(
     assert any(path.suffix == ".log" and path.stat().st_size for path in aside.iterdir())
 
 
-async def test_a_topic_of_the_same_name_has_nothing_of_the_former_one(
+async def test_a_topic_of_the_same_name_has_no_data_of_the_previous_one(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
@@ -118,7 +118,7 @@ async def test_a_topic_of_the_same_name_has_nothing_of_the_former_one(
     assert await read_values(cluster, topic) == [b"of this sea"]
 
 
-async def test_a_consumer_of_the_former_topic_reads_the_new_one_after_a_seek(
+async def test_a_consumer_of_the_previous_topic_reads_the_new_one_after_a_seek(
     cluster: LocalCluster,
 ) -> None:
     """The former had an election, and so a leader epoch that the new one has not reached."""
@@ -147,7 +147,7 @@ async def test_a_consumer_of_the_former_topic_reads_the_new_one_after_a_seek(
 
 
 @pytest.mark.rule("topic-ids-separate-recreated-topics")
-async def test_a_broker_that_missed_both_follows_the_topic_that_there_is(
+async def test_a_broker_that_missed_deletion_and_creation_follows_the_current_topic(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")

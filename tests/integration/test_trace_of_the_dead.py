@@ -59,7 +59,7 @@ async def _services_of_the_timeline(cluster: LocalCluster, topic: str) -> set[st
     return {event["service"] for event in answer.json()["items"]}
 
 
-async def test_an_election_is_told_when_its_controller_has_died_too(cluster: LocalCluster) -> None:
+async def test_an_election_is_traced_after_its_controller_died(cluster: LocalCluster) -> None:
     topic = new_name("sea")
     before = (await create_topic(cluster, topic)).partitions[0]
     await cluster.kill(before.leader)

@@ -65,13 +65,13 @@ async def until_found(cluster: LocalCluster, logs: Mapping[int, LogSince]) -> No
 @pytest.mark.parametrize(
     "damaged_batches", [(EARLY, LATE), (LATE, EARLY), (EARLY, LATE, MIDDLE), (LATE, EARLY, MIDDLE)]
 )
-async def test_no_record_is_lost_that_any_replica_holds(
+async def test_records_held_by_any_replica_survive(
     cluster: LocalCluster, damaged_batches: tuple[int, ...]
 ) -> None:
     await repaired(cluster, damaged_batches, VALUES)
 
 
-async def test_no_large_record_is_lost_that_any_replica_holds(cluster: LocalCluster) -> None:
+async def test_large_records_held_by_any_replica_survive(cluster: LocalCluster) -> None:
     await repaired(cluster, (EARLY, LATE), LARGE_VALUES)
 
 

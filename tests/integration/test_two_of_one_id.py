@@ -93,7 +93,7 @@ async def test_a_paused_broker_keeps_its_id(cluster: LocalCluster, tmp_path: Pat
     assert "Traceback" not in second.text()
 
 
-async def test_a_given_up_directory_is_replaced_and_never_intact_again(
+async def test_an_abandoned_directory_is_replaced_and_never_intact_again(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     topic = new_name("replaced")
@@ -126,7 +126,7 @@ async def test_a_given_up_directory_is_replaced_and_never_intact_again(
     assert values == [b"before", b"while it is replaced"]
 
 
-async def test_a_copy_is_intact_after_a_clean_stop_alone(
+async def test_a_copy_is_intact_only_after_a_clean_stop(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     data, backup = cluster.broker_data_dir(3), tmp_path / "backup"
@@ -176,7 +176,7 @@ async def test_a_copied_directory_waits_for_the_original(
     assert not log.told("registration_lost")
 
 
-async def test_a_copy_that_waits_takes_over_from_a_dead_broker_and_is_always_named(
+async def test_a_waiting_copy_takes_over_from_a_dead_broker_and_is_always_reported(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Whoever starts the first process again has to know of the other one."""

@@ -101,23 +101,19 @@ def test_the_lag_is_gone_when_the_cluster_has_healed(story: Story) -> None:
         assert series.last < TOLERANCE_SECONDS
 
 
-def test_no_alert_fires_while_all_is_well(story: Story, prometheus: Prometheus) -> None:
+def test_no_alert_fires_in_a_healthy_cluster(story: Story, prometheus: Prometheus) -> None:
     assert firing(prometheus, story.healthy) == set()
 
 
-def test_those_alerts_fire_that_a_paused_follower_should_cause(
-    story: Story, prometheus: Prometheus
-) -> None:
+def test_a_paused_follower_fires_exactly_its_alerts(story: Story, prometheus: Prometheus) -> None:
     assert firing(prometheus, story.pause) == expected_while_gone(story.paused)
 
 
-def test_those_alerts_fire_that_a_killed_broker_should_cause(
-    story: Story, prometheus: Prometheus
-) -> None:
+def test_a_killed_broker_fires_exactly_its_alerts(story: Story, prometheus: Prometheus) -> None:
     assert firing(prometheus, story.kill) == expected_while_gone(story.killed)
 
 
-def test_a_controller_that_is_replaced_in_time_is_missed_and_no_more(
+def test_a_controller_replaced_in_time_causes_no_alert_beyond_its_own_absence(
     story: Story, prometheus: Prometheus
 ) -> None:
     assert firing(prometheus, story.takeover) == expected_while_replaced(story.replaced)
@@ -133,7 +129,7 @@ def test_no_other_alert_fires_at_any_time(story: Story, prometheus: Prometheus) 
     assert firing(prometheus, story.whole) <= expected
 
 
-def test_an_alert_tells_in_words_what_is_wrong_and_what_to_run(story: Story) -> None:
+def test_an_alert_describes_the_problem_and_the_command_to_run(story: Story) -> None:
     told = story.alerts["TidelogReplicationLag", str(story.killed)]["annotations"]
 
     assert f"Broker {story.killed} of {story.cluster} is " in told["summary"]
@@ -141,7 +137,7 @@ def test_an_alert_tells_in_words_what_is_wrong_and_what_to_run(story: Story) -> 
 
 
 @pytest.mark.parametrize("service", ["controller-1", "controller-2", "broker-1"])
-def test_promtool_finds_no_fault_with_what_a_service_answers(story: Story, service: str) -> None:
+def test_promtool_accepts_the_metrics_of_a_service(story: Story, service: str) -> None:
     run = subprocess.run(
         ["promtool", "check", "metrics"],
         input=story.scrapes[service],

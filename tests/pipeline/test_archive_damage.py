@@ -31,7 +31,7 @@ def problem(said: list[str]) -> str:
 
 
 @pytest.mark.rule("archive-damage-is-error-or-gap")
-def test_damaged_records_are_an_error_or_a_gap_that_the_archive_knows_until_they_can_be_read(
+def test_damaged_records_are_an_error_or_a_recorded_gap_until_they_can_be_read(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = f"hurt-{next(cluster.names)}"

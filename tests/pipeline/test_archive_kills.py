@@ -114,7 +114,7 @@ def all_of(partitions: int, records: int) -> list[tuple[int, int, bytes]]:
 
 @pytest.mark.rule("archive-commit-is-one-file")
 @pytest.mark.timeout(3_600)
-def test_an_archive_is_exact_whoever_is_killed_at_whatever_point(
+def test_an_archive_is_exact_after_kills_of_any_process_at_any_point(
     spark: SparkSession,  # noqa: ARG001 - the session in which it is reconciled
     cluster: Running,
     tmp_path: Path,

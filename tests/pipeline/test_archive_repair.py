@@ -43,7 +43,7 @@ def archive_hours(cluster: Running, act: Act, topic: str, hours: int) -> None:
 
 
 @pytest.mark.rule("archive-lost-files-are-restored")
-def test_work_continues_without_files_that_are_lost_and_a_back_fill_restores_them(
+def test_work_continues_without_lost_files_and_a_back_fill_restores_them(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -109,7 +109,7 @@ def test_a_repair_restores_lost_and_damaged_files_and_removes_unknown_ones(
 
 
 @pytest.mark.rule("archive-commits-are-never-skipped")
-def test_a_repair_takes_from_the_files_what_damaged_commits_had(
+def test_a_repair_restores_damaged_commits_from_their_files(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     """The first is of files that no other commit names, the second of files that were compacted."""
@@ -141,7 +141,7 @@ def test_a_repair_takes_from_the_files_what_damaged_commits_had(
 
 
 @pytest.mark.rule("archive-lost-files-are-restored")
-def test_rows_that_no_topic_has_are_saved_from_damaged_files_or_reported(
+def test_rows_without_a_topic_are_saved_from_damaged_files_or_reported(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -198,7 +198,7 @@ def test_a_row_that_differs_from_its_record_is_found_in_files_without_checksums(
 
 
 @pytest.mark.rule("archive-expired-hours-stay-expired")
-def test_hours_that_were_expired_are_not_missed_and_do_not_come_back(
+def test_expired_hours_are_not_reported_missing_and_do_not_come_back(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=1)

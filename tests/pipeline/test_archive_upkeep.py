@@ -61,12 +61,12 @@ def test_a_time_in_another_unit_has_directories_of_its_own(
     assert act("reconcile") == [f"{topic}/0: 40 records in the log and in the archive"]
 
 
-def test_an_unknown_topic_is_told_before_any_task_runs(tmp_path: Path, act: Act) -> None:
+def test_an_unknown_topic_is_reported_before_any_task_runs(tmp_path: Path, act: Act) -> None:
     assert "nowhere" in act("run", "--topics", "nowhere", fails=EXIT_FAULT)[0]
     assert not (tmp_path / "archive.state" / CHECKPOINT).exists()
 
 
-def test_a_range_that_the_log_does_not_have_is_told_before_any_task_runs(
+def test_a_range_outside_the_log_is_reported_before_any_task_runs(
     cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -102,9 +102,7 @@ def test_a_topic_that_is_created_again_is_another_one(
 
 
 @pytest.mark.rule("archive-counted-by-leader-epoch")
-def test_rows_that_were_lost_or_doubled_are_told(
-    cluster: Running, tmp_path: Path, act: Act
-) -> None:
+def test_lost_and_duplicate_rows_are_reported(cluster: Running, tmp_path: Path, act: Act) -> None:
     topic = cluster.new_topic(partitions=1)
     fill(cluster, topic, 0, [b"x"] * 10)
     act("run", "--topics", topic)
@@ -124,7 +122,7 @@ def test_rows_that_were_lost_or_doubled_are_told(
 
 
 @pytest.mark.rule("archive-counted-by-leader-epoch")
-def test_a_reconciliation_goes_on_beside_a_run(
+def test_a_reconciliation_runs_beside_an_archive_run(
     cluster: Running, tmp_path: Path, act: Act, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = cluster.new_topic(partitions=1)

@@ -19,7 +19,7 @@ LONG_SCHEMA = ", ".join(f"column_{number} BIGINT" for number in range(40))
 
 
 @pytest.mark.rule("archive-values-converted-or-kept")
-def test_json_becomes_columns_and_what_is_none_is_kept(
+def test_json_becomes_columns_and_invalid_values_are_kept(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -53,7 +53,7 @@ def test_json_becomes_columns_and_what_is_none_is_kept(
 
 
 @pytest.mark.rule("archive-values-converted-or-kept")
-def test_protobuf_becomes_columns_and_what_is_none_is_kept(
+def test_protobuf_becomes_columns_and_invalid_values_are_kept(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -104,7 +104,7 @@ def test_protobuf_becomes_columns_and_what_is_none_is_kept(
         (("--value", "json", "--value-schema", LONG_SCHEMA), "offset 0: it is no JSON"),
     ],
 )
-def test_a_schema_that_does_not_match_is_told_before_any_task_runs(
+def test_a_schema_that_does_not_match_is_reported_before_any_task_runs(
     cluster: Running, tmp_path: Path, act: Act, flags: tuple[str, ...], told: str
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -114,7 +114,7 @@ def test_a_schema_that_does_not_match_is_told_before_any_task_runs(
     assert not (tmp_path / "archive.state" / CHECKPOINT).exists()
 
 
-def test_of_several_topics_each_must_fit_a_new_archive_and_what_comes_later_need_not(
+def test_every_topic_must_match_a_new_archives_schema_and_later_topics_need_not(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     fits, other = cluster.new_topic(partitions=1), cluster.new_topic(partitions=1)

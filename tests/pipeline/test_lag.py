@@ -57,7 +57,7 @@ def sample(cluster: Running, topic: str, *flags: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.rule("lag-measured-to-present-end")
-def test_followers_are_sampled_and_who_is_silent(cluster: Running) -> None:
+def test_followers_are_sampled_and_silent_drivers_are_listed(cluster: Running) -> None:
     topic, samples = cluster.new_topic(partitions=1), cluster.new_topic(partitions=1)
     cluster.fill(topic, 0, [b"x"] * 3)
     found = sample(cluster, samples, "--drivers", "127.0.0.1:1")
@@ -70,7 +70,7 @@ def test_followers_are_sampled_and_who_is_silent(cluster: Running) -> None:
     assert "refused" in silent[0]["problem"]
 
 
-def test_a_topic_that_is_not_there_is_created_where_that_is_asked_for(
+def test_a_missing_samples_topic_is_created_on_request(
     cluster: Running, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ["--bootstrap", cluster.bootstrap, "--topic", "lags", "--rounds", "1"]
@@ -177,7 +177,7 @@ def test_samples_become_tables_by_minute_hour_and_day(
     ]
 
 
-def test_an_unknown_topic_is_told_before_any_task_runs(
+def test_an_unknown_topic_is_reported_before_any_task_runs(
     spark: SparkSession,  # noqa: ARG001 - the session that the job finds
     cluster: Running,
     tmp_path: Path,

@@ -18,7 +18,7 @@ def cells() -> list[str]:
     return ["".join(cell["source"]) for cell in told if cell["cell_type"] == "code"]
 
 
-def test_its_cells_run_and_it_ends_without_a_value_that_was_not_read(
+def test_every_cell_of_the_notebook_runs_and_reads_its_values(
     spark: SparkSession,  # noqa: ARG001 - the session that it finds
     cluster: Running,
     tmp_path: Path,

@@ -186,7 +186,9 @@ def test_elections_are_counted_by_cause(spark: SparkSession, output: Path) -> No
 
 
 @pytest.mark.rule("incident-page-loads-nothing")
-def test_the_page_tells_of_the_incident_and_loads_nothing(incident: Incident, output: Path) -> None:
+def test_the_page_describes_the_incident_and_loads_nothing(
+    incident: Incident, output: Path
+) -> None:
     page = (output / "incident.html").read_text()
     assert f"{incident.topic}/0" in page
     assert "Critical path of the slowest failover" in page
@@ -195,7 +197,7 @@ def test_the_page_tells_of_the_incident_and_loads_nothing(incident: Incident, ou
 
 
 @pytest.mark.rule("state-changes-show-leaderless-time")
-def test_the_topic_tells_of_the_failover_what_the_logs_tell(
+def test_the_topic_and_the_logs_describe_the_same_failover(
     spark: SparkSession, cluster: Running, incident: Incident, output: Path, tmp_path: Path
 ) -> None:
     from_logs = _failover(spark, output, incident)
@@ -231,7 +233,7 @@ def _is_published(cluster: Running, change_id: str, leader: int) -> bool:
     return {Kind.ELECTION, Kind.BECOME_LEADER, Kind.BROKER_LEFT} <= completed
 
 
-def test_log_files_that_tell_nothing_say_so(
+def test_log_files_without_state_changes_are_reported(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert spark

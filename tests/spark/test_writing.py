@@ -62,7 +62,7 @@ def test_a_batch_is_written(spark: SparkSession, cluster: Running) -> None:
         (["'x' as value"], "append", "topic 'land' does not exist; create it first"),
     ],
 )
-def test_what_cannot_be_written_is_told_before_any_task_runs(
+def test_unwritable_rows_are_reported_before_any_task_runs(
     spark: SparkSession, cluster: Running, columns: list[str], mode: str, told: str
 ) -> None:
     writer = spark.range(1).selectExpr(*columns).write.format("tidelog").mode(mode)
@@ -73,7 +73,7 @@ def test_what_cannot_be_written_is_told_before_any_task_runs(
     assert spark.sparkContext.statusTracker().getJobIdsForGroup(None) == jobs
 
 
-def test_a_stream_to_an_unknown_topic_is_refused(
+def test_a_stream_to_an_unknown_topic_is_rejected(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -83,7 +83,7 @@ def test_a_stream_to_an_unknown_topic_is_refused(
         copy(frame, cluster, "land", tmp_path)
 
 
-def test_what_was_read_goes_where_the_option_says(
+def test_the_topic_option_overrides_the_topic_column(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
     """And not to the topic in its own column, which is where it came from."""
@@ -95,7 +95,7 @@ def test_what_was_read_goes_where_the_option_says(
 
 
 @pytest.mark.rule("repeated-micro-batch-written-once")
-def test_spark_tells_a_task_its_query_and_its_micro_batch(
+def test_spark_passes_the_query_and_the_micro_batch_to_a_task(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
     """Their names are Spark's, and what is written once rests on them."""
@@ -116,7 +116,7 @@ def test_spark_tells_a_task_its_query_and_its_micro_batch(
     assert values == [str(query.id).encode(), b"0", str(query.id).encode(), b"1"]
 
 
-def test_a_task_that_dies_after_it_wrote_is_repeated_and_writes_nothing_twice(
+def test_a_task_that_dies_after_writing_is_repeated_and_duplicates_nothing(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
     """The first try of each micro-batch fails once half of it is read and some is written."""
@@ -149,7 +149,7 @@ def test_a_task_that_dies_after_it_wrote_is_repeated_and_writes_nothing_twice(
 
 
 @pytest.mark.rule("repeated-micro-batch-written-once")
-def test_a_micro_batch_that_is_run_again_writes_nothing_twice(
+def test_a_repeated_micro_batch_duplicates_nothing(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
     """As after a driver that died between the writes and its checkpoint."""
