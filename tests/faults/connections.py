@@ -1,5 +1,5 @@
-"""How the clients of a run reach brokers: through relays, and noting what answers say that the
-library does not tell its users."""
+"""How the clients of a run reach brokers: through relays, noting details of answers that the client
+library does not expose."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidelog.model import TopicPartition
 from tidelog.rpc.channels import open_channel
 from tidelog.v1 import broker_pb2
 
-# Readings of committed ends by one client: between two of one broker lies so much time.
+# The interval between two readings of committed ends of one broker by one client.
 READING_INTERVAL_MS = 100
 
 Write = Callable[[list[Operation]], None]
@@ -46,7 +46,7 @@ class NotingConnections:
         self._write = write
         self._now_ms = now_ms
         self._brokers: dict[str, _NotingBroker] = {}
-        # As metadata tell them.
+        # As metadata responses name them.
         self.broker_ids: dict[str, int] = {}
         self._questions = 0
 
@@ -71,7 +71,7 @@ class NotingConnections:
         self.broker_ids.update({broker.address: broker.broker_id for broker in answer.brokers})
 
     def sent(self, request: broker_pb2.ProduceRequest) -> dict[TopicPartition, bool]:
-        """Of each partition, whether it is the first time."""
+        """For each partition, whether the batch is sent for the first time."""
         return {
             partition: self._acknowledgers.sent(batches)
             for partition, batches in _sequenced(request).items()
@@ -95,7 +95,7 @@ class NotingConnections:
             )
 
     def asks(self, request: object) -> str:
-        """Each question is a client of its own to the history, for several are under way."""
+        """In the history each request is a client of its own, because several are in flight."""
         self._questions += 1
         asker = f"{self._client}, question {self._questions}"
         now_ms = self._now_ms()

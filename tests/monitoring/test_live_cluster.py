@@ -1,4 +1,5 @@
-"""A real Prometheus on a real cluster: every panel has data, and those alerts fire that should."""
+"""A real Prometheus on a real cluster: every panel has data, and exactly the expected alerts
+fire."""
 
 from __future__ import annotations
 
@@ -26,9 +27,9 @@ from monitoring.story import (
 pytestmark = pytest.mark.timeout(420)
 
 RESULTS = Path(__file__).parents[2] / "out/dashboards.json"
-# Scraping, a fetch's long poll, and a machine that does other things as well.
+# Covers the scrape interval, the long poll of a fetch, and other load on the machine.
 TOLERANCE_SECONDS = 4.0
-# Records that were on their way when the pause began, and those of a scrape or two.
+# The records in flight when the pause began, and those of one or two scrapes.
 TOLERANCE_RECORDS = 300
 
 PLACES = [query.place for query in grafana.queries() if not query.is_of_spark]
@@ -149,7 +150,7 @@ def test_promtool_accepts_the_metrics_of_a_service(story: Story, service: str) -
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-# -- what was found ---------------------------------------------------------------------------
+# -- reading the results ------------------------------------------------------------------------
 
 
 def of(story: Story, place: str) -> list[Series]:
@@ -174,8 +175,8 @@ def firing(prometheus: Prometheus, phase: Phase) -> set[tuple[str, str]]:
 
 
 def write_results(story: Story) -> None:
-    """A row for each query: how many series it found, the largest value and the last one of
-    any of them."""
+    """Writes one row for each query: how many series it found, and the largest and last value of
+    any series."""
     rows = []
     for query in grafana.queries():
         answer = story.answers[query.place]

@@ -1,4 +1,4 @@
-"""promtool's own word on what deploy/prometheus has."""
+"""promtool checks and tests the rules of deploy/prometheus."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The metadata store: members that end, its leader, all of it."""
+"""Faults of the metadata store: a member or the leader is killed, or all members."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def _kill(scene: Scene, member: str, *, leads: bool) -> _Member:
 
 
 async def _leader(scene: Scene) -> str:
-    """Raises `ClusterFailedError` where nobody is elected in time."""
+    """Raises `ClusterFailedError` if no leader is elected in time."""
     deadline = time.monotonic() + ELECTION_TIMEOUT_S
     while True:
         try:

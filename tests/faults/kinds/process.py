@@ -1,4 +1,4 @@
-"""Processes that are killed, stopped, paused."""
+"""Faults of processes: killed, stopped, paused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from faults.scene import Scene
 
 
 class _Ended:
-    """Processes that ended, until they are started again."""
+    """Processes that were ended, until they are started again."""
 
     def __init__(
         self, scene: Scene, services: Sequence[str], lives: Sequence[str], clean_ends: int
@@ -36,7 +36,7 @@ class _Ended:
 
 
 class _EndedController(_Ended):
-    """Another becomes the active one."""
+    """A controller that was ended; another one becomes active."""
 
     def __init__(self, scene: Scene, controller: str, life: str, clean_ends: int) -> None:
         super().__init__(scene, [controller], [life], clean_ends)
@@ -72,7 +72,7 @@ async def _end(scene: Scene, services: Sequence[str], *, kill: bool) -> _Ended:
 
 
 async def _end_one(scene: Scene, service: str, *, kill: bool) -> bool:
-    """Whether it ended by itself, and cleanly."""
+    """Ends one process; returns whether it ended by SIGTERM, with exit status 0."""
     if kill:
         await scene.cluster.kill(service)
         return False
