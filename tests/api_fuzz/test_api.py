@@ -1,4 +1,4 @@
-"""Every operation of the gateway answers whatever it is asked, on a real cluster."""
+"""Every operation of the gateway gives a documented answer to any request, on a real cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CASES = 400
 LEAST_SUCCESSES = 3
 SEED = 1
 
-# A cluster, and some hundred requests of which some move partitions.
+# A cluster, and some hundred requests, some of which move partitions.
 pytestmark = pytest.mark.timeout(280)
 
 

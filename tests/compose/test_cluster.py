@@ -1,4 +1,4 @@
-"""What users do first with the cluster of docker-compose.yml, and what they try next."""
+"""The first steps of users with the cluster of docker-compose.yml, and common next steps."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tidelog.client import SyncAdmin, SyncConsumer, SyncProducer
 
 TOPIC = "tide"
 RECORDS = 500
-# Detection, election and the gateway's next look, on a machine that has other things to do.
+# Failure detection, election and the gateway's next poll, on a machine with other work.
 FAILOVER_TIMEOUT_S = 60.0
 WHOLE_TIMEOUT_S = 120.0
-# Less than a second in itself; its health is looked at every ten.
+# Less than a second by itself; its health is checked every ten.
 RESTARTED_S = 60.0
 
 
@@ -55,14 +55,14 @@ def test_a_cluster_that_has_just_started_is_healthy(stack: Stack) -> None:
 
 
 def test_the_documented_tour_works_as_written(stack: Stack) -> None:
-    """Its broker is killed, and explained, and started again."""
+    """The tour's broker is killed, explained, and started again."""
     lines = tour_in_containers()
     done = [stack.typed(line) for line in lines]
     stack.wait_healthy(["broker-3"], WHOLE_TIMEOUT_S)
     stack.wait_whole("sea", WHOLE_TIMEOUT_S)
 
     assert len(lines) == 15
-    # What is wrong is its exit status, too.
+    # The exit status reports the problem, too.
     failed = {line: d.stderr for line, d in zip(lines, done, strict=True) if d.returncode != 0}
     assert set(failed) == {"tidelog explain"}, failed
     told = [d.stdout for d in done]
@@ -71,7 +71,7 @@ def test_the_documented_tour_works_as_written(stack: Stack) -> None:
     assert "broker 3" in told[9]
     assert "become_leader" in told[10]
     assert "/replicas/sea-0." in told[11]
-    # Leaders go back later, of which it tells as well.
+    # Leaders are transferred back later, which the output mentions as well.
     until(
         lambda: stack.typed("tidelog explain").returncode == 0,
         "nothing is wrong once the broker is back",
@@ -155,7 +155,7 @@ def test_the_other_controller_becomes_active_when_one_is_killed(stack: Stack, to
 def test_a_broker_whose_process_ends_by_itself_is_started_again_by_the_engine(
     stack: Stack, topic: str
 ) -> None:
-    """Its process is killed by the machine, for `docker kill` is a stop that somebody wanted."""
+    """The machine kills its process, because `docker kill` counts as a stop by the user."""
     name, broker_id = BROKERS[1], 2
     before, epoch = stack.inspect(name), broker_epoch(stack, broker_id)
     kill_main_process(before)
@@ -172,19 +172,19 @@ def test_a_broker_whose_process_ends_by_itself_is_started_again_by_the_engine(
 def kill_main_process(container: dict[str, Any]) -> None:
     pid = container["State"]["Pid"]
     runs = Path(f"/proc/{pid}/cmdline").read_bytes()
-    # Where the engine has a machine of its own, the id is another process's here.
+    # If the engine has its own machine, this id belongs to another process here.
     assert b"tidelog_broker" in runs, f"{pid} is no broker: {runs!r}"
     os.kill(pid, signal.SIGKILL)
 
 
 def broker_epoch(stack: Stack, broker_id: int) -> int:
-    """0: it is not registered."""
+    """0: the broker is not registered."""
     brokers = stack.get("/v1/cluster")["brokers"]
     return next((b["broker_epoch"] for b in brokers if b["broker_id"] == broker_id), 0)
 
 
 def test_data_outlives_containers(stack: Stack, topic: str) -> None:
-    """Volumes keep them: a container that is made anew finds its broker's data."""
+    """A container that is created again finds its broker's data in the volume."""
     held = sorted(consumed(stack, topic))
     assert held
     stack.compose("up", "--detach", "--force-recreate", "--no-deps", BROKERS[0])

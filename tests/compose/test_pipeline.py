@@ -13,9 +13,9 @@ TOPIC = "archived"
 RECORDS = 300
 JOBS = ("archive", "lag")
 OUTPUT = "/var/lib/tidelog/archive"
-# Java and Spark start in a container, on a machine that runs a cluster besides.
+# Java and Spark start in a container, on a machine that runs a cluster as well.
 JOB_TIMEOUT_S = 300.0
-# It commits once a minute.
+# The job commits once a minute.
 ARCHIVED_TIMEOUT_S = 600.0
 
 

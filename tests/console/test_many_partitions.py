@@ -1,5 +1,5 @@
-"""The console of a cluster with 3,000 partitions: the gateway as it is, over a cluster in memory
-that changes all the time."""
+"""The console of a cluster with 3,000 partitions: the real gateway over a cluster in memory that
+changes all the time."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ FACTOR = 3
 CHANGES_EVERY_SECONDS = 1.0
 WATCHED_SECONDS = 10.0
 
-# Twice what `make bench-console` asks for on a quiet machine: who shares a core with the page slows
-# that core itself down.
+# Twice the bound of `make bench-console` on an idle machine: work that shares a core with the page
+# slows the core down.
 LONGEST_TASK_MS = 200.0
 
 RECORDS = 500
@@ -42,7 +42,7 @@ OVERVIEW_MS = 300.0
 
 
 def topics_at(turn: int) -> list[TopicDescription]:
-    """Of each turn, other partitions are out of sync and led by others."""
+    """In each round other partitions are out of sync, and others lead."""
     return [_topic(number, turn) for number in range(TOPICS)]
 
 
@@ -91,7 +91,7 @@ async def test_the_overview_is_answered_at_once(many: str) -> None:
         (await client.get("/v1/cluster/overview")).raise_for_status()
         took_ms = []
         for _ in range(5):
-            # Of the processor, which others may use, too.
+            # Processor time: other processes may use the processor, too.
             began = time.process_time()
             answer = await client.get("/v1/cluster/overview")
             took_ms.append((time.process_time() - began) * 1000)

@@ -22,7 +22,7 @@ PAGES = {
     "events": ("completed", "live"),
     "records?topic=sea": ("buoy-59", "60 records"),
 }
-# The side tells on each page how the cluster stands.
+# The sidebar of each page shows the status of the cluster.
 STANDING = "All is well"
 
 
@@ -44,7 +44,7 @@ async def test_a_partition_shows_every_replica_against_the_high_watermark(
     for broker in (1, 2, 3):
         bar = console.page.get_by_role("img", name=f"Broker {broker}: ")
         await expect(bar.first).to_have_attribute("aria-label", _told_of(broker))
-    # The leader lacks nothing, and is no follower.
+    # The leader does not lag, and is no follower.
     lag = console.page.get_by_role("img", name="Lag of each follower in records")
     await expect(lag).to_have_attribute("aria-label", re.compile(r"(?=.*: –)(?=(.*: 0){2})"))
 

@@ -1,5 +1,5 @@
-"""What pictures tell to who cannot see them. The gateway is as it is, the cluster behind it in
-memory."""
+"""The text alternatives of pictures for screen readers. The gateway is real; the cluster behind it
+is in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECOND_MS = 1_000
 
 
 def changed(seconds: int, kind: Kind, cause: Cause, **details: Detail) -> StateChange:
-    """Of sea/0, so long after noon."""
+    """A state change of sea/0, at this time after noon."""
     at_ms = NOON_MS + seconds * SECOND_MS
     change = StateChange(at_ms, "controller-1", kind, Stage.COMPLETED, cause)
     return change._replace(topic="sea", partition=0, details=details)

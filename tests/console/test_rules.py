@@ -1,4 +1,4 @@
-"""What the console decides without a cluster: its pure modules, run in a real browser."""
+"""The pure modules of the console, which need no cluster, run in a real browser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from console.gateways import MemoryGateway
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS
 from unit.admin_api.fakes import FakeCluster
 
-# With which the gateway may end, after its time is up.
+# The gateway may take this long to end after its timeout.
 LAST_TRY_MS = 10_000
 _CALL = """async ([module, name, given]) =>
   (await import(`/console/app/${module}.js`))[name](...given)"""
@@ -137,7 +137,7 @@ async def test_a_broker_is_shown_with_its_status(
         ({"leader": None, "isr": []}, "no leader"),
         ({"isr": [1]}, "under min ISR"),
         ({"isr": [1], "min_isr": 1}, "out of sync"),
-        # One that is being added is not missed.
+        # A broker that is being added is not reported as missing.
         ({"replicas": [1, 2, 3], "adding_replicas": [3], "moving_operation": "m"}, "moving"),
     ],
 )
@@ -182,7 +182,7 @@ async def test_numbers_are_formatted_for_people(
         ("", "24", 300, list(range(24, 48))),
         ("", "288", 300, list(range(288, 300))),
         ("", "no number", 30, list(range(24))),
-        # It had more when the address was kept.
+        # The address had more parameters when it was saved.
         ("", "288", 30, [29]),
         ("", "", 0, []),
     ],

@@ -1,5 +1,5 @@
-"""What the console shows of answers that come late, or not at all. The gateway is as it is, the
-cluster behind it in memory."""
+"""The console with answers that come late or not at all. The gateway is real; the cluster behind it
+is in memory."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from tidelog_admin_api.limits import Usage
 from unit.admin_api.fake_operations import FakeConsumer, recovery
 from unit.admin_api.fakes import NO_PASS, FakeCluster, broker, operation, partition, topic
 
-# Of the cluster's clock, by which the browser's is years ahead.
+# By the cluster's clock; the browser's clock is years ahead.
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
-# So long brokers have to describe their logs while somebody waits for the dialog.
+# How long brokers may take to describe their logs while a user waits for the dialog.
 LOOK_AT_RECOVERY_MS = 5_000
 LOOK_SECONDS = 0.2
-# Of the whole page; parts of it say so in small letters.
+# The status of the whole page; parts of it have their own in small letters.
 AS_OF = re.compile(r"^As of \d")
 MAX_LOOKS = 500
-# The page is told that its tab is hidden, or is not any more.
+# Tells the page whether its tab is hidden.
 _TURN = """(hidden) => {
   Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
   document.dispatchEvent(new Event("visibilitychange"));
@@ -52,7 +52,7 @@ class Scene:
     console: Console
 
     def tell(self, topic: str) -> None:
-        """That it was created."""
+        """Sends the event that the topic was created."""
         change = StateChange(NOW_MS, "controller-1", Kind.TOPIC_CREATION, Stage.COMPLETED)
         self.cluster.events.told.put_nowait([change._replace(topic=topic)])
 
@@ -61,7 +61,7 @@ class Scene:
 
     @property
     def streams(self) -> int:
-        """That are open."""
+        """The number of open streams."""
         usage: Usage = self.gateway.app.state.gateway.usage
         return usage.streams
 
@@ -75,7 +75,7 @@ class Scene:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def scene(browser: Browser) -> AsyncIterator[Scene]:
-    """What the browser's console tells of refused requests is no fault here."""
+    """The browser's log lines of rejected requests are no fault here."""
     cluster = FakeCluster()
     gateway = MemoryGateway(cluster.app)
     gateway.start()
@@ -256,7 +256,7 @@ async def test_a_slow_answer_is_announced_before_it_arrives(scene: Scene) -> Non
     page = scene.console.page
     await scene.console.open("brokers")
     await expect(page.get_by_text("127.0.0.1:7501")).to_be_visible()
-    # Nobody answers.
+    # No service answers.
     await page.route("**/v1/brokers?*", lambda _: None)
     await expect(page.get_by_text("there has been no answer since")).to_be_visible()
     await expect(page.get_by_text("127.0.0.1:7501")).to_be_visible()
@@ -381,7 +381,7 @@ async def test_a_page_over_a_silent_gateway_is_not_live(scene: Scene, place: str
     scene.cluster.admin.operations = [operation()]
     await scene.console.open(place)
     await expect(main.get_by_text("live", exact=True)).to_be_visible()
-    # It takes connections and answers nothing, as a process that is paused.
+    # It accepts connections and answers nothing, like a paused process.
     await page.route("**/v1/**", lambda _: None)
     await expect(main.get_by_text("not up to date, trying again")).to_be_visible()
     await expect(main.get_by_text("live", exact=True)).to_have_count(0)

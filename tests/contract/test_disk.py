@@ -1,5 +1,5 @@
-"""What holds for every disk of a log. The one that the simulator takes data from, and the one
-of the unit tests, have to behave as the real one."""
+"""The contract of every disk of a log. The disk of the simulator and that of the unit tests have to
+behave like the real one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def disk(request: pytest.FixtureRequest, directory: PurePath) -> Disk:
 
 @pytest.fixture(params=["os", "simulated"])
 def disk_of_directories(request: pytest.FixtureRequest, directory: PurePath) -> Disk:
-    """To the disk of the unit tests any directory is as good as made."""
+    """The disk of the unit tests treats any directory as existing."""
     disk = DISKS[request.param]()
     disk.make_directory(directory)
     return disk
@@ -43,7 +43,7 @@ def write(disk: Disk, path: PurePath, data: bytes) -> None:
 
 
 def evict(disk: Disk, path: PurePath) -> None:
-    """Skips the test where the file system does not tell what memory holds."""
+    """Skips the test if the file system does not report what the page cache holds."""
     if isinstance(disk, SimDisk):
         disk.evict()
         return
@@ -171,7 +171,7 @@ class TestFiles:
 
 
 class TestFileIds:
-    """By which a copy of a file is known as one."""
+    """File ids identify a copy of a file as a copy."""
 
     def test_content_can_contain_the_id_of_its_file(self, disk: Disk, directory: PurePath) -> None:
         path = directory / "f"
@@ -200,7 +200,7 @@ class TestFileIds:
     def test_a_copy_made_after_the_removal_has_an_id_of_its_own(
         self, disk: Disk, directory: PurePath
     ) -> None:
-        """Its inode may be the one that became free."""
+        """The copy may get the inode that became free."""
         path = directory / "f"
         disk.write_with_id(path, lambda _: b"abc", sync=True)
         before = disk.file_id(path)

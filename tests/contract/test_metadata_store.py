@@ -1,4 +1,4 @@
-"""What holds for every metadata store. The simulator's has to behave as etcd does."""
+"""The contract of every metadata store. The simulator's store has to behave like etcd."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def write(store: MetadataStore, *changes: Change) -> TransactionResult:
 
 
 async def following(watch: AsyncIterator[Sequence[Changed]]) -> Sequence[Changed]:
-    """What the watch yields next."""
+    """The next events of the watch."""
     async with asyncio.timeout(SECONDS_TO_WAIT):
         return await anext(watch)
 
@@ -201,7 +201,7 @@ class TestSnapshots:
 
         async def change_all_the_time() -> None:
             while True:
-                # In the same transaction: only one page shows one of them.
+                # Both keys change in one transaction: a single page shows one of them.
                 await write(store, Delete(keys[0]), Put(keys[-1], b"2"))
                 await write(store, Put(keys[0], b"1"), Put(keys[-1], b"1"))
 
@@ -356,7 +356,7 @@ class TestLeases:
         watch = store.watch(await store.snapshot(left))
         lease = await store.grant_lease(TTL_SECONDS)
         await write(store, Put(held, b"1", lease.id))
-        # Another lease, granted later, whose holder is gone, tells when the time is over.
+        # A second lease, granted later and without a holder, shows when the time is over.
         client = harness.another_client()
         await write(client, Put(left, b"1", (await client.grant_lease(TTL_SECONDS)).id))
         await client.close()

@@ -1,4 +1,4 @@
-"""The simulator's store keeps what every metadata store keeps."""
+"""The simulator's store keeps the contract of metadata stores."""
 
 from __future__ import annotations
 

@@ -24,13 +24,13 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 PARTITIONS = 3
 RECORDS = 3_000
-# Enough on the way, before, while and after the leader dies, to be in several batches.
+# Enough records before, during and after the leader's death to be in several batches.
 PORTION = 200
 PAUSE_SECONDS = 0.01
 
 
 async def batches_of(cluster: LocalCluster, topic: str) -> list[FetchedBatch]:
-    """All that are committed now. They are counted by offsets, of which a fence has one, too."""
+    """All committed batches. They are counted by offsets; a producer fence has one, too."""
     batches: list[FetchedBatch] = []
     async with Consumer(cluster.bootstrap) as consumer:
         await consumer.assign_topic(topic)
@@ -54,7 +54,7 @@ def lines_of(records: Sequence[Record]) -> list[Line]:
 
 
 def in_order(lines: Sequence[Line]) -> list[Line]:
-    """By partition alone: within one they stay as they were printed."""
+    """Ordered by partition; within one, lines stay as printed."""
     return sorted(lines, key=lambda line: line.partition)
 
 
@@ -107,7 +107,7 @@ async def test_it_reads_every_codec_that_python_writes(
     topic = new_name(f"{program.language}-read")
     await create_topic(cluster, topic, PARTITIONS)
     for codec in Codec:
-        # Each holder of the name after the first leaves a fence, which is nobody's record.
+        # Each later holder of the name appends a producer fence, which is no record of a user.
         async with Producer(
             cluster.bootstrap, codec=codec, producer_name=topic, batch_bytes=16 << 10
         ) as producer:

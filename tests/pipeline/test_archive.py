@@ -28,7 +28,7 @@ from tidelog_pipeline.running import EXIT_FAULT, EXIT_FOUND
 from tidelog_pipeline.storage.directory import Directory
 from tidelog_runtime.local.ports import HOST, choose_port
 
-# A busy machine takes its time to start Python in a worker.
+# A busy machine may take long to start Python in a worker.
 PATIENCE_S = 400
 
 
@@ -104,7 +104,7 @@ def test_a_truncated_or_lost_checkpoint_loses_and_duplicates_nothing(
     shutil.copytree(own.at(CHECKPOINT), tmp_path / "older")
     fill(cluster, topic, 0, [b"x"] * 7)
     act("run", "--topics", topic)
-    # Spark does not sync it: a power failure may take the last micro-batches.
+    # Spark does not sync the checkpoint: a power failure may lose the last micro-batches.
     own.remove(CHECKPOINT)
     (tmp_path / "older").rename(own.at(CHECKPOINT))
     fill(cluster, topic, 0, [b"x"] * 7)

@@ -1,4 +1,4 @@
-"""Records that the only replica of a topic has damaged, before and after they were archived."""
+"""The only replica of a topic has damaged records, before and after they were archived."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_damaged_records_are_an_error_or_a_recorded_gap_until_they_can_be_read(
     assert act("reconcile", "--deep") == [f"{archived}, {known}"]
     act(*backfill, *CONTINUE)
     assert places(spark, tmp_path) == batches(0, 2)
-    # Records that are there already, and that a file has lost.
+    # Records that are archived already, and that a file has lost.
     fill_batches(cluster, topic, [1, 1, 1])
     act(*run)
     assert cluster.flip_a_bit(topic, 0) == 3 * BATCH
@@ -78,7 +78,7 @@ def test_damaged_records_are_an_error_or_a_recorded_gap_until_they_can_be_read(
     known = "offsets 10 to 19, 30 to 39 were damaged before they were archived"
     assert act("reconcile") == [f"{archived}, {known}"]
     assert act("repair")[-1] == "Nothing is lost or damaged."
-    # Of a backup.
+    # From a backup.
     cluster.rewrite(topic, 0, backup)
     told = act("reconcile", fails=EXIT_FOUND)[0]
     assert "offsets 10 to 19 have records, and were never archived" in told

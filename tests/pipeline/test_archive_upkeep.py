@@ -1,4 +1,4 @@
-"""`python -m tidelog_pipeline archive`: compaction and reconciliation, and what it refuses."""
+"""`python -m tidelog_pipeline archive`: compaction, reconciliation, and rejected runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m tidelog_pipeline archive` of values that become columns."""
+"""`python -m tidelog_pipeline archive` with values that are parsed into columns."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_protobuf_becomes_columns_and_invalid_values_are_kept(
     )
     said = act("run", "--topics", topic, *form, "--message", "sea.v1.Tide")
     assert said[-1] == "1 values are not of the schema; they are in the column unread."
-    # The archive knows what its values are.
+    # The archive stores the form of its values.
     fill(cluster, topic, 0, values[:1])
     act("run", "--topics", topic)
     rows = spark.read.parquet(str(tmp_path / "archive")).orderBy("offset").collect()
@@ -100,7 +100,7 @@ def test_protobuf_becomes_columns_and_invalid_values_are_kept(
         (("--value", "json", "--value-schema", "id BIGINT"), "offset 0: it is no JSON"),
         (("--value", "json", "--value-schema", "id BIGNIT"), "it must be columns as"),
         (("--value", "json", "--value-schema", "array<int>"), "without names of columns"),
-        # Longer than a file's name may be.
+        # Longer than a file name may be.
         (("--value", "json", "--value-schema", LONG_SCHEMA), "offset 0: it is no JSON"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The job `check` on a real Spark says what the check on one machine says."""
+"""The job `check` on a real Spark gives the same result as the check on one machine."""
 
 from __future__ import annotations
 

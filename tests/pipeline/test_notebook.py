@@ -1,4 +1,4 @@
-"""The notebook's cells, one after another, as its reader runs them."""
+"""Runs the cells of the notebook one after another, as its reader does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans of many partitions and leader epochs, as Spark plans and filters by them."""
+"""Joins of records with the spans of many partitions and leader epochs, as Spark plans them."""
 
 from __future__ import annotations
 

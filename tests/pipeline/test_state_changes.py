@@ -1,5 +1,5 @@
-"""The job `state-changes` over a real cluster whose leader is killed: from its log files, and
-from its topic."""
+"""The job `state-changes` on a real cluster whose leader is killed: from log files, and from the
+topic."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PATIENCE_S = 60.0
 
 class Incident(NamedTuple):
     """The leader of `topic`/0 was killed at `killed_ms`, and came back. `logs` are copies, because
-    the cluster goes on."""
+    the cluster continues to run."""
 
     topic: str
     leader: int
@@ -71,7 +71,7 @@ def _isr(cluster: Running, topic: str) -> list[int]:
 
 
 def _is_logged_whole(cluster: Running, topic: str) -> bool:
-    """The store knows of it before its leader logs that it does."""
+    """The store has the state before the leader logs it."""
     return any(
         change.kind is Kind.ISR_EXPAND and change.stage is Stage.COMPLETED and change.topic == topic
         for change in _logged(cluster.local.directory / "logs")
@@ -208,14 +208,14 @@ def test_the_topic_and_the_logs_describe_the_same_failover(
 
 
 def _failover(spark: SparkSession, output: Path, incident: Incident) -> Row:
-    """That of the kill; the first, where it came again and again."""
+    """The failover after the kill; if the election was repeated, the first one."""
     found = of_partition(spark, output, "failovers", incident.topic)
     lost = [row for row in found if row["broker_lost"] == incident.leader]
     return min(lost, key=lambda row: row["began_at"])
 
 
 def _is_published(cluster: Running, change_id: str, leader: int) -> bool:
-    """Whether the topic has all that the failover's steps are told from."""
+    """Whether the topic has all events that the failover's steps are computed from."""
     with SyncAdmin(cluster.bootstrap) as admin:
         topics = [described.name for described in admin.list_topics(internal=True)]
     if STATE_CHANGES_TOPIC not in topics:

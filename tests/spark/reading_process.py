@@ -1,5 +1,5 @@
 """`python -m spark.reading_process BOOTSTRAP TOPIC END`: reads partition 0 up to an offset as a
-task does, and tells how many records it had and how much memory that took."""
+task does, and prints the number of records and the memory that it took."""
 
 from __future__ import annotations
 

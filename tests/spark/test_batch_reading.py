@@ -58,7 +58,7 @@ def test_filters_give_the_same_rows_with_and_without_pushdown(
         for partition in range(3):
             times = [1_700_000_000_000 + 1000 * n for n in range(20)]
             producer.send_many(topic, [b"x"] * 20, partition=partition, timestamps_ms=times)
-        # Of these no offset is wanted, and no time.
+        # Neither the offset nor the time of these is requested.
         too_few, too_old = [1_700_000_015_000] * 4, [1_600_000_000_000] * 20
         producer.send_many(topic, [b"x"] * 4, partition=3, timestamps_ms=too_few)
         producer.send_many(topic, [b"x"] * 20, partition=4, timestamps_ms=too_old)
@@ -135,7 +135,7 @@ def test_a_wrong_schema_is_rejected_with_the_right_one(
 def test_a_task_survives_the_death_of_the_leader(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
-    """100 MB in one task, of which a few are read when the leader dies."""
+    """100 MB in one task; a few records are read when the leader dies."""
     topic = cluster.new_topic(partitions=1)
     for _ in range(20):
         cluster.fill(topic, 0, [b"%01000d" % n for n in range(5_000)])

@@ -1,5 +1,6 @@
-"""A log holds batches that are intact and beyond the limits of a reader: decompression bombs, which
-brokers reject, and which an older release or a damaged backup may have left there."""
+"""A log holds intact batches beyond the limits of a reader: decompression bombs.
+
+Brokers reject them, but an older release or a damaged backup may have left them there."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ ZEROS = bytes(DEFAULT_MAX_DECOMPRESSED_BYTES + 1)
 
 
 def unstated() -> bytes:
-    """A frame that hides its size."""
+    """A frame that does not state its decompressed size."""
     compressor = zstandard.ZstdCompressor().compressobj()
     return compressor.compress(ZEROS) + compressor.flush()
 

@@ -1,5 +1,6 @@
-"""A streaming copy on several processes of Spark, killed in mid-task and after the commit; at all
-points by `make spark-kills`."""
+"""A streaming copy on a local Spark cluster that is killed in mid-task and after the commit.
+
+`make spark-kills` kills it at all points."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tidelog.spark.data_source import TidelogDataSource, register_source
 
 
 def run(frame: DataFrame, directory: Path) -> list[dict[str, Any]]:
-    """Copies what there is to Parquet; returns the progress of each batch that had rows."""
+    """Copies the current records to Parquet; returns the progress of each batch that had rows."""
     query = (
         frame.writeStream.format("parquet")
         .option("checkpointLocation", str(directory / "checkpoint"))
@@ -110,7 +110,7 @@ def test_a_batch_option_is_rejected(spark: SparkSession, cluster: Running) -> No
 
 
 class Again(TidelogDataSource):
-    """Of which no query has started."""
+    """A source of which no query has started."""
 
     @classmethod
     def name(cls) -> str:
@@ -118,7 +118,7 @@ class Again(TidelogDataSource):
 
 
 def shared_variables(spark: SparkSession) -> set[str]:
-    """What is sent with every task of any query of that format."""
+    """The shared variables that are sent with every task of any query of that format."""
     sources = spark._jsparkSession.sessionState().dataSourceManager()
     return set(sources.lookupDataSource(Again.name()).dataSourceCls().envVars())
 
@@ -127,7 +127,7 @@ def shared_variables(spark: SparkSession) -> set[str]:
 def test_a_starting_query_does_not_change_the_shape_of_other_queries_tasks(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
-    """Else tasks that are being sent then may not be readable."""
+    """Otherwise tasks that are being sent at that time may become unreadable."""
     topic = cluster.new_topic(partitions=1)
     cluster.fill(topic, 0, [b"x"] * 3)
     register_source(spark, Again)

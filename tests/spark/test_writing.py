@@ -86,7 +86,7 @@ def test_a_stream_to_an_unknown_topic_is_rejected(
 def test_the_topic_option_overrides_the_topic_column(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
-    """And not to the topic in its own column, which is where it came from."""
+    """The rows do not go to the topic in their own column, which is their source."""
     topic, target = cluster.new_topic(partitions=2), cluster.new_topic(partitions=2)
     cluster.fill(topic, 1, [b"x"] * 3)
     copy(cluster.stream(spark, topic, startingOffsets="earliest"), cluster, target, tmp_path)
@@ -98,7 +98,7 @@ def test_the_topic_option_overrides_the_topic_column(
 def test_spark_passes_the_query_and_the_micro_batch_to_a_task(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
-    """Their names are Spark's, and what is written once rests on them."""
+    """The names are Spark's, and exactly-once writing depends on them."""
     topic = cluster.new_topic(partitions=1)
     cluster.fill(topic, 0, [b"x"] * 4)
 
@@ -119,7 +119,7 @@ def test_spark_passes_the_query_and_the_micro_batch_to_a_task(
 def test_a_task_that_dies_after_writing_is_repeated_and_duplicates_nothing(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
-    """The first try of each micro-batch fails once half of it is read and some is written."""
+    """The first attempt of each micro-batch fails once half of it is read and some is written."""
     topic, target = cluster.new_topic(partitions=1), cluster.new_topic(partitions=2)
     for codec in Codec:
         cluster.fill(topic, 0, [b"%s-%04d" % (codec.name.encode(), n) for n in range(2_000)], codec)
