@@ -26,7 +26,7 @@ class StoreHarness(Protocol):
         """A client of the same data; the test closes it."""
 
     async def compact(self) -> None:
-        """Everything up to now."""
+        """Compacts all revisions up to now."""
 
     async def take_lease_away(self, lease_id: int) -> None:
         """Ends the lease from outside, without its holder."""

@@ -25,7 +25,7 @@ class SimHarness:
 
     def __init__(self) -> None:
         self.prefix = "/test/"
-        self.loop = SimLoop()  # type: ignore[abstract]  # methods that these tests do not use are left out
+        self.loop = SimLoop()  # type: ignore[abstract]  # lacks unused methods
         self.process = SimProcess("client", 1, observed=False)
         self._network = Network(self.loop, lambda name: random.Random(name))
         self._server = EtcdServer(self.loop, self._network, MemoryData())

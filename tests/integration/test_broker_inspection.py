@@ -1,4 +1,4 @@
-"""What brokers tell of themselves while something is wrong: real processes, real faults."""
+"""What brokers report about themselves during real faults of real processes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ STANDS_STILL_SECONDS = 8.0
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalCluster]:
-    """A follower that stands still leaves the ISR by its leader's judgement, long before its
-    lease ends."""
+    """The leader removes a stalled follower from the ISR long before the follower's lease ends."""
     async with running_cluster(
         tmp_path_factory.mktemp("inspection"),
         broker_config={"replica_lag_time_max_ms": 1_000, "lease_ttl_seconds": 10},
@@ -61,7 +60,7 @@ async def test_a_paused_follower_is_reported_from_the_stalled_high_watermark_to_
     address = cluster.broker_address(leader)
 
     async def stalled() -> LeaderState | None:
-        """A look may come before the other follower has fetched."""
+        """A poll may come before the other follower has fetched."""
         found = (await replica_of(address, topic)).leader
         if found is None or progress_of(found, well).lag_records:
             return None
@@ -115,7 +114,7 @@ async def test_a_paused_follower_is_reported_from_the_stalled_high_watermark_to_
 async def test_a_stalled_broker_reports_its_stall_and_blames_no_leader(
     cluster: LocalCluster,
 ) -> None:
-    """For longer than its fetches may take, and no longer than its lease."""
+    """The pause is longer than its fetches may take, and shorter than its lease."""
     topic = new_name("sea")
     await create_topic(cluster, topic, 3)
     stood_still = cluster.broker_ids[0]
@@ -139,7 +138,7 @@ def log_sizes(cluster: LocalCluster) -> dict[str, int]:
 
 
 async def until_quiet(cluster: LocalCluster) -> None:
-    """What the tests before have brought about is told to its end."""
+    """Waits until the events of earlier tests are reported completely."""
 
     async def stands() -> bool:
         before = log_sizes(cluster)
@@ -179,7 +178,8 @@ async def test_one_change_id_spans_the_election_and_every_replica(
         told = [change for address in services for change in await events_of(address, topic)]
         elections = {change.change_id for change in told if change.kind is Kind.ELECTION}
         story = [change for change in told if change.change_id in elections and change.change_id]
-        # The services are asked one after another: the last tells of what the first had yet to.
+        # The services are asked one after another: the last answer has events that the first had
+        # not yet.
         done = {b for b in alive if {c.stage for c in story if c.broker == b} >= PARTS}
         return story if done == set(alive) else []
 

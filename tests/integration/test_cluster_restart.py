@@ -16,15 +16,15 @@ TOPICS = {"sea": 6, "lake": 2}
 RECORDS = 400
 BULK_BYTES = 16 << 20
 BULK_BATCH_BYTES = 1 << 19
-# What a process may read until it serves beyond what it reads with no data at all: its
-# checkpoints and indexes, and nothing of the records.
+# The bytes that a process may read until it serves, beyond what it reads without any data: its
+# checkpoints and indexes, and none of the records.
 MAX_READ_BYTES = 1 << 20
-# Most of it is starting seven processes; the figure for many partitions is the bench's.
+# Mostly the start of seven processes; the bench measures many partitions.
 MAX_START_SECONDS = 20.0
 
 
 def read_bytes(cluster: LocalCluster, broker_id: int) -> int:
-    """What the process has read since its start, from disk or page cache."""
+    """The bytes that the process has read since its start, from disk or page cache."""
     counters = Path(f"/proc/{cluster.broker_process(broker_id).pid}/io").read_text()
     return int(counters.partition("rchar: ")[2].partition("\n")[0])
 
@@ -76,7 +76,7 @@ async def test_a_cluster_whose_brokers_were_all_killed_keeps_everything(
     async with running_cluster(tmp_path) as cluster:
         await create_topic(cluster, "sea")
         await write(cluster, "sea", values)
-        # The page cache outlives the processes: nothing that was acknowledged is lost.
+        # The page cache outlives the processes: no acknowledged record is lost.
         await asyncio.gather(*(cluster.kill(b) for b in cluster.broker_ids))
         for broker_id in cluster.broker_ids:
             cluster.start_broker(broker_id)

@@ -1,5 +1,5 @@
-"""What explains does not depend on one controller's life: all controllers are found by any
-broker, and what one has seen the next one tells."""
+"""Explanations do not depend on the life of one controller: any broker finds all controllers, and a
+controller reports what its predecessor has seen."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ async def test_trace_reaches_all_services_from_one_address(
     everybody |= {cluster.controller_address(c) for c in (1, 2)}
 
     async def heard() -> Gathered | None:
-        """Who is asked may have started a moment before the others, and one that stands by
-        tells of who joined a moment after it serves."""
+        """The service that is asked may have started a moment before the others, and a standby
+        reports new services a moment after it serves."""
         async with EventStreams(address) as streams:
             gathered = await streams.recent(TraceScope())
         tell = {event.service for event in gathered.events}
@@ -80,13 +80,14 @@ async def test_the_next_controller_reports_who_was_in_sync_and_how_it_died(
     await cluster.kill(leader)
 
     async def waits_for_leader() -> Finding | None:
-        """By the word of the one broker that is left."""
+        """By the report of the only remaining broker."""
         scope = Scope(topic, 0)
         found = await explain_cluster([cluster.broker_address(asked)], scope, ANSWER_MS)
         return next((finding for finding in found.findings if finding.cause == "no_leader"), None)
 
     async def explained() -> Finding | None:
-        """By a controller that has loaded: brokers know of no life in which it was in sync."""
+        """By a controller that has loaded its state: brokers know of no incarnation in which the
+        member was in sync."""
         waits = await waits_for_leader()
         return waits if waits is not None and _fate(waits, leader) else None
 
@@ -140,7 +141,7 @@ async def test_the_next_controller_reports_who_was_in_sync_and_how_it_died(
 
 
 def _brokers_of(text: str) -> set[int]:
-    """The brokers that it names. Other numbers, as that of a partition, are none.
+    """The brokers that it names. Other numbers, such as that of a partition, are not included.
 
     >>> sorted(_brokers_of("Start broker 1, or brokers 2 and 3, of sea-4/5"))
     [1, 2, 3]
@@ -150,7 +151,8 @@ def _brokers_of(text: str) -> set[int]:
 
 
 def _fate(waits: Finding, leader: int) -> tuple[str, str] | None:
-    """The life in which it was in the ISR, and the second in which it ended; None: not told."""
+    """The incarnation in which it was in the ISR, and the second in which it ended; None: not
+    reported."""
     found = re.search(
         rf"broker {leader} was in the ISR in its life (\d+); gone since (\S+) \(.*\), "
         "by broker_crashed",

@@ -1,4 +1,4 @@
-"""etcd is lost and comes back: the data plane goes on, and all recovers by itself."""
+"""etcd stops and comes back: the data plane continues, and the rest recovers by itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog.v1 import admin_pb2, errors_pb2
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.etcd import LocalEtcd
 
-# Longer than every lease, and than a follower may lag.
+# Longer than every lease, and than the lag that removes a follower from the ISR.
 OUTAGE_SECONDS = 1.5 * float(str(QUICK_BROKERS["lease_ttl_seconds"]))
 
 Step = Callable[[LocalEtcd], Awaitable[None]]

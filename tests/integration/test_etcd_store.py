@@ -1,4 +1,4 @@
-"""What the etcd store does when etcd itself, or the way to it, fails."""
+"""The etcd store while etcd, or the connection to it, fails."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def open_store() -> AsyncIterator[OpenStore]:
 
 @pytest.fixture
 async def proxies(etcd: LocalEtcd) -> AsyncIterator[list[TcpProxy]]:
-    """Two ways to the same etcd."""
+    """Two proxies of the same etcd."""
     proxies = [TcpProxy(etcd.endpoint), TcpProxy(etcd.endpoint)]
     for proxy in proxies:
         await proxy.start()
@@ -85,7 +85,7 @@ async def following(watch: AsyncIterator[Sequence[Changed]]) -> Sequence[Changed
 
 
 async def eventually(attempt: Callable[[], Awaitable[Result]]) -> Result:
-    """Its result, once the store can be reached."""
+    """The result of the operation, once the store can be reached."""
     async with asyncio.timeout(SECONDS_TO_WAIT):
         while True:
             try:
@@ -95,12 +95,12 @@ async def eventually(attempt: Callable[[], Awaitable[Result]]) -> Result:
 
 
 async def one_time_to_live(store: MetadataStore, ttl_seconds: int) -> None:
-    """Returns when a lease that nobody holds, granted now, has run out."""
+    """Returns when a lease without a holder, granted now, has expired."""
     key = "/hourglass"
     watch = store.watch(await store.snapshot(key))
     await put(store, key, (lease := await store.grant_lease(ttl_seconds)).id)
     await following(watch)
-    await lease.close()  # type: ignore[attr-defined]  # an EtcdLease: leaves it to run out
+    await lease.close()  # type: ignore[attr-defined]  # an EtcdLease: lets it expire
     assert (await following(watch))[0].value is None
 
 

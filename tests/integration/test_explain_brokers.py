@@ -1,5 +1,5 @@
-"""Brokers die and stand still, controllers are killed: `tidelog explain` names each fault,
-what follows from it, and nothing else."""
+"""Brokers die or are paused, controllers are killed: `tidelog explain` names each fault, its
+consequences, and nothing else."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def test_a_dead_and_a_paused_broker_are_distinguished(
     assert ("replica_dead", DEAD) not in causes_of(of_paused)
     assert ("broker_paused", PAUSED) in causes_of(of_paused)
 
-    # Whom else the paused one led has another leader by then.
+    # By then the other partitions of the paused broker have another leader.
     lost = the(whole, "no_leader")
     names = {pairs[DEAD, PAUSED], pairs[PAUSED, DEAD]}
     assert set(lost.partitions) <= names
@@ -190,7 +190,7 @@ async def test_leaders_that_are_not_preferred_are_a_note_and_no_fault(
     assert status == ExitStatus.DONE
     note = the(beside, "not_preferred_leader")
     assert {pairs[DEAD, 1], pairs[DEAD, 2]} <= set(note.partitions)
-    # Whoever cannot lead is not missed as a leader.
+    # A broker that cannot lead is not reported missing as a leader.
     assert not {pairs[PAUSED, broker] for broker in (1, 2, DEAD)} & set(note.partitions)
     paused = the(beside, "broker_paused")
     assert not {pairs[DEAD, 1], pairs[DEAD, 2], pairs[1, 2]} & set(paused.partitions)

@@ -1,5 +1,5 @@
-"""Brokers that get a small part of a CPU, and hold many replicas: they live, and cannot tell in
-time how they stand."""
+"""Brokers with a small share of a CPU and many replicas: they are alive, but cannot describe
+themselves in time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidelog.inspection.model import Explanation, Scope
 from tidelog_runtime.local.cluster import LocalCluster
 
 PARTITIONS = 3_000
-# A fifteenth of a CPU: some seconds for a description, a moment for a health check.
+# A fifteenth of a CPU: a description takes some seconds, a health check a moment.
 RUNS_SECONDS, STANDS_SECONDS = 0.015, 0.2
 ANSWER_MS = 1_000
 
@@ -56,7 +56,7 @@ def _send(pids: Sequence[int], number: signal.Signals) -> None:
 
 
 async def by_brokers(cluster: LocalCluster) -> Explanation:
-    """As somebody asks who knows brokers alone."""
+    """The request of a client that knows only brokers."""
     addresses = [cluster.broker_address(broker_id) for broker_id in cluster.broker_ids]
     return await explain_cluster(addresses, Scope(), ANSWER_MS)
 

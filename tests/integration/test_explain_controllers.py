@@ -1,4 +1,4 @@
-"""Controllers that stand still or have ended, each beside a dead broker: the command fails with a
+"""Controllers that are paused or have ended, each beside a dead broker: the command reports a
 warning, a healthy partition is not blamed, and the step that `explain` suggests ends it."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 TOPIC = "pairs"
 DEAD = 3
-# Of its limit of memory: a process that has none left would end before it says so.
+# The share of its memory limit: a process without any memory left would end before it reports that.
 USED_PERCENT = 93
 NO_ACTIVE_CONTROLLER = {"no_controller", "controller_unreachable"}
 
@@ -83,7 +83,7 @@ async def controllers_run_again(world: World) -> AsyncIterator[None]:
             world.cluster.start_controller(controller_id)
 
     async def all_answer() -> bool:
-        """The registration of an ended process may still be there while the next one starts."""
+        """The registration of an ended process may still exist while the next one starts."""
         silent = (await explained(world.cluster)).silent
         return not any(service.startswith("controller-") for service in silent)
 
@@ -92,7 +92,7 @@ async def controllers_run_again(world: World) -> AsyncIterator[None]:
 
 
 async def _roles(cluster: LocalCluster) -> tuple[int, int, int]:
-    """The active controller, and those that stand by."""
+    """The active controller, and the standbys."""
     active = await until(cluster.active_controller, "a controller is active")
     assert active is not None
     one, other = sorted({1, 2, 3} - {active})
@@ -100,7 +100,7 @@ async def _roles(cluster: LocalCluster) -> tuple[int, int, int]:
 
 
 async def _carry_out(cluster: LocalCluster, finding: Finding) -> None:
-    """What it says of a controller: to let its process continue, or to start it again."""
+    """Carries out the suggested step for a controller: resume its process, or start it again."""
     named = re.findall(r"controller (\d+)", finding.next_step)
     assert named, finding.next_step
     for controller_id in map(int, dict.fromkeys(named)):
@@ -170,7 +170,7 @@ async def test_stalled_controllers_are_explained(world: World) -> None:
     cluster = world.cluster
     for controller_id in (1, 2, 3):
         await _away(cluster, controller_id, "paused")
-    # By the word of brokers, once their leases have ended.
+    # By the reports of brokers, once the controllers' leases have ended.
     found = await until_found(
         cluster, ("no_controller", -1), ("replica_dead", DEAD), saying=("stand still",)
     )
@@ -182,7 +182,8 @@ async def test_stalled_controllers_are_explained(world: World) -> None:
 
 
 async def test_an_active_controller_with_an_unresolvable_name_is_explained(world: World) -> None:
-    """Asked as by somebody who knows brokers alone; they go on with what it tells them."""
+    """The request comes from a client that knows only brokers; the client continues with their
+    answers."""
     cluster = world.cluster
     active, wrong, other = await _roles(cluster)
     port = cluster.controller_address(wrong).rpartition(":")[2]
@@ -235,7 +236,7 @@ async def test_a_standby_at_its_memory_limit_is_explained(world: World) -> None:
     assert f"controller {standby} is near its memory limit: it uses 9" in short.summary
     assert f"Raise the memory limit of controller {standby}" in short.next_step
     assert await faults_of(cluster, world.healthy) == []
-    # A container's kernel does this.
+    # In a container the kernel does this.
     await cluster.kill_controller(standby)
     found = await until_found(cluster, ("standby_missing", -1), ("replica_dead", DEAD))
     missing = the(found, "standby_missing")
@@ -243,7 +244,7 @@ async def test_a_standby_at_its_memory_limit_is_explained(world: World) -> None:
     assert missing.next_step.startswith(f"Raise the memory limit of controller {standby}")
     assert "memory_short" not in {cause for cause, _ in causes_of(found)}
     assert_not_blamed(found, world.healthy)
-    # Its new process has the limit that this test has: none.
+    # Its new process has no limit.
     await _carry_out(cluster, missing)
     await until_gone(cluster, "standby_missing")
     await until_gone(cluster, "memory_short")
@@ -252,7 +253,7 @@ async def test_a_standby_at_its_memory_limit_is_explained(world: World) -> None:
 
 @pytest.mark.parametrize("role", ["alone", "standby"])
 async def test_a_controller_out_of_open_files_is_explained(world: World, role: str) -> None:
-    """Alone it is active, and stays so."""
+    """Without a standby it is active, and stays so."""
     cluster = world.cluster
     active, standby, other = await _roles(cluster)
     controller_id = standby if role == "standby" else active
@@ -307,7 +308,7 @@ async def test_an_active_controller_out_of_open_files_steps_down(world: World) -
         new = await until(has_handed_over, "a standby is active")
         (down,) = log.told("controller_stepped_down")
         assert down["cause"] == "no_open_files"
-        # It works as any other: brokers and clients reach it.
+        # It works like any other: brokers and clients reach it.
         await _fail_over_from_broker_2(world)
         await _start_broker_2(world)
         assert await faults_of(cluster, world.healthy) == []

@@ -1,7 +1,8 @@
-"""Incidents that operators meet: each is named beside a second fault, a healthy partition is not
-blamed, and the step that `explain` suggests ends it.
+"""Incidents that operators meet.
 
-One cluster serves all of them: each test leaves it as it found it."""
+Each is explained beside a second fault, a healthy partition is not blamed, and the step that
+`explain` suggests ends it. One cluster serves all tests: each test restores the state that it
+found."""
 
 from __future__ import annotations
 
@@ -45,9 +46,10 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog_runtime.local.cluster import LocalCluster
 
 TOPIC = "pairs"
-# Of one client address, which is that of all clients and services here; no other test has as many.
+# The limit for one client address, which all clients and services here share; no other test has as
+# many connections.
 MAX_CONNECTIONS = 48
-# Beside those of services: together fewer than that.
+# Connections besides those of services; together they stay below the limit.
 FEW_CONNECTIONS = 24
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -71,7 +73,8 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
 async def everything_runs_again(world: World) -> AsyncIterator[None]:
-    """A test that fails between a fault and its repair leaves the next ones a sound cluster."""
+    """A test that fails between a fault and its repair leaves an intact cluster to the next
+    ones."""
     yield
     cluster = world.cluster
     for broker_id in cluster.broker_ids:
@@ -157,7 +160,7 @@ async def test_a_broker_out_of_open_files_is_explained(world: World) -> None:
                 found = await until_found(cluster, ("open_files", 3), ("no_standby", -1))
                 healthy = await faults_of(cluster, pairs[1, 2])
             finally:
-                # The step that is suggested for a process that runs.
+                # The step that is suggested for a running process.
                 resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
     short = the(found, "open_files")
     assert "limit of open files" in short.summary
@@ -290,7 +293,7 @@ async def test_a_port_that_another_program_holds_is_explained(world: World) -> N
         assert f"port {port} is in use" in failed.summary
         assert ("broker_paused", 3) not in causes_of(found)
         assert healthy == []
-        # The port is free again, and the finding says which broker to start.
+        # The port is free again, and the finding names the broker to start.
         [named] = re.findall(r"and start broker (\d+) again", failed.next_step)
         await until_true(lambda: not cluster.broker_process(3).running, "its process has ended")
         cluster.start_broker(int(named))
@@ -322,7 +325,7 @@ async def test_an_unresolvable_advertised_address_is_explained(world: World) -> 
 
 
 async def test_a_broker_that_no_service_knows_is_explained(world: World) -> None:
-    """Whatever else is wrong."""
+    """Explained even beside other faults."""
     async with without_standby(world.cluster):
         for arguments in (("broker", "9"), ("--broker", "9")):
             status, output = await tidelog(world.cluster, "explain", *arguments)
@@ -332,7 +335,7 @@ async def test_a_broker_that_no_service_knows_is_explained(world: World) -> None
 
 
 async def test_a_trace_of_an_unchanged_partition_is_empty(world: World) -> None:
-    """While others change."""
+    """Other partitions change meanwhile."""
     cluster = world.cluster
     await create_topic(cluster, "quiet", 1, 3)
     await asyncio.sleep(2.5)

@@ -1,5 +1,5 @@
-"""After a reboot of all machines nobody is whole: `tidelog explain` says who waits for what,
-and later what an election may have cost."""
+"""After a reboot of all machines no replica is intact: `tidelog explain` reports what each
+partition waits for, and later what an election may have lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tidelog.inspection.model import Explanation
 from tidelog.model import Acks
 from tidelog_runtime.local.cluster import LocalCluster
 
-# What must not be lost is synced; what may be waits for a person.
+# The `synced` topic loses nothing; the other topic waits for consent.
 KEPT, MANUAL = "kept", "manual"
 DEAD = 3
 
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @dataclass
 class Rebooted:
-    """All machines were rebooted; then one broker died besides."""
+    """All machines were rebooted; then one broker died as well."""
 
     cluster: LocalCluster
     kept: Pairs
@@ -69,10 +69,11 @@ async def rebooted(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
             cluster.start_broker(broker_id)
         await cluster.ready()
         await until_found(cluster, ("no_leader", -1))
-        # What was synced is whole again before anything else happens.
+        # The synced topic is intact again before anything else happens.
         await until_in_sync(cluster, KEPT)
         await cluster.kill(DEAD)
-        # Its address refuses a moment before the controller has seen it go, and says when.
+        # Its address refuses connections a moment before the controller has noticed its end and
+        # reports when it was.
         found = await until_found(
             cluster,
             ("no_leader", -1),
@@ -106,7 +107,7 @@ async def test_the_reboot_of_all_machines_is_explained_with_its_consequences(
     [listed] = re.findall(r"partitions without a leader: (.*)", said(named))
     names, _, more = listed.partition(" and ")
     assert {*names.split(", ")} <= {*rebooted.manual.values()}
-    # Of six at most, five are named.
+    # Five of at most six are named.
     assert rebooted.manual[1, 2] in names or more == "1 more"
 
 

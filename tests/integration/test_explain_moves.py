@@ -1,7 +1,7 @@
-"""Moves that do not end, operations that have not begun and cancellations that wait: each is
-explained beside a second fault, and the suggested step ends it.
+"""Moves that do not end, operations that have not begun, and cancellations that wait.
 
-One cluster serves all of them; topics name the replicas of their partitions."""
+Each is explained beside a second fault, and the suggested step ends it. One cluster serves all
+tests; topics name the replicas of their partitions."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from tidelog.inspection.explain import causes
 from tidelog.model import Acks
 from tidelog_runtime.local.cluster import LocalCluster
 
-# Led and followed by brokers that no fault touches.
+# On brokers that no fault touches.
 BYSTANDER = "rest/0"
 VALUE = bytes(range(256)) * 16
 WRITES_PER_SECOND = 25
-# Far below what is written, and the least that is accepted.
+# Far below the write rate, and the least that is accepted.
 LOW_RATE, LEAST_RATE = "20kB", "1024"
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -62,7 +62,7 @@ async def topic_of(cluster: LocalCluster, topic: str, *replicas: list[int]) -> N
 
 @asynccontextmanager
 async def writing(cluster: LocalCluster, topic: str) -> AsyncIterator[None]:
-    """To partition 0, about a hundred kilobytes a second."""
+    """Writes about a hundred kilobytes a second to partition 0."""
 
     async def write_on() -> None:
         async with Producer(cluster.bootstrap, acks=Acks.LEADER, idempotent=False) as producer:

@@ -1,7 +1,8 @@
-"""What goes wrong between leaders, followers and producers: each incident is named beside a second
-fault, a healthy partition is not blamed, and the suggested step ends it.
+"""Incidents between leaders, followers and producers.
 
-Broker 1 is reached by others through a proxy, and so is the metadata store by controllers."""
+Each is explained beside a second fault, a healthy partition is not blamed, and the suggested step
+ends it. Others reach broker 1 through a proxy, and controllers reach the metadata store through
+one."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
     await store.start()
     controllers: dict[str, Setting] = {
         "etcd_endpoints": [store.address],
-        # Outlives a store that hangs for as long as a test needs.
+        # Longer than a test needs the store to hang.
         "lease_ttl_seconds": 30,
         "leader_balance": False,
     }
@@ -105,7 +106,7 @@ async def test_a_follower_rejects_damaged_answers(world: World) -> None:
             healthy = await faults_of(cluster, bystander)
             finding = the(found, "replica_rejects", 2)
             [scrub] = commands_of(finding)
-            # The disk is sound, so that it is the network.
+            # The disk is intact, so that the network must be the cause.
             checked = await carried_out(cluster, scrub)
         finally:
             world.leader.garbles = None
@@ -121,7 +122,7 @@ async def test_a_follower_rejects_damaged_answers(world: World) -> None:
 
 
 async def test_an_isr_that_shrank_after_the_controller_read_it_is_explained(world: World) -> None:
-    """The leader's disk is sound: it is the follower that has left."""
+    """The leader's disk is intact: the follower is the replica that has left."""
     cluster, pairs = world.cluster, world.pairs
     shrunk, bystander = pairs[3, 2], pairs[3, 1]
     cluster.pause(2)
@@ -150,7 +151,7 @@ async def test_an_isr_that_shrank_after_the_controller_read_it_is_explained(worl
 
 
 async def fence_each_other(cluster: LocalCluster, topic: str) -> None:
-    """Two producers of one name, each of which begins again when it is fenced."""
+    """Two producers of one name, each of which takes the name again when it is fenced."""
 
     async def write_on() -> None:
         while True:
@@ -195,7 +196,7 @@ async def test_an_unclean_election_is_explained_beside_two_producers_of_one_name
         healthy = await faults_of(cluster, bystander)
     later, fenced = the(found, "unclean_election"), the(found, "requests_rejected")
 
-    # The ISR has changed since; the election has not.
+    # The ISR has changed since; the unclean election has not.
     assert ELECTED.search(said(first)) is not None, first
     assert ELECTED.findall(said(first)) == ELECTED.findall(said(later))
     assert later.partitions == ("lossy/0",)
@@ -214,7 +215,7 @@ async def test_an_unclean_election_is_explained_beside_two_producers_of_one_name
 
 
 async def _with_a_name_of_its_own(cluster: LocalCluster, topic: str) -> None:
-    """As the finding suggests: nothing more is rejected."""
+    """As the finding suggests; nothing more is rejected."""
     before = rejected_count(the(await explained(cluster), "requests_rejected"))
     async with (
         Producer(cluster.bootstrap, producer_name="orders") as one,
@@ -267,7 +268,7 @@ async def test_a_client_with_another_partitioner_is_explained_beside_a_killed_st
             found = await until_found(cluster, ("partitioners_differ", -1), ("no_standby", -1))
             healthy = await faults_of(cluster, bystander)
         other.cancel()
-        # As the finding suggests: by the rule of the others. Nothing more goes elsewhere.
+        # As the finding suggests: with the partitioner of the others. No more keys go elsewhere.
         other = asyncio.create_task(write_on(partition_for_key))
 
         async def is_over() -> bool:

@@ -1,6 +1,6 @@
-"""Clients that come in by the external listener are told external addresses, and need no others.
+"""Clients of the external listener get external addresses, and need no others.
 
-Brokers and controllers know each other on 127.0.0.1; clients come in on 127.0.0.2."""
+Brokers and controllers use 127.0.0.1 among each other; clients connect to 127.0.0.2."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def free_port() -> int:
 
 
 class Outside:
-    """Where services are reached from outside, by id."""
+    """The external addresses of services, by id."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster

@@ -1,4 +1,4 @@
-"""Parts of a cluster are killed, stopped and paused under load, and nothing is lost."""
+"""Services of a cluster are killed, stopped and paused under load, and no record is lost."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_after_a_failover_a_reader_of_the_previous_epoch_is_fenced(
     async with WireClient(cluster.broker_address(after.leader)) as leader:
 
         async def leads() -> bool:
-            """Metadata names it as soon as it is elected, and perhaps before it knows."""
+            """Metadata name the new leader once it is elected, perhaps before it knows that."""
             answer = await leader.fetch(topic, 0, 0, known_epoch=after.leader_epoch)
             return not answer.HasField("error")
 
@@ -243,7 +243,8 @@ async def test_a_topic_cannot_have_more_replicas_than_brokers_are_left(
     async with Admin(cluster.bootstrap) as admin:
 
         async def look() -> bool:
-            """By the word of the controller, which is to refuse: brokers may know before it."""
+            """By the answer of the controller, which has to reject the topic: brokers may know
+            earlier."""
             running = [b for b in await admin.describe_brokers() if b.status == "running"]
             return len(running) == len(cluster.broker_ids) - 1
 
@@ -271,7 +272,8 @@ async def test_with_too_few_in_sync_acks_all_is_rejected_and_nothing_is_appended
     async with WireClient(cluster.broker_address(partition.leader)) as leader:
 
         async def look() -> bool:
-            """By the word of the replica itself: metadata may tell it before that knows."""
+            """By the answer of the replica itself: metadata may have the ISR before the replica
+            does."""
             leading = (await replica_of(cluster.broker_address(partition.leader), topic)).leader
             return leading is not None and list(leading.maximal_isr) == [partition.leader]
 

@@ -1,4 +1,5 @@
-"""The disk of one broker is full: it says so, nothing is corrupted, others go on."""
+"""The disk of one broker is full: the broker reports it, nothing is corrupted, and the other
+brokers continue."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 FULL = 1
 VALUE = bytes(range(256)) * 256
-# Enough to make the segments of the partitions under test the largest files.
+# Large enough that segments of the partitions under test are the largest files.
 RECORDS = 8
 
 
@@ -59,7 +60,7 @@ async def disk(
 
 
 async def told_of_the_disk(cluster: LocalCluster, topic: str) -> list[StateChange]:
-    """Up to its taking again, which is told a moment after it did."""
+    """Returns the events up to the disk's recovery, which is reported a moment after it happens."""
     address = cluster.broker_address(FULL)
 
     async def again() -> list[StateChange]:
@@ -75,7 +76,7 @@ def led_by(topic: TopicDescription, broker_id: int) -> int:
 
 
 def frames(directory: Path) -> list[tuple[int, int]]:
-    """First offset and size of each batch on disk; fails if anything is damaged."""
+    """The first offset and size of each batch on disk; fails if anything is damaged."""
     found = []
     for segment, info in dump_log(directory):
         assert info.fault is None, f"{segment} at {info.position}: {info.fault}"
@@ -85,7 +86,7 @@ def frames(directory: Path) -> list[tuple[int, int]]:
 
 
 async def fill_up(client: WireClient, topic: str, partition: int) -> Sequence[bytes]:
-    """Records in the log before the disk is full."""
+    """Returns how many records the log had before the disk was full."""
     values = [b"%d " % i + VALUE for i in range(RECORDS)]
     for value in values:
         assert not (await client.produce(topic, partition, wire_batch(value))).HasField("error")
@@ -238,7 +239,7 @@ async def test_after_a_full_disk_a_killed_broker_starts_with_all_its_data(disk: 
     assert (resumed.HasField("error"), resumed.base_offset) == (False, RECORDS)
 
 
-# More room makes no difference to a limit of a file's size.
+# Free space does not change a limit of the file size.
 @pytest.mark.rule("deletions-free-a-full-disk")
 @pytest.mark.parametrize(
     "disk", [kind for kind in full_disks() if kind is not FileSizeLimit], indirect=True
@@ -247,7 +248,7 @@ async def test_after_a_full_disk_a_killed_broker_starts_with_all_its_data(disk: 
 async def test_a_full_disk_is_freed_by_a_deletion_and_by_retention_after_a_crash(
     disk: Disk,
 ) -> None:
-    """What fills it stays: only what is Tidelog's own gives room."""
+    """The file that fills the disk stays: only Tidelog's own data can be freed."""
     cluster, kept, deleted = disk.cluster, new_name("sea"), new_name("gone")
     numbers = {}
     for topic in (kept, deleted):
@@ -282,7 +283,7 @@ async def test_a_full_disk_is_freed_by_a_deletion_and_by_retention_after_a_crash
 
 
 async def rejects(cluster: LocalCluster, topic: str, partition: int) -> bool:
-    """Within a few records, however little room there is."""
+    """Waits for a rejection, which comes within a few records."""
     async with WireClient(cluster.broker_address(FULL)) as client:
         for _ in range(RECORDS):
             if (await client.produce(topic, partition, wire_batch(VALUE))).HasField("error"):

@@ -30,7 +30,7 @@ from tidelog_runtime.local.ports import choose_port
 from tidelog_runtime.local.process import LocalProcess
 from tidelog_runtime.telemetry.metrics.gateway_catalogue import GATEWAY_METRICS
 
-# Of requests that wait for a controller to be elected.
+# For requests that wait for the election of a controller.
 PATIENCE_SECONDS = 60.0
 
 
@@ -117,7 +117,7 @@ class OtherGateway(NamedTuple):
 
 
 def other_gateway(cluster: LocalCluster, name: str, taken: set[int], *options: str) -> OtherGateway:
-    """Not started yet. `taken`: ports that others have."""
+    """Not started yet. `taken`: the ports of other gateways."""
     brokers = ",".join(broker.address for broker in cluster.describe().brokers)
     address = f"127.0.0.1:{choose_port(None, taken=taken, rng=random.Random())}"
     command = [sys.executable, "-m", "tidelog_admin_api", "--listen", address]
@@ -132,7 +132,7 @@ def other_gateway(cluster: LocalCluster, name: str, taken: set[int], *options: s
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def other_gateways(cluster: LocalCluster) -> AsyncIterator[list[OtherGateway]]:
-    """Two, which find the controllers by themselves."""
+    """Two gateways, which find the controllers by themselves."""
     taken: set[int] = set()
     gateways = [other_gateway(cluster, name, taken) for name in ("gateway-2", "gateway-3")]
     for gateway in gateways:
@@ -157,20 +157,20 @@ async def until_announced(cluster: LocalCluster, address: str, state: str = "ali
 
 
 async def _carry_out(cluster: LocalCluster, finding: Finding) -> None:
-    """Either of the commands that a finding about a gateway suggests."""
+    """Runs one of the commands that a finding about a gateway suggests."""
     if resume := re.search(r"`kill -CONT (\d+)`", finding.next_step):
         os.kill(int(resume.group(1)), signal.SIGCONT)
         return
     start = re.search(r"`make start PART=([\w-]+)`", finding.next_step)
     assert start, finding.next_step
-    # What `make start` has a running `make up` do.
+    # `make start` makes a running `make up` do this.
     cluster.restart(start.group(1))
 
 
 async def test_paused_and_killed_gateways_are_found_beside_a_dead_standby(
     gateway: httpx.AsyncClient, cluster: LocalCluster, other_gateways: list[OtherGateway]
 ) -> None:
-    """The third one and the topics are not blamed, and the suggested steps end it."""
+    """The third gateway and the topics are not blamed, and the suggested steps end the problem."""
     paused, healthy = other_gateways
     await created(gateway, "beside")
     await until_announced(cluster, cluster.gateway_address)
@@ -322,7 +322,7 @@ async def test_every_request_for_an_unknown_topic_is_answered_with_404(
         for request, found in zip(requests, answers, strict=True)
         if found != (404, "UNKNOWN_TOPIC_OR_PARTITION")
     }
-    # What happened to a deleted topic can be read for as long as events are kept.
+    # Events of a deleted topic can be read for as long as they are kept.
     events = ("/v1/events", f"/v1/topics/{topic}/partitions/0/events") if existed else ()
     assert other == dict.fromkeys(events, (200, ""))
 
@@ -345,7 +345,7 @@ async def test_brokers_are_removed_by_an_operation_with_an_address(
 async def test_all_views_agree_about_a_dead_broker(
     gateway: httpx.AsyncClient, cluster: LocalCluster
 ) -> None:
-    # A broker that holds nothing is missed by nobody.
+    # A broker without replicas is not reported missing.
     await created(gateway, "missed")
     await gateway.get("/v1/cluster/overview")
     await cluster.kill(3)
@@ -400,7 +400,7 @@ async def test_a_request_in_flight_at_a_killed_controller_is_answered_by_the_nex
 ) -> None:
     active = await cluster.active_controller()
     assert active is not None
-    # It waits for the start of the replicas there: the request is in flight until they do.
+    # The request waits for the start of the replicas there: it is in flight until they start.
     cluster.pause(3)
     asked = asyncio.create_task(created(gateway, "begun"))
     seen: list[str] = []

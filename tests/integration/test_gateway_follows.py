@@ -40,7 +40,7 @@ async def created(gateway: httpx.AsyncClient, what: str) -> str:
 
 
 async def messages(answer: httpx.Response) -> AsyncIterator[dict[str, Any]]:
-    """Of a stream of events: each message's event, id and data."""
+    """Of an event stream: each message's event, id and data."""
     message: dict[str, Any] = {}
     async for line in answer.aiter_lines():
         name, _, value = line.partition(": ")
@@ -54,7 +54,7 @@ async def messages(answer: httpx.Response) -> AsyncIterator[dict[str, Any]]:
 
 
 async def first(answer: httpx.Response, **fields: object) -> dict[str, Any]:
-    """The first message whose data has these."""
+    """The first message whose data contain these values."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         async for message in messages(answer):
             data = message["data"]

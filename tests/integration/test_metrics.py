@@ -1,4 +1,4 @@
-"""What services tell Prometheus, in a real cluster."""
+"""The metrics of services for Prometheus, in a real cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidelog_runtime.local.service_file import Setting
 from tidelog_runtime.telemetry.metrics.catalogue import CATALOGUE
 from tidelog_runtime.telemetry.metrics.metric import MetricType
 
-# Those of the library.
+# The metrics of the library.
 LIBRARY = ("process_", "python_")
 
 
@@ -69,7 +69,7 @@ async def test_the_lag_of_a_paused_follower_grows_at_its_leader_and_ends_when_it
         return told if lag is not None and lag > seconds else None
 
     async def out_of_isr() -> Scrape | None:
-        """It leaves the ISR some time after it has lagged for too long."""
+        """The follower leaves the ISR some time after it has lagged for too long."""
         told = await lag_beyond(3.0)
         left = told and told.value("follower_out_of_isr_partitions", follower=str(paused))
         return told if left else None
@@ -90,7 +90,7 @@ async def test_the_lag_of_a_paused_follower_grows_at_its_leader_and_ends_when_it
     finally:
         cluster.resume(paused)
     await until(caught_up, "the follower has caught up")
-    # And is registered again, for the tests after this one.
+    # The broker is registered again, for the tests after this one.
     await until_in_sync(cluster, topic)
 
     max_lag = later.value("follower_max_lag_seconds", follower=str(paused))
@@ -171,7 +171,7 @@ async def test_a_leaders_death_is_counted_as_a_departure_and_an_election_by_caus
     await until_led_by_another(cluster, topic, before)
 
     async def all_grown() -> bool:
-        """Brokers may tell of the new leader before the controller has counted it."""
+        """Brokers may report the new leader before the controller has counted it."""
         return all(now > then for then, now in zip(first, await counts(), strict=True))
 
     await until(all_grown, "the departure and the election are counted")

@@ -1,4 +1,4 @@
-"""Operations on running brokers: what they move arrives whole, also under load and with another
+"""Operations on running brokers: moved data arrive completely, also under load and with a new
 controller."""
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ async def test_a_new_controller_finishes_the_operation_of_its_predecessor(
     assert over.state == "done"
 
     async def wider() -> bool:
-        """Brokers hear of it a moment after the controller."""
+        """Brokers are informed a moment after the controller."""
         return {len(replicas) for replicas in await replicas_of(cluster, topic)} == {3}
 
     await until(wider, f"each partition of {topic} has three replicas")

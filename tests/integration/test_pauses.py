@@ -1,8 +1,8 @@
-"""No valid request holds an event loop for long, whichever RPC it is of.
+"""No valid request of any RPC blocks an event loop for long.
 
-Every RPC of every service is asked for its largest request; a new one is, too, since the services'
-own descriptors are walked. Here a pause must stay well below a lease, on any machine; the target
-of 50 ms is measured by `make bench-pauses`, on a quiet one."""
+The largest request of every RPC of every service is sent. A new RPC is included, because the
+services' descriptors are enumerated. Here a pause must stay well below a lease, on any machine;
+`make bench-pauses` measures the target of 50 ms on an idle one."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from unit.admin_api.fakes import FakeCluster
 
 PROTOS = Path(__file__).parents[2] / "proto" / "tidelog" / "v1"
 SERVICE = re.compile(r"^service (\w+) \{(.*?)^\}", re.MULTILINE | re.DOTALL)
-# Of each request the shortest counts, as what else the machine does only adds to a pause: it is
+# The shortest pause of each request counts, because other load only lengthens pauses. A request is
 # sent again only after a pause that is too long.
 MAX_ROUNDS = 3
-# A third of a broker's lease: a request that exceeds it on a busy machine can cost a registration.
+# A third of a broker's lease: a longer request on a busy machine can cost a registration.
 MAX_PAUSE_MS = 1_000.0
-# Fewer than in the measurement: a test is not to take minutes.
+# Fewer than in the measurement, because a test must not take minutes.
 PARTITIONS, BY_HAND, SETTLED_S = 600, 200, 0.2
 
 
@@ -51,7 +51,7 @@ def test_each_rpc_whose_largest_request_is_rejected_has_a_valid_one() -> None:
     carried_out = {step.case.method for step in steps(0, PARTITIONS)}
     valid = carried_out | requests.EXPENSIVE.keys()
     rejected = {name.partition(":")[0] for name in EXPECTED}
-    # They are fenced: only the controller's own commands are valid.
+    # They are fenced: only commands of the controller are valid.
     internal = {"LeaderAndIsr", "StopReplica", "DescribeReplicas", "Watch", "AnnounceGateway"}
     assert rejected - internal <= {method.rpartition("/")[2] for method in valid}
 
@@ -82,7 +82,7 @@ def test_every_route_that_changes_something_is_called() -> None:
 
 @asynccontextmanager
 async def _cluster(directory: Path) -> AsyncIterator[LocalCluster]:
-    # As many brokers as can do without one.
+    # One broker more than the minimum.
     with loops_that_report(directory / "pauses"):
         async with running_cluster(directory, brokers=3, controllers=1, gateway=True) as cluster:
             yield cluster
@@ -91,7 +91,7 @@ async def _cluster(directory: Path) -> AsyncIterator[LocalCluster]:
 def _check(pauses: Iterable[Pause]) -> None:
     found = list(pauses)
     assert found
-    # A request that is rejected costs less than what it was to measure.
+    # A rejected request costs less than the request that was to be measured.
     assert unexpected(found) == []
     long = [
         f"{pause.service} {pause.case}: {pause.shortest_ms:.0f} ms ({pause.answer})"

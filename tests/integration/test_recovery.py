@@ -1,4 +1,4 @@
-"""All machines reboot at once: what was not synced may be lost, and nobody is whole."""
+"""All machines reboot at once: unsynced records may be lost, and no replica is intact."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidelog.cli.exit_status import ExitStatus
 from tidelog.model import NO_LEADER
 from tidelog_runtime.local.cluster import LocalCluster
 
-# Less than one record of those that are written last.
+# Less than one of the records that are written last.
 TORN_BYTES = 10
 
 
@@ -35,7 +35,7 @@ async def start_all(cluster: LocalCluster) -> None:
 
 
 def tear_off(cluster: LocalCluster, broker_id: int, topic_id: str) -> None:
-    """The end of a log had not reached the disk."""
+    """Simulates that the end of a log had not reached the disk."""
     (log,) = (
         path
         for path in cluster.broker_data_dir(broker_id).rglob("*.log")
@@ -45,7 +45,7 @@ def tear_off(cluster: LocalCluster, broker_id: int, topic_id: str) -> None:
 
 
 async def tidelog(cluster: LocalCluster, *arguments: str) -> tuple[int | None, str]:
-    """The exit status, and all that was printed."""
+    """The exit status, and the complete output."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tidelog.cli", "--bootstrap", cluster.bootstrap, *arguments),
         stdout=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""What is no good as a produce or a fetch: refused with a reason, and harmless."""
+"""Invalid produce and fetch requests are rejected with a reason, and do no harm."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tidelog_runtime.local.cluster import LocalCluster
 TOPIC = "sea"
 PARTITIONS = 3
 MAX_BATCH_BYTES = 16 << 10
-# More than a leader is willing to unpack.
+# More than a leader decompresses.
 BOMB_BYTES = 65 << 20
 NOW_MS = 1_700_000_000_000
 
 
 @dataclass(frozen=True)
 class Sea:
-    """A topic, and connections to the leader of its partition 0 and to the others."""
+    """A topic, and connections to the leader of its partition 0 and to the other brokers."""
 
     leader: WireClient
     leader_id: int
@@ -57,8 +57,8 @@ async def sea(cluster: LocalCluster) -> AsyncIterator[Sea]:
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
 async def unharmed(cluster: LocalCluster, sea: Sea) -> AsyncIterator[None]:
-    """After each refusal the processes are the same, nothing was appended, and the next
-    batch gets the next offset and can be read."""
+    """After each rejection the processes are the same, nothing was appended, and the next batch
+    gets the next offset and can be read."""
     pids = [process.pid for process in cluster.processes()]
     end = await sea.leader.end_offset(TOPIC, 0)
     yield
@@ -80,7 +80,7 @@ class BadBatch(NamedTuple):
 
 
 def made_of(records: bytes, *, count: int = 1, codec: Codec = Codec.NONE) -> WireBatch:
-    """With a CRC that holds, whatever the bytes are."""
+    """A frame with a valid CRC, whatever its bytes."""
     return batch_to_wire(
         new_batch(
             records,
@@ -280,7 +280,7 @@ async def test_a_fetch_with_a_negative_size_is_rejected_as_a_whole(sea: Sea) -> 
     assert "max_bytes is -1; it must be 0 or more" in (refused.value.details() or "")
 
 
-# -- where it goes -----------------------------------------------------------------------
+# -- routing -----------------------------------------------------------------------------
 
 UNKNOWN = {
     "topic": ("no-such-sea", 0, ("'no-such-sea' does not exist", "create it first")),

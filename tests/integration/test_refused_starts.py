@@ -1,4 +1,4 @@
-"""How a broker and a controller refuse to start, or wait until they can."""
+"""Brokers and controllers that do not start, or that wait until they can."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog_runtime.local.service_file import Setting
 
 EXIT_CANNOT_START = 1
 EXIT_INVALID_CONFIG = 2
-# Nothing listens on the discard port of a machine that one runs tests on.
+# Nothing listens on the discard port of a test machine.
 NO_ETCD = "127.0.0.1:9"
 
 
@@ -58,7 +58,7 @@ async def started(service: SingleService) -> AsyncIterator[SingleService]:
 
 
 async def refuses(service: SingleService) -> str:
-    """Why it does not start, in one line of its log."""
+    """The reason why it does not start, from one line of its log."""
     async with started(service):
         assert await service.ended() == EXIT_CANNOT_START, service.text()
     [said] = service.events("cannot_start")
@@ -245,7 +245,7 @@ async def test_the_second_of_two_brokers_with_one_id_is_rejected(
         why = await refuses(broker(tmp_path, "second", data_dir=second, etcd_endpoints=endpoints))
         assert first.process.running
         assert await view.brokers() == registered
-    # Also once the first one has stopped, and no registration is there.
+    # Also after the first one has stopped, and no registration exists.
     again = await refuses(broker(tmp_path, "again", data_dir=second, etcd_endpoints=endpoints))
     await view.close()
 

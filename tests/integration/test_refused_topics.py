@@ -1,4 +1,4 @@
-"""What is no good as a topic: refused with a reason, and nothing is created."""
+"""Invalid topics are rejected with a reason, and nothing is created."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def controller(cluster: LocalCluster) -> AsyncIterator[WireClient]:
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
 async def unharmed(cluster: LocalCluster) -> AsyncIterator[None]:
-    """After each refusal the processes and the topics are the same."""
+    """After each rejection the processes and the topics are unchanged."""
     pids = [process.pid for process in cluster.processes()]
     async with Admin(cluster.bootstrap) as admin:
         before = await admin.list_topics()

@@ -1,5 +1,5 @@
-"""A replica holds another batch than its leader, and every checksum holds: the comparison of
-digests finds it, `tidelog explain` names both, and its next step ends it."""
+"""A replica has a different batch than its leader, with valid checksums: the comparison of digests
+finds it, `tidelog explain` names both replicas, and its next step ends the divergence."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_a_batch_that_differs_from_the_written_one_is_found_without_other_
         replica = find_replica(data_dir, topic, partition, described.topic_id)
 
         async def scrubbed() -> bool:
-            """Once the records are synced."""
+            """Waits for a scrub once the records are synced."""
             await tidelog(cluster, "brokers", "scrub", "--full-rate")
             _, shown = await tidelog(cluster, "brokers", "scrub", "--status", "--json")
             (status,) = json.loads(shown)

@@ -1,4 +1,5 @@
-"""What tools that know nothing of Tidelog see: health, reflection, and JSON in etcd."""
+"""Standard tools without knowledge of Tidelog use health checks, reflection, and the JSON in
+etcd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The topic `__state_changes`: what services tell is read from it, and it is in nobody's way."""
+"""The topic `__state_changes`: services write their events to it, and it does not affect users."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Loc
 async def _read_until(
     cluster: LocalCluster, topic: str, services: set[str], what: str
 ) -> list[StateChange]:
-    """All that is in `__state_changes`, once each of `services` has told of `topic`."""
+    """The content of `__state_changes`, once each of `services` has written an event of `topic`."""
     seen: list[StateChange] = []
     async with Consumer(cluster.bootstrap, max_wait_ms=100) as consumer:
         await consumer.assign_topic(STATE_CHANGES_TOPIC)
@@ -76,7 +76,7 @@ async def test_events_buffered_while_the_topic_is_unavailable_are_written_later(
 
 
 async def _runs_alone(admin: Admin) -> bool:
-    """By the word of the controller, which is to place a topic."""
+    """The controller, which has to place a topic, reports no other broker."""
     return [b.broker_id for b in await admin.describe_brokers() if b.status == "running"] == [1]
 
 
@@ -102,7 +102,7 @@ async def test_users_do_not_see_the_topic_and_cannot_delete_it(
 
 
 async def test_without_the_topic_services_continue_and_count_dropped_events(tmp_path: Path) -> None:
-    """It needs more brokers than there are, and so is never created."""
+    """The topic needs more brokers than there are, and so is never created."""
     settings = {**PUBLISHING, "state_changes_queue_events": 3}
     async with running_cluster(
         tmp_path,

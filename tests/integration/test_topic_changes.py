@@ -1,4 +1,4 @@
-"""Topics of a running cluster that get other partitions and another configuration."""
+"""Topics of a running cluster get different partitions and a changed configuration."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_keys_of_a_running_producer_map_to_the_remaining_partitions(
         )
 
         async def all_are_taken() -> bool:
-            """Not before it has learned of the removal from whom it asked in vain."""
+            """Not before it has learned of the removal from a broker that rejected its request."""
             sent = [await producer.send(topic, b"after", key=key) for key in keys]
             answers = await asyncio.gather(*sent, return_exceptions=True)
             return not any(isinstance(answer, BaseException) for answer in answers)
@@ -128,7 +128,7 @@ async def test_a_partition_that_reuses_a_number_begins_empty_even_on_a_broker_th
     cluster.start_broker(away)
 
     async def add() -> bool:
-        """Refused as long as there are two brokers for three replicas."""
+        """Rejected while there are two brokers for three replicas."""
         request = admin_pb2.AddPartitionsRequest(topic=topic, partitions=2, timeout_ms=TIMEOUT_MS)
         return not (await controller.admin.AddPartitions(request)).HasField("error")
 
@@ -141,7 +141,7 @@ async def test_a_partition_that_reuses_a_number_begins_empty_even_on_a_broker_th
 async def test_a_consumer_reads_new_records_after_its_partition_was_removed_and_added(
     cluster: LocalCluster, controller: WireClient
 ) -> None:
-    """It knows the former partition's leader epochs, and takes nothing older for true."""
+    """The consumer knows the leader epochs of the removed partition, and ignores older state."""
     topic = new_name("sea")
     name = TopicPartition(topic, 1)
     described = await create_topic(cluster, topic, 2)
@@ -204,7 +204,7 @@ async def test_a_changed_configuration_takes_effect_without_a_restart(
         await until(look, "the leader refuses a batch that is too large now")
 
     async def is_known() -> bool:
-        """To whichever broker is asked."""
+        """Whichever broker is asked."""
         return (await partition_of(cluster, topic)).min_isr == 3
 
     await until(is_known, "three have to be in sync")

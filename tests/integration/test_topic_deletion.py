@@ -1,4 +1,5 @@
-"""Deleted topics: gone from every disk, and never to be seen under the same name."""
+"""Deleted topics disappear from every disk, and a new topic of the same name has none of their
+data."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ TIMEOUT_MS = 20_000
 
 
 def directories(cluster: LocalCluster, broker_id: int, kind: str, topic: str) -> list[Path]:
-    """`kind`: replicas, or strays, what was set aside."""
+    """`kind`: replicas, or strays, which were set aside."""
     return sorted((cluster.broker_data_dir(broker_id) / kind).glob(f"{topic}-*"))
 
 
@@ -121,7 +122,8 @@ async def test_a_topic_of_the_same_name_has_no_data_of_the_previous_one(
 async def test_a_consumer_of_the_previous_topic_reads_the_new_one_after_a_seek(
     cluster: LocalCluster,
 ) -> None:
-    """The former had an election, and so a leader epoch that the new one has not reached."""
+    """The previous topic had an election, and so a leader epoch that the new one has not
+    reached."""
     topic = new_name("sea")
     former = await create_topic(cluster, topic)
     leader = former.partitions[0].leader

@@ -1,4 +1,4 @@
-"""What happened, as it is told once those who told it have died."""
+"""A trace of state changes whose services have died since."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Loc
 
 
 async def _finished_election(cluster: LocalCluster, topic: str, leader: int) -> dict[str, Any]:
-    """Of `leader`, once all that took part have told of it and the topic holds it all."""
+    """The election of `leader`, once all participants have reported it and the topic has all of
+    their events."""
 
     async def acknowledged() -> dict[str, Any]:
         story = await traced(f"{topic}/0", "--bootstrap", cluster.bootstrap)
@@ -53,7 +54,7 @@ async def _services_that_remember(cluster: LocalCluster, topic: str) -> set[str]
 
 
 async def _services_of_the_timeline(cluster: LocalCluster, topic: str) -> set[str]:
-    """Of the gateway's."""
+    """The services in the timeline of the gateway."""
     async with httpx.AsyncClient(base_url=f"http://{cluster.gateway_address}") as gateway:
         answer = await gateway.get(f"/v1/topics/{topic}/partitions/0/events", timeout=60)
     return {event["service"] for event in answer.json()["items"]}

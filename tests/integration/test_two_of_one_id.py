@@ -1,5 +1,7 @@
-"""A broker id and the data directory that holds it: a second process with another directory, a
-directory that is replaced, one that is restored from a copy, and one that is moved."""
+"""A broker id is bound to one data directory.
+
+The tests start a second process with another directory, and replace a directory, restore it from a
+copy, or move it."""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Loc
 def second_process(
     cluster: LocalCluster, directory: Path, broker_id: int, **settings: Setting
 ) -> SingleService:
-    """With an empty directory and an address of its own."""
+    """A second process with an empty directory and its own address."""
     with_defaults: dict[str, Setting] = {
         "broker_id": broker_id,
         "listen": "127.0.0.1:0",
@@ -55,15 +57,15 @@ def registration_log(cluster: LocalCluster, broker_id: int) -> LogSince:
 
 
 async def last_registration(log: LogSince) -> str:
-    """Why its directory is not intact; empty: it is."""
+    """Why its directory is not intact; empty: it is intact."""
     await until_true(lambda: bool(log.told("registration", "completed")), "it registers")
     return str(log.told("registration", "completed")[-1]["details"]["not_intact_reason"])
 
 
 @pytest.mark.rule("broker-id-bound-to-directory")
 async def test_a_paused_broker_keeps_its_id(cluster: LocalCluster, tmp_path: Path) -> None:
-    """Else the second process would lead, and what it acknowledges would be lost when the
-    first one is back."""
+    """Otherwise the second process would lead, and records that it acknowledges would be lost when
+    the first one is back."""
     topic = new_name("paused")
     await create_topic(cluster, topic, config=LENIENT)
     await write(cluster, topic, [b"before"])
@@ -161,7 +163,7 @@ async def test_a_copy_is_intact_only_after_a_clean_stop(
 async def test_a_copied_directory_waits_for_the_original(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """It does not end the registration of a broker that lives."""
+    """The copy does not end the registration of a living broker."""
     shutil.copytree(cluster.broker_data_dir(1), tmp_path / "second-data")
     twin = second_process(cluster, tmp_path, 1)
     log = registration_log(cluster, 1)
@@ -179,7 +181,7 @@ async def test_a_copied_directory_waits_for_the_original(
 async def test_a_waiting_copy_takes_over_from_a_dead_broker_and_is_always_reported(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """Whoever starts the first process again has to know of the other one."""
+    """An operator who starts the first process again has to know of the second."""
     copy = tmp_path / "second-data"
     shutil.copytree(cluster.broker_data_dir(1), copy)
     twin = second_process(cluster, tmp_path, 1)
