@@ -1,11 +1,13 @@
-"""What telling costs a controller that elects leaders for ten thousand partitions at once:
-`python -m bench.telling`. Microseconds of CPU for each election, the median of some rounds.
+"""The cost of state change events for a controller that elects leaders for ten thousand partitions
+at once: `python -m bench.telling`.
 
-`decided`: on the path of the decision, a change of its own in each state, its cause and its
-stages, requested and completed. `commanded`: what two replicas are sent and acknowledge.
-`kept` and `written`: these six events in memory, and their log lines; both in turns of the
-event loop that nobody waits for.
-"""
+Microseconds of CPU for each election, the median of some rounds.
+
+`decided`: on the path of the decision: a change with its cause in each state, and its stages,
+requested and completed.
+`commanded`: what two replicas are sent and acknowledge.
+`kept` and `written`: these six events in memory, and their log lines; both in turns of the event
+loop that no request waits for."""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ def _decide(telling: TransactionTelling, batches: Sequence[PartitionBatch]) -> N
 def _commands(
     broker_id: int, batches: Sequence[PartitionBatch]
 ) -> list[tuple[SendLeaderAndIsr, CommandResult]]:
-    """With their answers."""
+    """The commands with their answers."""
     commands = []
     for number, batch in enumerate(batches, start=1):
         states = [(w.partition, w.new) for w in batch.writes if w.new is not None]
@@ -95,7 +97,7 @@ def _command(
 
 
 async def _keep(told: Sequence[TellEach]) -> tuple[float, float]:
-    """Seconds to keep them all, and to write their lines."""
+    """The seconds to buffer all events, and to write their lines."""
     log = StateChangeLog("controller-1", SystemClock())
 
     def keep() -> None:
@@ -141,7 +143,7 @@ def _round() -> dict[str, float]:
 
 def main() -> None:
     configure_logging("controller-1", stream=io.StringIO())
-    gc.disable()  # What it costs depends on all else that there is.
+    gc.disable()  # The cost depends on the other objects of the process.
     rounds = [_round() for _ in range(ROUNDS)]
     for name in rounds[0]:
         median = statistics.median(one[name] for one in rounds)

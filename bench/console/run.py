@@ -1,5 +1,5 @@
-"""The figures: how long the gateway takes for the overview of very many partitions, what pages cost
-a browser that shows them, and how soon a death is seen."""
+"""The measurements: the gateway's time for the overview of very many partitions, the cost of pages
+for their browser, and how soon a broker's death is shown."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from console.browser import running_browser
 BROKERS = 3
 VICTIM = 3
 MAP = "/v1/cluster/partition-map"
-# Told beneath it.
+# Shown below the table.
 MAP_SHOWN = "One cell is one replica"
 PAUSE_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`partitions`: of each topic; `alone_s`: without a reader of the overview before its first
-    answer (after a minute the gateway asks the cluster but seldom); `watch_s`: each page, the load
-    included; `rate`: records written a second."""
+    """`partitions`: of each topic.
+    `alone_s`: the time without a reader of the overview before its first answer (after a minute the
+    gateway polls the cluster rarely).
+    `watch_s`: for each page, including the load.
+    `rate`: records written a second."""
 
     topics: int
     partitions: int
@@ -103,7 +105,7 @@ async def _answers_ms(rest: httpx.AsyncClient, seconds: float) -> list[float]:
 
 
 async def _death(scene: Scene, browser: Browser, settings: Settings) -> tuple[float, Watched]:
-    """Seconds until a killed broker is named as gone; and the page on which it was seen, while
+    """Seconds until a killed broker is shown as gone; and the page on which it was shown, while
     every partition lost a replica."""
     watch = await Watch.begin(browser, scene.url, OVERVIEW_PLACE, "All is well")
     named = watch.console.page.get_by_role("navigation").get_by_text("1 gone", exact=True)

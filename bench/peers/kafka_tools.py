@@ -1,4 +1,4 @@
-"""Kafka's own tools for its performance: how they are asked, and what they say. Pure."""
+"""Kafka's own performance tools: their commands, and the parsing of their output. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PERCENTILES = re.compile(r"50th = ([\d.]+), 99th = ([\d.]+), 99\.9th = ([\d.]+)
 
 
 class ToolError(Exception):
-    """A tool has failed, or says what nobody expects; `str(error)` has what it said."""
+    """A tool has failed, or has printed unexpected output; `str(error)` has that output."""
 
 
 def producing(
@@ -44,7 +44,7 @@ def producing(
 
 
 def records_per_second(told: str) -> float:
-    """By the producing tool: of the last line that sums up, after what it did to warm up."""
+    """From the last summary line of the producing tool, after its warm-up."""
     found = _SENT.findall(told)
     if not found:
         raise ToolError(told)
@@ -57,7 +57,7 @@ def consuming(bootstrap: str, topic: str, records: int) -> list[str]:
 
 
 def fetched_per_second(told: str) -> float:
-    """Records, by the consuming tool, without the time in which its group was balanced."""
+    """Records a second of the consuming tool, without the time of group balancing."""
     lines = [line for line in told.splitlines() if line.count(",") >= 9]
     rows = list(csv.DictReader(lines, skipinitialspace=True))
     if not rows:

@@ -22,7 +22,7 @@ _PAUSE_S = 0.5
 
 
 class NatsError(Exception):
-    """`str(error)` says what is missing, or has the end of what it said."""
+    """`str(error)` says what is missing, or has the end of the server's output."""
 
 
 class NatsCluster:
@@ -83,7 +83,7 @@ def version() -> str:
 
 
 def _program() -> str:
-    # Debian has it where only root's path leads.
+    # Debian installs it where only root's path leads.
     program = shutil.which("nats-server", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None:
         raise NatsError("NATS is not installed: on Debian, apt-get install nats-server")

@@ -1,4 +1,4 @@
-"""All clusters run; rounds of all works, in which the peers take turns."""
+"""Runs all clusters, and rounds of all works, in which the peers take turns."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def run(directory: Path, settings: Settings, say: Say) -> Found:
 
 
 async def _in_turn(work: Work, number: int, say: Say) -> list[Done]:
-    """Another one begins in each round."""
+    """Another peer begins in each round."""
     peers = list(work.by_peer)
     first = number % len(peers)
     done = []

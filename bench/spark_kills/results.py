@@ -1,15 +1,14 @@
-"""What was done to a copy, and what became of it: `out/spark-kills.json`.
+"""The kills of a copy, and the check of its result: `out/spark-kills.json`.
 
 records, partitions, master, seconds: what was copied, by which Spark, and how long it took
-by_key: keys chose the partitions of the copy; else each record went to its own
-drivers: how many were started, one for each that was killed and the first
+by_key: keys chose the partitions of the copy; otherwise each record kept its partition
+drivers: how many were started, one for each killed one and the first
 kills: {target: {point: how many}}; target is driver or executor, point one of `points.Point`
-batches: {batch id: how often somebody was killed in it}
+batches: {batch id: how many processes were killed in it}
 counts: {source, target, table: records}
-hashes: {source, target, table: of all keys and values in their order; by key, in none}
-lost, duplicated: {target, table: records of the source that are not there, or more than once}
-passed: counts and hashes are equal, nothing is lost or duplicated, and every kill was made
-"""
+hashes: {source, target, table: of all keys and values in their order; by key, without order}
+lost, duplicated: {target, table: records of the source that are missing, or there repeatedly}
+passed: counts and hashes are equal, nothing is lost or duplicated, and every kill was made"""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from bench.spark_kills.records import Found, compared
 
 
 class Kill(NamedTuple):
-    """`seconds`: until the point was reached, and it was done."""
+    """`seconds`: until the point was reached and the kill was done."""
 
     target: Target
     point: Point

@@ -1,4 +1,4 @@
-"""What was found of latencies, and whether it is enough. Pure."""
+"""The results of latencies, and their bounds. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ TO_ACK, TO_CONSUMER = "to ack", "to consumer"
 
 
 class OneInFlight(NamedTuple):
-    """`alone`: nobody reads; `single`: so, with factor 1. The others beside a consumer."""
+    """`alone`: without a consumer. `single`: the same with factor 1. The others are beside a
+    consumer."""
 
     alone: Timed
     single: Timed

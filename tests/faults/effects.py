@@ -107,7 +107,7 @@ assert RULES.keys() == KINDS.keys(), "every kind has its effect"
 
 
 class StoryRule(NamedTuple):
-    """After each fault of the kind `after`, brokers log `told` before the next fault of that
+    """After each fault of the kind `after`, brokers log the kind `told` before the next fault of that
     kind."""
 
     told: Kind

@@ -82,7 +82,7 @@ def test_every_route_that_changes_something_is_called() -> None:
 
 @asynccontextmanager
 async def _cluster(directory: Path) -> AsyncIterator[LocalCluster]:
-    # One broker more than the minimum.
+    # Enough brokers that the cluster can lose one.
     with loops_that_report(directory / "pauses"):
         async with running_cluster(directory, brokers=3, controllers=1, gateway=True) as cluster:
             yield cluster
