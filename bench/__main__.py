@@ -116,15 +116,15 @@ def parse(argv: Sequence[str]) -> tuple[str, Settings, tuple[str, ...]]:
             parser.add_argument(option, type=type(usual), help=f"default: {usual:g}")
     arguments = vars(parser.parse_args(argv))
     form = QUICK_FORM if arguments.pop("quick") else FULL_FORM
-    asked = arguments.pop("parts")
-    unknown = [part for part in asked if part not in PARTS]
+    requested = arguments.pop("parts")
+    unknown = [part for part in requested if part not in PARTS]
     if unknown:
         parser.error(f"there is no part {unknown[0]}; there are: {', '.join(PARTS)}")
     try:
         form_of_run, settings = chosen(form, arguments)
     except ValueError as wrong:
         parser.error(str(wrong))
-    return form_of_run, settings, parts_of(form, asked)
+    return form_of_run, settings, parts_of(form, requested)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

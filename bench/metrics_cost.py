@@ -58,13 +58,13 @@ async def scraped(cluster: LocalCluster) -> AsyncIterator[None]:
     """Scrapes as Prometheus does."""
     addresses = [broker.metrics for broker in cluster.describe().brokers if broker.metrics]
 
-    async def go_on() -> None:
+    async def scrape_repeatedly() -> None:
         while True:
             for address in addresses:
                 await asyncio.to_thread(read, address)
             await asyncio.sleep(SCRAPE_INTERVAL_S)
 
-    scraping = asyncio.create_task(go_on())
+    scraping = asyncio.create_task(scrape_repeatedly())
     try:
         yield
     finally:

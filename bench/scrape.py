@@ -141,10 +141,10 @@ def _topic_id(number: int) -> str:
 
 
 class _Listener:
-    def _told(self, _: Partition) -> None: ...
+    def _ignore(self, _: Partition) -> None: ...
 
-    log_grew = sync_needed = high_watermark_moved = log_start_moved = _told
-    leadership_ended = followers_forgotten = isr_needs_judging = _told
+    log_grew = sync_needed = high_watermark_moved = log_start_moved = _ignore
+    leadership_ended = followers_forgotten = isr_needs_judging = _ignore
 
 
 class Replicas:

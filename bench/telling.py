@@ -96,12 +96,12 @@ def _command(
         telling.answered(sent.id, answer)
 
 
-async def _keep(told: Sequence[TellEach]) -> tuple[float, float]:
+async def _keep(events_to_emit: Sequence[TellEach]) -> tuple[float, float]:
     """The seconds to buffer all events, and to write their lines."""
     log = StateChangeLog("controller-1", SystemClock())
 
     def keep() -> None:
-        for t in chain.from_iterable(each.told for each in told):
+        for t in chain.from_iterable(each.told for each in events_to_emit):
             log.tell(
                 t.kind,
                 t.stage,
@@ -122,11 +122,11 @@ async def _keep(told: Sequence[TellEach]) -> tuple[float, float]:
 
 
 def _round() -> dict[str, float]:
-    told: list[TellEach] = []
+    events_to_emit: list[TellEach] = []
 
     def tell(command: Tell | TellEach) -> None:
         assert isinstance(command, TellEach)
-        told.append(command)
+        events_to_emit.append(command)
 
     telling = TransactionTelling(Context(Keys("bench")), 1, {}, tell)
     batches = _batches()
@@ -136,7 +136,7 @@ def _round() -> dict[str, float]:
         replicas = CommandTelling(broker_id, 10 * broker_id, 1, tell)
         commands = _commands(broker_id, batches)
         commanded += _seconds(partial(_command, replicas, commands))
-    kept, written = asyncio.run(_keep(told))
+    kept, written = asyncio.run(_keep(events_to_emit))
     parts = {"decided": decided, "commanded": commanded, "kept": kept, "written": written}
     return {name: seconds * 1e6 / PARTITIONS for name, seconds in parts.items()}
 

@@ -16,8 +16,8 @@ The file holds
 - `pages`: of each that was watched in a browser, `place` (after #/), `shown_ms` (from the begin of
   the load, with nothing kept from before, until its content was there), `seconds` (watched, the
   load included), `long_tasks_ms` (tasks of the page's main thread of 50 ms or more, by the clock,
-  as its PerformanceObserver reports), `longest_processor_ms` (the most that one of its tasks took of
-  the processor, by a trace: what the clock has beyond it went to others on this machine),
+  as its PerformanceObserver reports), `longest_processor_ms` (the most that one of its tasks took
+  of the processor, by a trace: the rest of the time went to other processes of this machine),
   `busy_percent` (of the main thread's time) and `faults` (errors and warnings of the browser's
   console).
 """

@@ -64,7 +64,7 @@ async def _figures(scene: Scene, browser: Browser, settings: Settings, console: 
     pages = [await watch.end()]
     _, overview_bytes = await _asked(scene.rest, OVERVIEW)
     _, map_bytes = await _asked(scene.rest, MAP)
-    _tell(pages[0], console)
+    _print_page(pages[0], console)
     topic = next(iter(scene.topics))
     for place, seen in (
         ("topics", topic),
@@ -78,9 +78,9 @@ async def _figures(scene: Scene, browser: Browser, settings: Settings, console: 
         watch = await Watch.begin(browser, scene.url, place, seen)
         await watch.wander(settings.watch_s)
         pages.append(await watch.end())
-        _tell(pages[-1], console)
+        _print_page(pages[-1], console)
     seen_s, death = await _death(scene, browser, settings)
-    _tell(death, console)
+    _print_page(death, console)
     return Figures(
         overview=OverviewFigures(scene.partitions, first_ms, answers_ms, overview_bytes, map_bytes),
         seen_s=seen_s,
@@ -119,7 +119,7 @@ async def _death(scene: Scene, browser: Browser, settings: Settings) -> tuple[fl
     return seen_s, await watch.end(f"{OVERVIEW_PLACE}, while a broker dies")
 
 
-def _tell(page: Watched, console: Console) -> None:
+def _print_page(page: Watched, console: Console) -> None:
     console.print(
         f"  {page.place}: shown after {page.shown_ms:.0f} ms, {len(page.long_tasks_ms)} long tasks "
         f"in {page.seconds:.0f} s, the longest {page.longest_ms:.0f} ms at most, "

@@ -55,8 +55,11 @@ class Scene:
         """Raises `TimeoutError`."""
         async with asyncio.timeout(SETTLE_TIMEOUT_S):
             while True:
-                told = (await self.rest.get(OVERVIEW)).raise_for_status().json()
-                if told["health"] == "ok" and told["counts"]["partitions"] >= self.partitions:
+                overview = (await self.rest.get(OVERVIEW)).raise_for_status().json()
+                if (
+                    overview["health"] == "ok"
+                    and overview["counts"]["partitions"] >= self.partitions
+                ):
                     return
                 await asyncio.sleep(POLL_S)
 

@@ -170,9 +170,12 @@ async def _until_moved(scene: Scene, operation: str, share: float) -> None:
     """Raises `TimeoutError`."""
     async with asyncio.timeout(END_TIMEOUT_S):
         while True:
-            told = await _json(scene, f"/v1/operations/{operation}")
-            progress = told["progress"]
-            if told["ended_at_ms"] or progress["moves_done"] >= share * progress["moves"] > 0:
+            operation_state = await _json(scene, f"/v1/operations/{operation}")
+            progress = operation_state["progress"]
+            if (
+                operation_state["ended_at_ms"]
+                or progress["moves_done"] >= share * progress["moves"] > 0
+            ):
                 return
             await asyncio.sleep(POLL_S)
 

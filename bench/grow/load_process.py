@@ -41,12 +41,12 @@ class LoadProcess:
 
 
 def _run(connection: Connection, load: Load) -> None:
-    uvloop.run(_until_told(connection, load))
+    uvloop.run(_until_stopped(connection, load))
     os.set_blocking(connection.fileno(), True)  # as before the loop waited for it
     connection.send(load)
 
 
-async def _until_told(connection: Connection, load: Load) -> None:
+async def _until_stopped(connection: Connection, load: Load) -> None:
     loop = asyncio.get_running_loop()
 
     def stop() -> None:

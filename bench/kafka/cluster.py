@@ -81,9 +81,9 @@ class KafkaCluster:
             data.mkdir(parents=True)
             self._file(node).write_text(server_properties(node, self._nodes, str(data)))
             formatting = ("format", "-t", _CLUSTER_ID, "-c", str(self._file(node)))
-            status, told = await self.tool("kafka.tools.StorageTool", *formatting)
+            status, output = await self.tool("kafka.tools.StorageTool", *formatting)
             if status != 0:
-                raise KafkaError(f"Kafka could not format {data}:\n{told}")
+                raise KafkaError(f"Kafka could not format {data}:\n{output}")
         for process in self._processes:
             process.start()
         await self._until("its brokers do not answer", "--list")
@@ -112,17 +112,19 @@ class KafkaCluster:
 
     async def _until(self, otherwise: str, *arguments: str, silent: bool = False) -> None:
         """Waits until the topic tool prints its expected output, or with `silent` nothing."""
-        asked = ("--bootstrap-server", self.bootstrap, *arguments)
+        arguments_of_tool = ("--bootstrap-server", self.bootstrap, *arguments)
         deadline = time.monotonic() + READY_S
         while True:
             for process in self._processes:
                 if process.died:
                     raise KafkaError(describe_death(process))
-            status, told = await self.tool("org.apache.kafka.tools.TopicCommand", *asked)
-            if status == 0 and not (silent and told.strip()):
+            status, output = await self.tool(
+                "org.apache.kafka.tools.TopicCommand", *arguments_of_tool
+            )
+            if status == 0 and not (silent and output.strip()):
                 return
             if time.monotonic() > deadline:
-                raise KafkaError(f"Kafka was given {READY_S:.0f} s, and {otherwise}:\n{told}")
+                raise KafkaError(f"Kafka was given {READY_S:.0f} s, and {otherwise}:\n{output}")
             await asyncio.sleep(_PAUSE_S)
 
     async def tool(self, name: str, *arguments: str) -> tuple[int, str]:
@@ -137,8 +139,8 @@ class KafkaCluster:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        told, _ = await process.communicate()
-        return process.returncode or 0, told.decode(errors="replace")
+        output, _ = await process.communicate()
+        return process.returncode or 0, output.decode(errors="replace")
 
     def _file(self, node: Node) -> Path:
         return self._directory / f"server-{node.id}.properties"

@@ -69,9 +69,9 @@ def reads(openapi: dict[str, Any]) -> Iterator[RestCase]:
             continue
         queries = {p["name"] for p in described.get("parameters", ()) if p["in"] == "query"}
         largest = {"page_size": "1000", "max_records": "1000", "max_bytes": str(2 << 20)}
-        asked = {name: value for name, value in largest.items() if name in queries}
+        parameters = {name: value for name, value in largest.items() if name in queries}
         filled = path.format(**{name: _PLACES.get(name, "1") for name in _placeholders(path)})
-        yield RestCase(filled + (f"?{urlencode(asked)}" if asked else ""))
+        yield RestCase(filled + (f"?{urlencode(parameters)}" if parameters else ""))
     for encoding in ("json", "base64"):
         query = urlencode({"offset": 0, "max_records": 1000, "max_bytes": 2 << 20})
         for topic in (SMALL_TOPIC, LARGE_TOPIC):
@@ -121,8 +121,8 @@ async def of_gateway(
 ) -> AsyncIterator[Pause]:
     url = f"http://{cluster.gateway_address}"
     openapi = json.loads((await answer(url, RestCase("/openapi.json")))[1])
-    asked = ((case.name, partial(verdict, url, case)) for case in (*reads(openapi), *writes()))
-    async for pause in measured("gateway", cluster.gateway_process, asked, rounds, enough_ms):
+    parameters = ((case.name, partial(verdict, url, case)) for case in (*reads(openapi), *writes()))
+    async for pause in measured("gateway", cluster.gateway_process, parameters, rounds, enough_ms):
         yield pause
 
 

@@ -78,7 +78,7 @@ async def make_topics(bootstrap: str) -> None:
 async def measured(
     service: str,
     process: LocalProcess,
-    asked: Iterable[tuple[str, Callable[[], Awaitable[str]]]],
+    requests_of_cases: Iterable[tuple[str, Callable[[], Awaitable[str]]]],
     rounds: int,
     enough_ms: float,
 ) -> AsyncIterator[Pause]:
@@ -87,7 +87,7 @@ async def measured(
 
     A pause that is no longer than `enough_ms` is the last of its case."""
     async with reports_of(process) as reports:
-        for name, ask in asked:
+        for name, ask in requests_of_cases:
             answer, found = "", []
             for _ in range(rounds):
                 began = time.monotonic()
@@ -167,10 +167,10 @@ async def of_cluster(
         ("controller", cluster.controller_process(active), controller, requests.controller_rpcs()),
     ):
         async with open_channel(address) as channel:
-            asked = (
+            requests_of_cases = (
                 (case.name, partial(answer_of, channel, case)) for case in requests.cases(rpcs)
             )
-            async for pause in measured(service, process, asked, rounds, enough_ms):
+            async for pause in measured(service, process, requests_of_cases, rounds, enough_ms):
                 yield pause
 
 

@@ -43,25 +43,25 @@ def producing(
     ]
 
 
-def records_per_second(told: str) -> float:
+def records_per_second(output: str) -> float:
     """From the last summary line of the producing tool, after its warm-up."""
-    found = _SENT.findall(told)
+    found = _SENT.findall(output)
     if not found:
-        raise ToolError(told)
+        raise ToolError(output)
     return float(found[-1][1])
 
 
 def consuming(bootstrap: str, topic: str, records: int) -> list[str]:
-    asked = ("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records))
-    return [*asked, "--timeout", "30000"]
+    command = ("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records))
+    return [*command, "--timeout", "30000"]
 
 
-def fetched_per_second(told: str) -> float:
+def fetched_per_second(output: str) -> float:
     """Records a second of the consuming tool, without the time of group balancing."""
-    lines = [line for line in told.splitlines() if line.count(",") >= 9]
+    lines = [line for line in output.splitlines() if line.count(",") >= 9]
     rows = list(csv.DictReader(lines, skipinitialspace=True))
     if not rows:
-        raise ToolError(told)
+        raise ToolError(output)
     return float(rows[-1]["fetch.nMsg.sec"])
 
 
@@ -69,9 +69,9 @@ def end_to_end(bootstrap: str, topic: str, records: int, record_bytes: int) -> l
     return [bootstrap, topic, str(records), "all", str(record_bytes)]
 
 
-def latencies(told: str) -> Sequence[float]:
+def latencies(output: str) -> Sequence[float]:
     """p50, p99 and p99.9 in milliseconds, to the consumer."""
-    found = _PERCENTILES.search(told)
+    found = _PERCENTILES.search(output)
     if found is None:
-        raise ToolError(told)
+        raise ToolError(output)
     return [float(value) for value in found.groups()]

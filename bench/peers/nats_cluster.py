@@ -78,8 +78,10 @@ class NatsCluster:
 
 def version() -> str:
     """Raises `NatsError`."""
-    told = subprocess.run([_program(), "--version"], capture_output=True, text=True, timeout=10)
-    return told.stdout.strip().rpartition(" ")[2]
+    completed = subprocess.run(
+        [_program(), "--version"], capture_output=True, text=True, timeout=10
+    )
+    return completed.stdout.strip().rpartition(" ")[2]
 
 
 def _program() -> str:

@@ -73,13 +73,13 @@ def values(done: Sequence[Done], work: str, peer: str, figure: str) -> list[floa
 def verdicts(settings: Settings, done: Sequence[Done], ceilings: Sequence[float]) -> list[Measured]:
     """Medians; for ratios the median over rounds. Only the full form has bounds."""
     speeds = [Measured("gRPC ceiling C, 64 KiB messages, 8 in flight", median(ceilings), "MB/s")]
-    told = dict.fromkeys(
+    columns = dict.fromkeys(
         (one.work, one.peer, figure)
         for one in done
         for figure in one.figures
         if figure not in ("failed", "MB/s")
     )
-    for work, peer, figure in told:
+    for work, peer, figure in columns:
         unit = "ms" if figure != SPEED else figure
         name = f"{work}, {peer}" + ("" if figure == SPEED else f": {figure}")
         speeds.append(Measured(name, median(values(done, work, peer, figure)), unit))

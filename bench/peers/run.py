@@ -65,8 +65,8 @@ async def _in_turn(work: Work, number: int, say: Say) -> list[Done]:
     for peer in peers[first:] + peers[:first]:
         figures = await work.by_peer[peer]()
         done.append(Done(work.name, peer, number, figures))
-        told = ", ".join(f"{name} {value:,.2f}" for name, value in figures.items())
-        say(f"{number}: {work.name}, {peer}: {told}")
+        line = ", ".join(f"{name} {value:,.2f}" for name, value in figures.items())
+        say(f"{number}: {work.name}, {peer}: {line}")
     return done
 
 

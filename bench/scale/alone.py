@@ -80,7 +80,7 @@ def _failover(lone: LoneController, dead: int) -> dict[str, float]:
     ended = ConnectionEnded(dead, lone.broker_epoch(dead), DialOutcome.REFUSED, 3)
     lone.feed(ended, until=lambda: not lone.led[dead])
     plan = lone.spent.since(before)
-    lone.go_on()
+    lone.handle_remaining()
     whole = lone.spent.since(before)
     return {
         "plan_cpu_s": plan.deciding_s,

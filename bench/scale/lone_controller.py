@@ -112,7 +112,7 @@ class LoneController:
                 return
             self._handle(self._pending.popleft())
 
-    def go_on(self) -> None:
+    def handle_remaining(self) -> None:
         """Handles the events that `until` left over."""
         self.feed(*self._pending)
 

@@ -219,10 +219,10 @@ def _reading(planted: Planted, place: Place) -> Iterator[Operation]:
     if not is_struck and place.round % ROUNDS_PER_READING:
         return
     client = f"h{place.partition}-{place.round}" if is_struck else f"h{place.partition}"
-    asked = (_time_ms(place.round) + 3, client, TOPIC, place.partition)
+    envelope = (_time_ms(place.round) + 3, client, TOPIC, place.partition)
     end = _first_offset(place.round + 1) - is_struck
-    yield HighWatermarkInvoked(*asked)
-    yield HighWatermarkEnded(*asked, Outcome.OK, end, planted.epoch_of(place.round))
+    yield HighWatermarkInvoked(*envelope)
+    yield HighWatermarkEnded(*envelope, Outcome.OK, end, planted.epoch_of(place.round))
 
 
 def _beyond_the_end(planted: Planted) -> Iterator[Operation]:

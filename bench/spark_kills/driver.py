@@ -17,8 +17,8 @@ from bench.spark_kills.held_source import HOLDS, NAME, HeldDataSource
 from tidelog.spark import register
 from tidelog.spark.data_source import register_source
 
-# A Spark process that does not answer for a while is not dead; the death of a killed one is detected
-# without this timeout.
+# A Spark process that does not answer for a while is not dead. The death of a killed process is
+# detected without this timeout.
 PATIENCE = "1800s"
 
 

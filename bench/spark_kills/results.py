@@ -50,7 +50,7 @@ def content(outcome: Outcome, wanted: Iterable[tuple[Target, Point]]) -> dict[st
     done = Counter((kill.target, kill.point) for kill in outcome.kills)
     found = {"source": outcome.source, "target": outcome.target, "table": outcome.table}
     missing = {name: compared(outcome.source, found[name]) for name in ("target", "table")}
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "records": outcome.records,
         "partitions": outcome.partitions,
         "master": outcome.master,
@@ -66,13 +66,13 @@ def content(outcome: Outcome, wanted: Iterable[tuple[Target, Point]]) -> dict[st
         "lost": {name: one.lost for name, one in missing.items()},
         "duplicated": {name: one.duplicated for name, one in missing.items()},
     }
-    told["passed"] = (
+    document["passed"] = (
         done == Counter(wanted)
-        and set(told["counts"].values()) == {outcome.records}
-        and len(set(told["hashes"].values())) == 1
-        and not any((*told["lost"].values(), *told["duplicated"].values()))
+        and set(document["counts"].values()) == {outcome.records}
+        and len(set(document["hashes"].values())) == 1
+        and not any((*document["lost"].values(), *document["duplicated"].values()))
     )
-    return told
+    return document
 
 
 def write(directory: Path, content: dict[str, Any], form: str) -> Path:

@@ -164,13 +164,13 @@ def main(path: str) -> None:
     with spark_session("bench-spark-read", f"local[{order.cores}]", conf) as spark:
         register(spark)
         answer = carry_out(spark, order)
-    told = {
+    document = {
         "totals": answer.totals,
         "seconds": answer.seconds,
         "worker_peak_mb": answer.worker_peak_mb,
         "processor_seconds": answer.processor_seconds,
     }
-    Path(order.result).write_text(json.dumps(told))
+    Path(order.result).write_text(json.dumps(document))
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ def verdicts(outcome: Outcome) -> list[Measured]:
         else Measured(ratio_name, ratio, ""),
         at_most("growth of a task's peak, tenfold range", growth_mb, WANTED_GROWTH_MB, "MB"),
     ]
-    told = [
+    lines = [
         Measured("Kafka, batch", median(rates(readings, KAFKA, BATCH)), "rows/s"),
         Measured("Tidelog, stream", median(rates(readings, TIDELOG, STREAM)), "rows/s"),
         Measured("Kafka, stream", median(rates(readings, KAFKA, STREAM)), "rows/s"),
@@ -125,7 +125,7 @@ def verdicts(outcome: Outcome) -> list[Measured]:
         Measured("peak of a task, short range", outcome.short.worker_peak_mb, "MB"),
         Measured("peak of a task, tenfold range", outcome.long.worker_peak_mb, "MB"),
     ]
-    return [*judged, *told]
+    return [*judged, *lines]
 
 
 def content(form: str, outcome: Outcome) -> dict[str, Any]:

@@ -216,8 +216,8 @@ def _driven(order: Order) -> Answer:
     if run.returncode != 0:
         tail = log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
         raise DriverError(f"the driver ended with status {run.returncode}:\n{tail}")
-    told = json.loads(Path(order.result).read_text())
-    return Answer(**{**told, "totals": Totals(*told["totals"])})
+    document = json.loads(Path(order.result).read_text())
+    return Answer(**{**document, "totals": Totals(*document["totals"])})
 
 
 def _set_up(settings: Settings, jars: Jars) -> dict[str, object]:

@@ -77,10 +77,10 @@ SLOW_PARTS = ("restart", "rolling", "history")
 PARTS = (*ON_ONE_CLUSTER, *SCALE_PARTS, *SLOW_PARTS)
 
 
-def parts_of(form: str, asked: Sequence[str]) -> tuple[str, ...]:
+def parts_of(form: str, requested: Sequence[str]) -> tuple[str, ...]:
     """The parts in their order, whatever the requested order; none requested: all of the form."""
-    if asked:
-        return tuple(part for part in PARTS if part in asked)
+    if requested:
+        return tuple(part for part in PARTS if part in requested)
     return PARTS if form == FULL_FORM else (*ON_ONE_CLUSTER, *SCALE_PARTS)
 
 

@@ -78,7 +78,7 @@ class Upkeep:
                 await admin.add_brokers(removed)
         if (await admin.describe_throttle()).bytes_per_second is not None:
             await admin.set_throttle(None)
-        await _settled(admin)
+        await _until_idle(admin)
         there = [topic.name for topic in await admin.list_topics()]
         strangers = [name for name in there if name not in TOPICS]
         for name in strangers if len(strangers) > MAX_STRANGERS else ():
@@ -125,7 +125,7 @@ class Upkeep:
         return name
 
 
-async def _settled(admin: Admin) -> None:
+async def _until_idle(admin: Admin) -> None:
     """Waits until no operation is running: partitions that move are busy, and reject the next
     case."""
     with suppress(TimeoutError):

@@ -65,12 +65,12 @@ def test_the_documented_tour_works_as_written(stack: Stack) -> None:
     # The exit status reports the problem, too.
     failed = {line: d.stderr for line, d in zip(lines, done, strict=True) if d.returncode != 0}
     assert set(failed) == {"tidelog explain"}, failed
-    told = [d.stdout for d in done]
-    assert sorted(told[3].split()) == ["north:calm", "north:swell", "south:storm"]
-    assert '"still"' in told[8]
-    assert "broker 3" in told[9]
-    assert "become_leader" in told[10]
-    assert "/replicas/sea-0." in told[11]
+    outputs = [d.stdout for d in done]
+    assert sorted(outputs[3].split()) == ["north:calm", "north:swell", "south:storm"]
+    assert '"still"' in outputs[8]
+    assert "broker 3" in outputs[9]
+    assert "become_leader" in outputs[10]
+    assert "/replicas/sea-0." in outputs[11]
     # Leaders are transferred back later, which the output mentions as well.
     until(
         lambda: stack.typed("tidelog explain").returncode == 0,
@@ -136,13 +136,13 @@ def test_a_client_on_this_machine_needs_only_the_published_ports(stack: Stack) -
 
 
 def test_the_other_controller_becomes_active_when_one_is_killed(stack: Stack, topic: str) -> None:
-    reigning = stack.get("/v1/cluster")["controller"]
-    name = CONTROLLERS[reigning["controller_id"] - 1]
+    active = stack.get("/v1/cluster")["controller"]
+    name = CONTROLLERS[active["controller_id"] - 1]
     stack.signal(name, "KILL")
 
     def another() -> bool:
         now = stack.get("/v1/cluster")["controller"]
-        return bool(now and now["controller_epoch"] > reigning["controller_epoch"])
+        return bool(now and now["controller_epoch"] > active["controller_epoch"])
 
     until(another, "another controller reigns", FAILOVER_TIMEOUT_S)
     stack.post("/v1/topics", {"topic": "made-by-the-other", "partitions": 1})

@@ -30,9 +30,9 @@ def test_a_service_runs_as_a_user_without_rights(stack: Stack, service: str) -> 
     script = "import os; print(os.getuid(), os.getgid())"
     assert stack.inside(service, "python", "-c", script) == (0, "10001 10001\n")
     # The capabilities of the process itself, as the kernel sees them: none now, and none to gain.
-    status, told = stack.inside(service, "python", "-c", "print(open('/proc/1/status').read())")
+    status, output = stack.inside(service, "python", "-c", "print(open('/proc/1/status').read())")
     assert status == 0
-    fields = dict(line.split(":\t", 1) for line in told.splitlines() if ":\t" in line)
+    fields = dict(line.split(":\t", 1) for line in output.splitlines() if ":\t" in line)
     assert int(fields["CapEff"], 16) == 0
     assert fields["NoNewPrivs"] == "1"
 
@@ -46,10 +46,10 @@ def test_the_root_file_system_is_read_only(stack: Stack, service: str) -> None:
         "    except OSError as error: print(errno.errorcode[error.errno])\n"
         "pathlib.Path('/tmp/x').write_text('')\n"
     )
-    status, told = stack.inside(service, "python", "-c", script)
-    assert status == 0, told
+    status, output = stack.inside(service, "python", "-c", script)
+    assert status == 0, output
     # EACCES would show only that the user lacks the permission.
-    assert told.split() == ["EROFS"] * 3
+    assert output.split() == ["EROFS"] * 3
 
 
 @pytest.mark.parametrize("service", ONE_OF_EACH)
@@ -78,10 +78,10 @@ def test_an_image_says_what_it_is(stack: Stack, service: str) -> None:
     assert labels["org.opencontainers.image.version"] == version
     assert labels["org.opencontainers.image.revision"]
     assert found["Config"]["StopSignal"] == "SIGTERM"
-    status, told = stack.inside(
+    status, output = stack.inside(
         service, "python", "-c", "from tidelog.version import installed_version as v; print(v())"
     )
-    assert (status, told.strip()) == (0, version)
+    assert (status, output.strip()) == (0, version)
 
 
 @pytest.mark.parametrize("service", ONE_OF_EACH)

@@ -17,8 +17,8 @@ async def until_partition(rest: httpx.AsyncClient, name: str, **wanted: object) 
     topic, _, number = name.rpartition("/")
 
     async def look() -> bool:
-        told = (await rest.get(f"/v1/topics/{topic}/partitions/{number}")).json()
-        return wanted == {field: told[field] for field in wanted}
+        answer = (await rest.get(f"/v1/topics/{topic}/partitions/{number}")).json()
+        return wanted == {field: answer[field] for field in wanted}
 
     await until(look, f"{name} is told with {wanted}")
 

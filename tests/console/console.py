@@ -32,11 +32,11 @@ class Console:
         self._url = url
         self._script_failed = asyncio.Event()
         page.set_default_timeout(TIMEOUT_MS)
-        page.on("console", self._told)
+        page.on("console", self._note_message)
         page.on("pageerror", self._failed)
-        page.on("request", self._asked)
+        page.on("request", self._note_request)
 
-    def _told(self, message: ConsoleMessage) -> None:
+    def _note_message(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self.faults.append(f"{message.type}: {message.text} ({message.location.get('url')})")
 
@@ -44,7 +44,7 @@ class Console:
         self.faults.append(str(error))
         self._script_failed.set()
 
-    def _asked(self, request: Request) -> None:
+    def _note_request(self, request: Request) -> None:
         if not request.url.startswith((self._url, "data:")):
             self.faults.append(f"asked for {request.url}")
 

@@ -43,13 +43,13 @@ async def test_a_partition_shows_every_replica_against_the_high_watermark(
     await console.open("topics/sea/0")
     for broker in (1, 2, 3):
         bar = console.page.get_by_role("img", name=f"Broker {broker}: ")
-        await expect(bar.first).to_have_attribute("aria-label", _told_of(broker))
+        await expect(bar.first).to_have_attribute("aria-label", _replica_label(broker))
     # The leader does not lag, and is no follower.
     lag = console.page.get_by_role("img", name="Lag of each follower in records")
     await expect(lag).to_have_attribute("aria-label", re.compile(r"(?=.*: –)(?=(.*: 0){2})"))
 
 
-def _told_of(broker: int) -> re.Pattern[str]:
+def _replica_label(broker: int) -> re.Pattern[str]:
     return re.compile(rf"Broker {broker}: (leader|in sync), LEO 10; high watermark 10")
 
 

@@ -46,7 +46,7 @@ async def opened(browser: Browser) -> AsyncIterator[Console]:
     await gateway.stop()
 
 
-async def told(console: Console, module: str, name: str, *given: Any) -> Any:
+async def evaluated(console: Console, module: str, name: str, *given: Any) -> Any:
     return await console.page.evaluate(_CALL, [module, name, list(given)])
 
 
@@ -73,7 +73,7 @@ async def test_the_last_client_at_a_gateway_limit_is_named(
         {"address": address, "limit": "max_requests_per_client", "value": value}
         for address, value in clients
     ]
-    assert await told(opened, "parts/gateways", "limitedText", given) == text
+    assert await evaluated(opened, "parts/gateways", "limitedText", given) == text
 
 
 async def test_a_gateways_resource_shortage_is_named(opened: Console) -> None:
@@ -82,8 +82,8 @@ async def test_a_gateways_resource_shortage_is_named(opened: Console) -> None:
         {"resource": "memory", "used": 95, "limit": 100},
     ]
     text = "open_files 1,020 of 1,024, memory 95 of 100"
-    assert await told(opened, "parts/gateways", "shortText", given) == text
-    assert await told(opened, "parts/gateways", "shortText", []) == "–"
+    assert await evaluated(opened, "parts/gateways", "shortText", given) == text
+    assert await evaluated(opened, "parts/gateways", "shortText", []) == "–"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ async def test_a_gateways_resource_shortage_is_named(opened: Console) -> None:
 async def test_the_verdict_is_the_worst_finding(
     opened: Console, changed: dict[str, Any], tone: str, short: str
 ) -> None:
-    verdict = await told(opened, "verdict", "verdict", {**WELL, **changed})
+    verdict = await evaluated(opened, "verdict", "verdict", {**WELL, **changed})
     assert (verdict["tone"], verdict["short"]) == (tone, short)
 
 
@@ -127,7 +127,7 @@ async def test_the_verdict_is_the_worst_finding(
 async def test_a_broker_is_shown_with_its_status(
     opened: Console, described: dict[str, Any], word: str
 ) -> None:
-    assert (await told(opened, "verdict", "statusOf", described))[1] == word
+    assert (await evaluated(opened, "verdict", "statusOf", described))[1] == word
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ async def test_a_broker_is_shown_with_its_status(
 async def test_a_partition_is_shown_with_its_status(
     opened: Console, changed: dict[str, Any], word: str
 ) -> None:
-    assert (await told(opened, "verdict", "healthOf", {**PARTITION, **changed}))[1] == word
+    assert (await evaluated(opened, "verdict", "healthOf", {**PARTITION, **changed}))[1] == word
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ async def test_a_partition_is_shown_with_its_status(
 async def test_numbers_are_formatted_for_people(
     opened: Console, name: str, value: object, text: str
 ) -> None:
-    assert await told(opened, "format", name, value) == text
+    assert await evaluated(opened, "format", name, value) == text
 
 
 @pytest.mark.parametrize(
@@ -190,8 +190,8 @@ async def test_numbers_are_formatted_for_people(
 async def test_records_are_read_from_a_limited_number_of_partitions_at_a_time(
     opened: Console, partition: str, first: str, count: int, read: list[int]
 ) -> None:
-    asked = {"partition": partition, "first": first}
-    assert await told(opened, "pages/records", "partitionsRead", asked, count) == read
+    selection = {"partition": partition, "first": first}
+    assert await evaluated(opened, "pages/records", "partitionsRead", selection, count) == read
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ async def test_records_are_read_from_a_limited_number_of_partitions_at_a_time(
 async def test_a_value_is_shown_as_it_was_written(
     opened: Console, value: str | None, encoding: str, text: str, shown_as: str
 ) -> None:
-    found = await told(opened, "parts/record_text", "shownValue", value, encoding)
+    found = await evaluated(opened, "parts/record_text", "shownValue", value, encoding)
     assert (found["text"], found["as"]) == (text, shown_as)
 
 
@@ -226,7 +226,7 @@ async def test_a_value_is_shown_as_it_was_written(
 async def test_a_scrub_is_shown_with_its_status(
     opened: Console, status: dict[str, bool] | None, word: str
 ) -> None:
-    assert (await told(opened, "parts/scrub", "passOf", status))[1] == word
+    assert (await evaluated(opened, "parts/scrub", "passOf", status))[1] == word
 
 
 @pytest.mark.parametrize("query", [{}, {"timeout_ms": 5_000}])
@@ -234,20 +234,20 @@ async def test_the_console_waits_longer_for_an_answer_than_the_gateway(
     opened: Console, query: dict[str, int]
 ) -> None:
     waits_ms = query.get("timeout_ms", USUAL_TIMEOUT_MS)
-    assert await told(opened, "api", "answerMs", query) >= waits_ms + LAST_TRY_MS
+    assert await evaluated(opened, "api", "answerMs", query) >= waits_ms + LAST_TRY_MS
 
 
 async def test_every_cell_of_the_map_is_found_where_it_is_drawn(opened: Console) -> None:
     topics = [{"topic": "sea", "partitions": [[1, [1, 2], [1]]] * 40}]
-    layout = await told(opened, "parts/map_layout", "layOut", topics, [1, 2, 3], 400)
+    layout = await evaluated(opened, "parts/map_layout", "layOut", topics, [1, 2, 3], 400)
     cells = layout["cells"]
     assert [cell["kind"] for cell in cells] == ["leader"] * 40 + ["late"] * 40
     middle = layout["size"] / 2
     found = [
-        await told(
+        await evaluated(
             opened, "parts/map_layout", "cellAt", layout, cell["x"] + middle, cell["y"] + middle
         )
         for cell in cells[::13]
     ]
     assert found == list(range(len(cells)))[::13]
-    assert await told(opened, "parts/map_layout", "cellAt", layout, 1, 1) is None
+    assert await evaluated(opened, "parts/map_layout", "cellAt", layout, 1, 1) is None

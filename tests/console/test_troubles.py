@@ -34,7 +34,7 @@ LOOK_SECONDS = 0.2
 # The status of the whole page; parts of it have their own in small letters.
 AS_OF = re.compile(r"^As of \d")
 MAX_LOOKS = 500
-# Tells the page whether its tab is hidden.
+# Makes the page see its tab as hidden, or as visible again.
 _TURN = """(hidden) => {
   Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
   document.dispatchEvent(new Event("visibilitychange"));
@@ -51,7 +51,7 @@ class Scene:
     gateway: MemoryGateway
     console: Console
 
-    def tell(self, topic: str) -> None:
+    def send_created(self, topic: str) -> None:
         """Sends the event that the topic was created."""
         change = StateChange(NOW_MS, "controller-1", Kind.TOPIC_CREATION, Stage.COMPLETED)
         self.cluster.events.told.put_nowait([change._replace(topic=topic)])
@@ -191,9 +191,9 @@ async def test_partitions_are_added_where_the_plan_showed(scene: Scene) -> None:
     await console.button("Add them").click()
     added = "sea has 7 partitions. Broker 3 has yet to start its replicas."
     await expect(console.page.get_by_text(added)).to_be_visible()
-    asked = [named for name, _, named in admin.calls if name == "add_partitions"]
-    assert asked[0]["dry_run"]
-    assert list(asked[-1]["assignment"]) == [[1, 2]]  # type: ignore[call-overload]
+    requested = [named for name, _, named in admin.calls if name == "add_partitions"]
+    assert requested[0]["dry_run"]
+    assert list(requested[-1]["assignment"]) == [[1, 2]]  # type: ignore[call-overload]
 
 
 async def test_a_restart_check_says_that_its_list_is_incomplete(scene: Scene) -> None:
@@ -267,7 +267,7 @@ async def test_a_stream_continues_after_the_gateway_was_away_and_rejected_it(sce
     live = scene.console.page.get_by_text("live", exact=True)
     await scene.console.open("events")
     await expect(live).to_be_visible()
-    scene.tell("flood")
+    scene.send_created("flood")
     await expect(scene.shown("flood")).to_be_visible()
 
     refused = scene.console.page.wait_for_event(
@@ -281,7 +281,7 @@ async def test_a_stream_continues_after_the_gateway_was_away_and_rejected_it(sce
     await waiting
     scene.cluster.events.is_silent = False
     await expect(live).to_be_visible()
-    scene.tell("squall")
+    scene.send_created("squall")
     await expect(scene.shown("squall")).to_be_visible()
     await expect(scene.shown("flood")).to_be_visible()
 
@@ -290,7 +290,7 @@ async def test_a_clock_that_is_ahead_hides_no_events(scene: Scene) -> None:
     await scene.console.open("events")
     await expect(scene.console.page.get_by_text("live", exact=True)).to_be_visible()
     assert await scene.console.page.evaluate("Date.now()") > NOW_MS + HOUR_MS
-    scene.tell("ripple")
+    scene.send_created("ripple")
     await expect(scene.shown("ripple")).to_be_visible()
 
 

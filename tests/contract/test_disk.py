@@ -151,11 +151,11 @@ class TestFiles:
         self, disk: Disk, directory: PurePath
     ) -> None:
         disk.write_atomically(directory / "f", b"old", sync=True)
-        former = disk.open(directory / "f")
+        previous = disk.open(directory / "f")
         disk.write_atomically(directory / "f", b"new", sync=False)
         assert disk.read_file(directory / "f") == b"new"
-        assert former.read_at(3, 0) == b"old"
-        former.close()
+        assert previous.read_at(3, 0) == b"old"
+        previous.close()
         assert disk.list_names(directory) == ["f"]
 
     def test_a_renamed_file_replaces_its_target(self, disk: Disk, directory: PurePath) -> None:

@@ -107,8 +107,8 @@ assert RULES.keys() == KINDS.keys(), "every kind has its effect"
 
 
 class StoryRule(NamedTuple):
-    """After each fault of the kind `after`, brokers log the kind `told` before the next fault of that
-    kind."""
+    """After each fault of the kind `after`, brokers log an event of the kind `told` before the next
+    fault of that kind."""
 
     told: Kind
     after: str

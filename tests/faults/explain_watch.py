@@ -52,16 +52,16 @@ class ExplainWatch:
         findings that last by design."""
         deadline_ms = now_ms() + round(WELL_TIMEOUT_S * 1000)
         while True:
-            asked = await self._ask()
+            answer = await self._ask()
             serious = [
                 finding
-                for finding in asked.findings
+                for finding in answer.findings
                 if finding.severity in SERIOUS and finding.cause not in LASTING
             ]
-            if not serious and not asked.problem:
+            if not serious and not answer.problem:
                 return ""
             if now_ms() >= deadline_ms:
-                return asked.said
+                return answer.said
             await asyncio.sleep(ASK_PAUSE_S)
 
     async def _ask(self) -> Asked:
@@ -82,11 +82,11 @@ class ExplainWatch:
                     dial=partial(_dial, routes),
                 )
         except (TidelogError, TimeoutError) as error:
-            asked = Asked(begin_ms, now_ms(), problem=str(error) or "it took too long")
+            answer = Asked(begin_ms, now_ms(), problem=str(error) or "it took too long")
         else:
-            asked = Asked(begin_ms, now_ms(), explained.findings)
-        self.asks.append(asked)
-        return asked
+            answer = Asked(begin_ms, now_ms(), explained.findings)
+        self.asks.append(answer)
+        return answer
 
 
 async def _dial(routes: Mapping[str, str], address: str) -> Listening:

@@ -217,7 +217,7 @@ class _Writer:
         self._producer = producer
         self._acknowledgers = acknowledgers
         self._unanswered: dict[TopicPartition, int] = {}
-        self._settling: set[asyncio.Task[None]] = set()
+        self._waiting_for_outcome: set[asyncio.Task[None]] = set()
         self._is_over = asyncio.Event()
 
     async def run(self, partitions: Sequence[TopicPartition], until: asyncio.Event) -> None:
@@ -227,8 +227,8 @@ class _Writer:
             # Partitions are spread over a tick.
             await asyncio.sleep(TICK_S / len(partitions))
         await asyncio.gather(*tasks)
-        if self._settling:
-            await asyncio.gather(*self._settling)
+        if self._waiting_for_outcome:
+            await asyncio.gather(*self._waiting_for_outcome)
 
     async def _write_to(self, partition: TopicPartition, until: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
@@ -253,11 +253,11 @@ class _Writer:
             self._is_over.set()
             return
         self._unanswered[partition] = self._unanswered.get(partition, 0) + 1
-        task = asyncio.create_task(self._settle(delivery, partition, values, began_ms))
-        self._settling.add(task)
-        task.add_done_callback(self._settling.discard)
+        task = asyncio.create_task(self._note_outcome(delivery, partition, values, began_ms))
+        self._waiting_for_outcome.add(task)
+        task.add_done_callback(self._waiting_for_outcome.discard)
 
-    async def _settle(
+    async def _note_outcome(
         self,
         delivery: BatchDelivery,
         partition: TopicPartition,
@@ -292,7 +292,7 @@ async def _run(settings: LoadSettings) -> tuple[Series, list[ReaderSeen]]:
     with HistoryWriter(Path(settings.history)) as history:
         load = Load(settings, history)
         watching = asyncio.create_task(_until_stdin_ends(ended))
-        telling = asyncio.create_task(_tell_ready(load))
+        telling = asyncio.create_task(_report_ready(load))
         shown = await load.run(ended)
         watching.cancel()
         telling.cancel()
@@ -306,7 +306,7 @@ def main(path: Path) -> None:
     Path(settings.readers).write_text(json.dumps(readers))
 
 
-async def _tell_ready(load: Load) -> None:
+async def _report_ready(load: Load) -> None:
     await load.is_writing.wait()
     sys.stdout.write(READY + "\n")
     sys.stdout.flush()

@@ -92,8 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         hunts = _hunts(options.only, strike, lambda: time.monotonic() < last_begin_s)
     out: Path = options.out or (OUT if set(options.only) == set(PLANTED) else PARTIAL_OUT)
     out.parent.mkdir(parents=True, exist_ok=True)
-    told = report(runs, hunts, time.monotonic() - began_s)
-    out.write_text(json.dumps(told, indent=2) + "\n")
+    document = report(runs, hunts, time.monotonic() - began_s)
+    out.write_text(json.dumps(document, indent=2) + "\n")
     found = sum(bool(_found(hunted)) for hunted in hunts.values())
     _say(f"{found} of {len(options.only)} found; {out}")
     return 0 if found == len(options.only) else 1

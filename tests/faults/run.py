@@ -221,14 +221,14 @@ async def _final_reads(scene: Scene, history: HistoryWriter, done: StepsDone) ->
         ends = await drain(scene.cluster, scene.topic, history)
     except DrainError as error:
         return [str(error)]
-    told = await scene.describe()
-    if told is None:
+    described = await scene.describe()
+    if described is None:
         return ["replicas were not compared: no broker describes the topic"]
     data_dirs = {
         int(broker.rpartition("-")[2]): scene.cluster.data_dir(broker)
         for broker in scene.cluster.brokers
     }
-    history.write_all(await asyncio.to_thread(digests, data_dirs, told[1], ends))
+    history.write_all(await asyncio.to_thread(digests, data_dirs, described[1], ends))
     return []
 
 
@@ -252,8 +252,8 @@ async def _load(settings: LoadSettings, directory: Path) -> AsyncIterator[None]:
     assert process.stdout is not None
     try:
         async with asyncio.timeout(READY_TIMEOUT_S):
-            told = await process.stdout.readline()
-        if told.decode().strip() != READY:
+            described = await process.stdout.readline()
+        if described.decode().strip() != READY:
             raise RunFailedError(f"the load ended before it wrote anything: {_tail(errors)}")
         yield
         if process.returncode is not None:

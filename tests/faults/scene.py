@@ -115,10 +115,10 @@ class Scene:
 
     async def _free_leaders(self) -> Sequence[str]:
         """The broker that leads most partitions first."""
-        told = await self.describe()
-        if told is None:
+        described = await self.describe()
+        if described is None:
             return []
-        led = Counter(p.leader for p in told[1].partitions if p.leader >= 0)
+        led = Counter(p.leader for p in described[1].partitions if p.leader >= 0)
         leaders = [f"broker-{broker_id}" for broker_id, _ in led.most_common()]
         return [leader for leader in leaders if not self._struck[leader]]
 
@@ -129,10 +129,10 @@ class Scene:
         return [(follower, leader) for follower, leader in pairs if not self._struck[follower]]
 
     async def _free_active(self) -> Sequence[str]:
-        told = await self.describe()
-        if told is None or told[0].controller is None:
+        described = await self.describe()
+        if described is None or described[0].controller is None:
             return []
-        active = f"controller-{told[0].controller.controller_id}"
+        active = f"controller-{described[0].controller.controller_id}"
         return [] if self._struck[active] else [active]
 
     async def missing(self) -> list[str]:
@@ -156,10 +156,10 @@ class Scene:
         return []
 
     async def _missing_services(self) -> list[str]:
-        told = await self.describe()
-        if told is None:
+        described = await self.describe()
+        if described is None:
             return ["no broker describes the cluster"]
-        cluster, topic = told
+        cluster, topic = described
         missing = []
         if cluster.controller is None:
             missing.append("no controller is active")

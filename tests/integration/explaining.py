@@ -163,7 +163,7 @@ async def reads_from_the_start(cluster: LocalCluster, name: str) -> None:
                 await consumer.poll()
 
 
-async def is_refused(cluster: LocalCluster, name: str) -> TidelogError | None:
+async def produce_error(cluster: LocalCluster, name: str) -> TidelogError | None:
     """Why a produce with acks=all fails within some seconds; None: it succeeds."""
     topic, partition = split(name)
     async with Producer(cluster.bootstrap, delivery_timeout_ms=4_000) as producer:

@@ -43,19 +43,21 @@ class SingleService:
         """The log lines of that name so far."""
         return self._log.events(name)
 
-    def told(self, kind: str, stage: str | None = None) -> list[dict[str, Any]]:
+    def lines_of_kind(self, kind: str, stage: str | None = None) -> list[dict[str, Any]]:
         """Like `LogSince.told`."""
         return self._log.told(kind, stage)
 
-    async def until_tells(self, kind: str, stage: str = "completed") -> dict[str, Any]:
+    async def until_reported(self, kind: str, stage: str = "completed") -> dict[str, Any]:
         """The first state change of that kind."""
         await until_true(
             lambda: bool(self.told(kind, stage)) or not self.process.running,
             f"{self.process.name} tells {kind} {stage}",
         )
-        told = self.told(kind, stage)
-        assert told, f"{self.process.name} has ended without {kind} {stage}:\n{self.text()}"
-        return told[0]
+        lines_of_kind = self.told(kind, stage)
+        assert lines_of_kind, (
+            f"{self.process.name} has ended without {kind} {stage}:\n{self.text()}"
+        )
+        return lines_of_kind[0]
 
     async def until_says(self, name: str) -> dict[str, Any]:
         await until_true(

@@ -92,19 +92,21 @@ async def test_a_paused_follower_is_reported_from_the_stalled_high_watermark_to_
     assert topic in [replica.topic for replica in unwell.broker.replicas]
 
     async def over() -> list[StateChange]:
-        told = await events_of(address, topic)
-        done = {change.kind for change in told if change.stage is Stage.COMPLETED}
-        return told if {Kind.HW_MOVES_AGAIN, Kind.ISR_EXPAND} <= done else []
+        events = await events_of(address, topic)
+        done = {change.kind for change in events if change.stage is Stage.COMPLETED}
+        return events if {Kind.HW_MOVES_AGAIN, Kind.ISR_EXPAND} <= done else []
 
-    told = await until(over, "it is told that the high watermark moves and the ISR is whole again")
-    (held,) = [change for change in told if change.kind is Kind.HW_STALLED]
+    events = await until(
+        over, "it is told that the high watermark moves and the ISR is whole again"
+    )
+    (held,) = [change for change in events if change.kind is Kind.HW_STALLED]
     assert held.cause is Cause.NO_FOLLOWER_PROGRESS
     assert held.details["brokers"] == [slow]
     for kind, cause in (
         (Kind.ISR_SHRINK, Cause.LAG_TIME),
         (Kind.ISR_EXPAND, Cause.CAUGHT_UP),
     ):
-        changes = [change for change in told if change.kind is kind]
+        changes = [change for change in events if change.kind is kind]
         assert [change.stage for change in changes] == [Stage.REQUESTED, Stage.COMPLETED]
         assert {change.cause for change in changes} == {cause}
         assert len({change.change_id for change in changes}) == 1
@@ -125,12 +127,12 @@ async def test_a_stalled_broker_reports_its_stall_and_blames_no_leader(
 
     async def told_stall() -> bool:
         stalls = await events_of(address, "", Kind.BROKER_STALLED.value)
-        return any(told.duration_ms > (STANDS_STILL_SECONDS - 1) * 1_000 for told in stalls)
+        return any(events.duration_ms > (STANDS_STILL_SECONDS - 1) * 1_000 for events in stalls)
 
     await until(told_stall, "it is told that the broker stood still")
     await until_in_sync(cluster, topic)
-    told = (await events_of(address))[before:]
-    assert [change for change in told if change.kind is Kind.LEADER_UNREACHABLE] == []
+    events = (await events_of(address))[before:]
+    assert [change for change in events if change.kind is Kind.LEADER_UNREACHABLE] == []
 
 
 def log_sizes(cluster: LocalCluster) -> dict[str, int]:
@@ -175,9 +177,9 @@ async def test_one_change_id_spans_the_election_and_every_replica(
     services = [*map(cluster.broker_address, alive), *map(cluster.controller_address, (1, 2))]
 
     async def acknowledged() -> list[StateChange]:
-        told = [change for address in services for change in await events_of(address, topic)]
-        elections = {change.change_id for change in told if change.kind is Kind.ELECTION}
-        story = [change for change in told if change.change_id in elections and change.change_id]
+        events = [change for address in services for change in await events_of(address, topic)]
+        elections = {change.change_id for change in events if change.kind is Kind.ELECTION}
+        story = [change for change in events if change.change_id in elections and change.change_id]
         # The services are asked one after another: the last answer has events that the first had
         # not yet.
         done = {b for b in alive if {c.stage for c in story if c.broker == b} >= PARTS}

@@ -38,7 +38,7 @@ async def test_a_restarted_cluster_keeps_everything_without_reading_it(
 ) -> None:
     async with running_cluster(tmp_path, cluster=CLUSTER) as cluster:
         empty = {b: read_bytes(cluster, b) for b in cluster.broker_ids}
-        former = [await create_topic(cluster, topic, count) for topic, count in TOPICS.items()]
+        previous = [await create_topic(cluster, topic, count) for topic, count in TOPICS.items()]
         for topic in TOPICS:
             await write(cluster, topic, [b"%s %d" % (topic.encode(), i) for i in range(RECORDS)])
         written = {topic: await contents(cluster, topic) for topic in TOPICS}
@@ -57,7 +57,7 @@ async def test_a_restarted_cluster_keeps_everything_without_reading_it(
         await write(cluster, "sea", [b"one more"])
 
     assert set(statuses.values()) == {0}, statuses
-    assert [t.topic_id for t in present] == [t.topic_id for t in former]
+    assert [t.topic_id for t in present] == [t.topic_id for t in previous]
     assert all(len(p.isr) == 3 and p.leader in p.isr for t in present for p in t.partitions)
     assert all(p.unclean_leader_epoch == -1 for t in present for p in t.partitions)
     assert found == written

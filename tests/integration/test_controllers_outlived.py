@@ -131,13 +131,13 @@ async def test_the_next_controller_reports_who_was_in_sync_and_how_it_died(
     assert f"gone since {fate[1]}" in said(alone)
     assert _brokers_of(after.next_step) == {leader}
 
-    async def both_told() -> set[str]:
+    async def both_joined() -> set[str]:
         async with EventStreams(cluster.broker_address(asked)) as streams:
             events = (await streams.recent(TraceScope())).events
-        told = {e.service for e in events if e.kind is Kind.CONTROLLER_JOINED}
-        return told if len(told) == 2 else set()
+        reporters = {e.service for e in events if e.kind is Kind.CONTROLLER_JOINED}
+        return reporters if len(reporters) == 2 else set()
 
-    await until(both_told, "both controllers tell of controllers that joined")
+    await until(both_joined, "both controllers tell of controllers that joined")
 
 
 def _brokers_of(text: str) -> set[int]:

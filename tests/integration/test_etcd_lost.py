@@ -12,7 +12,7 @@ from integration.load import load
 from integration.logs import LogSince
 from integration.topics import create_once_registered, create_topic, new_name, read, until_in_sync
 from integration.waiting import until_true
-from integration.wire_client import WireClient, assert_refused
+from integration.wire_client import WireClient, assert_rejected
 from tidelog.client import Consumer
 from tidelog.v1 import admin_pb2, errors_pb2
 from tidelog_runtime.local.cluster import LocalCluster
@@ -101,7 +101,7 @@ async def test_without_etcd_a_topic_creation_fails_with_the_reason(
     later = new_name("sea")
     await create_once_registered(cluster, later)
 
-    assert_refused(
+    assert_rejected(
         answer.error,
         errors_pb2.ERROR_CODE_REQUEST_TIMED_OUT,
         "the metadata store did not answer in time",

@@ -17,9 +17,9 @@ from integration.explaining import (
     create_pairs,
     explained,
     explained_by,
-    is_refused,
     of,
     of_partition,
+    produce_error,
     said,
     services,
     the,
@@ -86,7 +86,7 @@ async def test_a_dead_and_a_paused_broker_are_distinguished(
             ("no_leader", -1),
         )
         await until_found(cluster, ("under_min_isr", 1), scope=of(pairs[1, DEAD]))
-        assert await is_refused(cluster, pairs[1, DEAD])
+        assert await produce_error(cluster, pairs[1, DEAD])
         below = await explained(cluster, of(pairs[1, DEAD]))
         whole = await explained(cluster)
         of_paused = await of_partition(cluster, pairs[1, PAUSED])
@@ -148,13 +148,13 @@ async def test_all_remaining_services_give_the_same_explanation(cluster: LocalCl
     await cluster.kill(DEAD)
     await until_found(cluster, ("replica_dead", DEAD), ("under_min_isr", -1))
     dead = cluster.broker_address(DEAD)
-    told = [causes_of(await explained_by(a)) for a in services(cluster) if a != dead]
+    found_by = [causes_of(await explained_by(a)) for a in services(cluster) if a != dead]
     await all_back(cluster)
 
-    for causes in told:
+    for causes in found_by:
         assert ("replica_dead", DEAD) in causes
         assert {broker for cause, broker in causes if cause == "replica_dead"} == {DEAD}
-    assert len(told) == 5
+    assert len(found_by) == 5
 
 
 async def test_leaders_that_are_not_preferred_are_a_note_and_no_fault(

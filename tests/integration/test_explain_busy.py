@@ -88,13 +88,13 @@ async def test_busy_brokers_are_reported_and_the_controllers_they_name_are_queri
 
     async def busy() -> Explanation | None:
         """A broker may have been too busy even to name the controllers in time."""
-        told = await by_brokers(cluster)
-        answered = " ".join(set(told.asked) - set(told.silent))
+        answer = await by_brokers(cluster)
+        answered = " ".join(set(answer.asked) - set(answer.silent))
         named = all(address in answered for address in controllers)
-        return told if named and faults(told) == {"broker_busy"} else None
+        return answer if named and faults(answer) == {"broker_busy"} else None
 
     async with starved(cluster):
-        told = await until(busy, "brokers are busy, and the controllers that they name answer")
-    assert told is not None
-    assert set(told.listening) == {"answers health checks"}
+        answer = await until(busy, "brokers are busy, and the controllers that they name answer")
+    assert answer is not None
+    assert set(answer.listening) == {"answers health checks"}
     await until_well(cluster)

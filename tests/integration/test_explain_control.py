@@ -21,8 +21,8 @@ from integration.explaining import (
     causes_of,
     create_pairs,
     explained,
-    is_refused,
     of,
+    produce_error,
     said,
     split,
     the,
@@ -84,7 +84,7 @@ async def faulty(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Faul
             await append(cluster, pairs[1, PAUSED], [b"waits"] * 5)
             async with Admin(cluster.bootstrap) as admin:
                 await admin.delete_topic(DELETED, timeout_ms=3_000)
-            await is_refused(cluster, pairs[1, DEAD])
+            await produce_error(cluster, pairs[1, DEAD])
             found = await until_found(
                 cluster,
                 ("broker_paused", PAUSED),

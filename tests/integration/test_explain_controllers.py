@@ -134,19 +134,19 @@ async def test_a_missing_standby_and_then_both_controllers_are_explained(
 
     await _away(cluster, other, how)
     found = await until_found(cluster, ("no_standby", -1), ("replica_dead", DEAD))
-    nobody = the(found, "no_standby")
-    assert nobody.severity == "warning"
+    no_standby = the(found, "no_standby")
+    assert no_standby.severity == "warning"
     assert f"controller-{active} is active, and no standby controller can take over" in (
-        nobody.summary
+        no_standby.summary
     )
     if how == "paused":
-        assert "process has ended" not in said(nobody)
+        assert "process has ended" not in said(no_standby)
     assert await faults_of(cluster, world.healthy) == []
     assert_not_blamed(found, world.healthy)
     status, output = await tidelog(cluster, "explain")
     assert status == ExitStatus.FAILED
     assert "WARNING no_standby" in output
-    await _carry_out(cluster, nobody)
+    await _carry_out(cluster, no_standby)
     await until_gone(cluster, "no_standby")
 
 

@@ -193,8 +193,8 @@ async def test_flipped_bits_on_a_follower_are_explained_beside_a_leaders_full_di
         async def is_repaired() -> bool:
             status, printed = await tidelog(cluster, "brokers", "scrub", str(WELL), "--full-rate")
             assert status == ExitStatus.DONE, printed
-            told = log.told("replica_repaired", "completed")
-            return {line["partition"] for line in told} >= set(numbers)
+            repairs = log.told("replica_repaired", "completed")
+            return {line["partition"] for line in repairs} >= set(numbers)
 
         await until(is_repaired, "the scrub finds all of them, and they are repaired")
         # Writes fail first; then the leadership is transferred.

@@ -136,7 +136,7 @@ async def test_a_directory_of_another_cluster_and_an_unmounted_disk_are_explaine
     cluster = world.cluster
     southern = process(cluster, tmp_path, tmp_path / "south", broker_id=3, cluster="south")
     southern.process.start()
-    await southern.until_tells("registration")
+    await southern.until_reported("registration")
     await southern.process.stop()
     data_dirs = {broker_id: cluster.broker_data_dir(broker_id) for broker_id in (2, 3)}
     owns = directory_id(data_dirs[2])
@@ -236,7 +236,7 @@ async def test_a_second_process_of_a_live_id_gets_an_id_of_its_own(
         corrected = process(cluster, tmp_path, data_dir, broker_id=4)
         corrected.process.start()
         try:
-            await corrected.until_tells("registration")
+            await corrected.until_reported("registration")
             await until_gone(cluster, "broker_id_contested")
         finally:
             await corrected.process.stop()

@@ -122,12 +122,12 @@ async def test_an_external_client_follows_leaders_and_explains(outside: Outside)
     explainer = Explainer(SystemClock())
 
     async def dead() -> bool:
-        told = await explainer.explain([outside.brokers[2]], Scope())
-        assert {service.rpartition(" ")[2] for service in told.asked} <= {
+        explanation = await explainer.explain([outside.brokers[2]], Scope())
+        assert {service.rpartition(" ")[2] for service in explanation.asked} <= {
             *outside.brokers.values(),
             outside.controller,
         }
-        return any(finding.broker == 1 for finding in told.findings)
+        return any(finding.broker == 1 for finding in explanation.findings)
 
     await until(dead, "broker 1 is found to be dead from outside")
     outside.cluster.start_broker(1)

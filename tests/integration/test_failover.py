@@ -23,7 +23,7 @@ from integration.topics import (
     write,
 )
 from integration.waiting import until
-from integration.wire_client import WireClient, assert_refused, wire_batch
+from integration.wire_client import WireClient, assert_rejected, wire_batch
 from tidelog.client import Admin, Consumer
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Record
@@ -73,7 +73,7 @@ async def test_after_a_failover_a_reader_of_the_previous_epoch_is_fenced(
     cluster.start_broker(before.leader)
     await until_in_sync(cluster, topic)
 
-    assert_refused(
+    assert_rejected(
         result.error,
         errors_pb2.ERROR_CODE_FENCED_LEADER_EPOCH,
         f"in leader epoch {after.leader_epoch}",
@@ -228,7 +228,7 @@ async def test_a_paused_leader_is_replaced_and_does_not_lead_after_it_resumes(
         result = await woken.produce(topic, 0, wire_batch(b"from the past"))
     records = await read(cluster, topic)
 
-    assert_refused(
+    assert_rejected(
         result.error, errors_pb2.ERROR_CODE_NOT_LEADER, f"broker {after.leader} at", "does"
     )
     assert after.leader_epoch > before.leader_epoch
@@ -286,7 +286,7 @@ async def test_with_too_few_in_sync_acks_all_is_rejected_and_nothing_is_appended
     await until_in_sync(cluster, topic)
     await write(cluster, topic, [b"swell"])
 
-    assert_refused(
+    assert_rejected(
         result.error, errors_pb2.ERROR_CODE_NOT_ENOUGH_REPLICAS, "1 replica(s) in sync", "needs 2"
     )
     assert end == 1

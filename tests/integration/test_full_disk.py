@@ -17,7 +17,7 @@ from integration.inspected import events_of
 from integration.load import load
 from integration.topics import create_topic, describe, new_name, read, until_in_sync, until_isr
 from integration.waiting import until
-from integration.wire_client import WireClient, assert_refused, values_of, wire_batch
+from integration.wire_client import WireClient, assert_rejected, values_of, wire_batch
 from tidelog.client import Admin
 from tidelog.client.descriptions import TopicDescription
 from tidelog.log_dump import dump_log
@@ -59,7 +59,7 @@ async def disk(
         full.release()
 
 
-async def told_of_the_disk(cluster: LocalCluster, topic: str) -> list[StateChange]:
+async def disk_events(cluster: LocalCluster, topic: str) -> list[StateChange]:
     """Returns the events up to the disk's recovery, which is reported a moment after it happens."""
     address = cluster.broker_address(FULL)
 
@@ -117,10 +117,10 @@ async def test_a_leader_whose_disk_is_full_rejects_and_then_resumes(disk: Disk) 
             disk.free()
         resumed = await client.produce(topic, full, wire_batch(b"calm"))
         last = await client.fetch(topic, full, RECORDS)
-    told = await told_of_the_disk(cluster, topic)
+    changes = await disk_events(cluster, topic)
 
     for result in refused:
-        assert_refused(
+        assert_rejected(
             result.error,
             errors_pb2.ERROR_CODE_STORAGE_ERROR,
             f"{topic}/{full} cannot be written",
@@ -134,11 +134,11 @@ async def test_a_leader_whose_disk_is_full_rejects_and_then_resumes(disk: Disk) 
     assert after == before
     assert (resumed.HasField("error"), resumed.base_offset) == (False, RECORDS)
     assert values_of(last.batches) == [b"calm"]
-    assert [(change.kind, change.partition) for change in told] == [
+    assert [(change.kind, change.partition) for change in changes] == [
         (Kind.DISK_REFUSED, full),
         (Kind.DISK_TAKES_AGAIN, full),
     ]
-    assert {change.cause for change in told} == {Cause.DISK_FULL}
+    assert {change.cause for change in changes} == {Cause.DISK_FULL}
 
 
 @pytest.mark.rule("failing-disk-transfers-leadership")
@@ -155,7 +155,7 @@ async def test_a_leader_whose_disk_is_full_transfers_leadership(disk: Disk) -> N
             await until_isr(cluster, topic, {FULL + 1, FULL + 2}, number)
             await written.acknowledges(20)
             leader = (await describe(cluster, topic)).partitions[number].leader
-            told = await events_of(cluster.controller_address(1), topic, Kind.ELECTION.value)
+            changes = await events_of(cluster.controller_address(1), topic, Kind.ELECTION.value)
             found = [f for f in (await explained(cluster)).findings if f.cause == "disk_full"]
     finally:
         disk.free()
@@ -163,7 +163,7 @@ async def test_a_leader_whose_disk_is_full_transfers_leadership(disk: Disk) -> N
     records = [r for r in await read(cluster, topic) if r.partition == number]
 
     assert leader != FULL
-    completed = [e for e in told if e.stage is Stage.COMPLETED]
+    completed = [e for e in changes if e.stage is Stage.COMPLETED]
     assert [(e.partition, e.cause) for e in completed] == [(number, Cause.DISK_FULL)]
     (full,) = found
     assert full.broker == FULL
@@ -234,7 +234,7 @@ async def test_after_a_full_disk_a_killed_broker_starts_with_all_its_data(disk: 
         fetched = await client.fetch(topic, number, 0)
         resumed = await client.produce(topic, number, wire_batch(b"calm"))
 
-    assert_refused(refused.error, errors_pb2.ERROR_CODE_STORAGE_ERROR, disk.disk.says)
+    assert_rejected(refused.error, errors_pb2.ERROR_CODE_STORAGE_ERROR, disk.disk.says)
     assert values_of(fetched.batches) == values
     assert (resumed.HasField("error"), resumed.base_offset) == (False, RECORDS)
 

@@ -103,12 +103,12 @@ async def test_a_topic_is_created_changed_and_deleted_over_rest(gateway: httpx.A
 async def test_a_partition_is_described_with_every_replica(gateway: httpx.AsyncClient) -> None:
     await created(gateway, "told")
 
-    async def all_tell() -> bool:
-        told = (await gateway.get("/v1/topics/told/partitions/1")).json()
-        roles = sorted(replica["role"] for replica in told["details"])
-        return roles == ["follower", "follower", "leader"] and told["log"] is not None
+    async def all_report() -> bool:
+        description = (await gateway.get("/v1/topics/told/partitions/1")).json()
+        roles = sorted(replica["role"] for replica in description["details"])
+        return roles == ["follower", "follower", "leader"] and description["log"] is not None
 
-    await until(all_tell, "all replicas tell how they stand")
+    await until(all_report, "all replicas tell how they stand")
 
 
 class OtherGateway(NamedTuple):
@@ -402,7 +402,7 @@ async def test_a_request_in_flight_at_a_killed_controller_is_answered_by_the_nex
     assert active is not None
     # The request waits for the start of the replicas there: it is in flight until they start.
     cluster.pause(3)
-    asked = asyncio.create_task(created(gateway, "begun"))
+    creation = asyncio.create_task(created(gateway, "begun"))
     seen: list[str] = []
 
     async def has_begun() -> bool:
@@ -412,11 +412,11 @@ async def test_a_request_in_flight_at_a_killed_controller_is_answered_by_the_nex
 
     try:
         await until(has_begun, "the topic is there")
-        assert not asked.done()
+        assert not creation.done()
         await cluster.kill_controller(active)
     finally:
         cluster.resume(3)
-    assert (await asked).json()["topic_id"] == seen[0]
+    assert (await creation).json()["topic_id"] == seen[0]
     cluster.start_controller(active)
     await cluster.ready()
 

@@ -119,10 +119,10 @@ async def test_streams_and_the_gateway_end_on_sigterm(
     cluster: LocalCluster, gateway: httpx.AsyncClient
 ) -> None:
     async with gateway.stream("GET", "/v1/events/stream") as stream:
-        told = messages(stream)
+        received = messages(stream)
         stopping = asyncio.create_task(cluster.gateway_process.stop())
         async with asyncio.timeout(PATIENCE_SECONDS):
-            last = [message["event"] async for message in told][-1]
+            last = [message["event"] async for message in received][-1]
     assert last == "end"
     assert await stopping
     assert cluster.gateway_process.exit_status == 0

@@ -36,9 +36,9 @@ async def test_every_service_exposes_exactly_the_metrics_of_the_catalogue(
         ("broker", parts.brokers[0].metrics),
         ("controller", parts.controllers[0].metrics),
     ):
-        told = await scrape(address)
+        sample = await scrape(address)
 
-        names = {family.name for family in told.families if not family.name.startswith(LIBRARY)}
+        names = {family.name for family in sample.families if not family.name.startswith(LIBRARY)}
         known = {metric.name.removesuffix("_total"): metric for metric in CATALOGUE[service]}
         assert names <= known.keys()
         recorded = {
@@ -47,12 +47,12 @@ async def test_every_service_exposes_exactly_the_metrics_of_the_catalogue(
         assert recorded <= names
         assert all(
             known[family.name].help == family.documentation
-            for family in told.families
+            for family in sample.families
             if family.name in known
         )
-        build = told.values["tidelog_build_info"]
+        build = sample.values["tidelog_build_info"]
         assert [dict(labels)["service"] for labels in build] == [f"{service}-1"]
-        assert told.values["process_resident_memory_bytes"]
+        assert sample.values["process_resident_memory_bytes"]
 
 
 async def test_the_lag_of_a_paused_follower_grows_at_its_leader_and_ends_when_it_is_back(
@@ -64,19 +64,19 @@ async def test_the_lag_of_a_paused_follower_grows_at_its_leader_and_ends_when_it
     labels = {"topic": topic, "partition": "0", "follower": str(paused)}
 
     async def lag_beyond(seconds: float) -> Scrape | None:
-        told = await scrape(cluster.broker_metrics(leader))
-        lag = told.value("replication_lag_seconds", **labels)
-        return told if lag is not None and lag > seconds else None
+        sample = await scrape(cluster.broker_metrics(leader))
+        lag = sample.value("replication_lag_seconds", **labels)
+        return sample if lag is not None and lag > seconds else None
 
     async def out_of_isr() -> Scrape | None:
         """The follower leaves the ISR some time after it has lagged for too long."""
-        told = await lag_beyond(3.0)
-        left = told and told.value("follower_out_of_isr_partitions", follower=str(paused))
-        return told if left else None
+        sample = await lag_beyond(3.0)
+        left = sample and sample.value("follower_out_of_isr_partitions", follower=str(paused))
+        return sample if left else None
 
     async def caught_up() -> bool:
-        told = await scrape(cluster.broker_metrics(leader))
-        return told.value("replication_lag_seconds", **labels) == 0
+        sample = await scrape(cluster.broker_metrics(leader))
+        return sample.value("replication_lag_seconds", **labels) == 0
 
     await write(cluster, topic, [b"before"])
     cluster.pause(paused)
@@ -119,11 +119,11 @@ async def test_written_records_are_counted_at_the_leader_and_its_followers(
     before = await scrape(cluster.broker_metrics(follower))
 
     await write(cluster, topic, [bytes(100) for _ in range(50)])
-    told = await scrape(cluster.broker_metrics(leader))
+    sample = await scrape(cluster.broker_metrics(leader))
     got = await scrape(cluster.broker_metrics(follower))
 
-    assert told.value("topic_records_total", topic=topic, flow="produce") == 50
-    produced = told.value("request_duration_seconds_count", request="produce", acks="all")
+    assert sample.value("topic_records_total", topic=topic, flow="produce") == 50
+    produced = sample.value("request_duration_seconds_count", request="produce", acks="all")
     assert produced is not None
     assert produced >= 1
     in_before = before.value("data_records_total", flow="replica_in")
@@ -140,11 +140,11 @@ async def test_only_the_active_controller_exposes_cluster_metrics(
     assert active is not None
     standby = 3 - active
 
-    told = await scrape(cluster.controller_metrics(active))
+    sample = await scrape(cluster.controller_metrics(active))
     silent = await scrape(cluster.controller_metrics(standby))
 
-    assert told.value("controller_active") == 1
-    assert told.value("cluster_brokers", state="running") == 3
+    assert sample.value("controller_active") == 1
+    assert sample.value("cluster_brokers", state="running") == 3
     assert silent.value("controller_active") == 0
     assert silent.value("cluster_partitions") is None
 
@@ -163,8 +163,8 @@ async def test_a_leaders_death_is_counted_as_a_departure_and_an_election_by_caus
     )
 
     async def counts() -> list[float]:
-        told = await scrape(cluster.controller_metrics(active))
-        return [told.value(name, **labels) or 0.0 for name, labels in counted]
+        sample = await scrape(cluster.controller_metrics(active))
+        return [sample.value(name, **labels) or 0.0 for name, labels in counted]
 
     first = await counts()
     await cluster.kill(before.leader)

@@ -194,12 +194,12 @@ async def test_a_partition_is_recovered_with_the_loss_that_was_shown(cluster: Lo
     await cluster.kill(1)
     cluster.start_broker(2)
 
-    async def told() -> bool:
+    async def is_shown() -> bool:
         async with Admin(cluster.bootstrap) as admin:
             described = await admin.describe_recovery(topic, timeout_ms=1_000)
         return any(s.described for found in described for s in found.survivors)
 
-    await until(told, "broker 2 has told how far its log reaches", PATIENCE_SECONDS)
+    await until(is_shown, "broker 2 has told how far its log reaches", PATIENCE_SECONDS)
     printed = await done(cluster, "recovery", "describe", f"{topic}/0", "--json")
     ((_, survivor),) = [found["survivors"] for found in json.loads(printed)]
     assert (survivor["broker_id"], survivor["log_end_offset"]) == (2, 100)

@@ -34,7 +34,7 @@ PARTITIONS, BY_HAND, SETTLED_S = 600, 200, 0.2
 
 
 def test_every_rpc_of_every_service_is_called() -> None:
-    asked = {case.method for case in requests.cases(requests.all_rpcs())}
+    called = {case.method for case in requests.cases(requests.all_rpcs())}
     described = {
         f"/tidelog.v1.{service}/{rpc}"
         for proto in PROTOS.glob("*.proto")
@@ -44,7 +44,7 @@ def test_every_rpc_of_every_service_is_called() -> None:
         for rpc in re.findall(r"^  rpc (\w+)\(", body, re.M)
     }
     assert described
-    assert asked == described
+    assert called == described
 
 
 def test_each_rpc_whose_largest_request_is_rejected_has_a_valid_one() -> None:
@@ -69,7 +69,7 @@ def test_every_route_that_changes_something_is_called() -> None:
     def shape(path: str) -> str:
         return re.sub(r"/(pauses[\w-]*|rest-[\w-]+|\d+)(?=/|$)", "/{}", path.partition("?")[0])
 
-    def asked_by(cases: Iterable[RestCase]) -> set[tuple[str, str]]:
+    def routes_of(cases: Iterable[RestCase]) -> set[tuple[str, str]]:
         return {(case.verb.lower(), shape(case.path)) for case in cases}
 
     described = {
@@ -77,7 +77,7 @@ def test_every_route_that_changes_something_is_called() -> None:
         for path, methods in FakeCluster().app().openapi()["paths"].items()
         for method in methods.keys() - {"get"}
     }
-    assert described - (asked_by(changes(0)) | asked_by(writes())) == set()
+    assert described - (routes_of(changes(0)) | routes_of(writes())) == set()
 
 
 @asynccontextmanager

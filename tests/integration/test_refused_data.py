@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from integration.topics import create_topic
-from integration.wire_client import WireBatch, WireClient, assert_refused, values_of, wire_batch
+from integration.wire_client import WireBatch, WireClient, assert_rejected, values_of, wire_batch
 from tidelog.batch import new_batch
 from tidelog.compression import compress
 from tidelog.model import Codec
@@ -189,14 +189,14 @@ BAD_BATCHES = {
 async def test_an_invalid_batch_is_rejected(sea: Sea, bad: BadBatch) -> None:
     result = await sea.leader.produce(TOPIC, 0, bad.batch)
 
-    assert_refused(result.error, bad.code, *bad.phrases)
+    assert_rejected(result.error, bad.code, *bad.phrases)
     assert result.base_offset == -1
 
 
 async def test_a_valid_batch_before_an_invalid_one_is_not_appended(sea: Sea) -> None:
     result = await sea.leader.produce(TOPIC, 0, wire_batch(b"calm"), flipped_crc())
 
-    assert_refused(result.error, errors_pb2.ERROR_CODE_CORRUPT_BATCH, "CRC32C")
+    assert_rejected(result.error, errors_pb2.ERROR_CODE_CORRUPT_BATCH, "CRC32C")
 
 
 async def test_with_acks_none_an_invalid_batch_is_dropped_silently(sea: Sea) -> None:
@@ -223,7 +223,7 @@ async def test_an_invalid_batch_does_not_affect_another_partition(
 
     refused, taken = (await sea.leader.broker.Produce(request)).partitions
 
-    assert_refused(refused.error, errors_pb2.ERROR_CODE_CORRUPT_BATCH)
+    assert_rejected(refused.error, errors_pb2.ERROR_CODE_CORRUPT_BATCH)
     assert (taken.HasField("error"), taken.base_offset) == (False, 0)
     assert values_of((await sea.leader.fetch("lake", other, 0)).batches) == [b"still"]
 
@@ -301,19 +301,21 @@ async def test_unknown_topics_and_partitions_are_reported_by_every_request(
     ]
 
     for error in errors:
-        assert_refused(error, errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION, *says)
+        assert_rejected(error, errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION, *says)
 
 
 async def test_metadata_reports_an_unknown_topic(sea: Sea) -> None:
     found = await sea.leader.metadata("no-such-sea")
 
-    assert_refused(found.error, errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION, "create it first")
+    assert_rejected(
+        found.error, errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION, "create it first"
+    )
 
 
 async def test_a_mismatched_topic_id_is_reported(sea: Sea) -> None:
     result = await sea.leader.produce(TOPIC, 0, wire_batch(b"calm"), topic_id="of-a-former-sea")
 
-    assert_refused(
+    assert_rejected(
         result.error,
         errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_ID,
         "not of-a-former-sea",
@@ -329,7 +331,7 @@ async def test_a_broker_that_does_not_lead_names_the_leader(sea: Sea) -> None:
             (await other.list_offsets(TOPIC, 0)).error,
         ]
         for error in errors:
-            assert_refused(
+            assert_rejected(
                 error,
                 errors_pb2.ERROR_CODE_NOT_LEADER,
                 f"broker {broker_id} does not lead sea/0",
@@ -348,7 +350,7 @@ async def test_an_offset_beyond_the_end_is_out_of_range(sea: Sea, beyond: int) -
 
     result = await sea.leader.fetch(TOPIC, 0, end + beyond)
 
-    assert_refused(
+    assert_rejected(
         result.error,
         errors_pb2.ERROR_CODE_OFFSET_OUT_OF_RANGE,
         f"sea/0 has offsets 0 to {end}, not {end + beyond}",
@@ -358,13 +360,13 @@ async def test_an_offset_beyond_the_end_is_out_of_range(sea: Sea, beyond: int) -
 async def test_an_offset_below_the_start_is_out_of_range(sea: Sea) -> None:
     result = await sea.leader.fetch(TOPIC, 0, -1)
 
-    assert_refused(result.error, errors_pb2.ERROR_CODE_OFFSET_OUT_OF_RANGE, "not -1")
+    assert_rejected(result.error, errors_pb2.ERROR_CODE_OFFSET_OUT_OF_RANGE, "not -1")
 
 
 async def test_a_reader_of_a_newer_epoch_gets_the_brokers_epoch(sea: Sea) -> None:
     result = await sea.leader.fetch(TOPIC, 0, 0, known_epoch=sea.leader_epoch + 1)
 
-    assert_refused(
+    assert_rejected(
         result.error,
         errors_pb2.ERROR_CODE_UNKNOWN_LEADER_EPOCH,
         f"in leader epoch {sea.leader_epoch}",
@@ -375,7 +377,7 @@ async def test_a_reader_of_a_newer_epoch_gets_the_brokers_epoch(sea: Sea) -> Non
 async def test_an_unspecified_position_is_rejected(sea: Sea) -> None:
     result = await sea.leader.list_offsets(TOPIC, 0, position=0)
 
-    assert_refused(
+    assert_rejected(
         result.error,
         errors_pb2.ERROR_CODE_INVALID_REQUEST,
         "position is 0; set it to EARLIEST, LATEST or TIMESTAMP",

@@ -57,7 +57,7 @@ async def started(service: SingleService) -> AsyncIterator[SingleService]:
         await service.process.stop()
 
 
-async def refuses(service: SingleService) -> str:
+async def start_error(service: SingleService) -> str:
     """The reason why it does not start, from one line of its log."""
     async with started(service):
         assert await service.ended() == EXIT_CANNOT_START, service.text()
@@ -80,10 +80,10 @@ def port_in_use() -> Iterator[int]:
 
 async def test_the_data_of_another_broker_is_rejected(tmp_path: Path, etcd: LocalEtcd) -> None:
     async with started(broker(tmp_path, etcd_endpoints=[etcd.endpoint])) as owner:
-        await owner.until_tells("registration")
+        await owner.until_reported("registration")
     identity = (tmp_path / "data" / "broker.json").read_bytes()
 
-    why = await refuses(broker(tmp_path, "other", broker_id=2, etcd_endpoints=[etcd.endpoint]))
+    why = await start_error(broker(tmp_path, "other", broker_id=2, etcd_endpoints=[etcd.endpoint]))
 
     assert "data belongs to broker 1, this is broker 2" in why
     assert "set data_dir to this broker's own directory, or broker_id to 1" in why
@@ -92,10 +92,10 @@ async def test_the_data_of_another_broker_is_rejected(tmp_path: Path, etcd: Loca
 
 async def test_the_data_of_another_cluster_is_rejected(tmp_path: Path, etcd: LocalEtcd) -> None:
     async with started(broker(tmp_path, cluster="north", etcd_endpoints=[etcd.endpoint])) as owner:
-        await owner.until_tells("registration")
+        await owner.until_reported("registration")
     stranger = broker(tmp_path, "stranger", cluster="south", etcd_endpoints=[etcd.endpoint])
 
-    why = await refuses(stranger)
+    why = await start_error(stranger)
     assert "data belongs to cluster 'north'" in why
     assert "configured for cluster 'south', of which the metadata store holds nothing" in why
     assert "set cluster to north" in why
@@ -103,8 +103,10 @@ async def test_the_data_of_another_cluster_is_rejected(tmp_path: Path, etcd: Loc
     southern = tmp_path / "southern"
     southern.mkdir()
     async with started(broker(southern, cluster="south", etcd_endpoints=[etcd.endpoint])) as other:
-        await other.until_tells("registration")
-    why = await refuses(broker(tmp_path, "again", cluster="south", etcd_endpoints=[etcd.endpoint]))
+        await other.until_reported("registration")
+    why = await start_error(
+        broker(tmp_path, "again", cluster="south", etcd_endpoints=[etcd.endpoint])
+    )
     assert "the metadata store is that of cluster 'south'" in why
     assert "set cluster to north, or set data_dir or etcd_endpoints to those of one cluster" in why
     view = open_view(etcd.endpoint, "south")
@@ -113,14 +115,14 @@ async def test_the_data_of_another_cluster_is_rejected(tmp_path: Path, etcd: Loc
     async with started(
         broker(tmp_path, "back", cluster="north", etcd_endpoints=[etcd.endpoint])
     ) as back:
-        await back.until_tells("registration")
+        await back.until_reported("registration")
 
 
 async def test_a_directory_in_use_by_another_process_is_rejected(tmp_path: Path) -> None:
     async with started(broker(tmp_path)) as owner:
         await owner.until_says("store_lost")
 
-        why = await refuses(broker(tmp_path, "second"))
+        why = await start_error(broker(tmp_path, "second"))
 
         assert owner.process.running
     assert "data is in use by another broker process" in why
@@ -131,7 +133,7 @@ async def test_a_damaged_identity_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "broker.json").write_text("{half")
 
-    why = await refuses(broker(tmp_path))
+    why = await start_error(broker(tmp_path))
 
     assert "broker.json" in why
     assert "restore the file, or move the directory away to start empty" in why
@@ -140,7 +142,7 @@ async def test_a_damaged_identity_is_rejected(tmp_path: Path) -> None:
 async def test_a_directory_that_cannot_be_created_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
 
-    why = await refuses(broker(tmp_path, data_dir=str(tmp_path / "file" / "data")))
+    why = await start_error(broker(tmp_path, data_dir=str(tmp_path / "file" / "data")))
 
     assert str(tmp_path / "file") in why
 
@@ -153,7 +155,7 @@ async def test_a_broker_whose_port_is_in_use_reports_it_and_does_not_register(
 ) -> None:
     with port_in_use() as port:
         listen = f"127.0.0.1:{port}"
-        why = await refuses(broker(tmp_path, listen=listen, etcd_endpoints=[etcd.endpoint]))
+        why = await start_error(broker(tmp_path, listen=listen, etcd_endpoints=[etcd.endpoint]))
 
     assert f"cannot listen on {listen}: port {port} is in use" in why
     assert "choose another with listen" in why
@@ -239,14 +241,16 @@ async def test_the_second_of_two_brokers_with_one_id_is_rejected(
     endpoints = [etcd.endpoint]
     view = open_view(etcd.endpoint, "default")
     async with started(broker(tmp_path, etcd_endpoints=endpoints)) as first:
-        await first.until_tells("registration")
+        await first.until_reported("registration")
         registered = await view.brokers()
         second = str(tmp_path / "second")
-        why = await refuses(broker(tmp_path, "second", data_dir=second, etcd_endpoints=endpoints))
+        why = await start_error(
+            broker(tmp_path, "second", data_dir=second, etcd_endpoints=endpoints)
+        )
         assert first.process.running
         assert await view.brokers() == registered
     # Also after the first one has stopped, and no registration exists.
-    again = await refuses(broker(tmp_path, "again", data_dir=second, etcd_endpoints=endpoints))
+    again = await start_error(broker(tmp_path, "again", data_dir=second, etcd_endpoints=endpoints))
     await view.close()
 
     for reason in (why, again):

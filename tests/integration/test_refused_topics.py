@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from integration.topics import create_topic, describe, new_name, read_values, write
-from integration.wire_client import WireClient, assert_refused
+from integration.wire_client import WireClient, assert_rejected
 from tidelog.client import Admin
 from tidelog.v1 import admin_pb2, errors_pb2
 from tidelog_runtime.local.cluster import LocalCluster
@@ -131,7 +131,7 @@ BAD_TOPICS = {
 async def test_an_invalid_topic_is_rejected(controller: WireClient, bad: BadTopic) -> None:
     answer = await controller.admin.CreateTopic(bad.request)
 
-    assert_refused(answer.error, bad.code, *bad.phrases)
+    assert_rejected(answer.error, bad.code, *bad.phrases)
     assert answer.topic_id == ""
 
 
@@ -159,7 +159,7 @@ async def test_an_unknown_topic_cannot_be_deleted(controller: WireClient) -> Non
         admin_pb2.DeleteTopicRequest(topic="no-such-sea", timeout_ms=TIMEOUT_MS)
     )
 
-    assert_refused(
+    assert_rejected(
         answer.error,
         errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION,
         "'no-such-sea' does not exist",
@@ -172,7 +172,7 @@ async def test_a_topic_with_another_id_is_not_deleted(controller: WireClient) ->
         admin_pb2.DeleteTopicRequest(topic="sea", topic_id="former", timeout_ms=TIMEOUT_MS)
     )
 
-    assert_refused(answer.error, errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_ID, "not former")
+    assert_rejected(answer.error, errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_ID, "not former")
 
 
 async def test_a_controller_that_is_not_active_names_the_one_that_is(
@@ -184,7 +184,7 @@ async def test_a_controller_that_is_not_active_names_the_one_that_is(
         answer = await standby.admin.CreateTopic(request(new_name("lake")))
 
     assert active is not None
-    assert_refused(
+    assert_rejected(
         answer.error,
         errors_pb2.ERROR_CODE_NOT_CONTROLLER,
         f"controller {active} at {cluster.controller_address(active)}",

@@ -62,7 +62,7 @@ async def test_a_different_valid_batch_on_one_disk_is_found_and_explained(tmp_pa
 
         await until(located, "the first batch that differs is named")
         found = await explained(cluster)
-        told = await scrape(cluster.broker_metrics(leader))
+        metrics = await scrape(cluster.broker_metrics(leader))
         _, scrubs = await tidelog(cluster, "brokers", "scrub", str(leader), "--status")
         traced = (await tidelog(cluster, "trace", DIVERGED))[1]
         kept = [p.name for p in (cluster.broker_data_dir(leader) / "evidence").iterdir()]
@@ -91,8 +91,8 @@ async def test_a_different_valid_batch_on_one_disk_is_found_and_explained(tmp_pa
     assert f"the first batch that differs is offset {offset}, {RECORDS} records" in line
     assert f"00000000000000000000.log on broker {follower}" in line
     assert_not_blamed(found, EQUAL)
-    assert told.value("diverged_ranges") == 1
-    assert told.value("divergences_found_total") == 1
+    assert metrics.value("diverged_ranges") == 1
+    assert metrics.value("divergences_found_total") == 1
     assert scrubs.splitlines()[1].split()[-1] == "1"
     assert "replica_diverged" in traced.replace(" ", "_"), traced
     assert [name.rsplit(".", 1)[1] for name in kept] == ["diverged"]

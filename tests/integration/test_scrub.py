@@ -95,8 +95,8 @@ async def scrub_until(
 
 
 async def damage_found_by_scrub(cluster: LocalCluster, broker_id: int) -> float:
-    told = await scrape(cluster.broker_metrics(broker_id))
-    return told.value("scrub_damaged_batches_total") or 0
+    metrics = await scrape(cluster.broker_metrics(broker_id))
+    return metrics.value("scrub_damaged_batches_total") or 0
 
 
 def log_of(cluster: LocalCluster, broker_id: int) -> LogSince:
@@ -122,9 +122,9 @@ async def test_a_flipped_byte_is_repaired_before_it_is_read(
     await until_in_sync(cluster, topic.name)
 
     assert faults(replica) == []
-    [told] = log.told("replica_damaged")
-    assert (told["topic"], told["partition"], told["cause"]) == (topic.name, 0, "corrupt")
-    assert "CRC32C" in told["details"]["why"]
+    [event] = log.told("replica_damaged")
+    assert (event["topic"], event["partition"], event["cause"]) == (topic.name, 0, "corrupt")
+    assert "CRC32C" in event["details"]["why"]
     [event] = log.events("scrub_found_damage")
     assert event["partition"] == f"{topic.name}/0"
     assert await damage_found_by_scrub(cluster, damaged) == found_before + 1
@@ -169,8 +169,8 @@ async def test_in_the_only_copy_just_the_damaged_batch_becomes_unreadable(
 
     assert [(error.first_offset, error.next_offset) for error in errors] == [(lost, lost + 1)]
     assert offsets == [offset for offset in range(RECORDS) if offset != lost]
-    [told] = log.told("batch_damaged")
-    assert (told["details"]["first_offset"], told["details"]["next_offset"]) == (lost, lost + 1)
+    [event] = log.told("batch_damaged")
+    assert (event["details"]["first_offset"], event["details"]["next_offset"]) == (lost, lost + 1)
     assert log.told("resignation") == []
     finding = the(found, causes.RECORDS_DAMAGED, damaged)
     assert (finding.topic, finding.partition) == (topic.name, 0)

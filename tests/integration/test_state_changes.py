@@ -17,7 +17,7 @@ QUIET_SECONDS = 5.0
 SETTLE_SECONDS = 10.0
 
 
-async def told(cluster: LocalCluster, topic: str) -> list[StateChange]:
+async def all_events(cluster: LocalCluster, topic: str) -> list[StateChange]:
     brokers = [cluster.broker_address(broker_id) for broker_id in cluster.broker_ids]
     controllers = [cluster.controller_address(number) for number in (1, 2)]
     async with EventStreams([*brokers, *controllers]) as streams:
@@ -48,7 +48,7 @@ async def test_the_death_of_a_leader_is_one_change_through_all_services(
     async def acknowledged() -> list[StateChange]:
         """All services are asked at once, and one that answers late has events that another had not
         yet."""
-        events = await told(cluster, topic)
+        events = await all_events(cluster, topic)
         of_epoch = {(e.stage, e.broker) for e in events if e.leader_epoch == after.leader_epoch}
         ends = {(s, b) for s in (Stage.COMPLETED, Stage.ACKNOWLEDGED) for b in survivors}
         return events if ends <= of_epoch else []

@@ -19,7 +19,7 @@ from integration.topics import (
     write,
 )
 from integration.waiting import until, until_true
-from integration.wire_client import WireClient, assert_refused, wire_batch
+from integration.wire_client import WireClient, assert_rejected, wire_batch
 from tidelog.client import Admin, Consumer, Producer
 from tidelog.client.partitioner import partition_for_key
 from tidelog.errors import UnknownTopicError
@@ -74,7 +74,7 @@ async def test_removed_partitions_are_gone_from_every_disk_and_the_others_keep_t
     request.confirm_topic = topic
     answer = await controller.admin.RemovePartitions(request)
 
-    assert_refused(refused.error, errors_pb2.ERROR_CODE_NOT_CONFIRMED, topic, "once more")
+    assert_rejected(refused.error, errors_pb2.ERROR_CODE_NOT_CONFIRMED, topic, "once more")
     assert (answer.error.message, answer.removed, list(answer.pending_brokers)) == ("", 2, [])
     assert await read_values(cluster, topic) == [value]
     await until_true(

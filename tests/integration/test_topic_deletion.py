@@ -16,7 +16,7 @@ from integration.topics import (
     write,
 )
 from integration.waiting import until, until_true
-from integration.wire_client import WireClient, assert_refused, wire_batch
+from integration.wire_client import WireClient, assert_rejected, wire_batch
 from tidelog.client import Admin, Consumer
 from tidelog.errors import UnknownTopicIdError
 from tidelog.model import TopicPartition
@@ -71,7 +71,7 @@ async def test_a_deleted_topic_is_unknown_to_every_broker(cluster: LocalCluster)
 
             await until(look, f"broker {broker_id} knows that {topic} is gone")
             result = await client.produce(topic, 0, wire_batch(b"calm"))
-        assert_refused(
+        assert_rejected(
             result.error,
             errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION,
             "does not exist",
@@ -105,7 +105,7 @@ async def test_a_topic_of_the_same_name_has_no_data_of_the_previous_one(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
-    former = await create_topic(cluster, topic, 2)
+    previous = await create_topic(cluster, topic, 2)
     await write(cluster, topic, [b"of the former sea"] * 100)
 
     await delete(cluster, topic)
@@ -114,7 +114,7 @@ async def test_a_topic_of_the_same_name_has_no_data_of_the_previous_one(
         ends = await consumer.end_offsets([TopicPartition(topic, p) for p in range(2)])
     await write(cluster, topic, [b"of this sea"])
 
-    assert present.topic_id != former.topic_id
+    assert present.topic_id != previous.topic_id
     assert set(ends.values()) == {0}
     assert await read_values(cluster, topic) == [b"of this sea"]
 
@@ -125,10 +125,10 @@ async def test_a_consumer_of_the_previous_topic_reads_the_new_one_after_a_seek(
     """The previous topic had an election, and so a leader epoch that the new one has not
     reached."""
     topic = new_name("sea")
-    former = await create_topic(cluster, topic)
-    leader = former.partitions[0].leader
+    previous = await create_topic(cluster, topic)
+    leader = previous.partitions[0].leader
     await cluster.kill(leader)
-    elected = await until_led_by_another(cluster, topic, former.partitions[0])
+    elected = await until_led_by_another(cluster, topic, previous.partitions[0])
     cluster.start_broker(leader)
     await cluster.ready()
     await write(cluster, topic, [b"of the former sea"])
@@ -153,7 +153,7 @@ async def test_a_broker_that_missed_deletion_and_creation_follows_the_current_to
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
-    former = await create_topic(cluster, topic)
+    previous = await create_topic(cluster, topic)
     await write(cluster, topic, [b"of the former sea"] * 100)
     away = 2
 
@@ -167,13 +167,13 @@ async def test_a_broker_that_missed_deletion_and_creation_follows_the_current_to
     present = await until_in_sync(cluster, topic)
     async with WireClient(cluster.broker_address(away)) as returned:
         result = await returned.produce(
-            topic, 0, wire_batch(b"of the former sea"), topic_id=former.topic_id
+            topic, 0, wire_batch(b"of the former sea"), topic_id=previous.topic_id
         )
 
-    assert present.topic_id != former.topic_id
+    assert present.topic_id != previous.topic_id
     assert result.error.code in (
         errors_pb2.ERROR_CODE_NOT_LEADER,
         errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_ID,
     )
-    assert directories(cluster, away, "replicas", f"{topic}-0.{former.topic_id}") == []
+    assert directories(cluster, away, "replicas", f"{topic}-0.{previous.topic_id}") == []
     assert await read_values(cluster, topic) == [b"of this sea"]

@@ -82,13 +82,13 @@ async def test_the_trace_of_a_request_is_in_the_events_of_every_replica_and_in_t
             created = await admin.create_topic(topic, 2, len(cluster.broker_ids) + 1)
         async with EventStreams(cluster.bootstrap) as streams:
 
-            async def told() -> list[StateChange]:
+            async def request_events() -> list[StateChange]:
                 events = (await streams.recent(TraceScope(topic))).events
                 done = [e for e in events if e.topic == topic and e.stage is Stage.COMPLETED]
                 replicas = {(e.partition, e.broker) for e in done if e.broker >= 0}
                 return events if len(replicas) == 6 else []
 
-            events = await until(told, "each of six replicas has told that it began")
+            events = await until(request_events, "each of six replicas has told that it began")
         async with Admin(cluster.bootstrap) as admin:
             with admin.traced() as deletion:
                 await admin.delete_topic(topic)

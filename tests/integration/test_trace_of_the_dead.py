@@ -40,9 +40,9 @@ async def _finished_election(cluster: LocalCluster, topic: str, leader: int) -> 
 
     async def is_published() -> bool:
         events = (await published(cluster.bootstrap, TraceScope(topic, 0))).events
-        told = {event.identity for event in events if event.change_id == change["change_id"]}
+        identities = {event.identity for event in events if event.change_id == change["change_id"]}
         fenced = any(event.kind is Kind.BROKER_FENCED for event in events)
-        return fenced and len(told) >= len(change["stages"])
+        return fenced and len(identities) >= len(change["stages"])
 
     await until(is_published, "the topic holds all stages of the election, and why it was")
     return change
@@ -83,10 +83,10 @@ async def test_an_election_is_traced_after_its_controller_died(cluster: LocalClu
 
     assert f"controller-{controller}" not in remember
     assert f"controller-{controller}" in in_timeline
-    (still_told,) = [c for c in story if c["change_id"] == election["change_id"]]
-    assert (still_told["kind"], still_told["cause"]) == ("election", "broker_crashed")
-    assert set(stages_of(election)) <= set(stages_of(still_told))
-    assert {s[0] for s in stages_of(still_told)} >= {
+    (remembered,) = [c for c in story if c["change_id"] == election["change_id"]]
+    assert (remembered["kind"], remembered["cause"]) == ("election", "broker_crashed")
+    assert set(stages_of(election)) <= set(stages_of(remembered))
+    assert {s[0] for s in stages_of(remembered)} >= {
         f"controller-{controller}",
         f"broker-{after.leader}",
     }

@@ -106,7 +106,7 @@ async def test_an_abandoned_directory_is_replaced_and_never_intact_again(
 
     new = second_process(cluster, tmp_path, 2, replace_directory=first_id)
     new.process.start()
-    registered = await new.until_tells("registration")
+    registered = await new.until_reported("registration")
     assert f"it replaces data directory {first_id}" in registered["details"]["not_intact_reason"]
     await until_isr(cluster, topic, {1, 2, 3})
     await write(cluster, topic, [b"while it is replaced"])

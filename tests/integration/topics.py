@@ -100,13 +100,13 @@ async def until_in_sync(
 
 
 async def until_led_by_another(
-    cluster: LocalCluster, topic: str, former: PartitionDescription
+    cluster: LocalCluster, topic: str, previous: PartitionDescription
 ) -> PartitionDescription:
     async def look() -> PartitionDescription | None:
-        now = await partition_of(cluster, topic, former.partition)
-        return now if now.leader not in (-1, former.leader) else None
+        now = await partition_of(cluster, topic, previous.partition)
+        return now if now.leader not in (-1, previous.leader) else None
 
-    found = await until(look, f"{topic}/{former.partition} is led by another broker")
+    found = await until(look, f"{topic}/{previous.partition} is led by another broker")
     assert found is not None
     return found
 

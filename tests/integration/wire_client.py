@@ -115,7 +115,7 @@ def values_of(batches: Sequence[WireBatch]) -> list[bytes | None]:
     return [value for batch in batches for value in decode(batch_from_wire(batch)).values]
 
 
-def assert_refused(
+def assert_rejected(
     error: errors_pb2.Error, code: errors_pb2.ErrorCode.ValueType, *phrases: str
 ) -> None:
     """The code is the expected one, and the message contains each of these texts: what is wrong,

@@ -111,7 +111,7 @@ def name_of(labels: dict[str, str]) -> Alert:
     return labels["alertname"], whom
 
 
-async def tell(directory: Path) -> tuple[Story, Prometheus]:
+async def run_story(directory: Path) -> tuple[Story, Prometheus]:
     """Runs the story. Afterwards the cluster has stopped, and Prometheus still runs for further
     queries."""
     story = Story(cluster=f"test-{uuid.uuid4().hex[:8]}")

@@ -20,7 +20,7 @@ from monitoring.story import (
     expected_while_gone,
     expected_while_replaced,
     name_of,
-    tell,
+    run_story,
 )
 
 # The story alone takes a minute and a half.
@@ -36,8 +36,8 @@ PLACES = [query.place for query in grafana.queries() if not query.is_of_spark]
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Story, Prometheus]]:
-    story, prometheus = asyncio.run(tell(tmp_path_factory.mktemp("monitoring")))
+def finished_story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Story, Prometheus]]:
+    story, prometheus = asyncio.run(run_story(tmp_path_factory.mktemp("monitoring")))
     write_results(story)
     try:
         yield story, prometheus
@@ -46,13 +46,13 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Story, Prom
 
 
 @pytest.fixture
-def story(told: tuple[Story, Prometheus]) -> Story:
-    return told[0]
+def story(finished_story: tuple[Story, Prometheus]) -> Story:
+    return finished_story[0]
 
 
 @pytest.fixture
-def prometheus(told: tuple[Story, Prometheus]) -> Prometheus:
-    return told[1]
+def prometheus(finished_story: tuple[Story, Prometheus]) -> Prometheus:
+    return finished_story[1]
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -131,10 +131,10 @@ def test_no_other_alert_fires_at_any_time(story: Story, prometheus: Prometheus) 
 
 
 def test_an_alert_describes_the_problem_and_the_command_to_run(story: Story) -> None:
-    told = story.alerts["TidelogReplicationLag", str(story.killed)]["annotations"]
+    alert_texts = story.alerts["TidelogReplicationLag", str(story.killed)]["annotations"]
 
-    assert f"Broker {story.killed} of {story.cluster} is " in told["summary"]
-    assert f"`tidelog explain broker {story.killed}`" in told["runbook"]
+    assert f"Broker {story.killed} of {story.cluster} is " in alert_texts["summary"]
+    assert f"`tidelog explain broker {story.killed}`" in alert_texts["runbook"]
 
 
 @pytest.mark.parametrize("service", ["controller-1", "controller-2", "broker-1"])

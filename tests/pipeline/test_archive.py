@@ -74,21 +74,21 @@ def test_a_continuous_run_reports_its_progress_and_stops_cleanly_on_request(
     topic = cluster.new_topic(partitions=1)
     fill(cluster, topic, 0, [b"x"] * 20)
     metrics = f"{HOST}:{choose_port(None, taken=set(), rng=random.Random())}"
-    told: list[QueryPlace] = []
+    output: list[QueryPlace] = []
 
     def stop_when_told() -> None:
         give_up = time.monotonic() + PATIENCE_S
-        while not told and time.monotonic() < give_up:
+        while not output and time.monotonic() < give_up:
             time.sleep(0.1)
             if log_of(tmp_path).load().number:
                 with urllib.request.urlopen(f"http://{metrics}/metrics") as answer:
                     places = query_places(answer.read().decode())
-                told.extend(place for place in places if place.partition.topic == topic)
+                output.extend(place for place in places if place.partition.topic == topic)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
     threading.Thread(target=stop_when_told, daemon=True).start()
     act("run", "--topics", topic, "--every-seconds", "1", "--metrics-listen", metrics)
-    assert told == [QueryPlace("archive-archive", TopicPartition(topic, 0), 20)]
+    assert output == [QueryPlace("archive-archive", TopicPartition(topic, 0), 20)]
     assert places(spark, tmp_path) == all_of(20)
     assert act("reconcile") == [f"{topic}/0: 20 records in the log and in the archive"]
 
@@ -142,8 +142,8 @@ def test_a_driver_that_ends_at_any_point_loses_and_duplicates_nothing(
             broken.setattr(ArchiveLog, "commit", end)
         else:
             broken.setattr(ArchiveLog, "_finish", end if point == "committed" else finish_and_end)
-        told = act("run", "--topics", topic, fails=EXIT_FAULT)
-    assert "InterruptedError" in "".join(told)
+        output = act("run", "--topics", topic, fails=EXIT_FAULT)
+    assert "InterruptedError" in "".join(output)
     # DuckDB and Polars read all of these, as `OUTPUT/**/*.parquet`.
     seen = [str(path) for path in (tmp_path / "archive").rglob("*.parquet")]
     rows = sum(pq.read_metadata(path).num_rows for path in seen)

@@ -42,9 +42,9 @@ def test_damaged_records_are_an_error_or_a_recorded_gap_until_they_can_be_read(
     backup = cluster.segment(topic, 0).read_bytes()
     assert cluster.flip_a_bit(topic, 0) == BATCH
     for action in (run, backfill):
-        told = problem(act(*action, fails=EXIT_FAULT))
-        assert "offsets 10 to 19" in told
-        assert told.endswith("to read on behind them set --on-data-loss to continue")
+        output = problem(act(*action, fails=EXIT_FAULT))
+        assert "offsets 10 to 19" in output
+        assert output.endswith("to read on behind them set --on-data-loss to continue")
     said = act(*run, *CONTINUE)
     known = "offsets 10 to 19 were damaged before they were archived"
     assert said == [
@@ -60,9 +60,11 @@ def test_damaged_records_are_an_error_or_a_recorded_gap_until_they_can_be_read(
     fill_batches(cluster, topic, [1, 1, 1])
     act(*run)
     assert cluster.flip_a_bit(topic, 0) == 3 * BATCH
-    told = problem(act("reconcile", fails=EXIT_FAULT))
-    assert told.startswith(f"offsets 30 to 39 of {topic}/0 were damaged on the last disk that held")
-    assert told.endswith("to compare the others set --on-data-loss to continue")
+    output = problem(act("reconcile", fails=EXIT_FAULT))
+    assert output.startswith(
+        f"offsets 30 to 39 of {topic}/0 were damaged on the last disk that held"
+    )
+    assert output.endswith("to compare the others set --on-data-loss to continue")
     archived = f"{topic}/0: 40 records in the log and in the archive"
     hurt = "10 of what is damaged in the log (offsets 30 to 39)"
     assert act("reconcile", *CONTINUE, "--deep") == [f"{archived}, {hurt}, {known}"]
@@ -80,8 +82,8 @@ def test_damaged_records_are_an_error_or_a_recorded_gap_until_they_can_be_read(
     assert act("repair")[-1] == "Nothing is lost or damaged."
     # From a backup.
     cluster.rewrite(topic, 0, backup)
-    told = act("reconcile", fails=EXIT_FOUND)[0]
-    assert "offsets 10 to 19 have records, and were never archived" in told
+    output = act("reconcile", fails=EXIT_FOUND)[0]
+    assert "offsets 10 to 19 have records, and were never archived" in output
     act(*backfill, *CONTINUE)
     assert places(spark, tmp_path) == batches(0, 1, 2, 4, 5)
     assert act("reconcile") == [

@@ -72,9 +72,9 @@ def test_a_range_outside_the_log_is_reported_before_any_task_runs(
     topic = cluster.new_topic(partitions=1)
     fill(cluster, topic, 0, [b"x"] * 20)
     since = json.dumps({topic: {"0": 30}})
-    told = json.loads(act("backfill", "--since", since, fails=EXIT_FAULT)[0])["problem"]
-    assert "--since" in told
-    assert "startingOffsets" not in told
+    reported = json.loads(act("backfill", "--since", since, fails=EXIT_FAULT)[0])["problem"]
+    assert "--since" in reported
+    assert "startingOffsets" not in reported
     assert not log_of(tmp_path).load().number
 
 
@@ -89,9 +89,9 @@ def test_a_topic_that_is_created_again_is_another_one(
         admin.delete_topic(topic)
     cluster.create(topic, 1)
     fill(cluster, topic, 0, [b"new"] * 3)
-    told = json.loads(act("run", "--topics", topic, fails=EXIT_FAULT)[0])["problem"]
-    assert "created again" in told
-    assert "set --on-data-loss to continue" in told
+    reported = json.loads(act("run", "--topics", topic, fails=EXIT_FAULT)[0])["problem"]
+    assert "created again" in reported
+    assert "set --on-data-loss to continue" in reported
     act("run", "--topics", topic, "--on-data-loss", "continue")
     values = [bytes(row.value) for row in spark.read.parquet(str(tmp_path / "archive")).collect()]
     assert sorted(values) == [b"former"] * 10 + [b"new"] * 3

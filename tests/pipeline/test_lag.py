@@ -40,7 +40,7 @@ def driver(spark: SparkSession) -> Iterator[str]:
     spark.streams.removeListener(metrics)
 
 
-def wait_until_told(driver: str) -> None:
+def wait_until_reported(driver: str) -> None:
     """Spark reports progress to listeners in a separate thread."""
     give_up = time.monotonic() + PATIENCE_S
     while b"tidelog_spark_next_offset{" not in urllib.request.urlopen(f"http://{driver}").read():
@@ -102,7 +102,7 @@ def test_a_querys_lag_grows_while_it_does_nothing(
     )
     try:
         # processAllAvailable would wait for a micro-batch that finds nothing.
-        wait_until_told(driver)
+        wait_until_reported(driver)
         cluster.fill(read, 0, [b"x"] * 25)
         found = sample(cluster, samples, "--drivers", driver)
     finally:

@@ -14,8 +14,8 @@ NOTEBOOK = Path(__file__).parents[2] / "examples/notebooks/archive.ipynb"
 
 
 def cells() -> list[str]:
-    told = json.loads(NOTEBOOK.read_text())["cells"]
-    return ["".join(cell["source"]) for cell in told if cell["cell_type"] == "code"]
+    code_cells = json.loads(NOTEBOOK.read_text())["cells"]
+    return ["".join(cell["source"]) for cell in code_cells if cell["cell_type"] == "code"]
 
 
 def test_every_cell_of_the_notebook_runs_and_reads_its_values(

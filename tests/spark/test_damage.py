@@ -35,8 +35,8 @@ def test_damaged_records_end_a_query_with_their_offsets_or_are_left_out(
 
     # Spark tries each failing task four times: one of them is enough.
     first = (BATCHES - 1) * RECORDS
-    told = f"{topic}/{BATCHES - 1} at offsets {first} to {first + RECORDS - 1} were damaged"
-    with pytest.raises(PySparkException, match=told) as failed:
+    message = f"{topic}/{BATCHES - 1} at offsets {first} to {first + RECORDS - 1} were damaged"
+    with pytest.raises(PySparkException, match=message) as failed:
         cluster.read(spark, topic).where(f"partition = {BATCHES - 1}").collect()
     assert HINT in str(failed.value)
     rows = cluster.read(spark, topic, onDamage="skip").select("partition", "offset").collect()

@@ -38,9 +38,9 @@ def max_rss_mb(cluster: Running, topic: str, records: int) -> float:
         timeout=READY_TIMEOUT_S,
         check=True,
     )
-    told = json.loads(run.stdout)
-    assert told["records"] == records
-    return float(told["max_rss_mb"])
+    report = json.loads(run.stdout)
+    assert report["records"] == records
+    return float(report["max_rss_mb"])
 
 
 def test_a_task_takes_no_more_memory_for_ten_times_as_much(cluster: Running) -> None:

@@ -102,7 +102,7 @@ def test_spark_passes_the_query_and_the_micro_batch_to_a_task(
     topic = cluster.new_topic(partitions=1)
     cluster.fill(topic, 0, [b"x"] * 4)
 
-    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def with_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None
         names = [context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)]
@@ -111,7 +111,7 @@ def test_spark_passes_the_query_and_the_micro_batch_to_a_task(
 
     target = cluster.new_topic(partitions=1)
     frame = cluster.stream(spark, topic, startingOffsets="earliest", maxOffsetsPerTrigger="2")
-    query = copy(frame.mapInArrow(told, "value string"), cluster, target, tmp_path)
+    query = copy(frame.mapInArrow(with_task, "value string"), cluster, target, tmp_path)
     values = [record.value for record in cluster.records(target)]
     assert values == [str(query.id).encode(), b"0", str(query.id).encode(), b"1"]
 

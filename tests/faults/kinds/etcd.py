@@ -74,8 +74,8 @@ class _AllAway:
         self._logs = logs
 
     async def measured(self) -> Measures:
-        told = [len(await log.told_ms(Kind.STORE_LOST.value)) for log in self._logs]
-        return {"all_ended": self._all_ended, "store_lost_told": sum(told)}
+        losses = [len(await log.told_ms(Kind.STORE_LOST.value)) for log in self._logs]
+        return {"all_ended": self._all_ended, "store_lost_told": sum(losses)}
 
     async def heal(self) -> None:
         await self._scene.cluster.start_all_etcd()

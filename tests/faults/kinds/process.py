@@ -44,9 +44,9 @@ class _EndedController(_Ended):
         self._other_active = 0
 
     async def measured(self) -> Measures:
-        told = await self._scene.describe()
-        if told is not None and told[0].controller is not None:
-            active = f"controller-{told[0].controller.controller_id}"
+        described = await self._scene.describe()
+        if described is not None and described[0].controller is not None:
+            active = f"controller-{described[0].controller.controller_id}"
             self._other_active |= int(active != self._controller)
         return {**await super().measured(), "other_active": self._other_active}
 

@@ -96,8 +96,8 @@ def _counts(result: Result) -> str:
 
 
 def _faults(result: Result) -> str:
-    told = result.as_json()
-    faults, gaps, explanations = told["faults"], told["gaps_seconds"], told["explanations"]
+    summary = result.as_json()
+    faults, gaps, explanations = summary["faults"], summary["gaps_seconds"], summary["explanations"]
     assert isinstance(faults, dict)
     assert isinstance(gaps, dict)
     assert isinstance(explanations, dict)
