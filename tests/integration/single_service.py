@@ -43,7 +43,7 @@ class SingleService:
         """The log lines of that name so far."""
         return self._log.events(name)
 
-    def lines_of_kind(self, kind: str, stage: str | None = None) -> list[dict[str, Any]]:
+    def told(self, kind: str, stage: str | None = None) -> list[dict[str, Any]]:
         """Like `LogSince.told`."""
         return self._log.told(kind, stage)
 

@@ -86,8 +86,7 @@ async def test_the_next_controller_reports_who_was_in_sync_and_how_it_died(
         return next((finding for finding in found.findings if finding.cause == "no_leader"), None)
 
     async def explained() -> Finding | None:
-        """By a controller that has loaded its state: brokers know of no incarnation in which the
-        member was in sync."""
+        """By a controller that has loaded its state: brokers do not know who was in sync."""
         waits = await waits_for_leader()
         return waits if waits is not None and _fate(waits, leader) else None
 
