@@ -1,1 +1,1 @@
-"""Measures Tidelog beside the machine's own limit, in one run: `make bench`."""
+"""Measures Tidelog beside the limit of the machine, in one run: `make bench`."""

@@ -1,8 +1,8 @@
 """`make bench` (`python -m bench`): Tidelog measured against the no-op gRPC ceiling of the same
-machine, its latencies, its durability, and how its cost grows with partitions. With `--quick`
-(`make bench QUICK=1`) a diagonal through it in two minutes. Parts that are named are run alone.
+machine, its latencies, its durability, and the growth of its cost with partitions. With `--quick`
+(`make bench QUICK=1`) a diagonal through it in two minutes. Named parts run alone.
 
-Exit status 1: a bound is not met; the last lines say which. `bench/suite/document.py` documents the
+Exit status 1: a bound is missed; the last lines say which. `bench/suite/document.py` documents the
 file that is written."""
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Suite:
         self.outcomes: dict[str, Outcome] = {}
         self.seconds: dict[str, float] = {}
         self.measured: dict[str, dict[str, str]] = {}
-        # Now: whoever waits for an hour may change files meanwhile.
+        # At the start: files may change during the hour of a run.
         self._commit = report.commit()
 
     async def run(self, parts: Sequence[str]) -> None:
@@ -101,7 +101,7 @@ class Suite:
 
 
 def parse(argv: Sequence[str]) -> tuple[str, Settings, tuple[str, ...]]:
-    """Form, settings and parts. Exits with status 2 for what cannot be."""
+    """Form, settings and parts. Exits with status 2 if they are invalid."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="a diagonal, in two minutes")
@@ -116,15 +116,15 @@ def parse(argv: Sequence[str]) -> tuple[str, Settings, tuple[str, ...]]:
             parser.add_argument(option, type=type(usual), help=f"default: {usual:g}")
     arguments = vars(parser.parse_args(argv))
     form = QUICK_FORM if arguments.pop("quick") else FULL_FORM
-    asked = arguments.pop("parts")
-    unknown = [part for part in asked if part not in PARTS]
+    requested = arguments.pop("parts")
+    unknown = [part for part in requested if part not in PARTS]
     if unknown:
         parser.error(f"there is no part {unknown[0]}; there are: {', '.join(PARTS)}")
     try:
         form_of_run, settings = chosen(form, arguments)
     except ValueError as wrong:
         parser.error(str(wrong))
-    return form_of_run, settings, parts_of(form, asked)
+    return form_of_run, settings, parts_of(form, requested)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -141,8 +141,8 @@ def announce(form: str, settings: Settings, parts: Sequence[str], console: Conso
 
 
 def save(form: str, settings: Settings, suite: Suite) -> Sequence[Path]:
-    """What was written."""
-    # Here and not above: processes of the load import this module, and draw nothing.
+    """Returns what was written."""
+    # Imported here: processes of the load import this module, and draw nothing.
     from bench.plots.page import write_page
 
     path = OUT / f"{document.name_of(form)}.json"
@@ -163,7 +163,7 @@ def main(argv: Sequence[str]) -> int:
         try:
             uvloop.run(suite.run(parts))
         finally:
-            # Also of a run that was interrupted, or failed: an hour may lie behind it.
+            # Also after an interrupted or failed run, which may have taken an hour.
             written = save(form, settings, suite)
             shutil.rmtree(directory, ignore_errors=True)
     for part, found in suite.outcomes.items():

@@ -1,11 +1,10 @@
-"""What a call of the client costs by itself: before a broker in the same process, without sockets.
+"""The cost of a client call itself: against a broker in the same process, without sockets.
 
     PYTHONPATH=tests python -m bench.client_calls
     PYTHONPATH=OTHER/libs:tests python -m bench.client_calls   # the client of another checkout
 
 Prints the best of ROUNDS rounds in microseconds of CPU time a record or call. Compare two checkouts
-in turn, on a machine that does nothing else.
-"""
+in turn, on an idle machine."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from unit.client.memory_connections import MemoryConnections
 ROUNDS = 5
 RECORDS = 50_000
 CALLS = 5_000
-# Records of a batch that `send_many` makes here.
+# The records of a batch that `send_many` makes here.
 BATCH_BYTES = 64 << 10
 VALUE = b"x" * 100
 
@@ -98,7 +97,7 @@ async def reading(stopwatch: Stopwatch, cluster: FakeCluster) -> None:
         connections = MemoryConnections(cluster)
         async with Consumer(cluster.bootstrap(), connections=connections) as consumer:
             await consumer.assign_topic("sea")
-            # All is fetched ahead.
+            # Everything is prefetched.
             await asyncio.sleep(0.3)
             with stopwatch.measure(name, RECORDS):
                 await read(consumer)

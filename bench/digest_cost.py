@@ -1,12 +1,13 @@
-"""What the replica digest costs: `make bench-digest` (`python -m bench.digest_cost`). Produce
-throughput of three brokers with acks=all, with digests and without (`digest_range_offsets` 0), and
-their processor seconds for each GB.
+"""The cost of the replica digest: `make bench-digest` (`python -m bench.digest_cost`).
 
-Two clusters that are alike differ by some percent for as long as they run, so that there are many
-short pairs of new ones. Within a pair they take their share by turns, in small pieces: whatever
-else the machine does falls on both. Processor time is far less disturbed than throughput. Each
-ratio has an interval beside it: a difference below that is not resolved. What the appends
-themselves cost is measured by itself, and compared with what the brokers take."""
+Produce throughput of three brokers with acks=all, with digests and without (`digest_range_offsets`
+0), and their processor seconds for each GB.
+
+Two equal clusters differ by some percent for as long as they run, so that there are many short
+pairs of new ones. Within a pair both get their load in turn, in small pieces: other load of the
+machine affects both. Processor time is far less disturbed than throughput. Each ratio has an
+interval beside it: a smaller difference is not resolved. The cost of the appends themselves is
+measured separately, and compared with the total of the brokers."""
 
 from __future__ import annotations
 
@@ -29,11 +30,11 @@ from tidelog_broker.partition.range_digest import RANGE_OFFSETS, LogDigests
 MIN_THROUGHPUT_RATIO = 0.99
 MAX_CPU_RATIO = 1.01
 PAIRS = 16
-# Of one cluster in one pair: so many pieces of so many batches, 100 MB in all.
+# The load of one cluster in one pair: so many pieces of so many batches, 100 MB in all.
 PIECES = 13
 BATCHES_A_PIECE = 120
 REPLICAS = 3
-# Of the median, by pairs drawn at random again and again.
+# For the interval of the median, by bootstrap: pairs are drawn at random repeatedly.
 DRAWS = 2_000
 APPENDS = 20_000
 
@@ -46,7 +47,7 @@ class Side(NamedTuple):
 
 
 async def one_pair(directory: Path, pair: int) -> dict[str, Side]:
-    """With digests "on" and "off", which of them begins alternating."""
+    """With digests "on" and "off"; the first one alternates."""
     async with (
         sending(directory / f"on-{pair}", {}) as on,
         sending(directory / f"off-{pair}", {"digest_range_offsets": 0}) as off,
@@ -71,7 +72,7 @@ async def one_pair(directory: Path, pair: int) -> dict[str, Side]:
 
 
 def append_us() -> float:
-    """Microseconds of a processor that one append of one batch takes more."""
+    """The additional microseconds of processor time for one append of one batch."""
     batch = new_batch(
         b"", codec=Codec.NONE, record_count=10, base_timestamp_ms=1, max_timestamp_ms=1
     )
@@ -112,7 +113,7 @@ def results(sides: dict[str, list[Side]], append_us: float) -> list[Measured]:
     throughputs = [on.throughput / off.throughput for on, off in pairs]
     cpus = [on.cpu / off.cpu for on, off in pairs]
     cpu_off = statistics.median(side.cpu for side in sides["off"])
-    # Each batch is appended once by every replica.
+    # Every replica appends each batch once.
     share = 100 * REPLICAS * append_us / 1e6 / (cpu_off * BATCH_BYTES / 1e9)
     of_pairs = f"median of {PAIRS} alternated pairs"
     return [

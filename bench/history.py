@@ -1,4 +1,4 @@
-"""The history checker on a history that a real load would leave: one process, one file."""
+"""Runs the history checker on a history like that of a real load: one process, one file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WANTED_S = 60.0
 
 
 def write_history(path: Path) -> int:
-    """Sends to every partition, each acknowledged and read once; returns the operations."""
+    """Sends to every partition; each send is acknowledged and read once. Returns the operations."""
     written = 0
     with HistoryWriter(path) as history:
         offset = 0

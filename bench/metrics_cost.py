@@ -1,9 +1,11 @@
-"""What metrics cost (`python -m bench.metrics_cost`): processor seconds of three brokers for each
-GB that is produced with acks=all and replicated, with metrics on and scraped, and with metrics off.
+"""The cost of metrics (`python -m bench.metrics_cost`).
 
-Each pair is two new clusters, for two that are alike differ by some percent for as long as
-they run; within a pair both take their share by turns, in small pieces, so that whatever else
-the machine does falls on both."""
+Processor seconds of three brokers for each GB that is produced with acks=all and replicated, with
+metrics on and scraped, and with metrics off.
+
+Each pair is two new clusters, because two equal clusters differ by some percent for as long as they
+run. Within a pair both get their load in turn, in small pieces, so that other load of the machine
+affects both."""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.service_file import Setting
 
 PAIRS = 10
-# Of one cluster in one pair: so many pieces of so many batches, 300 MB in all.
+# The load of one cluster in one pair: so many pieces of so many batches, 300 MB in all.
 PIECES = 10
 BATCHES_A_PIECE = 460
 SCRAPE_INTERVAL_S = 15.0
@@ -53,16 +55,16 @@ def brokers_cpu_seconds(cluster: LocalCluster) -> float:
 
 @asynccontextmanager
 async def scraped(cluster: LocalCluster) -> AsyncIterator[None]:
-    """As Prometheus does."""
+    """Scrapes as Prometheus does."""
     addresses = [broker.metrics for broker in cluster.describe().brokers if broker.metrics]
 
-    async def go_on() -> None:
+    async def scrape_repeatedly() -> None:
         while True:
             for address in addresses:
                 await asyncio.to_thread(read, address)
             await asyncio.sleep(SCRAPE_INTERVAL_S)
 
-    scraping = asyncio.create_task(go_on())
+    scraping = asyncio.create_task(scrape_repeatedly())
     try:
         yield
     finally:
@@ -77,7 +79,7 @@ async def sending(
     broker_config: Mapping[str, Setting],
     controller_config: Mapping[str, Setting] | None = None,
 ) -> AsyncIterator[tuple[LocalCluster, Producer]]:
-    """A new cluster that has its topic, and its logs and connections open."""
+    """A new cluster with its topic, and with open logs and connections."""
     cluster = LocalCluster(
         directory,
         usual_ports=False,
@@ -98,7 +100,7 @@ async def sending(
 
 
 async def one_pair(directory: Path, pair: int) -> dict[str, float]:
-    """Processor seconds a GB with metrics "on" and "off", which of them begins alternating."""
+    """Processor seconds a GB with metrics "on" and "off"; the first one alternates."""
     unmeasured = {"metrics_listen": METRICS_OFF}
     async with (
         sending(directory / f"on-{pair}", {}) as on,

@@ -1,4 +1,4 @@
-"""The ceiling: an unary gRPC call that does nothing, with raw bytes, in two processes."""
+"""The ceiling: a unary gRPC call that does nothing, with raw bytes, in two processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidelog.rpc.channels import new_server, open_channel
 
 METHOD = "/tidelog.bench.Noop/Call"
 IN_FLIGHT = 8
-# Of C, the ceiling of all comparisons.
+# The parameters of C, the ceiling of all comparisons.
 MESSAGE_BYTES = 64 << 10
 
 
@@ -42,7 +42,7 @@ async def serve() -> None:
 
 @asynccontextmanager
 async def noop_server() -> AsyncIterator[str]:
-    """A server process; gives its address."""
+    """A server process; yields its address."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.noop", stdout=asyncio.subprocess.PIPE
     )

@@ -1,10 +1,9 @@
-"""A load at a fixed rate, and what its requests wait. Pure.
+"""A load at a fixed rate, and the latency of its requests. Pure.
 
-An open loop: requests are due at fixed times, whatever became of those before. Each is measured
-from the time when it was due and not from when it was sent, so that a request that had to wait
-for an earlier one, or for a slow sender, is charged with that wait (Tene's "coordinated
-omission"). Times are seconds of one monotonic clock.
-"""
+An open loop: requests are due at fixed times, whatever the outcome of earlier ones. Latency counts
+from the time when a request was due and not from when it was sent, so that it includes the wait for
+an earlier request or a slow sender (Tene's "coordinated omission"). Times are seconds of one
+monotonic clock."""
 
 from __future__ import annotations
 
@@ -24,19 +23,19 @@ class Schedule:
 
     @property
     def next_s(self) -> float:
-        """When the next one is due."""
-        # Not a running sum, whose errors would add up.
+        """When the next request is due."""
+        # Not a running sum, whose errors would accumulate.
         return self._begin_s + self._taken / self._rate
 
     def due(self, now_s: float) -> Iterator[float]:
-        """When each was due that is due by now and was not given yet."""
+        """The due times of all requests that are due by now and were not returned yet."""
         while (due_s := self.next_s) <= now_s:
             self._taken += 1
             yield due_s
 
 
 class Latencies:
-    """Requests by the time when they were due, with how long each took; failures apart."""
+    """The latencies of requests by the time when they were due; failures separately."""
 
     def __init__(self) -> None:
         self._due_s = array("d")
@@ -59,6 +58,7 @@ class Latencies:
         return len(self._due_s) + len(self._failed_s)
 
     def within(self, begin_s: float, end_s: float) -> Sequence[float]:
-        """Milliseconds, sorted, of what was due then (the end excluded)."""
+        """The latencies in milliseconds, sorted, of requests that were due then (the end
+        excluded)."""
         pairs = zip(self._due_s, self._took_ms, strict=True)
         return sorted(took for due, took in pairs if begin_s <= due < end_s)

@@ -1,4 +1,4 @@
-"""Options of a bench that has a full and a quick form: one for each of its settings."""
+"""The options of a bench with a full and a quick form: one for each of its settings."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ S = TypeVar("S", bound="DataclassInstance")
 def parse(
     prog: str, description: str | None, full: S, quick: S, argv: Sequence[str]
 ) -> tuple[str, S]:
-    """Form ("full" or "quick"; "custom" where a setting is another one) and settings, which are
-    numbers above 0. Exits with status 2, and says what is wrong, where they are not."""
+    """Form ("full" or "quick"; "custom" where a setting is different) and settings, which are
+    numbers above 0.
+
+    Exits with status 2 and an error message if they are not."""
     parser = argparse.ArgumentParser(prog=prog, description=description)
     parser.add_argument("--quick", action="store_true", help="once, with little data")
     for field in fields(full):

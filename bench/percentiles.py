@@ -8,13 +8,16 @@ from typing import NamedTuple
 
 # By name, the share of values that are smaller.
 TOLD = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
-# Of a distribution that is drawn: finer towards its end, where the outliers are.
+# For distributions that are drawn: finer towards the end, where the outliers are.
 DRAWN = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 1.0)
 
 
 class Timed(NamedTuple):
-    """What `samples` requests took, in milliseconds: `p` by the name of a percentile, `shape` their
-    distribution. `failed`: others, which failed."""
+    """The latency of `samples` requests, in milliseconds.
+
+    `p`: by the name of a percentile.
+    `shape`: their distribution.
+    `failed`: the number of failed requests."""
 
     samples: int
     failed: int
@@ -23,18 +26,18 @@ class Timed(NamedTuple):
 
 
 def timed(values: Sequence[float], failed: int = 0) -> Timed:
-    """Of sorted values."""
+    """From sorted values."""
     return Timed(len(values), failed, told(values), distribution(values))
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Of sorted values: one of them."""
+    """From sorted values: one of them."""
     return values[min(len(values) - 1, int(share * len(values)))]
 
 
 def told(values: Sequence[float]) -> Mapping[str, float]:
-    """Of sorted values: each of TOLD that so many can tell. A p99.9 of a hundred values would be
-    nothing but the largest."""
+    """From sorted values: each percentile of TOLD for which there are enough values. A p99.9 of a
+    hundred values would be just the largest."""
     return {
         name: percentile(values, share)
         for name, share in TOLD.items()
@@ -43,7 +46,7 @@ def told(values: Sequence[float]) -> Mapping[str, float]:
 
 
 def distribution(values: Sequence[float]) -> list[tuple[float, float]]:
-    """Of sorted values: (share, value), as far as there are values for a share."""
+    """From sorted values: (share, value), as far as there are enough values for a share."""
     return [
         (share, percentile(values, share))
         for share in DRAWN

@@ -1,4 +1,4 @@
-"""What processes take, from the kernel: processor time, memory, open files."""
+"""The resources of processes as the kernel reports them: processor time, memory, open files."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ SEGMENT_SUFFIX = ".log"
 
 
 def cpu_seconds(pid: int) -> float:
-    """Of a process since its start, in user and system mode."""
-    # The name, in parentheses, may hold spaces; user time is the 12th field after it.
+    """The time of a process since its start, in user and system mode."""
+    # The name, in parentheses, may contain spaces; user time is the 12th field after it.
     after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def rss_mb(pid: int, field: str = "VmRSS") -> float:
-    """Resident memory, 10^6 bytes. `VmHWM` is the most there ever was."""
+    """Resident memory, 10^6 bytes. `VmHWM` is its peak."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024 / 1e6
@@ -24,7 +24,8 @@ def rss_mb(pid: int, field: str = "VmRSS") -> float:
 
 
 def open_files(pid: int, suffix: str = "") -> int:
-    """Descriptors of files whose names end so; a file that is opened twice counts twice."""
+    """The descriptors of files whose names have this suffix; a file that is opened twice counts
+    twice."""
     count = 0
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
         try:

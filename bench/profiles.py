@@ -1,5 +1,7 @@
 """Profiles of processes, sampled from outside by py-spy as collapsed stacks, which flame graph
-viewers open. `python -m bench.profiles FILE...` prints what takes most of each."""
+viewers open.
+
+`python -m bench.profiles FILE...` prints the most expensive functions of each."""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ END_S = 20.0
 
 
 class Hot(NamedTuple):
-    """Shares of all samples: in the function itself, and in what it calls, too."""
+    """Shares of all samples: in the function itself, and including its callees."""
 
     function: str
     own: float
@@ -47,7 +49,7 @@ whole=0.75)])
 
 
 def _function(frame: str) -> str:
-    """Whatever line of it."""
+    """Without the line number."""
     name, opened, place = frame.partition(" (")
     path, _, line = place.rstrip(")").rpartition(":")
     return f"{name} ({path})" if opened and line.isdigit() else frame
@@ -55,8 +57,7 @@ def _function(frame: str) -> str:
 
 @asynccontextmanager
 async def profiled(directory: Path, step: str, pids: Mapping[str, int]) -> AsyncIterator[None]:
-    """Samples of these processes, by name, while what is within goes on; only of what uses the
-    processor."""
+    """Samples these processes, by name, during the context; only samples on the processor count."""
     await asyncio.to_thread(directory.mkdir, parents=True, exist_ok=True)
     samplers = []
     for name, pid in pids.items():

@@ -1,4 +1,4 @@
-"""What was measured: figures with their bounds, as a table and as JSON."""
+"""Results with their bounds, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ LOOP_TRIES = 5
 @dataclass(frozen=True, slots=True)
 class Measured:
     """`ratio_to_ceiling`: where it applies, the median over pairs of value and ceiling that were
-    measured one after the other. `wanted`: the bound, as a text."""
+    measured one after the other.
+    `wanted`: the bound, as a text."""
 
     name: str
     value: float
@@ -50,7 +51,7 @@ def of_ceiling(name: str, value: float, ratio: float, bound: float, unit: str) -
 
 
 def commit() -> str:
-    """Of the code that is measured, with a + where files have changed since; empty: not known."""
+    """The commit of the measured code, with a + where files have changed since; empty: unknown."""
     command = ["git", "describe", "--always", "--exclude=*", "--dirty=+"]
     try:
         described = subprocess.run(
@@ -62,7 +63,7 @@ def commit() -> str:
 
 
 def not_met(results: Sequence[Measured]) -> list[str]:
-    """Names of those beyond their bounds."""
+    """The names of results beyond their bounds."""
     return [result.name for result in results if result.met is False]
 
 
@@ -100,8 +101,8 @@ def machine() -> dict[str, object]:
 
 
 def _loop_ns() -> float:
-    """What a round of a loop costs: interpreters that are built without optimizations take longer,
-    and all that services do follows from it."""
+    """The cost of one round of a loop: interpreters that are built without optimizations are
+    slower, and so are all services."""
 
     def once() -> int:
         began, total = time.perf_counter_ns(), 0
@@ -113,7 +114,7 @@ def _loop_ns() -> float:
 
 
 def write(results: Sequence[Measured], path: Path) -> None:
-    """Of a bench that has no more to tell than `machine` and `results`."""
+    """Writes the results of a bench that has no more than `machine` and `results`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {"machine": machine(), "results": [asdict(result) for result in results]}
     path.write_text(json.dumps(content, indent=2) + "\n")
@@ -138,8 +139,8 @@ def show(
 
 
 def run_alone(name: str, measure: Callable[[Path, Console], Awaitable[Sequence[Measured]]]) -> int:
-    """A bench with a directory and a file of its own, `out/<name>.json`. Exit status 1: a bound is
-    not met."""
+    """Runs a bench with its own directory and file, `out/<name>.json`. Exit status 1: a bound is
+    missed."""
     console = Console()
     directory = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
 

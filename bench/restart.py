@@ -28,8 +28,8 @@ async def fill(cluster: LocalCluster, partitions: int) -> None:
 
 
 async def seconds_to_serve(directory: Path, partitions: int) -> float:
-    """From the start of controllers and brokers, which were stopped cleanly while etcd went
-    on, until every leader tells its committed end."""
+    """From the start of controllers and brokers, which were stopped cleanly while etcd kept
+    running, until every leader returns its committed end."""
     cluster = LocalCluster(directory, usual_ports=False)
     await cluster.start()
     try:

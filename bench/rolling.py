@@ -1,5 +1,5 @@
-"""What producers see of a rolling restart: every broker in turn is stopped by SIGTERM,
-started again, and the next one waits until all replicas are in sync."""
+"""The latency of producers during a rolling restart: every broker in turn is stopped by SIGTERM and
+started again; the next one waits until all replicas are in sync."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTITIONS = 6
 RECORD_BYTES = 1024
 TOPIC = "rolling"
 REPLICATION_FACTOR = 3
-# Between two records: 250 a second, each waited for by itself.
+# The interval between two records: 250 a second, each awaited separately.
 PAUSE_S = 0.004
 SETTLE_S = 1.0
 POLL_S = 0.05
@@ -26,8 +26,9 @@ POLLS = 1200
 
 @dataclass(slots=True)
 class RollingRestart:
-    """`latencies_ms`: from each `send` to its acknowledgement by all; `failed`: sends that
-    were reported as such; `stop_seconds`: from SIGTERM to the end of each broker."""
+    """`latencies_ms`: from each `send` to its acknowledgement by all.
+    `failed`: sends that failed.
+    `stop_seconds`: from SIGTERM to the end of each broker."""
 
     latencies_ms: list[float] = field(default_factory=list)
     failed: int = 0
@@ -41,7 +42,7 @@ class RollingRestart:
 
 
 async def rolling_restart(directory: Path, durability: str) -> RollingRestart:
-    """Of a cluster of its own, under a load with acks=all."""
+    """Runs its own cluster, under a load with acks=all."""
     found = RollingRestart()
     cluster = LocalCluster(directory, usual_ports=False)
     await cluster.start()

@@ -1,9 +1,9 @@
-"""What a scrape costs a broker, and the active controller, with very many partitions
-(`python -m bench.scrape`): series, and time until the last byte is read.
+"""The cost of a scrape for a broker, and for the active controller, with very many partitions
+(`python -m bench.scrape`): series, and the time until the last byte is read.
 
-The figures are collected from real replicas with real logs, and served by the real server, in
-a process that does nothing else: once with all followers caught up, and once with one of them
-dead, so that every partition is unwell and lags."""
+The metrics are collected from real replicas with real logs, and served by the real server, in a
+process that does nothing else: once with all followers caught up, and once with a dead follower, so
+that every partition is unhealthy and lags."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ BUILD = ("bench", "bench", "0")
 
 
 def read(address: str) -> tuple[float, str]:
-    """Milliseconds, and what was told."""
+    """Milliseconds, and the answer."""
     began = time.perf_counter()
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as response:
         text = response.read().decode()
@@ -109,7 +109,7 @@ async def measure(what: str, metrics: Sequence[Metric], collect: Collect) -> lis
             met=median <= WANTED_MS,
         ),
         Measured(f"{what}: scrape, slowest", round(max(times), 1), "ms"),
-        # With the reader's part; what a scrape takes on a machine that has time for it.
+        # Includes the reader's time; the duration of a scrape on an idle machine.
         Measured(
             f"{what}: scrape, processor, median", round(statistics.median(processor_times), 1), "ms"
         ),
@@ -141,14 +141,14 @@ def _topic_id(number: int) -> str:
 
 
 class _Listener:
-    def _told(self, _: Partition) -> None: ...
+    def _ignore(self, _: Partition) -> None: ...
 
-    log_grew = sync_needed = high_watermark_moved = log_start_moved = _told
-    leadership_ended = followers_forgotten = isr_needs_judging = _told
+    log_grew = sync_needed = high_watermark_moved = log_start_moved = _ignore
+    leadership_ended = followers_forgotten = isr_needs_judging = _ignore
 
 
 class Replicas:
-    """All led here, two batches in each; `fetch` as its followers do."""
+    """All led here, two batches in each; `fetch` acts as their followers."""
 
     def __init__(self, directory: Path) -> None:
         self._logs = LogDirectory(OsDisk(), PurePath(directory), CLOCK)
@@ -190,7 +190,7 @@ class MeasuredBroker(NamedTuple):
     store: MeasuredStore
     figures: BrokerCollector
 
-    def has_topic(self, topic: str) -> bool:  # noqa: ARG002 - all that are counted exist
+    def has_topic(self, topic: str) -> bool:  # noqa: ARG002 - all counted topics exist
         return True
 
 

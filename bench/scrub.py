@@ -1,5 +1,5 @@
-"""How fast the scrub checks a broker's logs at full rate, and how much of a processor it takes at
-its default rate: `make bench-scrub` (`python -m bench.scrub`).
+"""The speed of the scrub on a broker's logs at full rate, and its share of a processor at its
+default rate: `make bench-scrub` (`python -m bench.scrub`).
 
 Reads real files past the page cache: `TMPDIR` names a directory on the disk in question. Exit
 status 1: less than 200 MB/s, or more than 1 % of a processor."""
@@ -91,8 +91,9 @@ async def full_rate(scrubber: Scrubber) -> float:
 
 
 async def cpu_share(scrubber: Scrubber) -> tuple[float, float]:
-    """Of one processor, in percent, and MB/s, at the rate of a period that its limit cuts short."""
-    await asyncio.sleep(1)  # until it has read its state
+    """The share of one processor, in percent, and MB/s, at the rate of a period that its limit
+    shortens."""
+    await asyncio.sleep(1)  # until it has loaded its state
     scrubber.begin_pass(full_rate=False)
     checked, cpu = scrubber.progress().bytes_checked, time.process_time()
     began = time.perf_counter()

@@ -1,11 +1,13 @@
-"""What telling costs a controller that elects leaders for ten thousand partitions at once:
-`python -m bench.telling`. Microseconds of CPU for each election, the median of some rounds.
+"""The cost of state change events for a controller that elects leaders for ten thousand partitions
+at once: `python -m bench.telling`.
 
-`decided`: on the path of the decision, a change of its own in each state, its cause and its
-stages, requested and completed. `commanded`: what two replicas are sent and acknowledge.
-`kept` and `written`: these six events in memory, and their log lines; both in turns of the
-event loop that nobody waits for.
-"""
+Microseconds of CPU for each election, the median of some rounds.
+
+`decided`: on the path of the decision: a change with its cause in each state, and its stages,
+requested and completed.
+`commanded`: what two replicas are sent and acknowledge.
+`kept` and `written`: these six events in memory, and their log lines; both in turns of the event
+loop that no request waits for."""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ def _decide(telling: TransactionTelling, batches: Sequence[PartitionBatch]) -> N
 def _commands(
     broker_id: int, batches: Sequence[PartitionBatch]
 ) -> list[tuple[SendLeaderAndIsr, CommandResult]]:
-    """With their answers."""
+    """The commands with their answers."""
     commands = []
     for number, batch in enumerate(batches, start=1):
         states = [(w.partition, w.new) for w in batch.writes if w.new is not None]
@@ -94,12 +96,12 @@ def _command(
         telling.answered(sent.id, answer)
 
 
-async def _keep(told: Sequence[TellEach]) -> tuple[float, float]:
-    """Seconds to keep them all, and to write their lines."""
+async def _keep(events_to_emit: Sequence[TellEach]) -> tuple[float, float]:
+    """The seconds to buffer all events, and to write their lines."""
     log = StateChangeLog("controller-1", SystemClock())
 
     def keep() -> None:
-        for t in chain.from_iterable(each.told for each in told):
+        for t in chain.from_iterable(each.told for each in events_to_emit):
             log.tell(
                 t.kind,
                 t.stage,
@@ -120,11 +122,11 @@ async def _keep(told: Sequence[TellEach]) -> tuple[float, float]:
 
 
 def _round() -> dict[str, float]:
-    told: list[TellEach] = []
+    events_to_emit: list[TellEach] = []
 
     def tell(command: Tell | TellEach) -> None:
         assert isinstance(command, TellEach)
-        told.append(command)
+        events_to_emit.append(command)
 
     telling = TransactionTelling(Context(Keys("bench")), 1, {}, tell)
     batches = _batches()
@@ -134,14 +136,14 @@ def _round() -> dict[str, float]:
         replicas = CommandTelling(broker_id, 10 * broker_id, 1, tell)
         commands = _commands(broker_id, batches)
         commanded += _seconds(partial(_command, replicas, commands))
-    kept, written = asyncio.run(_keep(told))
+    kept, written = asyncio.run(_keep(events_to_emit))
     parts = {"decided": decided, "commanded": commanded, "kept": kept, "written": written}
     return {name: seconds * 1e6 / PARTITIONS for name, seconds in parts.items()}
 
 
 def main() -> None:
     configure_logging("controller-1", stream=io.StringIO())
-    gc.disable()  # What it costs depends on all else that there is.
+    gc.disable()  # The cost depends on the other objects of the process.
     rounds = [_round() for _ in range(ROUNDS)]
     for name in rounds[0]:
         median = statistics.median(one[name] for one in rounds)

@@ -1,5 +1,5 @@
-"""A process beside this one that runs one piece of work after the other, as clients are processes
-of their own: what the bench does besides is then no part of what they wait for."""
+"""A separate process that runs one piece of work after another, as clients are separate processes:
+the other work of the bench then adds nothing to their latency."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ R = TypeVar("R")
 
 
 class WorkerError(Exception):
-    """The work failed, or the process died; the message has the work's own traceback."""
+    """The work failed, or the process died; the message has the traceback of the work."""
 
 
 class Worker:
-    """Work is a coroutine function of a module, its arguments and its result can be pickled."""
+    """Runs coroutine functions of modules; arguments and results must be picklable."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -39,7 +39,7 @@ class Worker:
         return self._process.pid
 
     async def call(self, work: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
-        """One at a time. Raises `WorkerError`."""
+        """Runs one piece of work at a time. Raises `WorkerError`."""
         self._connection.send((work, args, kwargs))
         try:
             failure, result = await asyncio.to_thread(self._connection.recv)

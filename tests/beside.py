@@ -1,4 +1,4 @@
-"""What runs beside a test, until the test has seen what it needs."""
+"""Background work that runs until the test has seen what it needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 @asynccontextmanager
 async def beside(*works: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
-    """They run while this is entered; what one of them raised is raised at the end."""
+    """The coroutines run while the context is entered; an exception of one of them is raised at the
+    end."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         yield

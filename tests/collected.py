@@ -1,4 +1,4 @@
-"""Which of the collected tests are a suite's own."""
+"""Which of the collected tests belong to a suite."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 
 
 def own_items(items: Iterable[pytest.Item], conftest: str) -> list[pytest.Item]:
-    """Those beside and below this conftest. When several suites run at once, the hook
-    `pytest_collection_modifyitems` of each sees the tests of all."""
+    """The tests beside and below this conftest.
+
+    When several suites run at once, the hook `pytest_collection_modifyitems` of each sees the tests
+    of all."""
     here = Path(conftest).parent
     return [item for item in items if item.path.is_relative_to(here)]

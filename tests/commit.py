@@ -1,4 +1,4 @@
-"""The commit that a report of a checker is about."""
+"""The commit that a checker's report is about."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ GIT_TIMEOUT_S = 30
 
 
 def checked_out_commit() -> str:
-    """Short hash of the commit that is checked out, with "-dirty" where files differ from it;
+    """The short hash of the checked-out commit, with "-dirty" where files differ from it.
+
     UNKNOWN outside a repository."""
     try:
         done = subprocess.run(

@@ -1,5 +1,5 @@
-"""For all suites. With CI=true a test that is skipped has failed: what is not run there
-is not known to work."""
+"""Configuration of all suites. With CI=true a skipped test has failed: what does not run there is
+not known to work."""
 
 import os
 import signal
@@ -13,23 +13,23 @@ from tidelog_runtime.local import ports
 
 IN_CI = os.environ.get("CI") == "true"
 
-# How long one example takes is the machine's affair; what hangs has pytest's timeout.
+# The duration of one example depends on the machine; pytest's timeout ends a hanging one.
 settings.register_profile("tidelog", settings(), deadline=None)
 settings.load_profile("tidelog")
 
-# A shell lets what it starts in the background ignore SIGINT, and so would all that tests start,
-# some of which is to end by it.
+# A shell makes its background processes ignore SIGINT, and all processes of tests would inherit
+# that; some of them have to end by SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A port that is free when it is chosen is bound only a moment later: no two processes of
-# pytest-xdist may choose among the same ones.
+# A free port is bound only a moment after it is chosen: processes of pytest-xdist must choose from
+# different ranges.
 if WORKER := os.environ.get("PYTEST_XDIST_WORKER", ""):
     WORKERS = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     ports.OTHER_PORTS = ports.OTHER_PORTS[int(WORKER.removeprefix("gw")) :: WORKERS]
 
 
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
-    # An expected failure (xfail) is reported as skipped too, and is none.
+    # An expected failure (xfail) is reported as skipped, but is not.
     if report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"

@@ -17,7 +17,7 @@ SPARK_JOBS = "docs/integrations/spark-jobs.md"
 # The pages of the tour, in the order in which their commands are executed.
 TOUR = (README, CONTAINERS, GUARANTEES)
 COMPOSE = "docker-compose "
-# Of `make up`; the clusters of tests have other directories.
+# The data directory of `make up`; the clusters of tests have other directories.
 DIRECTORY = ".tidelog/"
 
 
@@ -40,8 +40,9 @@ def blocks(language: str, text: str) -> list[str]:
 
 
 def commands(text: str) -> list[str]:
-    """Without their comments. Commands that ask for confirmation get --yes, because tests run
-    without a terminal."""
+    """The commands without their comments.
+
+    Commands that ask for confirmation get --yes, because tests run without a terminal."""
     joined = [re.sub(r"\\\n\s*", "", block) for block in blocks("console", text)]
     lines = [line[2:] for block in joined for line in block.splitlines()]
     stripped = [re.sub(r"\s+#.*", "", line) for line in lines]
@@ -55,8 +56,8 @@ def tour() -> list[str]:
 
 
 def tour_in_containers() -> list[str]:
-    """Commands that name processes or files of this machine are replaced by those of the page about
-    containers; its further commands come last."""
+    """The tour for containers. Commands that name processes or files of this machine are replaced
+    by those of the page about containers; its further commands come last."""
     instead = iter([c for c in _commands_of_the_tour() if c.startswith(COMPOSE)])
     return [*(next(instead) if DIRECTORY in c else c for c in tour()), *instead]
 

@@ -1,5 +1,7 @@
-"""Which files of tests take longest: they are run first, so that at the end of a suite no process
-waits for another that has begun a long one late."""
+"""The test files that take longest.
+
+They run first, so that no process waits at the end of a suite for another one that has begun a long
+file late."""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-# Of each suite those that take some half a minute and more, the longest first.
+# The files of each suite that take about half a minute or more, the longest first.
 LONGEST = (
     "integration/test_explain_incidents.py",
     "integration/test_operating_commands.py",
@@ -49,6 +51,6 @@ LONGEST = (
 
 
 def order(items: list[pytest.Item]) -> None:
-    """All processes of a session have to come to the same."""
+    """All processes of a session have to compute the same order."""
     ranks = {TESTS / name: rank for rank, name in enumerate(LONGEST)}
     items.sort(key=lambda item: ranks.get(item.path, len(ranks)))

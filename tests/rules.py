@@ -1,8 +1,8 @@
-"""The rules of docs/internals, the tests that prove them, and the page that shows both.
+"""The rules of docs/internals, the tests that prove them, and the generated page with both.
 
 `docs/internals/rules.toml` has the rules. A test names the rules that it proves by
 `@pytest.mark.rule("decisions-ordered-by-revision")`. `make rules` (`python -m rules`) generates
-`docs/internals/rules-and-tests.md` from the two."""
+`docs/internals/rules-and-tests.md` from both."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OUT_OF_DATE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule as rules.toml has it; the beginning of that file explains the keys."""
+    """A rule of rules.toml; the beginning of that file explains the keys."""
 
     id: str
     title: str
@@ -78,7 +78,7 @@ class Mark(NamedTuple):
 
 
 def parse(text: str) -> Catalogue:
-    """Raises `KeyError` or `TypeError` for a key that is missing, or that a rule does not have."""
+    """Raises `KeyError` or `TypeError` for a missing or unknown key of a rule."""
     tables = tomllib.loads(text)
     groups = [
         Group(group["title"], [Rule(**rule) for rule in group["rules"]])
@@ -88,9 +88,9 @@ def parse(text: str) -> Catalogue:
 
 
 def marks(file: str, source: str) -> Iterator[Mark]:
-    """The marks of the file of this name below `tests`, in their order.
+    """The marks of a file below `tests`, in their order.
 
-    Raises `ValueError` for a mark whose rules cannot be read here: one that is no decorator of a
+    Raises `ValueError` for a mark whose rules cannot be determined: one that does not decorate a
     test, or whose arguments are not literal ids."""
     tree = ast.parse(source)
     unread = {node.lineno for node in ast.walk(tree) if _is_mark(node)}
@@ -154,8 +154,7 @@ def places_of(module: str) -> list[Path]:
 
 
 def faults(known: Catalogue, marked: Iterable[Mark]) -> list[str]:
-    """What is wrong with the rules and with the marks of tests; each fault names the rule or the
-    test."""
+    """The errors in the rules and in the marks of tests; each names the rule or the test."""
     counts = Counter(marked)
     proven = {mark.rule for mark in counts}
     ids = Counter(rule.id for rule in known.rules)

@@ -1,8 +1,7 @@
 """`make test`: every suite in its own pytest run, within its own budget of time.
 
-A suite that needs a system package which is not there is left out by name; with CI=true
-that is a failure. Ends with pytest's own closing line of each suite.
-"""
+A suite whose system package is missing is left out by name; with CI=true that is a failure. Ends
+with pytest's own closing line of each suite."""
 
 from __future__ import annotations
 
@@ -28,10 +27,11 @@ _CLOSING_LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """`needs`: programs of Debian packages that `make system-deps` installs. `on_all_cores`: its
-    tests share nothing, so that several processes may run them. `by_file`: its files share nothing,
-    and mostly wait; so many processes run them, each with a cluster of its own. `beside`: suites
-    that the same processes run, so that none of them has nothing to do."""
+    """`needs`: programs of Debian packages that `make system-deps` installs.
+    `on_all_cores`: its tests share nothing, so that several processes may run them.
+    `by_file`: its files share nothing, and mostly wait; so many processes run them, each with a
+    cluster of its own.
+    `beside`: suites that the same processes run, so that none of them is idle."""
 
     name: str
     budget_seconds: int
@@ -107,7 +107,7 @@ def without(suite: Suite, left_out: Sequence[Suite]) -> Suite:
 
 
 def run(suite: Suite) -> Outcome:
-    """Shows what pytest writes while it runs. Over its budget, a suite is ended."""
+    """Shows pytest's output while it runs. A suite beyond its budget is ended."""
     say(f"{suite.names}: at most {suite.total_budget_seconds} s")
     colour = "yes" if sys.stdout.isatty() else "no"
     directories = [str(TESTS / each.name) for each in (suite, *suite.beside)]
@@ -115,11 +115,11 @@ def run(suite: Suite) -> Outcome:
     if suite.on_all_cores:
         command += ["--numprocesses", "auto", "--dist", "worksteal"]
     if suite.by_file:
-        # In the order of collection (`longest_first`), and not by how many tests a file has.
+        # In the order of collection (`longest_first`), and not by the number of tests in a file.
         command += ["--numprocesses", str(suite.by_file), "--dist", "loadfile"]
         command += ["--no-loadscope-reorder"]
     started = time.monotonic()
-    # A session of its own, so that at the end of the budget its whole group is ended.
+    # A separate session, so that its whole group can be ended at the end of the budget.
     process = subprocess.Popen(
         command,
         cwd=TESTS.parent,
@@ -152,9 +152,12 @@ def run(suite: Suite) -> Outcome:
 
 
 def environment_of_tests() -> dict[str, str]:
-    """PYTHONPATH: on a clean clone there is none, and what finds its modules by it alone has to
-    fail here, too. PYTHONDONTWRITEBYTECODE: hundreds of processes would each compile every module
-    of the project, which is a third of what the start of a service costs."""
+    """The environment of the tests.
+
+    PYTHONPATH is removed: a clean clone has none, so that modules which need it have to fail here,
+    too.
+    PYTHONDONTWRITEBYTECODE is removed: hundreds of processes would each compile every module of the
+    project, a third of the cost of starting a service."""
     left_out = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
     return {name: value for name, value in os.environ.items() if name not in left_out}
 

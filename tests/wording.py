@@ -21,7 +21,7 @@ PYTHON = ("libs", "services", "tests/model", "tests/mutants", "tests/simulation"
 DOCUMENTS = ("*.md", "docs", "tests/*/README.md", "services/*/README.md", "libs/*/README.md")
 PROTO = ("proto",)
 
-# Word by word, what to write instead.
+# Each word, with what to write instead.
 INSTEAD = {
     r"tells?|told|telling": "report, send, log, publish, return or inform",
     r"whoever|whomever|nobody|anybody": "the caller, the client, no replica, any broker",
@@ -31,7 +31,7 @@ INSTEAD = {
     r"askers?": "caller",
     r"refus(?:e|es|ed|ing|als?)": "reject, rejection",
 }
-# The operating system refuses a connection; nothing else is refused.
+# The operating system refuses a connection; everything else is rejected.
 _CONNECTION = re.compile(r"connect|address|ECONN|dial|REFUSED")
 _BANNED = re.compile(rf"\b(?:{'|'.join(INSTEAD)})\b", re.IGNORECASE)
 _QUOTED = re.compile(r"```.*?```|``.*?``|`[^`]*`|\"[^\"\n]*\"", re.DOTALL)
@@ -48,7 +48,7 @@ class Found(NamedTuple):
 
 
 def banned(text: str, first_line: int = 1) -> Iterator[Found]:
-    """Words of a text that begins at that line."""
+    """The banned words of a text that begins at that line."""
 
     def blank(match: re.Match[str]) -> str:
         return re.sub(r"[^\n]", " ", match[0])
@@ -72,7 +72,7 @@ def in_python(source: str) -> Iterator[Found]:
         if token.type == tokenize.COMMENT:
             comments[token.start[0]] = token.string
     for line, comment in comments.items():
-        # Neighbouring lines may hold the rest of the sentence.
+        # The neighbouring lines may have the rest of the sentence.
         before, after = comments.get(line - 1, ""), comments.get(line + 1, "")
         yield from (
             Found(line, found.word)

@@ -1,10 +1,12 @@
 """`make bench-console` (`python -m bench.console`): the web console over a live cluster with 3,000
-partitions, in a real browser. How long the gateway takes for the overview, how long the
-longest task of each page is, and how soon a killed broker is seen. With `--quick`
-(`make bench-console QUICK=1`) over few partitions and shortly, to see that it works.
+partitions, in a real browser.
 
-Exit status 1: a bound is not met; the last line says which. `bench/console/results.py` documents
-the file that is written."""
+It measures the gateway's time for the overview, the longest task of each page, and how soon a
+killed broker is shown. With `--quick` (`make bench-console QUICK=1`) over few partitions and
+shortly, as a test of the bench.
+
+Exit status 1: a bound is missed; the last line says which. `bench/console/results.py` documents the
+file that is written."""
 
 from __future__ import annotations
 

@@ -9,15 +9,15 @@ The file holds
 - `results`: what the table shows, a list of `name`, `value`, `unit`, `wanted` (the bound, as a
   text) and `met` (null where there is no bound);
 - `not_met`: names of results beyond their bounds; empty with exit status 0, else it is 1;
-- `overview`: `partitions` that it told of, `first_ms` (its first answer after a time in which
-  nobody had asked), `answers_ms` (one after the other over a kept connection, while a browser
-  showed it), `bytes` of its JSON, and `map_bytes` of the map of partitions;
-- `seen_s`: from the SIGKILL of a broker until the console named it as gone;
+- `overview`: `partitions` that it covers, `first_ms` (its first answer after a time without
+  requests), `answers_ms` (one after the other over a kept-alive connection, while a browser showed
+  it), `bytes` of its JSON, and `map_bytes` of the map of partitions;
+- `seen_s`: from the SIGKILL of a broker until the console showed it as gone;
 - `pages`: of each that was watched in a browser, `place` (after #/), `shown_ms` (from the begin of
   the load, with nothing kept from before, until its content was there), `seconds` (watched, the
   load included), `long_tasks_ms` (tasks of the page's main thread of 50 ms or more, by the clock,
-  as its PerformanceObserver tells), `longest_processor_ms` (the most that one of its tasks took of
-  the processor, by a trace: what the clock has beyond it went to others on this machine),
+  as its PerformanceObserver reports), `longest_processor_ms` (the most that one of its tasks took
+  of the processor, by a trace: the rest of the time went to other processes of this machine),
   `busy_percent` (of the main thread's time) and `faults` (errors and warnings of the browser's
   console).
 """
@@ -76,7 +76,7 @@ def verdicts(figures: Figures) -> list[Measured]:
 
 
 def _of_page(page: Watched) -> list[Measured]:
-    """The bound is that of the overview, which is open all day. While a broker dies, the cluster
+    """The bound applies to the overview, which stays open all day. While a broker dies, the cluster
     takes the browser's processors."""
     longest = f"{page.place}: longest task in {page.seconds:.0f} s"
     if page.place == OVERVIEW_PLACE:

@@ -1,5 +1,5 @@
-"""The figures: how long the gateway takes for the overview of very many partitions, what pages cost
-a browser that shows them, and how soon a death is seen."""
+"""The measurements: the gateway's time for the overview of very many partitions, the cost of pages
+for their browser, and how soon a broker's death is shown."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from console.browser import running_browser
 BROKERS = 3
 VICTIM = 3
 MAP = "/v1/cluster/partition-map"
-# Told beneath it.
+# Shown below the table.
 MAP_SHOWN = "One cell is one replica"
 PAUSE_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`partitions`: of each topic; `alone_s`: without a reader of the overview before its first
-    answer (after a minute the gateway asks the cluster but seldom); `watch_s`: each page, the load
-    included; `rate`: records written a second."""
+    """`partitions`: of each topic.
+    `alone_s`: the time without a reader of the overview before its first answer (after a minute the
+    gateway polls the cluster rarely).
+    `watch_s`: for each page, including the load.
+    `rate`: records written a second."""
 
     topics: int
     partitions: int
@@ -62,7 +64,7 @@ async def _figures(scene: Scene, browser: Browser, settings: Settings, console: 
     pages = [await watch.end()]
     _, overview_bytes = await _asked(scene.rest, OVERVIEW)
     _, map_bytes = await _asked(scene.rest, MAP)
-    _tell(pages[0], console)
+    _print_page(pages[0], console)
     topic = next(iter(scene.topics))
     for place, seen in (
         ("topics", topic),
@@ -76,9 +78,9 @@ async def _figures(scene: Scene, browser: Browser, settings: Settings, console: 
         watch = await Watch.begin(browser, scene.url, place, seen)
         await watch.wander(settings.watch_s)
         pages.append(await watch.end())
-        _tell(pages[-1], console)
+        _print_page(pages[-1], console)
     seen_s, death = await _death(scene, browser, settings)
-    _tell(death, console)
+    _print_page(death, console)
     return Figures(
         overview=OverviewFigures(scene.partitions, first_ms, answers_ms, overview_bytes, map_bytes),
         seen_s=seen_s,
@@ -103,7 +105,7 @@ async def _answers_ms(rest: httpx.AsyncClient, seconds: float) -> list[float]:
 
 
 async def _death(scene: Scene, browser: Browser, settings: Settings) -> tuple[float, Watched]:
-    """Seconds until a killed broker is named as gone; and the page on which it was seen, while
+    """Seconds until a killed broker is shown as gone; and the page on which it was shown, while
     every partition lost a replica."""
     watch = await Watch.begin(browser, scene.url, OVERVIEW_PLACE, "All is well")
     named = watch.console.page.get_by_role("navigation").get_by_text("1 gone", exact=True)
@@ -117,7 +119,7 @@ async def _death(scene: Scene, browser: Browser, settings: Settings) -> tuple[fl
     return seen_s, await watch.end(f"{OVERVIEW_PLACE}, while a broker dies")
 
 
-def _tell(page: Watched, console: Console) -> None:
+def _print_page(page: Watched, console: Console) -> None:
     console.print(
         f"  {page.place}: shown after {page.shown_ms:.0f} ms, {len(page.long_tasks_ms)} long tasks "
         f"in {page.seconds:.0f} s, the longest {page.longest_ms:.0f} ms at most, "

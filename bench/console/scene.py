@@ -1,4 +1,4 @@
-"""A live cluster with its gateway, to which somebody writes all the time."""
+"""A live cluster with its gateway, under a constant write load."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Scene:
         return sum(self.topics.values())
 
     async def create_topics(self) -> None:
-        """Returns once the gateway tells that all is well with every partition."""
+        """Returns once the gateway reports every partition as healthy."""
         async with Admin(self.cluster.bootstrap, requested_by="bench") as admin:
             for topic, partitions in self.topics.items():
                 await admin.create_topic(
@@ -55,8 +55,11 @@ class Scene:
         """Raises `TimeoutError`."""
         async with asyncio.timeout(SETTLE_TIMEOUT_S):
             while True:
-                told = (await self.rest.get(OVERVIEW)).raise_for_status().json()
-                if told["health"] == "ok" and told["counts"]["partitions"] >= self.partitions:
+                overview = (await self.rest.get(OVERVIEW)).raise_for_status().json()
+                if (
+                    overview["health"] == "ok"
+                    and overview["counts"]["partitions"] >= self.partitions
+                ):
                     return
                 await asyncio.sleep(POLL_S)
 
@@ -71,7 +74,7 @@ class Scene:
                 await writing
 
     async def _write(self, pause_s: float) -> None:
-        """To every partition in turn. What cannot be written is passed: brokers may be killed."""
+        """Writes to every partition in turn. Failed writes are ignored: brokers may be killed."""
         places = [(topic, p) for topic, count in self.topics.items() for p in range(count)]
         async with Producer(self.cluster.bootstrap) as producer:
             for number, (topic, partition) in enumerate(itertools.cycle(places)):
@@ -87,7 +90,7 @@ class Scene:
 
 def _passed(delivery: asyncio.Future[Delivery]) -> None:
     if not delivery.cancelled():
-        delivery.exception()  # which nobody has to hear of
+        delivery.exception()  # no caller needs its error
 
 
 @asynccontextmanager

@@ -44,14 +44,14 @@ TOPICS: Mapping[str, int] = {
 BROKERS = 4
 VICTIM = 3
 RECORDS_PER_SECOND = 200.0
-# Moved slowly enough to be looked at.
+# Slow enough that the moves can be photographed.
 MOVED_TOPIC = "orders"
 MOVED_BYTES = 60_000_000
 BATCH_BYTES = 60_000
 THROTTLE_BYTES_PER_SECOND = 400_000
 MOVED_SHARE = 0.3
 END_TIMEOUT_S = 300.0
-# Until pictures over time show something.
+# Until charts over time have content.
 SAMPLED_S = 20.0
 TOLD_S = 8.0
 WIDTH_PX, HEIGHT_PX = 1280, 820
@@ -59,7 +59,7 @@ MAX_BYTES = 150_000
 
 
 class Camera:
-    """Raises `RuntimeError` for a picture that is too large to be kept with the sources."""
+    """Raises `RuntimeError` for a picture that is too large for the repository."""
 
     def __init__(self, browser: Browser, url: str, directory: Path) -> None:
         self._browser = browser
@@ -106,7 +106,7 @@ async def take_all(directory: Path, target: Path) -> None:
 
 
 async def fill(scene: Scene) -> None:
-    """With what moves carry."""
+    """Fills the topics with the data that moves copy."""
     partitions = TOPICS[MOVED_TOPIC]
     values = [bytes(1_000)] * (BATCH_BYTES // 1_000)
     async with Producer(scene.cluster.bootstrap) as producer:
@@ -146,7 +146,7 @@ async def a_replica_that_is_copied(scene: Scene, camera: Camera, operation: str,
 
 
 async def _until_copied(scene: Scene, operation: str) -> int:
-    """A partition of the topic with data whose move is under way. Raises `TimeoutError`."""
+    """A partition of the topic with data whose move is in progress. Raises `TimeoutError`."""
     async with asyncio.timeout(END_TIMEOUT_S):
         while True:
             moves = (await _json(scene, f"/v1/operations/{operation}/moves"))["items"]
@@ -170,9 +170,12 @@ async def _until_moved(scene: Scene, operation: str, share: float) -> None:
     """Raises `TimeoutError`."""
     async with asyncio.timeout(END_TIMEOUT_S):
         while True:
-            told = await _json(scene, f"/v1/operations/{operation}")
-            progress = told["progress"]
-            if told["ended_at_ms"] or progress["moves_done"] >= share * progress["moves"] > 0:
+            operation_state = await _json(scene, f"/v1/operations/{operation}")
+            progress = operation_state["progress"]
+            if (
+                operation_state["ended_at_ms"]
+                or progress["moves_done"] >= share * progress["moves"] > 0
+            ):
                 return
             await asyncio.sleep(POLL_S)
 

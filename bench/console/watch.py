@@ -1,4 +1,4 @@
-"""What a page of the console costs the main thread of its browser, by the browser's own account."""
+"""The cost of a console page for the main thread of its browser, as the browser measures it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from playwright.async_api import Browser, CDPSession, Page
 from console.console import Console, new_console
 from console.tracing import begin_trace, end_trace
 
-# Browsers call a task long from 50 ms on, and tell of no other.
+# Browsers report only tasks of 50 ms and more, which they call long.
 LONG_TASK_MS = 50.0
-# Of a task that is made to be noticed.
+# The length of a task that is created to be noticed.
 _PROOF_MS = 150
 _PROOF_LOOKS = 40
 
@@ -41,10 +41,13 @@ _PROOF = f"""() => new Promise((resolve) => {{
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """`place`: what was looked at; `shown_ms`: from the beginning of the load until it was there;
-    `seconds`: watched, the load included; `long_tasks_ms`: by the clock, those of 50 ms or more;
-    `longest_processor_ms`: the most that a task took of the processor; `busy_percent`: of the main
-    thread's time; `faults`: errors and warnings of the browser's console."""
+    """`place`: the page that was shown.
+    `shown_ms`: from the beginning of the load until its content was there.
+    `seconds`: of watching, including the load.
+    `long_tasks_ms`: by the clock, those of 50 ms or more.
+    `longest_processor_ms`: the largest processor time of a task.
+    `busy_percent`: of the main thread's time.
+    `faults`: errors and warnings of the browser's console."""
 
     place: str
     shown_ms: float
@@ -56,7 +59,7 @@ class Watched:
 
     @property
     def longest_ms(self) -> float:
-        """At most: of a task that is not long nobody is told."""
+        """An upper bound: tasks that are not long are not reported."""
         return max(self.long_tasks_ms, default=LONG_TASK_MS)
 
 
@@ -73,7 +76,7 @@ class Watch:
 
     @classmethod
     async def begin(cls, browser: Browser, url: str, place: str, seen: str) -> Watch:
-        """Loads it anew, and returns once the text `seen` is there."""
+        """Loads the page from scratch, and returns once the text `seen` is there."""
         console = await new_console(browser, url)
         page = console.page
         await page.add_init_script(_OBSERVER)
@@ -92,13 +95,13 @@ class Watch:
         return time.perf_counter() - self._began_s
 
     async def wander(self, until_s: float) -> None:
-        """Scrolls and points, as people do, until it has lasted so long."""
+        """Scrolls and moves the pointer, as people do, until the watch has lasted so long."""
         while self.lasted_s < until_s:
             await self.console.wander()
 
     async def end(self, name: str = "") -> Watched:
-        """`name`: of what was watched, where it is not the place's. Raises `RuntimeError` where
-        this browser does not tell of long tasks."""
+        """`name`: of the watch, if it differs from the place. Raises `RuntimeError` if this browser
+        does not report long tasks."""
         page = self.console.page
         tasks: list[float] = await page.evaluate("() => window.longTasks")
         seconds = self.lasted_s
@@ -122,6 +125,6 @@ class Watch:
 
 
 async def _prove(page: Page) -> None:
-    """That nothing was told is to mean that nothing was there."""
+    """Proves that a task would have been reported."""
     if not await page.evaluate(_PROOF):
         raise RuntimeError(f"a task of {_PROOF_MS} ms went by untold: it cannot be measured here")

@@ -1,10 +1,11 @@
-"""`make bench-grow` (`python -m bench.grow`): what clients see of a cluster of real processes
-that grows from three brokers to five and shrinks to four, and what that moves. With `--quick`
-(`make bench-grow QUICK=1`) once and with little data, to see that it works: its latencies are
-those of a short time, and tell nothing on a busy machine.
+"""`make bench-grow` (`python -m bench.grow`): the latency of clients while a cluster of real
+processes grows from three brokers to five and shrinks to four, and the data that this moves.
 
-Exit status 1: a bound is not met; the last line says which. `bench/grow/results.py` documents
-the file that is written."""
+With `--quick` (`make bench-grow QUICK=1`) once and with little data, as a test of the bench: its
+latencies are over a short time, and not reliable on a busy machine.
+
+Exit status 1: a bound is missed; the last line says which. `bench/grow/results.py` documents the
+file that is written."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from bench.grow import figures, results
 from bench.grow.figures import RunFigures
 from bench.grow.run import FULL, QUICK, REPLICATION_FACTOR, Settings, run_once
 
-# Of what a run has on disk: what brokers have given away is deleted a while later.
+# The disk usage of a run: brokers delete moved replicas only after a while.
 ROOM = 2.5
 
 

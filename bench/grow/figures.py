@@ -1,4 +1,4 @@
-"""What is measured of growing and shrinking, and whether it is within its bounds. Pure."""
+"""The results of growing and shrinking, and their bounds. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bench.report import Measured, at_most
 WANTED_P99_RATIO = 3.0
 WANTED_SPREAD = 1
 WANTED_MOVED_RATIO = 1.1
-# Beyond the throttle and the load itself: batches pass whole.
+# Beyond the throttle and the load itself, because batches are not split.
 WANTED_RATE_RATIO = 1.05
 
 
 @dataclass(frozen=True, slots=True)
 class MoveFigures:
-    """Of one operation and of the elections that follow it; see
-    `results.py` for what each is, by its key."""
+    """Of one operation and of the elections that follow it; `results.py` explains each by its
+    key."""
 
     operation: str
     duration_s: float
@@ -57,8 +57,10 @@ class MoveFigures:
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """Of one cluster from its start to its end. `late_p99_ms`: by how much the load itself was
-    behind its schedule when it sent, which is part of every latency."""
+    """Of one cluster from its start to its end.
+
+    `late_p99_ms`: by how much the load was behind its schedule when it sent, which is part of every
+    latency."""
 
     quiet_samples: int
     quiet_p50_ms: float
@@ -75,14 +77,14 @@ class RunFigures:
 
 
 def ratio(value: float, minimum: float) -> float:
-    """1 where nothing was needed and nothing done."""
+    """1 if nothing was needed and nothing done."""
     if minimum == 0:
         return 1.0 if value == 0 else float("inf")
     return value / minimum
 
 
 def verdicts(runs: Sequence[RunFigures]) -> list[Measured]:
-    """Medians where a median was asked for; else the worst of all runs."""
+    """Medians where a median is required; otherwise the worst of all runs."""
     results = [
         at_most("failed produces, all runs", sum(r.failed for r in runs), 0, ""),
         at_most(

@@ -1,4 +1,4 @@
-"""Who holds and who leads what, and the fewest replicas that have to be copied. Pure."""
+"""The replicas and leaderships of brokers, and the fewest replicas that have to be copied. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from tidelog.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """Of all partitions of all topics. `moving`: how many are on their way; `out_of_sync`:
-    replicas that are not in their ISR."""
+    """Of all partitions of all topics.
+    `moving`: partitions that are being moved.
+    `out_of_sync`: replicas that are not in their ISR."""
 
     replicas: Mapping[TopicPartition, tuple[int, ...]]
     leaders: Mapping[TopicPartition, int]
@@ -48,12 +49,12 @@ def holdings_of(topics: Iterable[TopicDescription]) -> Holdings:
 
 
 def spread(counts: Mapping[int, int]) -> int:
-    """Between the one with the most and the one with the fewest."""
+    """The difference between the broker with the most and the one with the fewest."""
     return max(counts.values()) - min(counts.values())
 
 
 def copied(before: Holdings, after: Holdings) -> int:
-    """Replicas on brokers that had none of their partition before."""
+    """The replicas on brokers that had no replica of the partition before."""
     return sum(
         len(set(replicas) - set(before.replicas.get(partition, ())))
         for partition, replicas in after.replicas.items()
@@ -61,11 +62,11 @@ def copied(before: Holdings, after: Holdings) -> int:
 
 
 def fewest_to_grow(before: Holdings, brokers: Collection[int]) -> int:
-    """What brokers lack to an equal share, rounded down; `brokers`: all that are to have one."""
+    """What brokers lack to an equal share, rounded down. `brokers`: all that should have one."""
     floor = before.replica_count // len(brokers)
     return sum(max(0, floor - held) for held in before.replicas_by_broker(brokers).values())
 
 
 def fewest_to_remove(before: Holdings, removed: Collection[int]) -> int:
-    """What they hold."""
+    """The replicas that they hold."""
     return sum(before.replicas_by_broker(removed).values())

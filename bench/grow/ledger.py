@@ -1,6 +1,6 @@
-"""Which records were acknowledged, and which of them are read back. Pure.
+"""The acknowledged records, and those that are read back. Pure.
 
-Every record has a serial number of its own, with which its value begins."""
+Every record has a unique serial number, with which its value begins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tidelog.model import NO_OFFSET
 
 SERIAL_BYTES = 8
-# Of a record's value: 64 of them fill a batch of 64 KiB.
+# The size of a record's value: 64 of them fill a batch of 64 KiB.
 VALUE_BYTES = 1000
 _PADDING = bytes(i % 251 for i in range(VALUE_BYTES - SERIAL_BYTES))
 _NONE = -1
@@ -19,9 +19,9 @@ _NONE = -1
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
-    """`lost`: acknowledged, and not read as what it is at its offset. `duplicates`: read once
-    more. `unexpected`: read at an offset for which nothing was acknowledged; what was reported
-    as failed may be."""
+    """`lost`: acknowledged, and not read at its offset.
+    `duplicates`: read again.
+    `unexpected`: read at an offset that was not acknowledged; records of failed sends may be."""
 
     acknowledged: int
     read: int
@@ -47,14 +47,14 @@ class Ledger:
         self._unplaced: set[int] = set()
 
     def take(self, count: int) -> int:
-        """The first of so many new serial numbers."""
+        """Reserves so many serial numbers; returns the first."""
         first = self._taken
         self._taken += count
         return first
 
     def acknowledge(self, partition: int, base_offset: int, first_serial: int, count: int) -> None:
-        """Records with serial numbers in a row, at offsets in a row; NO_OFFSET: where is not
-        known."""
+        """Notes records with consecutive serial numbers at consecutive offsets. NO_OFFSET: the
+        offset is unknown."""
         self._acknowledged += count
         if base_offset == NO_OFFSET:
             self._unplaced.update(range(first_serial, first_serial + count))
@@ -68,7 +68,7 @@ class Ledger:
             serials[base_offset + step] = first_serial + step
 
     def note_read(self, partition: int, first_offset: int, values: Sequence[bytes | None]) -> None:
-        """Records at offsets in a row, each offset once."""
+        """Notes records at consecutive offsets, each offset once."""
         if len(self._seen) < self._taken:
             self._seen.extend(bytes(self._taken - len(self._seen)))
         known = self._serials[partition]
@@ -76,7 +76,7 @@ class Ledger:
         for offset, value in enumerate(values, first_offset):
             serial = serial_of(value)
             if serial is None or serial >= self._taken:
-                continue  # nobody's; lost, where something was acknowledged here
+                continue  # unknown; lost, if a record was acknowledged here
             is_again = self._seen[serial]
             self._seen[serial] = 1
             self._duplicates += is_again
@@ -101,7 +101,7 @@ def value_of(serial: int) -> bytes:
 
 
 def serial_of(value: bytes | None) -> int | None:
-    """None: no value of ours."""
+    """None: the value is not one of ours."""
     if value is None or len(value) != VALUE_BYTES or value[SERIAL_BYTES:] != _PADDING:
         return None
     return int.from_bytes(value[:SERIAL_BYTES])

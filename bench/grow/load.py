@@ -1,4 +1,4 @@
-"""Producers: one that fills a topic as fast as it goes, one at a fixed rate in an open loop."""
+"""Producers: one fills a topic as fast as possible, one writes at a fixed rate in an open loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ RECORDS_PER_BATCH = BATCH_BYTES // VALUE_BYTES
 async def fill(
     bootstrap: str, topic: str, partitions: int, size_bytes: int, ledger: Ledger
 ) -> float:
-    """Seconds until all is acknowledged by all. Raises the first error of a batch."""
+    """The seconds until all replicas have acknowledged everything. Raises the first error of a
+    batch."""
     per_partition = -(-size_bytes // (partitions * RECORDS_PER_BATCH * VALUE_BYTES))
     failed: list[BaseException] = []
 
@@ -48,8 +49,11 @@ async def fill(
 
 
 class Load:
-    """Single records with acks=all, each partition in turn, until it is cancelled or stopped.
-    `latencies`: from when each was due to its acknowledgement; `late`: to when it was sent."""
+    """Sends single records with acks=all, to each partition in turn, until it is cancelled or
+    stopped.
+
+    `latencies`: from when each was due to its acknowledgement.
+    `late`: from when it was due to when it was sent."""
 
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, rate: float, ledger: Ledger
@@ -69,7 +73,7 @@ class Load:
         self._stopped = True
 
     async def run(self) -> None:
-        """Returns when it was stopped and all that was sent is settled."""
+        """Returns when it was stopped and every record has its outcome."""
         async with Producer(self._bootstrap, linger_ms=0) as producer:
             schedule = Schedule(self._rate, time.perf_counter())
             while not self._stopped:

@@ -1,5 +1,5 @@
-"""The load in a process of its own, as clients are: what the bench does besides, such as reading
-the metrics of all brokers, is then no part of what the load waits for."""
+"""The load in a separate process, as clients are: other work of the bench, such as scraping all
+brokers, then adds nothing to the latency of the load."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SPAWN = multiprocessing.get_context("spawn")  # a fork would share this process
 
 
 class LoadProcess:
-    """Runs a `Load` from now on until it is stopped; the load comes back with what it found."""
+    """Runs a `Load` until it is stopped; the process returns the load with its results."""
 
     def __init__(self, load: Load) -> None:
         self._connection, theirs = _SPAWN.Pipe()
@@ -26,8 +26,8 @@ class LoadProcess:
         theirs.close()
 
     async def result(self) -> Load:
-        """Once it was stopped and all that was sent is settled. Raises `RuntimeError` where the
-        process died before."""
+        """Returns once the load was stopped and every record has its outcome. Raises `RuntimeError`
+        if the process died before."""
         try:
             load: Load = await asyncio.to_thread(self._connection.recv)
         except (EOFError, ConnectionResetError):
@@ -36,17 +36,17 @@ class LoadProcess:
         return load
 
     def stop(self) -> None:
-        with suppress(BrokenPipeError):  # it has died, as `result` tells
+        with suppress(BrokenPipeError):  # it has died, as `result` reports
             self._connection.send(None)
 
 
 def _run(connection: Connection, load: Load) -> None:
-    uvloop.run(_until_told(connection, load))
-    os.set_blocking(connection.fileno(), True)  # as it was before a loop waited for it
+    uvloop.run(_until_stopped(connection, load))
+    os.set_blocking(connection.fileno(), True)  # as before the loop waited for it
     connection.send(load)
 
 
-async def _until_told(connection: Connection, load: Load) -> None:
+async def _until_stopped(connection: Connection, load: Load) -> None:
     loop = asyncio.get_running_loop()
 
     def stop() -> None:

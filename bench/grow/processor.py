@@ -1,5 +1,5 @@
-"""What processor time the parts of a cluster take: unlike a latency it is much the same on a
-machine that has other things to do."""
+"""The processor time of a cluster's parts: unlike a latency it is nearly independent of other load
+on the machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ProcessorTime(NamedTuple):
 
 
 def processor_time(cluster: LocalCluster) -> ProcessorTime:
-    """`load`: the process that sends the load, and this one, which looks at the cluster."""
+    """`load`: the process that sends the load, and this one, which polls the cluster."""
     parts = cluster.describe()
     pids: dict[str, list[int | None]] = {
         "brokers": [broker.pid for broker in parts.brokers],
@@ -37,7 +37,8 @@ def processor_time(cluster: LocalCluster) -> ProcessorTime:
 
 
 def cores(before: ProcessorTime, after: ProcessorTime) -> dict[str, float]:
-    """How many each part has kept busy, on the average; the same processes both times."""
+    """The average number of cores that each part kept busy; both readings are of the same
+    processes."""
     elapsed_s = after.at_s - before.at_s
     return {
         part: round((after.seconds[part] - before.seconds[part]) / elapsed_s, 3)

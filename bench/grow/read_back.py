@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.grow.ledger import Ledger
 from tidelog.client import Consumer
 
-# A topic that brings nothing for so long brings nothing more: what is missing then is lost.
+# A topic without a new record for so long has ended: missing records are lost then.
 PATIENCE_MS = 60_000
 
 

@@ -27,7 +27,7 @@ The file holds
 | `bytes_moved` | what leaders sent to followers beyond the load, as brokers count it; what is sent twice counts twice |
 | `bytes_received` | what followers took of that |
 | `bytes_minimum` | growing: `replicas_minimum` times the mean size of a replica at the begin; shrinking: what the removed broker held then |
-| `bytes_told` | `bytes_copied` of the operation, as the controller tells it; 0: it does not |
+| `bytes_told` | `bytes_copied` of the operation, as the controller reports it; 0: it does not |
 | `replicas_by_broker`, `leaders_by_broker` | afterwards, of the brokers that take part |
 | `replica_spread`, `leader_spread` | the most less the fewest of these |
 | `leader_spread_before_election` | the latter before preferred leaders were elected by request, if the cluster had not done so by itself within ten seconds |

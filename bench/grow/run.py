@@ -1,4 +1,4 @@
-"""One cluster: filled, grown by two brokers and shrunk by one of them, under load."""
+"""One cluster: it is filled, grown by two brokers and shrunk by one of them, under load."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tidelog.errors import TidelogError
 from tidelog_runtime.local.cluster import LocalCluster
 
 TOPIC = "tide"
-# Of the cluster's own topic, too.
+# For the cluster's own topic, too.
 REPLICATION_FACTOR = 3
 BROKERS = 3
 ADDED_BROKERS = 2
@@ -41,9 +41,9 @@ WARM_UP_S = 5.0
 POLL_S = 0.25
 SAMPLE_S = 5.0
 SETTLE_TIMEOUT_S = 120.0
-# For the cluster to elect preferred leaders by itself.
+# Time for the cluster to elect preferred leaders by itself.
 OWN_ELECTION_S = 10.0
-# Beyond what the throttle asks for.
+# Beyond the time that the throttle implies.
 OPERATION_TIMEOUT_S = 300.0
 CREATION_TIMEOUT_MS = 120_000
 READY_TIMEOUT_S = 120.0
@@ -51,8 +51,10 @@ READY_TIMEOUT_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`data_mb`: 10^6 bytes of records, before they are replicated; `rate`: produces a second;
-    `throttle_mb`: 10^6 bytes a second for each broker; `quiet_s`: before anything is added."""
+    """`data_mb`: 10^6 bytes of records, before replication.
+    `rate`: produces a second.
+    `throttle_mb`: 10^6 bytes a second for each broker.
+    `quiet_s`: the time before anything is added."""
 
     runs: int
     partitions: int
@@ -86,8 +88,8 @@ async def run_once(directory: Path, settings: Settings, console: Console) -> Run
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """`shown`: the plan, before it was begun; `unelected`: before preferred
-    leaders were elected by hand, if they were."""
+    """`shown`: the plan, before the operation began.
+    `unelected`: before preferred leaders were elected by request, if they were."""
 
     begin_s: float
     end_s: float
@@ -197,14 +199,15 @@ class _Run:
         return grow, shrink
 
     async def _stay_quiet(self, loading: asyncio.Task[Load]) -> None:
-        """Scraped as often as while data move: what measuring costs is no part of the ratio."""
+        """Scrapes as often as during moves, so that the cost of measuring cancels out of the
+        ratio."""
         end_s = time.perf_counter() + self._settings.quiet_s
         while (left_s := end_s - time.perf_counter()) > 0:
             await self._sample()
             await self._pause(min(SAMPLE_S, left_s), loading)
 
     async def _pause(self, seconds: float, loading: asyncio.Task[Load]) -> None:
-        """Ends early where the load has died, which raises what it died of."""
+        """Ends early if the load has died, and raises its error."""
         await asyncio.wait([loading], timeout=seconds)
         if loading.done():
             loading.result()
@@ -228,7 +231,7 @@ class _Run:
             after = await self._with_balanced_leaders(staying, SETTLE_TIMEOUT_S)
         end_s = time.perf_counter()
         if len(samples) > 1 and end_s < samples[-1].at_s + SAMPLE_S / 2:
-            del samples[-1]  # too little time from it to the last one to tell a rate
+            del samples[-1]  # too short before the last sample for a rate
         samples.append(await self._sample())
         self._console.print(f"  {what}: {end_s - begin_s:.0f} s", highlight=False)
         return _Moved(
@@ -246,7 +249,7 @@ class _Run:
         )
 
     def _figures_of(self, moved: _Moved, quiet_p99_ms: float) -> MoveFigures:
-        """Once the load is over: what has waited until then counts, too."""
+        """Computed after the end of the load: requests that waited until then count, too."""
         before, after, staying = moved.before, moved.after, moved.staying
         at_begin, at_end = moved.samples[0].brokers, moved.samples[-1].brokers
         if moved.removed:
@@ -292,8 +295,10 @@ class _Run:
     async def _until_over(
         self, operation_id: str, most_bytes: float, samples: list[Sample]
     ) -> Operation:
-        """`most_bytes`: that one broker may have to receive. Adds samples. Raises `RuntimeError`
-        where it has not ended as it was to, in time."""
+        """Waits for the end of the operation, and adds samples.
+
+        `most_bytes`: that one broker may have to receive. Raises `RuntimeError` if the operation
+        failed, or did not end in time."""
         limit_s = OPERATION_TIMEOUT_S + 2 * most_bytes / self._settings.throttle
         give_up_s = time.perf_counter() + limit_s
         while True:
@@ -313,7 +318,7 @@ class _Run:
             await asyncio.sleep(POLL_S)
 
     async def _with_balanced_leaders(self, brokers: Sequence[int], timeout_s: float) -> Holdings:
-        """As soon as they are, or when the time is up."""
+        """Returns as soon as leaders are balanced, or when the time is up."""
         give_up_s = time.perf_counter() + timeout_s
         while True:
             holdings = await self._settled()
@@ -323,7 +328,7 @@ class _Run:
             await asyncio.sleep(POLL_S)
 
     async def _settled(self) -> Holdings:
-        """Once nothing moves, all is in sync, and somebody leads everywhere."""
+        """Returns once no partition moves, all are in sync, and each has a leader."""
         give_up_s = time.perf_counter() + SETTLE_TIMEOUT_S
         while True:
             found = await self._holdings()

@@ -1,4 +1,4 @@
-"""What brokers have carried, from what Prometheus would scrape. Parsing is pure."""
+"""The traffic of brokers, from their metrics. Parsing is pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import NamedTuple
 _BYTES = re.compile(r'^tidelog_data_bytes_total\{(?:[^}]*,)?flow="(\w+)"[^}]*\} (\S+)', re.M)
 _LOG_SIZE = re.compile(r"^tidelog_log_size_bytes(?:\{[^}]*\})? (\S+)", re.M)
 _TIMEOUT_S = 30.0
-# What a throttle lets pass at once after a pause, in seconds of its rate.
+# The burst that a throttle lets pass after a pause, in seconds of its rate.
 THROTTLE_BURST_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Of one broker, in bytes: got from producers, got from leaders and sent to followers since
-    its start, and what its logs hold now."""
+    """The traffic of one broker, in bytes: received from producers, received from leaders and sent
+    to followers since its start; and the current size of its logs."""
 
     produced: float
     replica_in: float
@@ -30,14 +30,14 @@ class Traffic:
 
 
 class Sample(NamedTuple):
-    """All brokers at a time, in seconds of one monotonic clock."""
+    """All brokers at one time, in seconds of one monotonic clock."""
 
     at_s: float
     brokers: Mapping[int, Traffic]
 
 
 def parse_traffic(text: str) -> Traffic:
-    """Raises `ValueError` for what is not a broker's."""
+    """Raises `ValueError` for the metrics of another service."""
     flows = {flow: float(value) for flow, value in _BYTES.findall(text)}
     log_size = _LOG_SIZE.search(text)
     missing = {"produce", "replica_in", "replica_out"} - flows.keys()
@@ -47,8 +47,8 @@ def parse_traffic(text: str) -> Traffic:
 
 
 async def scrape(addresses: Mapping[int, str]) -> Sample:
-    """One after the other, as Prometheus does it, which spreads its targets over an interval: all
-    at once they would keep every core busy, and requests would wait for what measures them."""
+    """Scrapes one broker after the other, like Prometheus, which spreads its targets over an
+    interval: concurrent scrapes would keep every core busy and delay the measured requests."""
     at_s = time.perf_counter()
     traffic = {}
     for broker, address in addresses.items():
@@ -59,9 +59,11 @@ async def scrape(addresses: Mapping[int, str]) -> Sample:
 def copied_bytes(
     before: Mapping[int, Traffic], after: Mapping[int, Traffic], replication_factor: int
 ) -> tuple[float, float]:
-    """What leaders sent and what followers got, beyond what producers sent meanwhile to each of
-    its followers. All topics have this factor. What was copied twice counts twice; what was
-    sent to a follower that had given up is in the former alone."""
+    """The bytes that leaders sent and that followers received, beyond the followers' copies of
+    produced data.
+
+    All topics have this factor. Data that were copied twice count twice; data for a follower that
+    had given up are in the former alone."""
     produced = sum(after[b].produced - before[b].produced for b in before)
     of_load = (replication_factor - 1) * produced
     sent = sum(after[b].replica_out - before[b].replica_out for b in before)
@@ -70,8 +72,8 @@ def copied_bytes(
 
 
 def peaks(samples: Sequence[Sample], throttle: int) -> tuple[float, float]:
-    """Of all stretches between two samples: bytes per second of the broker that received most,
-    and how much that was of what throttle and load let it receive: at most all of the load."""
+    """Over all intervals between two samples: the bytes a second of the broker that received most,
+    and the ratio to what throttle and load let it receive: at most the whole load."""
     fastest = most = 0.0
     for earlier, later in pairwise(samples):
         seconds = later.at_s - earlier.at_s

@@ -1,1 +1,1 @@
-"""Kafka, from its artifacts, for the benches that measure it beside Tidelog."""
+"""Kafka, from its artifacts, for the benches that compare it with Tidelog."""

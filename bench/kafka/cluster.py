@@ -1,4 +1,4 @@
-"""Three brokers of Kafka on this machine, each a controller as well, without ZooKeeper."""
+"""Three Kafka brokers on this machine, each a controller as well, without ZooKeeper."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from tidelog_runtime.local.members import describe_death
 from tidelog_runtime.local.ports import choose_port
 from tidelog_runtime.local.process import LocalProcess
 
-# What they are made of.
+# The artifacts of the brokers.
 BROKERS = Path(__file__).parent / "brokers.xml"
 _COUNT = 3
 READY_S = 120.0
 _PAUSE_S = 1.0
-# 16 bytes, as Kafka writes them; any would do.
+# 16 bytes, in Kafka's encoding; any value would do.
 _CLUSTER_ID = "VGlkZWxvZ0JlbmNoUmVhZA"
-# Brokers tell little by themselves, and by default nothing but errors.
+# Brokers log little themselves; by default only errors are logged.
 _LOGGING = ("-Dlog4j2.level=WARN",)
 
 
 class KafkaError(Exception):
-    """`str(error)` has the end of what it said."""
+    """`str(error)` has the end of the output."""
 
 
 class KafkaCluster:
@@ -81,9 +81,9 @@ class KafkaCluster:
             data.mkdir(parents=True)
             self._file(node).write_text(server_properties(node, self._nodes, str(data)))
             formatting = ("format", "-t", _CLUSTER_ID, "-c", str(self._file(node)))
-            status, told = await self.tool("kafka.tools.StorageTool", *formatting)
+            status, output = await self.tool("kafka.tools.StorageTool", *formatting)
             if status != 0:
-                raise KafkaError(f"Kafka could not format {data}:\n{told}")
+                raise KafkaError(f"Kafka could not format {data}:\n{output}")
         for process in self._processes:
             process.start()
         await self._until("its brokers do not answer", "--list")
@@ -102,7 +102,7 @@ class KafkaCluster:
         )
 
     async def in_sync(self) -> None:
-        """Returns once every follower has all."""
+        """Returns once every follower has all records."""
         await self._until(
             "followers are behind", "--describe", "--under-replicated-partitions", silent=True
         )
@@ -111,23 +111,24 @@ class KafkaCluster:
         await asyncio.gather(*(process.stop() for process in self._processes))
 
     async def _until(self, otherwise: str, *arguments: str, silent: bool = False) -> None:
-        """Until the tool for topics says that it is done, and nothing else where it is to be
-        `silent`."""
-        asked = ("--bootstrap-server", self.bootstrap, *arguments)
+        """Waits until the topic tool prints its expected output, or with `silent` nothing."""
+        arguments_of_tool = ("--bootstrap-server", self.bootstrap, *arguments)
         deadline = time.monotonic() + READY_S
         while True:
             for process in self._processes:
                 if process.died:
                     raise KafkaError(describe_death(process))
-            status, told = await self.tool("org.apache.kafka.tools.TopicCommand", *asked)
-            if status == 0 and not (silent and told.strip()):
+            status, output = await self.tool(
+                "org.apache.kafka.tools.TopicCommand", *arguments_of_tool
+            )
+            if status == 0 and not (silent and output.strip()):
                 return
             if time.monotonic() > deadline:
-                raise KafkaError(f"Kafka was given {READY_S:.0f} s, and {otherwise}:\n{told}")
+                raise KafkaError(f"Kafka was given {READY_S:.0f} s, and {otherwise}:\n{output}")
             await asyncio.sleep(_PAUSE_S)
 
     async def tool(self, name: str, *arguments: str) -> tuple[int, str]:
-        """Exit status, and what it said."""
+        """Exit status and output."""
         process = await asyncio.create_subprocess_exec(
             "java",
             "-Xmx512m",  # as its own scripts start tools
@@ -138,8 +139,8 @@ class KafkaCluster:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        told, _ = await process.communicate()
-        return process.returncode or 0, told.decode(errors="replace")
+        output, _ = await process.communicate()
+        return process.returncode or 0, output.decode(errors="replace")
 
     def _file(self, node: Node) -> Path:
         return self._directory / f"server-{node.id}.properties"

@@ -1,4 +1,4 @@
-"""Jars as Maven resolves them."""
+"""Resolves jars by Maven."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ _TIMEOUT_S = 900
 
 
 class MavenError(Exception):
-    """`str(error)` says what is missing, and what would be right."""
+    """`str(error)` says what is missing, and how to fix it."""
 
 
 def jars(pom: Path, directory: Path) -> list[Path]:
-    """Those that it names and all that they need; each stays where Maven keeps it. Writes a file
-    into the directory."""
+    """The named jars and their dependencies; each stays in Maven's repository.
+
+    Writes a file into the directory."""
     program = shutil.which("mvn")
     if program is None:
         raise MavenError(
@@ -49,6 +50,6 @@ def jars(pom: Path, directory: Path) -> list[Path]:
 
 
 def version(artifact: str, of: Sequence[Path]) -> str:
-    """Of a jar that is among them."""
+    """The version of a jar among them."""
     (found,) = (jar for jar in of if jar.parent.parent.name == artifact)
     return found.parent.name

@@ -1,4 +1,4 @@
-"""How Kafka's brokers are set up. Pure."""
+"""The configuration of Kafka's brokers. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 REPLICATION_FACTOR = 3
-# Of Kafka's own start script, beside the heap.
+# From Kafka's own start script, beside the heap.
 JVM_OPTIONS = (
     "-server",
     "-XX:+UseG1GC",
@@ -15,8 +15,8 @@ JVM_OPTIONS = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
-# As Kafka's own server.properties has them, with the factors that it recommends beyond
-# development; compression, batches and all else by default.
+# As in Kafka's own server.properties, with the factors that it recommends for production;
+# compression, batches and all else are defaults.
 COMMON: Mapping[str, str] = {
     "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",

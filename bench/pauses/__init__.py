@@ -1,1 +1,1 @@
-"""How long one request can hold a service's event loop."""
+"""How long one request can block the event loop of a service."""

@@ -1,12 +1,12 @@
 """`make bench-pauses` (`python -m bench.pauses`): the longest pause of a service's event loop under
 the largest and the most expensive request of every RPC and of the gateway, and of a consumer's loop
-as it opens the most expensive batches, in milliseconds: the median of five rounds.
+while it decodes the most expensive batches, in milliseconds: the median of five rounds.
 
-Exit status 1: a service's own pause is longer than 50 ms, or a request that is meant to be valid
-was rejected. Where a request keeps all services of this machine busy, a pause includes what a
-service waits for a processor that others have; an own pause is without that. Written to
-out/pauses.json: `longest_own_pause_ms`, `longest_pause_ms`, and `pauses`, one for each request,
-with `own_median_ms` and `median_ms`. Measure on a machine that does nothing else."""
+Exit status 1: a service's own pause is longer than 50 ms, or a request that must be valid was
+rejected. If a request keeps all services of this machine busy, a pause includes the time that a
+service waits for a processor; an own pause excludes it. Written to out/pauses.json:
+`longest_own_pause_ms`, `longest_pause_ms`, and `pauses`, one for each request, with `own_median_ms`
+and `median_ms`. Measure on an idle machine."""
 
 from __future__ import annotations
 

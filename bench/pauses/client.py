@@ -1,6 +1,6 @@
-"""How long a consumer holds its caller's event loop as it opens one large batch.
+"""How long a consumer blocks its caller's event loop while it decodes one large batch.
 
-Measured where it runs: a task that ticks each millisecond says how late it was."""
+Measured in the loop itself: a task that ticks each millisecond records how late it was."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TICK_S = 0.001
 
 
 class Ticks:
-    """`longest_s`: by how much the latest tick was late."""
+    """`longest_s`: the delay of the latest tick."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
@@ -44,7 +44,7 @@ class Ticks:
 
 
 def small_records(codec: Codec) -> Batch:
-    """As many as a batch may have by default, 16 MiB of them once they are decompressed."""
+    """As many as a batch may have by default, 16 MiB after decompression."""
     values = [b"%0160d" % number for number in range(_RECORDS)]
     return encode(values, [b"k"] * _RECORDS, timestamps_ms=requests.now_ms(), codec=codec)
 
@@ -59,7 +59,7 @@ BATCHES: dict[str, Callable[[], Batch]] = {
 
 
 async def of_consumer(cluster: LocalCluster, rounds: int) -> AsyncIterator[Pause]:
-    """Of each batch, which is appended to a topic that has large ones."""
+    """Measures each batch, in a topic that has large ones."""
     method = "/tidelog.v1.BrokerService/Produce"
     address = cluster.bootstrap.split(",")[0]
     async with open_channel(address) as channel, Consumer(cluster.bootstrap) as consumer:

@@ -1,6 +1,8 @@
-"""Requests that are rejected on purpose, each with the error that is expected: what they cost until
-then is measured, too. All others are meant to be valid: one that is rejected costs less than it
-seems, and what it was to measure is not measured."""
+"""Requests that must be rejected, each with its expected error; their cost up to the rejection is
+measured, too.
+
+All other requests must be valid: one that is rejected costs too little, and is not what was to be
+measured."""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from collections.abc import Iterable, Mapping
 
 from bench.pauses.run import REJECTED, Pause
 
-# Of requests that no client can make valid without knowing the cluster: the valid ones of the same
-# RPCs are written out in `requests.EXPENSIVE` and in `operations`.
+# For requests that need knowledge of the cluster to be valid. Valid ones of the same RPCs are in
+# `requests.EXPENSIVE` and in `operations`.
 _GENERATED: Mapping[str, tuple[str, ...]] = {
     "CORRUPT_BATCH": ("Produce",),
     "UNKNOWN_LEADER_EPOCH": ("Fetch",),
@@ -25,8 +27,8 @@ _GENERATED: Mapping[str, tuple[str, ...]] = {
     ),
     "UNKNOWN_OPERATION": ("DescribeOperation", "CancelOperation", "ReverseOperation"),
 }
-# Of another incarnation of the broker, or of another controller: a valid one would change the
-# cluster behind its controller's back. Valid ones are sent by it as `operations` run.
+# For another incarnation of the broker, or another controller: a valid one would change the cluster
+# without its controller. The controller sends valid ones while `operations` runs.
 _FENCED = ("LeaderAndIsr", "StopReplica", "DescribeReplicas")
 _HOSTILE = (
     "Produce: 40 million empty records",
@@ -48,8 +50,8 @@ EXPECTED: Mapping[str, str] = {
 
 
 def unexpected(pauses: Iterable[Pause]) -> list[str]:
-    """Those that were rejected and meant to be valid, or rejected for another reason, or not at
-    all."""
+    """The requests that were rejected and meant to be valid, were rejected for another reason, or
+    were not rejected as expected."""
     wrong = []
     for pause in pauses:
         expected = EXPECTED.get(pause.case)

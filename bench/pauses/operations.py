@@ -1,6 +1,7 @@
-"""The largest requests that change a cluster, carried out: topics are created, changed, moved,
-recovered and deleted, and operations run until they are cancelled. What they cost shows at all
-services, so all are measured beside each."""
+"""The largest requests that change a cluster.
+
+Topics are created, changed, moved, recovered and deleted, and operations run until they are
+cancelled. All services may be affected, so each step is measured at all of them."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from tidelog_runtime.local.cluster import LocalCluster
 _ADMIN = "/tidelog.v1.AdminService"
 MOST_ASSIGNED = 1_000
 REQUEST_TIMEOUT_MS = 60_000
-# What a request has begun goes on after its answer: brokers create logs, leaders are transferred.
+# A request has effects after its answer: brokers create logs, and leaderships are transferred.
 SETTLED_S = 1.0
 LEADERS_TIMEOUT_MS = 1_000
 OPERATION_END_S = 120.0
@@ -32,15 +33,15 @@ _POLL_S = 0.1
 _RESTORE = "ReverseOperation: of the removal"
 _ENDED = (pb.OPERATION_STATE_DONE, pb.OPERATION_STATE_CANCELLED, pb.OPERATION_STATE_FAILED)
 PLANNED_PARTITIONS = 80_000
-# What takes its time by design: leaderships are transferred one after the other.
+# Slow by design: leaderships are transferred one after the other.
 _GOES_ON = "ERROR_CODE_REQUEST_TIMED_OUT"
-# What copies nothing may be done before it is cancelled.
+# An operation that copies nothing may be done before it is cancelled.
 _ENDED_BEFORE = "ERROR_CODE_OPERATION_ENDED"
 
 
 class Step(NamedTuple):
-    """`ends`: the operation whose end is waited for afterwards, unmeasured. `allowed`: the error
-    that says that what was begun goes on, or has ended."""
+    """`ends`: the operation whose end is awaited afterwards, unmeasured.
+    `allowed`: the error that says that the operation continues, or has ended."""
 
     name: str
     rpc: str
@@ -58,8 +59,10 @@ class Step(NamedTuple):
 
 
 def steps(round_number: int, partitions: int, by_hand: int = MOST_ASSIGNED) -> Iterator[Step]:
-    """In this order. `partitions`: of the widest topic. `by_hand`: of those that are placed on
-    broker 1 and moved to broker 2."""
+    """The steps in order.
+
+    `partitions`: of the widest topic.
+    `by_hand`: the partitions that are placed on broker 1 and moved to broker 2."""
     wide, hand, both = (f"pauses-{kind}-{round_number}" for kind in ("most", "hand", "both"))
     yield from _creations(wide, hand, both, partitions, by_hand)
     yield from _leaders(both, by_hand)
@@ -154,7 +157,8 @@ def _operations(hand: str, both: str, number: int, partitions: int) -> Iterator[
             pb.SetReplicationFactorRequest(topics=[both], replication_factor=1),
         ),
         "RemoveBrokers: one": ("RemoveBrokers", pb.RemoveBrokersRequest(broker_ids=[2])),
-        # Else a cancelled addition would leave the broker removed, and the next round would fail.
+        # Otherwise a cancelled addition would leave the broker removed, and the next round would
+        # fail.
         _RESTORE: (
             "ReverseOperation",
             pb.ReverseOperationRequest(reversed_operation_id=_id(number, "RemoveBrokers")),
@@ -190,12 +194,13 @@ def _deletion(topic: str) -> Step:
 
 
 class Findings:
-    """What is measured beside each step, round by round."""
+    """The measurements of all services during each step, round by round."""
 
     def __init__(self, reports: Mapping[str, Reports], settled_s: float) -> None:
         self._reports = reports
         self._settled_s = settled_s
-        # The longest of each round, and the same without the time that others had the processor.
+        # The longest pause of each round, with and without the time in which other processes had
+        # the processor.
         self._seconds: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
         self._answers: dict[str, str] = {}
 
@@ -205,7 +210,7 @@ class Findings:
         await asyncio.sleep(self._settled_s)
         for service, reports in self._reports.items():
             self._seconds[service, name].append(await reports.longest_s(began))
-        # A rejection counts in whichever round it comes.
+        # A rejection counts in any round.
         if not self._answers.get(name, "").startswith(REJECTED):
             self._answers[name] = answer
 
@@ -245,8 +250,7 @@ async def of_operations(
     by_hand: int = MOST_ASSIGNED,
     settled_s: float = SETTLED_S,
 ) -> AsyncIterator[Pause]:
-    """Of a cluster that can do without broker 2. A pause for each step and service,
-    at the end."""
+    """Measures a cluster that can lose broker 2. Returns a pause for each step and service."""
     async with measuring(cluster, settled_s) as (channel, findings):
         for number in range(rounds):
             for step in steps(number, partitions, by_hand):

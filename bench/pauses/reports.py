@@ -1,4 +1,4 @@
-"""How long event loops of services were held up, as they report it themselves."""
+"""The delays of the services' event loops, as they report them themselves."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _IN_SERVICES = Path(__file__).parent / "in_services"
 
 
 class Reports:
-    """Of one service's event loop: when it should have run, how much later it did, and for how long
-    of that it had no processor (seconds)."""
+    """The delays of one service's event loop: when it should have run, how much later it did, and
+    for how long of that it had no processor (seconds)."""
 
     def __init__(self) -> None:
         self.delays: list[tuple[float, float, float]] = []
         self.came = asyncio.Event()
 
     async def longest_s(self, since: float) -> tuple[float, float]:
-        """Of the delays that ended since then, once the loop runs; and the same without the time
-        in which others had the processor."""
+        """The longest delay that ended since then, once the loop runs; with and without the time in
+        which other processes had the processor."""
         await self.next()
         delays = [delay for delay in self.delays if delay[0] + delay[1] >= since]
         longest = max((late for _, late, _ in delays), default=0.0)
@@ -38,7 +38,7 @@ class Reports:
 
 @contextmanager
 def loops_that_report(directory: Path) -> Iterator[None]:
-    """Services that start meanwhile report what holds their event loops up."""
+    """Services that start in this context report the delays of their event loops."""
     directory.mkdir(parents=True, exist_ok=True)
     path = f"{_IN_SERVICES}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     variables = {"PYTHONPATH": path, "PAUSES_DIRECTORY": str(directory)}
@@ -48,7 +48,7 @@ def loops_that_report(directory: Path) -> Iterator[None]:
 
 @asynccontextmanager
 async def reports_of(service: LocalProcess) -> AsyncIterator[Reports]:
-    """Of a service that was started under `loops_that_report`."""
+    """The reports of a service that was started under `loops_that_report`."""
     path = Path(os.environ["PAUSES_DIRECTORY"]) / str(service.pid)
     process = await asyncio.create_subprocess_exec(
         *("tail", "-n", "+1", "-f", str(path)), stdout=asyncio.subprocess.PIPE

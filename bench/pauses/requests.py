@@ -1,8 +1,8 @@
 """The largest and the most expensive requests of every RPC.
 
-Every RPC of every service is asked what its messages allow: each repeated field is filled up to its
-limit (`largest`). What costs more than its size tells is written out for the RPCs that open, search
-or describe something (`EXPENSIVE`)."""
+Every RPC of every service gets a request with each repeated field filled up to its limit
+(`largest`). Requests that cost more than their size suggests are listed for the RPCs that decode,
+search or describe something (`EXPENSIVE`)."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ from tidelog.wire_fields import encode_varint
 
 pb = broker_pb2
 
-# Services of controllers alone, and of both; all others are of brokers.
+# The services of controllers alone, and of both; all others belong to brokers.
 _OF_CONTROLLERS = frozenset({"AdminService", "ControllerService"})
 _OF_BOTH = frozenset({"InspectService"})
 
-# Of the topics that the requests are about.
+# The topics of the requests.
 SMALL_TOPIC, WIDE_TOPIC, LARGE_TOPIC = "pauses", "pauses-wide", "pauses-large"
 WIDE_PARTITIONS = 1_000
 LARGE_BATCH_BYTES = 16 << 20
 _DECODED_BYTES = 64 << 20
-# They would have to name what only the cluster knows. A change of the wide topic is rejected for
-# its topic id, so that the topic stays: `operations` carries changes out.
+# These requests would need ids that only the cluster knows. A change of the wide topic is rejected
+# for its topic id, so that the topic stays: `operations` makes the changes.
 _UNSAID = {
     "tidelog/v1/broker.proto": frozenset({"topic_id"}),
     "tidelog/v1/admin.proto": frozenset({"page_token"}),
 }
-# Nested repeated fields of the largest request are filled with fewer, so that it stays within its
-# bytes.
+# Nested repeated fields of the largest request have fewer entries, so that it stays within its
+# limit of bytes.
 _NESTED_ENTRIES = 3
 
 
 class Case(NamedTuple):
-    """`method`: `/package.Service/Method`. A stream of requests has this one."""
+    """`method`: `/package.Service/Method`. A stream of requests consists of this one."""
 
     name: str
     method: str
@@ -71,7 +71,7 @@ def rpcs_of(modules: Iterable[ModuleType]) -> Iterator[MethodDescriptor]:
 
 
 def all_rpcs() -> list[MethodDescriptor]:
-    """Of all services, as the generated modules describe them."""
+    """The RPCs of all services, as the generated modules describe them."""
     names = sorted(m.name for m in iter_modules(v1.__path__) if m.name.endswith("_pb2"))
     return list(rpcs_of(import_module(f"{v1.__name__}.{name}") for name in names))
 
@@ -104,7 +104,7 @@ def cases(rpcs: Iterable[MethodDescriptor]) -> Iterator[Case]:
 
 
 def largest(rpc: MethodDescriptor) -> Any:
-    """With as many entries as its limits and its bytes allow."""
+    """A request with as many entries as its limits and its bytes allow."""
     made: Any = GetMessageClass(rpc.input_type)()
     fields = list(rpc.input_type.fields)
     repeated = [field for field in fields if field.is_repeated and field.containing_oneof is None]
@@ -119,9 +119,11 @@ def largest(rpc: MethodDescriptor) -> Any:
 
 
 def empty_entries(rpc: MethodDescriptor, total: int | None = None) -> Any:
-    """Two bytes an entry on the wire, and an object and a look-up where it is served. Each list has
-    as many as it may have, and as many of them as fit hold full lists in their turn. `total`: of
-    all lists together; None: as many as the request may have."""
+    """A request with empty entries: two bytes each on the wire, and an object and a lookup in the
+    service.
+
+    Each list has as many entries as it may have; as many of them as fit have full lists themselves.
+    `total`: of all lists together; None: as many as the request may have."""
     made: Any = GetMessageClass(rpc.input_type)()
     total = total or total_entries_limit(rpc.input_type.full_name)
     lists = [f for f in rpc.input_type.fields if f.is_repeated and f.message_type is not None]
@@ -140,7 +142,7 @@ def empty_entries(rpc: MethodDescriptor, total: int | None = None) -> Any:
 
 
 def _fill_with_empty(message: Any) -> int:
-    """Each of its lists, at any depth. Returns how many entries they have."""
+    """Fills each of its lists, at any depth. Returns the number of entries."""
     count = 0
     for field in message.DESCRIPTOR.fields:
         limit = entries_limit(field.full_name)
@@ -162,8 +164,9 @@ def _fill_with_empty(message: Any) -> int:
 
 
 def _make_valid(request: Any) -> None:
-    """Where its fields rule each other out, or have few values: it must not be rejected for that
-    before it costs anything."""
+    """Makes the request valid where its fields exclude each other or have few values.
+
+    It must not be rejected before its cost arises."""
     match request.DESCRIPTOR.name:
         case "ProduceRequest":
             request.acks, request.timeout_ms = pb.ACKS_LEADER, 30_000
@@ -252,7 +255,7 @@ def _scalar(field: FieldDescriptor) -> Any:
     return 1
 
 
-# -- what costs more than its size tells ---------------------------------------------------
+# -- requests that cost more than their size suggests ----------------------------------------
 
 
 def produce(topic: str, *batches: Batch) -> Any:
@@ -266,7 +269,7 @@ def now_ms() -> int:
 
 
 def empty_records(count: int, stated: int | None = None) -> Batch:
-    """`stated`: in the header."""
+    """`stated`: the count in the header."""
     plain = b"\x22" + encode_varint(count) + bytes(count)
     return new_batch(
         compress(Codec.ZSTD, plain),
@@ -284,13 +287,13 @@ def many_headers() -> Batch:
 
 
 def small_headers(codec: Codec) -> Batch:
-    """As many as a batch may have that looks cheap to open by its bytes."""
+    """As many as a batch may have that looks cheap to decode by its bytes."""
     headers = {index: [("", b"")] * 1_000 for index in range(50)}
     return encode([b"v"] * 50, timestamps_ms=now_ms(), headers=headers, codec=codec)
 
 
 def understated() -> Batch:
-    """64 MiB of gzip whose frame says that it holds 100 bytes."""
+    """64 MiB of gzip whose frame states a size of 100 bytes."""
     sound = zeros(Codec.GZIP)
     lying = sound.records[:-4] + (100).to_bytes(4, "little")
     return new_batch(
@@ -309,7 +312,7 @@ def most_records(codec: Codec = Codec.NONE) -> Batch:
 
 
 def zeros(codec: Codec) -> Batch:
-    """As much as a batch may hold once it is decompressed."""
+    """As much as a batch may have after decompression."""
     return encode([bytes(_DECODED_BYTES - 1_024)], timestamps_ms=now_ms(), codec=codec)
 
 
@@ -363,7 +366,7 @@ def all_partitions() -> range:
 
 
 def elect_all(times: int) -> Any:
-    """A topic that is named again and again, whose partitions are all meant."""
+    """One topic that is named repeatedly, with all of its partitions."""
     selectors = [admin_pb2.PartitionSelector(topic=WIDE_TOPIC) for _ in range(times)]
     return admin_pb2.ElectPreferredLeadersRequest(partitions=selectors, timeout_ms=1_000)
 

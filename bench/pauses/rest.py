@@ -1,5 +1,5 @@
-"""The largest and the most expensive requests to the gateway: each path that is read, as its own
-description names them, and the bodies that take longest to read."""
+"""The largest and the most expensive requests to the gateway: each readable path of its OpenAPI
+document, and the bodies that take longest to parse."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bench.pauses.run import REJECTED, Pause, measured
 from tidelog_runtime.local.cluster import LocalCluster
 
 ANSWER_TIMEOUT_S = 60.0
-# Just within what the gateway takes.
+# Just within the gateway's limit.
 _VALUES = 49_000
 _BODY_BYTES = (2 << 20) - 1_000
 _CHUNKS = (256 << 10) // len(b"1\r\nx\r\n")
@@ -29,8 +29,9 @@ _STREAMS = ("/v1/events/stream",)
 
 
 class RestCase(NamedTuple):
-    """`in_chunks`: each byte of the body is a chunk of its own. `ends`: the operation whose end is
-    waited for afterwards, unmeasured. `allowed`: the type of an error that is no rejection."""
+    """`in_chunks`: each byte of the body is a separate chunk.
+    `ends`: the operation whose end is awaited afterwards, unmeasured.
+    `allowed`: the type of an error that is no rejection."""
 
     path: str
     body: bytes | None = None
@@ -60,25 +61,25 @@ def json_body(body: object) -> bytes:
 
 
 def reads(openapi: dict[str, Any]) -> Iterator[RestCase]:
-    """Every path that can be read, with the largest page."""
+    """Every readable path, with the largest page."""
     for path, methods in openapi["paths"].items():
         described = methods.get("get")
-        # What is asked of one operation is in `rest_operations`.
+        # Requests for one operation are in `rest_operations`.
         if described is None or path in _STREAMS or "{operation_id}" in path:
             continue
         queries = {p["name"] for p in described.get("parameters", ()) if p["in"] == "query"}
         largest = {"page_size": "1000", "max_records": "1000", "max_bytes": str(2 << 20)}
-        asked = {name: value for name, value in largest.items() if name in queries}
+        parameters = {name: value for name, value in largest.items() if name in queries}
         filled = path.format(**{name: _PLACES.get(name, "1") for name in _placeholders(path)})
-        yield RestCase(filled + (f"?{urlencode(asked)}" if asked else ""))
+        yield RestCase(filled + (f"?{urlencode(parameters)}" if parameters else ""))
     for encoding in ("json", "base64"):
         query = urlencode({"offset": 0, "max_records": 1000, "max_bytes": 2 << 20})
         for topic in (SMALL_TOPIC, LARGE_TOPIC):
-            # The first record of large batches is larger than an answer.
+            # The first record of large batches exceeds the size of an answer.
             allowed = "record-too-large" if topic == LARGE_TOPIC else ""
             path = f"/v1/topics/{topic}/partitions/0/records?{query}&encoding={encoding}"
             yield RestCase(path, allowed=allowed)
-    # The last of the broker's large ones, which is not compressed.
+    # The last of the broker's large batches, which is not compressed.
     yield RestCase(f"/v1/topics/{LARGE_TOPIC}/partitions/0/records?latest=1")
 
 
@@ -120,8 +121,8 @@ async def of_gateway(
 ) -> AsyncIterator[Pause]:
     url = f"http://{cluster.gateway_address}"
     openapi = json.loads((await answer(url, RestCase("/openapi.json")))[1])
-    asked = ((case.name, partial(verdict, url, case)) for case in (*reads(openapi), *writes()))
-    async for pause in measured("gateway", cluster.gateway_process, asked, rounds, enough_ms):
+    parameters = ((case.name, partial(verdict, url, case)) for case in (*reads(openapi), *writes()))
+    async for pause in measured("gateway", cluster.gateway_process, parameters, rounds, enough_ms):
         yield pause
 
 

@@ -1,5 +1,5 @@
-"""The largest requests that change a cluster through the gateway, carried out: each route that is
-not only read, in an order in which each is valid."""
+"""The largest requests that change a cluster through the gateway: each writing route, in an order
+in which each is valid."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def _operations(topic: str, number: int, partitions: int) -> Iterator[RestCase]:
         "factor": ("PUT", f"/v1/topics/{topic}/replication-factor", factor),
         "factors": ("PUT", "/v1/replication-factor", {"replication_factor": 2, "topics": [topic]}),
         "remove": ("POST", "/v1/brokers/remove", {"broker_ids": [3]}),
-        # Else a cancelled addition would leave the broker removed, and the next round would fail.
+        # Otherwise a cancelled addition would leave the broker removed, and the next round would
+        # fail.
         _RESTORE: ("POST", f"/v1/operations/rest-remove-{number}/reverse", {}),
         "add": ("POST", "/v1/brokers/add", {"broker_ids": [3]}),
     }
@@ -65,7 +66,7 @@ def _operations(topic: str, number: int, partitions: int) -> Iterator[RestCase]:
         if name == _RESTORE:
             yield RestCase(f"/v1/operations/{operation}", ends=operation)
             continue
-        # What copies nothing may be done before it is cancelled.
+        # An operation that copies nothing may be done before it is cancelled.
         yield RestCase(
             f"/v1/operations/{operation}/cancel",
             b"{}",
@@ -85,7 +86,7 @@ async def of_gateway_changes(
     partitions: int = MOST_ASSIGNED,
     settled_s: float = SETTLED_S,
 ) -> AsyncIterator[Pause]:
-    """Of a cluster that can do without broker 3; a pause for each route and service, at the end."""
+    """Measures a cluster that can lose broker 3; returns a pause for each route and service."""
     url = f"http://{cluster.gateway_address}"
     async with measuring(cluster, settled_s) as (channel, findings):
         for number in range(rounds):

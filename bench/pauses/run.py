@@ -1,5 +1,4 @@
-"""Sends each request to the service that serves it, and measures the longest pause of its event
-loop meanwhile."""
+"""Sends each request to its service, and measures the longest pause of the service's event loop."""
 
 from __future__ import annotations
 
@@ -26,10 +25,10 @@ from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.process import LocalProcess
 
 ANSWER_TIMEOUT_S = 60.0
-# Of a stream that has no end of its own; and of one whose request has an answer.
+# The time of a stream without an end of its own, and of one whose request has an answer.
 STREAM_S = 0.5
 FIRST_ANSWER_S = 10.0
-# A pause that shows in the answers that were on their way when the request was answered.
+# Time for a pause that delays answers in flight when the request was answered.
 SETTLED_S = 0.05
 
 
@@ -37,9 +36,10 @@ REJECTED = "rejected: "
 
 
 class Pause(NamedTuple):
-    """`seconds`: the longest of the pauses in each round. `answer`: how the request ended.
-    `own_seconds`: without the time in which the service had no processor, as where one request
-    keeps all services of one machine busy; empty: that was not measured."""
+    """`seconds`: the longest pause of each round.
+    `answer`: how the request ended.
+    `own_seconds`: without the time in which the service had no processor, for requests that keep
+    all services of one machine busy; empty: not measured."""
 
     service: str
     case: str
@@ -57,7 +57,7 @@ class Pause(NamedTuple):
 
     @property
     def shortest_ms(self) -> float:
-        """What the request itself costs: whatever else the machine does only adds to it."""
+        """The cost of the request itself: other work of the machine only adds to it."""
         return min(self.seconds) * 1000
 
 
@@ -78,14 +78,16 @@ async def make_topics(bootstrap: str) -> None:
 async def measured(
     service: str,
     process: LocalProcess,
-    asked: Iterable[tuple[str, Callable[[], Awaitable[str]]]],
+    requests_of_cases: Iterable[tuple[str, Callable[[], Awaitable[str]]]],
     rounds: int,
     enough_ms: float,
 ) -> AsyncIterator[Pause]:
-    """A pause for each case, given by its name and what sends it, as they are measured. One that is
-    no longer than `enough_ms` is the last of its case."""
+    """Yields a pause for each case, which has a name and a function that sends it, as soon as it is
+    measured.
+
+    A pause that is no longer than `enough_ms` is the last of its case."""
     async with reports_of(process) as reports:
-        for name, ask in asked:
+        for name, ask in requests_of_cases:
             answer, found = "", []
             for _ in range(rounds):
                 began = time.monotonic()
@@ -117,7 +119,7 @@ async def answer_of(channel: grpc.aio.Channel, case: Case) -> str:
 
 
 def rejection(answer: Any) -> str:
-    """The first error in an answer, also of one of its entries; empty: there is none."""
+    """The first error in an answer or in one of its entries; empty: there is none."""
     for field, value in answer.ListFields():
         if field.message_type is None or field.message_type.GetOptions().map_entry:
             continue
@@ -155,7 +157,7 @@ def _rpc(method: str) -> Any:
 async def of_cluster(
     cluster: LocalCluster, rounds: int, enough_ms: float = 0
 ) -> AsyncIterator[Pause]:
-    """Of its first broker, and of its active controller."""
+    """Measures its first broker, and its active controller."""
     await make_topics(cluster.bootstrap)
     broker, controller = await addresses_of(cluster)
     active = await cluster.active_controller()
@@ -165,10 +167,10 @@ async def of_cluster(
         ("controller", cluster.controller_process(active), controller, requests.controller_rpcs()),
     ):
         async with open_channel(address) as channel:
-            asked = (
+            requests_of_cases = (
                 (case.name, partial(answer_of, channel, case)) for case in requests.cases(rpcs)
             )
-            async for pause in measured(service, process, asked, rounds, enough_ms):
+            async for pause in measured(service, process, requests_of_cases, rounds, enough_ms):
                 yield pause
 
 

@@ -1,10 +1,10 @@
 """`make bench-peers` (`python -m bench.peers`): the same work on Tidelog, on Apache Kafka (three
 brokers without ZooKeeper, by its own tools and by confluent-kafka) and on NATS JetStream (three
 servers, three replicas), on this machine, in turn. With `--quick` (`make bench-peers QUICK=1`)
-once, and too short to tell much.
+once, and too short for reliable results.
 
-Needs Java 17 and Maven, by which Kafka comes, and nats-server. Exit status 1: a bound is not met;
-2: it could not be measured. `bench/peers/results.py` documents the file that is written."""
+Needs Java 17, Maven, which downloads Kafka, and nats-server. Exit status 1: a bound is missed; 2:
+the measurement failed. `bench/peers/results.py` documents the file that is written."""
 
 from __future__ import annotations
 

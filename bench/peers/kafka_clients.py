@@ -1,5 +1,5 @@
-"""What clients of Kafka by confluent-kafka do in a process of their own. They block it: it does
-nothing else."""
+"""Kafka clients by confluent-kafka in a separate process. They block it: the process does nothing
+else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.suite.payload import values
 from bench.suite.producers import Produced
 from tidelog.model import Acks
 
-# For batches to be full.
+# For full batches.
 LINGER_MS = 5
 _FLUSH_S = 60.0
 _POLL_S = 0.2
@@ -23,8 +23,9 @@ _GIVE_UP_S = 60.0
 
 
 def producer_settings(acks: Acks, linger_ms: int) -> dict[str, str]:
-    """Batches and acks as Tidelog's; idempotent where that can be had, as Tidelog's producer is.
-    The other side of its defaults: what it holds in memory is bounded as there."""
+    """Batches and acks as Tidelog's; idempotent if possible, like Tidelog's producer.
+
+    Other settings are defaults, except that its buffer has the same bound."""
     return {
         "acks": "all" if acks is Acks.ALL else "1",
         "enable.idempotence": str(acks is Acks.ALL).lower(),
@@ -35,7 +36,8 @@ def producer_settings(acks: Acks, linger_ms: int) -> dict[str, str]:
 
 
 async def produce(bootstrap: str, topic: str, case: Case, seconds: float) -> Produced:
-    """As fast as it goes, round the partitions; until all of it is acknowledged."""
+    """Produces as fast as possible, round-robin over the partitions, until everything is
+    acknowledged."""
     batch = values(case.record_bytes, case.records_per_batch)
     failed = sent = 0
 
@@ -61,7 +63,7 @@ async def produce(bootstrap: str, topic: str, case: Case, seconds: float) -> Pro
 
 
 async def fill(bootstrap: str, topic: str, case: Case, size: int) -> int:
-    """Records, of `size` bytes in all or a little more. Raises `KafkaException`."""
+    """Writes records of `size` bytes in all or a little more. Raises `KafkaException`."""
     value = values(case.record_bytes, 1)[0]
     count = -(-size // case.record_bytes)
     failures: list[object] = []
@@ -77,7 +79,7 @@ async def fill(bootstrap: str, topic: str, case: Case, size: int) -> int:
 
 
 async def one_in_flight(bootstrap: str, topic: str, case: Case, seconds: float) -> list[float]:
-    """As `producers.one_in_flight`."""
+    """Like `producers.one_in_flight`."""
     value = values(case.record_bytes, 1)[0]
     found: list[float] = []
     answers: list[object] = []
@@ -102,7 +104,8 @@ async def one_in_flight(bootstrap: str, topic: str, case: Case, seconds: float) 
 
 
 async def read_all(bootstrap: str, topic: str, partitions: int, records: int) -> Read:
-    """From the first poll until so many records of a topic have come, which is what it holds."""
+    """Reads from the first poll until the expected number of records, the whole topic, has
+    arrived."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -136,7 +139,7 @@ def _send(producer: Producer, topic: str, value: bytes, number: int, failed: obj
     while True:
         try:
             producer.produce(topic, value, partition=number, on_delivery=failed)
-        except BufferError:  # it holds as much as it may
+        except BufferError:  # its buffer is full
             producer.poll(0.01)
         else:
             return

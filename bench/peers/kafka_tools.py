@@ -1,4 +1,4 @@
-"""Kafka's own tools for its performance: how they are asked, and what they say. Pure."""
+"""Kafka's own performance tools: their commands, and the parsing of their output. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PERCENTILES = re.compile(r"50th = ([\d.]+), 99th = ([\d.]+), 99\.9th = ([\d.]+)
 
 
 class ToolError(Exception):
-    """A tool has failed, or says what nobody expects; `str(error)` has what it said."""
+    """A tool has failed, or has printed unexpected output; `str(error)` has that output."""
 
 
 def producing(
@@ -43,25 +43,25 @@ def producing(
     ]
 
 
-def records_per_second(told: str) -> float:
-    """By the producing tool: of the last line that sums up, after what it did to warm up."""
-    found = _SENT.findall(told)
+def records_per_second(output: str) -> float:
+    """From the last summary line of the producing tool, after its warm-up."""
+    found = _SENT.findall(output)
     if not found:
-        raise ToolError(told)
+        raise ToolError(output)
     return float(found[-1][1])
 
 
 def consuming(bootstrap: str, topic: str, records: int) -> list[str]:
-    asked = ("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records))
-    return [*asked, "--timeout", "30000"]
+    command = ("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records))
+    return [*command, "--timeout", "30000"]
 
 
-def fetched_per_second(told: str) -> float:
-    """Records, by the consuming tool, without the time in which its group was balanced."""
-    lines = [line for line in told.splitlines() if line.count(",") >= 9]
+def fetched_per_second(output: str) -> float:
+    """Records a second of the consuming tool, without the time of group balancing."""
+    lines = [line for line in output.splitlines() if line.count(",") >= 9]
     rows = list(csv.DictReader(lines, skipinitialspace=True))
     if not rows:
-        raise ToolError(told)
+        raise ToolError(output)
     return float(rows[-1]["fetch.nMsg.sec"])
 
 
@@ -69,9 +69,9 @@ def end_to_end(bootstrap: str, topic: str, records: int, record_bytes: int) -> l
     return [bootstrap, topic, str(records), "all", str(record_bytes)]
 
 
-def latencies(told: str) -> Sequence[float]:
+def latencies(output: str) -> Sequence[float]:
     """p50, p99 and p99.9 in milliseconds, to the consumer."""
-    found = _PERCENTILES.search(told)
+    found = _PERCENTILES.search(output)
     if found is None:
-        raise ToolError(told)
+        raise ToolError(output)
     return [float(value) for value in found.groups()]

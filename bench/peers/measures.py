@@ -1,4 +1,4 @@
-"""How each peer does each piece of work."""
+"""How each piece of work is done by each peer."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Peers:
         )
 
     async def fill(self, tidelog_backlog: str) -> None:
-        """What consumers read, and what producers write to."""
+        """Fills the topics that consumers read and producers write to."""
         self._tidelog_backlog = tidelog_backlog
         size = self._settings.read_mb * 1_000_000
         for topic in (_BACKLOG, _SCRATCH):
@@ -156,7 +156,7 @@ class Peers:
             )
         )
 
-    # One in flight.
+    # One record in flight.
 
     async def _tidelog_one_in_flight(self) -> Figures:
         async with self._bed.topic(USUAL.partitions) as topic:
@@ -266,7 +266,7 @@ class Peers:
         )
 
     async def _tool(self, name: str, arguments: Sequence[str]) -> str:
-        """What it said. Raises `ToolError`."""
+        """The output of a tool. Raises `ToolError`."""
         status, said = await self._kafka.tool(name, *arguments)
         if status != 0:
             raise ToolError(f"{name} ended with status {status}:\n{said}")

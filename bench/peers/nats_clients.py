@@ -1,5 +1,5 @@
-"""What clients of NATS do in a process of their own: in the place of a topic's partitions there are
-streams of three replicas, on files."""
+"""NATS clients in a separate process. Streams with three replicas, on files, take the place of a
+topic's partitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bench.suite.payload import values
 from bench.suite.producers import Produced
 
 REPLICAS = 3
-# Of what is published and not acknowledged: as many bytes as the other producers hold.
+# The unacknowledged bytes: as many as the other producers buffer.
 MAX_PENDING = 32_000
 FETCH = 1_000
 GIVE_UP_S = 60.0
@@ -57,7 +57,8 @@ async def delete(urls: Sequence[str], topic: str, streams: int) -> None:
 
 
 async def produce(urls: Sequence[str], topic: str, case: Case, seconds: float) -> Produced:
-    """As fast as it goes, round the streams; until all of it is acknowledged."""
+    """Publishes as fast as possible, round-robin over the streams, until everything is
+    acknowledged."""
     batch = values(case.record_bytes, case.records_per_batch)
     sent = failed = 0
 
@@ -81,7 +82,7 @@ async def produce(urls: Sequence[str], topic: str, case: Case, seconds: float) -
 
 
 async def fill(urls: Sequence[str], topic: str, case: Case, size: int) -> int:
-    """Records, of `size` bytes in all or a little more."""
+    """Writes records of `size` bytes in all or a little more."""
     value = values(case.record_bytes, 1)[0]
     count = -(-size // case.record_bytes)
     async with _jetstream(urls) as (_, jetstream):
@@ -96,7 +97,7 @@ async def fill(urls: Sequence[str], topic: str, case: Case, size: int) -> int:
 
 
 async def one_in_flight(urls: Sequence[str], topic: str, case: Case, seconds: float) -> list[float]:
-    """As `producers.one_in_flight`."""
+    """Like `producers.one_in_flight`."""
     value = values(case.record_bytes, 1)[0]
     found: list[float] = []
     async with _jetstream(urls) as (_, jetstream):
@@ -111,7 +112,7 @@ async def one_in_flight(urls: Sequence[str], topic: str, case: Case, seconds: fl
 
 
 async def read_all(urls: Sequence[str], topic: str, streams: int, records: int) -> Read:
-    """Until so many records have come, which is what the streams hold."""
+    """Reads until the expected number of records, the whole content of the streams, has arrived."""
     async with _jetstream(urls) as (_, jetstream):
         config = ConsumerConfig(ack_policy=AckPolicy.NONE, deliver_policy=DeliverPolicy.ALL)
         readers = [
@@ -161,7 +162,7 @@ async def _jetstream(urls: Sequence[str]) -> AsyncIterator[tuple[Client, JetStre
 
 
 async def _ignored(error: Exception) -> None:
-    """By default they are logged; whoever waits gets them as well."""
+    """By default errors are logged; the waiting caller gets them as well."""
 
 
 def _stream(topic: str, number: int) -> str:

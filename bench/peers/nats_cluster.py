@@ -22,7 +22,7 @@ _PAUSE_S = 0.5
 
 
 class NatsError(Exception):
-    """`str(error)` says what is missing, or has the end of what it said."""
+    """`str(error)` says what is missing, or has the end of the server's output."""
 
 
 class NatsCluster:
@@ -78,12 +78,14 @@ class NatsCluster:
 
 def version() -> str:
     """Raises `NatsError`."""
-    told = subprocess.run([_program(), "--version"], capture_output=True, text=True, timeout=10)
-    return told.stdout.strip().rpartition(" ")[2]
+    completed = subprocess.run(
+        [_program(), "--version"], capture_output=True, text=True, timeout=10
+    )
+    return completed.stdout.strip().rpartition(" ")[2]
 
 
 def _program() -> str:
-    # Debian has it where only root's path leads.
+    # Debian installs it where only root's path leads.
     program = shutil.which("nats-server", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None:
         raise NatsError("NATS is not installed: on Debian, apt-get install nats-server")

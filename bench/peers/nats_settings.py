@@ -1,4 +1,4 @@
-"""How servers of NATS are set up. Pure."""
+"""The configuration of NATS servers. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Server(NamedTuple):
 
 
 def configuration(server: Server, servers: Sequence[Server], store: str) -> str:
-    """As NATS documents a cluster with JetStream; all that is not here is by default."""
+    """As NATS documents a cluster with JetStream; all other settings are defaults."""
     routes = ", ".join(f'"nats://127.0.0.1:{one.route_port}"' for one in servers)
     return (
         f'server_name: "{server.name}"\n'

@@ -1,10 +1,10 @@
-"""What became of it: a table, and `out/bench-peers.json` (in all but its full form
+"""The results: a table, and `out/bench-peers.json` (in all but its full form
 `out/bench-peers.partial.json`). Pure, but for `write`.
 
-The file holds `machine`; `form` and `settings`, as asked for; `set_up`: releases and settings of
-all peers, as texts; `results`: what the table shows, a list of `name`, `value`, `unit`, `wanted`
+The file holds `machine`; `form` and `settings`, as requested; `set_up`: releases and settings of
+all peers, as texts; `results`: the rows of the table, a list of `name`, `value`, `unit`, `wanted`
 (the bound, as a text) and `met` (null where there is no bound); `not_met`: names of results beyond
-their bounds; `ceilings`: of each round, C in 10^6 bytes a second; `done`: each piece of work of
+their bounds; `ceilings`: for each round, C in 10^6 bytes a second; `done`: each piece of work of
 each peer in each round, with `work`, `peer`, `round` and its `figures`."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from bench.percentiles import median
 from bench.report import Measured, at_least, at_most, machine, not_met, rows
 
 FULL_FILE, PARTIAL_FILE = "bench-peers.json", "bench-peers.partial.json"
-# Tidelog's figure over the peer's: at least, and of latencies at most.
+# The bounds of Tidelog's value divided by the peer's: at least, and for latencies at most.
 AT_LEAST = {
     (PRODUCE_ALL, KAFKA, SPEED): 1.0,
     (PRODUCE_ALL, KAFKA_TOOLS, SPEED): 1.0,
@@ -62,7 +62,7 @@ class Done(NamedTuple):
 
 
 def values(done: Sequence[Done], work: str, peer: str, figure: str) -> list[float]:
-    """By round; those in which it was too little to be told are missing."""
+    """By round; rounds with too few samples for the value are missing."""
     return [
         one.figures[figure]
         for one in done
@@ -71,15 +71,15 @@ def values(done: Sequence[Done], work: str, peer: str, figure: str) -> list[floa
 
 
 def verdicts(settings: Settings, done: Sequence[Done], ceilings: Sequence[float]) -> list[Measured]:
-    """Medians, and of ratios the median over rounds. Bounds are on the full form alone."""
+    """Medians; for ratios the median over rounds. Only the full form has bounds."""
     speeds = [Measured("gRPC ceiling C, 64 KiB messages, 8 in flight", median(ceilings), "MB/s")]
-    told = dict.fromkeys(
+    columns = dict.fromkeys(
         (one.work, one.peer, figure)
         for one in done
         for figure in one.figures
         if figure not in ("failed", "MB/s")
     )
-    for work, peer, figure in told:
+    for work, peer, figure in columns:
         unit = "ms" if figure != SPEED else figure
         name = f"{work}, {peer}" + ("" if figure == SPEED else f": {figure}")
         speeds.append(Measured(name, median(values(done, work, peer, figure)), unit))

@@ -1,4 +1,4 @@
-"""All clusters run; rounds of all works, in which the peers take turns."""
+"""Runs all clusters, and rounds of all works, in which the peers take turns."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ async def run(directory: Path, settings: Settings, say: Say) -> Found:
 
 
 async def _in_turn(work: Work, number: int, say: Say) -> list[Done]:
-    """Another one begins in each round."""
+    """Another peer begins in each round."""
     peers = list(work.by_peer)
     first = number % len(peers)
     done = []
     for peer in peers[first:] + peers[:first]:
         figures = await work.by_peer[peer]()
         done.append(Done(work.name, peer, number, figures))
-        told = ", ".join(f"{name} {value:,.2f}" for name, value in figures.items())
-        say(f"{number}: {work.name}, {peer}: {told}")
+        line = ", ".join(f"{name} {value:,.2f}" for name, value in figures.items())
+        say(f"{number}: {work.name}, {peer}: {line}")
     return done
 
 

@@ -1,4 +1,4 @@
-"""How much is measured. Pure."""
+"""The amount of work. Pure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`pairs`: how often each peer does each piece of work. `..._s`: how long one lasts.
-    `tool_records`: that Kafka's producing tool sends, after `tool_warm_up` that do not count: it
-    takes a number and no time. `end_to_end`: records of Kafka's tool for latency. `read_mb`:
-    size of the backlog that consumers read, 10^6 bytes. `kafka_heap_mb`: of each of its brokers."""
+    """`pairs`: how often each peer does each piece of work.
+    `..._s`: the duration of one.
+    `tool_records`: the records of Kafka's producing tool, after `tool_warm_up` that do not count:
+    it takes a number and no time.
+    `end_to_end`: records of Kafka's tool for latency.
+    `read_mb`: the size of the backlog that consumers read, 10^6 bytes.
+    `kafka_heap_mb`: of each Kafka broker."""
 
     pairs: int
     produce_s: float
@@ -23,7 +26,7 @@ class Settings:
     kafka_heap_mb: int
 
 
-# Kafka's heap is what its own start script gives it.
+# The heap that Kafka's own start script sets.
 FULL = Settings(
     pairs=5,
     produce_s=5.0,

@@ -1,4 +1,4 @@
-"""Charts as PNG, by matplotlib: the only module that knows it."""
+"""Charts as PNG, by matplotlib: the only module that imports it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _lines(axes: Any, chart: Chart) -> None:
 
 
 def _bars(axes: Any, chart: Chart) -> None:
-    """One line alone: a bar for each name, the first on top."""
+    """A bar for each name of the single line, the first on top."""
     (line,) = chart.lines
     bars = axes.barh([point.x for point in line.points], [point.y for point in line.points])
     axes.bar_label(bars, fmt="{:,.3g}", padding=3, fontsize=8)

@@ -1,5 +1,6 @@
-"""One HTML page of all that the suite has found, with its pictures in it; these are files beside
-it, too. `python -m bench.plots.page out/bench.json` makes it anew."""
+"""One HTML page of all results of the suite, with its pictures inlined; they are files as well.
+
+`python -m bench.plots.page out/bench.json` generates it again."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ nav a { margin-right: 1rem; }
 
 
 def write_page(whole: Mapping[str, Any], path: Path) -> Path:
-    """And a PNG for each chart into the directory beside it, in which nothing else stays."""
+    """Writes the page, and a PNG for each chart into the directory beside it; other files there are
+    removed."""
     pictures = path.with_suffix("")
     shutil.rmtree(pictures, ignore_errors=True)
     pictures.mkdir(parents=True)

@@ -1,1 +1,1 @@
-"""What very many partitions cost: on a real cluster, and in a controller alone."""
+"""The cost of very many partitions, on a real cluster and in a controller alone."""

@@ -1,4 +1,4 @@
-"""A controller alone with very many partitions, in a process of its own for each size."""
+"""A controller alone with very many partitions, in its own process for each size."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUANTITIES = (
     Quantity("creation_cpu_s", "creation, deciding", CPU, grows_linearly=True),
     Quantity("takeover_cpu_s", "takeover, deciding, until all have taken all", CPU,
              grows_linearly=True),
-    # The more there are, the more of the commands' answers come before the last is elected.
+    # With more partitions, more answers to commands arrive before the last election.
     Quantity("plan_cpu_s", "failover of a third, until all are elected", CPU, 3.0),
     Quantity("election_cpu_s", "failover of a third, until all are elected, without what answers "
              "to commands bring", CPU, grows_linearly=True),
@@ -46,7 +46,7 @@ QUANTITIES = (
 
 
 async def measure(partitions: int) -> SizeFigures:
-    # As the services set it; in a burst they do not collect by themselves.
+    # As the services configure it; during a burst they run no garbage collection.
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
     figures = SizeFigures(partitions)
@@ -80,7 +80,7 @@ def _failover(lone: LoneController, dead: int) -> dict[str, float]:
     ended = ConnectionEnded(dead, lone.broker_epoch(dead), DialOutcome.REFUSED, 3)
     lone.feed(ended, until=lambda: not lone.led[dead])
     plan = lone.spent.since(before)
-    lone.go_on()
+    lone.handle_remaining()
     whole = lone.spent.since(before)
     return {
         "plan_cpu_s": plan.deciding_s,
@@ -113,7 +113,7 @@ async def run(settings: Settings, display: Display) -> Outcome:
 
 
 def with_growth(found: Outcome) -> Outcome:
-    """That processor time grows linearly is itself asked for."""
+    """Linear growth of processor time is itself a target."""
     exponents = found.details["growth_exponents"]
     assert isinstance(exponents, dict)
     grows = [

@@ -1,4 +1,4 @@
-"""Figures of several sizes side by side: a row for each quantity, a column for each size. Pure."""
+"""Results of several sizes side by side: a row for each quantity, a column for each size. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BySize(NamedTuple):
 
 
 def arranged(results: Iterable[Measured]) -> tuple[BySize, Sequence[Measured]]:
-    """And those that are of no size."""
+    """Also returns the results that belong to no size."""
     rows: dict[str, dict[int, Measured]] = {}
     others = []
     for result in results:

@@ -1,4 +1,4 @@
-"""What is measured of a real cluster with many partitions. Pure."""
+"""The quantities that are measured of a real cluster with many partitions. Pure."""
 
 from __future__ import annotations
 

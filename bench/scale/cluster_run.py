@@ -1,5 +1,5 @@
-"""One cluster of real processes with many partitions, all led by one broker: what it costs to make
-them, to keep them, and to bring other leaders or another controller."""
+"""One cluster of real processes with many partitions, all led by one broker: the cost of creating
+and keeping them, and of failovers of leaders and of the controller."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from tidelog.request_bounds import MAX_ASSIGNED_PARTITIONS
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.errors import ClusterError
 
-# All of them in this order: the first leads all that it can.
+# All of them, in this order: the first leads all that it can.
 REPLICAS = (3, 1, 2)
 FACTOR = len(REPLICAS)
 RECORD_BYTES = 100
 TIMEOUT_S = 300.0
 READY_TIMEOUT_S = 120.0
 PROFILES = Path("out/profiles")
-# Who is sampled is slow, and is not to be taken for dead.
+# A sampled process is slow, and must not lose its lease.
 PROFILED_LEASE_S = 30
 POLL_S = 0.5
 # A client that writes meanwhile: records a second, and for how long before and after the SIGKILL.
@@ -45,7 +45,7 @@ AFTER_S = 4.0
 AFTER_S_EACH_1000 = 2.5
 PROBLEMS = (stages.MissingEventsError, TimeoutError, ClusterError, WorkerError, TidelogError)
 STEPS = ("creation", "idle", "failover", "restart", "shutdown", "clean restart", "takeover")
-# Leaders stay where they are unless the bench does something.
+# Leaders do not change unless the bench changes them.
 CONTROLLER_CONFIG = {"leader_balance": False}
 
 
@@ -103,12 +103,12 @@ class _Run:
                 self._figures.found |= await step()
             except PROBLEMS as error:
                 why = str(error).strip() or f"not done within {TIMEOUT_S:g} s"
-                # Of a worker's traceback the last line says what it was.
+                # The last line of a worker's traceback has the error.
                 self._figures.problems[name] = why.splitlines()[-1]
         return self._figures
 
     def _profiled(self, step: str) -> AbstractAsyncContextManager[None]:
-        """Of those that run when it begins."""
+        """Profiles the processes that run at the beginning."""
         if not self._settings.profile:
             return nullcontext()
         services = [p for p in self._cluster.processes() if p.name != "etcd"]
@@ -139,8 +139,8 @@ class _Run:
         return found | of_store("creation", work, self._figures.partitions)
 
     async def _settled(self) -> None:
-        """Until logs that were written, or opened after a crash, are on the disk: that goes on
-        gently, for as long as nobody waits for it, and is no part of what follows."""
+        """Waits until logs that were written, or opened after a crash, are on the disk: that runs
+        in the background while no request waits for it, and must not affect the next step."""
         await self._quiet()
         await asyncio.sleep(self._settings.settle_s)
 
@@ -232,10 +232,10 @@ class _Run:
         events = self._journal.events()
         return of_takeover(stages.takeover(events, killed_ms, len(self._cluster.broker_ids)))
 
-    # What they share.
+    # Shared by the steps.
 
     async def _restart(self, step: str) -> tuple[float, float]:
-        """Of the broker that does not run: seconds until it serves, and until it is in sync."""
+        """Starts the broker; returns the seconds until it serves, and until it is in sync."""
         down = [b for b in self._cluster.broker_ids if self._cluster.broker_process(b).pid is None]
         began_ms, began = time.time() * 1000, time.perf_counter()
         for broker in down:
@@ -249,7 +249,7 @@ class _Run:
         return serves_s, in_sync_ms / 1000
 
     async def _in_sync(self) -> None:
-        """Asked rarely: with many partitions the answer takes time that is measured here."""
+        """Polls rarely: with many partitions the answer takes time that is measured here."""
         async with asyncio.timeout(TIMEOUT_S):
             while True:
                 address = self._cluster.controller_metrics(await self._active_controller())
@@ -259,7 +259,8 @@ class _Run:
                 await asyncio.sleep(POLL_S)
 
     async def _leader(self) -> int:
-        """Who leads most. Raises `MissingEventsError` where it is not all."""
+        """The broker that leads most partitions. Raises `MissingEventsError` if it does not lead
+        all."""
         leads = {
             broker: sums((await asyncio.to_thread(read, self._cluster.broker_metrics(broker)))[1])[
                 "tidelog_broker_leaders"

@@ -1,4 +1,4 @@
-"""What the services of a local cluster tell of state changes, in their log files."""
+"""The state changes in the log files of a local cluster's services."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ QUIET_S = 1.5
 
 
 class Journal:
-    """Reads nothing before it is asked for events: lines of ten thousand partitions take time that
-    the cluster needs."""
+    """Reads nothing before events are requested: parsing the lines of ten thousand partitions takes
+    time that the cluster needs."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._begin = self._sizes()
 
     def mark(self) -> None:
-        """What is told from now on counts."""
+        """Only events after this point count."""
         self._begin = self._sizes()
 
     async def until_quiet(self, timeout_s: float) -> None:
-        """Returns once nobody has written a line for a while: services write them when there is
-        time. Raises TimeoutError."""
+        """Returns once no service has written a line for a while: services write lines when they
+        are idle. Raises TimeoutError."""
         async with asyncio.timeout(timeout_s):
             quiet_s, sizes = 0.0, self._sizes()
             while quiet_s < QUIET_S:
@@ -36,7 +36,7 @@ class Journal:
                 sizes = now
 
     def events(self) -> list[StateChange]:
-        """Told since the mark."""
+        """The events since the mark."""
         lines = LogLines()
         for path in self._sizes():
             with path.open("rb") as log:

@@ -1,6 +1,7 @@
-"""The controller's core with everything around it simulated, in no time: a store in memory, and
-brokers that acknowledge at once. What its decisions cost is then the processor time of `handle`,
-which is measured alone."""
+"""The controller's core with a simulated environment that takes no time: a store in memory, and
+brokers that acknowledge at once.
+
+The cost of its decisions is then the processor time of `handle`, which is measured alone."""
 
 from __future__ import annotations
 
@@ -49,9 +50,12 @@ COMMAND_TIMEOUT_MS = 10_000
 
 
 class Spent(NamedTuple):
-    """Processor seconds: deciding; of that upon brokers' answers to commands, with whatever else
-    was due then; and making what is told of it, for which the service takes time that nobody waits
-    for. `transactions`, `commands`: how many."""
+    """Processor seconds, and numbers of transactions and commands.
+
+    `deciding_s`: all decisions.
+    `answers_s`: the part of `deciding_s` on brokers' answers to commands, with other work that was
+    due then.
+    `telling_s`: serializing events, which the service does when no request waits."""
 
     deciding_s: float = 0.0
     answers_s: float = 0.0
@@ -73,7 +77,7 @@ class LoneController:
     def __init__(self, brokers: int) -> None:
         self.data = MemoryData()
         self.leaders: dict[TopicPartition, int] = {}
-        self.led: dict[int, int] = {}  # how many each broker leads
+        self.led: dict[int, int] = {}  # the number of partitions that each broker leads
         self.spent = Spent()
         self.errors: list[str] = []
         self._now_ms = 1_000
@@ -86,20 +90,21 @@ class LoneController:
         return self._epochs[broker]
 
     def take_over(self) -> None:
-        """Another reign, which reads all."""
+        """Begins another controller term, which loads everything."""
         self._controller = self._elect()
         self._seen = self.data.revision
         self.feed(Loaded(self.data.snapshot(KEYS.root)))
 
     def set_registration(self, broker: int, state: str) -> None:
-        """It asks for a controlled shutdown; the controller hears of it by its watch."""
+        """The broker requests a controlled shutdown; the controller sees it by its watch."""
         held = self.data.get(KEYS.broker(broker))
         assert held is not None
         self._put(KEYS.broker(broker), encode(_registration(broker, state)))
 
     def feed(self, *events: Event, until: Callable[[], bool] = lambda: False) -> None:
-        """These events and all that follows from them, or as much of it as comes before
-        `until`, which is looked at after each."""
+        """Handles these events and all that follow from them.
+
+        With `until`, which is checked after each event, it stops as soon as that is true."""
         self._pending = deque[Event](events)
         while not until():
             self._watch()
@@ -107,8 +112,8 @@ class LoneController:
                 return
             self._handle(self._pending.popleft())
 
-    def go_on(self) -> None:
-        """With what an `until` left."""
+    def handle_remaining(self) -> None:
+        """Handles the events that `until` left over."""
         self.feed(*self._pending)
 
     def _handle(self, event: Event) -> None:
@@ -157,7 +162,7 @@ class LoneController:
         )
 
     def _watch(self) -> None:
-        """What has changed since, revision by revision, as a watch brings it."""
+        """The changes since then, revision by revision, as a watch delivers them."""
         changes = self.data.changes_after(self._seen, KEYS.root)
         self._seen = self.data.revision
         self.data.compact(self.data.revision)

@@ -1,4 +1,5 @@
-"""What is measured of clusters of several sizes, what it may be at most, and how it grows. Pure."""
+"""The quantities that are measured of clusters of several sizes, their bounds, and their growth.
+Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from bench.suite.outcome import Chart, Line, Outcome, Point
 
 
 class Quantity(NamedTuple):
-    """`bound`: at `bounded_size` partitions. `grows_linearly`: it is to."""
+    """`bound`: at `bounded_size` partitions. `grows_linearly`: linear growth is a target."""
 
     key: str
     text: str
@@ -24,7 +25,7 @@ class Quantity(NamedTuple):
 
 @dataclass(slots=True)
 class SizeFigures:
-    """Of one cluster: what was found, by the keys of quantities, and why something was not."""
+    """The results of one cluster, by the keys of quantities, and why others are missing."""
 
     partitions: int
     found: dict[str, float] = field(default_factory=dict)
@@ -100,7 +101,8 @@ def _charts(
     sizes: Sequence[SizeFigures],
     growth: Mapping[str, float],
 ) -> list[Chart]:
-    """One for each unit, on logarithmic axes, where a power of the size is a straight line."""
+    """One chart for each unit, on logarithmic axes, where a power of the size is a straight
+    line."""
     by_unit: dict[str, list[Line]] = {}
     for quantity in quantities:
         points = [point for point in _points(quantity, sizes) if point.y > 0]

@@ -1,7 +1,6 @@
-"""What a change of very many leaders took its time with, out of what services told of it. Pure.
+"""The stages of a change of very many leaders, from the events of services. Pure.
 
-Times are milliseconds of the wall clock, which all processes of one machine share.
-"""
+Times are milliseconds of the wall clock, which all processes of one machine share."""
 
 from __future__ import annotations
 
@@ -12,13 +11,15 @@ from tidelog.state_changes.event import Kind, Stage, StateChange
 
 
 class MissingEventsError(Exception):
-    """A stage was not told, or not as often as there are partitions."""
+    """Events of a stage are missing, or are fewer than the partitions."""
 
 
 class Failover(NamedTuple):
-    """Milliseconds, one after the other: from the SIGKILL until a controller had noticed; until
-    the store had the last election; until the last new leader was told; until the last one led.
-    `decided`: of `stored`, until the last election was asked for."""
+    """Milliseconds, one after the other: from the SIGKILL until a controller detected it; until the
+    store had the last election; until the last new leader was sent its command; until the last one
+    led.
+
+    `decided`: the part of `stored` until the last election was requested."""
 
     leaders: int
     detected: float
@@ -34,8 +35,8 @@ class Failover(NamedTuple):
 
 class Takeover(NamedTuple):
     """Milliseconds: from the SIGKILL until another controller was elected (its predecessor's lease
-    has to run out); from then until all was read; until the first command; until all brokers had
-    taken theirs."""
+    has to expire); from then until everything was loaded; until the first command; until all
+    brokers had acknowledged theirs."""
 
     elected: float
     loaded: float
@@ -86,8 +87,8 @@ def takeover(events: Iterable[StateChange], killed_ms: float, brokers: int) -> T
 
 
 def handed_over(events: Iterable[StateChange], broker: int, asked_ms: float) -> float:
-    """Milliseconds from the SIGTERM until a broker had nothing more to hand over. Raises
-    `MissingEventsError`, also where it gave up."""
+    """Milliseconds from the SIGTERM until a broker had transferred all leaderships. Raises
+    `MissingEventsError`, also if it gave up."""
     told = [e for e in events if e.broker == broker and e.time_ms >= asked_ms - 1]
     return _first(told, Kind.BROKER_STOPPING, Stage.COMPLETED) - asked_ms
 

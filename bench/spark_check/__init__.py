@@ -1,1 +1,1 @@
-"""The history checker on Spark, on a history that fits in no memory."""
+"""The history checker on Spark, with a history that is larger than memory."""

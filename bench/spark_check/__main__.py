@@ -1,10 +1,10 @@
-"""`make bench-spark-check` (`python -m bench.spark_check`): how long the job `check` takes over a
-history of 100 million operations with every kind of anomaly planted in it, and how much memory.
-With `--quick` (`make bench-spark-check QUICK=1`) over one million.
+"""`make bench-spark-check` (`python -m bench.spark_check`): the duration and memory of the job
+`check` on a history of 100 million operations with every kind of anomaly planted in it. With
+`--quick` (`make bench-spark-check QUICK=1`) over one million.
 
-Spark makes the history first, in files. Workers and the heap of the JVM have bounds that are far
-below what the check on one machine holds of such a history. Exit status 1: a bound is not met, or
-the anomalies are not those that were planted. `out/spark-check.json` is documented in
+Spark generates the history first, in files. The bounds of workers and of the JVM's heap are far
+below the memory that the check on one machine needs for such a history. Exit status 1: a bound is
+missed, or the anomalies differ from the planted ones. `out/spark-check.json` is documented in
 docs/reference/make-targets.md."""
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from tidelog_pipeline.session import spark_session
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`worker_mb`: address space of each of Spark's Python workers, of which there is one a core;
-    `heap_mb`: of the JVM. `of_each`: kind of anomaly, so many are planted."""
+    """`worker_mb`: address space of each of Spark's Python workers, one for each core.
+    `heap_mb`: of the JVM.
+    `of_each`: how many anomalies of each kind are planted."""
 
     operations: int
     of_each: int
@@ -49,9 +50,9 @@ class Settings:
 
 FULL = Settings(100_000_000, of_each=5, seed=1, cores=2, heap_mb=2_048, worker_mb=2_048)
 QUICK = Settings(1_000_000, of_each=5, seed=1, cores=2, heap_mb=2_048, worker_mb=2_048)
-# Resident; of which Python and what Spark's workers import take some 140.
+# Resident memory; Python and the imports of Spark's workers take about 140 of it.
 WANTED_WORKER_MB = 400.0
-# Of a file that holds an operation in 85 bytes, and of what Spark keeps of it while it works.
+# For a file that holds an operation in 85 bytes, and for Spark's temporary data.
 DISK_BYTES_PER_OPERATION = 400
 
 _SEGMENTS = Columns(number="bigint", bytes="bigint")
@@ -104,7 +105,7 @@ def _conf(settings: Settings, directory: Path) -> dict[str, str]:
         "spark.driver.memory": f"{settings.heap_mb}m",
         # With the master local each worker has all of it.
         "spark.executor.pyspark.memory": f"{settings.worker_mb}m",
-        # A busy machine may stop a while.
+        # A busy machine may pause for a while.
         "spark.executor.heartbeatInterval": "60s",
         "spark.network.timeout": "600s",
         "spark.local.dir": str(directory / "spark"),
@@ -114,7 +115,7 @@ def _conf(settings: Settings, directory: Path) -> dict[str, str]:
 
 
 def _worker_limit_mb(spark: SparkSession) -> float:
-    """The bound on a worker's address space that is in force."""
+    """The limit of a worker's address space that is in force."""
 
     def limits(_: object) -> Iterator[int]:
         yield resource.getrlimit(resource.RLIMIT_AS)[0]

@@ -1,5 +1,5 @@
-"""A history of a sound log, with anomalies planted in it, made piece by piece: any piece needs
-nothing of the others. Pure."""
+"""A history of an intact log, with planted anomalies, generated piece by piece: each piece is
+independent of the others. Pure."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from tidelog.model import NO_OFFSET
 TOPIC = "sea"
 MS_PER_ROUND = 10
 ROUNDS_PER_READING = 20
-# So many sends end without anybody knowing how, and were written; in which partition, their
-# ends alone do not say.
+# This many sends end with an unknown outcome, and were written; their ends do not show in which
+# partition.
 UNKNOWN_EVERY = 97
-# Values beyond those of the records: of a send that nobody heard of again, and of nobody.
+# Values beyond those of the records: of a send without an end, and of no send.
 _OTHER = 1 << 40
 _NOBODYS = 1 << 41
 _REPLICAS = 3
@@ -50,7 +50,8 @@ class Record(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Rounds that it has; of the drain, where `is_drain`."""
+    """The rounds that it has; for a segment of the drain (`is_drain`) those that the drain
+    reads."""
 
     number: int
     first_round: int
@@ -70,7 +71,7 @@ def segments_of(planted: Planted) -> list[Segment]:
 
 
 def operations_of(planted: Planted, segment: Segment) -> Iterator[Operation]:
-    """The drain's last segment ends with the digests of the replicas."""
+    """The last segment of the drain ends with the digests of the replicas."""
     if not segment.is_drain:
         for number in range(segment.first_round, segment.end_round):
             yield from _round(planted, number)
@@ -134,7 +135,7 @@ _STRUCK_ROLES = {
 
 
 def _role(anomaly: Anomaly | None, index: int) -> str:
-    """How the send of a struck record ends, and of its neighbour; empty: as any."""
+    """How the send of a struck record ends, and that of its neighbour; empty: like any other."""
     if anomaly is None or index not in (_STRUCK, _STRUCK + 1):
         return ""
     if index == _STRUCK:
@@ -162,7 +163,7 @@ def _send(planted: Planted, place: Place, record: Record, role: str) -> Iterator
 
 
 def _given(planted: Planted, place: Place) -> list[Record]:
-    """What whoever reads the log is given of a round."""
+    """The records of a round as a reader gets them."""
     anomaly = planted.places.get(place)
     records = [_record(place, index) for index in range(RECORDS_PER_POLL)]
     struck = records[_STRUCK]
@@ -176,7 +177,7 @@ def _given(planted: Planted, place: Place) -> list[Record]:
 
 
 def _polls(planted: Planted, place: Place) -> Iterator[Operation]:
-    """Of the one consumer that follows."""
+    """The polls of the one consumer that follows."""
     anomaly = planted.places.get(place)
     records = _given(planted, place)
     struck = records[_STRUCK]
@@ -218,10 +219,10 @@ def _reading(planted: Planted, place: Place) -> Iterator[Operation]:
     if not is_struck and place.round % ROUNDS_PER_READING:
         return
     client = f"h{place.partition}-{place.round}" if is_struck else f"h{place.partition}"
-    asked = (_time_ms(place.round) + 3, client, TOPIC, place.partition)
+    envelope = (_time_ms(place.round) + 3, client, TOPIC, place.partition)
     end = _first_offset(place.round + 1) - is_struck
-    yield HighWatermarkInvoked(*asked)
-    yield HighWatermarkEnded(*asked, Outcome.OK, end, planted.epoch_of(place.round))
+    yield HighWatermarkInvoked(*envelope)
+    yield HighWatermarkEnded(*envelope, Outcome.OK, end, planted.epoch_of(place.round))
 
 
 def _beyond_the_end(planted: Planted) -> Iterator[Operation]:

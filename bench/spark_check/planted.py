@@ -1,4 +1,4 @@
-"""Which anomalies are planted in a history, and where. Pure."""
+"""The anomalies that are planted in a history, and their places. Pure."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ RECORDS_PER_POLL = 50
 ROUNDS_PER_DRAIN_POLL = 10
 ROUNDS_PER_SEGMENT = 100
 EPOCHS = 40
-# Of a partition's replicas, each: one that differs is planted in one of them.
+# For each replica of a partition: a divergence is planted in one of them.
 DIGEST_RANGES = 10
-# Rounds that lie between two anomalies of one partition, so that each shows by itself.
+# The rounds between two anomalies of one partition, so that each shows by itself.
 APART = 4
 
-# What one of each shows besides.
+# The further anomalies that one of each shows.
 COMPANIONS: Mapping[Anomaly, Counter[Anomaly]] = {
-    # The consumer and the drain were both given the offsets around it.
+    # Both the consumer and the drain were given the offsets around it.
     Anomaly.LOST_WRITE: Counter({Anomaly.INTERNAL_SKIP: 2}),
 }
 
 
 class Place(NamedTuple):
-    """`round`: of replica divergence the number of the range of offsets, of unseen nothing."""
+    """`round`: for replica divergence the number of the range of offsets, for unseen records
+    nothing."""
 
     partition: int
     round: int
@@ -37,8 +38,8 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Planted:
-    """A round is `RECORDS_PER_POLL` records to each partition, and a poll of each. Of every
-    kind of anomaly there are `of_each`, at places that `seed` chooses."""
+    """A round is `RECORDS_PER_POLL` records for each partition, and a poll of each. Of every kind
+    of anomaly there are `of_each`, at places that `seed` chooses."""
 
     rounds: int
     of_each: int
@@ -46,7 +47,7 @@ class Planted:
 
     @classmethod
     def of_operations(cls, operations: int, of_each: int, seed: int) -> Planted:
-        """About so many. Raises `ValueError` where the anomalies have no room."""
+        """For about so many operations. Raises `ValueError` if the anomalies have no room."""
         rounds = operations // (PARTITIONS * (2 * RECORDS_PER_POLL + 1))
         places = rounds // APART * PARTITIONS
         if len(Anomaly) * of_each > places // 2 or of_each > PARTITIONS:
@@ -65,7 +66,7 @@ class Planted:
 
     @cached_property
     def places(self) -> Mapping[Place, Anomaly]:
-        """Of those that lie in rounds."""
+        """The places of anomalies that lie in rounds."""
         rng = random.Random(self.seed)
         free = [
             Place(partition, number)
@@ -89,7 +90,7 @@ class Planted:
 
     @cached_property
     def unseen(self) -> frozenset[int]:
-        """Partitions with one record more than anybody reads."""
+        """Partitions with one record more than any client reads."""
         return frozenset(random.Random(self.seed + 1).sample(range(PARTITIONS), self.of_each))
 
     @cached_property

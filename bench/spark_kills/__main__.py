@@ -1,10 +1,12 @@
-"""`make spark-kills` (`python -m bench.spark_kills`): five million records go from topic to topic
-to Parquet, in exactly one copy each, while the driver and executors of a local cluster of Spark are
-killed 20 times each, five at each point of a micro-batch. With `--quick` (`make spark-kills
-QUICK=1`) 24,000 records and one kill each, into out/spark-kills.partial.json; with `--by-key`
-(`BY_KEY=1`) keys choose the partitions of the copy, into out/spark-kills-by-key.json.
+"""`make spark-kills` (`python -m bench.spark_kills`): copies five million records from topic to
+topic to Parquet, exactly once each.
 
-Exit status 1: something was lost or duplicated, or a kill was not made.
+Meanwhile the driver and the executors of a local Spark cluster are killed 20 times each, five at
+each point of a micro-batch. With `--quick` (`make spark-kills QUICK=1`) 24,000 records and one kill
+each, into out/spark-kills.partial.json; with `--by-key` (`BY_KEY=1`) keys choose the partitions of
+the copy, into out/spark-kills-by-key.json.
+
+Exit status 1: a record was lost or duplicated, or a kill was not made.
 `bench/spark_kills/results.py` documents the file that is written."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """`python -m bench.spark_kills.driver FILE`: the driver of a streaming copy from topic to topic to
-Parquet, which ends once all is copied. FILE: a `DriverSettings` as JSON."""
+Parquet, which ends once everything is copied. FILE: a `DriverSettings` as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from bench.spark_kills.held_source import HOLDS, NAME, HeldDataSource
 from tidelog.spark import register
 from tidelog.spark.data_source import register_source
 
-# A process of Spark's that does not answer for a while is not dead: who is killed is seen to be.
+# A Spark process that does not answer for a while is not dead. The death of a killed process is
+# detected without this timeout.
 PATIENCE = "1800s"
 
 
@@ -43,8 +44,8 @@ class DriverSettings:
 
 
 def home(directory: Path) -> Path:
-    """Spark as it is installed, in a place of its own: executors of a local cluster are started
-    from there, and keep there what they work on."""
+    """The installed Spark in a directory of its own: executors of a local cluster are started from
+    there, and keep their work files there."""
     directory.mkdir(exist_ok=True)
     for path in Path(pyspark.__file__).parent.iterdir():
         link = directory / path.name
@@ -65,7 +66,7 @@ def session(settings: DriverSettings) -> SparkSession:
         .config("spark.local.dir", f"{settings.directory}/local")
         .config("spark.sql.warehouse.dir", f"{settings.directory}/warehouse")
         .config("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
-        # Executors may be killed as often as one likes.
+        # Executors may be killed any number of times.
         .config("spark.deploy.maxExecutorRetries", "-1")
         .config("spark.python.authenticate.socketTimeout", PATIENCE)
         .config("spark.network.timeout", PATIENCE)
@@ -90,8 +91,8 @@ def read(spark: SparkSession, settings: DriverSettings, topic: str) -> DataFrame
 
 
 def copy(spark: SparkSession, settings: DriverSettings) -> StreamingQuery:
-    """Each record goes to its own partition, so that the copy has the order of its source; or
-    `by_key`, where each task writes to all partitions."""
+    """Each record goes to the partition that it has in the source, so that the copy has the same
+    order; or `by_key`, where each task writes to all partitions."""
     columns = ("key", "value") if settings.by_key else ("key", "value", "partition")
     return (
         read(spark, settings, settings.source)

@@ -1,4 +1,4 @@
-"""The data source as it is, held at points of its writing."""
+"""The unchanged data source, held at points of its writing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog.spark.data_source import TidelogDataSource
 from tidelog.spark.sink_positions import BATCH_ID
 
 NAME = "tidelog-held"
-# The option that names the directory of the `Holds`; all others are those of tidelog.
+# The option that names the directory of the `Holds`; all others are those of Tidelog's data source.
 HOLDS = "holds"
 
 
@@ -55,7 +55,7 @@ class HeldWriter(DataSourceStreamArrowWriter):
         given = 0
         for rows in batches:
             if given:
-                # What was given before is taken, and on its way.
+                # Records that were passed before are accepted, and in flight.
                 self._holds.come(Point.MID_TASK, batch_id)
             yield rows
             given += rows.num_rows

@@ -1,4 +1,4 @@
-"""Where a streaming copy is killed, and how it is held there until it is."""
+"""The points at which a streaming copy is killed, and how it is held there."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ POLL_S = 0.01
 
 
 class Point(StrEnum):
-    """Of a micro-batch, in their order."""
+    """The points of a micro-batch, in their order."""
 
     # A task has written some of its records, and has more.
     MID_TASK = "mid_task"
-    # A task has written all, and its driver has not heard of it.
+    # A task has written all of its records, and its driver has not been informed.
     AFTER_WRITE = "after_write"
-    # The sink has committed, and its query has not heard of it.
+    # The sink has committed, and its query has not been informed.
     AFTER_COMMIT = "after_commit"
-    # The query is about to put the micro-batch's end into its checkpoint.
+    # The query is about to write the end of the micro-batch to its checkpoint.
     BEFORE_CHECKPOINT = "before_checkpoint"
 
 
@@ -39,8 +39,10 @@ class Held(NamedTuple):
 
 
 class Holds:
-    """A directory that the killer shares with those that are to be killed. Whoever comes first to
-    the point that is armed waits there until it is released; so does nobody else."""
+    """A directory that the killer shares with its victims.
+
+    The first process that reaches the armed point waits there until it is released; later ones do
+    not wait."""
 
     def __init__(self, directory: Path) -> None:
         self._armed = directory / "armed"
@@ -64,8 +66,8 @@ class Holds:
         return Held(Point(point), batch_id, pid)
 
     def come(self, point: Point, batch_id: int) -> None:
-        """Waits here if the point is armed. Who is orphaned meanwhile goes on, as one does whom
-        nobody has told that it was given up."""
+        """Waits here if the point is armed. A process that is orphaned meanwhile continues, as one
+        does that does not know that it was given up."""
         try:
             if self._armed.read_text() != point:
                 return

@@ -1,5 +1,4 @@
-"""A driver of Spark with all that belongs to it, as /proc shows it, and how parts of it are
-killed. Linux only."""
+"""A Spark driver and its descendants in /proc, and how they are killed. Linux only."""
 
 from __future__ import annotations
 
@@ -23,13 +22,13 @@ _EXECUTOR = b"CoarseGrainedExecutorBackend"
 _JVM = b"SparkSubmit"
 _IN_CREATE = 0x100
 _EVENT = struct.Struct("iIII")
-# How Spark names what it then renames to the number of a micro-batch.
+# Spark gives a file this name before it renames it to the number of a micro-batch.
 _TEMPORARY = re.compile(r"\.(\d+)\.[0-9a-f-]+\.tmp")
 LOG_TAIL_BYTES = 4_000
 
 
 class DriverEndedError(Exception):
-    """The driver has ended though nobody killed it; the message has the end of its log."""
+    """The driver has ended without being killed; the message has the end of its log."""
 
 
 class Stat(NamedTuple):
@@ -39,8 +38,9 @@ class Stat(NamedTuple):
 
 
 class DriverProcess:
-    """Runs in a session of its own, with its JVM, and the executors of a local cluster below
-    that. `module`: it is called with the file of the settings."""
+    """Runs in its own session, with its JVM, and the executors of a local cluster below that.
+
+    `module`: it is called with the file of the settings."""
 
     def __init__(
         self,
@@ -56,7 +56,8 @@ class DriverProcess:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
-                # Else Spark takes an address of any network there is, which may come and go.
+                # Otherwise Spark takes an address of any network of the machine, which may
+                # disappear.
                 env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
                 start_new_session=True,
             )
@@ -77,7 +78,7 @@ class DriverProcess:
 
     @property
     def jvm(self) -> int | None:
-        """None: it is starting."""
+        """None while it starts."""
         return next(iter(self._below(_JVM)), None)
 
     @property
@@ -89,11 +90,11 @@ class DriverProcess:
         return sorted(pid for pid in sessions if word in _command(pid))
 
     def is_above(self, pid: int) -> bool:
-        """Whoever has outlived a process between the two is no longer below the driver."""
+        """A process whose parent between the two has died is no longer below the driver."""
         return self._process.pid in _upwards(pid)
 
     def kill(self) -> None:
-        """Driver and JVM at once; executors find out by themselves."""
+        """Kills driver and JVM at once; executors notice it by themselves."""
         jvm = self.jvm
         if jvm is not None:
             os.kill(jvm, signal.SIGKILL)
@@ -101,7 +102,7 @@ class DriverProcess:
         self._process.wait()
 
     def end_all(self) -> None:
-        """And whoever outlived it."""
+        """Also ends processes that outlived it."""
         self._process.kill()
         self._process.wait()
         for pid, stat in _all().items():
@@ -111,7 +112,7 @@ class DriverProcess:
 
 
 def kill(pid: int) -> None:
-    """Returns once it is gone, and nobody is below it any more: it takes a JVM a while to die."""
+    """Returns once the process and all its descendants are gone: a JVM takes a while to die."""
     os.kill(pid, signal.SIGKILL)
     while True:
         processes = _all()
@@ -122,7 +123,7 @@ def kill(pid: int) -> None:
 
 
 def executor_above(pid: int) -> int:
-    """The executor that a Python worker belongs to."""
+    """The executor of a Python worker."""
     for above in _upwards(pid):
         if _EXECUTOR in _command(above):
             return above
@@ -131,7 +132,7 @@ def executor_above(pid: int) -> int:
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """It does nothing meanwhile; where it was killed, it stays so."""
+    """Stops the process in the context; if it was killed meanwhile, it stays so."""
     os.kill(pid, signal.SIGSTOP)
     try:
         while (stat := _stat(pid)) is not None and stat.state not in "TtZ":
@@ -143,8 +144,8 @@ def stopped(pid: int) -> Iterator[None]:
 
 
 def batches_about_to_end(commits: Path, driver: DriverProcess) -> Iterator[int]:
-    """The number of each micro-batch whose end is just being put into a checkpoint. Raises
-    `DriverEndedError`."""
+    """Yields the number of each micro-batch whose end is about to be written to a checkpoint.
+    Raises `DriverEndedError`."""
     while not commits.is_dir():
         driver.check()
         time.sleep(POLL_S)
@@ -186,7 +187,7 @@ def _all() -> dict[int, Stat]:
 
 
 def _upwards(pid: int) -> Iterator[int]:
-    """From a process to its parent, and so on."""
+    """The process, its parent, and so on."""
     while (stat := _stat(pid)) is not None:
         yield pid
         pid = stat.parent
@@ -197,7 +198,7 @@ def _stat(pid: int) -> Stat | None:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The name, which may hold anything, is in parentheses.
+    # The name, in parentheses, may contain any character.
     state, parent, _, session, *_ = text.rpartition(")")[2].split()
     return Stat(state, int(parent), int(session))
 

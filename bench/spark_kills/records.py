@@ -1,4 +1,5 @@
-"""What is copied, and what is found of it: read without Spark, by the client and from files."""
+"""The records of a copy, and their check. They are read without Spark, by the client and from
+files."""
 
 from __future__ import annotations
 
@@ -28,13 +29,13 @@ def key_of(number: int) -> bytes:
 
 
 def value_of(number: int, value_bytes: int) -> bytes:
-    """Begins with its number."""
+    """The value begins with its number."""
     first = number * 31 % (len(_POOL) - value_bytes)
     return number.to_bytes(NUMBER_BYTES, "big") + _POOL[first : first + value_bytes - NUMBER_BYTES]
 
 
 def fill(bootstrap: str, topic: str, records: int, partitions: int, value_bytes: int) -> None:
-    """In turn over the partitions."""
+    """Fills the partitions in turn."""
     with SyncProducer(bootstrap) as producer:
         for partition in range(partitions):
             for numbers in _chunks(range(partition, records, partitions)):
@@ -47,8 +48,9 @@ def fill(bootstrap: str, topic: str, records: int, partitions: int, value_bytes:
 
 
 class Found(NamedTuple):
-    """`digest`: of all keys and values, by partition in the order of their offsets, or whatever
-    their partitions and order. `numbers`: those of all records."""
+    """`digest`: of all keys and values, by partition in the order of their offsets, or independent
+    of partition and order.
+    `numbers`: those of all records."""
 
     digest: str
     numbers: np.ndarray[Any, np.dtype[np.int64]]
@@ -77,7 +79,7 @@ def in_topic(bootstrap: str, topic: str, *, ordered: bool) -> Found:
 
 
 def in_table(path: Path, partitions: int, *, ordered: bool) -> Found:
-    """Of the files that the table's own log names: others are remains of what was given up."""
+    """Reads the files that the table's own log names: others are remains of failed attempts."""
     digest = _Digest(partitions, ordered=ordered)
     files = [pq.ParquetFile(file).read() for file in files_of(path)]
     rows = pa.concat_tables(files).sort_by([("partition", "ascending"), ("offset", "ascending")])
@@ -89,8 +91,8 @@ def in_table(path: Path, partitions: int, *, ordered: bool) -> Found:
 
 
 def files_of(table: Path) -> list[Path]:
-    """Spark's log of a table: a version, then an entry a line; a compacted one repeats those
-    before it."""
+    """Spark's log of a table has a version, then an entry a line; a compacted log repeats earlier
+    entries."""
     found = set()
     for log in (table / "_spark_metadata").iterdir():
         if not log.name.startswith("."):
@@ -102,7 +104,7 @@ def files_of(table: Path) -> list[Path]:
 class _Digest:
     def __init__(self, partitions: int, *, ordered: bool) -> None:
         self._ordered = ordered
-        # Of what has no order: the sum of all that its records have each.
+        # For data without an order: the sum of the records' digests.
         self._sum = 0
         self._hashes = [hashlib.blake2b(digest_size=DIGEST_BYTES) for _ in range(partitions)]
         self._numbers: list[int] = []

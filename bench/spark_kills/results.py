@@ -1,15 +1,14 @@
-"""What was done to a copy, and what became of it: `out/spark-kills.json`.
+"""The kills of a copy, and the check of its result: `out/spark-kills.json`.
 
 records, partitions, master, seconds: what was copied, by which Spark, and how long it took
-by_key: keys chose the partitions of the copy; else each record went to its own
-drivers: how many were started, one for each that was killed and the first
+by_key: keys chose the partitions of the copy; otherwise each record kept its partition
+drivers: how many were started, one for each killed one and the first
 kills: {target: {point: how many}}; target is driver or executor, point one of `points.Point`
-batches: {batch id: how often somebody was killed in it}
+batches: {batch id: how many processes were killed in it}
 counts: {source, target, table: records}
-hashes: {source, target, table: of all keys and values in their order; by key, in none}
-lost, duplicated: {target, table: records of the source that are not there, or more than once}
-passed: counts and hashes are equal, nothing is lost or duplicated, and every kill was made
-"""
+hashes: {source, target, table: of all keys and values in their order; by key, without order}
+lost, duplicated: {target, table: records of the source that are missing, or there repeatedly}
+passed: counts and hashes are equal, nothing is lost or duplicated, and every kill was made"""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from bench.spark_kills.records import Found, compared
 
 
 class Kill(NamedTuple):
-    """`seconds`: until the point was reached, and it was done."""
+    """`seconds`: until the point was reached and the kill was done."""
 
     target: Target
     point: Point
@@ -51,7 +50,7 @@ def content(outcome: Outcome, wanted: Iterable[tuple[Target, Point]]) -> dict[st
     done = Counter((kill.target, kill.point) for kill in outcome.kills)
     found = {"source": outcome.source, "target": outcome.target, "table": outcome.table}
     missing = {name: compared(outcome.source, found[name]) for name in ("target", "table")}
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "records": outcome.records,
         "partitions": outcome.partitions,
         "master": outcome.master,
@@ -67,13 +66,13 @@ def content(outcome: Outcome, wanted: Iterable[tuple[Target, Point]]) -> dict[st
         "lost": {name: one.lost for name, one in missing.items()},
         "duplicated": {name: one.duplicated for name, one in missing.items()},
     }
-    told["passed"] = (
+    document["passed"] = (
         done == Counter(wanted)
-        and set(told["counts"].values()) == {outcome.records}
-        and len(set(told["hashes"].values())) == 1
-        and not any((*told["lost"].values(), *told["duplicated"].values()))
+        and set(document["counts"].values()) == {outcome.records}
+        and len(set(document["hashes"].values())) == 1
+        and not any((*document["lost"].values(), *document["duplicated"].values()))
     )
-    return told
+    return document
 
 
 def write(directory: Path, content: dict[str, Any], form: str) -> Path:

@@ -25,15 +25,15 @@ from tidelog.client import SyncAdmin
 
 MASTER = "local-cluster[2,1,1024]"
 ROOT = Path(__file__).parents[2]
-# A kill takes one micro-batch at most, unless the point was missed; some are left when all are
-# done.
+# A kill takes one micro-batch at most, unless the point was missed; some micro-batches remain after
+# the last kill.
 BATCHES_PER_KILL, BATCHES_LEFT = 1.25, 4
 ARROW_BATCHES_PER_TASK = 4
 REPLICAS = 3
-# So long a point may take to come, and the rest of the copy: far more than they do.
+# The time until a point is reached, and the time of the remaining copy: far more than usual.
 REACH_S = 900.0
 END_S = 3_600.0
-# Time for what a task has given away to reach the log.
+# Time for the records that a task has sent to reach the log.
 ON_ITS_WAY_S = 0.3
 
 Say = Callable[[str], None]
@@ -41,8 +41,8 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Settings:
-    """`kills`: of driver and executor each, at each point. `by_key`: keys choose the partitions
-    of the copy, which so has not the order of its source."""
+    """`kills`: of driver and executor each, at each point.
+    `by_key`: keys choose the partitions of the copy, which so has not the order of its source."""
 
     records: int
     kills: int
@@ -75,23 +75,23 @@ class Settings:
 
 FULL = Settings(records=5_000_000, kills=5)
 QUICK = Settings(records=24_000, kills=1, partitions=2)
-# For every change: what a task has written in part, and what is committed and not yet ended.
+# After each kill: what a task has written in part, and what is committed and not ended yet.
 SHORT = replace(
     QUICK,
     records=12_000,
     by_key=True,
     points=(Point.MID_TASK, Point.AFTER_COMMIT),
-    # One executor that runs both tasks: each is a process of Java, which takes long to start.
+    # One executor runs both tasks: each executor is a Java process, which is slow to start.
     master="local-cluster[1,2,1024]",
 )
 
 
 class CopyEndedError(Exception):
-    """The copy came to its end before all kills were made."""
+    """The copy ended before all kills were made."""
 
 
 def run(bootstrap: str, directory: Path, settings: Settings, say: Say) -> Outcome:
-    """On a cluster that has no topics of these names."""
+    """Runs on a cluster that has no topics of these names."""
     with SyncAdmin(bootstrap) as admin:
         for topic in (settings.source, settings.target):
             admin.create_topic(topic, settings.partitions, REPLICAS)
@@ -151,7 +151,8 @@ class _Copy:
                 self._say(f"{len(kills)}: {target} at {point} of batch {kill.batch_id}")
                 if target is Target.DRIVER:
                     started.append(driver := self._start())
-                # Half of the time whoever repeats the micro-batch may be killed in it, too.
+                # In half of the cases the process that repeats the micro-batch may be killed in it,
+                # too.
                 if self._rng.random() < 0.5:
                     self._until_committed(driver, kill.batch_id)
             self._until_ended(driver)
@@ -188,7 +189,7 @@ class _Copy:
         deadline = time.monotonic() + REACH_S
         while (held := self._holds.held()) is None or not driver.is_above(held.pid):
             if held is not None:
-                # A worker that outlived its executor, which was killed before; it may come again.
+                # A worker that outlived its killed executor; the point may come again.
                 self._holds.release()
             self._check_running(driver)
             assert time.monotonic() < deadline, f"nobody came to {point} for {REACH_S:.0f} s"
@@ -197,7 +198,7 @@ class _Copy:
         return held
 
     def _kill_before_checkpoint(self, driver: DriverProcess, target: Target) -> int:
-        """Only once it is certain that the checkpoint is not there."""
+        """Kills only once it is certain that the checkpoint does not exist."""
         commits = self._checkpoint / "commits"
         for batch_id in batches_about_to_end(commits, driver):
             jvm = driver.jvm
@@ -227,7 +228,7 @@ class _Copy:
         return executors
 
     def _check_open(self, batch_id: int) -> None:
-        """It was begun, and has not ended: whoever comes next repeats it."""
+        """The micro-batch has begun and not ended: the next process repeats it."""
         assert (self._checkpoint / "offsets" / str(batch_id)).exists()
         assert not (self._checkpoint / "commits" / str(batch_id)).exists()
 

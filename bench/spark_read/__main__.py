@@ -1,11 +1,13 @@
-"""`make bench-spark-read` (`python -m bench.spark_read`): how fast Spark reads ten million records
-of 100 bytes from three brokers of Tidelog, and by its own source from three of Kafka, on this
-machine, in turn; and how much memory a task takes. With `--quick` (`make bench-spark-read QUICK=1`)
-half a million records, once.
+"""`make bench-spark-read` (`python -m bench.spark_read`): how fast Spark reads from Tidelog and
+from Kafka on this machine, and how much memory a task takes.
 
-Needs Java 17 and Maven, by which Kafka comes. Exit status 1: a bound is not met, or a reading had
-not exactly what was written; 2: it could not be measured. `out/bench-spark-read.json` is documented
-in docs/reference/make-targets.md."""
+Spark reads ten million records of 100 bytes from three brokers of Tidelog, and by its own source
+from three of Kafka, in turn. With `--quick` (`make bench-spark-read QUICK=1`) half a million
+records, once.
+
+Needs Java 17, and Maven, which downloads Kafka. Exit status 1: a bound is missed, or a reading
+differed from the written records; 2: the measurement failed. `out/bench-spark-read.json` is
+documented in docs/reference/make-targets.md."""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from bench.spark_read.run import DriverError, run
 from bench.spark_read.settings import FULL, QUICK, Settings
 from tidelog_runtime.local.errors import ClusterError
 
-# Keys, values, and what logs put around them.
+# Keys, values, and the overhead of the logs.
 _DISK_BYTES_PER_RECORD = 130
 _COPIES = 6
 
@@ -62,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _lack_of_room(directory: Path, settings: Settings) -> str:
-    """Empty: there is enough."""
+    """Why the disk has too little room; empty: it has enough."""
     records = settings.records * _COPIES + settings.task_records
     needed = records * (_DISK_BYTES_PER_RECORD + settings.value_bytes - FULL.value_bytes)
     free = shutil.disk_usage(directory).free

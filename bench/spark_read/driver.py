@@ -1,5 +1,6 @@
-"""`python -m bench.spark_read.driver FILE`: a driver of Spark that does one thing, and ends. FILE:
-an `Order` as JSON. What it found lies in the order's `result`, as JSON."""
+"""`python -m bench.spark_read.driver FILE`: a Spark driver that does one task, and ends.
+
+FILE: an `Order` as JSON. Its result is written to the order's `result`, as JSON."""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ from bench.spark_read.workers import PeakMemory, Spent
 from tidelog.spark import register
 from tidelog_pipeline.session import spark_session
 
-# Of a range, so much is read before the time is taken.
+# This part of a range is read before the measurement.
 WARM_SHARE = 10
 PATIENCE = "1800s"
 
 
 class Task(StrEnum):
     BATCH = "batch"
-    # What is there, by a stream that ends then.
+    # Reads the existing records by a stream that ends then.
     STREAM = "stream"
     # Fills the topic of Kafka.
     FILL = "fill"
@@ -34,9 +35,10 @@ class Task(StrEnum):
 
 @dataclass(frozen=True)
 class Order:
-    """`options`: of the source or the sink, where from and where to not among them. `ends`: by
-    partition, before which offset reading ends; of a stream, what the topic has. `warm`: a tenth
-    is read first. `watched`: processes, by part."""
+    """`options`: of the source or the sink, without the range.
+    `ends`: by partition, the offset before which reading ends; for a stream, the end of the topic.
+    `warm`: a tenth is read first.
+    `watched`: processes, by part."""
 
     task: Task
     source: str
@@ -55,7 +57,7 @@ class Order:
 @dataclass(frozen=True)
 class Answer:
     """`worker_peak_mb`: resident memory of the largest Python worker; 0: there was none.
-    `processor_seconds`: by part, while the time was taken."""
+    `processor_seconds`: by part, during the measurement."""
 
     totals: Totals
     seconds: float
@@ -64,7 +66,7 @@ class Answer:
 
 
 def totals_of(rows: DataFrame) -> Totals:
-    """Touches key and value of every row; nothing of them leaves the tasks."""
+    """Reads key and value of every row; the rows do not leave the tasks."""
     found = rows.agg(
         f.count("*"),
         f.coalesce(f.sum(f.length("key")), f.lit(0)),
@@ -105,7 +107,7 @@ def read_stream(spark: SparkSession, order: Order, starts: Sequence[int], name: 
 
 
 def fill(spark: SparkSession, order: Order) -> Totals:
-    """Each task has one partition, as many as there can be."""
+    """Each task writes one partition; tasks are as many as possible."""
     count = sum(order.ends)
     number = f.col("id").cast("string")
     (
@@ -153,7 +155,7 @@ def main(path: str) -> None:
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
-        # A busy machine may stop a while, and takes its time to start Python.
+        # A busy machine may pause for a while, and be slow to start Python.
         "spark.network.timeout": PATIENCE,
         "spark.python.authenticate.socketTimeout": PATIENCE,
         "spark.local.dir": f"{order.directory}/local",
@@ -162,13 +164,13 @@ def main(path: str) -> None:
     with spark_session("bench-spark-read", f"local[{order.cores}]", conf) as spark:
         register(spark)
         answer = carry_out(spark, order)
-    told = {
+    document = {
         "totals": answer.totals,
         "seconds": answer.seconds,
         "worker_peak_mb": answer.worker_peak_mb,
         "processor_seconds": answer.processor_seconds,
     }
-    Path(order.result).write_text(json.dumps(told))
+    Path(order.result).write_text(json.dumps(document))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What both logs hold, and which part of it is read. Pure."""
+"""The records of both logs, and the ranges that are read. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 KEY_BYTES = 8
 FILLER = "x"
-# The timestamps of so many records are the same.
+# This many records have the same timestamp.
 RECORDS_PER_MS = 200
 
 
 class Totals(NamedTuple):
-    """Of all rows that were read."""
+    """Totals over all rows that were read."""
 
     rows: int
     key_bytes: int
@@ -33,7 +33,7 @@ def value_of(number: int, value_bytes: int) -> bytes:
 
 
 def in_partition(partition: int, records: int, partitions: int) -> range:
-    """Numbers of its records: as many in each as there can be, one after the other."""
+    """The numbers of its records: numbers are spread as evenly as possible, one after the other."""
     return range(
         partition * records // partitions,
         (partition + 1) * records // partitions,
@@ -51,5 +51,5 @@ def ends(records: int, partitions: int) -> list[int]:
 
 
 def offsets_option(topic: str, offsets: Sequence[int]) -> str:
-    """`startingOffsets` and `endingOffsets` of both sources."""
+    """The options `startingOffsets` and `endingOffsets` of both sources."""
     return json.dumps({topic: {str(p): offset for p, offset in enumerate(offsets)}})

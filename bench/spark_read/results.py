@@ -1,5 +1,5 @@
-"""What became of it: a table, and `out/bench-spark-read.json`, whose keys
-docs/reference/make-targets.md explains. Pure, but for `write`."""
+"""The results: a table, and `out/bench-spark-read.json`, whose keys docs/reference/make-targets.md
+explains. Pure, but for `write`."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ TIDELOG, KAFKA = "tidelog", "kafka"
 BATCH, STREAM = "batch", "stream"
 WANTED_RATIO = 0.8
 WANTED_ROWS_PER_SECOND = 300_000.0
-# A peak is a maximum over luck: the longer one looks, the nearer it comes to when what is fetched
-# ahead (16 MiB) is there twice, as messages and as what is made of them. Memory as such does not
-# grow: after 28 million records a task had what it had after the first.
+# A peak is a random maximum: a longer measurement is more likely to see the moment when prefetched
+# data (16 MiB) exist twice, as messages and as decoded rows. Memory itself does not grow: after 28
+# million records a task had the same as after the first.
 WANTED_GROWTH_MB = 32.0
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """`pair`: counted from 1, among those of the same `way`. `worker_peak_mb` and
-    `processor_seconds` as in `driver.Answer`."""
+    """`pair`: counted from 1, among those of the same `way`.
+    `worker_peak_mb` and `processor_seconds` as in `driver.Answer`."""
 
     source: str
     way: str
@@ -52,8 +52,8 @@ class OneTask:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`set_up`: releases and settings of both sides, as texts. `short`, `long`: a tenth of a
-    partition, and all of it."""
+    """`set_up`: releases and settings of both sides, as texts.
+    `short`, `long`: a tenth of a partition, and all of it."""
 
     settings: Settings
     set_up: Mapping[str, object]
@@ -71,13 +71,13 @@ def rates(readings: Sequence[Reading], source: str, way: str) -> list[float]:
 
 
 def ratios(readings: Sequence[Reading], way: str) -> list[float]:
-    """By pair, Tidelog's rows a second over Kafka's."""
+    """By pair, Tidelog's rows a second divided by Kafka's."""
     pairs = zip(rates(readings, TIDELOG, way), rates(readings, KAFKA, way), strict=True)
     return [ours / theirs for ours, theirs in pairs]
 
 
 def miscounted(outcome: Outcome) -> list[str]:
-    """Readings that had not exactly what the logs hold."""
+    """The readings whose totals differ from the logs."""
     settings = outcome.settings
     of_all = totals_of(settings.records, settings.value_bytes)
     found = [
@@ -100,8 +100,8 @@ def short_records(settings: Settings) -> int:
 
 
 def verdicts(outcome: Outcome) -> list[Measured]:
-    """Speed has bounds where as much is read as in the full form: what it takes to begin is a large
-    part of anything less."""
+    """Speed has bounds only in the full form: in shorter ones the start is a large part of the
+    time."""
     is_judged = outcome.settings.records >= FULL.records
     readings = outcome.readings
     rate = median(rates(readings, TIDELOG, BATCH))
@@ -117,7 +117,7 @@ def verdicts(outcome: Outcome) -> list[Measured]:
         else Measured(ratio_name, ratio, ""),
         at_most("growth of a task's peak, tenfold range", growth_mb, WANTED_GROWTH_MB, "MB"),
     ]
-    told = [
+    lines = [
         Measured("Kafka, batch", median(rates(readings, KAFKA, BATCH)), "rows/s"),
         Measured("Tidelog, stream", median(rates(readings, TIDELOG, STREAM)), "rows/s"),
         Measured("Kafka, stream", median(rates(readings, KAFKA, STREAM)), "rows/s"),
@@ -125,7 +125,7 @@ def verdicts(outcome: Outcome) -> list[Measured]:
         Measured("peak of a task, short range", outcome.short.worker_peak_mb, "MB"),
         Measured("peak of a task, tenfold range", outcome.long.worker_peak_mb, "MB"),
     ]
-    return [*judged, *told]
+    return [*judged, *lines]
 
 
 def content(form: str, outcome: Outcome) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Both clusters are filled, and read in turn, each reading by a driver of Spark of its own."""
+"""Fills both clusters, and reads them in turn; each reading has its own Spark driver."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bench.spark_read.settings import Settings
 from tidelog_runtime.local.cluster import LocalCluster
 
 ROOT = Path(__file__).parents[2]
-# Spark's source for Kafka.
+# Spark's data source for Kafka.
 SOURCE = Path(__file__).parent / "source.xml"
 TOPIC = "sea"
 ONE_PARTITION = "strait"
@@ -69,7 +69,7 @@ async def run(directory: Path, settings: Settings, say: Say) -> Outcome:
 
 
 class _Bench:
-    """Both clusters run all the time: whichever is not read costs both the same."""
+    """Both clusters run all the time: the idle one costs the other the same."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class _Bench:
 
     async def run(self, set_up: Mapping[str, object]) -> Outcome:
         await self._fill()
-        # What was written goes to disk now, and not while something is read.
+        # Written data go to disk now, and not during a reading.
         await asyncio.to_thread(os.sync)
         settings = self._settings
         readings = [
@@ -216,8 +216,8 @@ def _driven(order: Order) -> Answer:
     if run.returncode != 0:
         tail = log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
         raise DriverError(f"the driver ended with status {run.returncode}:\n{tail}")
-    told = json.loads(Path(order.result).read_text())
-    return Answer(**{**told, "totals": Totals(*told["totals"])})
+    document = json.loads(Path(order.result).read_text())
+    return Answer(**{**document, "totals": Totals(*document["totals"])})
 
 
 def _set_up(settings: Settings, jars: Jars) -> dict[str, object]:

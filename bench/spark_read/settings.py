@@ -1,4 +1,4 @@
-"""What is measured. Pure."""
+"""The settings of the measurement. Pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`pairs`: of readings by `spark.read`, one of each log; `stream_pairs`: by
-    `spark.readStream`. `task_records`: of a topic of one partition, which one task reads.
-    `batch_bytes`: of producers, both. `kafka_heap_mb`: of each of Kafka's brokers."""
+    """`pairs`: of readings by `spark.read`, one of each log.
+    `stream_pairs`: by `spark.readStream`.
+    `task_records`: of a topic of one partition, which one task reads.
+    `batch_bytes`: of both producers.
+    `kafka_heap_mb`: of each Kafka broker."""
 
     records: int
     task_records: int
@@ -22,7 +24,7 @@ class Settings:
     kafka_heap_mb: int
 
 
-# Kafka's heap is what its own start script gives it.
+# The heap that Kafka's own start script sets.
 FULL = Settings(
     records=10_000_000,
     task_records=10_000_000,

@@ -8,7 +8,7 @@ import time
 from bench.spark_read.records import RECORDS_PER_MS, chunks, in_partition, key_of, value_of
 from tidelog.client import Admin, Producer
 
-# Handed to the client at once.
+# The records that are passed to the client at once.
 CHUNK_RECORDS = 20_000
 IN_SYNC_S = 120.0
 _PAUSE_S = 0.5
@@ -24,7 +24,7 @@ async def fill(
     value_bytes: int,
     batch_bytes: int,
 ) -> None:
-    """Creates it as well, and returns once every follower has all."""
+    """Creates the topic as well, and returns once every follower has all records."""
     async with Admin(bootstrap) as admin:
         await admin.create_topic(topic, partitions, replicas)
         async with Producer(bootstrap, batch_bytes=batch_bytes) as producer:
@@ -32,7 +32,7 @@ async def fill(
                 numbers = in_partition(partition, records, partitions)
                 await _send(producer, topic, partition, numbers, value_bytes)
         async with asyncio.timeout(IN_SYNC_S):
-            while not await _in_sync(admin, topic):  # noqa: ASYNC110 - nobody tells of it
+            while not await _in_sync(admin, topic):  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(_PAUSE_S)
 
 

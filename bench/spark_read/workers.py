@@ -1,5 +1,5 @@
-"""Processes below one that drives Spark, as /proc shows them: what memory its Python workers took,
-and what processor time the parts. Linux only."""
+"""The processes below a Spark driver in /proc: the memory of its Python workers, and the processor
+time of its parts. Linux only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def below(pid: int) -> list[int]:
-    """All its descendants."""
+    """All descendants of a process."""
     children: defaultdict[int, list[int]] = defaultdict(list)
     for directory in Path("/proc").glob("[0-9]*"):
         fields = _stat(int(directory.name))
@@ -40,14 +40,15 @@ def workers_below(pid: int) -> list[int]:
 
 
 def processor_seconds(pids: Iterable[int]) -> float:
-    """Of those that live, and of their children that have ended."""
+    """The processor time of living processes, and of their children that have ended."""
     fields = (_stat(pid) for pid in pids)
     return sum(sum(map(int, of_one[11:15])) for of_one in fields if of_one) / _TICKS
 
 
 class PeakMemory:
-    """Of the largest Python worker below this process, from when it is entered; a worker that has
-    worked before brings the peak that it had."""
+    """The peak memory of the largest Python worker below this process during the context.
+
+    A worker that has worked before starts with its earlier peak."""
 
     def __init__(self) -> None:
         self._peaks_mb: dict[int, float] = {}
@@ -87,8 +88,8 @@ class PeakMemory:
 
 
 class Spent:
-    """Processor seconds by part since it was made: the JVM of this process, its Python workers,
-    and `others`."""
+    """Processor seconds by part since the creation of this object: the JVM of this process, its
+    Python workers, and `others`."""
 
     def __init__(self, others: Mapping[str, Iterable[int]]) -> None:
         self._others = {part: list(pids) for part, pids in others.items()}
@@ -106,7 +107,8 @@ class Spent:
 
 
 def _stat(pid: int) -> list[str]:
-    """Fields from the state on; none: it has ended. The name before them may hold spaces."""
+    """The fields from the state on; None: the process has ended. The name before them may contain
+    spaces."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

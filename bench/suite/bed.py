@@ -1,5 +1,5 @@
 """A cluster of real processes with a producing and a consuming process beside it, and the ceiling
-that all is compared with."""
+of all comparisons."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 CREATION_TIMEOUT_MS = 120_000
 READY_TIMEOUT_S = 120.0
-# What topics that are written to keep, all partitions of a broker together: nobody reads them, and
-# the disk is not endless.
+# The retention of topics that are written to, for all partitions of a broker together: their
+# records are not read, and the disk is finite.
 KEPT_BYTES = 1 << 30
 MAX_SEGMENT_BYTES = 64 << 20
 MIN_SEGMENT_BYTES = 4 << 20
-# Old segments, and topics that were deleted, go soon.
+# Old segments and deleted topics are removed soon.
 BROKER_CONFIG = {"retention_check_interval_ms": 5_000, "stray_retention_ms": 1_000}
 
 
@@ -38,7 +38,7 @@ class Bed:
         self._topics = 0
 
     async def ceiling(self, seconds: float, message_bytes: int = MESSAGE_BYTES) -> float:
-        """10^6 bytes a second, by the process that produces, too."""
+        """10^6 bytes a second, also by the process that produces."""
         return await self.producer.call(
             ceiling_mb_per_second, self._noop_address, message_bytes, seconds
         )
@@ -52,7 +52,7 @@ class Bed:
         *,
         keeps_all: bool = False,
     ) -> AsyncIterator[str]:
-        """A new one, which is deleted afterwards."""
+        """A new topic, which is deleted afterwards."""
         self._topics += 1
         name = f"bench-{self._topics}"
         kept = {} if keeps_all else retention(partitions)
@@ -75,7 +75,7 @@ class Bed:
         return max(rss_mb(pid, "VmHWM") for pid in self.broker_pids())
 
     async def forget_pages(self) -> None:
-        """What brokers have written is on the disk, and no longer in memory."""
+        """Writes the brokers' data to the disk, and drops them from the page cache."""
         directories = [self.cluster.broker_data_dir(b) for b in self.cluster.broker_ids]
         for directory in directories:
             await asyncio.to_thread(_forget_pages, directory)
@@ -95,14 +95,14 @@ async def bed(directory: Path) -> AsyncIterator[Bed]:
 
 
 def retention(partitions: int) -> dict[str, str]:
-    """Of a topic of so many partitions."""
+    """For a topic of so many partitions."""
     kept = KEPT_BYTES // partitions
     segment = min(MAX_SEGMENT_BYTES, max(MIN_SEGMENT_BYTES, kept // 4))
     return {"retention_bytes": str(kept), "segment_bytes": str(segment)}
 
 
 def _forget_pages(directory: Path) -> None:
-    """Brokers delete files and directories meanwhile."""
+    """Brokers may delete files and directories meanwhile."""
     for parent, _, names in os.walk(directory):
         for name in names:
             try:
@@ -110,7 +110,7 @@ def _forget_pages(directory: Path) -> None:
             except FileNotFoundError:
                 continue
             try:
-                os.fdatasync(descriptor)  # only what is on the disk can be forgotten
+                os.fdatasync(descriptor)  # Only pages that are on the disk can be dropped.
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             finally:
                 os.close(descriptor)

@@ -1,4 +1,4 @@
-"""What was found of each way of producing, and whether it is enough. Pure."""
+"""The results of each way of producing, and their bounds. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.report import Measured, at_least, at_most, of_ceiling
 from bench.suite.matrix import AT_ONCE_BY_LEADER, ONE_REPLICA, USUAL, Case, size_text
 from bench.suite.outcome import Chart, Line, Outcome, Point
 
-# Of C, in the usual case with factor 3 and with factor 1; of acks=1, with acks=all.
+# As shares of C: the usual case with factor 3 and with factor 1; acks=1, as a share of acks=all.
 WANTED_RATIO = {USUAL: 1 / 4, ONE_REPLICA: 1 / 2}
 WANTED_OF_ACKS_1 = 0.55
 WANTED_MEMORY_MB = 200.0
@@ -18,9 +18,9 @@ WANTED_MEMORY_MB = 200.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`ceiling`, `mb_per_second`: 10^6 bytes a second of values before compression; `ratio`: the
-    median of pairs; `..._cpu_s_per_gb`: processor seconds, of the producing process, and of all
-    brokers."""
+    """`ceiling`, `mb_per_second`: 10^6 bytes a second of values before compression.
+    `ratio`: the median of pairs.
+    `..._cpu_s_per_gb`: processor seconds, of the producing process, and of all brokers."""
 
     case: Case
     ceiling: float
@@ -41,8 +41,8 @@ class Found:
 
 
 def outcome(found: Sequence[Found], larger: Mapping[int, float], memory_mb: float) -> Outcome:
-    """`larger`: ceilings with messages of other sizes, by these. `memory_mb`: the most that a
-    broker has had."""
+    """`larger`: ceilings with messages of other sizes, by size.
+    `memory_mb`: the peak memory of a broker."""
     by_case = {one.case: one for one in found}
     ceilings = [one.ceiling for one in found]
     results = [
@@ -81,8 +81,10 @@ def _measured(found: Found) -> Measured:
 
 
 def charts(found: Sequence[Found]) -> list[Chart]:
-    """Of C over the size of a record: a line for each way that was measured with several sizes;
-    one chart for each compression and number of partitions."""
+    """The share of C over the size of a record.
+
+    A line for each way that was measured with several sizes; one chart for each compression and
+    number of partitions."""
     several: dict[Case, list[Found]] = {}
     for one in found:
         if not one.case.by_record:
@@ -108,7 +110,7 @@ def charts(found: Sequence[Found]) -> list[Chart]:
 
 
 def _one_thing_changed(found: Sequence[Found]) -> list[Chart]:
-    """The usual case beside those that differ from it in one thing."""
+    """The usual case beside those that differ from it in one parameter."""
     near = [one for one in found if _differences(one.case) <= 1]
     if len(near) < 2 or len(found) > len(near):
         return []

@@ -1,4 +1,4 @@
-"""What consuming clients do in a process of their own."""
+"""Consuming clients in a separate process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog.client import Consumer
 from tidelog.model import TopicPartition
 
 POLL_MS = 200
-# So long without a record is the end of what a producer sent as fast as it could.
+# A producer at full speed has ended if no record arrives for so long.
 QUIET_S = 1.5
 FIRST_S = 30.0
 GIVE_UP_S = 60.0
@@ -33,7 +33,8 @@ class Read(NamedTuple):
 
 
 async def read_all(bootstrap: str, topic: str, records: int, *, one_by_one: bool) -> Read:
-    """From the first poll until so many records of a topic have come, which is what it holds."""
+    """Reads from the first poll until the expected number of records, the whole topic, has
+    arrived."""
     async with Consumer(bootstrap) as consumer:
         await consumer.assign_topic(topic)
         began_cpu, began = time.process_time(), time.perf_counter()
@@ -44,7 +45,7 @@ async def read_all(bootstrap: str, topic: str, records: int, *, one_by_one: bool
 
 
 async def read_for(bootstrap: str, topic: str, seconds: float) -> Read:
-    """Batches from the beginning, and again from there as often as there is time."""
+    """Reads batches from the beginning, and again from there until the time is up."""
     async with Consumer(bootstrap) as consumer:
         partitions = await consumer.assign_topic(topic)
         ends = await consumer.end_offsets(partitions)
@@ -62,7 +63,7 @@ async def read_for(bootstrap: str, topic: str, seconds: float) -> Read:
 
 
 async def follow(bootstrap: str, topic: str, *, one_by_one: bool) -> Read:
-    """What comes from now on, from the first record to the last before a pause."""
+    """Reads new records, from the first one to the last before a pause."""
     async with Consumer(bootstrap) as consumer:
         await _at_end(consumer, topic)
         waits_until = time.perf_counter() + FIRST_S
@@ -76,13 +77,15 @@ async def follow(bootstrap: str, topic: str, *, one_by_one: bool) -> Read:
                 if not first:
                     first, first_cpu = last, last_cpu
                 else:
-                    found += got  # the first only sets the clock going
+                    found += got  # the first record only starts the clock
         return Read(found, max(last - first, 1e-9), last_cpu - first_cpu)
 
 
 async def observe(bootstrap: str, topic: str, warm_up_s: float) -> Timed:
-    """Milliseconds from the time that each record is stamped with until it is here, up to the last
-    of each partition; those that were due within `warm_up_s` of the first do not count."""
+    """Milliseconds from the timestamp of each record until its arrival, up to the last of each
+    partition.
+
+    Records that were due within `warm_up_s` of the first do not count."""
     found: list[float] = []
     async with Consumer(bootstrap) as consumer:
         going = set(await _at_end(consumer, topic))
@@ -105,7 +108,7 @@ async def observe(bootstrap: str, topic: str, warm_up_s: float) -> Timed:
 
 
 async def _at_end(consumer: Consumer, topic: str) -> list[TopicPartition]:
-    """Nothing is missed that is written once this has returned."""
+    """Records that are written after this has returned are not missed."""
     partitions = await consumer.partitions_of(topic)
     ends = await consumer.end_offsets(partitions)
     consumer.assign(partitions)

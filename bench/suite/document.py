@@ -1,21 +1,20 @@
 """`out/bench.json`, in all but the full form `out/bench.partial.json`:
 
 - `machine`: processor, cores, memory, Python, kernel;
-- `form`: "full", "quick", or "custom" where a setting is another one; `settings`: all of them, by
-  the names of the options;
-- `results`: what the table shows, a list of `name`, `value`, `unit`, `ratio_to_ceiling` (to C, the
+- `form`: "full", "quick", or "custom" where a setting is different; `settings`: all of them, by the
+  names of the options;
+- `results`: the rows of the table, a list of `name`, `value`, `unit`, `ratio_to_ceiling` (to C, the
   no-op gRPC call of the same part, measured in turn; null: it does not apply), `wanted` (the bound,
   as a text), `met` (null where there is no bound) and `part`;
 - `not_met`: names of results beyond their bounds; empty with exit status 0, else it is 1;
-- `seconds`: what each part took; `measured`: of each the `commit`, with a + where files differed,
-  the `python` and the time when it ended (`at`, UTC);
-- `parts`: by part, `charts` (what `out/bench.html` shows, as numbers) and `details`:
-  throughput has its `cases` (with processor seconds of brokers and client for each GB) and
-  `larger_ceilings`; latency the whole distributions; scale and alone for each size what was
-  `found`, `problems`, and `growth_exponents`, by which power of the number of partitions each cost
-  grows.
+- `seconds`: the duration of each part; `measured`: for each the `commit`, with a + where files
+  differed, the `python` and the time when it ended (`at`, UTC);
+- `parts`: by part, `charts` (the content of `out/bench.html`, as numbers) and `details`: throughput
+  has its `cases` (with processor seconds of brokers and client for each GB) and `larger_ceilings`;
+  latency the whole distributions; scale and alone for each size what was `found`, `problems`, and
+  `growth_exponents`, the power of the number of partitions with which each cost grows.
 
-Parts that are run by themselves take their place in the file and leave the others' as they were."""
+Parts that run separately replace their own entries in the file and leave the others unchanged."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ FULL_NAME, PARTIAL_NAME = "bench", "bench.partial"
 
 
 def name_of(form: str) -> str:
-    """Of the files, without their endings."""
+    """The name of the files, without their suffixes."""
     return FULL_NAME if form == FULL_FORM else PARTIAL_NAME
 
 
@@ -45,8 +44,8 @@ def content(
     measured: Mapping[str, Mapping[str, str]],
     before: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """`seconds`, `measured`: of these outcomes. `before`: what the file held; empty: there was
-    none."""
+    """`seconds`, `measured`: of these outcomes.
+    `before`: the previous content of the file; empty: there was none."""
     results = [row for row in before.get("results", ()) if row["part"] not in outcomes]
     results += [_row(part, r) for part, found in outcomes.items() for r in found.results]
     results.sort(key=lambda row: PARTS.index(row["part"]))
@@ -68,7 +67,7 @@ def content(
 
 
 def read(path: Path) -> Mapping[str, Any]:
-    """Empty where there is none."""
+    """Empty if there is none."""
     found: Mapping[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     return found
 

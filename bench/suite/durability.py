@@ -1,5 +1,5 @@
-"""Topics that are `synced`, where a record counts once disks have it, against `replicated` ones:
-64 records in flight, which share syncs (group commit), and one in flight, which does not."""
+"""`synced` topics, where a record counts once it is on the disks, against `replicated` ones: with
+64 records in flight, which share syncs (group commit), and with one in flight, which does not."""
 
 from __future__ import annotations
 

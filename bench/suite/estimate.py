@@ -1,4 +1,4 @@
-"""How long the parts take, about. Pure."""
+"""The approximate duration of the parts. Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from bench.suite import matrix
 from bench.suite.durability import DURABILITIES, IN_FLIGHT
 from bench.suite.settings import Settings
 
-# Seconds. Of a cluster: until it is ready, and until it has stopped.
+# Seconds until a cluster is ready, and until it has stopped.
 CLUSTER_S = 6.0
 TOPIC_S = 0.4
 FOLLOWING_S = 1.7
-# What a machine of two cores writes and reads, 10^6 bytes a second.
+# The write and read rates of a machine with two cores, 10^6 bytes a second.
 WRITES_MB, READS_MB, READS_RECORDS_MB = 60.0, 300.0, 80.0
-# Of a real cluster, beyond what waits by the clock; for each 1,000 partitions.
+# For a real cluster, beyond fixed waits; for each 1,000 partitions.
 SIZE_S, SIZE_S_EACH_1000 = 32.0, 17.0
 ALONE_S, ALONE_S_EACH_1000 = 1.2, 0.28
 SLOW_S = {"restart": 60.0, "rolling": 60.0, "history": 40.0}

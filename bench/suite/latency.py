@@ -1,5 +1,5 @@
-"""Latency with acks=all and factor 3: one record in flight, and at fixed rates in an open loop; to
-the acknowledgement, and to a consumer in a process of its own."""
+"""Latency with acks=all and factor 3: with one record in flight, and at fixed rates in an open
+loop; to the acknowledgement, and to a consumer in a separate process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.suite.settings import Settings
 from bench.suite.waits import OneInFlight, Rate, outcome
 
 PARTITIONS = USUAL.partitions
-# For the consumer to be at the end.
+# Time for the consumer to reach the end.
 SETTLE_S = 0.7
 
 

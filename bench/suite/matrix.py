@@ -1,4 +1,4 @@
-"""Which ways of producing are measured. Pure."""
+"""The ways of producing that are measured. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Case(NamedTuple):
         }
 
 
-# What bounds are on, and what the others are compared with.
+# The cases with bounds, which the others are compared with.
 USUAL = Case()
 AT_ONCE_BY_LEADER = USUAL._replace(acks=Acks.LEADER)
 ONE_REPLICA = USUAL._replace(factor=1)
@@ -68,7 +68,7 @@ def full() -> list[Case]:
 
 
 def diagonal() -> list[Case]:
-    """The usual case, and those that differ from it in one thing."""
+    """The usual case, and those that differ from it in one parameter."""
     others = [
         *(USUAL._replace(record_bytes=size) for size in SIZES),
         *(USUAL._replace(acks=acks) for acks in _ACKS),

@@ -1,5 +1,5 @@
-"""Parts with a cluster, or a file, of their own: the start of a stopped cluster, rolling restarts,
-and the checker of histories."""
+"""Parts with their own cluster or file: the start of a stopped cluster, rolling restarts, and the
+history checker."""
 
 from __future__ import annotations
 

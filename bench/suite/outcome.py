@@ -1,5 +1,5 @@
-"""What a part of the suite has found: figures with their verdicts, charts, and the details behind
-them. Plain values."""
+"""The outcome of a part of the suite: values with their verdicts, charts, and details. Plain
+values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """`name`: of its file. `ticks`: names of whole numbers of x, which makes it bars."""
+    """`name`: of its file.
+    `ticks`: names for the integers of x, which make it a bar chart."""
 
     name: str
     title: str
@@ -51,7 +52,7 @@ def chart_from_json(value: Mapping[str, Any]) -> Chart:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`details`: what JSON can hold."""
+    """`details`: values that JSON can hold."""
 
     results: Sequence[Measured]
     charts: Sequence[Chart] = ()

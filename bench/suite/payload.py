@@ -1,5 +1,6 @@
-"""Values to send: words at random from a vocabulary, so that they compress as texts do, by about
-three to one. Zeros would flatter compression, and noise would leave it nothing to do. Pure."""
+"""Values of random words from a vocabulary, which compress like texts, by about three to one.
+
+Zeros would compress too well, and random bytes not at all. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What producing clients do in a process of their own."""
+"""Producing clients in a separate process."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from tidelog.client import Delivery, Producer
 from tidelog.errors import TidelogError
 from tidelog.model import Codec
 
-# Of the open loop, before it counts.
+# The warm-up of the open loop, which does not count.
 WARM_UP_S = 1.0
-# So that the last acknowledgements of an overload are waited for, and not for ever.
+# Waits for the last acknowledgements of an overload, but not forever.
 DRAIN_S = 30.0
 # The time when a record was due, by the clock that all processes of a machine share.
 STAMP = struct.Struct("<d")
-# In the place of a time: nothing is timed by this record; after it, none comes in its partition.
+# Takes the place of the time: this record is not timed, and none follows it in its partition.
 NOT_TIMED, LAST = 0.0, -1.0
 
 
 class Produced(NamedTuple):
-    """Values that were acknowledged, in bytes before compression. `failed`: records.
+    """Acknowledged values, in bytes before compression.
+    `failed`: records.
     `cpu_s`: of this process."""
 
     bytes: int
@@ -43,7 +44,8 @@ class Produced(NamedTuple):
 
 
 async def produce(bootstrap: str, topic: str, case: Case, seconds: float) -> Produced:
-    """As fast as it goes, round the partitions; until all of it is acknowledged."""
+    """Produces as fast as possible, round-robin over the partitions, until everything is
+    acknowledged."""
     batch = values(case.record_bytes, case.records_per_batch)
     async with Producer(
         bootstrap,
@@ -83,7 +85,7 @@ async def produce(bootstrap: str, topic: str, case: Case, seconds: float) -> Pro
 
 
 async def fill(bootstrap: str, topic: str, partitions: int, record_bytes: int, size: int) -> int:
-    """Records, of `size` bytes in all or a little more. Raises where one is not written."""
+    """Writes records of `size` bytes in all or a little more. Raises if one is not written."""
     batch = values(record_bytes, BATCH_BYTES // record_bytes)
     rounds = -(-size // (partitions * len(batch) * record_bytes))
     async with Producer(bootstrap, batch_bytes=BATCH_BYTES) as producer:
@@ -100,7 +102,7 @@ async def fill(bootstrap: str, topic: str, partitions: int, record_bytes: int, s
 
 
 async def touch(bootstrap: str, topics: list[str], partitions: int, record_bytes: int) -> float:
-    """Seconds until each partition of each topic has a record, acknowledged by all."""
+    """Seconds until each partition of each topic has a record that all replicas acknowledged."""
     value = values(record_bytes, 1)
     async with Producer(bootstrap, codec=Codec.NONE) as producer:
         began = time.perf_counter()
@@ -139,9 +141,11 @@ async def one_in_flight(
 async def many_in_flight(
     bootstrap: str, topic: str, partitions: int, in_flight: int, seconds: float
 ) -> tuple[float, list[float]]:
-    """Records a second, and milliseconds of each, sorted: so many at a time, each replaced when it
-    is acknowledged by one for any partition, as by a key. By turns they would bunch: what one
-    leader has answered would go to the next one as a whole, in two or three bunches by chance."""
+    """Records a second, and the latency of each in milliseconds, sorted.
+
+    The given number is in flight. Each record is replaced, when it is acknowledged, by one for a
+    random partition, as a key would choose it. Round-robin would make bunches: the records that one
+    leader has acknowledged would go to the next one together."""
     value = values(1 << 10, 1)[0]
     found: list[float] = []
     async with Producer(bootstrap, linger_ms=0) as producer:
@@ -163,8 +167,8 @@ async def many_in_flight(
 async def open_loop(
     bootstrap: str, topics: list[str], partitions: int, rate: float, seconds: float
 ) -> Timed:
-    """Single records of 1 KiB at a fixed rate, round topics and partitions. From when each was due
-    to its acknowledgement by all."""
+    """Single records of 1 KiB at a fixed rate, round-robin over topics and partitions. Latencies
+    are from when each was due to its acknowledgement by all."""
     rest = bytes((1 << 10) - STAMP.size)
     latencies = Latencies()
     unsettled: set[asyncio.Future[Delivery]] = set()

@@ -1,5 +1,5 @@
-"""What the terminal shows while the suite runs. It is drawn between two measurements and never
-during one, which would take part of what is measured."""
+"""The progress that the terminal shows while the suite runs. It is drawn only between two
+measurements, because drawing would disturb one."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Display:
         self._progress.refresh()
 
     def step(self, what: str) -> None:
-        """It begins; the one before is done."""
+        """Begins a step; the previous one is done."""
         task = self._progress.tasks[self._part]
         done = task.completed + 1 if task.fields["doing"] else 0
         self._progress.update(self._part, completed=done, doing=what)
         self._progress.refresh()
 
     def end(self) -> None:
-        """Of the part."""
+        """The end of the part."""
         self._progress.update(self._part, visible=False)
         self._progress.advance(self._all)
         self._progress.refresh()

@@ -1,4 +1,4 @@
-"""Consuming: a backlog from memory and from the disk, what comes in meanwhile, and both at once."""
+"""Consuming: a backlog from the page cache and from the disk, new records, and both at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.suite.settings import Settings
 WANTED_BATCHES_OF_C = 0.7
 RECORD_BYTES = USUAL.record_bytes
 PARTITIONS = USUAL.partitions
-# For a consumer to be where it begins to follow.
+# Time for a consumer to reach the position from which it follows.
 SETTLE_S = 0.7
 
 

@@ -1,4 +1,4 @@
-"""How much is measured: the full form, and the quick one of two minutes. Pure."""
+"""The amount of work: the full form, and the quick one of two minutes. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from bench.options import CUSTOM
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`matrix`: all cases of producing, else a diagonal through them. `repeats`: of each figure
-    that is taken in turn with another. `..._s`: how long one measurement lasts; `settle_s`: until
-    what was written is on the disk. `read_mb`: size of the backlog that consumers read. `rates`:
-    records a second of open loops. `sizes`: partitions of real clusters, `alone_sizes` of a
-    controller alone. `profile`: whether py-spy samples each step of these clusters into
-    out/profiles, which takes of their time."""
+    """`matrix`: all cases of producing, else a diagonal through them.
+    `repeats`: of each value that is measured in turn with another.
+    `..._s`: the duration of one measurement; `settle_s`: until written data are on the disk.
+    `read_mb`: the size of the backlog that consumers read.
+    `rates`: records a second of open loops.
+    `sizes`: partitions of real clusters, `alone_sizes` of a controller alone.
+    `profile`: whether py-spy samples each step of these clusters into out/profiles, which slows
+    them down."""
 
     matrix: bool
     repeats: int
@@ -68,22 +70,23 @@ QUICK = Settings(
 )
 FULL_FORM, QUICK_FORM = "full", "quick"
 
-# Parts by name, in the order in which they run. The quick form leaves the last ones out.
+# The parts by name, in the order in which they run. The quick form leaves the last ones out.
 ON_ONE_CLUSTER = ("throughput", "reading", "latency", "durability")
 SCALE_PARTS = ("scale", "alone")
 SLOW_PARTS = ("restart", "rolling", "history")
 PARTS = (*ON_ONE_CLUSTER, *SCALE_PARTS, *SLOW_PARTS)
 
 
-def parts_of(form: str, asked: Sequence[str]) -> tuple[str, ...]:
-    """In their order, whatever order they were asked for in; none asked: all of the form."""
-    if asked:
-        return tuple(part for part in PARTS if part in asked)
+def parts_of(form: str, requested: Sequence[str]) -> tuple[str, ...]:
+    """The parts in their order, whatever the requested order; none requested: all of the form."""
+    if requested:
+        return tuple(part for part in PARTS if part in requested)
     return PARTS if form == FULL_FORM else (*ON_ONE_CLUSTER, *SCALE_PARTS)
 
 
 def chosen(form: str, given: Mapping[str, object]) -> tuple[str, Settings]:
-    """`given`: what is not as in the form; None: it is. Raises ValueError for what cannot be."""
+    """`given`: the settings that differ from the form; None: as in the form. Raises ValueError for
+    invalid ones."""
     usual = FULL if form == FULL_FORM else QUICK
     changed = {name: value for name, value in given.items() if value is not None}
     for name, value in changed.items():
@@ -101,5 +104,5 @@ def as_json(settings: Settings) -> dict[str, object]:
 
 
 def tuple_fields() -> set[str]:
-    """Settings that are several numbers."""
+    """The settings with several numbers."""
     return {name for name, usual in as_json(FULL).items() if isinstance(usual, tuple)}

@@ -1,4 +1,4 @@
-"""Results on a terminal."""
+"""Tables of results on a terminal."""
 
 from __future__ import annotations
 

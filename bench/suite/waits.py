@@ -1,4 +1,4 @@
-"""What was found of latencies, and whether it is enough. Pure."""
+"""The results of latencies, and their bounds. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ TO_ACK, TO_CONSUMER = "to ack", "to consumer"
 
 
 class OneInFlight(NamedTuple):
-    """`alone`: nobody reads; `single`: so, with factor 1. The others beside a consumer."""
+    """`alone`: without a consumer. `single`: the same with factor 1. The others are beside a
+    consumer."""
 
     alone: Timed
     single: Timed
@@ -31,13 +32,13 @@ class Rate(NamedTuple):
 def outcome(one: OneInFlight, rates: Sequence[Rate]) -> Outcome:
     results = [
         *_bounded("one in flight, acks=all, factor 3", one.alone),
-        *_told("one in flight, factor 1", one.single),
-        *_told(f"one in flight beside a consumer, {TO_ACK}", one.to_ack),
-        *_told(f"one in flight, {TO_CONSUMER}", one.to_consumer),
+        *_percentile_rows("one in flight, factor 1", one.single),
+        *_percentile_rows(f"one in flight beside a consumer, {TO_ACK}", one.to_ack),
+        *_percentile_rows(f"one in flight, {TO_CONSUMER}", one.to_consumer),
     ]
     for rate, to_ack, to_consumer in rates:
-        results += _told(f"{rate:,} records/s, open loop, {TO_ACK}", to_ack)
-        results += _told(f"{rate:,} records/s, open loop, {TO_CONSUMER}", to_consumer)
+        results += _percentile_rows(f"{rate:,} records/s, open loop, {TO_ACK}", to_ack)
+        results += _percentile_rows(f"{rate:,} records/s, open loop, {TO_CONSUMER}", to_consumer)
         results.append(at_most(f"{rate:,} records/s: failed sends", to_ack.failed, 0, ""))
     details = {
         "one_in_flight": {name: timed._asdict() for name, timed in one._asdict().items()},
@@ -60,10 +61,12 @@ def _bounded(what: str, timed: Timed) -> Iterable[Measured]:
         else Measured(f"{what}: {name}, of {timed.samples} samples", 0, "ms", None, "more", False)
         for name, bound in WANTED_MS.items()
     )
-    yield from (r for r in _told(what, timed) if r.name.rpartition(": ")[2] not in WANTED_MS)
+    yield from (
+        r for r in _percentile_rows(what, timed) if r.name.rpartition(": ")[2] not in WANTED_MS
+    )
 
 
-def _told(what: str, timed: Timed) -> Iterable[Measured]:
+def _percentile_rows(what: str, timed: Timed) -> Iterable[Measured]:
     return (Measured(f"{what}: {name}", value, "ms") for name, value in timed.p.items())
 
 

@@ -46,7 +46,7 @@ def producer_crc32c(header: BatchHeader, records: bytes) -> int:
 
 def broker_crc32c(base_offset: int, leader_epoch: int, append_time_ms: int, crc: int) -> int:
     """Returns the CRC32C of the fields that the leader sets and of the producer's CRC
-    (interleaving 17 of docs/internals/interleavings.md)."""
+    (rule `second-crc-covers-broker-fields`)."""
     return crc32c(_BROKER_FIELDS.pack(base_offset, leader_epoch, append_time_ms, crc))
 
 

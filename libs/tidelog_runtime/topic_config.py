@@ -98,7 +98,7 @@ class TopicConfig(BaseModel):
     )
 
     def min_isr(self, replication_factor: int) -> int:
-        """Returns the min ISR for this replication factor (section 3 of protocol.md)."""
+        """Returns the min ISR for this replication factor."""
         if self.min_insync_replicas is None:
             return min(2, replication_factor)
         return self.min_insync_replicas

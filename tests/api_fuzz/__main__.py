@@ -1,8 +1,6 @@
-"""`make api-fuzz`: cases over the OpenAPI document against a cluster of its own; writes what
-became of them.
+"""`make api-fuzz`: cases over the OpenAPI document against its own cluster; writes their results.
 
-    PYTHONPATH=tests python -m api_fuzz --cases 5000 --output out/api-fuzz.json
-"""
+PYTHONPATH=tests python -m api_fuzz --cases 5000 --output out/api-fuzz.json"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cluster whose gateway is asked."""
+"""The cluster whose gateway is tested."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from integration.clusters import running_cluster
 from tidelog_runtime.local.process import LocalProcess
 
 BROKERS = 4
-# A case follows another at once, and is refused while the operation of that goes on.
+# Cases follow each other at once; one is rejected while the operation of the previous one runs.
 UNPACED = {"move_step_interval_ms": 0, "handover_interval_ms": 0}
 
 

@@ -1,8 +1,8 @@
-"""Cases that Schemathesis makes of the OpenAPI document, sent to a gateway of a real cluster.
+"""Cases that Schemathesis generates from the OpenAPI document, sent to the gateway of a real
+cluster.
 
-Of each operation a half is about what there is (`grounding`), a quarter is as the document allows
-and a quarter as it does not. Each answer is held against the document.
-"""
+For each operation half of the cases name existing things (`grounding`), a quarter is valid by the
+document, and a quarter is invalid. Each answer is checked against the document."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ CHECKS = [
     content_type_conformance,
     response_schema_conformance,
 ]
-# An answer that takes longer is none.
+# A later answer counts as none.
 ANSWER_SECONDS = 90
-# After so many cases the cluster is looked after.
+# After so many cases the cluster is restored.
 CASES_BETWEEN_UPKEEP = 10
-# So often Hypothesis is asked for more, where it has too little to vary.
+# How often Hypothesis is run again if it has too little to vary.
 MAX_ROUNDS = 20
 MAX_SHOWN = 600
 
@@ -51,7 +51,7 @@ Case = AnyCase[Any]
 
 
 class Fuzzer:
-    """`told`: is given a line for each operation that is done."""
+    """`told`: receives a line for each operation that is done."""
 
     def __init__(
         self, url: str, upkeep: Upkeep, seed: int, told: Callable[[str], object] = str
@@ -81,7 +81,7 @@ class Fuzzer:
         return [_name(operation) for operation in self.operations]
 
     def run(self, cases: int) -> None:
-        """At least so many in all, as many of each operation."""
+        """Runs at least so many cases in all, with the same number for each operation."""
         operations = self.operations
         of_each = -(-cases // len(operations))
         for operation in operations:
@@ -117,12 +117,13 @@ class Fuzzer:
             try:
                 _generate(operation, mode, left, self._seed + number, take)
             except Unsatisfiable:
-                # Nothing of it can be wrong.
+                # A case without parameters cannot be wrong.
                 mode = GenerationMode.POSITIVE
         assert left <= 0, f"{_name(operation)}: {left} of {count} cases could not be made"
 
     def _grounded(self, case: Case) -> None:
-        # What the case before has begun would make its partitions busy, and the facts old.
+        # An operation that the previous case started would keep its partitions busy, and make the
+        # facts stale.
         if self._stale:
             self._until_upkeep = 0
         self._look_after()
@@ -184,7 +185,7 @@ def _generate(
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    # The number keeps operations with little to vary from having one case alone.
+    # The number prevents operations with little to vary from having a single case.
     @hypothesis.given(case=operation.as_strategy(generation_mode=mode), _number=st.integers())
     def each(case: Case, _number: int) -> None:
         take(case)

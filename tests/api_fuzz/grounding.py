@@ -1,5 +1,7 @@
-"""Cases about what there is: generated names hit no topic, broker or operation, so some cases
-are given ones that do. Pure, but for the random numbers that it is given."""
+"""Cases that name existing things.
+
+Generated names match no topic, broker or operation, so some cases are given ones that do. Pure,
+apart from the random numbers that are passed in."""
 
 from __future__ import annotations
 
@@ -8,13 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-# A cluster of test processes has no room for the 100,000 partitions that may be asked for.
+# A cluster of test processes has no room for the 100,000 partitions that a request may ask for.
 MAX_PARTITIONS = 6
-# What is too short a time for a busy machine is told as a timeout, which is right, and no fault.
+# A time that is too short for a busy machine ends in a timeout, which is right and no fault.
 LEAST_TIMEOUT_MS = 10_000
 MAX_DURATION_MS = 50
 MAX_WAIT_MS = 50
-# Where generated values stay as they are, unless they are named here.
+# Generated values of these stay as they are, unless they are named here.
 NO_BODY = object()
 
 
@@ -27,8 +29,10 @@ class KnownTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What there is now. `cancelled`: an operation that may be cancelled again. `doomed`: makes
-    a topic that may be deleted."""
+    """The current things.
+
+    `cancelled`: an operation that may be cancelled again.
+    `doomed`: creates a topic that may be deleted."""
 
     topics: tuple[KnownTopic, ...]
     brokers: tuple[int, ...]
@@ -40,7 +44,7 @@ class Facts:
 
 @dataclass(slots=True)
 class Grounds:
-    """What a case is given; `absent`: parameters that it is to do without."""
+    """The values that a case is given; `absent`: parameters that it has to omit."""
 
     path: dict[str, Any] = field(default_factory=dict)
     query: dict[str, Any] = field(default_factory=dict)
@@ -66,7 +70,7 @@ def ground(operation: str, facts: Facts, rng: random.Random) -> Grounds:
 
 
 def bounded(operation: str, query: Mapping[str, Any], body: Any) -> tuple[dict[str, Any], Any]:
-    """The same with what the cluster of a test can bear; what is no valid number stays."""
+    """The same value within what the cluster of a test can bear; an invalid number stays."""
     query = dict(query)
     if "timeout_ms" in query:
         query["timeout_ms"] = _at_least(query["timeout_ms"], LEAST_TIMEOUT_MS)
@@ -262,7 +266,7 @@ def _lead(facts: Facts, rng: random.Random) -> Grounds:
 @_for("describe_recovery")
 def _recovery(facts: Facts, rng: random.Random) -> Grounds:
     topic = _topic(facts, rng).name
-    # Without a topic, partitions are nobody's.
+    # Partitions without a topic are invalid.
     return rng.choice(
         [
             Grounds(query={"topic": topic}, absent=("page_token", "partition")),

@@ -1,17 +1,17 @@
-"""What became of the cases: counted by operation. Pure."""
+"""The results of the cases, counted by operation. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
 
-# Of what is wrong, so many are kept with their words.
+# How many wrong answers are kept with their text.
 MAX_KEPT = 20
 
 
 @dataclass(slots=True)
 class Tally:
-    """Of one operation."""
+    """The results of one operation."""
 
     cases: int = 0
     successes: int = 0
@@ -27,7 +27,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Tallies:
-    """`wrong`: what an answer had that the document does not allow, server errors among it."""
+    """`wrong`: answers that the document does not allow, server errors among them."""
 
     of: dict[str, Tally] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Tallies:
         return sum(tally.server_errors for tally in self.of.values())
 
     def verdict(self, operations: list[str], cases: int, least_successes: int) -> list[str]:
-        """What is missing, a line each; nothing: all is well."""
+        """What is missing, one line each; empty: all is well."""
         missing = [f"{name} was never asked" for name in operations if name not in self.of]
         missing += [
             f"{name} had {tally.successes} successful answers, and needs {least_successes}"

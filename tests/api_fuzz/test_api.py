@@ -1,4 +1,4 @@
-"""Every operation of the gateway answers whatever it is asked, on a real cluster."""
+"""Every operation of the gateway gives a documented answer to any request, on a real cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CASES = 400
 LEAST_SUCCESSES = 3
 SEED = 1
 
-# A cluster, and some hundred requests of which some move partitions.
+# A cluster, and some hundred requests, some of which move partitions.
 pytestmark = pytest.mark.timeout(280)
 
 
@@ -56,7 +56,7 @@ def test_no_operation_of_the_document_is_left_out(fuzzer: Fuzzer) -> None:
         ([], "a was never asked"),
     ],
 )
-def test_whatever_is_missing_is_told(statuses: list[int], missing: str) -> None:
+def test_missing_coverage_is_reported(statuses: list[int], missing: str) -> None:
     tallies = Tallies()
     for status in statuses:
         tallies.add("a", status)
@@ -64,7 +64,7 @@ def test_whatever_is_missing_is_told(statuses: list[int], missing: str) -> None:
     assert any(line.startswith(missing) for line in verdict) if missing else verdict == []
 
 
-def test_an_answer_that_is_not_as_documented_is_told() -> None:
+def test_an_undocumented_answer_is_reported() -> None:
     tallies = Tallies()
     tallies.add("a", 200)
     tallies.add_wrong("a: it has no field topic")

@@ -1,4 +1,4 @@
-"""Keeps a cluster usable while cases create, move and delete."""
+"""Keeps a cluster usable while cases create, move and delete things."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tidelog.errors import ErrorCode, TidelogError
 TOPICS = ("fuzz-bay", "fuzz-reef", "fuzz-sea")
 FACTOR, PARTITIONS = 2, 3
 RECORDS = 20
-# Enough that a copy of it takes longer than a cancellation, at the least speed.
+# Enough that copying it takes longer than a cancellation, at the lowest throttle.
 LARGE_RECORDS, LARGE_BYTES = 40, 10_000
 SLOWEST_BYTES_PER_SECOND = 1_024
-# Topics that cases have made are deleted once there are so many.
+# Topics that cases have created are deleted once there are so many.
 MAX_STRANGERS = 8
 
-# An operation that takes longer waits for what cases have taken away, and is cancelled.
+# A longer operation waits for resources that cases have removed, and is cancelled.
 SETTLED_S, PAUSE_S = 30.0, 0.02
 
 _PASSES = (
@@ -34,7 +34,7 @@ _PASSES = (
 
 
 class Upkeep:
-    """`brokers`: all that the cluster is to have."""
+    """`brokers`: all brokers that the cluster should have."""
 
     def __init__(self, bootstrap: str, brokers: tuple[int, ...]) -> None:
         self._admin = SyncAdmin(bootstrap)
@@ -48,7 +48,7 @@ class Upkeep:
         self._admin.close()
 
     def restore(self) -> Facts:
-        """Brings back what was taken, and tells what there is."""
+        """Restores what cases have removed, and returns the facts about the cluster."""
         self._admin.ask(self._restore)
         topics = tuple(self._known(name) for name in TOPICS)
         operations = [o.operation_id for o in self._admin.ask(lambda a: a.list_operations())]
@@ -78,7 +78,7 @@ class Upkeep:
                 await admin.add_brokers(removed)
         if (await admin.describe_throttle()).bytes_per_second is not None:
             await admin.set_throttle(None)
-        await _settled(admin)
+        await _until_idle(admin)
         there = [topic.name for topic in await admin.list_topics()]
         strangers = [name for name in there if name not in TOPICS]
         for name in strangers if len(strangers) > MAX_STRANGERS else ():
@@ -98,7 +98,7 @@ class Upkeep:
         return KnownTopic(name, tuple(found.partitions[0].replicas))
 
     def _cancel_one(self, topic: KnownTopic) -> str:
-        """An operation that has been cancelled: it moved too slowly to be done."""
+        """A cancelled operation: its moves were too slow to finish."""
         name = self._doomed()
         for _ in range(LARGE_RECORDS):
             self._producer.send(name, bytes(LARGE_BYTES), partition=0)
@@ -125,8 +125,9 @@ class Upkeep:
         return name
 
 
-async def _settled(admin: Admin) -> None:
-    """What moves is busy, and refuses the next case: no operation is running any more."""
+async def _until_idle(admin: Admin) -> None:
+    """Waits until no operation is running: partitions that move are busy, and reject the next
+    case."""
     with suppress(TimeoutError):
         await _none_running(admin)
         return
@@ -138,13 +139,13 @@ async def _settled(admin: Admin) -> None:
 
 async def _none_running(admin: Admin) -> None:
     async with asyncio.timeout(SETTLED_S):
-        while await admin.list_operations(["running"]):  # noqa: ASYNC110 - nobody tells of it
+        while await admin.list_operations(["running"]):  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(PAUSE_S)
 
 
 @contextmanager
 def _tried_again_later() -> Iterator[None]:
-    """Where something has ended meanwhile, or still goes on, the next look finds what is left."""
+    """Retries later where something has ended meanwhile or still runs."""
     try:
         yield
     except TidelogError as error:

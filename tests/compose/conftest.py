@@ -1,10 +1,9 @@
-"""One composed cluster for the whole suite: it is whole before each test, and after each.
+"""One composed cluster for the whole suite: it is intact before and after each test.
 
-The tests are its own. Those of tests/integration start, configure and break processes and files of
-this machine; of what they show, this suite repeats on containers the documented tour, failover of a
-leader and of a controller, the command line, data that outlive a process, and orderly stops. That
-the engine starts again what has died it shows alone.
-"""
+The suite has its own tests. Those of tests/integration start, configure and break processes and
+files of this machine. Of these, this suite repeats on containers the documented tour, failover of a
+leader and of a controller, the command line, data that outlive a process, and orderly stops. Only
+this suite shows that the engine restarts a dead container."""
 
 from __future__ import annotations
 
@@ -17,10 +16,10 @@ from collected import own_items
 from compose.engine import EngineError
 from compose.stack import LOGS, Stack
 
-# Whose time is up removes its containers all the same.
+# A test that times out still removes its containers.
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 
-# The first test waits for the images, too.
+# The first test also waits for the images.
 TEST_TIMEOUT_S = 1_800
 
 

@@ -1,11 +1,9 @@
-"""The engine that runs containers, and the base images: what has to be there before a cluster
-can be composed.
+"""The container engine and the base images, which a composed cluster needs.
 
-What a registry gives is taken from there. Where none can be reached, `TIDELOG_STANDIN_IMAGES`
-may name a program that makes stand-ins under the same tags, and starts the engine where it
-is missing: `PROGRAM python=TAG etcd=TAG prometheus=TAG`. `python -m compose.engine` does no more
-than that; its status is CANNOT_BE_HAD where this machine lacks them and no program is named.
-"""
+Images are pulled from a registry. Where no registry can be reached, `TIDELOG_STANDIN_IMAGES` may
+name a program that makes stand-ins under the same tags, and starts the engine if it is missing:
+`PROGRAM python=TAG etcd=TAG prometheus=TAG`. `python -m compose.engine` does no more than that. Its
+status is CANNOT_BE_HAD if this machine lacks them and no program is named."""
 
 from __future__ import annotations
 
@@ -21,11 +19,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 STANDIN_VARIABLE = "TIDELOG_STANDIN_IMAGES"
-# As docker-compose.yml asks for.
+# As docker-compose.yml requests.
 OPEN_FILES = 65_536
 PULL_TIMEOUT_S = 180
 STANDIN_TIMEOUT_S = 1_800
-# Neither 1, with which Python ends by any exception, nor what `timeout` and shells have.
+# Neither 1, the status of Python after any exception, nor one of those of `timeout` and shells.
 CANNOT_BE_HAD = 3
 
 _MISSING = (
@@ -39,7 +37,7 @@ class EngineError(Exception):
 
 
 class CannotBeHadError(EngineError):
-    """This machine lacks it, and no program is named that would bring it."""
+    """This machine lacks it, and no program is named that would provide it."""
 
 
 def run(
@@ -50,7 +48,7 @@ def run(
     env: dict[str, str] | None = None,
     check: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """Its output; with `check` a failure raises `EngineError` with what it wrote."""
+    """The output of a command. With `check` a failure raises `EngineError` with that output."""
     try:
         done = subprocess.run(
             command,
@@ -72,7 +70,7 @@ def run(
 
 
 def base_images() -> dict[str, str]:
-    """Kind to tag, as the Dockerfiles and docker-compose.yml have them."""
+    """Kind to tag, as the Dockerfiles and docker-compose.yml name them."""
     dockerfile = (ROOT / "services/broker/Dockerfile").read_text()
     compose = (ROOT / "docker-compose.yml").read_text()
     found = {
@@ -84,7 +82,8 @@ def base_images() -> dict[str, str]:
 
 
 def prepare() -> list[str]:
-    """Afterwards the engine runs and has the base images; returns the command of Compose.
+    """Makes sure that the engine runs and has the base images; returns the command of Compose.
+
     Raises `EngineError`."""
     if not _answers():
         _make_stand_ins({})
@@ -101,15 +100,15 @@ def prepare() -> list[str]:
 
 
 def open_files() -> dict[str, str]:
-    """The variable for docker-compose.yml where this machine's own bound is below the one there,
-    as in some sandboxes; it is the engine's, too, for a program that this one starts."""
+    """The variable for docker-compose.yml if the limit of this machine is below the one there, as
+    in some sandboxes. An engine that this program starts gets it, too."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     is_unbound = hard == resource.RLIM_INFINITY
     return {} if is_unbound or hard >= OPEN_FILES else {"TIDELOG_NOFILE": str(hard)}
 
 
 def compose_command() -> list[str]:
-    """Compose v2 where it is installed, else docker-compose."""
+    """Compose v2 if it is installed, else docker-compose."""
     if run(["docker", "compose", "version"], timeout_s=30, check=False).returncode == 0:
         return ["docker", "compose"]
     if shutil.which("docker-compose"):
@@ -118,7 +117,7 @@ def compose_command() -> list[str]:
 
 
 def _lack(message: str) -> EngineError:
-    """A program that was named, and did not bring it, has failed."""
+    """The error for what is missing. If a program was named, it has failed to provide it."""
     return EngineError(message) if _standin_program() else CannotBeHadError(message)
 
 
@@ -133,8 +132,9 @@ def _is_here(tag: str) -> bool:
 
 
 def _unreachable(images: dict[str, str]) -> dict[str, str]:
-    """Those that cannot be pulled. All at once: a registry that does not answer costs the time
-    of one."""
+    """The images that cannot be pulled.
+
+    All are tried at once: a registry that does not answer costs the time of one."""
     with ThreadPoolExecutor() as pool:
         pulled = list(pool.map(_pull, images.values()))
     return {kind: images[kind] for kind, done in zip(images, pulled, strict=True) if not done}

@@ -1,4 +1,4 @@
-"""The cluster of docker-compose.yml, under a project and on ports of its own."""
+"""The cluster of docker-compose.yml, with its own project name and ports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import httpx
 from compose.engine import ROOT, EngineError, open_files, prepare, run
 
 PROJECT = "tidelog-test"
-# Everything at once on two cores, imports and all.
+# All containers start at once on two cores, with all imports.
 START_TIMEOUT_S = 300.0
 BUILD_TIMEOUT_S = 1_200.0
 COMMAND_TIMEOUT_S = 120.0
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def until(look: Callable[[], T], what: str, timeout_s: float) -> T:
-    """The first true value that `look` gives; what it raises counts as not yet."""
+    """Returns the first true value of `look`; an exception counts as not yet."""
     deadline = time.monotonic() + timeout_s
     seen: object = "nothing yet"
     while time.monotonic() < deadline:
@@ -50,7 +50,7 @@ def until(look: Callable[[], T], what: str, timeout_s: float) -> T:
 
 
 class Stack:
-    """`up` builds and starts it, `down` removes all of it, volumes too."""
+    """`up` builds and starts the cluster; `down` removes it and its volumes."""
 
     def __init__(self) -> None:
         self._compose: list[str] = []
@@ -58,7 +58,7 @@ class Stack:
         ports = dict(zip(names, _free_ports(len(names)), strict=True))
         self._environment = {_port_variable(name): str(port) for name, port in ports.items()}
         self._environment |= {"TIDELOG_TAG": "test", **open_files()}
-        # As clients on this machine reach them.
+        # The addresses for clients on this machine.
         self.brokers = {
             number: f"127.0.0.1:{ports[name]}" for number, name in enumerate(BROKERS, start=1)
         }
@@ -70,9 +70,9 @@ class Stack:
         self.prometheus_url = f"http://127.0.0.1:{ports['prometheus']}"
 
     def up(self) -> None:
-        """Returns once all is well, as the health checks see it."""
+        """Returns once all health checks succeed."""
         self._compose = [*prepare(), "--project-name", PROJECT]
-        # What an earlier run may have left.
+        # Remove leftovers of an earlier run.
         self._remove()
         self.compose("build", timeout_s=BUILD_TIMEOUT_S)
         self.compose("up", "--detach", timeout_s=START_TIMEOUT_S)
@@ -84,7 +84,7 @@ class Stack:
             self._remove()
 
     def _remove(self) -> None:
-        """With its profiles: Compose v2 leaves running what no profile asks for."""
+        """Names the profiles: Compose v2 leaves containers of other profiles running."""
         profiles = ("--profile", "monitoring", "--profile", "pipeline")
         self.compose(*profiles, "down", "--volumes", "--remove-orphans")
 
@@ -98,11 +98,11 @@ class Stack:
         return run(command, timeout_s=timeout_s, stdin=stdin, env=self._environment).stdout
 
     def tidelog(self, *arguments: str, stdin: str = "") -> str:
-        """The command line, in a container of its own within the cluster's network."""
+        """Runs the command line in its own container within the cluster's network."""
         return self.compose("run", "--rm", "-T", "tools", *arguments, stdin=stdin)
 
     def typed(self, line: str) -> subprocess.CompletedProcess[str]:
-        """As users type it beside docker-compose.yml, with this cluster in the place of theirs."""
+        """Runs a command as users type it beside docker-compose.yml, against this cluster."""
         line = re.sub(r"^docker-compose(?= )", shlex.join(self._compose), line)
         environment = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -113,7 +113,7 @@ class Stack:
         return run(command, timeout_s=COMMAND_TIMEOUT_S, env=environment, check=False)
 
     def container(self, service: str) -> str:
-        """The id of its container, also where that does not run."""
+        """The id of its container, also if that does not run."""
         found = run(
             [
                 *("docker", "ps", "--all", "--quiet", "--no-trunc"),
@@ -148,7 +148,7 @@ class Stack:
         until(look, "every health check is answered well", timeout_s)
 
     def inside(self, service: str, *command: str) -> tuple[int, str]:
-        """Exit status, and what it wrote."""
+        """Exit status and output."""
         done = run(
             ["docker", "exec", self.container(service), *command],
             timeout_s=COMMAND_TIMEOUT_S,
@@ -177,7 +177,7 @@ class Stack:
         return found
 
     def wait_whole(self, topic: str, timeout_s: float) -> None:
-        """Every partition has a leader and all of its replicas in sync."""
+        """Waits until every partition has a leader and all replicas in sync."""
 
         def look() -> bool:
             unwell = [p for p in self.partitions(topic) if p["health"] != "ok"]
@@ -188,7 +188,7 @@ class Stack:
         until(look, f"all replicas of {topic} are in sync", timeout_s)
 
     def save_logs(self, directory: Path) -> None:
-        """What every container has written."""
+        """Saves the logs of every container."""
         directory.mkdir(parents=True, exist_ok=True)
         for service in (*ETCD, *OWN_SERVICES):
             done = run(

@@ -1,4 +1,4 @@
-"""What users do first with the cluster of docker-compose.yml, and what they try next."""
+"""The first steps of users with the cluster of docker-compose.yml, and common next steps."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tidelog.client import SyncAdmin, SyncConsumer, SyncProducer
 
 TOPIC = "tide"
 RECORDS = 500
-# Detection, election and the gateway's next look, on a machine that has other things to do.
+# Failure detection, election and the gateway's next poll, on a machine with other work.
 FAILOVER_TIMEOUT_S = 60.0
 WHOLE_TIMEOUT_S = 120.0
-# Less than a second in itself; its health is looked at every ten.
+# Less than a second by itself; its health is checked every ten.
 RESTARTED_S = 60.0
 
 
@@ -49,29 +49,29 @@ def test_all_brokers_and_controllers_are_registered_in_their_racks(stack: Stack)
     assert cluster["controller"] is not None
 
 
-def test_a_cluster_that_has_just_come_up_is_well(stack: Stack) -> None:
+def test_a_cluster_that_has_just_started_is_healthy(stack: Stack) -> None:
     explained = json.loads(stack.tidelog("--json", "explain"))
     assert explained["findings"] == []
 
 
-def test_the_documented_tour_works_as_it_stands(stack: Stack) -> None:
-    """Its broker is killed, and explained, and started again."""
+def test_the_documented_tour_works_as_written(stack: Stack) -> None:
+    """The tour's broker is killed, explained, and started again."""
     lines = tour_in_containers()
     done = [stack.typed(line) for line in lines]
     stack.wait_healthy(["broker-3"], WHOLE_TIMEOUT_S)
     stack.wait_whole("sea", WHOLE_TIMEOUT_S)
 
     assert len(lines) == 15
-    # What is wrong is its exit status, too.
+    # The exit status reports the problem, too.
     failed = {line: d.stderr for line, d in zip(lines, done, strict=True) if d.returncode != 0}
     assert set(failed) == {"tidelog explain"}, failed
-    told = [d.stdout for d in done]
-    assert sorted(told[3].split()) == ["north:calm", "north:swell", "south:storm"]
-    assert '"still"' in told[8]
-    assert "broker 3" in told[9]
-    assert "become_leader" in told[10]
-    assert "/replicas/sea-0." in told[11]
-    # Leaders go back later, of which it tells as well.
+    outputs = [d.stdout for d in done]
+    assert sorted(outputs[3].split()) == ["north:calm", "north:swell", "south:storm"]
+    assert '"still"' in outputs[8]
+    assert "broker 3" in outputs[9]
+    assert "become_leader" in outputs[10]
+    assert "/replicas/sea-0." in outputs[11]
+    # Leaders are transferred back later, which the output mentions as well.
     until(
         lambda: stack.typed("tidelog explain").returncode == 0,
         "nothing is wrong once the broker is back",
@@ -85,9 +85,7 @@ def test_the_console_is_served(stack: Stack) -> None:
     assert "Tidelog" in page.text
 
 
-def test_what_is_produced_is_consumed_also_after_a_leader_was_killed(
-    stack: Stack, topic: str
-) -> None:
+def test_records_are_consumed_after_a_leader_was_killed(stack: Stack, topic: str) -> None:
     before = lines(0, RECORDS)
     stack.tidelog("produce", topic, "--key-separator", ":", stdin="\n".join(before))
     assert sorted(consumed(stack, topic)) == sorted(before)
@@ -109,7 +107,7 @@ def test_what_is_produced_is_consumed_also_after_a_leader_was_killed(
     stack.wait_healthy([name], WHOLE_TIMEOUT_S)
 
 
-def test_a_client_on_this_machine_needs_the_published_ports_alone(stack: Stack) -> None:
+def test_a_client_on_this_machine_needs_only_the_published_ports(stack: Stack) -> None:
     bootstrap = ",".join(stack.brokers.values())
     with SyncAdmin(bootstrap) as admin:
         brokers = admin.describe_cluster().brokers
@@ -137,14 +135,14 @@ def test_a_client_on_this_machine_needs_the_published_ports_alone(stack: Stack) 
     stack.wait_whole("from-outside", WHOLE_TIMEOUT_S)
 
 
-def test_the_other_controller_reigns_when_one_is_killed(stack: Stack, topic: str) -> None:
-    reigning = stack.get("/v1/cluster")["controller"]
-    name = CONTROLLERS[reigning["controller_id"] - 1]
+def test_the_other_controller_becomes_active_when_one_is_killed(stack: Stack, topic: str) -> None:
+    active = stack.get("/v1/cluster")["controller"]
+    name = CONTROLLERS[active["controller_id"] - 1]
     stack.signal(name, "KILL")
 
     def another() -> bool:
         now = stack.get("/v1/cluster")["controller"]
-        return bool(now and now["controller_epoch"] > reigning["controller_epoch"])
+        return bool(now and now["controller_epoch"] > active["controller_epoch"])
 
     until(another, "another controller reigns", FAILOVER_TIMEOUT_S)
     stack.post("/v1/topics", {"topic": "made-by-the-other", "partitions": 1})
@@ -157,7 +155,7 @@ def test_the_other_controller_reigns_when_one_is_killed(stack: Stack, topic: str
 def test_a_broker_whose_process_ends_by_itself_is_started_again_by_the_engine(
     stack: Stack, topic: str
 ) -> None:
-    """Its process is killed by the machine, for `docker kill` is a stop that somebody wanted."""
+    """The machine kills its process, because `docker kill` counts as a stop by the user."""
     name, broker_id = BROKERS[1], 2
     before, epoch = stack.inspect(name), broker_epoch(stack, broker_id)
     kill_main_process(before)
@@ -174,19 +172,19 @@ def test_a_broker_whose_process_ends_by_itself_is_started_again_by_the_engine(
 def kill_main_process(container: dict[str, Any]) -> None:
     pid = container["State"]["Pid"]
     runs = Path(f"/proc/{pid}/cmdline").read_bytes()
-    # Where the engine has a machine of its own, the id is another process's here.
+    # If the engine has its own machine, this id belongs to another process here.
     assert b"tidelog_broker" in runs, f"{pid} is no broker: {runs!r}"
     os.kill(pid, signal.SIGKILL)
 
 
 def broker_epoch(stack: Stack, broker_id: int) -> int:
-    """0: it is not registered."""
+    """0: the broker is not registered."""
     brokers = stack.get("/v1/cluster")["brokers"]
     return next((b["broker_epoch"] for b in brokers if b["broker_id"] == broker_id), 0)
 
 
 def test_data_outlives_containers(stack: Stack, topic: str) -> None:
-    """Volumes keep them: a container that is made anew finds its broker's data."""
+    """A container that is created again finds its broker's data in the volume."""
     held = sorted(consumed(stack, topic))
     assert held
     stack.compose("up", "--detach", "--force-recreate", "--no-deps", BROKERS[0])

@@ -22,7 +22,7 @@ def portion(number: int) -> list[str]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.language)
-def test_a_client_in_another_language_goes_on_after_a_leader_was_killed(
+def test_a_client_in_another_language_continues_after_a_leader_was_killed(
     stack: Stack, program: Program
 ) -> None:
     missing = [tool for tool in TOOLS[program.language] if shutil.which(tool) is None]
@@ -35,14 +35,14 @@ def test_a_client_in_another_language_goes_on_after_a_leader_was_killed(
     stack.wait_whole(topic, WHOLE_TIMEOUT_S)
     victim = BROKERS[stack.partitions(topic)[0]["leader"] - 1]
 
-    asyncio.run(goes_on(stack, program, topic, victim))
+    asyncio.run(continues(stack, program, topic, victim))
 
     stack.start(victim)
     stack.wait_whole(topic, WHOLE_TIMEOUT_S)
     stack.wait_healthy([victim], WHOLE_TIMEOUT_S)
 
 
-async def goes_on(stack: Stack, program: Program, topic: str, victim: str) -> None:
+async def continues(stack: Stack, program: Program, topic: str, victim: str) -> None:
     at = ("--brokers", ",".join(stack.brokers.values()))
     async with (
         running(program, "produce", topic, *at, "--compression", "zstd") as producer,

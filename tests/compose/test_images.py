@@ -1,4 +1,4 @@
-"""The images, as they were built and as they run."""
+"""The images as built, and as they run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compose.engine import ROOT, base_images
 from compose.stack import OWN_SERVICES, Stack, docker
 
 ONE_OF_EACH = ("broker-1", "controller-1", "admin-api")
-# What an image adds to its base; of it Python's packages are nearly all.
+# The size that an image adds to its base; Python packages are nearly all of it.
 MAX_ADDED_BYTES = 150_000_000
 MIB = 1 << 20
 
@@ -29,10 +29,10 @@ def image(stack: Stack, service: str) -> dict[str, Any]:
 def test_a_service_runs_as_a_user_without_rights(stack: Stack, service: str) -> None:
     script = "import os; print(os.getuid(), os.getgid())"
     assert stack.inside(service, "python", "-c", script) == (0, "10001 10001\n")
-    # Of the process itself, as the kernel sees it: no capability, and none to be had.
-    status, told = stack.inside(service, "python", "-c", "print(open('/proc/1/status').read())")
+    # The capabilities of the process itself, as the kernel sees them: none now, and none to gain.
+    status, output = stack.inside(service, "python", "-c", "print(open('/proc/1/status').read())")
     assert status == 0
-    fields = dict(line.split(":\t", 1) for line in told.splitlines() if ":\t" in line)
+    fields = dict(line.split(":\t", 1) for line in output.splitlines() if ":\t" in line)
     assert int(fields["CapEff"], 16) == 0
     assert fields["NoNewPrivs"] == "1"
 
@@ -46,10 +46,10 @@ def test_the_root_file_system_is_read_only(stack: Stack, service: str) -> None:
         "    except OSError as error: print(errno.errorcode[error.errno])\n"
         "pathlib.Path('/tmp/x').write_text('')\n"
     )
-    status, told = stack.inside(service, "python", "-c", script)
-    assert status == 0, told
-    # And not EACCES, which would say no more than that the user has no right to.
-    assert told.split() == ["EROFS"] * 3
+    status, output = stack.inside(service, "python", "-c", script)
+    assert status == 0, output
+    # EACCES would show only that the user lacks the permission.
+    assert output.split() == ["EROFS"] * 3
 
 
 @pytest.mark.parametrize("service", ONE_OF_EACH)
@@ -65,7 +65,7 @@ def test_an_image_has_no_tool_that_builds(stack: Stack, service: str) -> None:
 
 
 def sys_python(stack: Stack, service: str) -> str:
-    """The base's own, outside of the environment that the service runs in."""
+    """The interpreter of the base image, outside the environment of the service."""
     script = "import sys; print(sys._base_executable)"
     return stack.inside(service, "python", "-c", script)[1].strip()
 
@@ -78,10 +78,10 @@ def test_an_image_says_what_it_is(stack: Stack, service: str) -> None:
     assert labels["org.opencontainers.image.version"] == version
     assert labels["org.opencontainers.image.revision"]
     assert found["Config"]["StopSignal"] == "SIGTERM"
-    status, told = stack.inside(
+    status, output = stack.inside(
         service, "python", "-c", "from tidelog.version import installed_version as v; print(v())"
     )
-    assert (status, told.strip()) == (0, version)
+    assert (status, output.strip()) == (0, version)
 
 
 @pytest.mark.parametrize("service", ONE_OF_EACH)

@@ -1,4 +1,4 @@
-"""The profile `monitoring`, as far as its images can be made everywhere: Grafana is left out."""
+"""The profile `monitoring`, without Grafana: its image cannot be built everywhere."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ask(prometheus: httpx.Client, path: str) -> Any:
 def test_every_service_is_scraped_under_its_own_name(prometheus: httpx.Client) -> None:
     def all_are_up() -> bool:
         targets = ask(prometheus, "targets?state=active")["activeTargets"]
-        # Of the other job are drivers of Spark, which the profile `pipeline` alone starts.
+        # The other job has Spark drivers, which only the profile `pipeline` starts.
         labelled = [(target["labels"], target["health"]) for target in targets]
         health = {labels["service"]: h for labels, h in labelled if labels["job"] == "tidelog"}
         if health != dict.fromkeys(OWN_SERVICES, "up"):

@@ -13,9 +13,9 @@ TOPIC = "archived"
 RECORDS = 300
 JOBS = ("archive", "lag")
 OUTPUT = "/var/lib/tidelog/archive"
-# Java and Spark start in a container, on a machine that runs a cluster besides.
+# Java and Spark start in a container, on a machine that runs a cluster as well.
 JOB_TIMEOUT_S = 300.0
-# It commits once a minute.
+# The job commits once a minute.
 ARCHIVED_TIMEOUT_S = 600.0
 
 
@@ -30,7 +30,7 @@ def jobs(stack: Stack) -> Iterator[Stack]:
     stack.compose("stop", *JOBS)
 
 
-def test_the_archive_has_every_record_that_the_log_has(jobs: Stack) -> None:
+def test_the_archive_has_every_record_of_the_log(jobs: Stack) -> None:
     def all_are_archived() -> bool:
         said = jobs.compose(
             *("run", "--rm", "-T", "pipeline", "archive", "reconcile", "--output", OUTPUT),

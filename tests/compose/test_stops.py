@@ -20,7 +20,7 @@ def grace_s(service: str) -> int:
 
 @pytest.mark.parametrize("service", OWN_SERVICES)
 def test_a_service_stops_within_its_grace_and_in_order(stack: Stack, service: str) -> None:
-    """Not killed at the end of it, which would be status 137."""
+    """It is not killed at the end of the grace period, which would be status 137."""
     started = time.monotonic()
     stack.compose("stop", service)
     took_s = time.monotonic() - started

@@ -1,5 +1,7 @@
-"""What the gateway answers of partitions, once it does: by the word of a broker, which hears of a
-change a moment after the controller has told the console that it is done."""
+"""Waits for the gateway's answers about partitions.
+
+They come from a broker, which learns of a change a moment after the controller has reported it to
+the console as done."""
 
 from __future__ import annotations
 
@@ -11,18 +13,18 @@ from integration.waiting import until
 
 
 async def until_partition(rest: httpx.AsyncClient, name: str, **wanted: object) -> None:
-    """`name`: as "sea/0"."""
+    """`name`: for example "sea/0"."""
     topic, _, number = name.rpartition("/")
 
     async def look() -> bool:
-        told = (await rest.get(f"/v1/topics/{topic}/partitions/{number}")).json()
-        return wanted == {field: told[field] for field in wanted}
+        answer = (await rest.get(f"/v1/topics/{topic}/partitions/{number}")).json()
+        return wanted == {field: answer[field] for field in wanted}
 
     await until(look, f"{name} is told with {wanted}")
 
 
 async def until_partitions(rest: httpx.AsyncClient, topic: str, count: int) -> list[dict[str, Any]]:
-    """All of them, when there are so many."""
+    """All partitions, once there are so many."""
 
     async def look() -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = (await rest.get(f"/v1/topics/{topic}/partitions")).json()[

@@ -1,6 +1,7 @@
-"""A live cluster with its gateway, and a real browser that looks at it. All tests share them, on
-one event loop; a test that kills a part starts it again. Without Chromium tests/suites.py leaves
-the suite out."""
+"""A live cluster with its gateway, and a real browser.
+
+All tests share them, on one event loop; a test that kills a service starts it again. Without
+Chromium tests/suites.py leaves the suite out."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from console.console import Console, new_console
 from integration.clusters import running_cluster
 from tidelog_runtime.local.cluster import LocalCluster
 
-# A browser takes the processor from all others for a while: that is no death. One that is killed
-# is missed at once, whatever its lease says.
+# A browser may use up the processor for a while, and no lease must end then. The death of a killed
+# broker is still detected at once.
 TEST_SECONDS = 240
 UNHURRIED = {"lease_ttl_seconds": 15}
 
@@ -46,13 +47,13 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Loc
 
 @pytest.fixture(scope="session")
 def gateway(cluster: LocalCluster) -> str:
-    """Its URL."""
+    """The URL of the gateway."""
     return f"http://{cluster.gateway_address}"
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def rest(gateway: str) -> AsyncIterator[httpx.AsyncClient]:
-    """For what tests need to be there, and to see what has become of what the console did."""
+    """A REST client, to prepare tests and to check the effect of the console."""
     async with httpx.AsyncClient(base_url=gateway, timeout=60) as client:
         yield client
 
@@ -78,8 +79,10 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def console(browser: Browser, gateway: str) -> AsyncIterator[Console]:
-    """In a fresh browser profile. Fails a test after which the browser's console has errors, or
-    in which something was asked for elsewhere than at the gateway."""
+    """A page in a new browser profile.
+
+    The test fails if the browser's console has errors, or if the page sent a request to another
+    host than the gateway."""
     opened = await new_console(browser, gateway)
     yield opened
     await opened.close()

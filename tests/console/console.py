@@ -1,4 +1,4 @@
-"""A page of the console in a browser, and what went wrong in it."""
+"""A page of the console in a browser, and the errors in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 from playwright.async_api import Browser, ConsoleMessage, Error, Locator, Page, Request, expect
 
-# A machine that is busy is no fault of the console.
+# Generous: a busy machine is no fault of the console.
 TIMEOUT_MS = 60_000
 _WHEEL_PX = 300
 
@@ -23,8 +23,8 @@ _NAMELESS = """() => {
 
 
 class Console:
-    """`faults`: errors and warnings of the browser's console, scripts that failed, and requests
-    that were not for the gateway."""
+    """`faults`: errors and warnings of the browser's console, failed scripts, and requests to hosts
+    other than the gateway."""
 
     def __init__(self, page: Page, url: str) -> None:
         self.page = page
@@ -32,11 +32,11 @@ class Console:
         self._url = url
         self._script_failed = asyncio.Event()
         page.set_default_timeout(TIMEOUT_MS)
-        page.on("console", self._told)
+        page.on("console", self._note_message)
         page.on("pageerror", self._failed)
-        page.on("request", self._asked)
+        page.on("request", self._note_request)
 
-    def _told(self, message: ConsoleMessage) -> None:
+    def _note_message(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self.faults.append(f"{message.type}: {message.text} ({message.location.get('url')})")
 
@@ -44,18 +44,18 @@ class Console:
         self.faults.append(str(error))
         self._script_failed.set()
 
-    def _asked(self, request: Request) -> None:
+    def _note_request(self, request: Request) -> None:
         if not request.url.startswith((self._url, "data:")):
             self.faults.append(f"asked for {request.url}")
 
     async def open(self, place: str) -> None:
-        """`place`: as "topics/sea"."""
+        """`place`: for example "topics/sea"."""
         await self.page.goto(f"{self._url}/console/#/{place}")
         shown = asyncio.ensure_future(self.page.get_by_role("heading", level=1).wait_for())
         failed = asyncio.ensure_future(self._script_failed.wait())
         await asyncio.wait((shown, failed), return_when=asyncio.FIRST_COMPLETED)
         failed.cancel()
-        # A page whose script does not run shows nothing, however long it is waited for.
+        # A page whose script does not run shows nothing, however long the test waits.
         if not shown.done():
             shown.cancel()
             raise AssertionError(self.faults)
@@ -70,25 +70,25 @@ class Console:
 
     @property
     def plan(self) -> Locator:
-        """What a dry run has told."""
+        """The result of a dry run."""
         return self.page.get_by_label("What it would do")
 
     async def look(self) -> None:
-        """From a form on to its dry run."""
+        """Submits a form as a dry run."""
         await self.button("Show what it would do").click()
         await self.plan.wait_for()
 
     async def follow(self) -> None:
-        """From what has just begun to the page of its operation."""
+        """Goes from an accepted change to the page of its operation."""
         await self.page.get_by_role("link", name="Follow it").click()
         await self.page.get_by_role("progressbar", name="Moves done").wait_for()
 
     async def until_state(self, word: str) -> None:
-        """Of what the page is about."""
+        """The state of the object that the page shows."""
         await expect(self.page.locator(".page-head .state")).to_have_text(word)
 
     async def wander(self) -> None:
-        """Scrolls and points, as people do, for a second."""
+        """Scrolls and moves the pointer for a second, as people do."""
         await self.page.mouse.wheel(0, _WHEEL_PX)
         await self.page.mouse.move(600, 500)
         await asyncio.sleep(0.5)
@@ -96,7 +96,7 @@ class Console:
         await asyncio.sleep(0.5)
 
     async def nameless(self) -> list[str]:
-        """What can be used and has no name for who cannot see it."""
+        """The interactive elements without an accessible name."""
         found: list[str] = await self.page.evaluate(_NAMELESS)
         return found
 
@@ -107,7 +107,7 @@ class Console:
 async def new_console(
     browser: Browser, url: str, scheme: str = "light", size: tuple[int, int] = (1440, 900)
 ) -> Console:
-    """In a browser profile of its own. `size`: of its window, width and height in pixels."""
+    """Opens a page in its own browser profile. `size`: width and height of the window in pixels."""
     width, height = size
     context = await browser.new_context(
         viewport={"width": width, "height": height},

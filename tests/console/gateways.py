@@ -1,4 +1,4 @@
-"""The gateway as it is, over a cluster in memory. It may go away, and come back at its address."""
+"""The real gateway over a cluster in memory. It can stop, and start again at its address."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GRACE_SECONDS = 1
 
 
 class MemoryGateway:
-    """`make_app`: called for each of its lives; `app`: of the present one."""
+    """`make_app`: called at each start. `app`: that of the current start."""
 
     app: FastAPI
 
@@ -43,7 +43,7 @@ class MemoryGateway:
         self._serving = asyncio.create_task(self._server.serve(sockets=[listening]))
 
     async def stop(self) -> None:
-        """Streams are cut."""
+        """Stops the gateway; open streams are cut."""
         if self._server is None or self._serving is None:
             return
         self._server.should_exit = True

@@ -1,4 +1,4 @@
-"""The console without a mouse, and in the dark."""
+"""The console with a keyboard only, and with a dark theme."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_the_keys_are_shown_and_escape_closes_them(console: Console) -> No
     await console.open("topics")
     await console.page.keyboard.press("?")
     await expect(console.dialog).to_be_visible()
-    # Beneath a dialog nothing happens.
+    # Keys have no effect beneath a dialog.
     await console.page.keyboard.press("g")
     await console.page.keyboard.press("b")
     await console.page.keyboard.press("Escape")

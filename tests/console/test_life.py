@@ -1,4 +1,4 @@
-"""What happens in the cluster while somebody looks."""
+"""Changes of the cluster while a page shows it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ CONTROLLERS = (1, 2)
 GATEWAYS_WORDS = "the request was not answered in time; the last problem"
 
 
-async def test_a_broker_that_dies_is_seen_without_reloading(
+async def test_a_dead_broker_is_shown_without_reloading(
     console: Console, cluster: LocalCluster, rest: httpx.AsyncClient, sea: str
 ) -> None:
-    """How soon it is seen is measured by `make bench-console`, on a machine that does nothing
-    else. Here it is seen by the refused connection, long before the lease ends."""
+    """`make bench-console` measures the delay on an idle machine. Here the death is detected by the
+    refused connection, long before the lease ends."""
     await console.open("overview")
     side = console.page.get_by_role("banner")
     await expect(side.get_by_text("All is well")).to_be_visible()
@@ -37,7 +37,7 @@ async def test_a_broker_that_dies_is_seen_without_reloading(
 
 
 async def _fencing_dials(rest: httpx.AsyncClient) -> list[str]:
-    """What connects to the victim met when the controller took it for dead; none is known of a
+    """The failed connection attempts to the victim that the controller reports; it has none for a
     lease that has ended."""
     query = {"kind": "broker_fenced", "broker": str(VICTIM)}
     events = (await rest.get("/v1/events", params=query)).raise_for_status().json()["items"]
@@ -45,7 +45,7 @@ async def _fencing_dials(rest: httpx.AsyncClient) -> list[str]:
 
 
 async def _look_at_the_rest(console: Console, topic: str) -> None:
-    # The verdict and, once the services were asked, the finding: both begin with these words.
+    # The verdict and, once the services have answered, the finding begin with these words.
     verdict = console.page.get_by_role("main").get_by_text(f"Broker {VICTIM} is gone", exact=True)
     await expect(verdict).to_be_visible()
     wrong = console.page.get_by_role("region", name="What is wrong, and why")
@@ -68,7 +68,7 @@ async def test_an_event_is_shown_while_it_happens(
     await expect(console.page.get_by_role("link", name="gust", exact=True).first).to_be_visible()
 
 
-async def test_without_a_controller_the_cause_is_told(
+async def test_without_a_controller_the_cause_is_shown(
     console: Console, cluster: LocalCluster, sea: str
 ) -> None:
     await console.open(f"topics/{sea}")
@@ -78,7 +78,7 @@ async def test_without_a_controller_the_cause_is_told(
         await cluster.kill_controller(controller_id)
     try:
         await expect(main.get_by_text("there has been no answer since")).to_be_visible()
-        # By the gateway, once it has tried for long.
+        # The gateway answers this after it has retried for a while.
         await expect(main.get_by_role("alert").first).to_contain_text(GATEWAYS_WORDS)
         await expect(main.get_by_text("Durability")).to_be_visible()
     finally:
@@ -86,7 +86,7 @@ async def test_without_a_controller_the_cause_is_told(
             cluster.start_controller(controller_id)
         await cluster.ready()
     await expect(main.get_by_role("alert")).to_have_count(0)
-    # The browser tells of the failed requests itself.
+    # The browser logs the failed requests itself.
     console.faults[:] = [fault for fault in console.faults if "/v1/" not in fault]
 
 
@@ -107,10 +107,10 @@ async def test_another_replica_is_made_leader(console: Console, rest: httpx.Asyn
     await expect(leads).to_be_visible()
 
 
-async def test_maintenance_and_the_restart_check_tell_what_they_mean(
+async def test_maintenance_and_the_restart_check_explain_their_effect(
     console: Console, rest: httpx.AsyncClient
 ) -> None:
-    # Two replicas, both of which acks=all needs.
+    # Two replicas; acks=all needs both.
     body = {"topic": "keel", "assignment": [[1, 2]]}
     (await rest.post("/v1/topics", json=body)).raise_for_status()
     await console.open("brokers")

@@ -1,5 +1,5 @@
-"""The console of a cluster with 3,000 partitions: the gateway as it is, over a cluster in memory
-that changes all the time."""
+"""The console of a cluster with 3,000 partitions: the real gateway over a cluster in memory that
+changes all the time."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ FACTOR = 3
 CHANGES_EVERY_SECONDS = 1.0
 WATCHED_SECONDS = 10.0
 
-# Twice what `make bench-console` asks for on a quiet machine: who shares a core with the page slows
-# that core itself down.
+# Twice the bound of `make bench-console` on an idle machine: work that shares a core with the page
+# slows the core down.
 LONGEST_TASK_MS = 200.0
 
 RECORDS = 500
@@ -42,7 +42,7 @@ OVERVIEW_MS = 300.0
 
 
 def topics_at(turn: int) -> list[TopicDescription]:
-    """Of each turn, other partitions are out of sync and led by others."""
+    """In each round other partitions are out of sync, and others lead."""
     return [_topic(number, turn) for number in range(TOPICS)]
 
 
@@ -91,7 +91,7 @@ async def test_the_overview_is_answered_at_once(many: str) -> None:
         (await client.get("/v1/cluster/overview")).raise_for_status()
         took_ms = []
         for _ in range(5):
-            # Of the processor, which others may use, too.
+            # Processor time: other processes may use the processor, too.
             began = time.process_time()
             answer = await client.get("/v1/cluster/overview")
             took_ms.append((time.process_time() - began) * 1000)
@@ -99,7 +99,7 @@ async def test_the_overview_is_answered_at_once(many: str) -> None:
     assert sorted(took_ms)[2] < OVERVIEW_MS
 
 
-async def test_no_task_of_the_overview_holds_the_page_up(browser: Browser, many: str) -> None:
+async def test_no_task_of_the_overview_blocks_the_page(browser: Browser, many: str) -> None:
     console = await new_console(browser, many)
     await begin_trace(browser, console.page)
     await console.open("overview")
@@ -114,7 +114,7 @@ async def test_no_task_of_the_overview_holds_the_page_up(browser: Browser, many:
     assert max(tasks) < LONGEST_TASK_MS
 
 
-async def test_of_a_long_table_only_what_is_in_sight_is_in_the_page(
+async def test_only_visible_rows_of_a_long_table_are_in_the_page(
     browser: Browser, many: str
 ) -> None:
     console = await new_console(browser, many)
@@ -130,9 +130,7 @@ async def test_of_a_long_table_only_what_is_in_sight_is_in_the_page(
     assert console.faults == []
 
 
-async def test_of_many_records_only_those_in_sight_are_in_the_page(
-    browser: Browser, many: str
-) -> None:
+async def test_only_visible_records_are_in_the_page(browser: Browser, many: str) -> None:
     console = await new_console(browser, many)
     await console.open(f"records?topic=sea-3&partition=0&count={RECORDS}")
     table = console.page.get_by_role("table", name="Records")
@@ -142,7 +140,7 @@ async def test_of_many_records_only_those_in_sight_are_in_the_page(
     assert console.faults == []
 
 
-async def test_older_events_are_drawn_when_they_are_asked_for(browser: Browser, many: str) -> None:
+async def test_older_events_are_drawn_on_request(browser: Browser, many: str) -> None:
     console = await new_console(browser, many)
     await console.open("events")
     events = console.page.get_by_role("main").get_by_role("listitem")
@@ -153,7 +151,7 @@ async def test_older_events_are_drawn_when_they_are_asked_for(browser: Browser, 
     assert console.faults == []
 
 
-async def test_records_of_all_partitions_are_read_part_by_part_and_the_page_says_so(
+async def test_records_of_all_partitions_are_read_in_parts_and_the_page_says_so(
     browser: Browser, many: str
 ) -> None:
     console = await new_console(browser, many)

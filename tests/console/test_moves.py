@@ -15,7 +15,7 @@ from console.console import Console
 from integration.waiting import until
 from tidelog_runtime.local.cluster import LocalCluster
 
-# Of a broker's bytes a second: what is copied takes minutes.
+# The throttle of a broker, in bytes a second: a copy takes minutes.
 SLOWLY = 1_024
 RECORDS = 64
 VALUE = "spray" * 1_600
@@ -26,8 +26,10 @@ Create = Callable[[str, list[list[int]]], Awaitable[None]]
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def create(rest: httpx.AsyncClient) -> AsyncIterator[Create]:
-    """Topics that go with the test: with so few replicas a broker that another test kills would
-    leave them without a leader, or under min ISR, and that is what the console would tell first."""
+    """Creates topics that are deleted with the test.
+
+    With so few replicas, a broker that another test kills would leave them without a leader or
+    under min ISR, which the console would show first."""
     topics = []
 
     async def create(topic: str, assignment: list[list[int]]) -> None:
@@ -47,14 +49,14 @@ async def broker(rest: httpx.AsyncClient, broker_id: int) -> dict[str, Any]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def slowly(rest: httpx.AsyncClient) -> AsyncIterator[None]:
-    """Whatever is copied for moves."""
+    """Throttles everything that is copied for moves."""
     throttle = "/v1/throttle"
     (await rest.put(throttle, json={"bytes_per_second": SLOWLY})).raise_for_status()
     yield
     (await rest.put(throttle, json={"bytes_per_second": None})).raise_for_status()
 
 
-async def test_a_move_is_followed_to_its_end_and_taken_back(
+async def test_a_move_is_followed_to_its_end_and_reversed(
     console: Console, rest: httpx.AsyncClient, create: Create
 ) -> None:
     await create("drift", [[1, 2], [2, 1]])
@@ -141,7 +143,7 @@ async def test_the_throttle_is_set_and_shown(console: Console, rest: httpx.Async
     (await rest.put("/v1/throttle", json={"bytes_per_second": None})).raise_for_status()
 
 
-@pytest.mark.usefixtures("sea")  # Of which every broker has replicas, and so takes part in plans.
+@pytest.mark.usefixtures("sea")  # Every broker has replicas of it, and so takes part in plans.
 async def test_each_partition_of_a_topic_gets_more_replicas(
     console: Console, rest: httpx.AsyncClient, create: Create
 ) -> None:
@@ -164,7 +166,7 @@ async def test_each_partition_of_a_topic_gets_more_replicas(
     await until(are_more, "each partition of fog has three replicas")
 
 
-async def test_a_plan_that_has_changed_since_it_was_shown_is_refused_and_shown_anew(
+async def test_a_plan_that_changed_since_it_was_shown_is_rejected_and_shown_again(
     console: Console, rest: httpx.AsyncClient, create: Create
 ) -> None:
     await create("spume", [[1], [2]])
@@ -182,12 +184,12 @@ async def test_a_plan_that_has_changed_since_it_was_shown_is_refused_and_shown_a
     await until_replicas(rest, "spume", [[1], [2], [3]])
     await console.look()
     await expect(console.plan).to_contain_text("3 partitions would change replicas")
-    # The browser tells of the refused request itself.
+    # The browser logs the rejected request itself.
     console.faults[:] = [fault for fault in console.faults if "/v1/topics/spume" not in fault]
 
 
 @pytest.mark.usefixtures("sea")
-async def test_a_broker_that_has_come_is_added_and_drained_again(
+async def test_a_new_broker_is_added_and_drained_again(
     console: Console, rest: httpx.AsyncClient, cluster: LocalCluster, create: Create
 ) -> None:
     await create("tide", [[1, 2], [2, 3], [3, 1], [1, 3]])
@@ -224,7 +226,7 @@ async def test_a_broker_that_has_come_is_added_and_drained_again(
     await console.open("brokers")
     await expect(row).to_contain_text("removed")
 
-    # Released: nobody misses it.
+    # The broker is released: it is not reported as missing.
     await cluster.stop_broker(new)
     await expect(row).to_have_count(0)
     side = console.page.get_by_role("banner")
@@ -232,7 +234,7 @@ async def test_a_broker_that_has_come_is_added_and_drained_again(
     await expect(side.get_by_text("All is well")).to_be_visible()
 
 
-async def test_what_a_rebalance_would_do_is_shown_before_anything_is_done(
+async def test_the_plan_of_a_rebalance_is_shown_before_it_begins(
     console: Console, rest: httpx.AsyncClient
 ) -> None:
     before = (await rest.get("/v1/operations")).json()["items"]

@@ -22,13 +22,13 @@ PAGES = {
     "events": ("completed", "live"),
     "records?topic=sea": ("buoy-59", "60 records"),
 }
-# The side tells on each page how the cluster stands.
+# The sidebar of each page shows the status of the cluster.
 STANDING = "All is well"
 
 
 @pytest.mark.parametrize("place", PAGES)
 @pytest.mark.usefixtures("sea")
-async def test_a_page_shows_what_it_is_for(console: Console, place: str) -> None:
+async def test_every_page_shows_its_content(console: Console, place: str) -> None:
     await console.open(place if "records" not in place else f"{place}&count=100")
     for text in PAGES[place]:
         await expect(console.page.get_by_text(text).first).to_be_visible()
@@ -43,13 +43,13 @@ async def test_a_partition_shows_every_replica_against_the_high_watermark(
     await console.open("topics/sea/0")
     for broker in (1, 2, 3):
         bar = console.page.get_by_role("img", name=f"Broker {broker}: ")
-        await expect(bar.first).to_have_attribute("aria-label", _told_of(broker))
-    # The leader lacks nothing, and is no follower.
+        await expect(bar.first).to_have_attribute("aria-label", _replica_label(broker))
+    # The leader does not lag, and is no follower.
     lag = console.page.get_by_role("img", name="Lag of each follower in records")
     await expect(lag).to_have_attribute("aria-label", re.compile(r"(?=.*: –)(?=(.*: 0){2})"))
 
 
-def _told_of(broker: int) -> re.Pattern[str]:
+def _replica_label(broker: int) -> re.Pattern[str]:
     return re.compile(rf"Broker {broker}: (leader|in sync), LEO 10; high watermark 10")
 
 
@@ -73,7 +73,7 @@ async def test_the_map_leads_to_a_partition_by_keyboard(console: Console) -> Non
 
 
 @pytest.mark.usefixtures("sea")
-async def test_a_record_is_found_by_its_key_and_shown_whole(console: Console) -> None:
+async def test_a_record_is_found_by_its_key_and_shown_in_full(console: Console) -> None:
     await console.open("records?topic=sea&partition=5")
     await console.page.get_by_label("Key or value has").fill("buoy-11")
     await expect(console.page.get_by_text("1 record of 10")).to_be_visible()
@@ -82,7 +82,7 @@ async def test_a_record_is_found_by_its_key_and_shown_whole(console: Console) ->
 
 
 @pytest.mark.usefixtures("sea")
-async def test_records_are_read_from_an_offset_on(console: Console) -> None:
+async def test_records_are_read_from_an_offset(console: Console) -> None:
     await console.open("records?topic=sea&partition=0&from=offset&offset=7")
     await expect(console.page.get_by_text("3 records")).to_be_visible()
     await expect(console.page.get_by_text("buoy-42")).to_be_visible()
@@ -100,7 +100,7 @@ async def test_records_with_a_key_are_found_behind_newer_ones(console: Console) 
     await expect(console.page.get_by_text("buoy-3", exact=True)).to_be_visible()
 
 
-async def test_records_are_read_from_a_time_on(console: Console, rest: httpx.AsyncClient) -> None:
+async def test_records_are_read_from_a_time(console: Console, rest: httpx.AsyncClient) -> None:
     (await rest.post("/v1/topics", json={"topic": "clock"})).raise_for_status()
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     records = [

@@ -1,5 +1,5 @@
-"""What pictures tell to who cannot see them. The gateway is as it is, the cluster behind it in
-memory."""
+"""The text alternatives of pictures for screen readers. The gateway is real; the cluster behind it
+is in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECOND_MS = 1_000
 
 
 def changed(seconds: int, kind: Kind, cause: Cause, **details: Detail) -> StateChange:
-    """Of sea/0, so long after noon."""
+    """A state change of sea/0, at this time after noon."""
     at_ms = NOON_MS + seconds * SECOND_MS
     change = StateChange(at_ms, "controller-1", kind, Stage.COMPLETED, cause)
     return change._replace(topic="sea", partition=0, details=details)
@@ -56,7 +56,7 @@ async def shown(browser: Browser) -> AsyncIterator[Console]:
     assert console.faults == []
 
 
-async def test_the_timeline_tells_what_changed_and_why_the_newest_first(shown: Console) -> None:
+async def test_the_timeline_shows_changes_and_causes_newest_first(shown: Console) -> None:
     await shown.open("topics/sea/0")
     entries = shown.page.get_by_label("State changes").locator("ol").get_by_role("listitem")
     await expect(entries).to_have_count(len(HISTORY))
@@ -68,7 +68,7 @@ async def test_the_timeline_tells_what_changed_and_why_the_newest_first(shown: C
 
 
 @pytest.mark.parametrize(("place", "also"), [("topics/sea/0", [UNREAD]), ("events", [])])
-async def test_what_may_be_missing_is_told_beside_the_events(
+async def test_possibly_missing_events_are_reported_beside_the_events(
     shown: Console, place: str, also: list[str]
 ) -> None:
     await shown.open(place)
@@ -77,7 +77,7 @@ async def test_what_may_be_missing_is_told_beside_the_events(
     await expect(missing.get_by_role("listitem")).to_have_text([silence, *also])
 
 
-async def test_the_lanes_tell_who_led_and_who_was_in_sync_and_when(shown: Console) -> None:
+async def test_the_lanes_show_leaders_and_isr_over_time(shown: Console) -> None:
     await shown.open("topics/sea/0")
     lanes = shown.page.get_by_label("Who led, who was in sync").get_by_role("img")
     began, crashed, back = (f"{DAY} 12:00:{second}" for second in ("00", "10", "25"))
@@ -89,7 +89,7 @@ async def test_the_lanes_tell_who_led_and_who_was_in_sync_and_when(shown: Consol
     await expect(lanes.nth(2)).to_have_attribute("aria-label", third)
 
 
-async def test_the_load_of_each_broker_is_told_in_words(shown: Console) -> None:
+async def test_the_load_of_each_broker_has_a_text_form(shown: Console) -> None:
     await shown.open("brokers")
     loads = shown.page.get_by_role("list", name="Leaders and replicas of each broker")
     await expect(loads.get_by_role("listitem")).to_have_text(

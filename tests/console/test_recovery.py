@@ -1,5 +1,5 @@
-"""A partition whose last holder is gone: a leader is chosen with the console, at the price of
-records."""
+"""A partition whose last replica with all records is gone: a leader is elected with the console,
+with loss of records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def write(rest: httpx.AsyncClient, *values: str) -> None:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def reef(rest: httpx.AsyncClient, cluster: LocalCluster) -> str:
-    """A partition without a leader: one replica missed a record, the other is gone with it."""
+    """A partition without a leader: one replica missed a record, and the other is gone with it."""
     config = {"min_insync_replicas": 1}
     body = {"topic": "reef", "assignment": [[AHEAD, BEHIND]], "config": config}
     (await rest.post("/v1/topics", json=body)).raise_for_status()
@@ -45,7 +45,7 @@ async def test_a_leader_is_elected_with_loss_only_once_the_loss_is_shown_and_con
         survivors = console.dialog.get_by_role("table", name="Surviving replicas")
         columns = survivors.get_by_role("columnheader")
         await expect(columns).to_have_text(["Broker", "Last epoch", "Log", "Would lose"])
-        # What it lacks only the other one knows.
+        # Only the other replica has the missing records.
         behind = survivors.get_by_role("row").filter(has_text="0 to 1")
         await expect(behind.get_by_role("cell").first).to_have_text(str(BEHIND))
         await expect(behind.get_by_role("cell").last).to_have_text("nobody can tell")

@@ -1,4 +1,4 @@
-"""What the console decides without a cluster: its pure modules, run in a real browser."""
+"""The pure modules of the console, which need no cluster, run in a real browser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from console.gateways import MemoryGateway
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS
 from unit.admin_api.fakes import FakeCluster
 
-# With which the gateway may end, after its time is up.
+# The gateway may take this long to end after its timeout.
 LAST_TRY_MS = 10_000
 _CALL = """async ([module, name, given]) =>
   (await import(`/console/app/${module}.js`))[name](...given)"""
@@ -46,7 +46,7 @@ async def opened(browser: Browser) -> AsyncIterator[Console]:
     await gateway.stop()
 
 
-async def told(console: Console, module: str, name: str, *given: Any) -> Any:
+async def evaluated(console: Console, module: str, name: str, *given: Any) -> Any:
     return await console.page.evaluate(_CALL, [module, name, list(given)])
 
 
@@ -66,24 +66,24 @@ def broker(broker_id: int, status: str, **more: Any) -> dict[str, Any]:
         ),
     ],
 )
-async def test_of_the_clients_at_a_limit_of_a_gateway_the_last_one_is_named(
+async def test_the_last_client_at_a_gateway_limit_is_named(
     opened: Console, clients: list[tuple[str, int]], text: str
 ) -> None:
     given = [
         {"address": address, "limit": "max_requests_per_client", "value": value}
         for address, value in clients
     ]
-    assert await told(opened, "parts/gateways", "limitedText", given) == text
+    assert await evaluated(opened, "parts/gateways", "limitedText", given) == text
 
 
-async def test_what_a_gateway_is_short_of_is_named(opened: Console) -> None:
+async def test_a_gateways_resource_shortage_is_named(opened: Console) -> None:
     given = [
         {"resource": "open_files", "used": 1_020, "limit": 1_024},
         {"resource": "memory", "used": 95, "limit": 100},
     ]
     text = "open_files 1,020 of 1,024, memory 95 of 100"
-    assert await told(opened, "parts/gateways", "shortText", given) == text
-    assert await told(opened, "parts/gateways", "shortText", []) == "–"
+    assert await evaluated(opened, "parts/gateways", "shortText", given) == text
+    assert await evaluated(opened, "parts/gateways", "shortText", []) == "–"
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ async def test_what_a_gateway_is_short_of_is_named(opened: Console) -> None:
         ({"health": "warning", "controller": None}, "warn", "No controller"),
     ],
 )
-async def test_the_verdict_is_the_worst_that_there_is(
+async def test_the_verdict_is_the_worst_finding(
     opened: Console, changed: dict[str, Any], tone: str, short: str
 ) -> None:
-    verdict = await told(opened, "verdict", "verdict", {**WELL, **changed})
+    verdict = await evaluated(opened, "verdict", "verdict", {**WELL, **changed})
     assert (verdict["tone"], verdict["short"]) == (tone, short)
 
 
@@ -124,10 +124,10 @@ async def test_the_verdict_is_the_worst_that_there_is(
         (broker(1, "gone", removed=True, replicas=0), "removed"),
     ],
 )
-async def test_a_broker_is_told_as_it_stands(
+async def test_a_broker_is_shown_with_its_status(
     opened: Console, described: dict[str, Any], word: str
 ) -> None:
-    assert (await told(opened, "verdict", "statusOf", described))[1] == word
+    assert (await evaluated(opened, "verdict", "statusOf", described))[1] == word
 
 
 @pytest.mark.parametrize(
@@ -137,14 +137,14 @@ async def test_a_broker_is_told_as_it_stands(
         ({"leader": None, "isr": []}, "no leader"),
         ({"isr": [1]}, "under min ISR"),
         ({"isr": [1], "min_isr": 1}, "out of sync"),
-        # One that is being added is not missed.
+        # A broker that is being added is not reported as missing.
         ({"replicas": [1, 2, 3], "adding_replicas": [3], "moving_operation": "m"}, "moving"),
     ],
 )
-async def test_a_partition_is_told_as_it_stands(
+async def test_a_partition_is_shown_with_its_status(
     opened: Console, changed: dict[str, Any], word: str
 ) -> None:
-    assert (await told(opened, "verdict", "healthOf", {**PARTITION, **changed}))[1] == word
+    assert (await evaluated(opened, "verdict", "healthOf", {**PARTITION, **changed}))[1] == word
 
 
 @pytest.mark.parametrize(
@@ -167,10 +167,10 @@ async def test_a_partition_is_told_as_it_stands(
         ("sentence", "orders/0 waits", "orders/0 waits"),
     ],
 )
-async def test_figures_are_written_for_people(
+async def test_numbers_are_formatted_for_people(
     opened: Console, name: str, value: object, text: str
 ) -> None:
-    assert await told(opened, "format", name, value) == text
+    assert await evaluated(opened, "format", name, value) == text
 
 
 @pytest.mark.parametrize(
@@ -182,16 +182,16 @@ async def test_figures_are_written_for_people(
         ("", "24", 300, list(range(24, 48))),
         ("", "288", 300, list(range(288, 300))),
         ("", "no number", 30, list(range(24))),
-        # It had more when the address was kept.
+        # The address had more parameters when it was saved.
         ("", "288", 30, [29]),
         ("", "", 0, []),
     ],
 )
-async def test_records_are_read_of_so_many_partitions_at_a_time(
+async def test_records_are_read_from_a_limited_number_of_partitions_at_a_time(
     opened: Console, partition: str, first: str, count: int, read: list[int]
 ) -> None:
-    asked = {"partition": partition, "first": first}
-    assert await told(opened, "pages/records", "partitionsRead", asked, count) == read
+    selection = {"partition": partition, "first": first}
+    assert await evaluated(opened, "pages/records", "partitionsRead", selection, count) == read
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ async def test_records_are_read_of_so_many_partitions_at_a_time(
 async def test_a_value_is_shown_as_it_was_written(
     opened: Console, value: str | None, encoding: str, text: str, shown_as: str
 ) -> None:
-    found = await told(opened, "parts/record_text", "shownValue", value, encoding)
+    found = await evaluated(opened, "parts/record_text", "shownValue", value, encoding)
     assert (found["text"], found["as"]) == (text, shown_as)
 
 
@@ -223,31 +223,31 @@ async def test_a_value_is_shown_as_it_was_written(
         ({"enabled": False, "running": False, "full_rate": False}, "off"),
     ],
 )
-async def test_a_scrub_is_shown_as_it_is(
+async def test_a_scrub_is_shown_with_its_status(
     opened: Console, status: dict[str, bool] | None, word: str
 ) -> None:
-    assert (await told(opened, "parts/scrub", "passOf", status))[1] == word
+    assert (await evaluated(opened, "parts/scrub", "passOf", status))[1] == word
 
 
 @pytest.mark.parametrize("query", [{}, {"timeout_ms": 5_000}])
-async def test_an_answer_is_waited_for_longer_than_the_gateway_waits(
+async def test_the_console_waits_longer_for_an_answer_than_the_gateway(
     opened: Console, query: dict[str, int]
 ) -> None:
     waits_ms = query.get("timeout_ms", USUAL_TIMEOUT_MS)
-    assert await told(opened, "api", "answerMs", query) >= waits_ms + LAST_TRY_MS
+    assert await evaluated(opened, "api", "answerMs", query) >= waits_ms + LAST_TRY_MS
 
 
 async def test_every_cell_of_the_map_is_found_where_it_is_drawn(opened: Console) -> None:
     topics = [{"topic": "sea", "partitions": [[1, [1, 2], [1]]] * 40}]
-    layout = await told(opened, "parts/map_layout", "layOut", topics, [1, 2, 3], 400)
+    layout = await evaluated(opened, "parts/map_layout", "layOut", topics, [1, 2, 3], 400)
     cells = layout["cells"]
     assert [cell["kind"] for cell in cells] == ["leader"] * 40 + ["late"] * 40
     middle = layout["size"] / 2
     found = [
-        await told(
+        await evaluated(
             opened, "parts/map_layout", "cellAt", layout, cell["x"] + middle, cell["y"] + middle
         )
         for cell in cells[::13]
     ]
     assert found == list(range(len(cells)))[::13]
-    assert await told(opened, "parts/map_layout", "cellAt", layout, 1, 1) is None
+    assert await evaluated(opened, "parts/map_layout", "cellAt", layout, 1, 1) is None

@@ -1,4 +1,4 @@
-"""Topics made, changed and deleted with the console: what it would do is always shown first."""
+"""Topics are created, changed and deleted with the console; each plan is shown first."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ async def test_a_topic_is_created_as_it_was_shown(
     assert [", ".join(map(str, one["replicas"])) for one in placed] == [row[2] for row in shown]
 
 
-async def test_what_is_refused_says_why_and_changes_nothing(console: Console) -> None:
+async def test_a_rejected_request_shows_the_reason_and_changes_nothing(console: Console) -> None:
     await console.open("topics")
     await console.button("Create topic").click()
     await console.page.get_by_label("Name").fill("too-much")
     await console.page.get_by_label("Replicas of each").fill("9")
-    # The browser tells of the refused request itself.
+    # The browser logs the rejected request itself.
     await console.button("Show what it would do").click()
     await expect(console.dialog.get_by_role("alert")).to_contain_text("9")
     console.faults[:] = [fault for fault in console.faults if "/v1/topics" not in fault]

@@ -1,5 +1,5 @@
-"""What the console shows of answers that come late, or not at all. The gateway is as it is, the
-cluster behind it in memory."""
+"""The console with answers that come late or not at all. The gateway is real; the cluster behind it
+is in memory."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from tidelog_admin_api.limits import Usage
 from unit.admin_api.fake_operations import FakeConsumer, recovery
 from unit.admin_api.fakes import NO_PASS, FakeCluster, broker, operation, partition, topic
 
-# Of the cluster's clock, by which the browser's is years ahead.
+# By the cluster's clock; the browser's clock is years ahead.
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
-# So long brokers have to describe their logs while somebody waits for the dialog.
+# How long brokers may take to describe their logs while a user waits for the dialog.
 LOOK_AT_RECOVERY_MS = 5_000
 LOOK_SECONDS = 0.2
-# Of the whole page; parts of it say so in small letters.
+# The status of the whole page; parts of it have their own in small letters.
 AS_OF = re.compile(r"^As of \d")
 MAX_LOOKS = 500
-# The page is told that its tab is hidden, or is not any more.
+# Makes the page see its tab as hidden, or as visible again.
 _TURN = """(hidden) => {
   Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
   document.dispatchEvent(new Event("visibilitychange"));
@@ -51,8 +51,8 @@ class Scene:
     gateway: MemoryGateway
     console: Console
 
-    def tell(self, topic: str) -> None:
-        """That it was created."""
+    def send_created(self, topic: str) -> None:
+        """Sends the event that the topic was created."""
         change = StateChange(NOW_MS, "controller-1", Kind.TOPIC_CREATION, Stage.COMPLETED)
         self.cluster.events.told.put_nowait([change._replace(topic=topic)])
 
@@ -61,7 +61,7 @@ class Scene:
 
     @property
     def streams(self) -> int:
-        """That are open."""
+        """The number of open streams."""
         usage: Usage = self.gateway.app.state.gateway.usage
         return usage.streams
 
@@ -75,7 +75,7 @@ class Scene:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def scene(browser: Browser) -> AsyncIterator[Scene]:
-    """What the browser's console tells of refused requests is no fault here."""
+    """The browser's log lines of rejected requests are no fault here."""
     cluster = FakeCluster()
     gateway = MemoryGateway(cluster.app)
     gateway.start()
@@ -122,7 +122,7 @@ WITHOUT_CONTROLLER = TidelogError(
         ("moves/op-1", "Move by move"),
     ],
 )
-async def test_a_page_tells_how_old_it_is_and_why_it_is_not_up_to_date(
+async def test_a_page_shows_its_age_and_why_it_is_not_up_to_date(
     scene: Scene, place: str, shown: str
 ) -> None:
     page = scene.console.page
@@ -139,7 +139,7 @@ async def test_a_page_tells_how_old_it_is_and_why_it_is_not_up_to_date(
     await expect(main.get_by_text(AS_OF)).to_have_count(0)
 
 
-async def test_a_topic_that_somebody_else_deletes_keeps_no_buttons(scene: Scene) -> None:
+async def test_a_topic_deleted_by_another_user_keeps_no_buttons(scene: Scene) -> None:
     await scene.console.open("topics/sea")
     await scene.console.button("Partitions…").click()
     await expect(scene.console.dialog).to_be_visible()
@@ -151,7 +151,7 @@ async def test_a_topic_that_somebody_else_deletes_keeps_no_buttons(scene: Scene)
     await expect(scene.console.dialog).to_have_count(0)
 
 
-async def test_what_is_deleted_or_cancelled_is_what_was_seen(scene: Scene) -> None:
+async def test_only_the_object_that_was_shown_is_deleted_or_cancelled(scene: Scene) -> None:
     admin, console = scene.cluster.admin, scene.console
     admin.operations = [operation()]
     await console.open("moves/op-1")
@@ -171,7 +171,7 @@ async def test_what_is_deleted_or_cancelled_is_what_was_seen(scene: Scene) -> No
     assert deleted["expected_revision"] == admin.details.revision
 
 
-async def test_what_goes_back_besides_moves_is_shown_before_a_cancellation(scene: Scene) -> None:
+async def test_the_rollback_of_marks_is_shown_before_a_cancellation(scene: Scene) -> None:
     goes_back = "besides the moves, broker 3 is not marked as removed any more"
     scene.cluster.admin.operations = [operation()]
     scene.cluster.admin.cancellation = Plan((), 0, 0, 0, None, (), (goes_back,))
@@ -181,7 +181,7 @@ async def test_what_goes_back_besides_moves_is_shown_before_a_cancellation(scene
     await expect(scene.console.plan).to_contain_text(goes_back)
 
 
-async def test_partitions_are_added_where_it_was_shown(scene: Scene) -> None:
+async def test_partitions_are_added_where_the_plan_showed(scene: Scene) -> None:
     admin, console = scene.cluster.admin, scene.console
     await console.open("topics/sea")
     await console.button("Partitions…").click()
@@ -191,12 +191,12 @@ async def test_partitions_are_added_where_it_was_shown(scene: Scene) -> None:
     await console.button("Add them").click()
     added = "sea has 7 partitions. Broker 3 has yet to start its replicas."
     await expect(console.page.get_by_text(added)).to_be_visible()
-    asked = [named for name, _, named in admin.calls if name == "add_partitions"]
-    assert asked[0]["dry_run"]
-    assert list(asked[-1]["assignment"]) == [[1, 2]]  # type: ignore[call-overload]
+    requested = [named for name, _, named in admin.calls if name == "add_partitions"]
+    assert requested[0]["dry_run"]
+    assert list(requested[-1]["assignment"]) == [[1, 2]]  # type: ignore[call-overload]
 
 
-async def test_a_restart_check_says_that_there_is_more_than_it_shows(scene: Scene) -> None:
+async def test_a_restart_check_says_that_its_list_is_incomplete(scene: Scene) -> None:
     findings = [RestartFinding("sea", n, "leader_moves", "broker 2 leads then") for n in range(150)]
     scene.cluster.admin.restart_check = RestartCheck(True, 0, 0, 0, 150, tuple(findings))
     await scene.console.open("brokers")
@@ -252,22 +252,22 @@ async def test_damaged_records_are_left_out_and_named(scene: Scene) -> None:
     await expect(note).to_contain_text("partition 0, offsets 3 to 4")
 
 
-async def test_an_answer_that_takes_long_is_told_before_it_comes(scene: Scene) -> None:
+async def test_a_slow_answer_is_announced_before_it_arrives(scene: Scene) -> None:
     page = scene.console.page
     await scene.console.open("brokers")
     await expect(page.get_by_text("127.0.0.1:7501")).to_be_visible()
-    # Nobody answers.
+    # No service answers.
     await page.route("**/v1/brokers?*", lambda _: None)
     await expect(page.get_by_text("there has been no answer since")).to_be_visible()
     await expect(page.get_by_text("127.0.0.1:7501")).to_be_visible()
     await expect(page.get_by_text("not up to date")).to_be_visible()
 
 
-async def test_a_stream_goes_on_after_the_gateway_was_away_and_refused_it(scene: Scene) -> None:
+async def test_a_stream_continues_after_the_gateway_was_away_and_rejected_it(scene: Scene) -> None:
     live = scene.console.page.get_by_text("live", exact=True)
     await scene.console.open("events")
     await expect(live).to_be_visible()
-    scene.tell("flood")
+    scene.send_created("flood")
     await expect(scene.shown("flood")).to_be_visible()
 
     refused = scene.console.page.wait_for_event(
@@ -281,7 +281,7 @@ async def test_a_stream_goes_on_after_the_gateway_was_away_and_refused_it(scene:
     await waiting
     scene.cluster.events.is_silent = False
     await expect(live).to_be_visible()
-    scene.tell("squall")
+    scene.send_created("squall")
     await expect(scene.shown("squall")).to_be_visible()
     await expect(scene.shown("flood")).to_be_visible()
 
@@ -290,7 +290,7 @@ async def test_a_clock_that_is_ahead_hides_no_events(scene: Scene) -> None:
     await scene.console.open("events")
     await expect(scene.console.page.get_by_text("live", exact=True)).to_be_visible()
     assert await scene.console.page.evaluate("Date.now()") > NOW_MS + HOUR_MS
-    scene.tell("ripple")
+    scene.send_created("ripple")
     await expect(scene.shown("ripple")).to_be_visible()
 
 
@@ -315,7 +315,7 @@ async def test_a_hidden_tab_has_no_stream(scene: Scene) -> None:
     await expect(page.get_by_text("live", exact=True)).to_be_visible()
 
 
-async def test_that_a_service_was_not_heard_is_told_for_a_while(scene: Scene) -> None:
+async def test_a_service_without_an_answer_is_shown_for_a_while(scene: Scene) -> None:
     page = scene.console.page
     await page.clock.install()
     await scene.console.open("events")
@@ -336,9 +336,7 @@ async def test_that_a_service_was_not_heard_is_told_for_a_while(scene: Scene) ->
         ("events?topic=none", unknown_topic("none")),
     ],
 )
-async def test_what_does_not_exist_is_not_found(
-    scene: Scene, place: str, error: TidelogError
-) -> None:
+async def test_unknown_objects_are_not_found(scene: Scene, place: str, error: TidelogError) -> None:
     scene.cluster.admin.refusal = error
     main = scene.console.page.get_by_role("main")
     await scene.console.open(place)
@@ -383,14 +381,14 @@ async def test_a_page_over_a_silent_gateway_is_not_live(scene: Scene, place: str
     scene.cluster.admin.operations = [operation()]
     await scene.console.open(place)
     await expect(main.get_by_text("live", exact=True)).to_be_visible()
-    # It takes connections and answers nothing, as a process that is paused.
+    # It accepts connections and answers nothing, like a paused process.
     await page.route("**/v1/**", lambda _: None)
     await expect(main.get_by_text("not up to date, trying again")).to_be_visible()
     await expect(main.get_by_text("live", exact=True)).to_have_count(0)
     await expect(page.get_by_text("Gateway does not answer")).to_be_visible()
 
 
-async def test_a_page_that_was_never_answered_is_not_live(scene: Scene) -> None:
+async def test_a_page_without_any_answer_is_not_live(scene: Scene) -> None:
     page = scene.console.page
     await page.route("**/v1/**", lambda _: None)
     await scene.console.open("topics")

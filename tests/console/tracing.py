@@ -1,4 +1,4 @@
-"""How long tasks of a page's main thread take, by a trace of the browser."""
+"""Measures the tasks of a page's main thread by a trace of the browser."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _TASK = "RunTask"
 
 
 async def begin_trace(browser: Browser, page: Page) -> None:
-    """One at a time."""
+    """Begins a trace; only one can run at a time."""
     await browser.start_tracing(page=page, categories=_CATEGORIES)
 
 
 async def end_trace(browser: Browser) -> Sequence[float]:
-    """Milliseconds of processor time of each task since `begin_trace`: what else the machine does
-    meanwhile is no fault of the page."""
+    """The processor time of each task since `begin_trace`, in milliseconds: other work of the
+    machine is not counted."""
     events = json.loads(await browser.stop_tracing())["traceEvents"]
     main = {
         (event["pid"], event["tid"])

@@ -1,4 +1,4 @@
-"""One etcd for all contract tests, each of which has its own prefix in it."""
+"""One etcd for all contract tests; each has its own prefix in it."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def store(harness: StoreHarness) -> MetadataStore:
 
 @pytest.fixture
 def prefix(harness: StoreHarness) -> str:
-    """Where this test's keys lie: other tests share the same etcd."""
+    """The prefix of this test's keys: other tests share the same etcd."""
     return harness.prefix

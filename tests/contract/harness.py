@@ -1,4 +1,4 @@
-"""The metadata stores under the contract, each with what a test needs beside it."""
+"""The metadata stores under the contract, each with the helpers that tests need."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from tidelog_runtime.metadata.store import MetadataStore
 
 
 class StoreHarness(Protocol):
-    """One store under test, and the hand that reaches around it."""
+    """One store under test, with operations that bypass it."""
 
     store: MetadataStore
     prefix: str
 
     def another_client(self) -> MetadataStore:
-        """Of the same data; the test closes it."""
+        """A client of the same data; the test closes it."""
 
     async def compact(self) -> None:
-        """Everything up to now."""
+        """Compacts all revisions up to now."""
 
     async def take_lease_away(self, lease_id: int) -> None:
-        """Ends it without its holder's doing."""
+        """Ends the lease from outside, without its holder."""
 
     async def close(self) -> None: ...
 

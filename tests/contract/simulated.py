@@ -1,5 +1,6 @@
-"""The tests of a contract on the simulator's event loop, in its virtual time: pytest runs
-async tests on asyncio's own loop, on which nothing of the simulator can live."""
+"""Runs contract tests on the simulator's event loop, in its virtual time.
+
+pytest runs async tests on asyncio's own loop, which the simulator cannot use."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class SimHarness:
 
     def __init__(self) -> None:
         self.prefix = "/test/"
-        self.loop = SimLoop()  # type: ignore[abstract]  # what nothing here uses is left out
+        self.loop = SimLoop()  # type: ignore[abstract]  # lacks unused methods
         self.process = SimProcess("client", 1, observed=False)
         self._network = Network(self.loop, lambda name: random.Random(name))
         self._server = EtcdServer(self.loop, self._network, MemoryData())
@@ -44,7 +45,7 @@ class SimHarness:
 
 
 class Case(NamedTuple):
-    """One test of a class, with what `parametrize` gives it."""
+    """One test of a class, with the arguments of `parametrize`."""
 
     owner: type
     name: str

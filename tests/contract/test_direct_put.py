@@ -17,7 +17,7 @@ CLOSED = "127.0.0.1:1"
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_any_endpoint_that_answers_takes_it_under_its_lease(etcd: LocalEtcd) -> None:
+async def test_any_endpoint_that_answers_accepts_the_put_under_its_lease(etcd: LocalEtcd) -> None:
     store = EtcdStore([etcd.endpoint], clock=SystemClock(), rng=random.Random(1))
     lease = await store.grant_lease(60)
     endpoints = [CLOSED, etcd.endpoint]

@@ -1,5 +1,5 @@
-"""What holds for every disk of a log. The one that the simulator takes data from, and the one
-of the unit tests, have to behave as the real one."""
+"""The contract of every disk of a log. The disk of the simulator and that of the unit tests have to
+behave like the real one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def disk(request: pytest.FixtureRequest, directory: PurePath) -> Disk:
 
 @pytest.fixture(params=["os", "simulated"])
 def disk_of_directories(request: pytest.FixtureRequest, directory: PurePath) -> Disk:
-    """To the disk of the unit tests any directory is as good as made."""
+    """The disk of the unit tests treats any directory as existing."""
     disk = DISKS[request.param]()
     disk.make_directory(directory)
     return disk
@@ -43,7 +43,7 @@ def write(disk: Disk, path: PurePath, data: bytes) -> None:
 
 
 def evict(disk: Disk, path: PurePath) -> None:
-    """Skips the test where the file system does not tell what memory holds."""
+    """Skips the test if the file system does not report what the page cache holds."""
     if isinstance(disk, SimDisk):
         disk.evict()
         return
@@ -68,7 +68,7 @@ class TestFiles:
         assert file.read_at(6, 0) == b"abcdef"
         file.close()
 
-    def test_a_write_goes_over_what_was_there(self, disk: Disk, directory: PurePath) -> None:
+    def test_a_write_overwrites_existing_bytes(self, disk: Disk, directory: PurePath) -> None:
         write(disk, directory / "f", b"abcdef")
         file = disk.open(directory / "f")
         file.write_at(2, [b"XY"])
@@ -81,7 +81,9 @@ class TestFiles:
         assert file.read_at(10, 0) == b"\0\0ab"
         file.close()
 
-    def test_what_one_handle_writes_another_reads(self, disk: Disk, directory: PurePath) -> None:
+    def test_a_write_by_one_handle_is_read_by_another(
+        self, disk: Disk, directory: PurePath
+    ) -> None:
         reader = disk.open(directory / "f", create=True)
         write(disk, directory / "f", b"abc")
         assert reader.read_at(3, 0) == b"abc"
@@ -94,9 +96,7 @@ class TestFiles:
         assert file.read_at(10, 3) == b""
         file.close()
 
-    def test_what_memory_holds_is_read_without_waiting(
-        self, disk: Disk, directory: PurePath
-    ) -> None:
+    def test_cached_pages_are_read_without_waiting(self, disk: Disk, directory: PurePath) -> None:
         write(disk, directory / "f", b"abc")
         file = disk.open(directory / "f")
         assert file.read_cached(2, 1) == b"bc"
@@ -104,7 +104,7 @@ class TestFiles:
         assert file.read_cached(10, 3) == b""
         file.close()
 
-    def test_memory_ends_where_the_file_is_on_the_disk_alone(
+    def test_a_cached_read_ends_where_only_the_disk_has_the_file(
         self, disk: Disk, directory: PurePath
     ) -> None:
         data = bytes(range(256)) * 4096
@@ -132,12 +132,12 @@ class TestFiles:
         disk.open(directory / "f", create=True).close()
         assert disk.read_file(directory / "f") == b"abc"
 
-    def test_a_file_that_is_not_there_is_none(self, disk: Disk, directory: PurePath) -> None:
+    def test_reading_a_missing_file_fails(self, disk: Disk, directory: PurePath) -> None:
         for read in (disk.open, disk.file_size, disk.read_file):
             with pytest.raises(FileNotFoundError):
                 read(directory / "f")
 
-    def test_a_removed_file_is_still_read_by_who_opened_it(
+    def test_a_removed_file_stays_readable_by_an_open_handle(
         self, disk: Disk, directory: PurePath
     ) -> None:
         write(disk, directory / "f", b"abc")
@@ -147,15 +147,15 @@ class TestFiles:
         file.close()
         assert disk.list_names(directory) == []
 
-    def test_an_atomic_write_replaces_and_leaves_nothing_else(
+    def test_an_atomic_write_replaces_the_file_and_leaves_no_other(
         self, disk: Disk, directory: PurePath
     ) -> None:
         disk.write_atomically(directory / "f", b"old", sync=True)
-        former = disk.open(directory / "f")
+        previous = disk.open(directory / "f")
         disk.write_atomically(directory / "f", b"new", sync=False)
         assert disk.read_file(directory / "f") == b"new"
-        assert former.read_at(3, 0) == b"old"
-        former.close()
+        assert previous.read_at(3, 0) == b"old"
+        previous.close()
         assert disk.list_names(directory) == ["f"]
 
     def test_a_renamed_file_replaces_its_target(self, disk: Disk, directory: PurePath) -> None:
@@ -165,15 +165,15 @@ class TestFiles:
         assert disk.list_names(directory) == ["g"]
         assert disk.read_file(directory / "g") == b"new"
 
-    def test_what_is_not_there_cannot_be_renamed(self, disk: Disk, directory: PurePath) -> None:
+    def test_a_missing_file_cannot_be_renamed(self, disk: Disk, directory: PurePath) -> None:
         with pytest.raises(FileNotFoundError):
             disk.rename(directory / "f", directory / "g")
 
 
 class TestFileIds:
-    """By which a copy of a file is known as one."""
+    """File ids identify a copy of a file as a copy."""
 
-    def test_content_can_name_its_own_file(self, disk: Disk, directory: PurePath) -> None:
+    def test_content_can_contain_the_id_of_its_file(self, disk: Disk, directory: PurePath) -> None:
         path = directory / "f"
         disk.write_with_id(path, lambda found: str(found).encode(), sync=True)
         assert disk.read_file(path) == str(disk.file_id(path)).encode()
@@ -200,7 +200,7 @@ class TestFileIds:
     def test_a_copy_made_after_the_removal_has_an_id_of_its_own(
         self, disk: Disk, directory: PurePath
     ) -> None:
-        """Its inode may be the one that became free."""
+        """The copy may get the inode that became free."""
         path = directory / "f"
         disk.write_with_id(path, lambda _: b"abc", sync=True)
         before = disk.file_id(path)
@@ -208,28 +208,30 @@ class TestFileIds:
         disk.write_with_id(path, lambda _: b"abc", sync=True)
         assert not disk.file_id(path).is_same_file(before, same_boot=False)
 
-    def test_what_is_not_there_has_none(self, disk: Disk, directory: PurePath) -> None:
+    def test_a_missing_file_has_no_id(self, disk: Disk, directory: PurePath) -> None:
         with pytest.raises(FileNotFoundError):
             disk.file_id(directory / "f")
 
 
 class TestDirectories:
-    def test_one_that_is_not_there_is_empty(self, disk: Disk, directory: PurePath) -> None:
+    def test_a_missing_directory_is_listed_as_empty(self, disk: Disk, directory: PurePath) -> None:
         assert disk.list_names(directory / "d") == []
 
-    def test_it_names_files_and_directories(self, disk: Disk, directory: PurePath) -> None:
+    def test_a_listing_has_files_and_directories(self, disk: Disk, directory: PurePath) -> None:
         disk.make_directory(directory / "a" / "b")
         write(disk, directory / "a" / "b" / "f", b"")
         write(disk, directory / "g", b"")
         assert sorted(disk.list_names(directory)) == ["a", "g"]
         assert disk.list_names(directory / "a") == ["b"]
 
-    def test_making_it_again_leaves_what_is_in_it(self, disk: Disk, directory: PurePath) -> None:
+    def test_making_a_directory_again_keeps_its_content(
+        self, disk: Disk, directory: PurePath
+    ) -> None:
         write(disk, directory / "f", b"")
         disk.make_directory(directory)
         assert disk.list_names(directory) == ["f"]
 
-    def test_it_is_renamed_with_its_files(self, disk: Disk, directory: PurePath) -> None:
+    def test_a_directory_is_renamed_with_its_files(self, disk: Disk, directory: PurePath) -> None:
         disk.make_directory(directory / "a" / "b")
         write(disk, directory / "a" / "b" / "f", b"abc")
         disk.rename(directory / "a", directory / "c")
@@ -245,18 +247,20 @@ class TestDirectories:
         disk.remove_tree(directory / "a")
         assert disk.list_names(directory) == ["ab"]
 
-    def test_removing_what_is_not_there_does_nothing(self, disk: Disk, directory: PurePath) -> None:
+    def test_removing_a_missing_tree_does_nothing(self, disk: Disk, directory: PurePath) -> None:
         disk.remove(directory / "f")
         disk.remove_tree(directory / "d")
         assert disk.list_names(directory) == []
 
-    def test_an_empty_one_is_there(self, disk_of_directories: Disk, directory: PurePath) -> None:
+    def test_an_empty_directory_exists(
+        self, disk_of_directories: Disk, directory: PurePath
+    ) -> None:
         disk_of_directories.make_directory(directory / "a" / "b")
         assert disk_of_directories.list_names(directory) == ["a"]
         disk_of_directories.remove_tree(directory / "a" / "b")
         assert disk_of_directories.list_names(directory) == ["a"]
 
-    def test_no_file_is_made_where_there_is_none(
+    def test_no_file_is_created_in_a_missing_directory(
         self, disk_of_directories: Disk, directory: PurePath
     ) -> None:
         disk, absent = disk_of_directories, directory / "d"
@@ -267,14 +271,14 @@ class TestDirectories:
         with pytest.raises(FileNotFoundError):
             disk.sync_directory(absent)
 
-    def test_none_is_moved_where_there_is_none(
+    def test_no_directory_is_moved_into_a_missing_one(
         self, disk_of_directories: Disk, directory: PurePath
     ) -> None:
         disk_of_directories.make_directory(directory / "a")
         with pytest.raises(FileNotFoundError):
             disk_of_directories.rename(directory / "a", directory / "absent" / "a")
 
-    def test_it_takes_the_place_of_no_full_one(
+    def test_a_renamed_directory_does_not_replace_a_full_one(
         self, disk_of_directories: Disk, directory: PurePath
     ) -> None:
         for name in ("a", "b"):

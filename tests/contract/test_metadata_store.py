@@ -1,4 +1,4 @@
-"""What holds for every metadata store. The simulator's has to behave as etcd does."""
+"""The contract of every metadata store. The simulator's store has to behave like etcd."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def write(store: MetadataStore, *changes: Change) -> TransactionResult:
 
 
 async def following(watch: AsyncIterator[Sequence[Changed]]) -> Sequence[Changed]:
-    """What the watch yields next."""
+    """The next events of the watch."""
     async with asyncio.timeout(SECONDS_TO_WAIT):
         return await anext(watch)
 
@@ -47,7 +47,7 @@ async def lost(wait_lost: asyncio.Future[None]) -> None:
 
 
 class TestTransactions:
-    async def test_an_absent_key_is_none(self, store: MetadataStore, prefix: str) -> None:
+    async def test_an_absent_key_reads_as_none(self, store: MetadataStore, prefix: str) -> None:
         assert await store.get(prefix + "a") is None
 
     async def test_a_created_key_has_the_revision_of_its_transaction(
@@ -65,7 +65,7 @@ class TestTransactions:
         assert not second.succeeded
         assert second.current == {key: (key, b"1", first.revision, first.revision)}
 
-    async def test_compare_and_swap_takes_the_current_mod_revision_alone(
+    async def test_compare_and_swap_accepts_only_the_current_mod_revision(
         self, store: MetadataStore, prefix: str
     ) -> None:
         key = prefix + "a"
@@ -112,7 +112,7 @@ class TestTransactions:
         assert result.current == {a: (a, b"1", created, created), absent: None}
         assert await store.get(b) is None
 
-    async def test_a_full_batch_happens_altogether(self, store: MetadataStore, prefix: str) -> None:
+    async def test_a_full_batch_is_atomic(self, store: MetadataStore, prefix: str) -> None:
         keys = [f"{prefix}{i:03}" for i in range(MAX_TRANSACTION_CHANGES)]
         created = await write(store, *(Put(key, b"1") for key in keys))
         guards = [ModRevision(key, created.revision) for key in keys]
@@ -140,7 +140,7 @@ class TestTransactions:
         assert changed.value == b"by another"
 
     @pytest.mark.parametrize("what", ["changes", "guards"])
-    async def test_a_transaction_over_the_limits_is_refused(
+    async def test_a_transaction_over_the_limits_is_rejected(
         self, store: MetadataStore, prefix: str, what: str
     ) -> None:
         if what == "changes":
@@ -152,7 +152,7 @@ class TestTransactions:
         with pytest.raises(InvalidTransactionError, match=f"{number} {what}; at most"):
             await store.transact(transaction)
 
-    async def test_a_key_changed_twice_is_refused(self, store: MetadataStore, prefix: str) -> None:
+    async def test_a_key_changed_twice_is_rejected(self, store: MetadataStore, prefix: str) -> None:
         key = prefix + "a"
         with pytest.raises(InvalidTransactionError, match="more than once"):
             await write(store, Delete(key), Put(key, b"1"))
@@ -165,7 +165,9 @@ class TestTransactions:
         assert result.succeeded
         assert result.revision == before
 
-    async def test_guards_alone_only_compare(self, store: MetadataStore, prefix: str) -> None:
+    async def test_a_transaction_without_changes_only_compares(
+        self, store: MetadataStore, prefix: str
+    ) -> None:
         key = prefix + "a"
         before = (await write(store, Put(key, b"1"))).revision
         held = await store.transact(Transaction([ModRevision(key, before)], []))
@@ -173,7 +175,7 @@ class TestTransactions:
         failed = await store.transact(Transaction([ModRevision(key, 0)], []))
         assert not failed.succeeded
 
-    async def test_a_closed_store_says_so(self, harness: StoreHarness) -> None:
+    async def test_a_closed_store_raises_an_error(self, harness: StoreHarness) -> None:
         client = harness.another_client()
         await client.close()
         with pytest.raises(StoreClosedError):
@@ -181,7 +183,7 @@ class TestTransactions:
 
 
 class TestSnapshots:
-    async def test_it_holds_what_lies_under_its_prefix(
+    async def test_a_snapshot_holds_the_keys_of_its_prefix(
         self, store: MetadataStore, prefix: str
     ) -> None:
         result = await write(store, *(Put(prefix + key, b"1") for key in ("b/2", "b/1", "bc", "a")))
@@ -199,7 +201,7 @@ class TestSnapshots:
 
         async def change_all_the_time() -> None:
             while True:
-                # In the same transaction: only one page shows one of them.
+                # Both keys change in one transaction: a single page shows one of them.
                 await write(store, Delete(keys[0]), Put(keys[-1], b"2"))
                 await write(store, Put(keys[0], b"1"), Put(keys[-1], b"1"))
 
@@ -231,7 +233,7 @@ class TestWatches:
             (b, None, second),
         )
 
-    async def test_it_begins_right_after_its_snapshot(
+    async def test_a_watch_begins_right_after_its_snapshot(
         self, store: MetadataStore, prefix: str
     ) -> None:
         await write(store, Put(prefix + "a", b"1"))
@@ -242,13 +244,13 @@ class TestWatches:
         latest = (await write(store, Put(prefix + "a", b"latest"))).revision
         assert [change.revision for change in await following(watch)] == [latest]
 
-    async def test_other_prefixes_do_not_show(self, store: MetadataStore, prefix: str) -> None:
+    async def test_a_watch_omits_other_prefixes(self, store: MetadataStore, prefix: str) -> None:
         watch = store.watch(await store.snapshot(prefix + "b/"))
         await write(store, Put(prefix + "b", b"1"), Put(prefix + "b0", b"1"))
         await write(store, Put(prefix + "b/1", b"1"), Put(prefix + "c", b"1"))
         assert [change.key for change in await following(watch)] == [prefix + "b/1"]
 
-    async def test_a_burst_comes_whole(self, store: MetadataStore, prefix: str) -> None:
+    async def test_a_burst_arrives_completely(self, store: MetadataStore, prefix: str) -> None:
         watch = store.watch(await store.snapshot(prefix))
         keys = [f"{prefix}{i:03}" for i in range(MAX_TRANSACTION_CHANGES)]
         value = b"v" * 2_000
@@ -268,7 +270,7 @@ class TestWatches:
         first, second = [await following(watch) for watch in watches]
         assert first == second
 
-    async def test_it_ends_with_the_store(self, harness: StoreHarness) -> None:
+    async def test_a_watch_ends_with_the_store(self, harness: StoreHarness) -> None:
         client = harness.another_client()
         watch = client.watch(await client.snapshot(harness.prefix))
         await write(client, Put(harness.prefix + "a", b"1"))
@@ -279,7 +281,7 @@ class TestWatches:
         with pytest.raises(StoreClosedError):
             await waiting
 
-    async def test_after_a_compaction_it_yields_the_differences_by_key(
+    async def test_after_a_compaction_a_watch_yields_the_differences_by_key(
         self, harness: StoreHarness, store: MetadataStore, prefix: str
     ) -> None:
         deleted, kept, recreated, new = (prefix + key for key in "abcd")
@@ -299,7 +301,7 @@ class TestWatches:
         assert again > created
 
     @pytest.mark.rule("watch-survives-compaction")
-    async def test_what_the_compacted_revision_deleted_is_seen(
+    async def test_deletions_of_the_compacted_revision_are_seen(
         self, harness: StoreHarness, store: MetadataStore, prefix: str
     ) -> None:
         await write(store, Put(prefix + "a", b"1"))
@@ -309,7 +311,7 @@ class TestWatches:
         watch = store.watch(snapshot)
         assert [(c.key, c.value) for c in await following(watch)] == [(prefix + "a", None)]
 
-    async def test_it_goes_on_after_a_compaction(
+    async def test_a_watch_continues_after_a_compaction(
         self, harness: StoreHarness, store: MetadataStore, prefix: str
     ) -> None:
         watch = store.watch(await store.snapshot(prefix))
@@ -321,7 +323,7 @@ class TestWatches:
 
 
 class TestRollbacks:
-    async def test_what_others_have_told_of_counts_as_seen(
+    async def test_a_revision_that_others_reported_counts_as_seen(
         self, store: MetadataStore, prefix: str
     ) -> None:
         written = (await write(store, Put(prefix + "a", b"1"))).revision
@@ -331,7 +333,7 @@ class TestRollbacks:
         store.heard_of(written + 1)
         assert store.seen_revision == written + 1
 
-    async def test_a_store_that_is_older_than_what_others_have_told_of_is_not_believed(
+    async def test_a_store_older_than_a_reported_revision_is_not_trusted(
         self, store: MetadataStore, prefix: str
     ) -> None:
         store.heard_of((await write(store, Put(prefix + "a", b"1"))).revision + 1)
@@ -354,7 +356,7 @@ class TestLeases:
         watch = store.watch(await store.snapshot(left))
         lease = await store.grant_lease(TTL_SECONDS)
         await write(store, Put(held, b"1", lease.id))
-        # Another lease, granted later, whose holder is gone, tells when the time is over.
+        # A second lease, granted later and without a holder, shows when the time is over.
         client = harness.another_client()
         await write(client, Put(left, b"1", (await client.grant_lease(TTL_SECONDS)).id))
         await client.close()
@@ -383,7 +385,7 @@ class TestLeases:
         await lease.revoke()
         await lost(asyncio.ensure_future(lease.wait_lost()))
 
-    async def test_its_holder_learns_that_it_is_gone(
+    async def test_the_holder_learns_that_its_lease_is_gone(
         self, harness: StoreHarness, store: MetadataStore
     ) -> None:
         lease = await store.grant_lease(TTL_SECONDS)
@@ -392,7 +394,7 @@ class TestLeases:
         await lost(waiting)
         await lease.revoke()
 
-    async def test_a_put_under_a_lease_that_is_gone_fails(
+    async def test_a_put_under_an_ended_lease_fails(
         self, harness: StoreHarness, store: MetadataStore, prefix: str
     ) -> None:
         lease = await store.grant_lease(TTL_SECONDS)
@@ -401,7 +403,9 @@ class TestLeases:
             await write(store, Put(prefix + "b", b"1"), Put(prefix + "a", b"1", lease.id))
         assert not (await store.snapshot(prefix)).items
 
-    async def test_guards_are_judged_before_leases(self, store: MetadataStore, prefix: str) -> None:
+    async def test_guards_are_checked_before_leases(
+        self, store: MetadataStore, prefix: str
+    ) -> None:
         lease = await store.grant_lease(TTL_SECONDS)
         await lease.revoke()
         result = await store.transact(
@@ -409,7 +413,7 @@ class TestLeases:
         )
         assert not result.succeeded
 
-    async def test_a_put_without_it_takes_its_key_out_of_a_lease(
+    async def test_a_put_without_the_lease_detaches_the_key_from_it(
         self, store: MetadataStore, prefix: str
     ) -> None:
         lease = await store.grant_lease(TTL_SECONDS)
@@ -418,7 +422,7 @@ class TestLeases:
         await lease.revoke()
         assert await store.get(prefix + "a") is not None
 
-    async def test_a_put_under_another_lease_takes_its_key_out_of_the_first(
+    async def test_a_put_under_another_lease_detaches_the_key_from_the_first(
         self, store: MetadataStore, prefix: str
     ) -> None:
         first = await store.grant_lease(TTL_SECONDS)
@@ -439,7 +443,7 @@ class TestLeases:
         with pytest.raises(StoreClosedError):
             await lost(waiting)
 
-    async def test_a_time_to_live_that_no_store_keeps_is_refused(
+    async def test_a_time_to_live_that_no_store_supports_is_rejected(
         self, store: MetadataStore
     ) -> None:
         with pytest.raises(ValueError, match="none under 2 s"):

@@ -1,4 +1,4 @@
-"""The simulator's store keeps what every metadata store keeps."""
+"""The simulator's store keeps the contract of metadata stores."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ CASES = list(cases(test_metadata_store))
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_contract_of_a_metadata_store(case: Case) -> None:
+def test_the_simulated_store_keeps_the_metadata_store_contract(case: Case) -> None:
     case.run(SimHarness())
 
 
-def test_each_class_of_the_contract_has_its_cases() -> None:
+def test_every_class_of_the_contract_has_cases() -> None:
     assert {case.owner.__name__ for case in CASES} == {
         name for name in vars(test_metadata_store) if name.startswith("Test")
     }
 
 
-def test_a_store_that_breaks_the_contract_is_told() -> None:
+def test_a_store_that_breaks_the_contract_fails_its_case() -> None:
     class TestOfNoStore:
         async def test_it_forgets(self, store: MetadataStore, prefix: str) -> None:
             assert await store.get(prefix) is not None

@@ -1,4 +1,4 @@
-"""A live cluster, and the examples built. All tests share them, on one event loop."""
+"""A live cluster, and the built examples. All tests share them, on one event loop."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from examples.programs import BUILD_SECONDS, PROGRAMS, Program
 from integration.clusters import running_cluster
 from tidelog_runtime.local.cluster import LocalCluster
 
-# Compilers and virtual machines take the processor from all others for a while: that is no
-# death. A broker that is killed is missed at once, whatever its lease says.
+# Compilers and virtual machines may use up the processor for a while, and no lease must end then.
+# The death of a killed broker is still detected at once.
 UNHURRIED = {"lease_ttl_seconds": 15}
 
 

@@ -1,4 +1,4 @@
-"""The example clients, each built by its own language's tools and run as a program."""
+"""The example clients, each built by the tools of its language and run as a program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from integration.waiting import until_true
 
 DIRECTORY = Path(__file__).parents[2] / "examples"
-# The first build fetches what it needs; later ones find nearly all of it made.
+# The first build fetches its dependencies; later ones have nearly all of them.
 BUILD_SECONDS = 600
 RUN_SECONDS = 60.0
 END_SECONDS = 10.0
@@ -22,7 +22,7 @@ NO_KEY = "-"
 
 
 class Line(NamedTuple):
-    """What the programs print of a record: of one acknowledged, or of one read."""
+    """The printed line of an acknowledged or a read record."""
 
     partition: int
     offset: int
@@ -49,7 +49,7 @@ class Program:
 
     def build(self) -> None:
         """Raises AssertionError with what the tools wrote."""
-        # The proof of a build is what comes out of it; it need not hold up what runs beside it.
+        # The build is proved by its result; it may run at low priority.
         environment = {**os.environ, "GOFLAGS": "-buildvcs=false -p=1"}
         for command in self.build_commands:
             done = subprocess.run(
@@ -65,7 +65,7 @@ class Program:
             assert done.returncode == 0, f"{self.language}: {' '.join(command)}\n{done.stdout}"
 
     async def run(self, *arguments: str, given: bytes = b"") -> list[Line]:
-        """Everything that it printed, once it has ended with status 0."""
+        """The complete output, once the program has ended with status 0."""
         status, output, errors = await self.run_to_end(*arguments, given=given)
         assert status == 0, f"{self.language} {' '.join(arguments)}: {errors}"
         return [Line.parse(line) for line in output.splitlines(keepends=True)]
@@ -109,7 +109,7 @@ PROGRAMS = (
 
 @dataclass
 class Running:
-    """A program that has been started; `lines` are those that it has printed up to now."""
+    """A program that has been started; `lines` are those that it has printed so far."""
 
     process: asyncio.subprocess.Process
     lines: list[Line] = field(default_factory=list)
@@ -125,14 +125,14 @@ class Running:
         await self.process.stdin.drain()
 
     async def end_of_input(self) -> int:
-        """The exit status."""
+        """Closes its standard input; returns the exit status."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         async with asyncio.timeout(RUN_SECONDS):
             return await self.process.wait()
 
     async def prints(self, count: int) -> None:
-        """Returns once so many lines are there; at once with an assertion if it has ended."""
+        """Returns once so many lines were printed; fails at once if the program has ended."""
         await until_true(
             lambda: len(self.lines) >= count or self.process.returncode is not None,
             f"{count} lines are printed",
@@ -143,7 +143,7 @@ class Running:
 
 @asynccontextmanager
 async def running(program: Program, *arguments: str) -> AsyncIterator[Running]:
-    """Killed, where it has not ended, when it is left. Its errors are shown then."""
+    """The program; on exit it is killed if it still runs, and its error output is shown."""
     process = await program.start(*arguments)
     started = Running(process)
     gathering = asyncio.create_task(started.gather())

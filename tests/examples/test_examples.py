@@ -24,13 +24,13 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 PARTITIONS = 3
 RECORDS = 3_000
-# Enough on the way, before, while and after the leader dies, to be in several batches.
+# Enough records before, during and after the leader's death to be in several batches.
 PORTION = 200
 PAUSE_SECONDS = 0.01
 
 
 async def batches_of(cluster: LocalCluster, topic: str) -> list[FetchedBatch]:
-    """All that are committed now. They are counted by offsets, of which a fence has one, too."""
+    """All committed batches. They are counted by offsets; a producer fence has one, too."""
     batches: list[FetchedBatch] = []
     async with Consumer(cluster.bootstrap) as consumer:
         await consumer.assign_topic(topic)
@@ -54,12 +54,12 @@ def lines_of(records: Sequence[Record]) -> list[Line]:
 
 
 def in_order(lines: Sequence[Line]) -> list[Line]:
-    """By partition alone: within one they stay as they were printed."""
+    """Ordered by partition; within one, lines stay as printed."""
     return sorted(lines, key=lambda line: line.partition)
 
 
 @pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.name.lower())
-async def test_python_reads_what_it_produced(
+async def test_python_reads_the_records_of_the_example(
     cluster: LocalCluster, program: Program, codec: Codec
 ) -> None:
     topic = new_name(f"{program.language}-{codec.name.lower()}")
@@ -82,7 +82,7 @@ async def test_python_reads_what_it_produced(
         ]
 
 
-async def test_records_without_a_key_or_with_an_empty_value_stay_what_they_are(
+async def test_records_without_a_key_or_with_an_empty_value_are_unchanged(
     cluster: LocalCluster, program: Program
 ) -> None:
     topic = new_name(f"{program.language}-null")
@@ -101,13 +101,13 @@ async def test_records_without_a_key_or_with_an_empty_value_stay_what_they_are(
     ]
 
 
-async def test_it_reads_what_python_wrote_in_every_codec(
+async def test_it_reads_every_codec_that_python_writes(
     cluster: LocalCluster, program: Program
 ) -> None:
     topic = new_name(f"{program.language}-read")
     await create_topic(cluster, topic, PARTITIONS)
     for codec in Codec:
-        # Each holder of the name after the first leaves a fence, which is nobody's record.
+        # Each later holder of the name appends a producer fence, which is no record of a user.
         async with Producer(
             cluster.bootstrap, codec=codec, producer_name=topic, batch_bytes=16 << 10
         ) as producer:
@@ -128,7 +128,7 @@ async def test_it_reads_what_python_wrote_in_every_codec(
         assert len(offsets) < offsets[-1] + 1, "there is no fence to be skipped"
 
 
-async def test_it_goes_on_after_its_leader_was_killed_and_nothing_is_lost(
+async def test_it_continues_after_its_leader_was_killed_and_nothing_is_lost(
     cluster: LocalCluster, program: Program
 ) -> None:
     topic = new_name(f"{program.language}-killed")
@@ -173,7 +173,7 @@ async def test_it_goes_on_after_its_leader_was_killed_and_nothing_is_lost(
     assert {line for line in producer.lines if line.offset >= 0} <= set(consumer.lines)
 
 
-async def test_a_topic_that_is_not_there_is_named(cluster: LocalCluster, program: Program) -> None:
+async def test_a_missing_topic_is_named(cluster: LocalCluster, program: Program) -> None:
     status, output, errors = await program.run_to_end(
         "consume", "no-such-topic", "--brokers", cluster.bootstrap, "--until-end"
     )
@@ -183,7 +183,7 @@ async def test_a_topic_that_is_not_there_is_named(cluster: LocalCluster, program
     assert "no-such-topic" in errors
 
 
-async def test_brokers_that_cannot_be_reached_end_it(program: Program) -> None:
+async def test_unreachable_brokers_end_the_program(program: Program) -> None:
     status, output, errors = await program.run_to_end(
         "consume", "any", "--brokers", "127.0.0.1:1", "--until-end"
     )

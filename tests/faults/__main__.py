@@ -1,8 +1,7 @@
-"""`python -m faults`: real faults on real processes, under a load whose history is judged.
+"""`python -m faults`: real faults on real processes, under a load whose history is checked.
 
-Exit status 0: everything acknowledged is there once, every fault had a measured effect and stayed
-within its bounds, and the cluster was whole in time; 1 otherwise.
-"""
+Exit status 0: every acknowledged record exists once, every fault had a measured effect, all gaps
+were within their bounds, and the cluster was intact again in time. Exit status 1: otherwise."""
 
 from __future__ import annotations
 
@@ -33,14 +32,14 @@ from tidelog.rpc.status import UnreachableError
 from tidelog_runtime.local.errors import ClusterError
 
 OUT = Path("out/faults.json")
-# What proves less does not take the place of a full proof.
+# A partial proof does not replace the file of a full one.
 PARTIAL_OUT = Path("out/faults.partial.json")
 # Records a second: three runs of six minutes acknowledge more than two million.
 RATE = 2_800
 LOCAL_RATE = 1_200
 SECONDS_A_MINUTE = 60
 
-# A cluster for one run, which has a directory of its own.
+# A cluster for one run, with a directory of its own.
 Clusters = Callable[[Path], AbstractAsyncContextManager[Cluster]]
 
 
@@ -64,8 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _keep_runs(directory: Path, kept: Path) -> None:
-    """Histories and logs, instead of what an earlier failure has left: a seed does not bring a
-    failure back."""
+    """Keeps histories and logs, replacing those of an earlier failure: a seed does not reproduce a
+    failure."""
     shutil.rmtree(kept, ignore_errors=True)
     kept.mkdir(parents=True)
     for one in sorted(directory.glob("run-*")):
@@ -80,8 +79,7 @@ async def _faults(options: argparse.Namespace, seed: int, directory: Path) -> in
 
 
 def _heard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """That a broker which is down does not answer is no news here, whoever has stopped waiting
-    for it."""
+    """A failed request to a broker that is down is expected, also if its caller no longer waits."""
     if not isinstance(context.get("exception"), UnreachableError):
         loop.default_exception_handler(context)
 
@@ -93,7 +91,7 @@ async def _prove(
     impossible: dict[str, str],
     clusters: Clusters,
 ) -> int:
-    """`impossible`: kinds that are left out, each with why."""
+    """`impossible`: the kinds that are left out, each with the reason."""
     result = Result(left_out=impossible)
     possible = [kind for kind in KINDS if kind not in result.left_out]
     seconds = options.minutes * SECONDS_A_MINUTE
@@ -143,8 +141,8 @@ async def _runs(
 async def _clusters(
     options: argparse.Namespace, directory: Path
 ) -> AsyncIterator[tuple[dict[str, str], Clusters]]:
-    """What runs strike, and the kinds that it cannot suffer: processes are new in each, containers
-    stay for all of them."""
+    """Yields the cluster of each run, and the kinds that it cannot suffer. Local processes are new
+    in each run; containers stay for all of them."""
     if options.local:
         why_not = await why_no_small_disks(directory / "probe")
         found = LocalProcesses(directory / "unused", small_disks=not why_not)

@@ -1,8 +1,9 @@
-"""Which broker acknowledged a batch, when producers are told no more than where it lies. Pure.
+"""Determines which broker acknowledged a batch, when a producer gets only its offset and epoch.
+Pure.
 
-A leader tells a batch that is sent again where its original lies, in the epoch of that, which
-may have been another's. So only answers to what was sent once say who led.
-"""
+A leader answers a repeated batch with the position of the original, in the epoch of that one, which
+may have been another leader's. So only answers to batches that were sent once identify the
+leader."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ from typing import NamedTuple
 from tidelog.history import NO_BROKER
 from tidelog.model import TopicPartition
 
-# Of one partition and leader epoch: far more than are on their way at once.
+# For one partition and leader epoch: far more than are in flight at once.
 MAX_ANSWERS = 1_000
 
 
 class Sequenced(NamedTuple):
-    """A batch as it is sent: its producer numbers it."""
+    """A batch as sent, with the producer's sequence number."""
 
     partition: TopicPartition
     producer_id: int
@@ -43,7 +44,8 @@ class Acknowledgers:
         base_offset: int,
         broker_id: int,
     ) -> None:
-        """Answered together, from `base_offset` on. NO_BROKER: it is not known who led."""
+        """Notes batches that one answer acknowledged, from `base_offset` on. NO_BROKER: the leader
+        is not known."""
         self._sent.difference_update(batches)
         partition = batches[0].partition
         answers = self._answers.setdefault((partition, leader_epoch), [])

@@ -1,5 +1,5 @@
-"""Which kinds of faults there are: what each needs of a cluster, how long it lasts, and how long
-no write may succeed on its account. Pure."""
+"""The kinds of faults: what each needs of a cluster, how long it lasts, and how long writes may
+fail because of it. Pure."""
 
 from __future__ import annotations
 
@@ -8,34 +8,35 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-# Of a cluster; each partition has a replica on every one of them.
+# Brokers of the cluster; each partition has a replica on every one of them.
 BROKERS = 3
-# A write may be late by so much without anybody's fault.
+# How late a write may be without any fault.
 ORDINARY_GAP_MS = 250
-# Where it is later than that without any fault, the machine says how long writes take.
+# If writes are later than that without any fault, this machine determines how long writes take.
 NOISY_GAP_MS = 1_000
-# Beyond the lease: until the controller has elected another, and clients have found it.
+# After the end of the lease: until the controller has elected another leader, and clients have
+# found it.
 AFTER_LEASE_MS = 1_000
 AFTER_LEASE_OF_A_CRASH_MS = 2_000
 CRASH_SHOWN_MS = 1_000
 AFTER_LAG_MS = 1_000
 HANDED_OVER_MS = 1_000
-# A broker reports every second which partitions it has not been able to write for a second.
+# Every second a broker reports the partitions that it could not write for a second.
 DISK_REPORTED_MS = 2_000
-# A client that is rejected pauses for up to 1 s: after the last rejection by the full leader, and
-# once more after that one has answered that it leads no more.
+# A rejected client pauses for up to 1 s: after the last rejection by the full leader, and again
+# after that broker has answered that it no longer leads.
 CLIENT_PAUSES_MS = 2_000
-# The controller is told, elects, and clients find the new leader.
+# The controller is informed, elects a leader, and clients find it.
 AFTER_LAG_AND_REPORT_MS = 3_000
-# A partition whose leader was deposed rests before the next one can be, the longer the more often
-# that happens within a minute: before the fourth one longer than steps are apart.
+# After a deposition a partition waits before the next one, longer for each within a minute: before
+# the fourth one longer than the distance of steps.
 DEPOSITIONS_MEMORY_MS = 60_000
 MAX_DEPOSITIONS = 3
 MAX_REST_MS = 40_000
 
 
 class Ability(enum.StrEnum):
-    """What a cluster can be made to suffer."""
+    """A kind of impairment that a cluster can be given."""
 
     PROCESSES = "processes"
     CLIENT_RELAY = "a relay between clients and brokers"
@@ -50,17 +51,18 @@ class Ability(enum.StrEnum):
 
 
 class Timings(NamedTuple):
-    """As the cluster is configured."""
+    """Timings of the cluster's configuration."""
 
     lease_ms: int
     lag_ms: int
 
 
 class Circumstances(NamedTuple):
-    """`ordinary_gap_ms`: the longest without any fault. `is_fence_ignored`: the controller told
-    that it left the broker to its lease, whatever connections show, for it had been removed too
-    often of late. `depositions_ms`: how long before this strike each earlier one that had cut a
-    leader off was over; those of the same fault among them."""
+    """`ordinary_gap_ms`: the longest gap without any fault.
+    `is_fence_ignored`: the controller logged that it left the broker to its lease, whatever
+    connections show, because it had been removed too often recently.
+    `depositions_ms`: how long before this strike each earlier strike that cut a leader off was
+    over, those of the same fault included."""
 
     timings: Timings
     ordinary_gap_ms: int
@@ -77,11 +79,12 @@ BoundOf = Callable[[Circumstances], Bound]
 
 
 class Kind(NamedTuple):
-    """`seconds`: how long it lasts alone; `least_s`: how long it takes to have its effect.
-    `bound` is None where the gap is reported alone: fewer replicas than the min ISR may be left.
-    `victims`: what it strikes, for people. `strikes`: how many brokers nothing else may strike
-    meanwhile; `spares`: how many more are to be struck by nothing at all, for with them, or by
-    them, it has its effect."""
+    """`seconds`: its duration when it comes alone.
+    `least_s`: how long it takes to have its effect.
+    `bound`: None if the gap is only reported: fewer replicas than the min ISR may be left.
+    `victims`: what it strikes, for people.
+    `strikes`: how many brokers no other fault may strike meanwhile.
+    `spares`: how many more must not be struck at all, because its effect needs them."""
 
     needs: Ability
     seconds: float
@@ -94,9 +97,10 @@ class Kind(NamedTuple):
 
 
 def _crash(seen: Circumstances) -> Bound:
-    """Of each crash for itself, also where it comes several times: the next one waits until the
-    cluster is whole, so that never two of three replicas are away and the min ISR of two is what
-    holds writes up."""
+    """The bound of each crash, also if it occurs several times.
+
+    The next occurrence waits until the cluster is intact. So two of three replicas are never away
+    at once, and only the min ISR of two delays writes."""
     if seen.is_fence_ignored:
         limit = seen.timings.lease_ms + AFTER_LEASE_OF_A_CRASH_MS
         return Bound(limit, "lease time + 2 s: the controller told of removals of late")
@@ -112,9 +116,9 @@ def _handed_over(_: Circumstances) -> Bound:
 
 
 def _disk_full(seen: Circumstances) -> Bound:
-    """What it leads is handed over once the controller has the report. What it follows is written
-    again once it has left the ISR, as where a follower is cut off: it fetches, and appends
-    nothing."""
+    """The leaderships are transferred once the controller has the report. Followed partitions are
+    writable again once the broker has left their ISR, as for a cut-off follower: it fetches, and
+    appends nothing."""
     led_ms = DISK_REPORTED_MS + HANDED_OVER_MS + CLIENT_PAUSES_MS
     followed_ms = seen.timings.lag_ms + AFTER_LAG_MS
     if led_ms >= followed_ms:
@@ -148,7 +152,7 @@ KINDS: dict[str, Kind] = {
     "pause_follower": Kind(
         Ability.PROCESSES, 8, "a follower of the busiest leader", _silence, spares=1
     ),
-    # Another can win only once the lease of the first, of 3 s, is over.
+    # Another controller can win only after the lease of the first, 3 s, has ended.
     "kill_controller": Kind(
         Ability.PROCESSES, 5, "the active controller", _unnoticed, strikes=0, least_s=5
     ),
@@ -202,7 +206,7 @@ KINDS: dict[str, Kind] = {
     "cut_off_clients": Kind(Ability.CLIENT_RELAY, 5, "all clients, from the busiest leader"),
     "hang_answers": Kind(Ability.CLIENT_RELAY, 4, "clients, to which a leader's answers hang"),
     "delay_services": Kind(Ability.SERVICE_RELAY, 8, "all who ask a leader, 100 ms each way"),
-    # Disks. Below the min ISR nothing is written that a full one could refuse.
+    # Disks. Below the min ISR nothing is written, so that a full disk has nothing to reject.
     "fill_disk": Kind(Ability.FULL_DISK, 8, "the busiest leader's disk", _disk_full, spares=1),
     "flip_bit": Kind(
         Ability.DATA,
@@ -224,7 +228,7 @@ KINDS: dict[str, Kind] = {
     ),
     "kill_etcd_leader": Kind(Ability.ETCD_MEMBERS, 8, "the etcd leader", _unnoticed, strikes=0),
     "kill_all_etcd": Kind(Ability.ETCD, 60, "all of etcd", _unnoticed, strikes=0, least_s=10),
-    # Clocks. What shows it is a record, which has to be committed.
+    # Clocks. Their effect shows in a record, which has to be committed.
     "skew_clock": Kind(Ability.CLOCK, 8, "the busiest leader's clock, by an hour", spares=1),
 }
 
@@ -232,8 +236,8 @@ KINDS: dict[str, Kind] = {
 def left_out(
     abilities: frozenset[Ability], why: Mapping[Ability, str] = MappingProxyType({})
 ) -> dict[str, str]:
-    """The kinds that a cluster of these abilities cannot suffer, each with what it lacks; and
-    `why`, where that is the machine's doing."""
+    """The kinds that a cluster with these abilities cannot suffer, each with the missing ability,
+    and with `why` if the machine is the reason."""
     return {
         name: ": ".join(
             filter(None, (f"this cluster lacks {kind.needs.value}", why.get(kind.needs)))

@@ -1,8 +1,7 @@
-"""What a run asks of the cluster that it strikes: containers, or processes of this machine.
+"""The interface of a cluster that faults strike: containers, or processes of this machine.
 
-Services go by name: broker-1, controller-2, etcd-3. What a cluster has no `Ability` for is never
-asked of it.
-"""
+Services have names: broker-1, controller-2, etcd-3. A method is called only if the cluster has its
+`Ability`."""
 
 from __future__ import annotations
 
@@ -18,20 +17,20 @@ from tidelog.client.service_round import Identity
 # How often `stir` starts and ends processes, and how long they run.
 STIRS = 3
 STIR_S = 2.0
-# What a controller does until it serves, in Python.
+# The work of a controller until it serves, in Python.
 LOAD_A_CONTROLLER = "import tidelog_controller.__main__, time; time.sleep(60)"
 
 
 class ClusterFailedError(Exception):
-    """The cluster, or what it runs on, did not do what a fault or its end needs."""
+    """The cluster, or the machine below it, did not do what injecting or healing a fault needs."""
 
 
 class LogSince(Protocol):
-    """What a service has said since it was asked for."""
+    """The log of a service from now on."""
 
     async def told_ms(self, kind: str, topic: str = "") -> list[int]:
-        """When it told state changes of a kind, of this topic alone or of all, by its wall
-        clock."""
+        """The wall-clock times at which the service logged state changes of a kind, of one topic or
+        of all."""
 
 
 class Cut(Protocol):
@@ -43,7 +42,7 @@ class Cut(Protocol):
 
 
 class Traffic(Protocol):
-    """Relays in force in front of a broker, or of all."""
+    """Relays in force before one broker or all brokers."""
 
     async def counts(self) -> Counts: ...
 
@@ -51,7 +50,7 @@ class Traffic(Protocol):
 
 
 class SecondProcess(Protocol):
-    """A process that runs under the id of a broker, beside that broker's own."""
+    """A second process with the id of a broker, beside that broker's own."""
 
     @property
     def place(self) -> str:
@@ -63,53 +62,58 @@ class SecondProcess(Protocol):
     async def log_lines(self) -> list[bytes]: ...
 
     async def stop(self) -> None:
-        """SIGTERM; returns once it has ended and its data directory is removed."""
+        """Sends SIGTERM; returns once the process has ended and its data directory is removed."""
 
 
 class Processes(Protocol):
     async def start(self) -> None:
-        """Returns once all of it serves."""
+        """Returns once every service serves."""
 
     async def stop(self) -> None: ...
 
     async def kill(self, service: str) -> None:
-        """SIGKILL; returns once it has ended."""
+        """Sends SIGKILL; returns once the process has ended."""
 
     async def terminate(self, service: str) -> bool:
-        """SIGTERM; returns once it has ended: whether by that, and with exit status 0."""
+        """Sends SIGTERM; returns once the process has ended, and whether it did so by itself with
+        exit status 0."""
 
     async def start_again(self, service: str) -> None: ...
 
     async def stir(self) -> None:
-        """Starts and ends processes like these that belong to no cluster: what that does to the
-        machine, in which faults do the same, is no fault's doing."""
+        """Starts and ends similar processes outside the cluster.
+
+        Faults load the machine in the same way. A delay during this time is therefore not the
+        effect of a fault."""
 
     async def pause(self, service: str) -> None: ...
 
     async def resume(self, service: str) -> None: ...
 
     async def life(self, service: str) -> str:
-        """Names its present process; another process has another. Empty: none runs."""
+        """Identifies the running process: a restarted one has another value. Empty: none runs."""
 
     async def is_stopped(self, service: str) -> bool:
-        """Whether the kernel has it stopped, as `pause` does."""
+        """Whether the kernel has stopped the process, as `pause` does."""
 
     def log_since_now(self, service: str) -> LogSince: ...
 
     async def start_second(self, broker: str, *, is_copy: bool) -> SecondProcess:
-        """With an address of its own, and a data directory that is empty, or a copy of that of
-        this broker as it is now."""
+        """Starts a second process with its own address.
+
+        Its data directory is empty, or a copy of this broker's current one."""
 
     async def log_lines(self, service: str) -> Iterable[bytes]:
-        """All that it has said."""
+        """Its complete log."""
 
     async def ended_by_themselves(self) -> list[str]:
-        """Services that ended though nobody asked them to."""
+        """The services that ended without a request of the harness."""
 
 
 class Cluster(Processes, Protocol):
-    """`routes`: where the load's clients connect instead of each advertised address, so that
-    relays stand between. `own_routes`: where this harness does, which nothing strikes."""
+    """`routes`: where the load's clients connect instead of each advertised address, through
+    relays.
+    `own_routes`: where this harness connects, which no fault strikes."""
 
     @property
     def abilities(self) -> frozenset[Ability]: ...
@@ -119,7 +123,7 @@ class Cluster(Processes, Protocol):
 
     @property
     def bootstrap(self) -> Sequence[str]:
-        """Advertised addresses of brokers."""
+        """The advertised addresses of brokers."""
 
     @property
     def routes(self) -> Mapping[str, str]: ...
@@ -129,12 +133,14 @@ class Cluster(Processes, Protocol):
 
     @property
     def services(self) -> Mapping[str, Identity]:
-        """Role and id of each broker and controller, by its advertised address."""
+        """The role and id of each broker and controller, by its advertised address."""
 
     @property
     def direct_routes(self) -> Mapping[str, str]:
-        """Where this harness reaches a service itself, with no relay between that would take a
-        connection for one that is down, instead of its advertised address."""
+        """Where this harness reaches a service instead of its advertised address.
+
+        There is no relay between them, because a relay accepts connections of a service that is
+        down."""
 
     @property
     def brokers(self) -> Sequence[str]: ...
@@ -146,23 +152,26 @@ class Cluster(Processes, Protocol):
     def etcd_members(self) -> Sequence[str]: ...
 
     def data_dir(self, broker: str) -> Path:
-        """As this process can read and, while the broker is down, write it."""
+        """The broker's data directory; this process can read it, and write it while the broker is
+        down."""
 
     # -- relays ----------------------------------------------------------------------------
 
     async def relay_clients(self, brokers: Sequence[str], manner: Manner) -> Traffic: ...
 
     async def relay_services(self, broker: str, manner: Manner) -> Traffic:
-        """All that reaches a broker: clients, other brokers, controllers."""
+        """Relays everything that reaches a broker: from clients, other brokers and controllers."""
 
     # -- network ---------------------------------------------------------------------------
 
     async def cut(self, service: str, others: Sequence[str], *, only_in: bool = False) -> Cut:
-        """No packet passes between them; `only_in`: none of theirs reaches the service. No
-        `others`: nothing at all passes, clients included."""
+        """Drops every packet between the service and `others`.
+
+        `only_in`: drops only packets to the service. No `others`: drops everything, clients
+        included."""
 
     async def drop(self, service: str, percent: int) -> Cut:
-        """Of the packets that reach it and leave it."""
+        """Drops a share of the packets that reach the service or leave it."""
 
     # -- disks, etcd, clocks ---------------------------------------------------------------
 
@@ -171,12 +180,12 @@ class Cluster(Processes, Protocol):
     async def free_disk(self, broker: str) -> None: ...
 
     async def etcd_answers(self, member: str) -> bool:
-        """Whether it serves what its quorum agrees on, as one that is healthy does."""
+        """Whether the member answers linearizable requests, as a healthy one does."""
 
     async def etcd_leader(self) -> str: ...
 
     async def kill_all_etcd(self) -> int:
-        """How many members ended."""
+        """Returns how many members ended."""
 
     async def start_all_etcd(self) -> None: ...
 

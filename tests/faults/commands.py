@@ -1,4 +1,4 @@
-"""Programs that are run for what they do or say."""
+"""Programs that are run for their effect or output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def run_command(
     timeout_s: float = COMMAND_TIMEOUT_S,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """What it writes to its standard output. Raises `ClusterFailedError` with what it says."""
+    """The standard output of a program. Raises `ClusterFailedError` with its error output."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command,

@@ -1,9 +1,8 @@
-"""What a run changes in docker-compose.yml, as a second file beside it. Pure.
+"""The changes of a run to docker-compose.yml, as a second file beside it. Pure.
 
-The cluster is that of its users; only where its data lie is another: each broker's on a small disk
-of its own that can be filled, and that this process can read. A restart policy would bring back
-what is to stay down.
-"""
+The cluster is that of its users, except for the location of the data: each broker's data are on a
+small disk of its own that can be filled, and that this process can read. Restart policies are off,
+because they would start what a fault has stopped."""
 
 from __future__ import annotations
 
@@ -14,17 +13,17 @@ from pathlib import Path
 FAKETIME_TAG = "faketime"
 FAKETIME_DIR = "/faketime"
 FAKETIME_FILE = f"{FAKETIME_DIR}/offset"
-# Where Debian's package has it, by the machine's architecture.
+# Where Debian's package installs it, by the machine's architecture.
 FAKETIME_LIBRARY = "/usr/local/lib/libfaketime.so.1"
 DATA_DIR = "/var/lib/tidelog"
-# An address that is free while its container is down would be given to another one that starts
-# meanwhile, and what was on its way to the first would reach the second.
+# Docker would give the free address of a stopped container to another one that starts meanwhile,
+# and packets for the first would reach the second.
 SUBNET = "10.213.77.0/24"
 FIRST_ADDRESS = 100
-# Of second processes under the id of a broker.
+# The addresses of second processes with the id of a broker.
 FIRST_SECOND_ADDRESS = 200
 
-# While a clock is wrong, retention runs several times.
+# Retention runs several times while a clock is wrong.
 RETENTION_CHECK_INTERVAL_MS = 1_000
 
 FAKETIME_DOCKERFILE = f"""\
@@ -46,9 +45,11 @@ def override(
     faketime_image: str,
     user: str = "",
 ) -> str:
-    """`disks`: the data directory of each broker. `clocks`: the directory of each broker's clock
-    file; None: clocks are the machine's. `user`: whose those directories are, as whom brokers run
-    then; empty: the image's own. JSON, which is YAML as well."""
+    """The override file, as JSON, which is YAML as well.
+
+    `disks`: the data directory of each broker.
+    `clocks`: the directory of each broker's clock file; None: all use the clock of the machine.
+    `user`: the owner of these directories, as whom brokers run; empty: the image's own."""
     changed: dict[str, dict[str, object]] = {
         name: {"restart": "no", "networks": {"default": {"ipv4_address": address}}}
         for name, address in addresses(services).items()
@@ -69,18 +70,18 @@ def override(
 
 
 def clock_environment(library: str, file: str) -> dict[str, str]:
-    """The variables of a process whose wall clock that file sets."""
+    """The environment of a process whose wall clock that file sets."""
     return {
         "LD_PRELOAD": library,
         "FAKETIME_TIMESTAMP_FILE": file,
-        # Only the wall clock can be set: intervals are measured by the monotonic one.
+        # Only the wall clock is changed: intervals use the monotonic clock.
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "FAKETIME_CACHE_DURATION": "1",
     }
 
 
 def addresses(services: Sequence[str]) -> dict[str, str]:
-    """Above those that the engine gives by itself."""
+    """Above the addresses that the engine assigns."""
     return {name: _address(number) for number, name in enumerate(services, FIRST_ADDRESS)}
 
 
@@ -93,5 +94,5 @@ def _address(number: int) -> str:
 
 
 def clock_setting(ahead_s: int) -> str:
-    """As libfaketime reads it."""
+    """The setting in the format of libfaketime."""
     return f"{ahead_s:+d}\n"

@@ -1,5 +1,5 @@
-"""How the clients of a run reach brokers: through relays, and noting what answers say that the
-library does not tell its users."""
+"""How the clients of a run reach brokers: through relays, noting details of answers that the client
+library does not expose."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidelog.model import TopicPartition
 from tidelog.rpc.channels import open_channel
 from tidelog.v1 import broker_pb2
 
-# Readings of committed ends by one client: between two of one broker lies so much time.
+# The interval between two readings of committed ends of one broker by one client.
 READING_INTERVAL_MS = 100
 
 Write = Callable[[list[Operation]], None]
@@ -46,7 +46,7 @@ class NotingConnections:
         self._write = write
         self._now_ms = now_ms
         self._brokers: dict[str, _NotingBroker] = {}
-        # As metadata tell them.
+        # As metadata responses name them.
         self.broker_ids: dict[str, int] = {}
         self._questions = 0
 
@@ -71,7 +71,7 @@ class NotingConnections:
         self.broker_ids.update({broker.address: broker.broker_id for broker in answer.brokers})
 
     def sent(self, request: broker_pb2.ProduceRequest) -> dict[TopicPartition, bool]:
-        """Of each partition, whether it is the first time."""
+        """For each partition, whether the batch is sent for the first time."""
         return {
             partition: self._acknowledgers.sent(batches)
             for partition, batches in _sequenced(request).items()
@@ -85,33 +85,41 @@ class NotingConnections:
         answer: broker_pb2.ProduceResponse,
     ) -> None:
         batches = _sequenced(request)
-        for told in answer.partitions:
-            partition = TopicPartition(told.topic, told.partition)
-            if told.HasField("error") or not batches.get(partition):
+        for answered in answer.partitions:
+            partition = TopicPartition(answered.topic, answered.partition)
+            if answered.HasField("error") or not batches.get(partition):
                 continue
             broker_id = self.broker_ids.get(address, NO_BROKER) if first[partition] else NO_BROKER
             self._acknowledgers.acknowledged(
-                batches[partition], told.leader_epoch, told.base_offset, broker_id
+                batches[partition], answered.leader_epoch, answered.base_offset, broker_id
             )
 
     def asks(self, request: object) -> str:
-        """Each question is a client of its own to the history, for several are under way."""
+        """In the history each request is a client of its own, because several are in flight."""
         self._questions += 1
-        asker = f"{self._client}, question {self._questions}"
+        request_id = f"{self._client}, question {self._questions}"
         now_ms = self._now_ms()
         self._write(
-            [HighWatermarkInvoked(now_ms, asker, *asked.partition) for asked in ends_asked(request)]
+            [
+                HighWatermarkInvoked(now_ms, request_id, *asked.partition)
+                for asked in ends_asked(request)
+            ]
         )
-        return asker
+        return request_id
 
-    def told(self, asker: str, request: object, answer: object) -> None:
+    def answered(self, request_id: str, request: object, answer: object) -> None:
         now_ms = self._now_ms()
         self._write(
             [
                 HighWatermarkEnded(
-                    now_ms, asker, *told.partition, Outcome.OK, told.end, told.leader_epoch
+                    now_ms,
+                    request_id,
+                    *answered.partition,
+                    Outcome.OK,
+                    answered.end,
+                    answered.leader_epoch,
                 )
-                for told in ends_told(request, answer)
+                for answered in ends_told(request, answer)
             ]
         )
 
@@ -149,17 +157,17 @@ class _NotingBroker:
         if now_ms < self._next_reading_ms:
             return await self._inner.fetch(request, timeout_ms)
         self._next_reading_ms = now_ms + READING_INTERVAL_MS
-        asker = self._notes.asks(request)
+        request_id = self._notes.asks(request)
         answer = await self._inner.fetch(request, timeout_ms)
-        self._notes.told(asker, request, answer)
+        self._notes.answered(request_id, request, answer)
         return answer
 
     async def list_offsets(
         self, request: broker_pb2.ListOffsetsRequest, timeout_ms: int
     ) -> broker_pb2.ListOffsetsResponse:
-        asker = self._notes.asks(request)
+        request_id = self._notes.asks(request)
         answer = await self._inner.list_offsets(request, timeout_ms)
-        self._notes.told(asker, request, answer)
+        self._notes.answered(request_id, request, answer)
         return answer
 
     async def metadata(

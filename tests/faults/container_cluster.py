@@ -63,13 +63,13 @@ ETCD_TIMEOUT_S = 2
 UP_TIMEOUT_S = 900.0
 TAG = "faults"
 ENDED = frozenset({"exited", "dead"})
-# What `stir` starts and ends: as many members of etcd as faults start at once, then what a
-# controller is until it serves. By name: like whom, and what it runs.
+# What `stir` starts and ends: as many etcd members as faults start at once, then a controller's
+# work until it serves. By name: the service to imitate, and the command.
 BYSTANDERS = (
     {f"{PROJECT}-like-{m}": (m, ("etcd", "--data-dir=/tmp/etcd")) for m in ETCD_MEMBERS},
     {f"{PROJECT}-like-controller": (CONTROLLERS[0], ("python", "-c", LOAD_A_CONTROLLER))},
 )
-# By number; more run at no time, for each strikes a broker of its own.
+# By number. No more than this run at once, because each strikes a broker of its own.
 SECONDS = tuple(f"{PROJECT}-second-{number}" for number in range(len(BROKERS)))
 _NETWORK_PROGRAMS = ("nsenter", "iptables", "iptables-restore")
 
@@ -82,9 +82,11 @@ def _why_no_networks() -> str:
 
 
 class Containers:
-    """A `Cluster`. `directory` keeps the disks, for as long as the cluster is there.
-    `compose_file`: instead of docker-compose.yml one of the same services, whose images are there
-    already."""
+    """A `Cluster` of containers.
+
+    `directory`: holds the disks for as long as the cluster exists.
+    `compose_file`: used instead of docker-compose.yml; it has the same services, and their images
+    exist already."""
 
     timings = Timings(LEASE_MS, LAG_TIME_MAX_MS)
     brokers: Sequence[str] = BROKERS
@@ -98,12 +100,12 @@ class Containers:
         self._directory = directory.absolute()
         self._stack = AsyncExitStack()
         self._abilities: set[Ability] = set()
-        # Why the machine lacks some.
+        # The kinds that this machine cannot inject, with the reason.
         self.lacking: dict[Ability, str] = {}
         self._disks: dict[str, SmallDisk] = {}
         self._data_dirs: dict[str, Path] = {}
         self._clocks: dict[str, Path] = {}
-        # Where clients of the load, and where this harness connects, which nothing strikes.
+        # The addresses of the load's clients, and of this harness, which no fault strikes.
         self._relays: dict[str, SharedRelay] = {}
         self._own_relays: dict[str, SharedRelay] = {}
         self._fault_numbers = count(1)
@@ -111,7 +113,7 @@ class Containers:
         self._asked_to_end: set[str] = set()
         self._program: list[str] = []
         self._ids: dict[str, str] = {}
-        # Ports that are published are not those of another cluster on this machine.
+        # The published ports must differ from those of another cluster on this machine.
         rng, taken = random.Random(), set[int]()
         self._environment = {
             **os.environ,
@@ -128,7 +130,7 @@ class Containers:
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """Known once it is prepared."""
+        """Known after `prepare`."""
         return frozenset(self._abilities)
 
     @property
@@ -151,7 +153,7 @@ class Containers:
 
     @property
     def direct_routes(self) -> Mapping[str, str]:
-        """Each container keeps its address in the bridge's network, which this machine reaches."""
+        """The container addresses in the bridge network, which this machine reaches directly."""
         fixed = addresses(SERVICES)
         return {_address(name): f"{fixed[name]}:{_port(name)}" for name in (*BROKERS, *CONTROLLERS)}
 
@@ -161,7 +163,7 @@ class Containers:
     # -- the whole -------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Makes disks and images, and so finds out what can be done here."""
+        """Creates disks and images, and finds out which faults this machine can inject."""
         try:
             get_program = prepare if self._has_own_images else compose_command
             self._program = await asyncio.to_thread(get_program)
@@ -276,7 +278,7 @@ class Containers:
         )
 
     async def _find(self, service: str) -> str:
-        """The id of its container, which stays the same through its lives."""
+        """The id of the service's container, which stays the same when the container restarts."""
         labels = {"project": PROJECT, "service": service, "oneoff": "False"}
         filters = [f"--filter=label=com.docker.compose.{k}={v}" for k, v in labels.items()]
         found = (await run_command(["docker", "ps", "--all", "--quiet", *filters])).split()
@@ -294,7 +296,7 @@ class Containers:
     async def terminate(self, service: str) -> bool:
         self._asked_to_end.add(service)
         await run_command(["docker", "stop", "--time", str(STOP_TIMEOUT_S), self._ids[service]])
-        # What had to be killed after all has that signal's.
+        # If it had to be killed after all, the status is that of SIGKILL.
         return bool((await self._inspect(service))["State"]["ExitCode"] == 0)
 
     async def _wait_for_end(self, service: str) -> None:
@@ -303,7 +305,7 @@ class Containers:
     async def start_again(self, service: str) -> None:
         await run_command(["docker", "start", self._ids[service]])
         self._asked_to_end.discard(service)
-        # Its address may be another.
+        # Its address may have changed.
         for relays in (self._relays, self._own_relays):
             if service in relays:
                 relays[service].aim(await self._target(service))
@@ -387,7 +389,7 @@ class Containers:
 
     async def cut(self, service: str, others: Sequence[str], *, only_in: bool = False) -> Cut:
         name = self._fault_name()
-        # One that is down has none, and is cut off already.
+        # A container that is down has no address, and is cut off already.
         found = [address for other in others if (address := await self._ip(other))]
         if others and not found:
             raise ClusterFailedError(f"all that {service} is to be cut off from are down")
@@ -426,7 +428,7 @@ class Containers:
             command = ["docker", "exec", self._ids[member], "etcdctl", "endpoint", "status"]
             try:
                 [status] = json.loads(await run_command([*command, "--write-out", "json"]))
-            except ClusterFailedError:  # this one is down
+            except ClusterFailedError:  # this member is down
                 continue
             found = status["Status"]
             if found.get("leader") and found["leader"] == found["header"]["member_id"]:
@@ -447,7 +449,7 @@ class Containers:
 
 
 class _LogSince:
-    """Since it was made."""
+    """The log of a service from the creation of this object."""
 
     def __init__(self, container: str) -> None:
         self._container = container
@@ -464,5 +466,5 @@ def _port(service: str) -> int:
 
 
 def _address(service: str) -> str:
-    """As it is advertised."""
+    """The advertised address."""
     return f"{service}:{_port(service)}"

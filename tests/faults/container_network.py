@@ -1,4 +1,4 @@
-"""Rules of iptables in the network of a container, which need no program in the container."""
+"""iptables rules in the network namespace of a container; they need no program in the container."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from faults.relay import Counts, Manner
 RELAY_PORT = 17_500
 TESTS = Path(__file__).resolve().parents[1]
 
-# The process whose network it is; 0: the container is down, and its rules are gone with it.
+# The process whose namespace it is. 0: the container is down, and its rules are gone with it.
 Pid = Callable[[], Awaitable[int]]
 
 
@@ -29,7 +29,7 @@ def _inside(pid: int, *command: str) -> list[str]:
 
 
 class Rules:
-    """In force from `begin` to `heal`, unless the container ends before."""
+    """In force from `begin` to `heal`, unless the container ends earlier."""
 
     def __init__(self, name: str, pid: Pid, begin: str, end: str) -> None:
         self._name = name
@@ -66,7 +66,8 @@ class Rules:
 
 
 class ServiceRelay:
-    """A relay inside the network of a broker, to which all is led that comes from outside."""
+    """A relay in the network namespace of a broker; all external connections are redirected to
+    it."""
 
     def __init__(self, name: str, pid: Pid, port: int, manner: Manner) -> None:
         self._rules = Rules(
@@ -90,7 +91,7 @@ class ServiceRelay:
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(TESTS)},
         )
-        # It says its counts once it listens, and after each manner.
+        # The relay prints its counts when it listens, and after each `Manner`.
         await self._heard()
         await self._behave()
         await self._rules.begin()

@@ -1,4 +1,4 @@
-"""A second process of one broker id, in a container of its own beside that of the first."""
+"""A second process with the id of a broker, in its own container beside that of the first."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ BROKER_PORT = 7500
 
 
 def create_command(name: str, like: Mapping[str, Any], data_dir: Path, number: int) -> list[str]:
-    """`like`: what the engine says of the first process's container, whose image, settings and
-    files it has but for its address and its data. `number`: from 0 on. Pure."""
+    """The command that creates the container. Pure.
+
+    `like`: the inspection of the first process's container, whose image, settings and files are
+    used, except for address and data.
+    `number`: from 0."""
     config, host = like["Config"], like["HostConfig"]
     [network] = like["NetworkSettings"]["Networks"]
     address = second_address(number)
@@ -43,10 +46,10 @@ def create_command(name: str, like: Mapping[str, Any], data_dir: Path, number: i
 
 
 class ContainerSecond:
-    """A `SecondProcess`. `directory`: new."""
+    """A `SecondProcess`. `directory`: a new one."""
 
     def __init__(self, name: str, number: int, directory: Path) -> None:
-        """`number`: of its address, from 0 on."""
+        """`number`: of its address, from 0."""
         self._name = name
         self._number = number
         self._directory = directory
@@ -79,7 +82,7 @@ class ContainerSecond:
 
 
 async def remove(names: Sequence[str], *, stop_first: bool = False) -> None:
-    """Also where there are none of these names."""
+    """Succeeds also if no container has these names."""
     if stop_first:
         with suppress(ClusterFailedError):
             await run_command(["docker", "stop", "--time", str(STOP_TIMEOUT_S), *names])
@@ -88,7 +91,7 @@ async def remove(names: Sequence[str], *, stop_first: bool = False) -> None:
 
 
 async def read_log(container: str, *options: str) -> list[bytes]:
-    """What it logged, in all of its incarnations."""
+    """Its log over all restarts."""
     process = await asyncio.create_subprocess_exec(
         *("docker", "logs", *options, container),
         stdout=asyncio.subprocess.PIPE,

@@ -19,11 +19,11 @@ POLL_TIMEOUT_MS = 1_000
 
 
 class DrainError(Exception):
-    """The final reads came to no end; the message says where they stand."""
+    """The final reads did not finish; the message has their positions."""
 
 
 async def drain(cluster: Cluster, topic: str, history: HistoryWriter) -> dict[TopicPartition, int]:
-    """Returns the committed ends, up to which was read. Raises `DrainError`."""
+    """Returns the committed ends up to which it has read. Raises `DrainError`."""
     reached: dict[TopicPartition, int] = {}
     ends: dict[TopicPartition, int] = {}
     try:

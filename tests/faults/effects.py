@@ -1,8 +1,7 @@
-"""What counts as the effect of a fault. Pure.
+"""The measured effect that each kind of fault must have. Pure.
 
-A kill of a dead process has none, nor a cut of a link over which nothing was sent, nor a full
-disk to which nobody wrote. Each kind measures something that only its effect can move.
-"""
+Killing a dead process has no effect, nor has cutting an idle link, or filling a disk without
+writes. Each kind measures something that only its effect can change."""
 
 from __future__ import annotations
 
@@ -14,20 +13,21 @@ from faults.catalogue import KINDS
 from faults.plan import Step
 from tidelog.state_changes.event import Kind
 
-# Of an hour.
+# For a clock that is an hour ahead.
 SKEW_SEEN_S = 1_800
-# Of the 100 ms that a relay adds to each way.
+# For the 100 ms that a relay adds in each direction.
 DELAY_SEEN_MS = 90
-# TCP sends them again; a leader's connections slow down and some time out.
+# TCP repeats lost packets; a leader's connections become slow, and some time out.
 DROP_PERCENT = 20
-# Enough for their share to say something.
+# Enough packets for their share to be significant.
 DROPPED_SEEN = 20
 
 Measures = Mapping[str, float]
 
 
 class Rule(NamedTuple):
-    """`measure` is at least `least`. `after`: once what the fault has ended is there again."""
+    """`measure` is at least `least`. `after`: measured once the service that the fault ended is
+    back."""
 
     measure: str
     least: float
@@ -107,14 +107,15 @@ assert RULES.keys() == KINDS.keys(), "every kind has its effect"
 
 
 class StoryRule(NamedTuple):
-    """Brokers tell `told` after each fault of the kind `after`, before the next of that kind."""
+    """After each fault of the kind `after`, brokers log an event of the kind `told` before the next
+    fault of that kind."""
 
     told: Kind
     after: str
     shows: str
 
 
-# Of stories that are to bring about more than their faults do one by one.
+# Stories whose faults together must have an effect beyond their own.
 STORY_RULES: dict[str, StoryRule] = {
     "truncation": StoryRule(
         Kind.TRUNCATION,
@@ -125,7 +126,7 @@ STORY_RULES: dict[str, StoryRule] = {
 
 
 def lacking_of_story(step: Step, told: int) -> list[str]:
-    """`told`: after how many of its faults brokers told what the story is to bring about."""
+    """`told`: after how many faults of the story brokers logged its effect."""
     rule = STORY_RULES.get(step.name)
     if rule is None:
         return []
@@ -138,7 +139,7 @@ def lacking_of_story(step: Step, told: int) -> list[str]:
 
 
 def told_after(begins_ms: Sequence[int], told_ms: Sequence[int]) -> int:
-    """How many of these beginnings are followed by something told, before the next of them."""
+    """How many of these beginnings have a log line of the effect before the next beginning."""
     ends = [*begins_ms[1:], inf]
     return sum(
         any(begin <= at < end for at in told_ms)
@@ -147,7 +148,7 @@ def told_after(begins_ms: Sequence[int], told_ms: Sequence[int]) -> int:
 
 
 def lacking(kind: str, measures: Measures) -> list[str]:
-    """What was not seen of a fault; empty: it had its effect."""
+    """The missing effect of a fault; empty: it had its effect."""
     return [
         f"{rule.measure} is {measures.get(rule.measure, 0):g}, at least {rule.least:g} shows an "
         f"effect ({rule.shows})"
@@ -157,5 +158,5 @@ def lacking(kind: str, measures: Measures) -> list[str]:
 
 
 def is_yet_to_show(kind: str, measures: Measures) -> bool:
-    """Whether its effect, or a part of it, is to show before it is healed, and has not yet."""
+    """Whether the effect, or a part of it, must show before healing, and has not shown yet."""
     return any(measures.get(rule.measure, 0) < rule.least for rule in RULES[kind] if not rule.after)

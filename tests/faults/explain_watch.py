@@ -1,4 +1,4 @@
-"""Asks the cluster again and again what is wrong, as `tidelog explain` does."""
+"""Runs `tidelog explain` against the cluster repeatedly."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tidelog.inspection.model import Scope
 
 ASK_PAUSE_S = 1.0
 ANSWER_MS = 1_000
-# Beyond all times that the product has itself.
+# Beyond all timeouts of the product.
 ASK_TIMEOUT_S = 15.0
-# Elections that were repeated count as over after 45 s without another.
+# Repeated elections count as over after 45 s without another.
 WELL_TIMEOUT_S = 90.0
 
 
 class ExplainWatch:
-    """`asks`: in the order in which they were asked."""
+    """`asks`: the explanations in the order of their requests."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -38,7 +38,7 @@ class ExplainWatch:
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Asks while this is entered."""
+        """Requests explanations while the context is entered."""
         async with beside(self._watch()):
             yield
 
@@ -48,25 +48,25 @@ class ExplainWatch:
             await asyncio.sleep(ASK_PAUSE_S)
 
     async def until_well(self) -> str:
-        """What an explanation still says when the time is up; empty: all is well, but for what is
-        told for long by design."""
+        """The findings that remain when the time is up. Empty: the cluster is healthy, except for
+        findings that last by design."""
         deadline_ms = now_ms() + round(WELL_TIMEOUT_S * 1000)
         while True:
-            asked = await self._ask()
+            answer = await self._ask()
             serious = [
                 finding
-                for finding in asked.findings
+                for finding in answer.findings
                 if finding.severity in SERIOUS and finding.cause not in LASTING
             ]
-            if not serious and not asked.problem:
+            if not serious and not answer.problem:
                 return ""
             if now_ms() >= deadline_ms:
-                return asked.said
+                return answer.said
             await asyncio.sleep(ASK_PAUSE_S)
 
     async def _ask(self) -> Asked:
-        """Through the service that answers first, in an order that is drawn each time: what one of
-        them says must be as good as what another says."""
+        """Requests an explanation from the first service that answers, in a random order: all
+        services must give equally good explanations."""
         services = self._cluster.services
         routes = self._cluster.direct_routes
         addresses = self._rng.sample(list(services), len(services))
@@ -82,11 +82,11 @@ class ExplainWatch:
                     dial=partial(_dial, routes),
                 )
         except (TidelogError, TimeoutError) as error:
-            asked = Asked(begin_ms, now_ms(), problem=str(error) or "it took too long")
+            answer = Asked(begin_ms, now_ms(), problem=str(error) or "it took too long")
         else:
-            asked = Asked(begin_ms, now_ms(), explained.findings)
-        self.asks.append(asked)
-        return asked
+            answer = Asked(begin_ms, now_ms(), explained.findings)
+        self.asks.append(answer)
+        return answer
 
 
 async def _dial(routes: Mapping[str, str], address: str) -> Listening:

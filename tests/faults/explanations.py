@@ -1,10 +1,9 @@
-"""Whether `tidelog explain` named the cause of each fault, and nothing that no fault had touched.
-Pure.
+"""Checks that `tidelog explain` named the cause of each fault, and blamed nothing that no fault had
+touched. Pure.
 
-A fault is *unexplained* where an explanation that was asked for while it was in force, after the
-grace of its kind, does not name one of the causes that are right. A finding is *misblamed* where it
-is a warning or worse and blames a broker that no fault has touched.
-"""
+A fault is *unexplained* if an explanation that was requested while it was in force, after the grace
+of its kind, names none of the right causes. A finding is *misblamed* if it is a warning or worse
+and blames a broker that no fault has touched."""
 
 from __future__ import annotations
 
@@ -28,8 +27,8 @@ from faults.injected import DoneStep, Strike
 from tidelog.inspection.explain import causes
 from tidelog.inspection.model import Finding
 
-# An answer may take so long while services are silent. A fault that is in force for its grace and
-# this, and no answer came within, is unexplained.
+# How long an answer may take while services are silent. A fault that was in force for its grace and
+# this time without any answer is unexplained.
 ANSWER_S = 8.0
 SERIOUS = frozenset({causes.CRITICAL, causes.WARNING})
 _AGE = re.compile(r"\(?\d[\d.,]* (ms|s|min|h)( \d+ (s|min))?( ago)?\)?")
@@ -37,8 +36,9 @@ _AGE = re.compile(r"\(?\d[\d.,]* (ms|s|min|h)( \d+ (s|min))?( ago)?\)?")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One explanation, and when it was asked for and answered, by the monotonic clock. `problem`:
-    why there was none; empty: there was one."""
+    """One explanation, and when it was requested and answered, by the monotonic clock.
+
+    `problem`: why there was none; empty: there was one."""
 
     asked_ms: int
     answered_ms: int
@@ -54,7 +54,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Unexplained:
-    """`after_s`: from when the fault was in force until the explanation was asked for."""
+    """`after_s`: from when the fault was in force until the explanation was requested."""
 
     step: str
     kind: str
@@ -85,8 +85,8 @@ class Misblamed:
 
 @dataclass(slots=True)
 class Explained:
-    """Of a run. `counts`: by kind, how many strikes were explained, unexplained, too short to be,
-    or of a kind of which there is nothing to explain."""
+    """The explanations of a run. `counts`: by kind, how many strikes were explained, unexplained,
+    too short, or of a kind that needs no explanation."""
 
     asked: int = 0
     counts: dict[str, Counter[str]] = field(default_factory=dict)
@@ -104,8 +104,9 @@ EXPLAINED, UNEXPLAINED, TOO_SHORT, NOTHING = "explained", "unexplained", "too_sh
 def judge_explanations(
     asks: Sequence[Asked], steps: Sequence[DoneStep], earlier: Sequence[DoneStep] = ()
 ) -> Explained:
-    """`asks`: in the order in which they were asked. `earlier`: the steps of earlier runs, whose
-    cluster may be the same: some findings outlast the run of their fault."""
+    """`asks`: in the order of their requests.
+    `earlier`: the steps of earlier runs, whose cluster may be the same: some findings outlast the
+    run of their fault."""
     found = Explained(asked=len(asks))
     for done in steps:
         for fault in done.faults:
@@ -140,7 +141,7 @@ def _judge(
 ) -> Unexplained | str:
     begin_ms = strike.in_force.begin_ms + round(expected.grace_s * 1000)
     end_ms = done.window.end_ms if expected.lasts else strike.in_force.end_ms
-    # An answer tells what was so at some moment after the question.
+    # An answer describes the state at some moment after the request.
     due = [ask for ask in asks if begin_ms <= ask.asked_ms and ask.answered_ms <= end_ms]
     is_named = _naming(expected, strike, asks)
     if not due:
@@ -160,8 +161,8 @@ def _judge(
 
 
 def _naming(expected: Expected, strike: Strike, asks: Sequence[Asked]) -> Callable[[Asked], bool]:
-    """Whether an explanation names the cause. What lasts does so only where it is not what was
-    said before the strike already."""
+    """Whether an explanation names the cause. A lasting finding counts only if it is new since the
+    strike."""
     earlier: set[tuple[str, ...]] = set()
     if expected.lasts:
         before = [ask for ask in asks if ask.asked_ms < strike.begin_ms]
@@ -192,7 +193,7 @@ def _without_ages(finding: Finding) -> tuple[str, ...]:
 def _misblamed(
     asks: Sequence[Asked], steps: Sequence[DoneStep], earlier: Sequence[DoneStep]
 ) -> Iterator[Misblamed]:
-    """Each finding once a step."""
+    """Each finding once for each step."""
     reported: set[tuple[str, str, int]] = set()
     begin_ms = asks[0].asked_ms if asks else 0
     for ask in asks:
@@ -216,8 +217,8 @@ def _overlap(window: Window, ask: Asked) -> bool:
 
 
 def _touched(steps: Sequence[DoneStep], ask: Asked) -> frozenset[str] | None:
-    """The brokers that faults of these steps had struck by then; None: all. What strikes clients
-    touches none."""
+    """The brokers that faults of these steps had struck by then; None: all. Faults of clients touch
+    none."""
     brokers: set[str] = set()
     for done in steps:
         for fault in done.faults:

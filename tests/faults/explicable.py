@@ -1,5 +1,5 @@
-"""What `tidelog explain` has to say of each kind of fault, and of which there is nothing to say.
-Pure."""
+"""The findings of `tidelog explain` that each kind of fault requires, and the kinds that require
+none. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from tidelog.inspection.explain import causes
 
 
 class Expected(NamedTuple):
-    """One thing that a finding has to say of a fault. `causes`: any of these is right.
-    `grace_s`: from when the fault is in force; what this counts, `why` says. `names_broker`: the
-    finding's broker is one that the fault strikes. `lasts`: the finding stays after the fault, so
-    that one explanation that is new is enough, until the cluster is intact again. `names_second`:
-    the finding names the place of the second process that the fault starts.
-    `causes_if_struck_again`: these are right as well where another fault of the step strikes the
-    same broker."""
+    """One finding that a fault requires.
+
+    `causes`: any of these is right.
+    `grace_s`: the time, from when the fault is in force, until the finding is required.
+    `why`: the reason of the grace.
+    `names_broker`: the finding's broker is one that the fault strikes.
+    `lasts`: the finding stays after the fault, so that one new explanation is enough until the
+    cluster is intact again.
+    `names_second`: the finding names the location of the second process that the fault starts.
+    `causes_if_struck_again`: these are right as well if another fault of the step strikes the same
+    broker."""
 
     causes: frozenset[str]
     grace_s: float
@@ -29,7 +33,7 @@ class Expected(NamedTuple):
 
 class Explicable(NamedTuple):
     expected: tuple[Expected, ...] = ()
-    # Why there is nothing to explain, where nothing is expected.
+    # Why no finding is expected, where `expected` is empty.
     nothing: str = ""
 
 
@@ -55,8 +59,8 @@ _CONTROLLER = _one(
 _CONTESTED = _one(
     0.0, "the second process reports it", causes.BROKER_ID_CONTESTED, lasts=True
 )._replace(names_second=True)
-# A copy that waits takes the id within a moment once the first process has ended, and its
-# registration is what is left to be explained.
+# A waiting copy takes the id a moment after the first process has ended; then only its registration
+# can be explained.
 _CONTESTED_BY_COPY = _CONTESTED._replace(
     causes_if_struck_again=frozenset({causes.DIRECTORY_NOT_INTACT})
 )
@@ -115,7 +119,7 @@ EXPLICABLE: dict[str, Explicable] = {
                 2.0,
                 "one round of questions, which waits for its answer",
                 causes.BROKER_UNREACHABLE,
-                # Once its registration has ended, nothing tells it from one that has crashed.
+                # Once its registration has ended, it looks like a broker that has crashed.
                 causes.REPLICA_DEAD,
             ),
         )
@@ -166,8 +170,9 @@ EXPLICABLE: dict[str, Explicable] = {
 }
 assert EXPLICABLE.keys() == KINDS.keys(), "of every kind it is said what explains it"
 
-# What blames the broker that a finding names. Others name the broker that a person should check
-# first (the leader of a partition that waits), or what the machine lacks (CPU, memory).
+# The causes that blame the broker which a finding names. Other causes name the broker that a person
+# should check first (the leader of a waiting partition), or the resource that the machine lacks
+# (CPU, memory).
 BLAMING = frozenset(
     {
         causes.REPLICA_DEAD,
@@ -191,11 +196,11 @@ BLAMING = frozenset(
         causes.CLOCK_IN_DOUBT,
     }
 )
-# These stay true for an hour after a second process was rejected.
+# These findings remain for an hour after a second process was rejected.
 LASTING = frozenset({causes.BROKER_ID_CONTESTED})
-# What strikes the store strikes every broker.
+# A fault of the store strikes every broker.
 STRIKE_ALL = frozenset({"kill_etcd_member", "kill_etcd_leader", "kill_all_etcd"})
-# A broker that gets no CPU looks like one that was struck: it answers late, or not at all. What is
-# said of it within SHORT_OF_CPU_S of a finding that names that is the machine's doing.
+# A broker without enough CPU time looks like a struck one: it answers late or not at all. A finding
+# about it within SHORT_OF_CPU_S of one that reports the shortage is the machine's fault.
 OF_THE_MACHINE = frozenset({causes.CPU_STARVED, causes.BROKER_BUSY})
 SHORT_OF_CPU_S = 15.0

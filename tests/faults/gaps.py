@@ -1,5 +1,5 @@
-"""Time without a successful write, per partition and per fault, from the times of
-acknowledgements. Pure."""
+"""The time without a successful write, by partition and fault, from the times of acknowledgements.
+Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import NamedTuple
 from tidelog.history.write_gaps import NO_GAP, Gap
 from tidelog.model import TopicPartition
 
-# Of each partition, in order.
+# For each partition, in order.
 Successes = Mapping[TopicPartition, Sequence[int]]
 
 
 class Window(NamedTuple):
-    """When a fault and what it may have caused lasted: from its beginning until the cluster
-    was whole again and had settled. Times of one monotonic clock."""
+    """The time of a fault and its consequences.
+
+    From its beginning until the cluster was intact again and idle. Times of one monotonic clock."""
 
     begin_ms: int
     end_ms: int
@@ -32,9 +33,10 @@ NOWHERE = PartitionGap(NO_GAP, None)
 
 
 def gap_in(times_ms: Sequence[int], window: Window, until_ms: int) -> Gap:
-    """The longest between two successes that touches the window. Before the first success
-    nothing is known; after the last it lasts, for writing was tried. What lasts beyond `until_ms`,
-    the load's end or that of what is asked about, is cut off there."""
+    """The longest time between two successes that touches the window.
+
+    Before the first success nothing is known. After the last one the gap lasts, because writes were
+    tried. The gap is cut off at `until_ms`, the end of the load or of the period in question."""
     first = bisect_right(times_ms, window.begin_ms) - 1
     last = bisect_left(times_ms, window.end_ms)
     longest = NO_GAP
@@ -47,7 +49,7 @@ def gap_in(times_ms: Sequence[int], window: Window, until_ms: int) -> Gap:
 
 
 def worst_in(successes: Successes, window: Window, until_ms: int) -> PartitionGap:
-    """Of all partitions: a fault that stops one of them stops its users."""
+    """The worst gap of all partitions: a fault that stops one of them stops its users."""
     worst = NOWHERE
     for partition, times in sorted(successes.items()):
         gap = gap_in(times, window, until_ms)
@@ -57,7 +59,7 @@ def worst_in(successes: Successes, window: Window, until_ms: int) -> PartitionGa
 
 
 def ordinary(successes: Successes, windows: Sequence[Window], load: Window) -> PartitionGap:
-    """The worst that no fault's window touches, while the load lasted."""
+    """The worst gap during the load that no fault's window touches."""
     quiet: list[Window] = []
     begin = load.begin_ms
     for window in sorted(windows):
@@ -69,7 +71,8 @@ def ordinary(successes: Successes, windows: Sequence[Window], load: Window) -> P
     worst = NOWHERE
     for partition, times in sorted(successes.items()):
         for window in quiet:
-            # Both ends lie within: what began or ended in a fault's window is that fault's.
+            # Both ends lie within; a gap that began or ended in a fault's window belongs to that
+            # fault.
             inside = times[bisect_left(times, window.begin_ms) : bisect_right(times, window.end_ms)]
             for before, after in pairwise(inside):
                 if after - before > worst.gap.length_ms:

@@ -1,4 +1,4 @@
-"""What was injected, and how it went. Pure."""
+"""The faults that were injected, and their effects. Pure."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from faults.effects import lacking, lacking_of_story
 from faults.gaps import Window
 from faults.plan import Step
 
-# Before the place of a second process, in the target of the fault that starts it.
+# Precedes the location of a second process in the target of the fault that starts it.
 SECOND_AT = ", at "
 
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """One time that a fault came. Times of one monotonic clock; `begin_ms`: when its injection
-    began; `end_ms`: when it was healed. `measured_force`: from when it was in force until
-    healing began."""
+    """One occurrence of a fault. All times are of one monotonic clock.
+
+    `begin_ms`: when its injection began.
+    `end_ms`: when it was healed.
+    `measured_force`: from when it was in force until healing began."""
 
     target: str
     begin_ms: int
@@ -32,19 +34,22 @@ class Strike:
 
     @property
     def brokers(self) -> frozenset[str]:
-        """Those that it struck; `target` tells people more."""
+        """The brokers that it struck; `target` has more, for people."""
         return frozenset(re.findall(r"\bbroker-\d+\b", self.target.partition(SECOND_AT)[0]))
 
     @property
     def second_place(self) -> str:
-        """Of the second process that it started; empty: it started none."""
+        """The location of the second process that it started; empty: it started none."""
         return self.target.partition(SECOND_AT)[2]
 
 
 @dataclass(frozen=True, slots=True)
 class InjectedFault:
-    """One fault as it came. `times`: that it was to come; `strikes`, at least one: those that it
-    did, in order. `waits_s`: from the end of each but the last until the cluster was whole."""
+    """One fault that was injected.
+
+    `times`: how often it was planned.
+    `strikes`: its occurrences in order, at least one.
+    `waits_s`: from the end of each occurrence but the last until the cluster was intact."""
 
     kind: str
     times: int
@@ -61,7 +66,7 @@ class InjectedFault:
 
     @property
     def lacks(self) -> list[str]:
-        """Each time has its own effect: what one has too much of is not another's."""
+        """Every occurrence needs its own effect: a surplus of one does not count for another."""
         found = [lack for strike in self.strikes for lack in lacking(self.kind, strike.measures)]
         if len(self.strikes) < self.times:
             found.append(f"it came {len(self.strikes)} of {self.times} times")
@@ -70,8 +75,8 @@ class InjectedFault:
 
 @dataclass(frozen=True, slots=True)
 class DoneStep:
-    """`whole_s`: from the end of its last fault until the cluster was whole; None: it was not
-    within the time. `told`: how many of its faults brought about what a story is to."""
+    """`whole_s`: from the end of its last fault until the cluster was intact; None: not in time.
+    `told`: after how many of its faults the effect of the story was logged."""
 
     step: Step
     faults: Sequence[InjectedFault]
@@ -81,12 +86,12 @@ class DoneStep:
 
     @property
     def lacks(self) -> list[str]:
-        """What its faults together did not show."""
+        """The effect that its faults together did not have."""
         return lacking_of_story(self.step, self.told)
 
     @property
     def longest_whole_s(self) -> float | None:
-        """With what became whole between two times of one fault."""
+        """Includes the recoveries between two occurrences of one fault."""
         if self.whole_s is None:
             return None
         return max([self.whole_s, *(wait for fault in self.faults for wait in fault.waits_s)])

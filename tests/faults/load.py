@@ -1,11 +1,10 @@
-"""The load of a run, in a process of its own, so that what injects faults delays no client:
+"""The load of a run, in its own process, so that fault injection does not delay clients:
 
     python -m faults.load SETTINGS
 
-`SETTINGS` is a JSON file (`LoadSettings`). Writes and reads until its standard input ends, then
-waits for what is on its way and for its consumers to have read what was acknowledged, writes its
-series and how far those came, and ends.
-"""
+`SETTINGS` is a JSON file (`LoadSettings`). The load writes and reads until its standard input ends.
+Then it waits for batches in flight, and until its consumers have read everything acknowledged; it
+writes its series and the consumers' positions, and ends."""
 
 from __future__ import annotations
 
@@ -37,9 +36,9 @@ from tidelog.model import NO_OFFSET, TopicPartition
 
 # How often each producer writes to each partition.
 TICK_S = 0.08
-# Sends of one partition without an answer: beyond it a producer waits.
+# The most unanswered sends of one partition; beyond it a producer waits.
 MAX_UNANSWERED = 100
-# A record that is not settled by then is of unknown outcome; longer than any fault lasts.
+# A record without an answer by then has an unknown outcome; longer than any fault lasts.
 DELIVERY_TIMEOUT_MS = 90_000
 REQUEST_TIMEOUT_MS = 4_000
 RETRY_PAUSE_S = 0.2
@@ -48,9 +47,10 @@ READY = "writing"
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
-    """`routes`: where to connect instead of each advertised address. `rate`: records a second
-    in all. Every producer writes to every partition: what one of them writes again after a
-    failover would else come to lie where it was, and nobody saw that it had been taken back."""
+    """`routes`: where to connect instead of each advertised address.
+    `rate`: records a second in all.
+    Every producer writes to every partition: otherwise a repeated write after a failover would land
+    at the offset of a record that was lost, and hide the loss."""
 
     history: str
     series: str
@@ -80,7 +80,7 @@ def now_ms() -> int:
 
 
 def wall_ahead_ms() -> int:
-    """Of the monotonic clock."""
+    """By how much the wall clock is ahead of the monotonic clock."""
     return time.time_ns() // 1_000_000 - now_ms()
 
 
@@ -91,9 +91,9 @@ class Load:
         self._series = Series()
         self._ending = asyncio.Event()
         self._lives = 0
-        # By partition, the end of what was acknowledged.
+        # By partition, the acknowledged end.
         self._acknowledged: dict[TopicPartition, int] = {}
-        # Every partition has taken records.
+        # Set when every partition has accepted records.
         self.is_writing = asyncio.Event()
 
     async def run(self, until: asyncio.Event) -> tuple[Series, list[ReaderSeen]]:
@@ -106,7 +106,7 @@ class Load:
             for number in range(self._settings.producers)
         ]
         try:
-            # One that ends by an error ends all: half a load shows nothing.
+            # An error of one task ends all: a partial load shows nothing.
             await asyncio.gather(*writers)
         finally:
             self._ending.set()
@@ -124,7 +124,7 @@ class Load:
     # -- writing ---------------------------------------------------------------------------
 
     async def _write(self, number: int, until: asyncio.Event) -> None:
-        """A producer that can go on no longer is followed by another."""
+        """A producer that fails for good is replaced by another one."""
         while not until.is_set():
             self._lives += 1
             life = self._lives
@@ -198,8 +198,10 @@ class Load:
 
 
 class _Writer:
-    """One life of a producer. Its sends are paced by the clock, not by the answers, so that a
-    partition without a leader holds up no other."""
+    """One producer, until it fails for good.
+
+    Its sends are paced by the clock and not by the answers, so that a partition without a leader
+    does not hold up the others."""
 
     def __init__(
         self,
@@ -215,18 +217,18 @@ class _Writer:
         self._producer = producer
         self._acknowledgers = acknowledgers
         self._unanswered: dict[TopicPartition, int] = {}
-        self._settling: set[asyncio.Task[None]] = set()
+        self._waiting_for_outcome: set[asyncio.Task[None]] = set()
         self._is_over = asyncio.Event()
 
     async def run(self, partitions: Sequence[TopicPartition], until: asyncio.Event) -> None:
         tasks = []
         for partition in partitions:
             tasks.append(asyncio.create_task(self._write_to(partition, until)))
-            # They take turns within a tick.
+            # Partitions are spread over a tick.
             await asyncio.sleep(TICK_S / len(partitions))
         await asyncio.gather(*tasks)
-        if self._settling:
-            await asyncio.gather(*self._settling)
+        if self._waiting_for_outcome:
+            await asyncio.gather(*self._waiting_for_outcome)
 
     async def _write_to(self, partition: TopicPartition, until: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
@@ -246,16 +248,16 @@ class _Writer:
                 partition.topic, [payload(v) for v in values], partition=partition.partition
             )
         except TidelogError:
-            # Nothing was taken.
+            # Nothing was accepted.
             self._load.ended(self._name, partition, values, Outcome.FAIL)
             self._is_over.set()
             return
         self._unanswered[partition] = self._unanswered.get(partition, 0) + 1
-        task = asyncio.create_task(self._settle(delivery, partition, values, began_ms))
-        self._settling.add(task)
-        task.add_done_callback(self._settling.discard)
+        task = asyncio.create_task(self._note_outcome(delivery, partition, values, began_ms))
+        self._waiting_for_outcome.add(task)
+        task.add_done_callback(self._waiting_for_outcome.discard)
 
-    async def _settle(
+    async def _note_outcome(
         self,
         delivery: BatchDelivery,
         partition: TopicPartition,
@@ -290,7 +292,7 @@ async def _run(settings: LoadSettings) -> tuple[Series, list[ReaderSeen]]:
     with HistoryWriter(Path(settings.history)) as history:
         load = Load(settings, history)
         watching = asyncio.create_task(_until_stdin_ends(ended))
-        telling = asyncio.create_task(_tell_ready(load))
+        telling = asyncio.create_task(_report_ready(load))
         shown = await load.run(ended)
         watching.cancel()
         telling.cancel()
@@ -304,7 +306,7 @@ def main(path: Path) -> None:
     Path(settings.readers).write_text(json.dumps(readers))
 
 
-async def _tell_ready(load: Load) -> None:
+async def _report_ready(load: Load) -> None:
     await load.is_writing.wait()
     sys.stdout.write(READY + "\n")
     sys.stdout.flush()

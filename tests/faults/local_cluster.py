@@ -1,5 +1,7 @@
-"""The processes of one machine as a cluster to strike: kills, pauses, relays before clients, disks
-that refuse, bits that flip, an etcd that goes away. For quick runs, and to try this harness."""
+"""The processes of one machine as a cluster that faults strike.
+
+It supports kills, pauses, relays before clients, failing disks, flipped bits, and an etcd that is
+stopped. Used for quick runs and for developing this harness."""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ BROKERS = 3
 CONTROLLERS = 2
 LAG_TIME_MAX_MS = 2_000
 LEASE_TTL_S = 3
-# On a machine that has other things to do as well.
+# For a machine that has other work as well.
 READY_TIMEOUT_S = 180.0
 ETCD = "etcd-1"
 ETCD_TIMEOUT_MS = 2_000
@@ -53,7 +55,7 @@ NO_FAKETIME = "libfaketime is not installed"
 
 
 class LocalProcesses:
-    """A `Cluster` of `LocalCluster`. `small_disks`: brokers' data lie on disks that can be
+    """A `Cluster` of `LocalCluster`. `small_disks`: brokers' data are on disks that can be
     filled."""
 
     timings = Timings(LEASE_TTL_S * 1000, LAG_TIME_MAX_MS)
@@ -71,7 +73,7 @@ class LocalProcesses:
             directory,
             brokers=BROKERS,
             controllers=CONTROLLERS,
-            # Its etcd is to be killed: one that is given from outside is not ours.
+            # Faults kill its etcd, so it cannot be one that was given from outside.
             etcd="",
             broker_config={
                 "replica_lag_time_max_ms": LAG_TIME_MAX_MS,
@@ -87,7 +89,7 @@ class LocalProcesses:
         self._disks: dict[str, SmallDisk] = {}
         self._stack = AsyncExitStack()
         self.routes: Mapping[str, str] = {}
-        # Advertised addresses are this machine's.
+        # Advertised addresses are local.
         self.own_routes: Mapping[str, str] = {}
         self.direct_routes: Mapping[str, str] = {}
 
@@ -218,7 +220,7 @@ class LocalProcesses:
     async def relay_services(self, broker: str, manner: Manner) -> Traffic:
         raise NotImplementedError(Ability.SERVICE_RELAY)
 
-    # -- what this cluster cannot ------------------------------------------------------------
+    # -- unsupported --------------------------------------------------------------------------
 
     async def cut(self, service: str, others: Sequence[str], *, only_in: bool = False) -> Cut:
         raise NotImplementedError(Ability.NETWORK)
@@ -282,7 +284,7 @@ def _number(service: str) -> int:
 
 
 def state_of(pid: int) -> str:
-    """The kernel's letter for what a process does; empty: there is none."""
+    """The kernel's letter for a process's state; empty if there is no process."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

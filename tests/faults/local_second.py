@@ -1,4 +1,4 @@
-"""A second process of one broker id, on the machine of the first."""
+"""A second process with the id of a broker, on the same machine as the first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog_runtime.local.process import LocalProcess
 
 
 class LocalSecond:
-    """A `SecondProcess`. `config`: of the first process; `directory`: new."""
+    """A `SecondProcess`. `config`: that of the first process. `directory`: a new one."""
 
     def __init__(self, name: str, config: Path, directory: Path) -> None:
         self._directory = directory

@@ -1,4 +1,4 @@
-"""Carries out the steps of a run, one after another, and waits for the cluster to be whole."""
+"""Carries out the steps of a run one after another, and waits until the cluster is intact again."""
 
 from __future__ import annotations
 
@@ -24,20 +24,22 @@ from faults.scene import NobodyThereError, Scene
 from faults.verdict import WHOLE_AGAIN_S
 from tidelog.history import HistoryWriter, Nemesis
 
-# An effect that shows only after the end, as a process that came back, has so much time.
+# How long an effect may take that shows only after the end of a fault, such as a process that came
+# back.
 EFFECT_TIMEOUT_S = 60.0
-# A fault whose effect shows only while it lasts is healed so much later, where the effect is late:
-# what else strikes the cluster may hold it up.
+# How much longer a fault lasts whose effect shows only while it lasts, if the effect is late
+# because other faults delay it.
 LONGER_S = 15.0
 EFFECT_POLL_S = 0.2
-# Between the windows of two steps: what the next one causes began with the last write before it.
+# Between the windows of two steps: the effect of the next step begins with the last write before
+# it.
 APART_S = 0.5
 
 Say = Callable[[str], None]
 
 
 class StepsDone:
-    """`failed`: what could not be injected or healed."""
+    """`failed`: the faults that could not be injected or healed."""
 
     def __init__(self) -> None:
         self.steps: list[DoneStep] = []
@@ -61,7 +63,7 @@ async def carry_out(
                 done.failed.append(f"{fault} in {step.name} was not injected: {outcome}")
             elif isinstance(outcome, BaseException):
                 raise outcome
-        # From the end of the last: looking for effects has taken time since.
+        # Counts from the end of the last fault: checking effects has taken time since.
         healed_ms = max((fault.end_ms for fault in injected), default=now_ms())
         since_s = (now_ms() - healed_ms) / 1000
         whole_s, missing = await scene.until_whole(WHOLE_AGAIN_S)
@@ -83,7 +85,7 @@ async def carry_out(
 async def told_by_story(
     topic: str, step: Step, injected: Sequence[InjectedFault], logs: Sequence[LogSince]
 ) -> int:
-    """After how many of its faults brokers told of this topic what the step is to bring about."""
+    """After how many faults of the step brokers logged its required effect, for this topic."""
     rule = STORY_RULES.get(step.name)
     if rule is None:
         return 0
@@ -96,8 +98,9 @@ async def told_by_story(
 async def inject(
     scene: Scene, fault: Fault, step_begin_ms: int, history: HistoryWriter, say: Say
 ) -> InjectedFault:
-    """All its times, each once the cluster is whole again after the one before. Where that takes
-    too long it comes fewer times, and so lacks its effect."""
+    """Injects a fault all its times, each time once the cluster is intact again.
+
+    If that takes too long the fault comes fewer times, and so lacks its effect."""
     await asyncio.sleep(max(0.0, fault.at_s - (now_ms() - step_begin_ms) / 1000))
     strikes: list[Strike] = []
     waits_s: list[float] = []
@@ -126,8 +129,8 @@ async def inject(
             seen = await _seen(active, partial(lacking, fault.kind), seen, EFFECT_TIMEOUT_S)
             strikes.append(Strike(active.target, begin_ms, end_ms, seen, force))
         finally:
-            # What it has struck may be struck again only once it is back, or once it is known that
-            # it was not struck.
+            # A struck service may be struck again only once it is back, or known not to have been
+            # struck.
             scene.release()
     injected = InjectedFault(fault.kind, fault.times, strikes, waits_s)
     for lack in injected.lacks:
@@ -136,7 +139,8 @@ async def inject(
 
 
 async def _whole_again(scene: Scene, fault: Fault, healed_ms: int, say: Say) -> float | None:
-    """Since it was healed, in seconds, and a pause after that; None: not within the time."""
+    """The seconds from healing until the cluster was intact, followed by a pause. None: not in
+    time."""
     since_s = (now_ms() - healed_ms) / 1000
     whole_s, missing = await scene.until_whole(WHOLE_AGAIN_S)
     if whole_s is None:
@@ -152,7 +156,7 @@ async def _seen(
     before: Measures,
     timeout_s: float,
 ) -> dict[str, float]:
-    """The most that was measured of each, until nothing is lacking or the time is up."""
+    """The largest measurement of each strike, until no effect is missing or the time is up."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + timeout_s
     seen = dict(before)

@@ -1,5 +1,5 @@
-"""What a run shows beside the history's check: how far its consumers came, which high watermarks
-were read, how long each producer waited. Pure."""
+"""What a run shows beside the history's check: the progress of consumers, the high watermarks that
+were read, and how long each producer waited. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import NamedTuple
 from tidelog.history import HighWatermarkEnded, Operation, Outcome, SendEnded
 from tidelog.model import TopicPartition
 
-# From the end of writing until consumers have read what was acknowledged.
+# From the end of writing until consumers have read everything acknowledged.
 CATCH_UP_S = 30.0
 
 
 class ReaderSeen(NamedTuple):
-    """`behind`: by partition, its position and what was acknowledged. `repositioned`: how often it
-    was told that the log is not what it had read. `errors`: all that polls raised, by code."""
+    """`behind`: by partition, its position and the acknowledged end.
+    `repositioned`: how often the log differed from what it had read.
+    `errors`: all errors of polls, by code."""
 
     name: str
     behind: Mapping[str, tuple[int, int]]
@@ -31,7 +32,7 @@ class ReaderSeen(NamedTuple):
             for partition, (position, end) in self.behind.items()
         ]
         if self.repositioned:
-            # No fault that is planned elects uncleanly.
+            # No planned fault causes an unclean election.
             found.append(
                 f"{self.name} was told {self.repositioned} times that what it had read is gone"
             )
@@ -40,8 +41,9 @@ class ReaderSeen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """`hw_read_ms`: when the load last read each partition's high watermark. `producer_gap_ms`:
-    the longest that one producer, whatever it wrote to, had no write acknowledged."""
+    """`hw_read_ms`: when the load last read each partition's high watermark.
+    `producer_gap_ms`: the longest time in which one producer, over all partitions, had no write
+    acknowledged."""
 
     hw_read_ms: Mapping[TopicPartition, int]
     producer_gap_ms: int
@@ -49,7 +51,7 @@ class Observed:
 
 
 class Observer:
-    """Looks on while a history of one load goes to its check."""
+    """Observes the operations of one load on their way to the check."""
 
     def __init__(self) -> None:
         self._hw_read_ms: dict[TopicPartition, int] = {}
@@ -67,7 +69,7 @@ class Observer:
 
     def _send_ended(self, send: SendEnded) -> None:
         if send.outcome is Outcome.OK:
-            # One that can go on no longer is followed by another, which is the same to its users.
+            # A producer that fails for good is replaced by another one, which is the same to users.
             producer = send.client.partition(".")[0]
             self._note_gap(send.time_ms - self._acknowledged_ms.get(producer, send.time_ms))
             self._acknowledged_ms[producer] = send.time_ms
@@ -76,7 +78,7 @@ class Observer:
         self._producer_gap_ms = max(self._producer_gap_ms, length_ms)
 
     def finish(self, load_end_ms: int, readers: Sequence[ReaderSeen]) -> Observed:
-        """After the last acknowledgement writing was tried until the load ended."""
+        """After the last acknowledgement, writes were tried until the load ended."""
         for at_ms in self._acknowledged_ms.values():
             self._note_gap(load_end_ms - at_ms)
         return Observed(self._hw_read_ms, self._producer_gap_ms, readers)

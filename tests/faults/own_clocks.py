@@ -1,4 +1,4 @@
-"""A wall clock of its own for each broker of one machine. Imports little, for every broker begins
+"""A separate wall clock for each broker of one machine. Imports little, because every broker starts
 here."""
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def find_faketime() -> Path | None:
 
 
 def clock_program(clocks: Path, library: Path) -> list[str]:
-    """How a broker is started whose wall clock is set by a file below `clocks`; where it has none,
-    its clock is that of the machine."""
+    """The command of a broker whose wall clock is set by a file below `clocks`; without such a file
+    it uses the clock of the machine."""
     return [sys.executable, "-m", "faults.own_clocks", str(clocks), str(library)]
 
 
@@ -33,7 +33,7 @@ def broker_environment(clocks: Path, library: Path, config: Path) -> Mapping[str
 
 
 def main() -> None:
-    """Becomes the broker whose configuration file is the last argument."""
+    """Replaces itself by the broker whose configuration file is the last argument."""
     clocks, library, *arguments = sys.argv[1:]
     environment = broker_environment(Path(clocks), Path(library), Path(arguments[-1]))
     command = [sys.executable, "-m", "tidelog_broker", *arguments]

@@ -1,24 +1,24 @@
-"""What iptables is told, and what it counts. Pure: text in, text out.
+"""The input of iptables, and the parsing of its counters. Pure: text in, text out.
 
-Each fault has two chains of its own, so that it counts and goes by itself. They are made and
-removed by iptables-restore, which does all of it at once or nothing.
-"""
+Each fault has two chains of its own, so that it is counted and removed by itself. iptables-restore
+creates and removes them atomically."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-# Of the addresses of a container network; loopback, where Docker answers for names, stays.
+# For the addresses of a container network; loopback stays open, because Docker resolves names
+# there.
 _LOOPBACK = "lo"
-# As `iptables -v -x -n -L` prints a rule: packets first, then bytes, then the target.
+# A rule as `iptables -v -x -n -L` prints it: packets, bytes, target.
 _PACKETS, _TARGET = 0, 2
 TAKING_AWAY = ("DROP", "REJECT")
 LETTING_PASS = "RETURN"
 
 
 class Packets(NamedTuple):
-    """`passed` are counted where only some are taken away."""
+    """`passed` is counted where only some packets are dropped."""
 
     lost: int
     passed: int
@@ -29,12 +29,12 @@ class Packets(NamedTuple):
 
 
 def chains(name: str) -> tuple[str, str]:
-    """For what comes in, and what goes out."""
+    """The chains for incoming and outgoing packets."""
     return f"{name}-IN", f"{name}-OUT"
 
 
 def cut(name: str, others: Sequence[str], *, only_in: bool) -> str:
-    """`others`: addresses; none: whatever is not loopback."""
+    """`others`: addresses; none: everything except loopback."""
     incoming = [f"-s {other} -j DROP" for other in others] or [f"! -i {_LOOPBACK} -j DROP"]
     outgoing = [f"-d {other} -j DROP" for other in others] or [f"! -o {_LOOPBACK} -j DROP"]
     return _filter(name, incoming, [] if only_in else outgoing)
@@ -50,7 +50,8 @@ def drop(name: str, percent: int) -> str:
 
 
 def redirect(name: str, port: int, to_port: int) -> str:
-    """Connections to `port` come to `to_port`, and those of before break, so that all go there."""
+    """Redirects connections to `port` to `to_port`, and breaks existing ones, so that all use the
+    relay."""
     breaking = f"! -i {_LOOPBACK} -p tcp --dport {port} -j REJECT --reject-with tcp-reset"
     nat_chain = f"{name}-NAT"
     nat = [
@@ -64,7 +65,7 @@ def redirect(name: str, port: int, to_port: int) -> str:
 
 
 def stop_redirect(name: str) -> str:
-    """New connections come to the port itself again; those of the relay break with it."""
+    """New connections reach the port itself again; those of the relay break."""
     nat_chain = f"{name}-NAT"
     nat = [
         "*nat",
@@ -89,8 +90,8 @@ def remove(name: str) -> str:
 
 
 def packets(listing: str) -> Packets:
-    """That the rules of a chain took away or let pass, as `iptables -v -x -n -L CHAIN` lists
-    them."""
+    """The packets that the rules of a chain dropped or let pass, from `iptables -v -x -n -L
+    CHAIN`."""
     lost = passed = 0
     for fields in map(str.split, listing.splitlines()):
         if len(fields) <= _TARGET or not fields[_PACKETS].isdigit():

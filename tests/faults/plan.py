@@ -1,9 +1,8 @@
-"""What is injected when: steps, each of faults that begin together or one after another. Pure.
+"""The plan of injections: steps, each with faults that begin together or one after another. Pure.
 
-Every kind alone, the stories that the field knows by name, every kind in a mixture, and then, until
-the time is up, mixtures that a seed draws. In a run that is too short for all that mixtures come
-first, and what is in them lasts a few seconds.
-"""
+A run has every kind alone, the well-known stories, every kind in a mixture, and then mixtures that
+a seed draws until the time is up. In a run that is too short for all of that, mixtures come first,
+and their faults last a few seconds."""
 
 from __future__ import annotations
 
@@ -13,19 +12,20 @@ from typing import NamedTuple
 
 from faults.catalogue import BROKERS, KINDS
 
-# Between two faults: the cluster is whole again, and writes as ever.
+# Between two faults: the cluster is intact again, and writes are as usual.
 SETTLE_S = 2.0
-# What becoming whole takes, where nothing is known yet.
+# An estimate of the recovery time, where nothing is known yet.
 WHOLE_S = 5.0
-# Between two of the same fault, as in "bounced five times": from when the cluster is whole again.
+# Between two occurrences of one fault, as in "bounced five times", from when the cluster is intact
+# again.
 BOUNCE_PAUSE_S = 1.0
-# What that takes after one of these.
+# The recovery time after one of these.
 BOUNCE_WHOLE_S = 4.0
 MIN_MIXED, MAX_MIXED = 2, 3
 MIXED = "mixed"
-# Beside any other of these nobody may be left that may lead, for as long as they last: each comes
-# alone, or beside one that harms nobody. Of those two strike a leader, with which what they are
-# measured by is gone where all brokers end.
+# None of these can be combined with another one of them: no broker would be left that may lead.
+# Each comes alone or beside a harmless fault. Two of the harmless ones strike a leader; their
+# measurement would be lost when all brokers end.
 HARMLESS = ("delay_clients", "delay_services", "skew_clock")
 BESIDE = {
     "flip_bit": HARMLESS,
@@ -34,36 +34,36 @@ BESIDE = {
 }
 ALONE_ONLY = frozenset(BESIDE)
 AFTER_HARMLESS_S = 1.0
-# Of each of these a mixture has one: a second would take away by what the first is measured.
+# A mixture has at most one of each group: a second one would remove what the first is measured by.
 ONE_AT_A_TIME = (
     frozenset({"kill_controller", "stop_controller", "pause_controller"}),
     frozenset({"kill_etcd_member", "kill_etcd_leader"}),
 )
 
 
-# Three runs as long as this have time for every kind alone.
+# Three runs of this length have time for every kind alone.
 SHORT_RUN_S = 360.0
 
 
 class Pace(NamedTuple):
-    """`most_s`: what a kind lasts at most, unless it takes longer to have its effect. `spread_s`:
-    within which the faults of a mixture begin."""
+    """`most_s`: the longest duration of a kind, unless it needs longer for its effect.
+    `spread_s`: the time within which the faults of a mixture begin."""
 
     most_s: float
     spread_s: float
 
     def lasts_s(self, kind: str) -> float:
-        """In a mixture."""
+        """The duration in a mixture."""
         return max(KINDS[kind].least_s, min(KINDS[kind].seconds, self.most_s))
 
 
-# All of etcd is away for a minute only where that comes alone, and has the time.
+# All of etcd is down for a minute only where that fault comes alone and there is time.
 USUAL = Pace(10.0, 4.0)
 SHORT = Pace(3.0, 2.0)
 
 
 class Fault(NamedTuple):
-    """`at_s` after its step begins; it lasts `seconds`, and comes `times` times."""
+    """`at_s`: after its step begins. It lasts `seconds`, and occurs `times` times."""
 
     kind: str
     at_s: float
@@ -72,7 +72,7 @@ class Fault(NamedTuple):
 
     @property
     def end_s(self) -> float:
-        """As it is expected."""
+        """The expected end."""
         between_s = BOUNCE_WHOLE_S + BOUNCE_PAUSE_S
         return self.at_s + self.times * self.seconds + (self.times - 1) * between_s
 
@@ -93,7 +93,7 @@ class Step(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Until all have ended."""
+        """Until all faults have ended."""
         return max(fault.end_s for fault in self.faults)
 
     @property
@@ -102,7 +102,7 @@ class Step(NamedTuple):
 
     @property
     def is_single(self) -> bool:
-        """One fault alone: the gap around it is on its account."""
+        """A single fault: the gap around it is attributed to it."""
         return len(self.faults) == 1
 
 
@@ -116,7 +116,8 @@ CELL_S = 2.0
 
 
 def _cell(kind: str, times: int) -> Step:
-    """Of the matrix {clean stop, hard kill} × {once, five times} × {leader, controller}."""
+    """One cell of the matrix {clean stop, hard kill} × {once, five times} × {leader,
+    controller}."""
     name = f"matrix_{kind}_{'once' if times == 1 else f'{times}_times'}"
     return Step(name, (Fault(kind, 0.0, max(CELL_S, KINDS[kind].least_s), times),))
 
@@ -127,7 +128,7 @@ MATRIX = tuple(
     for times in (1, BOUNCES)
     for whom in ("leader", "controller")
 )
-# A partition, a pause and clients that are cut off, all under 100 ms of latency.
+# A partition, a pause and clients that are cut off, all with 100 ms of latency.
 ROUND_TRIP = Step(
     "round_trip",
     (
@@ -137,8 +138,8 @@ ROUND_TRIP = Step(
         Fault("cut_off_clients", 18.0, 4.0),
     ),
 )
-# A leader that is cut off from its followers goes on to write what they never get, until it is
-# deposed; it comes back with that tail, and other leaders die around it.
+# A leader that is cut off from its followers continues to write records that they never get, until
+# it is deposed. It comes back with that tail while other leaders die.
 TRUNCATION = Step(
     "truncation",
     (
@@ -148,14 +149,15 @@ TRUNCATION = Step(
         Fault("kill_leader", 19.0, 1.0, 2),
     ),
 )
-# A follower lags within its time, and so is in sync; then the leader dies, and the follower may
-# lead: what was acknowledged or read before it was committed is gone.
+# A follower lags, within its time, and so is in sync; then the leader dies, and the follower may
+# lead. Records that were acknowledged or read before they were committed are lost.
 LAGGING_FOLLOWER = Step(
     "lagging_follower",
     (Fault("pause_follower", 0.0, 1.6), Fault("kill_leader", 1.0, 3.0)),
 )
-# A follower is silent while the store, which is to hear that it leaves the ISR, is down: whoever
-# commits without it nevertheless loses that when the leader dies and the store still has it.
+# A follower is silent while the store, which must record its removal from the ISR, is down. A
+# leader that commits without the follower loses records when it dies while the store still lists
+# the follower.
 UNTOLD_SHRINK = Step(
     "untold_shrink",
     (
@@ -164,7 +166,7 @@ UNTOLD_SHRINK = Step(
         Fault("kill_leader", 8.0, 3.0),
     ),
 )
-# Comes first, alone.
+# This step comes first, alone.
 UNPRECEDED = "kill_leader"
 STORIES = (*MATRIX, ROUND_TRIP, TRUNCATION, LAGGING_FOLLOWER, UNTOLD_SHRINK)
 
@@ -177,7 +179,7 @@ class Plan(NamedTuple):
 
     @property
     def kinds(self) -> list[str]:
-        """Those that occur."""
+        """The kinds that occur."""
         present = {kind for steps in self.runs for step in steps for kind in step.kinds}
         return [kind for kind in KINDS if kind in present]
 
@@ -185,9 +187,12 @@ class Plan(NamedTuple):
 def make_plan(
     possible: Collection[str], *, runs: int, seconds: float, seed: int, only: str = ""
 ) -> Plan:
-    """Of the kinds that are `possible`. `seconds`: of one run. `only`: the name of a kind, a
-    story or "mixed", again and again. A story goes on without the kinds that are not possible,
-    unless it has no other. Raises `ValueError` for a name that is not known or not possible."""
+    """Makes a plan of the kinds that are `possible`.
+
+    `seconds`: the length of one run.
+    `only`: the name of a kind, a story or "mixed", which is repeated.
+    A story omits impossible kinds, unless it has no other. Raises `ValueError` for a name that is
+    unknown or impossible."""
     rng = random.Random(seed)
     kinds = [kind for kind in KINDS if kind in possible]
     is_short = not only and seconds < SHORT_RUN_S
@@ -197,10 +202,10 @@ def make_plan(
     missed: list[Step] = []
     once = _only(kinds, only) if only else _once(kinds, rng, pace)
     if sum(step.expected_s for step in once) <= sum(left):
-        # All of them fit, if the long ones are not the last.
+        # All of them fit if the long ones are not the last.
         once.sort(key=lambda step: -step.expected_s)
     for step in once:
-        # Where most time is left; the first of those.
+        # The run with the most time left; the first of those.
         run = max(range(runs), key=lambda number: (left[number], -number))
         if left[run] < step.expected_s:
             missed.append(step)
@@ -212,14 +217,15 @@ def make_plan(
             chosen[run].append(step)
         if not only:
             rng.shuffle(chosen[run])
-            # Where brokers died of late, one more is not missed as fast as is to be shown.
+            # After recent deaths of brokers, another one is not detected as fast as this step
+            # requires.
             chosen[run].sort(key=lambda step: step.name != UNPRECEDED)
     plan = Plan(tuple(tuple(steps) for steps in chosen), ())
     return plan._replace(no_time=_no_time(missed, plan.kinds if is_short else ()))
 
 
 def _no_time(missed: Sequence[Step], enough: Collection[str]) -> tuple[str, ...]:
-    """`enough`: kinds that need not come in each manner, for they come in one."""
+    """`enough`: the kinds that need not occur in each manner, because they occur in one."""
     names = [
         step.name if step.name != MIXED else f"{MIXED}: {', '.join(step.kinds)}"
         for step in missed
@@ -229,8 +235,8 @@ def _no_time(missed: Sequence[Step], enough: Collection[str]) -> tuple[str, ...]
 
 
 def _once(kinds: Sequence[str], rng: random.Random, pace: Pace) -> list[Step]:
-    """Of a run that is short the mixtures first, for they have the most kinds. Otherwise the long
-    ones, so that they fit; shorter ones in an order of the seed."""
+    """Steps that occur once. In a short run mixtures come first, because they have the most kinds;
+    otherwise long steps come first, so that they fit, and shorter ones in an order of the seed."""
     named = [alone(kind, pace) for kind in kinds] + _stories(kinds)
     rng.shuffle(named)
     mixtures = mixtures_of_all(kinds, rng, pace)
@@ -256,7 +262,7 @@ def _stories(kinds: Collection[str]) -> list[Step]:
 def _repeated(
     kinds: Sequence[str], only: str, rng: random.Random, seconds: float, pace: Pace
 ) -> list[Step]:
-    """Fills what is left of a run."""
+    """Fills the rest of a run."""
     wanted = _only(kinds, only) if only else []
     steps: list[Step] = []
     while True:
@@ -273,9 +279,10 @@ def _possible(story: Step, kinds: Collection[str]) -> Step | None:
 
 
 def may_mix(kinds: Sequence[str]) -> bool:
-    """Whether each of them has its effect beside the others, whomever they strike: there are
-    brokers enough for all that they strike and for those that one of them needs unharmed, and
-    none takes away by what another is measured."""
+    """Whether each of them has its effect beside the others, whichever brokers they strike.
+
+    There must be enough brokers for all strikes and for those that must stay unharmed, and no fault
+    may remove what another is measured by."""
     if len(set(kinds)) < len(kinds):
         return False
     if any(len(family.intersection(kinds)) > 1 for family in ONE_AT_A_TIME):
@@ -288,8 +295,10 @@ def may_mix(kinds: Sequence[str]) -> bool:
 
 
 def mixtures_of_all(kinds: Sequence[str], rng: random.Random, pace: Pace) -> list[Step]:
-    """Each kind in one of them, at least, unless nothing that is possible may come beside it. Those
-    with the most kinds come first."""
+    """Mixtures that together have each kind at least once, unless no possible kind may be combined
+    with it.
+
+    Those with the most kinds come first."""
     beside = _beside_harmless(kinds, rng)
     groups = [[other, kind] for kind, other in beside.items()]
     mixable = [kind for kind in kinds if kind not in ALONE_ONLY]
@@ -300,8 +309,8 @@ def mixtures_of_all(kinds: Sequence[str], rng: random.Random, pace: Pace) -> lis
 
 
 def _beside_harmless(kinds: Sequence[str], rng: random.Random) -> dict[str, str]:
-    """By kind that comes alone otherwise, another that harms nobody, each once before one comes
-    again."""
+    """For each kind that otherwise comes alone, a harmless kind to combine it with; each harmless
+    kind is used once before one repeats."""
     beside: dict[str, str] = {}
     for kind in sorted(ALONE_ONLY.intersection(kinds), key=lambda kind: len(BESIDE[kind])):
         harmless = [other for other in BESIDE[kind] if other in kinds]
@@ -312,7 +321,7 @@ def _beside_harmless(kinds: Sequence[str], rng: random.Random) -> dict[str, str]
 
 
 def _dealt(kinds: Sequence[str], rng: random.Random) -> list[list[str]]:
-    """Groups of at most MAX_MIXED; first those that have few to come beside, so that they need no
+    """Groups of at most MAX_MIXED; kinds that few others may join come first, so that they need no
     group of their own in the end."""
     groups: list[list[str]] = []
     for kind in sorted(rng.sample(kinds, len(kinds)), key=_room_beside):
@@ -346,7 +355,7 @@ def _filled(
 
 
 def _mixed(kinds: Sequence[str], rng: random.Random, pace: Pace) -> Step:
-    """What harms nobody lasts already when what else comes alone begins."""
+    """The harmless fault is already in force when the other one begins."""
     is_pair = not ALONE_ONLY.isdisjoint(kinds)
     faults = []
     for kind in kinds:

@@ -1,11 +1,10 @@
-"""`python -m faults.planted`: bugs of `make mutants` that real faults have to find as well.
+"""`python -m faults.planted`: real faults have to find bugs of `make mutants` as well.
 
-Each is planted in a copy of the code, whose processes are then struck as `python -m faults
---local` does it, by the faults that bring it about. Exit status 0: each was found by an anomaly of
-the history, within MAX_RUNS runs; a gap that is too long finds nothing. First the same steps strike
-the code without any bug, with as many seeds, which has to show no anomaly: what finds one there
-finds nothing. Writes `out/faults-planted.json`.
-"""
+Each bug is planted in a copy of the code, whose processes are struck as by `python -m faults
+--local`, by the faults that trigger it. Exit status 0: the history of each bug shows an anomaly
+within MAX_RUNS runs. A gap that is too long is no anomaly. Before that, a control strikes the
+unchanged code by the same steps and as many seeds, and must show no anomaly. Writes
+`out/faults-planted.json`."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from faults.result import COUNTED
 from mutants.planted import all_mutants
 from mutants.tree import ROOT, environment, planted
 
-# Each with the step that brings it about.
+# Each bug with the step that triggers it.
 PLANTED = {
     "ack-before-high-watermark": "lagging_follower",
     "ack-from-log-end": "lagging_follower",
@@ -36,15 +35,18 @@ OUT = Path("out/faults-planted.json")
 PARTIAL_OUT = Path("out/faults-planted.partial.json")
 MAX_RUNS = 3
 MINUTES = 2.0
-# Of the control's further runs.
+# The duration of the control's further runs.
 BRIEF_MINUTES = 0.7
 TIMEOUT_S = 1_200
-# A hunt begins no run after so long, so that the whole ends within three quarters of an hour.
+# No run begins after this time, so that everything ends within three quarters of an hour.
 LAST_BEGIN_S = 2_400
 
 
 class Shown(NamedTuple):
-    """Of one run: `anomalies` as words, empty: none; or `no_verdict`, why it shows nothing."""
+    """What one run has shown.
+
+    `anomalies`: as words; empty if there are none.
+    `no_verdict`: why the run shows nothing."""
 
     anomalies: str = ""
     no_verdict: str = ""
@@ -57,7 +59,7 @@ class Run(NamedTuple):
 
     @property
     def wrong(self) -> str:
-        """Where there is no bug; empty: it was carried out and showed no anomaly."""
+        """Why a run without a bug failed. Empty: it completed without an anomaly."""
         if self.shown.no_verdict:
             return f"no verdict of {self.step}, seed {self.seed}: {self.shown.no_verdict}"
         if self.shown.anomalies:
@@ -68,7 +70,7 @@ class Run(NamedTuple):
         return {"step": self.step, "seed": self.seed, **self.shown._asdict()}
 
 
-# Strikes the code of a tree by a step, as a seed has it.
+# Strikes the code of a tree by the step of a seed.
 Strike = Callable[[Path, str, int], Shown]
 HasTime = Callable[[], bool]
 
@@ -90,8 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         hunts = _hunts(options.only, strike, lambda: time.monotonic() < last_begin_s)
     out: Path = options.out or (OUT if set(options.only) == set(PLANTED) else PARTIAL_OUT)
     out.parent.mkdir(parents=True, exist_ok=True)
-    told = report(runs, hunts, time.monotonic() - began_s)
-    out.write_text(json.dumps(told, indent=2) + "\n")
+    document = report(runs, hunts, time.monotonic() - began_s)
+    out.write_text(json.dumps(document, indent=2) + "\n")
     found = sum(bool(_found(hunted)) for hunted in hunts.values())
     _say(f"{found} of {len(options.only)} found; {out}")
     return 0 if found == len(options.only) else 1
@@ -108,15 +110,17 @@ def _hunts(names: Sequence[str], strike: Strike, has_time: HasTime) -> dict[str,
 
 
 def _found(runs: Sequence[Run]) -> str:
-    """By the last run, for none follows it."""
+    """Whether the last run, which no other follows, found it."""
     return runs[-1].shown.anomalies if runs else ""
 
 
 def report(
     runs: Sequence[Run], hunts: Mapping[str, Sequence[Run]], seconds: float
 ) -> dict[str, object]:
-    """What `out/faults-planted.json` holds: `control`, the runs without any bug; `bugs`, by name
-    the runs with it, of which the last has found it where it shows anomalies."""
+    """The content of `out/faults-planted.json`.
+
+    `control`: the runs without a bug.
+    `bugs`: by name the runs with the bug; the last run has found it if it shows anomalies."""
     return {
         "control": [run.as_json() for run in runs],
         "bugs": {name: [run.as_json() for run in hunted] for name, hunted in hunts.items()},
@@ -125,8 +129,9 @@ def report(
 
 
 def control(steps: Sequence[str], strike: Strike, brief: Strike) -> list[Run]:
-    """Where no bug is planted: each step with as many seeds as a bug is hunted by, after the first
-    one briefly. Ends with the first run that is wrong."""
+    """Runs each step without a bug, with as many seeds as a hunt has; all but the first are short.
+
+    Ends with the first run that fails."""
     runs: list[Run] = []
     for seed in range(1, MAX_RUNS + 1):
         for step in dict.fromkeys(steps):
@@ -141,7 +146,7 @@ def control(steps: Sequence[str], strike: Strike, brief: Strike) -> list[Run]:
 
 
 def hunt(tree: Path, step: str, strike: Strike, has_time: HasTime) -> list[Run]:
-    """Until one shows anomalies, at most MAX_RUNS runs."""
+    """Runs until one run shows anomalies, at most MAX_RUNS times."""
     runs: list[Run] = []
     for seed in range(1, MAX_RUNS + 1):
         if not has_time():
@@ -175,8 +180,8 @@ def _strike(tree: Path, step: str, seed: int, *, minutes: float, rate: int) -> S
 
 
 def judge(counts: Mapping[str, Any], said: str) -> Shown:
-    """`counts`: what a run has written. `said`: what it has said, where classes of anomalies stand
-    that are not counted."""
+    """`counts`: the result that a run has written.
+    `said`: its output, for classes of anomalies that are not counted."""
     shown = [f"{counts[key]} {key}" for key in COUNTED if counts[key]]
     others = [line.partition("× ")[2] for line in said.splitlines() if " × " in line]
     if shown or others:

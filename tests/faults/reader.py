@@ -1,5 +1,4 @@
-"""A consumer of the load: reads what is written while faults strike, and then up to what was
-acknowledged."""
+"""A consumer of the load: it reads while faults strike, and then up to the acknowledged end."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ RETRY_PAUSE_S = 0.2
 
 
 class Reader:
-    """`acknowledged`: by partition, the end of what was, which grows meanwhile."""
+    """`acknowledged`: by partition, the acknowledged end, which grows meanwhile."""
 
     def __init__(
         self,
@@ -42,7 +41,7 @@ class Reader:
     async def run(
         self, partitions: Sequence[TopicPartition], until: asyncio.Event, catch_up_s: float
     ) -> ReaderSeen:
-        """`until`: nothing more is acknowledged."""
+        """`until`: is set when no more records are acknowledged."""
         self._consumer.assign(partitions)
         while not until.is_set():
             await self._poll()
@@ -67,7 +66,7 @@ class Reader:
             self._errors[error.code.name] += 1
             await asyncio.sleep(RETRY_PAUSE_S)
             if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                # Nothing is given up here, so that what is read anew shows what is gone.
+                # Reads from the start again; records that are gone show up then.
                 await self._consumer.seek_to_beginning()
                 self._positions.clear()
                 self._is_repositioned = True
@@ -88,7 +87,7 @@ def polled(
     repositioned: bool = False,
     final: bool = False,
 ) -> list[Operation]:
-    """What one poll gave, partition by partition."""
+    """The records of one poll, by partition."""
     by_partition: dict[TopicPartition, list[FetchedBatch]] = {}
     for batch in batches:
         by_partition.setdefault(batch.partition, []).append(batch)

@@ -17,12 +17,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 
 CHUNK_BYTES = 64 << 10
-# What is on its way in one direction of one connection, at most, while it is delayed.
+# The most bytes that are in flight in one direction of one connection while it is delayed.
 MAX_DELAYED_CHUNKS = 256
 
 
 class Way(enum.StrEnum):
-    """Of the bytes, seen from the server."""
+    """The direction of the bytes, seen from the server."""
 
     IN = "in"
     OUT = "out"
@@ -30,8 +30,11 @@ class Way(enum.StrEnum):
 
 @dataclass(slots=True)
 class Manner:
-    """`delay_ms`: of each way. `cut`: connections break, and are refused. `held`: ways in which
-    nothing goes through, while connections stay."""
+    """How the relay treats traffic.
+
+    `delay_ms`: in each direction.
+    `cut`: connections are closed, and new ones refused.
+    `held`: the directions in which nothing passes, while connections stay open."""
 
     delay_ms: int = 0
     cut: bool = False
@@ -40,7 +43,8 @@ class Manner:
 
 @dataclass(slots=True)
 class Counts:
-    """Since the relay began. `least_delay_ms`: of all that was delayed; 0: nothing was."""
+    """Counts since the relay began. `least_delay_ms`: the shortest delay; 0 if nothing was
+    delayed."""
 
     bytes_through: int = 0
     bytes_delayed: int = 0
@@ -60,7 +64,7 @@ class Relay:
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._manner = Manner()
-        # By way: set while it is not held.
+        # By direction: set while it is not held.
         self._open = {way: asyncio.Event() for way in Way}
         for event in self._open.values():
             event.set()
@@ -78,11 +82,11 @@ class Relay:
         await self._break_all()
 
     def aim(self, target: str) -> None:
-        """Where new connections go from now on."""
+        """Sets the server of new connections."""
         self._target = _host_and_port(target)
 
     async def behave(self, manner: Manner) -> None:
-        """From now on."""
+        """Sets the treatment of traffic from now on."""
         self._manner = manner
         for way, event in self._open.items():
             if way in manner.held:
@@ -111,7 +115,7 @@ class Relay:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far_writer: asyncio.StreamWriter | None = None
         try:
-            # A server that is not there breaks the connection, as it would its own.
+            # A server that is down closes the connection, as it would close its own.
             with suppress(OSError):
                 far_reader, far_writer = await asyncio.open_connection(*self._target)
                 await self._join(
@@ -121,11 +125,11 @@ class Relay:
         finally:
             for end in (writer, far_writer):
                 if end is not None:
-                    # At once, as a reset: nothing that is left may still arrive.
+                    # Close at once, with a reset: no remaining byte may arrive.
                     end.transport.abort()
 
     async def _join(self, *parts: Coroutine[object, None, None]) -> None:
-        """Until all have ended, or one has failed, which ends the others."""
+        """Waits until all have ended, or one has failed, which ends the others."""
         tasks = [asyncio.create_task(part) for part in parts]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -140,8 +144,9 @@ class Relay:
     async def _carry(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way
     ) -> None:
-        """To the end of what is said, and then says that it is the end. Reads and writes go side
-        by side, so that a delay takes nothing of the throughput."""
+        """Copies bytes up to the end of the stream, and that end itself.
+
+        Reads and writes run concurrently, so that a delay does not reduce the throughput."""
         loop = asyncio.get_running_loop()
         chunks: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(MAX_DELAYED_CHUNKS)
 

@@ -1,4 +1,4 @@
-"""Relays that several faults act on at once: delays and cuts of all of them hold together."""
+"""Relays that several faults share: their delays and cuts are combined."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from faults.relay import Counts, Manner, Relay, Way
 
 
 def together(manners: Sequence[Manner]) -> Manner:
-    """The longest delay; cut or held where one is."""
+    """The longest delay; cut or held if any of them is."""
     return Manner(
         max((manner.delay_ms for manner in manners), default=0),
         any(manner.cut for manner in manners),
@@ -27,13 +27,13 @@ class SharedRelay(Relay):
         await self.behave(together(self._manners))
 
     async def remove(self, manner: Manner) -> None:
-        """That very one: others may be equal to it."""
+        """Removes this very object: others may be equal to it."""
         self._manners = [other for other in self._manners if other is not manner]
         await self.behave(together(self._manners))
 
 
 class RelayedTraffic:
-    """One fault's manner, in force in some relays from `begin` to `heal`."""
+    """The `Manner` of one fault, in force in some relays from `begin` to `heal`."""
 
     def __init__(self, relays: Sequence[SharedRelay], manner: Manner) -> None:
         self._relays = relays
@@ -46,7 +46,8 @@ class RelayedTraffic:
             await relay.add(self._manner)
 
     async def counts(self) -> Counts:
-        """Since it began. The least delay is that since the relay began, which is no more."""
+        """Counts since this fault began. The least delay is that since the relay began, which is no
+        more."""
         total = Counts()
         for relay, before in zip(self._relays, self._before, strict=True):
             now = relay.counts

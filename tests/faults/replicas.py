@@ -1,4 +1,4 @@
-"""Replicas as they lie on disk after healing, compared byte by byte below the committed end."""
+"""Compares the replicas on disk after healing byte by byte, below the committed end."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def digests(
     topic: TopicDescription,
     ends: Mapping[TopicPartition, int],
 ) -> list[ReplicaDigest]:
-    """Of every assigned replica. One that cannot be read to the end has a digest of its own, and
-    so diverges."""
+    """The digest of every assigned replica. One that cannot be read to the end has a unique digest,
+    and so diverges."""
     found = []
     for partition in topic.partitions:
         end = ends[TopicPartition(topic.name, partition.partition)]

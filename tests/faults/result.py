@@ -1,4 +1,4 @@
-"""What all runs have shown together, and whether that is enough. Pure."""
+"""The combined result of all runs, and whether it is sufficient. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from faults.injected import InjectedFault
 from faults.verdict import RunVerdict
 from tidelog.history import Anomaly
 
-# Of a full proof; a short run proves less, and says so.
+# Requirements of a full proof; a shorter run proves less, and says so.
 FULL_RUNS = 3
 FULL_MINUTES = 6.0
 FULL_KINDS = 12
@@ -35,8 +35,8 @@ COUNTED = {
 
 @dataclass(slots=True)
 class Result:
-    """Of all runs together. `left_out`: kinds and steps with why, those for want of time among
-    them."""
+    """The result of all runs together. `left_out`: kinds and steps, each with the reason, such as
+    lack of time."""
 
     runs: list[RunVerdict] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -77,9 +77,11 @@ class Result:
     def problems(
         self, *, is_full: bool, needs_all: bool = False, bounds_gaps: bool = True, only: str = ""
     ) -> list[str]:
-        """Empty: all that was asked for was shown. `needs_all`: a full proof leaves no kind out.
-        `bounds_gaps`: False on a machine whose other work says how long a write takes. `only`: the
-        step that was asked for; empty: all."""
+        """Why the result is insufficient. Empty: everything that was requested was shown.
+
+        `needs_all`: a full proof leaves no kind out.
+        `bounds_gaps`: False on a machine whose other work determines how long a write takes.
+        `only`: the requested step; empty: all."""
         found = [
             f"run {number}: {problem}"
             for number, run in enumerate(self.runs, 1)
@@ -116,7 +118,7 @@ class Result:
 
     @property
     def _noise(self) -> list[str]:
-        """Where what nobody should notice would be held against what everybody notices."""
+        """Why gaps of this machine are too noisy to be compared with their bounds."""
         gaps = self._gaps()
         return [
             f"the machine is too noisy to judge gaps: {name} is {gaps[name]:g} s, and at most "
@@ -126,9 +128,11 @@ class Result:
         ]
 
     def as_json(self) -> dict[str, object]:
-        """What `out/faults.json` holds. `faults`: by kind, how many came and had their effect.
-        `gaps_seconds`: by step, and so by kind where it came alone, the worst; without any fault as
-        "none", and as "none_stirred" while processes that belong to no cluster came and went."""
+        """The content of `out/faults.json`.
+
+        `faults`: by kind, how many occurred and had their effect.
+        `gaps_seconds`: the worst gap by step, and so by kind where a kind came alone. "none" is
+        without any fault, and "none_stirred" while processes outside the cluster came and went."""
         return {
             "acknowledged": self.acknowledged,
             "failed": self.failed,
@@ -169,7 +173,7 @@ class Result:
 
     @property
     def _too_short(self) -> list[str]:
-        """Kinds that last long enough alone, and of which no explanation was judged."""
+        """Kinds that last long enough alone, and for which no explanation was judged."""
         return [
             kind
             for kind, counts in self._explanations().items()
@@ -178,7 +182,7 @@ class Result:
         ]
 
     def _whole_again(self) -> float | None:
-        """The longest; None: once it was not at all."""
+        """The longest recovery; None: the cluster did not recover once."""
         longest = 0.0
         for run in self.runs:
             for done in run.steps:

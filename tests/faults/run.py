@@ -1,4 +1,4 @@
-"""One run: a load, the faults of its steps, healing, final reads, and the history's check."""
+"""One run: a load, the faults of its steps, healing, final reads, and the check of the history."""
 
 from __future__ import annotations
 
@@ -35,33 +35,34 @@ from tidelog.history import Anomaly, HistoryWriter, check_history, read_history
 
 PARTITIONS = 6
 REPLICATION_FACTOR = 3
-# Segments roll several times in a run, so that closed ones and their indexes are struck as well.
-# A clock that is an hour ahead would have them deleted.
+# Segments roll several times in a run, so that faults strike closed segments and their indexes as
+# well.
 TOPIC_CONFIG = {
     "min_insync_replicas": "2",
     "segment_bytes": str(2 << 20),
     "retention_ms": str(30 * 60_000),
 }
-# On a machine that has other things to do as well.
+# For a machine that has other work as well.
 START_TIMEOUT_S = 300.0
 START_PAUSE_S = 1.0
 READY_TIMEOUT_S = 120.0
 WHOLE_AT_START_S = 120.0
-# Without any fault, before the first and after the last: what is ordinary here.
+# The time without any fault, before the first and after the last: it shows the ordinary gap.
 QUIET_S = 15.0
-# What is on its way when a load ends is settled by its delivery timeout, and then read.
+# Records that are in flight when the load ends have an outcome after their delivery timeout; then
+# they are read.
 LOAD_END_TIMEOUT_S = 120.0 + CATCH_UP_S
 TESTS = Path(__file__).resolve().parents[1]
 
 
 class RunFailedError(Exception):
-    """The run shows nothing; the message says why."""
+    """The run has no result; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
-    """`wall_ahead_ms`: of the monotonic clock. `logs`: what each service said, until the next
-    run is begun in the same directory."""
+    """`wall_ahead_ms`: by how much the wall clock is ahead of the monotonic one.
+    `logs`: the log of each service, until the next run begins in the same directory."""
 
     seen: RunSeen
     series: list[Point]
@@ -72,7 +73,7 @@ class FinishedRun:
 async def run(
     cluster: Cluster, steps: Sequence[Step], directory: Path, topic: str, rate: int, say: Say
 ) -> FinishedRun:
-    """`topic` is a new one; `directory` is there. Raises `RunFailedError`."""
+    """`topic`: a new one. `directory`: an existing one. Raises `RunFailedError`."""
     settings = LoadSettings(
         history=str(directory / "history"),
         series=str(directory / "series.json"),
@@ -114,7 +115,8 @@ async def run(
 
 
 class _Struck(NamedTuple):
-    """`load`: while writing was tried; `stirred`: while bystanders came and went."""
+    """`load`: the time in which writes were tried.
+    `stirred`: the time in which bystanders came and went."""
 
     done: StepsDone
     load: Window
@@ -126,7 +128,7 @@ class _Struck(NamedTuple):
 async def _strike(
     scene: Scene, steps: Sequence[Step], settings: LoadSettings, directory: Path, say: Say
 ) -> _Struck:
-    """Leaves the history behind."""
+    """Leaves the history in the directory."""
     await _create_topics(scene)
     await _require_whole(scene)
     watch = ExplainWatch(scene.cluster)
@@ -181,7 +183,7 @@ def _read_series(settings: LoadSettings) -> list[Point]:
 
 
 async def _create_topics(scene: Scene) -> None:
-    """Of a cluster that may just have been started."""
+    """Creates the topics of a cluster that may have just started."""
     for name in (scene.topic, scene.topic + PROBE_TOPIC_SUFFIX):
         await _create_topic(scene, name)
 
@@ -212,27 +214,28 @@ async def _require_whole(scene: Scene) -> None:
 
 
 async def _final_reads(scene: Scene, history: HistoryWriter, done: StepsDone) -> list[str]:
-    """What was not done; the digests are part of it."""
+    """Checks the digests as well; returns the checks that were not done."""
     if done.steps and done.steps[-1].whole_s is None:
         return ["no final reads: the cluster is not whole"]
     try:
         ends = await drain(scene.cluster, scene.topic, history)
     except DrainError as error:
         return [str(error)]
-    told = await scene.describe()
-    if told is None:
+    described = await scene.describe()
+    if described is None:
         return ["replicas were not compared: no broker describes the topic"]
     data_dirs = {
         int(broker.rpartition("-")[2]): scene.cluster.data_dir(broker)
         for broker in scene.cluster.brokers
     }
-    history.write_all(await asyncio.to_thread(digests, data_dirs, told[1], ends))
+    history.write_all(await asyncio.to_thread(digests, data_dirs, described[1], ends))
     return []
 
 
 @asynccontextmanager
 async def _load(settings: LoadSettings, directory: Path) -> AsyncIterator[None]:
-    """Runs while this is entered. Raises `RunFailedError` where it ends by itself, or badly."""
+    """Runs the load while the context is entered. Raises `RunFailedError` if it ends by itself or
+    fails."""
     path = directory / "load.json"
     settings.write(path)
     errors = directory / "load.log"
@@ -249,8 +252,8 @@ async def _load(settings: LoadSettings, directory: Path) -> AsyncIterator[None]:
     assert process.stdout is not None
     try:
         async with asyncio.timeout(READY_TIMEOUT_S):
-            told = await process.stdout.readline()
-        if told.decode().strip() != READY:
+            described = await process.stdout.readline()
+        if described.decode().strip() != READY:
             raise RunFailedError(f"the load ended before it wrote anything: {_tail(errors)}")
         yield
         if process.returncode is not None:

@@ -1,4 +1,4 @@
-"""Who leads what, who is in sync, who is active: as clients of the cluster are told."""
+"""The current leaders, ISRs and active controller, as clients of the cluster see them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ T = TypeVar("T")
 
 LOOK_PAUSE_S = 0.1
 FIND_TIMEOUT_S = 30.0
-# For the rest of the cluster to answer, when one of it does not.
+# How long the rest of the cluster may take to answer while one service does not.
 ASK_TIMEOUT_S = 5.0
-# Each epoch of its name is a write of the metadata store; nobody writes records under it.
+# Each epoch of this producer name is a write to the metadata store; no records are written with it.
 PROBE_PRODUCER = "faults-store-probe"
 
 
 class NobodyThereError(Exception):
-    """Who is to be struck was not found in time."""
+    """No target for the fault was found in time."""
 
 
 class Scene:
-    """`topic` is what the load writes to. What one fault strikes, no other strikes meanwhile:
-    each looks at the scene through a `view` of its own, and releases it when it is over."""
+    """The cluster as faults see it.
+
+    `topic`: where the load writes. Concurrent faults do not strike the same service: each uses its
+    own `view`, and releases it when it is over."""
 
     def __init__(
         self, cluster: Cluster, topic: str, admin: Admin, struck: Counter[str] | None = None
@@ -54,7 +56,7 @@ class Scene:
         return service
 
     async def describe(self) -> tuple[ClusterDescription, TopicDescription] | None:
-        """None: nobody has told it in time."""
+        """None: no service answered in time."""
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
                 cluster = await self.admin.describe_cluster()
@@ -66,8 +68,8 @@ class Scene:
         return self.strike((await self._found(self._free_leaders, "leader"))[0])
 
     async def follower_and_leader(self) -> tuple[str, str]:
-        """The leader is the busiest of those that have such a follower; it is not struck by
-        this."""
+        """A leader and a follower of it. The leader is the busiest one that has such a follower; it
+        is not struck by this."""
         follower, leader = (await self._found(self._free_pairs, "leader with a follower"))[0]
         return self.strike(follower), leader
 
@@ -75,14 +77,14 @@ class Scene:
         return [other for other in self.cluster.brokers if other != broker]
 
     async def led_by(self, broker: str) -> list[int] | None:
-        """The partitions of the topic that it leads; None: no broker has answered in time."""
+        """The partitions of the topic that it leads; None: no broker answered in time."""
         seen = await self.describe()
         if seen is None:
             return None
         return [p.partition for p in seen[1].partitions if f"broker-{p.leader}" == broker]
 
     async def scrub(self, broker: str) -> None:
-        """The broker begins to check all of its disk, at full rate."""
+        """Makes the broker begin a scrub of its whole disk, at full rate."""
         seen = await self.describe()
         addresses = {f"broker-{b.broker_id}": b.address for b in seen[0].brokers} if seen else {}
         if broker not in addresses:
@@ -102,7 +104,7 @@ class Scene:
         return self.strike((await self._found(self._free_active, "active controller"))[0])
 
     async def _found(self, look: Callable[[], Awaitable[Sequence[T]]], what: str) -> Sequence[T]:
-        """Whom nobody strikes already."""
+        """The target, unless another fault strikes it already."""
         deadline = time.monotonic() + FIND_TIMEOUT_S
         while time.monotonic() < deadline:
             found = await look()
@@ -112,30 +114,32 @@ class Scene:
         raise NobodyThereError(f"no {what} was there to be struck within {FIND_TIMEOUT_S:g} s")
 
     async def _free_leaders(self) -> Sequence[str]:
-        """The one that leads most first."""
-        told = await self.describe()
-        if told is None:
+        """The broker that leads most partitions first."""
+        described = await self.describe()
+        if described is None:
             return []
-        led = Counter(p.leader for p in told[1].partitions if p.leader >= 0)
+        led = Counter(p.leader for p in described[1].partitions if p.leader >= 0)
         leaders = [f"broker-{broker_id}" for broker_id, _ in led.most_common()]
         return [leader for leader in leaders if not self._struck[leader]]
 
     async def _free_pairs(self) -> Sequence[tuple[str, str]]:
-        """Each leader with each of its followers, the one that leads most first."""
+        """Each leader with each of its followers, the broker that leads most first."""
         leaders = await self._free_leaders()
         pairs = [(other, leader) for leader in leaders for other in self.others(leader)]
         return [(follower, leader) for follower, leader in pairs if not self._struck[follower]]
 
     async def _free_active(self) -> Sequence[str]:
-        told = await self.describe()
-        if told is None or told[0].controller is None:
+        described = await self.describe()
+        if described is None or described[0].controller is None:
             return []
-        active = f"controller-{told[0].controller.controller_id}"
+        active = f"controller-{described[0].controller.controller_id}"
         return [] if self._struck[active] else [active]
 
     async def missing(self) -> list[str]:
-        """What keeps the cluster from being whole; empty: nothing. What services tell of each other
-        may be as old as the store's last word, so that the store is asked as well."""
+        """What keeps the cluster from being intact; empty: nothing.
+
+        Services may report each other's state as of the store's last answer, so the store is
+        checked as well."""
         return await self._missing_services() or await self._missing_store()
 
     async def _missing_store(self) -> list[str]:
@@ -152,10 +156,10 @@ class Scene:
         return []
 
     async def _missing_services(self) -> list[str]:
-        told = await self.describe()
-        if told is None:
+        described = await self.describe()
+        if described is None:
             return ["no broker describes the cluster"]
-        cluster, topic = told
+        cluster, topic = described
         missing = []
         if cluster.controller is None:
             missing.append("no controller is active")
@@ -171,7 +175,7 @@ class Scene:
         return missing
 
     async def until_whole(self, timeout_s: float) -> tuple[float | None, list[str]]:
-        """How long it took, or None and what is missing."""
+        """The seconds that it took; or None, and what is missing."""
         began = time.monotonic()
         missing = ["nothing has been looked at"]
         while time.monotonic() - began < timeout_s:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def copy_directory(source: Path, target: Path) -> None:
-    """`target` is new. Files that a running broker removes meanwhile are left out."""
+    """`target`: a new path. Files that a running broker removes meanwhile are left out."""
     shutil.copytree(source, target, copy_function=_copy)
     if os.geteuid() == 0:
         give_to(target, source)
@@ -22,7 +22,7 @@ def _copy(source: str, target: str) -> str:
 
 
 def give_to(directory: Path, owner: Path) -> None:
-    """The directory and all in it, to whom `owner` belongs. For root alone."""
+    """Gives the directory and its content the owner of `owner`. Needs root."""
     status = owner.stat()
     for path in (directory, *directory.rglob("*")):
         os.chown(path, status.st_uid, status.st_gid)

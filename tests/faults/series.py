@@ -10,7 +10,7 @@ BUCKET_MS = 1_000
 
 
 class Point(NamedTuple):
-    """`second` of the monotonic clock."""
+    """`second`: of the monotonic clock."""
 
     second: int
     records: int
@@ -20,8 +20,8 @@ class Point(NamedTuple):
 
 @dataclass(slots=True)
 class Series:
-    """By second of the monotonic clock: records acknowledged, and from handing over each batch
-    to its acknowledgement in ms."""
+    """By second of the monotonic clock: records acknowledged, and the ms from the send of each
+    batch to its acknowledgement."""
 
     records: dict[int, int] = field(default_factory=dict)
     latencies_ms: dict[int, list[int]] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Series:
         self.latencies_ms.setdefault(second, []).append(latency_ms)
 
     def points(self) -> list[Point]:
-        """Seconds in which nothing was acknowledged are there, with 0."""
+        """The points; a second without acknowledgements has 0."""
         if not self.records:
             return []
         points = []
@@ -50,7 +50,7 @@ class Series:
 
 
 def percentile(ordered: Sequence[int], percent: int) -> int:
-    """0 of none."""
+    """0 for no values."""
     if not ordered:
         return 0
     return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]

@@ -1,4 +1,4 @@
-"""What services say in their logs, one JSON object a line."""
+"""The logs of services, with one JSON object a line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Fields = Mapping[str, Any]
 
 
 def logged(lines: Iterable[bytes], event: str) -> Iterator[Fields]:
-    """The lines of one event. A torn line is none."""
+    """The lines of one event. A torn line is skipped."""
     mark = event.encode()
     for line in lines:
         if mark not in line:
@@ -29,22 +29,23 @@ def logged(lines: Iterable[bytes], event: str) -> Iterator[Fields]:
 
 
 def state_changes(lines: Iterable[bytes], kind: str) -> Iterator[Fields]:
-    """Of a kind, each stage by itself."""
+    """The state changes of a kind; each stage is an entry."""
     mark = kind.encode()
     marked = (line for line in lines if mark in line)
     return (said for said in logged(marked, EVENT) if said.get("kind") == kind)
 
 
 def told_ms(lines: Iterable[bytes], kind: str, topic: str = "") -> list[int]:
-    """When state changes of a kind were told, by the wall clock of who told them; `topic`: of this
-    one alone."""
+    """The times at which state changes of a kind were logged, by the wall clock of their service.
+
+    `topic`: only changes of this topic."""
     said = (one for one in state_changes(lines, kind) if topic in ("", one.get("topic")))
     return [at_ms(one) for one in said]
 
 
 def fences_ignored(lines: Iterable[bytes]) -> list[tuple[int, str]]:
-    """When a controller told that it left a broker to its lease, because it had been removed too
-    often of late; and which."""
+    """When a controller logged that it leaves a broker to its lease, because the broker had been
+    removed too often recently; and which broker."""
     return [
         (at_ms(said), f"broker-{said['broker']}")
         for said in state_changes(lines, Kind.BROKER_FENCED.value)

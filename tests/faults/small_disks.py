@@ -1,8 +1,7 @@
 """Disks that can be filled: a file system in a file, mounted through a loop device.
 
-Not a tmpfs volume, which Docker unmounts, and so empties, with the container that it is for: a
-broker that restarts would have lost its data. Not a quota, which few storage drivers have.
-"""
+A tmpfs volume would not do: Docker unmounts it with its container, and a restarted broker would
+have lost its data. Neither would a quota, which few storage drivers support."""
 
 from __future__ import annotations
 
@@ -16,16 +15,16 @@ from pathlib import Path
 from faults.cluster import ClusterFailedError
 from faults.commands import run_command
 
-# For the records of some runs; sparse, so that it costs what is written.
+# Room for the records of some runs; the file is sparse, so that it takes only what is written.
 DISK_BYTES = 4 << 30
 _BALLAST = "ballast"
 _BLOCK_BYTES = 1 << 20
-# Of the broker in its container.
+# The user of the broker in its container.
 OWNER = 10_001
 
 
 async def why_no_small_disks(directory: Path) -> str:
-    """Makes one in `directory`, which is new, and removes it; empty: that can be done."""
+    """Tries one in `directory`, a new path, and removes it. Empty: small disks are possible."""
     probe = SmallDisk(directory)
     try:
         await probe.make()
@@ -38,7 +37,8 @@ async def why_no_small_disks(directory: Path) -> str:
 
 
 def make_data_dir(path: Path) -> None:
-    """That a broker in its container may write to, which runs as OWNER or else as this user."""
+    """Makes a directory that a broker in its container may write to; it runs as OWNER or else as
+    this user."""
     path.mkdir(parents=True)
     if os.geteuid() == 0:
         os.chown(path, OWNER, OWNER)
@@ -53,11 +53,11 @@ class SmallDisk:
         self.data_dir = self._mount / "data"
 
     async def make(self) -> None:
-        """Raises `ClusterFailedError` where this process may not mount, or cannot."""
+        """Raises `ClusterFailedError` if this process may not mount, or cannot."""
         self._mount.mkdir(parents=True)
         with self._image.open("wb") as image:
             image.truncate(DISK_BYTES)
-        # Nothing is kept back for root: full is full.
+        # No blocks are reserved for root: full means full.
         await run_command(["mkfs.ext4", "-q", "-m", "0", str(self._image)])
         await run_command(["mount", "-o", "loop", str(self._image), str(self._mount)])
         make_data_dir(self.data_dir)
@@ -68,7 +68,7 @@ class SmallDisk:
         self._image.unlink(missing_ok=True)
 
     def fill(self) -> None:
-        """To the last block."""
+        """Fills the disk to its last block."""
         with (self._mount / _BALLAST).open("wb", buffering=0) as ballast:
             with suppress(OSError):
                 left = os.statvfs(self._mount)

@@ -1,4 +1,5 @@
-"""Values of records: each unique in its history, found again in the bytes of the record. Pure."""
+"""Values of records: each is unique in its history, and can be parsed from a record's bytes.
+Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from tidelog.history import UNREADABLE_VALUE
 
 VALUE_DIGITS = 20
 RECORD_BYTES = 100
-# Each client counts up from its own number, so that none has to ask another.
+# Each client counts up from its own number, so that clients need not coordinate.
 CLIENT_SHIFT = 32
 _FILLER = b"." * (RECORD_BYTES - VALUE_DIGITS)
 
@@ -22,7 +23,7 @@ def payload(value: int) -> bytes:
 
 
 def value_of(record: bytes | None) -> int:
-    """UNREADABLE_VALUE where it is none of these."""
+    """UNREADABLE_VALUE for other bytes."""
     if record is None or len(record) != RECORD_BYTES or not record[:VALUE_DIGITS].isdigit():
         return UNREADABLE_VALUE
     return int(record[:VALUE_DIGITS])

@@ -1,4 +1,4 @@
-"""What a run has shown, and whether its gaps are within their bounds. Pure."""
+"""The verdict on a run, and whether its gaps are within their bounds. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ WHOLE_AGAIN_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class JudgedGap:
-    """Of one strike where that has a bound of its own, else of a whole step: then `bound` is None,
-    and the gap is reported alone."""
+    """The gap of one strike that has its own bound, or of a whole step. The `bound` of a step is
+    None: its gap is only reported."""
 
     step: str
     target: str
@@ -32,8 +32,8 @@ class JudgedGap:
 
 
 class QuietGaps(NamedTuple):
-    """`none`: while nothing at all was done. `stirred`: while processes that belong to no cluster
-    were started and killed, as faults do it."""
+    """`none`: while nothing was done.
+    `stirred`: while processes outside the cluster were started and killed, as faults do."""
 
     none: PartitionGap
     stirred: PartitionGap
@@ -41,10 +41,13 @@ class QuietGaps(NamedTuple):
 
 @dataclass(slots=True)
 class RunVerdict:
-    """`acknowledged`, `failed`, `unknown`: records. `producer_gap_ms`: the longest that one
-    producer had no write acknowledged. `anomalies`: all that nothing excuses, by class. `gaps`: of
-    each step, in order. `unchecked`: what could not be judged, which is as bad as a fault that was
-    found."""
+    """The verdict on a run.
+
+    `acknowledged`, `failed`, `unknown`: records.
+    `producer_gap_ms`: the longest time in which one producer had no write acknowledged.
+    `anomalies`: all unexcused ones, by class.
+    `gaps`: of each step, in order.
+    `unchecked`: what could not be judged, which counts as a failure."""
 
     acknowledged: int
     anomalies: dict[Anomaly, int]
@@ -80,7 +83,7 @@ class RunVerdict:
 
     @property
     def late(self) -> list[str]:
-        """The gaps that are beyond their bounds."""
+        """The gaps that exceed their bounds."""
         return [
             f"{gap.worst.gap.length_ms} ms without a write to {gap.worst.partition} in {gap.step}; "
             f"at most {gap.bound.limit_ms} ms ({gap.bound.why})"
@@ -90,7 +93,8 @@ class RunVerdict:
 
 
 class IgnoredFence(NamedTuple):
-    """The controller told that it left a broker to its lease, because it was removed of late."""
+    """The controller logged that it left a broker to its lease, because it had been removed
+    recently."""
 
     at_ms: int
     broker: str
@@ -98,8 +102,11 @@ class IgnoredFence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunSeen:
-    """What is judged of a run. `load`: while writing was tried; `stirred`: while processes that
-    belong to no cluster were started and killed. `unchecked`: what was not done."""
+    """The observations of a run.
+
+    `load`: the time in which writes were tried.
+    `stirred`: the time in which processes outside the cluster were started and killed.
+    `unchecked`: the checks that were not done."""
 
     report: Report
     steps: Sequence[DoneStep]
@@ -122,7 +129,8 @@ class RunSeen:
 
 
 def judge_runs(runs: Sequence[RunSeen]) -> list[RunVerdict]:
-    """What is ordinary all of them tell together, for each is without a fault but briefly."""
+    """Judges all runs. The ordinary gap is taken from all of them together, because each has only a
+    short time without faults."""
     ordinary_ms = max((gap.gap.length_ms for run in runs for gap in run.quiet), default=0)
     return [
         _judge_run(run, ordinary_ms, [done for other in runs[:number] for done in other.steps])
@@ -138,7 +146,7 @@ def _judge_run(run: RunSeen, ordinary_ms: int, earlier: Sequence[DoneStep]) -> R
     if report.unplaced_sends:
         unchecked.append(f"{report.unplaced_sends} sends of unknown partitions")
     if report.without_offset:
-        # Brokers remember what this load has on its way.
+        # Brokers remember the batches that this load has in flight.
         unchecked.append(f"{report.without_offset} sends were acknowledged without an offset")
     unchecked += _unread(run)
     return RunVerdict(
@@ -156,7 +164,7 @@ def _judge_run(run: RunSeen, ordinary_ms: int, earlier: Sequence[DoneStep]) -> R
 
 
 def _unread(run: RunSeen) -> list[str]:
-    """What consumers should have read and did not, without which much would not be seen."""
+    """What consumers should have read and did not; without it many anomalies stay hidden."""
     found = [problem for reader in run.observed.readers for problem in reader.problems]
     ends_ms = [fault.end_ms for done in run.steps for fault in done.faults]
     last_ms = max(ends_ms, default=run.load.begin_ms)
@@ -177,7 +185,7 @@ def _judge_gaps(done: DoneStep, run: RunSeen, ordinary_ms: int) -> list[JudgedGa
     gaps = []
     strikes = done.faults[0].strikes
     for strike, after in zip(strikes, [*strikes[1:], None], strict=True):
-        # What lasts into the next strike is the next one's from there on.
+        # A gap that lasts into the next strike belongs to that strike from there on.
         own = Window(strike.begin_ms, after.begin_ms if after else done.window.end_ms)
         worst = worst_in(times, own, after.begin_ms if after else run.load.end_ms)
         bound = bound_of(_circumstances(strike, own, run, ordinary_ms))

@@ -1,4 +1,4 @@
-"""A bit that flips on a disk."""
+"""Flips a bit on a disk."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tidelog.log_dump import dump_log
 
 
 def flip_a_bit(replica: Path, batch: int | None = None) -> int:
-    """In the records of the batch of this number, or of one in the middle; returns its base
-    offset."""
+    """Flips a bit in the records of the batch of this number, or of one in the middle; returns its
+    base offset."""
     frames = [(segment, info) for segment, info in dump_log(replica) if info.header is not None]
     segment, info = frames[len(frames) // 2 if batch is None else batch]
     assert info.header is not None

@@ -1,4 +1,4 @@
-"""Clusters as the tests start them."""
+"""Starts clusters for tests."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from tidelog_runtime.local.cluster import LocalCluster, Programs
 from tidelog_runtime.local.service_file import Setting
 
-# A replica that lags leaves the ISR, a dead process is forgotten and what was deleted is
-# swept away within seconds.
+# A lagging replica leaves the ISR, a dead process loses its lease, and deleted data are removed
+# within seconds.
 QUICK_BROKERS: Mapping[str, Setting] = {
     "lease_ttl_seconds": 2,
     "replica_lag_time_max_ms": 2_000,
@@ -21,12 +21,12 @@ QUICK_BROKERS: Mapping[str, Setting] = {
 }
 QUICK_CONTROLLERS: Mapping[str, Setting] = {
     "lease_ttl_seconds": 2,
-    # What tests count is their own.
+    # The topics and records that tests count are their own.
     "state_changes_topic": False,
 }
 PUBLISHING: Mapping[str, Setting] = {"state_changes_topic": True}
 
-# Those that are running now: a failure shows their logs.
+# The running clusters: a failure shows their logs.
 RUNNING: list[LocalCluster] = []
 
 
@@ -70,7 +70,7 @@ async def running_cluster(
     gateway: bool = False,
     programs: Programs | None = None,
 ) -> AsyncIterator[LocalCluster]:
-    """Ready when it is entered, stopped when it is left."""
+    """A running cluster; it is ready on entry, and stopped on exit."""
     started = new_cluster(
         directory,
         brokers=brokers,
@@ -96,7 +96,7 @@ async def running_cluster(
 async def publishing_cluster(
     directory: Path, *, gateway: bool = False
 ) -> AsyncIterator[LocalCluster]:
-    """Its services write their state changes to the topic."""
+    """A cluster whose services publish their state changes to the topic."""
     async with running_cluster(
         directory, broker_config=PUBLISHING, controller_config=PUBLISHING, gateway=gateway
     ) as running:

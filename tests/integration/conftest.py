@@ -14,15 +14,16 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalCluster]:
-    """Three brokers and two controllers, shared by the tests of a module, which run on
-    one event loop. A test that kills a part starts it again."""
+    """Three brokers and two controllers, shared by the tests of a module on one event loop.
+
+    A test that kills a process starts it again."""
     async with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
 def nothing_died_by_itself() -> Generator[None]:
-    """Whatever a test asks for, no process ends that it did not end itself."""
+    """No process ends that the test did not end itself."""
     yield
     for running in RUNNING:
         running.check_alive()
@@ -40,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,  # noqa: ARG001 - the hook's signature
 ) -> Generator[None, Result[pytest.TestReport], None]:
-    """A failure shows the last lines of every part's log."""
+    """A failure shows the last lines of every service's log."""
     outcome = yield
     report = outcome.get_result()
     if not report.failed:

@@ -1,4 +1,4 @@
-"""An etcd of several members on this machine, each a process of its own."""
+"""An etcd of several members on this machine, each in its own process."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tidelog_runtime.local.process import LocalProcess
 from tidelog_runtime.metadata.etcd import EtcdStore
 
 START_TIMEOUT_SECONDS = 20.0
-# All members share two processors with everything else that a test runs.
+# All members share two processors with the rest of the test.
 _HEARTBEAT_MS, _ELECTION_MS = 100, 1_000
 _QUOTA_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class EtcdMember:
-    """`name` and `address` (host:port for clients) are kept over restarts."""
+    """`name` and `address` (host:port for clients) stay the same over restarts."""
 
     name: str
     address: str
@@ -43,7 +43,7 @@ class EtcdMembers:
         return next(member for member in self.members if member.address == address)
 
     def resume_all(self) -> None:
-        """What stands still continues, and what has ended starts again."""
+        """Resumes paused members, and starts ended ones again."""
         for member in self.members:
             if member.process.running:
                 member.process.resume()
@@ -55,7 +55,7 @@ class EtcdMembers:
 async def running_etcd(
     directory: Path, *, members: int = 3, quota_bytes: int = _QUOTA_BYTES
 ) -> AsyncIterator[EtcdMembers]:
-    """Entered once it answers."""
+    """The running members; it is entered once they answer."""
     rng, taken = random.Random(), set[int]()
     ports = [
         (choose_port(None, taken=taken, rng=rng), choose_port(None, taken=taken, rng=rng))
@@ -110,7 +110,7 @@ async def _until_it_answers(etcd: EtcdMembers) -> None:
 
 
 async def etcdctl(etcd: EtcdMembers, *arguments: str) -> str:
-    """What it printed. Fails where it does."""
+    """The output of the command; fails if the command does."""
     process = await asyncio.create_subprocess_exec(
         str(find_etcd().with_name("etcdctl")),
         f"--endpoints={','.join(etcd.addresses)}",

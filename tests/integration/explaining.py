@@ -1,4 +1,4 @@
-"""What `tidelog explain` says of a cluster of the tests."""
+"""Runs `tidelog explain` against the clusters of tests."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tidelog.v1 import inspect_pb2
 from tidelog_runtime.local.cluster import LocalCluster
 
 WHOLE = Scope()
-# Who answers at all does so within milliseconds.
+# A service that answers at all does so within milliseconds.
 ANSWER_MS = 1_000
 
-# By leader and follower.
+# Partition names by leader and follower.
 Pairs = Mapping[tuple[int, int], str]
 
 
 def services(cluster: LocalCluster) -> dict[str, tuple[str, int]]:
-    """Addresses of all brokers and controllers, running or not, with role and id."""
+    """The addresses of all brokers and controllers, running or not, with role and id."""
     described = cluster.describe()
     brokers = {part.address: ("broker", part.id) for part in described.brokers}
     return brokers | {part.address: ("controller", part.id) for part in described.controllers}
@@ -40,7 +40,7 @@ async def explained(cluster: LocalCluster, scope: Scope = WHOLE) -> Explanation:
 
 
 async def explained_by(address: str) -> list[Finding]:
-    """By the word of one service."""
+    """The explanation as one service gives it."""
     connections = GrpcConnections()
     try:
         answer = await connections.inspected(address).explain(
@@ -70,7 +70,8 @@ async def of_partition(cluster: LocalCluster, name: str) -> list[Finding]:
 
 
 async def faults_of(cluster: LocalCluster, name: str) -> list[Finding]:
-    """Without notes, as that another than the preferred replica leads."""
+    """The faults of a partition, without notes, such as that a replica other than the preferred one
+    leads."""
     return [f for f in await of_partition(cluster, name) if f.severity != "info"]
 
 
@@ -82,8 +83,10 @@ async def until_found(
     saying: tuple[str, ...] = (),
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Explanation:
-    """The first explanation that has all of these causes, each with its broker (-1: of no
-    single one), says all the words of `saying`, and none of those that are to be missing."""
+    """Waits for an explanation that has all of these causes, and returns the first.
+
+    Each cause comes with its broker (-1: of no single one). The explanation contains all words of
+    `saying`, and none of those that must be missing."""
 
     seen: list[Explanation] = []
 
@@ -117,7 +120,7 @@ def said(finding: Finding) -> str:
 
 
 def assert_not_blamed(found: Explanation, *names: str) -> None:
-    """No finding names these partitions, but for notes."""
+    """No finding except notes names these partitions."""
     for finding in found.findings:
         if finding.severity == "info":
             continue
@@ -130,7 +133,7 @@ def assert_not_blamed(found: Explanation, *names: str) -> None:
 async def create_pairs(
     cluster: LocalCluster, topic: str, config: dict[str, str] | None = None
 ) -> Pairs:
-    """A topic with a partition for each leader and follower."""
+    """A topic with a partition for each pair of leader and follower."""
     brokers = len(cluster.broker_ids)
     described = await create_topic(cluster, topic, brokers * (brokers - 1), 2, config)
     pairs = {(p.replicas[0], p.replicas[1]): f"{topic}/{p.partition}" for p in described.partitions}
@@ -141,7 +144,7 @@ async def create_pairs(
 async def append(
     cluster: LocalCluster, name: str, values: list[bytes], acks: Acks = Acks.LEADER
 ) -> None:
-    """Raises what could not be delivered."""
+    """Raises if a record could not be delivered."""
     topic, partition = split(name)
     async with Producer(
         cluster.bootstrap, acks=acks, idempotent=False, delivery_timeout_ms=10_000
@@ -150,7 +153,7 @@ async def append(
 
 
 async def reads_from_the_start(cluster: LocalCluster, name: str) -> None:
-    """As far as it goes: what is damaged is not served."""
+    """Reads as far as possible: damaged batches are not served."""
     partition = TopicPartition(*split(name))
     with suppress(TimeoutError, TidelogError):
         async with asyncio.timeout(3), Consumer(cluster.bootstrap, max_wait_ms=100) as consumer:
@@ -160,8 +163,8 @@ async def reads_from_the_start(cluster: LocalCluster, name: str) -> None:
                 await consumer.poll()
 
 
-async def is_refused(cluster: LocalCluster, name: str) -> TidelogError | None:
-    """Why a produce with acks=all fails within some seconds; None: it does not."""
+async def produce_error(cluster: LocalCluster, name: str) -> TidelogError | None:
+    """Why a produce with acks=all fails within some seconds; None: it succeeds."""
     topic, partition = split(name)
     async with Producer(cluster.bootstrap, delivery_timeout_ms=4_000) as producer:
         try:
@@ -174,8 +177,9 @@ async def is_refused(cluster: LocalCluster, name: str) -> TidelogError | None:
 async def tidelog(
     cluster: LocalCluster, *arguments: str, bootstrap: Sequence[str] = ()
 ) -> tuple[int | None, str]:
-    """The exit status of the command, and all that was printed. `bootstrap`: all services
-    unless it is given."""
+    """The exit status of the command, and its complete output.
+
+    `bootstrap`: all services unless it is given."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tidelog.cli", *arguments),
         *("--bootstrap", ",".join(bootstrap or services(cluster))),

@@ -1,8 +1,8 @@
-"""Disks that are slow, lack inodes or become read-only, of single brokers of a local cluster.
+"""Disks of single brokers of a local cluster that are slow, lack inodes or become read-only.
 
-Where this process may mount, inodes and writes are refused by a real file system. Otherwise, and
-for what no file system can be asked to do (answer late), calls of the broker to the kernel are
-delayed or refused by a library that is preloaded into it (`failing_disk.c`)."""
+If this process may mount, a real file system runs out of inodes and rejects writes. Otherwise, and
+for slow answers, which no file system can simulate, a library that is preloaded into the broker
+(`failing_disk.c`) delays or fails its system calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FailingDisk(Protocol):
     """Below the data directory of one broker."""
 
     def prepare(self) -> None:
-        """Before the broker starts."""
+        """Called before the broker starts."""
 
     def fill(self) -> None:
         """From now on no record fits."""
@@ -41,15 +41,15 @@ class FailingDisk(Protocol):
     def become_read_only(self) -> None: ...
 
     def mount_writable(self) -> None:
-        """While the broker does not run."""
+        """Called while the broker does not run."""
 
     def release(self) -> None:
-        """After the broker has stopped."""
+        """Called after the broker has stopped."""
 
 
 class Preloaded:
-    """The library, and what it does to the disks of all brokers of one cluster. `variables`: of
-    their environment."""
+    """The library, and its effect on the disks of all brokers of one cluster. `variables`: of the
+    brokers' environment."""
 
     def __init__(self, brokers: Path, library: Path) -> None:
         command = ["cc", "-shared", "-fPIC", "-O2", "-o", str(library), str(_SOURCE), "-ldl"]
@@ -71,8 +71,8 @@ class Preloaded:
         write: int = 0,
         write_ms: int = 0,
     ) -> None:
-        """`sync_ms`, `write_ms`: how long each takes, of writes those to open logs.
-        `create`, `write`: error numbers; 0: it is done."""
+        """`sync_ms`, `write_ms`: how long each call takes; writes count if they go to open logs.
+        `create`, `write`: error numbers; 0: the call succeeds."""
         control = self._control(broker_id)
         new = control.with_suffix(".new")
         new.write_text(f"{sync_ms} {create} {write} {write_ms}")
@@ -83,14 +83,14 @@ class Preloaded:
 
 
 class RefusingCalls:
-    """Needs no rights."""
+    """Needs no permissions."""
 
     def __init__(self, preloaded: Preloaded, broker_id: int) -> None:
         self._preloaded = preloaded
         self._broker_id = broker_id
 
     def prepare(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def fill(self) -> None:
         self._preloaded.set(self._broker_id, write=errno.ENOSPC)
@@ -111,11 +111,11 @@ class RefusingCalls:
         self._preloaded.sound(self._broker_id)
 
     def release(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 class SmallFileSystem:
-    """An ext4 with few inodes in a file. Needs the right to mount."""
+    """An ext4 with few inodes in a file. Needs permission to mount."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
@@ -156,7 +156,7 @@ class SmallFileSystem:
             file.unlink()
 
     def become_read_only(self) -> None:
-        """As ext4 does by itself after an error of the disk."""
+        """As ext4 does by itself after a disk error."""
         subprocess.run(["mount", "-o", "remount,abort", str(self._data_dir)], check=True)
 
     def mount_writable(self) -> None:
@@ -170,7 +170,7 @@ class SmallFileSystem:
 
 
 def failing_disk(preloaded: Preloaded, data_dir: Path, broker_id: int) -> FailingDisk:
-    """The most real that can be had here."""
+    """The most realistic disk that this machine supports."""
     if may_mount():
         return SmallFileSystem(data_dir)
     return RefusingCalls(preloaded, broker_id)

@@ -1,7 +1,7 @@
-"""A process that forks while it has clients; prints what each child and the parent saw, as JSON.
+"""A process that forks while it has clients; it prints what each child and the parent observed, as
+JSON.
 
-python forking_client.py BOOTSTRAP sync|async
-"""
+python forking_client.py BOOTSTRAP sync|async"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tidelog.client.connections import GrpcConnections
 
 TOPIC = "sea"
 CHILD_TIMEOUT_S = 15
-# A pool of processes is forked like this: the parent's clients are about to connect again.
+# Process pools fork like this: the parent's clients are about to connect again.
 FORKS_IN_SUCCESSION = 30
 # One child in four crashed.
 FORKS_DURING_A_REQUEST = 8
@@ -36,7 +36,7 @@ _fork = multiprocessing.get_context("fork")
 
 
 def in_child(work: Callable[[], Any]) -> str:
-    """What a forked child's work returns, or the name of what it raises."""
+    """The result of a forked child's work, or the name of its exception."""
     answers = _fork.SimpleQueue()
 
     def run() -> None:
@@ -52,7 +52,7 @@ def in_child(work: Callable[[], Any]) -> str:
 
 
 def in_children(work: Callable[[], Any], count: int) -> str:
-    """What children that are forked one right after the other return, each value once."""
+    """The distinct results of children that are forked right after one another."""
     answers = _fork.SimpleQueue()
 
     def run() -> None:
@@ -96,7 +96,7 @@ def own_async(bootstrap: str) -> str:
 
 
 def sync_clients(bootstrap: str) -> dict[str, str]:
-    """The parent has clients that are in use by other threads."""
+    """The parent has clients that other threads use."""
     producer, consumer, admin = (
         SyncProducer(bootstrap),
         SyncConsumer(bootstrap),
@@ -171,7 +171,7 @@ async def async_clients(bootstrap: str) -> dict[str, str]:
                 await asyncio.sleep(0.3)
                 # A fetch is in progress, in the loop of the thread that forks.
                 answered.add(in_child(lambda: own_async(bootstrap)))
-            # One that sends was forked while the consumer had no request.
+            # A sending client was forked while the consumer had no request.
             seen["own client, a request in progress"] = ", ".join(sorted(answered - {"sent"}))
             await (await producer.send(TOPIC, b"parent"))
             seen["parent's consumer"] = "read" if await consumer.poll(5_000) else "nothing read"

@@ -1,4 +1,4 @@
-"""Disks that really are full: the kernel refuses the write."""
+"""Disks that are really full: the kernel rejects the write."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Protocol
 
 from tidelog_runtime.local.cluster import LocalCluster
 
-# A quarter of it a broker keeps in reserve.
+# A broker keeps a quarter of it in reserve.
 DISK_BYTES = 16 << 20
 _BALLAST = "ballast"
 _BLOCK_BYTES = 64 << 10
 
 
 class FullDisk(Protocol):
-    """The disk of one broker. `says`: what the kernel says of it."""
+    """The disk of one broker. `says`: the error message of the kernel."""
 
     says: str
 
     def prepare(self, data_dir: Path) -> None:
-        """Before the broker starts."""
+        """Called before the broker starts."""
 
     def fill(self, cluster: LocalCluster, broker_id: int) -> None:
         """From now on nothing more fits."""
@@ -32,12 +32,11 @@ class FullDisk(Protocol):
     def free(self, cluster: LocalCluster, broker_id: int) -> None: ...
 
     def release(self) -> None:
-        """After the broker has stopped."""
+        """Called after the broker has stopped."""
 
 
 class SmallFileSystem:
-    """A tmpfs of a few megabytes, filled to its last byte: ENOSPC. Needs the right to
-    mount."""
+    """A tmpfs of a few megabytes, filled to its last byte: ENOSPC. Needs permission to mount."""
 
     says = os.strerror(errno.ENOSPC)
 
@@ -69,13 +68,13 @@ class SmallFileSystem:
 
 
 class FileSizeLimit:
-    """No file of the broker may grow beyond what its logs have now (RLIMIT_FSIZE, and
-    Python ignores SIGXFSZ): EFBIG. Needs no rights."""
+    """No file of the broker may exceed the current size of its logs (RLIMIT_FSIZE; Python ignores
+    SIGXFSZ): EFBIG. Needs no permissions."""
 
     says = os.strerror(errno.EFBIG)
 
     def prepare(self, data_dir: Path) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def fill(self, cluster: LocalCluster, broker_id: int) -> None:
         logs = cluster.broker_data_dir(broker_id).glob("replicas/*/*.log")
@@ -85,7 +84,7 @@ class FileSizeLimit:
         self._limit(cluster, broker_id, resource.RLIM_INFINITY)
 
     def release(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def _limit(self, cluster: LocalCluster, broker_id: int, limit: int) -> None:
         pid = cluster.broker_process(broker_id).pid
@@ -110,5 +109,5 @@ def may_mount() -> bool:
 
 
 def full_disks() -> list[type[SmallFileSystem] | type[FileSizeLimit]]:
-    """Those that can be had here."""
+    """The kinds that this machine supports."""
     return [FileSizeLimit, SmallFileSystem] if may_mount() else [FileSizeLimit]

@@ -1,4 +1,4 @@
-"""What services answer to Inspect."""
+"""The answers of services to Inspect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def described(
 
 
 async def replica_of(address: str, topic: str, partition: int = 0) -> ReplicaState:
-    """As its broker describes it."""
+    """The replica as its broker describes it."""
     state = await described(address, topic, partition)
     assert state.broker is not None
     (replica,) = state.broker.replicas
@@ -30,7 +30,7 @@ async def replica_of(address: str, topic: str, partition: int = 0) -> ReplicaSta
 
 
 async def events_of(address: str, topic: str = "", *kinds: str) -> list[StateChange]:
-    """What the service at that address has told, oldest first."""
+    """The buffered events of the service at that address, oldest first."""
     request = pb.WatchEventsRequest(topic=topic, kinds=kinds)
     found: list[StateChange] = []
     async with open_channel(address) as channel:

@@ -1,4 +1,4 @@
-"""A broker that does nothing but hear what the controller commands."""
+"""A broker that only records the commands of the controller."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ _NEVER_WRITTEN = 0
 
 
 class Heard(NamedTuple):
-    """`topics`: those that the command names. `traceparent`: of the call; empty: none."""
+    """`topics`: those that the command names.
+    `traceparent`: of the call; empty: none."""
 
     command: pb.LeaderAndIsrRequest | pb.StopReplicaRequest
     topics: frozenset[str]
@@ -90,7 +91,7 @@ class ListeningBroker(ReplicaControlServiceServicer):
 
 @asynccontextmanager
 async def listening_broker(cluster: LocalCluster, broker_id: int) -> AsyncIterator[ListeningBroker]:
-    """Registered when it is entered, and known to the controller; gone when it is left."""
+    """A broker that is registered and known to the controller until the context ends."""
     broker, server = ListeningBroker(), new_server()
     add_ReplicaControlServiceServicer_to_server(broker, server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"

@@ -1,4 +1,4 @@
-"""Numbered records written without a pause, while something is done to the cluster."""
+"""Writes numbered records without a pause while the cluster is disturbed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tidelog.client import Delivery, Producer
 from tidelog.model import Record
 from tidelog_runtime.local.cluster import LocalCluster
 
-# So many records wait for their acknowledgement at most.
+# The most records that wait for their acknowledgement.
 MAX_UNACKNOWLEDGED = 64
-# Between two records, so that a test writes hundreds and not hundreds of thousands.
+# The pause between two records, so that a test writes hundreds and not hundreds of thousands.
 PAUSE_SECONDS = 0.002
-# A leader that stands still is given up after this, and its successor asked.
+# After this time a request to a paused leader is given up, and its successor is asked.
 REQUEST_TIMEOUT_MS = 3_000
 
 
@@ -35,7 +35,7 @@ class Load:
             self.failures.append(error)
 
     async def acknowledges(self, count: int, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Returns when so many more are acknowledged than now."""
+        """Returns when so many more records are acknowledged than now."""
         wanted = len(self.acknowledged) + count
         await until_true(
             lambda: len(self.acknowledged) >= wanted or bool(self.failures),
@@ -45,8 +45,8 @@ class Load:
         assert not self.failures, self.failures[0]
 
     def assert_all_in(self, records: list[Record]) -> None:
-        """Nothing that was acknowledged is missing; nothing came back that was not sent,
-        and nothing twice."""
+        """No acknowledged record is missing, no record was read that was not sent, and none
+        twice."""
         read = [record.value for record in records]
         missing = set(self.acknowledged) - set(read)
         assert not missing, f"{len(missing)} acknowledged records are lost"
@@ -58,8 +58,9 @@ class Load:
 async def load(
     cluster: LocalCluster, topic: str, partition: int | None = None
 ) -> AsyncIterator[Load]:
-    """Writes with acks=all until it is left; everything is settled then. Fails if a send
-    failed: with retries, none may."""
+    """Writes with acks=all until the context ends; every record has its outcome then.
+
+    Fails if a send failed, which must not happen with retries."""
     written = Load(topic)
     room = asyncio.Semaphore(MAX_UNACKNOWLEDGED)
     producer = Producer(

@@ -1,4 +1,4 @@
-"""What a service has said in its log."""
+"""Reads the log of a service."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog.state_changes.json_form import EVENT
 
 
 class LogSince:
-    """What is written to a log from now on, or from its start."""
+    """The lines of a log from now on, or from its start."""
 
     def __init__(self, path: Path, *, from_start: bool = False) -> None:
         self._path = path
@@ -24,7 +24,7 @@ class LogSince:
             return log.read().decode(errors="replace")
 
     def told(self, kind: str, stage: str | None = None) -> list[dict[str, Any]]:
-        """State changes of that kind, in whatever stage unless one is given."""
+        """The state changes of that kind, in any stage unless one is given."""
         return [
             line
             for line in self.events(EVENT)
@@ -32,7 +32,7 @@ class LogSince:
         ]
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """Lines of that name, or that tell state changes of that kind."""
+        """The lines of that name, or that report state changes of that kind."""
         lines = self.text().splitlines(keepends=True)
         # A line without its end is still being written.
         found = (json.loads(line) for line in lines if line.startswith("{") and "\n" in line)

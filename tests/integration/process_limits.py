@@ -1,4 +1,4 @@
-"""Limits of a process that runs, near which or at which it works."""
+"""Limits of a running process that it reaches or nearly reaches."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ FEW_CONNECTIONS = 24
 
 @contextmanager
 def without_open_files(pid: int, address: str) -> Iterator[int]:
-    """Yields the limit; at the end it is raised, as `explain` suggests for a process that runs."""
+    """Yields the limit; at the end the limit is raised, as `explain` suggests for a running
+    process."""
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     open_ones = [int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()]
-    # The limit is on their numbers, and lower ones than the highest may be free.
+    # The limit is on descriptor numbers, and lower ones than the highest may be free.
     limit = max(open_ones) + 1 + FEW_CONNECTIONS
     host, _, port = address.rpartition(":")
     with ExitStack() as connections:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, before[1]))
         try:
-            # So many more wait, and take the place of each that the process closes meanwhile.
+            # More connections wait, and take each descriptor that the process closes meanwhile.
             for _ in range(limit - len(open_ones) + FEW_CONNECTIONS):
                 connections.enter_context(socket.create_connection((host, int(port))))
             yield limit
@@ -30,13 +31,13 @@ def without_open_files(pid: int, address: str) -> Iterator[int]:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
 
-# Of the environment: each thread's first allocation may else reserve 64 MiB of addresses, which is
-# more than `limit_memory` spares.
+# For the environment: otherwise the first allocation of each thread may reserve 64 MiB of
+# addresses, which is more than `limit_memory` leaves.
 ONE_ARENA = ("MALLOC_ARENA_MAX", "1")
 
 
 def limit_memory(pid: int, used_percent: int) -> None:
-    """So that what it uses now is so much of it."""
+    """Limits memory so that the current use is this share of the limit."""
     pages = Path(f"/proc/{pid}/statm").read_text().split()[0]
     limit = int(pages) * resource.getpagesize() * 100 // used_percent
     hard = resource.prlimit(pid, resource.RLIMIT_AS)[1]

@@ -1,5 +1,6 @@
-"""A second address for a server that is cut off from some of its clients, by their processes: as
-packets between two machines vanish, while both reach all others."""
+"""A proxy of a server that is cut off from some client processes, and reachable for others.
+
+It acts like lost packets between two machines while both reach all other machines."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ LOOKUP_SECONDS = 0.05
 
 
 class ProcessProxy(TcpProxy):
-    """`processes`: ids of the clients' processes, by name. What others send, as the test itself,
-    always goes through."""
+    """`processes`: the process ids of the clients, by name. Traffic of other processes, such as the
+    test itself, always passes."""
 
     def __init__(self, target: str, processes: Callable[[], Mapping[str, int]]) -> None:
         super().__init__(target)
@@ -29,7 +30,8 @@ class ProcessProxy(TcpProxy):
         self._names: WeakKeyDictionary[asyncio.StreamWriter, str] = WeakKeyDictionary()
 
     def hold(self, clients: Iterable[str]) -> None:
-        """Nothing goes through to or from these; their connections stay, and are made."""
+        """No data passes to or from these clients; their connections stay open, and new ones are
+        accepted."""
         for client in clients:
             self._held.setdefault(client, asyncio.Event()).clear()
 
@@ -47,8 +49,8 @@ class ProcessProxy(TcpProxy):
             await event.wait()
 
     async def _name_of(self, client: asyncio.StreamWriter) -> str:
-        """The kernel lists the sockets of a busy machine with gaps: a client that is not found is
-        looked for again."""
+        """The kernel's list of sockets has gaps on a busy machine: a client that is not found is
+        searched again."""
         port = client.get_extra_info("peername")[1]
         for _ in range(MAX_LOOKUPS):
             if (name := self._owner(port)) is not None:
@@ -57,7 +59,7 @@ class ProcessProxy(TcpProxy):
         raise ConnectionResetError("the client has closed its socket")
 
     def _owner(self, port: int) -> str | None:
-        """None: no process is known to have a connection from there. Empty: this one has."""
+        """None: no process is known to have a connection from there. Empty: it is this process."""
         inode = _inode(port, int(self.address.rpartition(":")[2]))
         wanted = f"socket:[{inode}]"
         for name, pid in {**self._processes(), "": os.getpid()}.items():
@@ -70,9 +72,9 @@ class ProcessProxy(TcpProxy):
 
 
 def _inode(port: int, to_port: int) -> str:
-    """Of the socket of a connection between these ports of 127.0.0.1; of gRPC it is one of IPv6.
-    Connections to several servers may have the same local port."""
-    (host,) = struct.unpack("=I", socket.inet_aton("127.0.0.1"))  # in the machine's order
+    """The inode of the socket of a connection between these ports of 127.0.0.1. A socket of gRPC is
+    an IPv6 one. Connections to several servers may have the same local port."""
+    (host,) = struct.unpack("=I", socket.inet_aton("127.0.0.1"))  # in the machine's byte order
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
             fields = line.split()

@@ -1,4 +1,4 @@
-"""Services of a running cluster that are started again with other settings."""
+"""Restarts services of a running cluster with other settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _reconfigure(cluster: LocalCluster, service: str, settings: Mapping[str, Set
 
 
 def directory_id(path: Path) -> str:
-    """As `broker.json` has it, below its line of kind and checksum."""
+    """The directory id in `broker.json`, below its line of kind and checksum."""
     _, _, body = (path / "broker.json").read_text().partition("\n")
     return str(json.loads(body)["node_uuid"])
 
@@ -45,7 +45,7 @@ async def restart_controller(
 
 
 async def until_registered(cluster: LocalCluster, address: str = "") -> None:
-    """All brokers are, one of them at that address."""
+    """Waits until all brokers are registered, one of them at that address."""
 
     async def look() -> bool:
         try:

@@ -1,4 +1,4 @@
-"""A batch that lies on a disk in place of another one, and whose checksums hold."""
+"""Replaces a batch on a disk by another one with valid checksums."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tidelog.model import Batch
 
 
 def rewrite_a_batch(replica: Path, value: bytes, other: bytes) -> int:
-    """In the middle of the log, where `value` becomes `other`, which is as long; returns its base
-    offset."""
+    """Replaces `value` by `other`, which has the same length, in a batch in the middle of the log;
+    returns its base offset."""
     assert len(value) == len(other)
     frames = [(segment, info) for segment, info in dump_log(replica) if info.header is not None]
     segment, info = frames[len(frames) // 2]

@@ -1,4 +1,4 @@
-"""What a service serves at /metrics."""
+"""The metrics that a service serves at /metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One broker or controller as a process of its own, for tests of how it starts."""
+"""One broker or controller as its own process, for tests of its start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog_runtime.local.service_file import Setting
 
 
 class SingleService:
-    """`program`: tidelog_broker or tidelog_controller. Settings go into its file."""
+    """`program`: tidelog_broker or tidelog_controller. Settings go into its configuration file."""
 
     def __init__(self, program: str, directory: Path, name: str, **settings: Setting) -> None:
         path = directory / f"{name}.toml"
@@ -44,18 +44,20 @@ class SingleService:
         return self._log.events(name)
 
     def told(self, kind: str, stage: str | None = None) -> list[dict[str, Any]]:
-        """As `LogSince.told`."""
+        """Like `LogSince.told`."""
         return self._log.told(kind, stage)
 
-    async def until_tells(self, kind: str, stage: str = "completed") -> dict[str, Any]:
+    async def until_reported(self, kind: str, stage: str = "completed") -> dict[str, Any]:
         """The first state change of that kind."""
         await until_true(
             lambda: bool(self.told(kind, stage)) or not self.process.running,
             f"{self.process.name} tells {kind} {stage}",
         )
-        told = self.told(kind, stage)
-        assert told, f"{self.process.name} has ended without {kind} {stage}:\n{self.text()}"
-        return told[0]
+        lines_of_kind = self.told(kind, stage)
+        assert lines_of_kind, (
+            f"{self.process.name} has ended without {kind} {stage}:\n{self.text()}"
+        )
+        return lines_of_kind[0]
 
     async def until_says(self, name: str) -> dict[str, Any]:
         await until_true(

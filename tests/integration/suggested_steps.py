@@ -1,4 +1,4 @@
-"""The steps that findings suggest, carried out, and whether that ends what they are about."""
+"""Carries out the steps that findings suggest, and checks that they end the problem."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tidelog.cli.exit_status import ExitStatus
 from tidelog.inspection.model import Explanation, Finding
 from tidelog_runtime.local.cluster import LocalCluster
 
-# Within the command that a finding suggests.
+# Inside the command that a finding suggests.
 _END = (". ", ", which ", ", with ")
 
 
 @asynccontextmanager
 async def without_standby(cluster: LocalCluster) -> AsyncIterator[int]:
-    """The second fault: the controller that stands by is killed."""
+    """The second fault: the standby controller is killed."""
     active = await cluster.active_controller()
     standby = next(c for c in (1, 2) if c != active)
     await cluster.kill_controller(standby)
@@ -29,7 +29,7 @@ async def without_standby(cluster: LocalCluster) -> AsyncIterator[int]:
 
 
 async def lead_as_preferred(cluster: LocalCluster) -> None:
-    """A broker that died leads again at once, for tests that share a cluster."""
+    """Makes a restarted broker lead again at once, for tests that share a cluster."""
     await carried_out(cluster, ["leaders", "elect-preferred"])
     await until_gone(cluster, "not_preferred_leader")
 
@@ -59,7 +59,7 @@ async def until_gone(cluster: LocalCluster, cause: str) -> None:
 
 
 async def carried_out(cluster: LocalCluster, command: list[str], *options: str) -> str:
-    """What a suggested command printed, which has succeeded."""
+    """The output of a suggested command, which must succeed."""
     status, output = await tidelog(cluster, *command, *options)
     assert status == ExitStatus.DONE, output
     return output

@@ -1,4 +1,4 @@
-"""A second address for a server, that can be cut off, made to hang, or slowed down."""
+"""A proxy of a server that can cut connections, hang, or slow them down."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class TcpProxy:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self.address = ""
-        # Of each chunk, in both directions.
+        # The delay of each chunk, in both directions.
         self.delay_seconds = 0.0
-        # Of each connection, of what the server says; 0: as fast as it goes.
+        # The bytes a second of the server's answers, for each connection; 0: unlimited.
         self.bytes_per_second = 0
-        # In what the server says: these bytes become those, which are as many.
+        # Replaces these bytes of the server's answers by others of the same length.
         self.garbles: tuple[bytes, bytes] | None = None
 
     async def start(self) -> None:
-        """On a free port; started again, on the same one."""
+        """Listens on a free port; when started again, on the same one."""
         port = int(self.address.rpartition(":")[2] or 0)
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", port)
         host, port = self._server.sockets[0].getsockname()
@@ -36,15 +36,15 @@ class TcpProxy:
         return bool(self._connections)
 
     def hang(self) -> None:
-        """Connections stay, and are made; nothing goes through."""
+        """Connections stay open and are accepted, but no data passes."""
         self._flowing.clear()
 
     def flow(self) -> None:
-        """No longer as after `hang`."""
+        """Ends the effect of `hang`."""
         self._flowing.set()
 
     async def stop(self) -> None:
-        """Connections break, and are refused."""
+        """Connections are closed, and new ones refused."""
         if self._server is not None:
             self._server.close()
         for connection in self._connections:
@@ -53,7 +53,7 @@ class TcpProxy:
             await asyncio.wait(self._connections)
 
     async def _may_pass(self, client: asyncio.StreamWriter) -> None:  # noqa: ARG002
-        """Waits for as long as nothing goes through between the server and this client."""
+        """Waits while no data may pass between the server and this client."""
         await self._flowing.wait()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""What brokers tell of themselves while something is wrong: real processes, real faults."""
+"""What brokers report about themselves during real faults of real processes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ STANDS_STILL_SECONDS = 8.0
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalCluster]:
-    """A follower that stands still leaves the ISR by its leader's judgement, long before its
-    lease ends."""
+    """The leader removes a stalled follower from the ISR long before the follower's lease ends."""
     async with running_cluster(
         tmp_path_factory.mktemp("inspection"),
         broker_config={"replica_lag_time_max_ms": 1_000, "lease_ttl_seconds": 10},
@@ -51,7 +50,7 @@ def progress_of(leader: LeaderState, broker_id: int) -> FollowerProgress:
     return progress
 
 
-async def test_a_paused_follower_is_named_from_the_standing_high_watermark_to_its_return(
+async def test_a_paused_follower_is_reported_from_the_stalled_high_watermark_to_its_return(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
@@ -61,7 +60,7 @@ async def test_a_paused_follower_is_named_from_the_standing_high_watermark_to_it
     address = cluster.broker_address(leader)
 
     async def stalled() -> LeaderState | None:
-        """A look may come before the other follower has fetched."""
+        """A poll may come before the other follower has fetched."""
         found = (await replica_of(address, topic)).leader
         if found is None or progress_of(found, well).lag_records:
             return None
@@ -93,29 +92,31 @@ async def test_a_paused_follower_is_named_from_the_standing_high_watermark_to_it
     assert topic in [replica.topic for replica in unwell.broker.replicas]
 
     async def over() -> list[StateChange]:
-        told = await events_of(address, topic)
-        done = {change.kind for change in told if change.stage is Stage.COMPLETED}
-        return told if {Kind.HW_MOVES_AGAIN, Kind.ISR_EXPAND} <= done else []
+        events = await events_of(address, topic)
+        done = {change.kind for change in events if change.stage is Stage.COMPLETED}
+        return events if {Kind.HW_MOVES_AGAIN, Kind.ISR_EXPAND} <= done else []
 
-    told = await until(over, "it is told that the high watermark moves and the ISR is whole again")
-    (held,) = [change for change in told if change.kind is Kind.HW_STALLED]
+    events = await until(
+        over, "it is told that the high watermark moves and the ISR is whole again"
+    )
+    (held,) = [change for change in events if change.kind is Kind.HW_STALLED]
     assert held.cause is Cause.NO_FOLLOWER_PROGRESS
     assert held.details["brokers"] == [slow]
     for kind, cause in (
         (Kind.ISR_SHRINK, Cause.LAG_TIME),
         (Kind.ISR_EXPAND, Cause.CAUGHT_UP),
     ):
-        changes = [change for change in told if change.kind is kind]
+        changes = [change for change in events if change.kind is kind]
         assert [change.stage for change in changes] == [Stage.REQUESTED, Stage.COMPLETED]
         assert {change.cause for change in changes} == {cause}
         assert len({change.change_id for change in changes}) == 1
         assert changes[0].details["brokers"] == [slow]
 
 
-async def test_a_broker_that_stood_still_tells_that_and_accuses_no_leader(
+async def test_a_stalled_broker_reports_its_stall_and_blames_no_leader(
     cluster: LocalCluster,
 ) -> None:
-    """For longer than its fetches may take, and no longer than its lease."""
+    """The pause is longer than its fetches may take, and shorter than its lease."""
     topic = new_name("sea")
     await create_topic(cluster, topic, 3)
     stood_still = cluster.broker_ids[0]
@@ -126,12 +127,12 @@ async def test_a_broker_that_stood_still_tells_that_and_accuses_no_leader(
 
     async def told_stall() -> bool:
         stalls = await events_of(address, "", Kind.BROKER_STALLED.value)
-        return any(told.duration_ms > (STANDS_STILL_SECONDS - 1) * 1_000 for told in stalls)
+        return any(events.duration_ms > (STANDS_STILL_SECONDS - 1) * 1_000 for events in stalls)
 
     await until(told_stall, "it is told that the broker stood still")
     await until_in_sync(cluster, topic)
-    told = (await events_of(address))[before:]
-    assert [change for change in told if change.kind is Kind.LEADER_UNREACHABLE] == []
+    events = (await events_of(address))[before:]
+    assert [change for change in events if change.kind is Kind.LEADER_UNREACHABLE] == []
 
 
 def log_sizes(cluster: LocalCluster) -> dict[str, int]:
@@ -139,7 +140,7 @@ def log_sizes(cluster: LocalCluster) -> dict[str, int]:
 
 
 async def until_quiet(cluster: LocalCluster) -> None:
-    """What the tests before have brought about is told to its end."""
+    """Waits until the events of earlier tests are reported completely."""
 
     async def stands() -> bool:
         before = log_sizes(cluster)
@@ -166,7 +167,7 @@ async def test_the_log_of_a_quiet_cluster_is_quiet(cluster: LocalCluster) -> Non
     assert grown == {}
 
 
-async def test_one_change_id_goes_from_the_election_to_every_replica_and_back(
+async def test_one_change_id_spans_the_election_and_every_replica(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
@@ -176,10 +177,11 @@ async def test_one_change_id_goes_from_the_election_to_every_replica_and_back(
     services = [*map(cluster.broker_address, alive), *map(cluster.controller_address, (1, 2))]
 
     async def acknowledged() -> list[StateChange]:
-        told = [change for address in services for change in await events_of(address, topic)]
-        elections = {change.change_id for change in told if change.kind is Kind.ELECTION}
-        story = [change for change in told if change.change_id in elections and change.change_id]
-        # The services are asked one after another: the last tells of what the first had yet to.
+        events = [change for address in services for change in await events_of(address, topic)]
+        elections = {change.change_id for change in events if change.kind is Kind.ELECTION}
+        story = [change for change in events if change.change_id in elections and change.change_id]
+        # The services are asked one after another: the last answer has events that the first had
+        # not yet.
         done = {b for b in alive if {c.stage for c in story if c.broker == b} >= PARTS}
         return story if done == set(alive) else []
 

@@ -17,7 +17,7 @@ TIMEOUT_S = 60
 
 @asynccontextmanager
 async def running_cluster() -> AsyncIterator[FakeCluster]:
-    """On the event loop of the test, which fixtures here do not share."""
+    """Runs on the event loop of the test, which fixtures here do not share."""
     started = await FakeCluster().start()
     started.create("sea", [0])
     try:
@@ -71,7 +71,7 @@ async def test_a_fork_within_a_coroutine() -> None:
         "close of an inherited client": "None",
         "own client": "sent",
         "parent": "sea",
-        # gRPC cannot be brought to rest there: the limit that docs/client-guarantees.md states.
+        # gRPC cannot be stopped there: the limit that docs/client-guarantees.md states.
         "own client, a request in progress": "CLIENT_FORKED",
         "parent's consumer": "read",
     }

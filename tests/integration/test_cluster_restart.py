@@ -16,15 +16,15 @@ TOPICS = {"sea": 6, "lake": 2}
 RECORDS = 400
 BULK_BYTES = 16 << 20
 BULK_BATCH_BYTES = 1 << 19
-# What a process may read until it serves beyond what it reads with no data at all: its
-# checkpoints and indexes, and nothing of the records.
+# The bytes that a process may read until it serves, beyond what it reads without any data: its
+# checkpoints and indexes, and none of the records.
 MAX_READ_BYTES = 1 << 20
-# Most of it is starting seven processes; the figure for many partitions is the bench's.
+# Mostly the start of seven processes; the bench measures many partitions.
 MAX_START_SECONDS = 20.0
 
 
 def read_bytes(cluster: LocalCluster, broker_id: int) -> int:
-    """What the process has read since its start, from disk or page cache."""
+    """The bytes that the process has read since its start, from disk or page cache."""
     counters = Path(f"/proc/{cluster.broker_process(broker_id).pid}/io").read_text()
     return int(counters.partition("rchar: ")[2].partition("\n")[0])
 
@@ -33,12 +33,12 @@ async def contents(cluster: LocalCluster, topic: str) -> list[tuple[int, int, by
     return sorted((r.partition, r.offset, r.value) for r in await read(cluster, topic))
 
 
-async def test_a_cluster_that_is_started_again_has_kept_everything_and_reads_none_of_it(
+async def test_a_restarted_cluster_keeps_everything_without_reading_it(
     tmp_path: Path,
 ) -> None:
     async with running_cluster(tmp_path, cluster=CLUSTER) as cluster:
         empty = {b: read_bytes(cluster, b) for b in cluster.broker_ids}
-        former = [await create_topic(cluster, topic, count) for topic, count in TOPICS.items()]
+        previous = [await create_topic(cluster, topic, count) for topic, count in TOPICS.items()]
         for topic in TOPICS:
             await write(cluster, topic, [b"%s %d" % (topic.encode(), i) for i in range(RECORDS)])
         written = {topic: await contents(cluster, topic) for topic in TOPICS}
@@ -57,7 +57,7 @@ async def test_a_cluster_that_is_started_again_has_kept_everything_and_reads_non
         await write(cluster, "sea", [b"one more"])
 
     assert set(statuses.values()) == {0}, statuses
-    assert [t.topic_id for t in present] == [t.topic_id for t in former]
+    assert [t.topic_id for t in present] == [t.topic_id for t in previous]
     assert all(len(p.isr) == 3 and p.leader in p.isr for t in present for p in t.partitions)
     assert all(p.unclean_leader_epoch == -1 for t in present for p in t.partitions)
     assert found == written
@@ -69,14 +69,14 @@ async def test_a_cluster_that_is_started_again_has_kept_everything_and_reads_non
     assert seconds < MAX_START_SECONDS
 
 
-async def test_a_cluster_whose_brokers_were_all_killed_has_kept_everything(
+async def test_a_cluster_whose_brokers_were_all_killed_keeps_everything(
     tmp_path: Path,
 ) -> None:
     values = [b"record %d" % i for i in range(RECORDS)]
     async with running_cluster(tmp_path) as cluster:
         await create_topic(cluster, "sea")
         await write(cluster, "sea", values)
-        # The page cache outlives the processes: nothing that was acknowledged is lost.
+        # The page cache outlives the processes: no acknowledged record is lost.
         await asyncio.gather(*(cluster.kill(b) for b in cluster.broker_ids))
         for broker_id in cluster.broker_ids:
             cluster.start_broker(broker_id)

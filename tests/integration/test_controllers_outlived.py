@@ -1,5 +1,5 @@
-"""What explains does not depend on one controller's life: all controllers are found by any
-broker, and what one has seen the next one tells."""
+"""Explanations do not depend on the life of one controller: any broker finds all controllers, and a
+controller reports what its predecessor has seen."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def _standby(cluster: LocalCluster) -> int:
 
 
 @pytest.mark.parametrize("begins_with", ["a broker", "the controller that stands by"])
-async def test_trace_hears_all_services_from_one_address(
+async def test_trace_reaches_all_services_from_one_address(
     cluster: LocalCluster, begins_with: str
 ) -> None:
     standby = await _standby(cluster)
@@ -43,8 +43,8 @@ async def test_trace_hears_all_services_from_one_address(
     everybody |= {cluster.controller_address(c) for c in (1, 2)}
 
     async def heard() -> Gathered | None:
-        """Who is asked may have started a moment before the others, and one that stands by
-        tells of who joined a moment after it serves."""
+        """The service that is asked may have started a moment before the others, and a standby
+        reports new services a moment after it serves."""
         async with EventStreams(address) as streams:
             gathered = await streams.recent(TraceScope())
         tell = {event.service for event in gathered.events}
@@ -56,7 +56,7 @@ async def test_trace_hears_all_services_from_one_address(
     assert gathered.silent == ()
 
 
-async def test_the_controller_that_stands_by_is_described(cluster: LocalCluster) -> None:
+async def test_the_standby_controller_is_described(cluster: LocalCluster) -> None:
     standby = await _standby(cluster)
     async with Admin(cluster.broker_address(2)) as admin:
         described = await admin.describe_cluster()
@@ -67,7 +67,7 @@ async def test_the_controller_that_stands_by_is_described(cluster: LocalCluster)
     assert f"Standby     {standby} at {cluster.controller_address(standby)}" in output
 
 
-async def test_who_was_in_sync_and_how_it_died_is_told_by_the_next_controller(
+async def test_the_next_controller_reports_who_was_in_sync_and_how_it_died(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
@@ -80,13 +80,13 @@ async def test_who_was_in_sync_and_how_it_died_is_told_by_the_next_controller(
     await cluster.kill(leader)
 
     async def waits_for_leader() -> Finding | None:
-        """By the word of the one broker that is left."""
+        """By the report of the only remaining broker."""
         scope = Scope(topic, 0)
         found = await explain_cluster([cluster.broker_address(asked)], scope, ANSWER_MS)
         return next((finding for finding in found.findings if finding.cause == "no_leader"), None)
 
     async def explained() -> Finding | None:
-        """By a controller that has loaded: brokers know of no life in which it was in sync."""
+        """By a controller that has loaded its state: brokers do not know who was in sync."""
         waits = await waits_for_leader()
         return waits if waits is not None and _fate(waits, leader) else None
 
@@ -130,17 +130,17 @@ async def test_who_was_in_sync_and_how_it_died_is_told_by_the_next_controller(
     assert f"gone since {fate[1]}" in said(alone)
     assert _brokers_of(after.next_step) == {leader}
 
-    async def both_told() -> set[str]:
+    async def both_joined() -> set[str]:
         async with EventStreams(cluster.broker_address(asked)) as streams:
             events = (await streams.recent(TraceScope())).events
-        told = {e.service for e in events if e.kind is Kind.CONTROLLER_JOINED}
-        return told if len(told) == 2 else set()
+        reporters = {e.service for e in events if e.kind is Kind.CONTROLLER_JOINED}
+        return reporters if len(reporters) == 2 else set()
 
-    await until(both_told, "both controllers tell of controllers that joined")
+    await until(both_joined, "both controllers tell of controllers that joined")
 
 
 def _brokers_of(text: str) -> set[int]:
-    """The brokers that it names. Other numbers, as that of a partition, are none.
+    """The brokers that it names. Other numbers, such as that of a partition, are not included.
 
     >>> sorted(_brokers_of("Start broker 1, or brokers 2 and 3, of sea-4/5"))
     [1, 2, 3]
@@ -150,7 +150,8 @@ def _brokers_of(text: str) -> set[int]:
 
 
 def _fate(waits: Finding, leader: int) -> tuple[str, str] | None:
-    """The life in which it was in the ISR, and the second in which it ended; None: not told."""
+    """The incarnation in which it was in the ISR, and the second in which it ended; None: not
+    reported."""
     found = re.search(
         rf"broker {leader} was in the ISR in its life (\d+); gone since (\S+) \(.*\), "
         "by broker_crashed",

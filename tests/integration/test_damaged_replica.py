@@ -1,5 +1,5 @@
-"""A bit flips on the disk of one replica: what is wrong is never served, the replica is
-repaired from its leader, and nothing else on that broker is concerned."""
+"""A bit flips on the disk of one replica: damaged data are never served, the replica is repaired
+from its leader, and nothing else on that broker is affected."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def until_identical(cluster: LocalCluster, topic: TopicDescription) -> Non
                 differing, data_dirs, topic.name, topic.topic_id, replicas, ends
             )
         except ValueError:
-            return False  # damaged still
+            return False  # Still damaged.
 
     await until(look, f"the replicas of {topic.name} are the same, byte by byte")
 
@@ -73,7 +73,7 @@ async def assert_all_is_read(cluster: LocalCluster, topic: TopicDescription) -> 
 def led_elsewhere(
     before: TopicDescription, after: TopicDescription, partition: int
 ) -> list[PartitionDescription]:
-    """Partitions other than that one whose leader has changed."""
+    """The other partitions whose leader has changed."""
     return [
         now
         for then, now in zip(before.partitions, after.partitions, strict=True)
@@ -81,7 +81,7 @@ def led_elsewhere(
     ]
 
 
-async def test_damage_that_a_crashed_broker_finds_at_its_start_costs_that_replica_alone(
+async def test_damage_found_at_start_after_a_crash_affects_only_that_replica(
     cluster: LocalCluster,
 ) -> None:
     topic = await written(cluster)
@@ -101,7 +101,7 @@ async def test_damage_that_a_crashed_broker_finds_at_its_start_costs_that_replic
     assert list((cluster.broker_data_dir(damaged) / "damaged").iterdir()) == []
 
 
-async def test_damage_that_a_new_leader_finds_is_not_served_and_another_leads(
+async def test_damage_found_by_a_new_leader_is_not_served_and_another_replica_leads(
     cluster: LocalCluster,
 ) -> None:
     topic = await written(cluster)
@@ -109,7 +109,7 @@ async def test_damage_that_a_new_leader_finds_is_not_served_and_another_leads(
     replica = find_replica(cluster.broker_data_dir(damaged), topic.name, 0, topic.topic_id)
     said = log_of(cluster, damaged)
 
-    # After a clean stop no data is read: the damaged replica joins the ISR.
+    # After a clean stop no data are read: the damaged replica joins the ISR.
     await cluster.stop_broker(damaged)
     flip_a_bit(replica)
     cluster.start_broker(damaged)
@@ -121,7 +121,7 @@ async def test_damage_that_a_new_leader_finds_is_not_served_and_another_leads(
     leader = (await partition_of(cluster, topic.name)).leader
 
     async def look() -> TopicDescription | None:
-        """It led other partitions as well, and each of them is moved in its own time."""
+        """The broker led other partitions as well; each of them moves at its own time."""
         now = await describe(cluster, topic.name)
         leads = now.partitions[0].leader == damaged
         moved = not {leader, NO_LEADER} & {p.leader for p in now.partitions}

@@ -1,4 +1,4 @@
-"""etcd is lost and comes back: the data plane goes on, and all recovers by itself."""
+"""etcd stops and comes back: the data plane continues, and the rest recovers by itself."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from integration.load import load
 from integration.logs import LogSince
 from integration.topics import create_once_registered, create_topic, new_name, read, until_in_sync
 from integration.waiting import until_true
-from integration.wire_client import WireClient, assert_refused
+from integration.wire_client import WireClient, assert_rejected
 from tidelog.client import Consumer
 from tidelog.v1 import admin_pb2, errors_pb2
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.etcd import LocalEtcd
 
-# Longer than every lease, and than a follower may lag.
+# Longer than every lease, and than the lag that removes a follower from the ISR.
 OUTAGE_SECONDS = 1.5 * float(str(QUICK_BROKERS["lease_ttl_seconds"]))
 
 Step = Callable[[LocalEtcd], Awaitable[None]]
@@ -52,7 +52,7 @@ def etcd_of(cluster: LocalCluster) -> LocalEtcd:
 
 @pytest.mark.rule("data-flows-without-the-store")
 @HOW
-async def test_without_etcd_writes_and_reads_go_on_and_all_recovers(
+async def test_without_etcd_writes_and_reads_continue_and_all_recovers(
     cluster: LocalCluster, lose: Step, bring_back: Step
 ) -> None:
     topic = new_name("sea")
@@ -82,7 +82,7 @@ async def test_without_etcd_writes_and_reads_go_on_and_all_recovers(
     written.assert_all_in(await read(cluster, topic))
 
 
-async def test_without_etcd_a_topic_cannot_be_created_and_the_answer_says_why(
+async def test_without_etcd_a_topic_creation_fails_with_the_reason(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
@@ -101,7 +101,7 @@ async def test_without_etcd_a_topic_cannot_be_created_and_the_answer_says_why(
     later = new_name("sea")
     await create_once_registered(cluster, later)
 
-    assert_refused(
+    assert_rejected(
         answer.error,
         errors_pb2.ERROR_CODE_REQUEST_TIMED_OUT,
         "the metadata store did not answer in time",
@@ -131,7 +131,7 @@ async def test_a_leader_that_dies_without_etcd_is_replaced_when_etcd_is_back(
     written.assert_all_in(await read(cluster, topic))
 
 
-async def test_every_service_says_once_that_it_lost_etcd_and_once_that_it_is_back(
+async def test_every_service_logs_the_loss_and_return_of_etcd_once(
     cluster: LocalCluster,
 ) -> None:
     logs = [LogSince(process.log_path) for process in cluster.processes()[1:]]

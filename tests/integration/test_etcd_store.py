@@ -1,4 +1,4 @@
-"""What the etcd store does when etcd itself, or the way to it, fails."""
+"""The etcd store while etcd, or the connection to it, fails."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def open_store() -> AsyncIterator[OpenStore]:
 
 @pytest.fixture
 async def proxies(etcd: LocalEtcd) -> AsyncIterator[list[TcpProxy]]:
-    """Two ways to the same etcd."""
+    """Two proxies of the same etcd."""
     proxies = [TcpProxy(etcd.endpoint), TcpProxy(etcd.endpoint)]
     for proxy in proxies:
         await proxy.start()
@@ -85,7 +85,7 @@ async def following(watch: AsyncIterator[Sequence[Changed]]) -> Sequence[Changed
 
 
 async def eventually(attempt: Callable[[], Awaitable[Result]]) -> Result:
-    """Its result, once the store can be reached."""
+    """The result of the operation, once the store can be reached."""
     async with asyncio.timeout(SECONDS_TO_WAIT):
         while True:
             try:
@@ -95,12 +95,12 @@ async def eventually(attempt: Callable[[], Awaitable[Result]]) -> Result:
 
 
 async def one_time_to_live(store: MetadataStore, ttl_seconds: int) -> None:
-    """Returns when a lease that nobody holds, granted now, has run out."""
+    """Returns when a lease without a holder, granted now, has expired."""
     key = "/hourglass"
     watch = store.watch(await store.snapshot(key))
     await put(store, key, (lease := await store.grant_lease(ttl_seconds)).id)
     await following(watch)
-    await lease.close()  # type: ignore[attr-defined]  # an EtcdLease: leaves it to run out
+    await lease.close()  # type: ignore[attr-defined]  # an EtcdLease: lets it expire
     assert (await following(watch))[0].value is None
 
 
@@ -116,7 +116,7 @@ async def test_a_watch_outlives_a_restart(etcd: LocalEtcd, open_store: OpenStore
     assert [change.revision for change in await waiting] == [after]
 
 
-async def test_what_changes_while_a_watch_is_away_comes_later(
+async def test_changes_during_a_watch_outage_arrive_later(
     etcd: LocalEtcd, open_store: OpenStore, proxies: list[TcpProxy]
 ) -> None:
     watching, writing = open_store(proxies[0].address), open_store(etcd.endpoint)
@@ -174,7 +174,7 @@ async def test_a_paused_etcd_is_unavailable_within_the_timeout(
     await waiting
 
 
-async def test_an_etcd_that_is_not_there_is_unavailable(open_store: OpenStore) -> None:
+async def test_an_absent_etcd_is_unavailable(open_store: OpenStore) -> None:
     port = choose_port(None, taken=set(), rng=random.Random())
     store = open_store(f"127.0.0.1:{port}")
     with pytest.raises(StoreUnavailableError, match=str(port)):
@@ -260,7 +260,9 @@ async def test_a_local_etcd_that_cannot_start_says_why(tmp_path: Path) -> None:
         await LocalEtcd.start(tmp_path / "data", log_path=tmp_path / "log")
 
 
-def test_without_any_etcd_it_says_where_one_could_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_etcd_program_the_error_says_where_to_get_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def find_no_package(_name: str) -> None:
         return None
 

@@ -1,5 +1,5 @@
-"""Brokers die and stand still, controllers are killed: `tidelog explain` names each fault,
-what follows from it, and nothing else."""
+"""Brokers die or are paused, controllers are killed: `tidelog explain` names each fault, its
+consequences, and nothing else."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from integration.explaining import (
     create_pairs,
     explained,
     explained_by,
-    is_refused,
     of,
     of_partition,
+    produce_error,
     said,
     services,
     the,
@@ -56,9 +56,7 @@ async def all_back(cluster: LocalCluster) -> None:
     await until_in_sync(cluster, TOPIC)
 
 
-async def test_a_cluster_that_is_well_is_said_to_be_well(
-    cluster: LocalCluster, pairs: Pairs
-) -> None:
+async def test_a_healthy_cluster_is_reported_healthy(cluster: LocalCluster, pairs: Pairs) -> None:
     assert (await explained(cluster)).findings == ()
     status, output = await tidelog(cluster, "explain", pairs[1, 2])
     assert (status, output) == (
@@ -68,14 +66,14 @@ async def test_a_cluster_that_is_well_is_said_to_be_well(
 
 
 @pytest.mark.usefixtures("pairs")
-async def test_a_cluster_that_is_written_to_is_said_to_be_well(cluster: LocalCluster) -> None:
+async def test_a_cluster_under_load_is_reported_healthy(cluster: LocalCluster) -> None:
     async with load(cluster, TOPIC) as written:
         for _ in range(5):
             await written.acknowledges(20)
             assert (await explained(cluster)).findings == ()
 
 
-async def test_a_dead_and_a_paused_broker_are_told_apart(
+async def test_a_dead_and_a_paused_broker_are_distinguished(
     cluster: LocalCluster, pairs: Pairs
 ) -> None:
     await cluster.kill(DEAD)
@@ -88,7 +86,7 @@ async def test_a_dead_and_a_paused_broker_are_told_apart(
             ("no_leader", -1),
         )
         await until_found(cluster, ("under_min_isr", 1), scope=of(pairs[1, DEAD]))
-        assert await is_refused(cluster, pairs[1, DEAD])
+        assert await produce_error(cluster, pairs[1, DEAD])
         below = await explained(cluster, of(pairs[1, DEAD]))
         whole = await explained(cluster)
         of_paused = await of_partition(cluster, pairs[1, PAUSED])
@@ -113,7 +111,7 @@ async def test_a_dead_and_a_paused_broker_are_told_apart(
     assert ("replica_dead", DEAD) not in causes_of(of_paused)
     assert ("broker_paused", PAUSED) in causes_of(of_paused)
 
-    # Whom else the paused one led has another leader by then.
+    # By then the other partitions of the paused broker have another leader.
     lost = the(whole, "no_leader")
     names = {pairs[DEAD, PAUSED], pairs[PAUSED, DEAD]}
     assert set(lost.partitions) <= names
@@ -126,7 +124,7 @@ async def test_a_dead_and_a_paused_broker_are_told_apart(
     assert f"No answer from broker-{DEAD} at" in output
 
 
-async def test_a_partition_without_leader_names_its_dead_members_in_their_lives(
+async def test_a_partition_without_leader_names_its_dead_members_and_their_incarnations(
     cluster: LocalCluster, pairs: Pairs
 ) -> None:
     name = pairs[DEAD, PAUSED]
@@ -146,20 +144,20 @@ async def test_a_partition_without_leader_names_its_dead_members_in_their_lives(
 
 
 @pytest.mark.usefixtures("pairs")
-async def test_every_service_that_is_left_explains_the_same(cluster: LocalCluster) -> None:
+async def test_all_remaining_services_give_the_same_explanation(cluster: LocalCluster) -> None:
     await cluster.kill(DEAD)
     await until_found(cluster, ("replica_dead", DEAD), ("under_min_isr", -1))
     dead = cluster.broker_address(DEAD)
-    told = [causes_of(await explained_by(a)) for a in services(cluster) if a != dead]
+    found_by = [causes_of(await explained_by(a)) for a in services(cluster) if a != dead]
     await all_back(cluster)
 
-    for causes in told:
+    for causes in found_by:
         assert ("replica_dead", DEAD) in causes
         assert {broker for cause, broker in causes if cause == "replica_dead"} == {DEAD}
-    assert len(told) == 5
+    assert len(found_by) == 5
 
 
-async def test_leaders_that_are_not_the_preferred_ones_are_a_note_and_no_fault(
+async def test_leaders_that_are_not_preferred_are_a_note_and_no_fault(
     cluster: LocalCluster, pairs: Pairs
 ) -> None:
     await cluster.kill(DEAD)
@@ -192,7 +190,7 @@ async def test_leaders_that_are_not_the_preferred_ones_are_a_note_and_no_fault(
     assert status == ExitStatus.DONE
     note = the(beside, "not_preferred_leader")
     assert {pairs[DEAD, 1], pairs[DEAD, 2]} <= set(note.partitions)
-    # Whoever cannot lead is not missed as a leader.
+    # A broker that cannot lead is not reported missing as a leader.
     assert not {pairs[PAUSED, broker] for broker in (1, 2, DEAD)} & set(note.partitions)
     paused = the(beside, "broker_paused")
     assert not {pairs[DEAD, 1], pairs[DEAD, 2], pairs[1, 2]} & set(paused.partitions)
@@ -200,7 +198,7 @@ async def test_leaders_that_are_not_the_preferred_ones_are_a_note_and_no_fault(
     assert healthy == []
 
 
-async def test_without_a_controller_a_dead_leader_is_replaced_by_nobody(
+async def test_without_a_controller_a_dead_leader_is_not_replaced(
     cluster: LocalCluster, pairs: Pairs
 ) -> None:
     later = await create_pairs(cluster, "later")

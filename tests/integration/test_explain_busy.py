@@ -1,5 +1,5 @@
-"""Brokers that get a small part of a CPU, and hold many replicas: they live, and cannot tell in
-time how they stand."""
+"""Brokers with a small share of a CPU and many replicas: they are alive, but cannot describe
+themselves in time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidelog.inspection.model import Explanation, Scope
 from tidelog_runtime.local.cluster import LocalCluster
 
 PARTITIONS = 3_000
-# A fifteenth of a CPU: some seconds for a description, a moment for a health check.
+# A fifteenth of a CPU: a description takes some seconds, a health check a moment.
 RUNS_SECONDS, STANDS_SECONDS = 0.015, 0.2
 ANSWER_MS = 1_000
 
@@ -56,7 +56,7 @@ def _send(pids: Sequence[int], number: signal.Signals) -> None:
 
 
 async def by_brokers(cluster: LocalCluster) -> Explanation:
-    """As somebody asks who knows brokers alone."""
+    """The request of a client that knows only brokers."""
     addresses = [cluster.broker_address(broker_id) for broker_id in cluster.broker_ids]
     return await explain_cluster(addresses, Scope(), ANSWER_MS)
 
@@ -79,7 +79,7 @@ async def until_well(cluster: LocalCluster) -> None:
         raise AssertionError(f"{error}: {found}") from None
 
 
-async def test_brokers_that_are_busy_are_said_to_be_and_controllers_that_they_name_are_asked(
+async def test_busy_brokers_are_reported_and_the_controllers_they_name_are_queried(
     cluster: LocalCluster,
 ) -> None:
     await create_topic(cluster, "big", PARTITIONS)
@@ -88,13 +88,13 @@ async def test_brokers_that_are_busy_are_said_to_be_and_controllers_that_they_na
 
     async def busy() -> Explanation | None:
         """A broker may have been too busy even to name the controllers in time."""
-        told = await by_brokers(cluster)
-        answered = " ".join(set(told.asked) - set(told.silent))
+        answer = await by_brokers(cluster)
+        answered = " ".join(set(answer.asked) - set(answer.silent))
         named = all(address in answered for address in controllers)
-        return told if named and faults(told) == {"broker_busy"} else None
+        return answer if named and faults(answer) == {"broker_busy"} else None
 
     async with starved(cluster):
-        told = await until(busy, "brokers are busy, and the controllers that they name answer")
-    assert told is not None
-    assert set(told.listening) == {"answers health checks"}
+        answer = await until(busy, "brokers are busy, and the controllers that they name answer")
+    assert answer is not None
+    assert set(answer.listening) == {"answers health checks"}
     await until_well(cluster)

@@ -1,8 +1,8 @@
-"""A broker that stands still while its registration stands: what waits for it (commands,
-a deletion, the high watermark, consumers), and what piles up before it, each told by
-`tidelog explain` and led back to it, beside a broker that died.
+"""A broker is paused while it stays registered.
 
-Leases are long here, so that the paused broker stays registered, and in every ISR."""
+`tidelog explain` reports what waits for it (commands, a deletion, the high watermark, consumers)
+and what queues up for it, and traces each back to it, beside a broker that died. Leases are long
+here, so that the paused broker stays registered and in every ISR."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from integration.explaining import (
     causes_of,
     create_pairs,
     explained,
-    is_refused,
     of,
+    produce_error,
     said,
     split,
     the,
@@ -40,8 +40,8 @@ from tidelog_runtime.local.cluster import LocalCluster
 TOPIC, DELETED = "pairs", "gone"
 DEAD, PAUSED = 2, 3
 MORE = 3
-# A high watermark that stands still is noticed after a fourth of the lag, and until the lag has
-# passed the paused broker is in every ISR: all is explained by then.
+# A stalled high watermark is detected after a fourth of the lag time. Until the lag time has
+# passed, the paused broker is in every ISR: everything is explained by then.
 SETTINGS = {"lease_ttl_seconds": 60, "replica_lag_time_max_ms": 32_000}
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @dataclass
 class Faulty:
-    """The cluster with its faults, and what was explained then."""
+    """The cluster with its faults, and the explanation at that time."""
 
     cluster: LocalCluster
     pairs: Pairs
@@ -59,7 +59,7 @@ class Faulty:
     parts: Mapping[Scope, Explanation]
 
     def faults(self, name: str) -> list[Finding]:
-        """Of a partition. Without notes."""
+        """The faults of a partition, without notes."""
         return [f for f in self.parts[of(name)].findings if f.severity != "info"]
 
 
@@ -84,7 +84,7 @@ async def faulty(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Faul
             await append(cluster, pairs[1, PAUSED], [b"waits"] * 5)
             async with Admin(cluster.bootstrap) as admin:
                 await admin.delete_topic(DELETED, timeout_ms=3_000)
-            await is_refused(cluster, pairs[1, DEAD])
+            await produce_error(cluster, pairs[1, DEAD])
             found = await until_found(
                 cluster,
                 ("broker_paused", PAUSED),
@@ -107,7 +107,7 @@ async def faulty(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Faul
 
 
 async def _wait_for_records(cluster: LocalCluster, name: str, offset: int) -> None:
-    """A consumer that asks again and again, beyond the high watermark."""
+    """A consumer that polls repeatedly, beyond the high watermark."""
     topic, partition = split(name)
     async with WireClient(cluster.broker_address(1)) as leader:
         while True:
@@ -124,7 +124,7 @@ async def test_a_paused_broker_is_the_root_of_what_waits_for_it(faulty: Faulty) 
     assert f"{faulty.cluster.broker_address(PAUSED)} takes connections" in said(paused)
 
 
-async def test_partitions_that_the_paused_broker_leads_have_no_leader_though_their_keys_are_well(
+async def test_partitions_of_a_paused_leader_are_unavailable_though_their_metadata_look_healthy(
     faulty: Faulty,
 ) -> None:
     led = faulty.pairs[PAUSED, 1]
@@ -133,11 +133,12 @@ async def test_partitions_that_the_paused_broker_leads_have_no_leader_though_the
         missing = [f for f in told.findings if (f.cause, f.broker) == ("no_leader", PAUSED)]
         assert {finding.severity for finding in missing} == {"critical"}
         assert all(f"broker_paused of broker {PAUSED}" in finding.because for finding in missing)
-        # Of each pair one with either other broker, one alone, and internal ones.
+        # One partition with each other broker, one with a single replica, and internal ones.
         assert sum(finding.partition_count for finding in missing) >= 5
         names = [name for finding in missing for name in finding.partitions]
         assert {split(name)[0] for name in names} <= {TOPIC, "idle", "alone", "__state_changes"}
-        # Broker 1 can replace it; the dead broker cannot, and the one that is alone has no other.
+        # Broker 1 can replace it. The dead broker cannot, and the partition with a single replica
+        # has no other.
         [elected] = [f for f in missing if "another is elected" in f.summary]
         assert led in elected.partitions
         [with_the_dead] = [f for f in missing if faulty.pairs[PAUSED, DEAD] in f.partitions]
@@ -146,13 +147,13 @@ async def test_partitions_that_the_paused_broker_leads_have_no_leader_though_the
         assert_not_blamed(told, faulty.alone)
 
 
-async def test_a_partition_whose_follower_stands_still_is_not_well_though_nobody_writes(
+async def test_an_idle_partition_with_a_stalled_follower_is_unhealthy(
     faulty: Faulty,
 ) -> None:
     faults = faulty.faults(faulty.idle)
     paused = the(faults, "broker_paused", PAUSED)
     assert paused.severity == "warning"
-    # The controller sends a broker that it lost everything again.
+    # The controller sends its full state again to a broker that it lost.
     assert {fault.cause for fault in faults} <= {"broker_paused", "command_overdue"}
     assert f"in the ISR of 1 partition all the same: {faulty.idle}" in said(paused)
 
@@ -176,7 +177,7 @@ async def test_a_deletion_waits_for_the_paused_broker_and_not_for_the_dead_one(
     assert "deletion_waits" in {finding.cause for finding in scoped.findings}
 
 
-async def test_the_high_watermark_stands_still_for_the_follower_that_holds_it(
+async def test_a_stalled_high_watermark_is_traced_to_the_paused_follower(
     faulty: Faulty,
 ) -> None:
     stalled = the(faulty.whole, "hw_stalled", 1)
@@ -208,15 +209,15 @@ async def test_a_partition_of_the_dead_broker_is_not_blamed_on_the_paused_one(
     assert "broker_paused" not in {finding.cause for finding in below.findings}
 
 
-async def test_a_partition_that_neither_broker_holds_is_well(faulty: Faulty) -> None:
+async def test_a_partition_on_neither_broker_is_healthy(faulty: Faulty) -> None:
     assert faulty.faults(faulty.alone) == []
     assert_not_blamed(faulty.whole, faulty.alone)
 
 
-async def test_state_changes_pile_up_before_the_paused_broker_and_before_no_other(
+async def test_state_changes_queue_only_for_the_paused_broker(
     faulty: Faulty,
 ) -> None:
-    """The last test: the next controller waits longer before it calls a command overdue."""
+    """The last test: the next controller waits longer before it considers a command overdue."""
     cluster = faulty.cluster
     await restart_controller(cluster, 1, {"command_timeout_ms": 600_000})
     found = await until_found(
@@ -225,9 +226,9 @@ async def test_state_changes_pile_up_before_the_paused_broker_and_before_no_othe
     before = the(found, "command_backlog").partition_count
     async with Admin(cluster.bootstrap) as admin:
         for topic in ("kept", "short-lived"):
-            # On brokers 1 and 3, since 2 is dead.
+            # On brokers 1 and 3, because 2 is dead.
             await admin.create_topic(topic, MORE, 2, timeout_ms=3_000)
-        # Of each replica the newest state alone waits, here that it is to go.
+        # Only the latest state of each replica is queued, here its deletion.
         await admin.delete_topic("short-lived", timeout_ms=3_000)
 
     async def look() -> Explanation | None:

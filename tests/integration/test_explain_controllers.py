@@ -1,4 +1,4 @@
-"""Controllers that stand still or have ended, each beside a dead broker: the command fails with a
+"""Controllers that are paused or have ended, each beside a dead broker: the command reports a
 warning, a healthy partition is not blamed, and the step that `explain` suggests ends it."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 TOPIC = "pairs"
 DEAD = 3
-# Of its limit of memory: a process that has none left would end before it says so.
+# The share of its memory limit: a process without any memory left would end before it reports that.
 USED_PERCENT = 93
 NO_ACTIVE_CONTROLLER = {"no_controller", "controller_unreachable"}
 
@@ -83,7 +83,7 @@ async def controllers_run_again(world: World) -> AsyncIterator[None]:
             world.cluster.start_controller(controller_id)
 
     async def all_answer() -> bool:
-        """The registration of an ended process may still be there while the next one starts."""
+        """The registration of an ended process may still exist while the next one starts."""
         silent = (await explained(world.cluster)).silent
         return not any(service.startswith("controller-") for service in silent)
 
@@ -92,7 +92,7 @@ async def controllers_run_again(world: World) -> AsyncIterator[None]:
 
 
 async def _roles(cluster: LocalCluster) -> tuple[int, int, int]:
-    """The active controller, and those that stand by."""
+    """The active controller, and the standbys."""
     active = await until(cluster.active_controller, "a controller is active")
     assert active is not None
     one, other = sorted({1, 2, 3} - {active})
@@ -100,7 +100,7 @@ async def _roles(cluster: LocalCluster) -> tuple[int, int, int]:
 
 
 async def _carry_out(cluster: LocalCluster, finding: Finding) -> None:
-    """What it says of a controller: to let its process continue, or to start it again."""
+    """Carries out the suggested step for a controller: resume its process, or start it again."""
     named = re.findall(r"controller (\d+)", finding.next_step)
     assert named, finding.next_step
     for controller_id in map(int, dict.fromkeys(named)):
@@ -121,7 +121,9 @@ async def _away(cluster: LocalCluster, controller_id: int, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["paused", "dead"])
-async def test_a_standby_is_away_and_then_the_other_one_too(world: World, how: str) -> None:
+async def test_a_missing_standby_and_then_both_controllers_are_explained(
+    world: World, how: str
+) -> None:
     cluster = world.cluster
     active, one, other = await _roles(cluster)
     await _away(cluster, one, how)
@@ -132,24 +134,26 @@ async def test_a_standby_is_away_and_then_the_other_one_too(world: World, how: s
 
     await _away(cluster, other, how)
     found = await until_found(cluster, ("no_standby", -1), ("replica_dead", DEAD))
-    nobody = the(found, "no_standby")
-    assert nobody.severity == "warning"
+    no_standby = the(found, "no_standby")
+    assert no_standby.severity == "warning"
     assert f"controller-{active} is active, and no standby controller can take over" in (
-        nobody.summary
+        no_standby.summary
     )
     if how == "paused":
-        assert "process has ended" not in said(nobody)
+        assert "process has ended" not in said(no_standby)
     assert await faults_of(cluster, world.healthy) == []
     assert_not_blamed(found, world.healthy)
     status, output = await tidelog(cluster, "explain")
     assert status == ExitStatus.FAILED
     assert "WARNING no_standby" in output
-    await _carry_out(cluster, nobody)
+    await _carry_out(cluster, no_standby)
     await until_gone(cluster, "no_standby")
 
 
 @pytest.mark.parametrize("how", ["paused", "dead"])
-async def test_the_active_controller_is_away_and_another_takes_over(world: World, how: str) -> None:
+async def test_a_missing_active_controller_is_explained_after_a_failover(
+    world: World, how: str
+) -> None:
     cluster = world.cluster
     active, *_ = await _roles(cluster)
     await _away(cluster, active, how)
@@ -162,11 +166,11 @@ async def test_the_active_controller_is_away_and_another_takes_over(world: World
     await until_gone(cluster, "standby_missing")
 
 
-async def test_all_controllers_stand_still(world: World) -> None:
+async def test_stalled_controllers_are_explained(world: World) -> None:
     cluster = world.cluster
     for controller_id in (1, 2, 3):
         await _away(cluster, controller_id, "paused")
-    # By the word of brokers, once their leases have ended.
+    # By the reports of brokers, once the controllers' leases have ended.
     found = await until_found(
         cluster, ("no_controller", -1), ("replica_dead", DEAD), saying=("stand still",)
     )
@@ -177,8 +181,9 @@ async def test_all_controllers_stand_still(world: World) -> None:
     await until_gone(cluster, "no_controller")
 
 
-async def test_the_active_controller_advertises_a_name_that_does_not_resolve(world: World) -> None:
-    """Asked as by somebody who knows brokers alone; they go on with what it tells them."""
+async def test_an_active_controller_with_an_unresolvable_name_is_explained(world: World) -> None:
+    """The request comes from a client that knows only brokers; the client continues with their
+    answers."""
     cluster = world.cluster
     active, wrong, other = await _roles(cluster)
     port = cluster.controller_address(wrong).rpartition(":")[2]
@@ -219,7 +224,7 @@ async def test_the_active_controller_advertises_a_name_that_does_not_resolve(wor
     await until(is_gone, "the active controller answers")
 
 
-async def test_a_standby_that_runs_into_its_memory_limit(world: World) -> None:
+async def test_a_standby_at_its_memory_limit_is_explained(world: World) -> None:
     cluster = world.cluster
     active, standby, _ = await _roles(cluster)
     process = cluster.controller_process(standby)
@@ -231,7 +236,7 @@ async def test_a_standby_that_runs_into_its_memory_limit(world: World) -> None:
     assert f"controller {standby} is near its memory limit: it uses 9" in short.summary
     assert f"Raise the memory limit of controller {standby}" in short.next_step
     assert await faults_of(cluster, world.healthy) == []
-    # A container's kernel does this.
+    # In a container the kernel does this.
     await cluster.kill_controller(standby)
     found = await until_found(cluster, ("standby_missing", -1), ("replica_dead", DEAD))
     missing = the(found, "standby_missing")
@@ -239,7 +244,7 @@ async def test_a_standby_that_runs_into_its_memory_limit(world: World) -> None:
     assert missing.next_step.startswith(f"Raise the memory limit of controller {standby}")
     assert "memory_short" not in {cause for cause, _ in causes_of(found)}
     assert_not_blamed(found, world.healthy)
-    # Its new process has the limit that this test has: none.
+    # Its new process has no limit.
     await _carry_out(cluster, missing)
     await until_gone(cluster, "standby_missing")
     await until_gone(cluster, "memory_short")
@@ -247,8 +252,8 @@ async def test_a_standby_that_runs_into_its_memory_limit(world: World) -> None:
 
 
 @pytest.mark.parametrize("role", ["alone", "standby"])
-async def test_a_controller_without_open_files_left(world: World, role: str) -> None:
-    """Alone it is active, and stays so."""
+async def test_a_controller_out_of_open_files_is_explained(world: World, role: str) -> None:
+    """Without a standby it is active, and stays so."""
     cluster = world.cluster
     active, standby, other = await _roles(cluster)
     controller_id = standby if role == "standby" else active
@@ -283,7 +288,7 @@ async def test_a_controller_without_open_files_left(world: World, role: str) -> 
     assert await cluster.active_controller() == active
 
 
-async def test_an_active_controller_without_open_files_hands_over(world: World) -> None:
+async def test_an_active_controller_out_of_open_files_steps_down(world: World) -> None:
     cluster = world.cluster
     active, *_ = await _roles(cluster)
     process = cluster.controller_process(active)
@@ -303,7 +308,7 @@ async def test_an_active_controller_without_open_files_hands_over(world: World) 
         new = await until(has_handed_over, "a standby is active")
         (down,) = log.told("controller_stepped_down")
         assert down["cause"] == "no_open_files"
-        # It works as any other: brokers and clients reach it.
+        # It works like any other: brokers and clients reach it.
         await _fail_over_from_broker_2(world)
         await _start_broker_2(world)
         assert await faults_of(cluster, world.healthy) == []

@@ -1,4 +1,4 @@
-"""The only replica of a partition is damaged: the damaged batch alone cannot be read, and `tidelog
+"""The only replica of a partition is damaged: just the damaged batch is unreadable, and `tidelog
 explain` names its offsets."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BATCHES = (20, 20, 10)
 
 
 async def readable(bootstrap: str, topic: str, partition: int) -> list[int]:
-    """The offsets that a consumer gets which skips what is damaged."""
+    """The offsets that a consumer gets which skips damaged batches."""
     assigned = TopicPartition(topic, partition)
     offsets: list[int] = []
     async with asyncio.timeout(TIMEOUT_SECONDS), Consumer(bootstrap, on_damage="skip") as consumer:
@@ -42,7 +42,7 @@ async def readable(bootstrap: str, topic: str, partition: int) -> list[int]:
     return offsets
 
 
-async def test_damage_in_the_only_replica_costs_one_batch_and_is_explained(tmp_path: Path) -> None:
+async def test_damage_in_the_only_replica_loses_one_batch_and_is_explained(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, controllers=1, brokers=1) as cluster:
         topic, partition = split(DAMAGED)
         described = await create_topic(cluster, topic, partitions=2, replication_factor=1)
@@ -77,7 +77,8 @@ async def test_damage_in_the_only_replica_costs_one_batch_and_is_explained(tmp_p
 
 
 async def until_damaged(bootstrap: str, topic: str, partition: int) -> None:
-    """Reads from the start; the first reads find the damage, and wait until it is sealed."""
+    """Reads from the start. The first reads find the damage, and wait until the batch is sealed as
+    unreadable."""
     async with asyncio.timeout(TIMEOUT_SECONDS), Consumer(bootstrap) as consumer:
         consumer.assign([TopicPartition(topic, partition)])
         while True:

@@ -1,8 +1,8 @@
-"""A broker that stands still again and again, or that others do not reach: each is named beside a
-second fault, a healthy partition is not blamed, and etcd is not pointed to.
+"""A broker that stalls repeatedly, or that others cannot reach.
 
-Services reach brokers through proxies, which cut off single processes. One cluster serves all of
-them, and its standby controller, the second fault, is away all the time."""
+Each is explained beside a second fault, a healthy partition is not blamed, and etcd is not named as
+the cause. Services reach brokers through proxies, which cut off single processes. One cluster
+serves all tests, and its standby controller, the second fault, is down all the time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tidelog_runtime.local.service_file import Setting
 
 TOPIC = "pairs"
 UNSTEADY, UNCONTROLLED, CUT_OFF = 2, 2, 3
-# Of repeated losses of a lease these are enough.
+# Enough lost leases to count as repeated.
 PAUSES = 3
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -51,8 +51,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @dataclass
 class World:
-    """`brokers`: proxies before their advertised addresses; `store`: before etcd, of the broker
-    that is cut off."""
+    """`brokers`: proxies before their advertised addresses.
+    `store`: the proxy before etcd, of the broker that is cut off."""
 
     cluster: LocalCluster
     brokers: dict[int, ProcessProxy]
@@ -108,7 +108,7 @@ def processes(cluster: LocalCluster) -> Mapping[str, int]:
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
 async def everything_is_reached_again(world: World) -> AsyncIterator[None]:
-    """Also after a test that fails."""
+    """Runs also after a failed test."""
     yield
     world.release()
     world.cluster.resume(UNSTEADY)
@@ -119,7 +119,7 @@ async def everything_is_reached_again(world: World) -> AsyncIterator[None]:
 async def found_from_here(
     cluster: LocalCluster, *wanted: tuple[str, int], saying: str
 ) -> Explanation:
-    """By questions of this process, which reaches all services, as a machine beside a cut."""
+    """By requests of this process, which reaches all services, like a machine beside the cut."""
     known = services(cluster)
     seen: list[Explanation] = []
 
@@ -136,7 +136,9 @@ async def found_from_here(
     return seen[0]
 
 
-async def test_the_controller_does_not_reach_a_broker_of_an_idle_cluster(world: World) -> None:
+async def test_a_broker_unreachable_by_the_controller_of_an_idle_cluster_is_explained(
+    world: World,
+) -> None:
     cluster, pairs = world.cluster, world.pairs
     world.brokers[UNCONTROLLED].hold([world.controller])
     # The controller pings a silent broker after 10 s, and waits for 5 s.
@@ -145,7 +147,7 @@ async def test_the_controller_does_not_reach_a_broker_of_an_idle_cluster(world: 
     assert f"{world.controller}, the active controller," in cut.summary
     assert f"the controller reaches brokers 1, {CUT_OFF}" in said(cut)
     assert world.brokers[UNCONTROLLED].address in cut.next_step
-    # Nothing waits for that broker, whose replication goes on.
+    # Nothing waits for that broker; its replication continues.
     assert {f.cause for f in found.findings if f.severity != "info"} == {
         "controller_cut_off",
         "no_standby",
@@ -155,7 +157,9 @@ async def test_the_controller_does_not_reach_a_broker_of_an_idle_cluster(world: 
     await until_gone(cluster, "controller_cut_off")
 
 
-async def test_a_broker_is_cut_off_from_its_peers_and_then_from_everything(world: World) -> None:
+async def test_a_broker_cut_off_from_its_peers_and_then_from_everything_is_explained(
+    world: World,
+) -> None:
     cluster, pairs = world.cluster, world.pairs
     root = f"broker_cut_off of broker {CUT_OFF}"
     for other in (1, 2):
@@ -191,8 +195,8 @@ async def test_a_broker_is_cut_off_from_its_peers_and_then_from_everything(world
     await until_gone(cluster, causes.BROKER_CUT_OFF)
 
 
-async def test_a_broker_that_stands_still_again_and_again(world: World) -> None:
-    """The last test: that its lease ended is reported for 45 s."""
+async def test_a_broker_that_stalls_repeatedly_is_explained(world: World) -> None:
+    """The last test: a lost lease is reported for 45 s."""
     cluster, healthy = world.cluster, world.pairs[1, 3]
     for _ in range(PAUSES):
         cluster.pause(UNSTEADY)

@@ -1,7 +1,7 @@
-"""Incidents of disks that operators meet: each is named beside a second, unrelated fault, a healthy
-partition is not blamed, and the step that `explain` suggests ends it.
+"""Incidents of disks that operators meet.
 
-One cluster serves all of them; broker FAILING has a disk of its own."""
+Each is explained beside a second, unrelated fault, a healthy partition is not blamed, and the step
+that `explain` suggests ends it. One cluster serves all tests; broker FAILING has its own disk."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 FAILING, SLOW, WELL = 1, 2, 3
 SYNC_MS = WRITE_MS = 1_500
-# Of which some are in the newest of several segments.
+# Enough that several segments are written, the newest one partly.
 RECORDS = 34
 VALUE = bytes(range(256)) * 24
 SMALL_SEGMENTS = {"segment_bytes": str(64 << 10)}
@@ -51,7 +51,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @dataclass(frozen=True)
 class World:
-    """`alone`: a topic whose partition of a broker's number is on that broker alone."""
+    """`alone`: a topic whose partition with a broker's number is on that broker alone."""
 
     cluster: LocalCluster
     preloaded: Preloaded
@@ -83,7 +83,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 
 @asynccontextmanager
 async def written(cluster: LocalCluster, name: str) -> AsyncIterator[None]:
-    """Records without a pause, so that disks have to sync."""
+    """Writes records without a pause, so that disks have to sync."""
 
     async def write() -> None:
         while True:
@@ -95,12 +95,12 @@ async def written(cluster: LocalCluster, name: str) -> AsyncIterator[None]:
         yield
 
 
-async def test_a_disk_without_inodes_beside_a_slow_one(world: World) -> None:
+async def test_a_disk_without_inodes_is_explained_beside_a_slow_one(world: World) -> None:
     cluster, topic = world.cluster, new_name("fresh")
     world.disk.take_inodes()
     world.preloaded.slow(SLOW, SYNC_MS)
     async with Admin(cluster.bootstrap) as admin, written(cluster, world.by_leader[SLOW]):
-        # It is answered when its replicas are there, or after its timeout.
+        # The request is answered when its replicas exist, or after its timeout.
         creating = asyncio.create_task(admin.create_topic(topic, 3, 2))
         found = await until_found(cluster, ("disk_full", FAILING), ("disk_slow", SLOW))
         full, slow = the(found, "disk_full"), the(found, "disk_slow")
@@ -122,8 +122,8 @@ async def test_a_disk_without_inodes_beside_a_slow_one(world: World) -> None:
         await until_gone(cluster, "disk_slow")
 
 
-async def test_writes_that_are_slow_beside_a_missing_standby(world: World) -> None:
-    """They hold up all that the broker does, so that it answers nobody."""
+async def test_slow_writes_are_explained_beside_a_missing_standby(world: World) -> None:
+    """Slow writes block the whole broker, so that it answers no request."""
     cluster, topic = world.cluster, new_name("slow-writes")
     await create_topic(cluster, topic, 3)
     await until_in_sync(cluster, topic)
@@ -163,8 +163,10 @@ def faults(replicas: list[Path]) -> list[str]:
     return [info.fault for r in replicas for _, info in dump_log(r) if info.fault is not None]
 
 
-async def test_bits_that_flip_on_a_follower_beside_a_full_disk_of_a_leader(world: World) -> None:
-    """No reader finds them: closed and newest segments, over a clean restart and a kill -9."""
+async def test_flipped_bits_on_a_follower_are_explained_beside_a_leaders_full_disk(
+    world: World,
+) -> None:
+    """No reader finds the bits: closed and newest segments, over a clean restart and a kill -9."""
     cluster = world.cluster
     described = await create_topic(cluster, "full", 3)
     led = next(p.partition for p in described.partitions if p.leader == FAILING)
@@ -191,11 +193,11 @@ async def test_bits_that_flip_on_a_follower_beside_a_full_disk_of_a_leader(world
         async def is_repaired() -> bool:
             status, printed = await tidelog(cluster, "brokers", "scrub", str(WELL), "--full-rate")
             assert status == ExitStatus.DONE, printed
-            told = log.told("replica_repaired", "completed")
-            return {line["partition"] for line in told} >= set(numbers)
+            repairs = log.told("replica_repaired", "completed")
+            return {line["partition"] for line in repairs} >= set(numbers)
 
         await until(is_repaired, "the scrub finds all of them, and they are repaired")
-        # Writes fail first, and the leadership is handed over then.
+        # Writes fail first; then the leadership is transferred.
         both = (("disk_full", FAILING), ("damage_repaired", WELL))
         found = await until_found(cluster, *both, saying=("leadership of",))
     await until_in_sync(cluster, topic)
@@ -222,7 +224,7 @@ async def test_bits_that_flip_on_a_follower_beside_a_full_disk_of_a_leader(world
     await until_in_sync(cluster, "full")
 
 
-async def test_a_disk_of_a_leader_that_becomes_read_only(world: World) -> None:
+async def test_a_leaders_disk_that_becomes_read_only_is_explained(world: World) -> None:
     cluster, topic = world.cluster, new_name("sea")
     described = await create_topic(cluster, topic, 3)
     led = next(p.partition for p in described.partitions if p.leader == FAILING)

@@ -1,7 +1,8 @@
-"""Incidents of broker ids and data directories: each is named beside a second, unrelated fault, a
-healthy partition is not blamed, and the step that `explain` suggests ends it.
+"""Incidents of broker ids and data directories.
 
-One cluster serves all of them; partitions of `alone` have one replica each."""
+Each is explained beside a second, unrelated fault, a healthy partition is not blamed, and the step
+that `explain` suggests ends it. One cluster serves all tests; partitions of `alone` have one
+replica each."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @dataclass(frozen=True)
 class World:
-    """`led_by`: by broker, a partition whose only replica is there."""
+    """`led_by`: by broker, a partition whose only replica is on it."""
 
     cluster: LocalCluster
     led_by: dict[int, str]
@@ -62,7 +63,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 def process(
     beside: LocalCluster, directory: Path, data_dir: Path | str, **settings: Setting
 ) -> SingleService:
-    """A broker of that directory beside those of the cluster."""
+    """A broker with that directory, beside those of the cluster."""
     defaults: dict[str, Setting] = {
         "listen": "127.0.0.1:0",
         "data_dir": str(data_dir),
@@ -75,7 +76,7 @@ def process(
 
 
 def suggested(finding: Finding, pattern: str) -> str:
-    """What the next step names there."""
+    """The path or id that the next step names."""
     found = re.search(pattern, finding.next_step)
     assert found is not None, finding.next_step
     return found[1]
@@ -84,7 +85,7 @@ def suggested(finding: Finding, pattern: str) -> str:
 async def test_a_copied_directory_waits_while_another_broker_restores_an_old_one(
     world: World, tmp_path: Path
 ) -> None:
-    """Each is the second fault of the other."""
+    """Each of the two is the second fault of the other."""
     cluster, restored = world.cluster, world.cluster.broker_data_dir(3)
     log = LogSince(cluster.broker_process(2).log_path)
     await cluster.kill(3)
@@ -128,14 +129,14 @@ async def test_a_copied_directory_waits_while_another_broker_restores_an_old_one
     await until_gone(cluster, "directory_not_intact")
 
 
-async def test_the_directory_of_another_cluster_and_a_disk_that_is_not_mounted(
+async def test_a_directory_of_another_cluster_and_an_unmounted_disk_are_explained(
     world: World, tmp_path: Path
 ) -> None:
-    """Each is the second fault of the other."""
+    """Each of the two is the second fault of the other."""
     cluster = world.cluster
     southern = process(cluster, tmp_path, tmp_path / "south", broker_id=3, cluster="south")
     southern.process.start()
-    await southern.until_tells("registration")
+    await southern.until_reported("registration")
     await southern.process.stop()
     data_dirs = {broker_id: cluster.broker_data_dir(broker_id) for broker_id in (2, 3)}
     owns = directory_id(data_dirs[2])
@@ -166,10 +167,10 @@ async def test_the_directory_of_another_cluster_and_a_disk_that_is_not_mounted(
     await until_in_sync(cluster, "alone")
 
 
-async def test_a_wrong_cluster_name_and_a_wrong_id_are_reported_where_the_brokers_are_missed(
+async def test_a_wrong_cluster_name_and_a_wrong_id_are_reported_for_the_missing_brokers(
     world: World, tmp_path: Path
 ) -> None:
-    """Each is the second fault of the other."""
+    """Each of the two is the second fault of the other."""
     cluster = world.cluster
     await asyncio.gather(*map(cluster.stop_broker, (2, 3)))
     misnamed = process(cluster, tmp_path, cluster.broker_data_dir(2), broker_id=2, cluster="west")
@@ -194,7 +195,7 @@ async def test_a_wrong_cluster_name_and_a_wrong_id_are_reported_where_the_broker
     await until_in_sync(cluster, TOPIC)
 
 
-async def test_a_start_that_was_rejected_while_the_broker_ran_is_not_why_it_is_gone(
+async def test_a_start_rejected_while_the_broker_ran_is_not_the_cause_of_its_absence(
     world: World, tmp_path: Path
 ) -> None:
     cluster = world.cluster
@@ -235,14 +236,15 @@ async def test_a_second_process_of_a_live_id_gets_an_id_of_its_own(
         corrected = process(cluster, tmp_path, data_dir, broker_id=4)
         corrected.process.start()
         try:
-            await corrected.until_tells("registration")
+            await corrected.until_reported("registration")
             await until_gone(cluster, "broker_id_contested")
         finally:
             await corrected.process.stop()
 
 
 async def test_a_second_process_of_a_live_controller_id_waits(world: World, tmp_path: Path) -> None:
-    """The cluster keeps its active controller and its standby; a broker is the second fault."""
+    """The cluster keeps its active controller and its standby; a dead broker is the second
+    fault."""
     cluster = world.cluster
     standby = 2 if await cluster.active_controller() == 1 else 1
     settings: dict[str, Setting] = {

@@ -1,7 +1,8 @@
-"""Incidents that operators meet: each is named beside a second fault, a healthy partition is not
-blamed, and the step that `explain` suggests ends it.
+"""Incidents that operators meet.
 
-One cluster serves all of them: each test leaves it as it found it."""
+Each is explained beside a second fault, a healthy partition is not blamed, and the step that
+`explain` suggests ends it. One cluster serves all tests: each test restores the state that it
+found."""
 
 from __future__ import annotations
 
@@ -45,9 +46,10 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog_runtime.local.cluster import LocalCluster
 
 TOPIC = "pairs"
-# Of one client address, which is that of all clients and services here; no other test has as many.
+# The limit for one client address, which all clients and services here share; no other test has as
+# many connections.
 MAX_CONNECTIONS = 48
-# Beside those of services: together fewer than that.
+# Connections besides those of services; together they stay below the limit.
 FEW_CONNECTIONS = 24
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -71,7 +73,8 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
 async def everything_runs_again(world: World) -> AsyncIterator[None]:
-    """A test that fails between a fault and its repair leaves the next ones a sound cluster."""
+    """A test that fails between a fault and its repair leaves an intact cluster to the next
+    ones."""
     yield
     cluster = world.cluster
     for broker_id in cluster.broker_ids:
@@ -84,7 +87,7 @@ async def everything_runs_again(world: World) -> AsyncIterator[None]:
     await until_in_sync(cluster, TOPIC)
 
 
-async def test_a_killed_standby_and_leaders_that_are_not_preferred(world: World) -> None:
+async def test_a_killed_standby_and_non_preferred_leaders_are_explained(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
     moved, bystander = pairs[2, 1], pairs[1, 3]
     await cluster.kill(2)
@@ -111,7 +114,7 @@ async def test_a_killed_standby_and_leaders_that_are_not_preferred(world: World)
     assert (await describe(cluster, TOPIC)).partitions[split(moved)[1]].leader == 2
 
 
-async def test_records_that_are_too_large_again_and_again(world: World) -> None:
+async def test_records_that_are_repeatedly_too_large_are_explained(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
     topic = "small"
     await create_topic(cluster, topic, 1, 3, {"max_batch_bytes": "2000"})
@@ -140,7 +143,7 @@ async def test_records_that_are_too_large_again_and_again(world: World) -> None:
     await until(is_taken, "the record is taken")
 
 
-async def test_a_broker_without_open_files_left(world: World) -> None:
+async def test_a_broker_out_of_open_files_is_explained(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
     pid = cluster.broker_process(3).pid
     assert pid is not None
@@ -157,7 +160,7 @@ async def test_a_broker_without_open_files_left(world: World) -> None:
                 found = await until_found(cluster, ("open_files", 3), ("no_standby", -1))
                 healthy = await faults_of(cluster, pairs[1, 2])
             finally:
-                # The step that is suggested for a process that runs.
+                # The step that is suggested for a running process.
                 resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
     short = the(found, "open_files")
     assert "limit of open files" in short.summary
@@ -174,7 +177,7 @@ def _open_files(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
-async def test_a_client_at_its_limit_of_connections(world: World) -> None:
+async def test_a_client_at_its_connection_limit_is_explained(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
     topic, partition = split(pairs[1, 2])
     address = cluster.broker_address(1)
@@ -206,7 +209,7 @@ async def test_a_client_at_its_limit_of_connections(world: World) -> None:
         await append(cluster, pairs[1, 2], [b"taken again"])
 
 
-async def test_a_damaged_identity_and_what_the_broker_said_of_it(world: World) -> None:
+async def test_a_damaged_identity_is_explained_with_the_brokers_message(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
     identity = cluster.broker_data_dir(3) / "broker.json"
     await cluster.stop_broker(3)
@@ -229,7 +232,7 @@ async def test_a_damaged_identity_and_what_the_broker_said_of_it(world: World) -
     await until_in_sync(cluster, TOPIC)
 
 
-async def test_two_brokers_crash_and_one_of_them_is_enough(world: World) -> None:
+async def test_two_crashed_brokers_are_explained_and_restarting_one_is_enough(world: World) -> None:
     cluster = world.cluster
     await create_topic(cluster, "trio", 1, 3)
     leader = (await describe(cluster, "trio")).partitions[0].leader
@@ -274,7 +277,7 @@ async def test_two_brokers_crash_and_one_of_them_is_enough(world: World) -> None
     await until_in_sync(cluster, TOPIC)
 
 
-async def test_another_program_has_the_port_of_a_broker_at_its_start(world: World) -> None:
+async def test_a_port_that_another_program_holds_is_explained(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
     host, _, port = cluster.broker_address(3).rpartition(":")
     await cluster.stop_broker(3)
@@ -290,7 +293,7 @@ async def test_another_program_has_the_port_of_a_broker_at_its_start(world: Worl
         assert f"port {port} is in use" in failed.summary
         assert ("broker_paused", 3) not in causes_of(found)
         assert healthy == []
-        # The port is free again, and the finding says which broker to start.
+        # The port is free again, and the finding names the broker to start.
         [named] = re.findall(r"and start broker (\d+) again", failed.next_step)
         await until_true(lambda: not cluster.broker_process(3).running, "its process has ended")
         cluster.start_broker(int(named))
@@ -298,7 +301,7 @@ async def test_another_program_has_the_port_of_a_broker_at_its_start(world: Worl
     await until_in_sync(cluster, TOPIC)
 
 
-async def test_an_advertised_address_that_does_not_resolve(world: World) -> None:
+async def test_an_unresolvable_advertised_address_is_explained(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
     right, named = cluster.broker_address(3), ["3"]
     wrong = f"broker-3.invalid:{right.rpartition(':')[2]}"
@@ -321,8 +324,8 @@ async def test_an_advertised_address_that_does_not_resolve(world: World) -> None
     await until_in_sync(cluster, TOPIC)
 
 
-async def test_a_broker_that_no_service_knows(world: World) -> None:
-    """Whatever else is wrong."""
+async def test_a_broker_that_no_service_knows_is_explained(world: World) -> None:
+    """Explained even beside other faults."""
     async with without_standby(world.cluster):
         for arguments in (("broker", "9"), ("--broker", "9")):
             status, output = await tidelog(world.cluster, "explain", *arguments)
@@ -331,8 +334,8 @@ async def test_a_broker_that_no_service_knows(world: World) -> None:
             assert "no_standby" not in output
 
 
-async def test_a_trace_of_a_partition_in_which_nothing_has_changed(world: World) -> None:
-    """While others change."""
+async def test_a_trace_of_an_unchanged_partition_is_empty(world: World) -> None:
+    """Other partitions change meanwhile."""
     cluster = world.cluster
     await create_topic(cluster, "quiet", 1, 3)
     await asyncio.sleep(2.5)

@@ -1,8 +1,8 @@
-"""Brokers that live and do not do their part, all at the same time: one that misses the
-metadata store, and one that starts and one that stops while the controller stands still.
-`tidelog explain` names each, and what it waits for.
+"""Living brokers that do not do their work, all at the same time.
 
-Others reach broker 1 through a proxy, and so does broker 4 the store."""
+One has lost the metadata store; one starts and one stops while the controller is paused. `tidelog
+explain` names each, and what it waits for. Others reach broker 1 through a proxy, and so does
+broker 4 the store."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 TOPIC = "pairs"
 LEADER, STOPPING, STARTING, LONELY = 1, 2, 3, 4
-# So long a controller that stands still is the active one.
+# A paused controller stays the active one for this long.
 CONTROLLER_CONFIG = {"lease_ttl_seconds": 60}
 STOP_TIMEOUT_SECONDS = 60
 
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @dataclass
 class Faulty:
-    """What was explained while all of it lasted."""
+    """The explanations while all faults lasted."""
 
     cluster: LocalCluster
     pairs: Pairs
@@ -85,7 +85,7 @@ async def faults(
 ) -> AsyncIterator[None]:
     controller = cluster.controller_process(1)
     await store.stop()
-    # Later nobody moves a broker that stops out of any ISR.
+    # Later no controller removes a stopping broker from any ISR.
     leader.hang()
     for follower in (STOPPING, STARTING):
         await until_isr(cluster, TOPIC, {LEADER}, split(pairs[LEADER, follower])[1])
@@ -109,7 +109,7 @@ async def explained_faults(cluster: LocalCluster, pairs: Pairs, alone: str) -> F
         ("broker_stopping", STOPPING),
         ("broker_starting", STARTING),
         ("broker_unregistered", LONELY),
-        # By then everybody has asked it again.
+        # By then every service has polled it again.
         ("store_unreachable", LONELY),
         ("no_controller", -1),
     )
@@ -122,11 +122,13 @@ async def explained_faults(cluster: LocalCluster, pairs: Pairs, alone: str) -> F
     return Faulty(cluster, pairs, alone, whole, by_follower, of_alone)
 
 
-async def test_a_broker_that_misses_the_store_lives_and_is_not_registered(faulty: Faulty) -> None:
+async def test_a_broker_without_the_store_is_reported_alive_and_unregistered(
+    faulty: Faulty,
+) -> None:
     unregistered = the(faulty.whole, "broker_unregistered")
     assert unregistered.because == (f"store_unreachable of broker {LONELY}",)
     assert "it has no registration, says broker-" in said(unregistered)
-    # Once its lease has ended, it names the first few also of those that it led.
+    # Once its lease has ended, it also names the first few partitions that it led.
     held = {name for replicas, name in faulty.pairs.items() if LONELY in replicas}
     named = {name for name in unregistered.partitions if split(name)[0] == TOPIC}
     assert named
@@ -135,7 +137,7 @@ async def test_a_broker_that_misses_the_store_lives_and_is_not_registered(faulty
     assert missed.summary.startswith(f"broker-{LONELY} does not reach the metadata store")
 
 
-async def test_a_broker_that_starts_waits_for_a_controller_to_tell_it_its_replicas(
+async def test_a_starting_broker_waits_for_its_full_state_from_the_controller(
     faulty: Faulty,
 ) -> None:
     starting = the(faulty.whole, "broker_starting")
@@ -144,13 +146,13 @@ async def test_a_broker_that_starts_waits_for_a_controller_to_tell_it_its_replic
     assert "the active controller stands still" in the(faulty.whole, "no_controller").summary
 
 
-async def test_a_broker_that_stops_is_named_where_it_is_missed(faulty: Faulty) -> None:
+async def test_a_stopping_broker_is_named_where_it_is_missing(faulty: Faulty) -> None:
     stopping = the(faulty.whole, "broker_stopping")
     assert stopping.partitions == (faulty.pairs[LEADER, STOPPING],)
     assert stopping.severity == "warning"
 
 
-async def test_of_each_partition_its_own_follower_is_named_and_no_other(faulty: Faulty) -> None:
+async def test_only_the_follower_of_each_partition_is_named(faulty: Faulty) -> None:
     about = ("broker_stopping", "broker_starting", "broker_unregistered", "replica_dead")
     assert {
         follower: {cause for cause in causes_of(found) if cause[0] in about}
@@ -162,6 +164,6 @@ async def test_of_each_partition_its_own_follower_is_named_and_no_other(faulty: 
     }
 
 
-async def test_a_partition_that_none_of_them_holds_is_well(faulty: Faulty) -> None:
+async def test_a_partition_on_none_of_these_brokers_is_healthy(faulty: Faulty) -> None:
     assert faulty.of_alone == []
     assert_not_blamed(faulty.whole, faulty.alone)

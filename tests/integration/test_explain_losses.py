@@ -1,5 +1,5 @@
-"""After a reboot of all machines nobody is whole: `tidelog explain` says who waits for what,
-and later what an election may have cost."""
+"""After a reboot of all machines no replica is intact: `tidelog explain` reports what each
+partition waits for, and later what an election may have lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tidelog.inspection.model import Explanation
 from tidelog.model import Acks
 from tidelog_runtime.local.cluster import LocalCluster
 
-# What must not be lost is synced; what may be waits for a person.
+# The `synced` topic loses nothing; the other topic waits for consent.
 KEPT, MANUAL = "kept", "manual"
 DEAD = 3
 
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @dataclass
 class Rebooted:
-    """All machines were rebooted; then one broker died besides."""
+    """All machines were rebooted; then one broker died as well."""
 
     cluster: LocalCluster
     kept: Pairs
@@ -69,10 +69,11 @@ async def rebooted(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
             cluster.start_broker(broker_id)
         await cluster.ready()
         await until_found(cluster, ("no_leader", -1))
-        # What was synced is whole again before anything else happens.
+        # The synced topic is intact again before anything else happens.
         await until_in_sync(cluster, KEPT)
         await cluster.kill(DEAD)
-        # Its address refuses a moment before the controller has seen it go, and says when.
+        # Its address refuses connections a moment before the controller has noticed its end and
+        # reports when it was.
         found = await until_found(
             cluster,
             ("no_leader", -1),
@@ -83,7 +84,7 @@ async def rebooted(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
         yield Rebooted(cluster, kept, manual, found)
 
 
-async def test_a_manual_recovery_waits_for_consent_and_names_the_command(
+async def test_a_manual_recovery_awaits_consent_and_shows_the_command(
     rebooted: Rebooted,
 ) -> None:
     topic, partition = split(rebooted.manual[1, 2])
@@ -96,7 +97,7 @@ async def test_a_manual_recovery_waits_for_consent_and_names_the_command(
     assert waits.next_step.endswith(f"tidelog topics recover {topic} --partition {partition}")
 
 
-async def test_the_reboot_of_all_machines_is_named_with_what_follows_from_it(
+async def test_the_reboot_of_all_machines_is_explained_with_its_consequences(
     rebooted: Rebooted,
 ) -> None:
     named = the(rebooted.whole, "machine_rebooted")
@@ -106,11 +107,11 @@ async def test_the_reboot_of_all_machines_is_named_with_what_follows_from_it(
     [listed] = re.findall(r"partitions without a leader: (.*)", said(named))
     names, _, more = listed.partition(" and ")
     assert {*names.split(", ")} <= {*rebooted.manual.values()}
-    # Of six at most, five are named.
+    # Five of at most six are named.
     assert rebooted.manual[1, 2] in names or more == "1 more"
 
 
-async def test_where_a_member_is_dead_it_is_waited_for_instead(rebooted: Rebooted) -> None:
+async def test_recovery_waits_for_a_dead_member(rebooted: Rebooted) -> None:
     found = await explained(rebooted.cluster, of(rebooted.manual[1, DEAD]))
     waits = the(found, "no_leader")
     assert f"waits for broker {DEAD}, last known to hold every committed record" in waits.summary
@@ -121,7 +122,7 @@ async def test_where_a_member_is_dead_it_is_waited_for_instead(rebooted: Reboote
     assert "--from-live-replicas" in waits.next_step
 
 
-async def test_what_was_synced_has_a_leader_and_is_not_blamed(rebooted: Rebooted) -> None:
+async def test_a_synced_partition_has_a_leader_and_is_not_blamed(rebooted: Rebooted) -> None:
     assert await faults_of(rebooted.cluster, rebooted.kept[1, 2]) == []
     assert_not_blamed(rebooted.whole, rebooted.kept[1, 2], rebooted.kept[2, 1])
     of_kept = await explained(rebooted.cluster, of(rebooted.kept[1, DEAD]))
@@ -129,7 +130,7 @@ async def test_what_was_synced_has_a_leader_and_is_not_blamed(rebooted: Rebooted
     assert ("replica_dead", DEAD) in causes_of(of_kept)
 
 
-async def test_after_consent_the_unclean_election_is_told_in_its_epoch(
+async def test_after_consent_the_unclean_election_is_reported_with_its_epoch(
     rebooted: Rebooted,
 ) -> None:
     cluster, name = rebooted.cluster, rebooted.manual[1, 2]

@@ -1,8 +1,9 @@
-"""Machines that give a broker too little: memory, CPU, a clock that is right, and clients that take
-too much. Each is named beside a second fault, a healthy partition is not blamed, and the step that
-`explain` suggests ends it.
+"""Machines with too little memory or CPU for a broker, or a wrong clock, and clients that use too
+much.
 
-One cluster serves all of them: each test leaves it as it found it."""
+Each is explained beside a second fault, a healthy partition is not blamed, and the step that
+`explain` suggests ends it. One cluster serves all tests: each test restores the state that it
+found."""
 
 from __future__ import annotations
 
@@ -50,16 +51,16 @@ from tidelog_runtime.local.cluster import LocalCluster, Programs
 TOPIC = "pairs"
 HOUR_MS = 3_600_000
 CONNECTIONS = 5_000
-# That one client may have, and those of services and tests from the same address meanwhile.
+# The limit of one client, and the connections of services and tests from the same address.
 MAX_CONNECTIONS = CallerLimits().max_connections_per_client
 OTHER_CONNECTIONS = 100
-# Of brokers that others do not hold with: 1 and 2 hold the healthy partition.
+# Brokers without a replica of the healthy partition, which is on brokers 1 and 2.
 SHORT = 3
-# Of records that use the memory up, and of those that only keep the broker busy.
+# The size of records that use up the memory, and of those that only keep the broker busy.
 LARGE_BYTES, SMALL_BYTES = 900_000, 10_000
-# At its memory limit, until it is killed.
+# How long it stays at its memory limit before it is killed.
 PUSHED_SECONDS = 5
-# Of its limit of memory: a broker that has none left would end before it says so.
+# The share of its memory limit: a broker without any memory left would end before it reports that.
 USED_PERCENT = 93
 # Half the weight of another process.
 NICE = 3
@@ -85,8 +86,8 @@ class World:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    """Broker SHORT has a wall clock of its own, where libfaketime is installed: no other one, for
-    its waits end early in a process that is stopped meanwhile."""
+    """Broker SHORT has its own wall clock if libfaketime is installed. No other broker has one,
+    because with libfaketime the waits of a paused process end early."""
     directory = tmp_path_factory.mktemp("explain")
     clocks, library = directory / "clocks", find_faketime()
     programs = Programs()
@@ -94,7 +95,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         programs = Programs(broker=clock_program(clocks, library))
         _set_clock(clocks, SHORT, 0)
     with pytest.MonkeyPatch.context() as patched:
-        # Where brokers find the program that gives them their clock.
+        # Where brokers find the program that sets their clock.
         patched.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
         patched.setenv(*ONE_ARENA)
         async with running_cluster(
@@ -110,7 +111,7 @@ def _set_clock(clocks: Path, broker_id: int, ahead_s: int) -> None:
     file.write_text(clock_setting(ahead_s))
 
 
-async def test_the_clock_of_a_leader_an_hour_ahead(world: World) -> None:
+async def test_a_leaders_clock_an_hour_ahead_is_explained(world: World) -> None:
     if world.clocks is None:
         pytest.skip("libfaketime is not installed")
     cluster = world.cluster
@@ -118,7 +119,7 @@ async def test_the_clock_of_a_leader_an_hour_ahead(world: World) -> None:
         _set_clock(world.clocks, SHORT, HOUR_MS // 1_000)
         try:
             found = await until_found(cluster, ("clock_skew", SHORT), ("no_standby", -1))
-            # What it doubts itself, it says as well.
+            # The broker reports its own doubts about the clock as well.
             found = await until_found(
                 cluster, ("clock_in_doubt", SHORT), ("clock_skew", SHORT), ("no_standby", -1)
             )
@@ -136,7 +137,7 @@ async def test_the_clock_of_a_leader_an_hour_ahead(world: World) -> None:
         await until_gone(cluster, "clock_in_doubt")
 
 
-async def test_a_broker_that_runs_into_its_memory_limit(world: World) -> None:
+async def test_a_broker_at_its_memory_limit_is_explained(world: World) -> None:
     cluster = world.cluster
     log = LogSince(cluster.broker_process(SHORT).log_path)
     async with without_standby(cluster):
@@ -150,7 +151,8 @@ async def test_a_broker_that_runs_into_its_memory_limit(world: World) -> None:
         limit_memory(pid, 100)
         async with _pushing(cluster, world.pairs[SHORT, 1], LARGE_BYTES, 0.05):
             await asyncio.sleep(PUSHED_SECONDS)
-            # It may end by itself, or live on and reject requests; a container's kernel does this.
+            # The broker may end by itself, or survive and reject requests; in a container the
+            # kernel does this.
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             found = await until_found(cluster, ("replica_dead", SHORT), ("no_standby", -1))
@@ -159,7 +161,7 @@ async def test_a_broker_that_runs_into_its_memory_limit(world: World) -> None:
         assert "memory" in dead.summary.lower()
         assert "was stopped" not in said(dead)
         assert await faults_of(cluster, world.healthy) == []
-        # Its new process has the limit that this test has: none.
+        # Its new process has no limit.
         [named] = re.findall(
             r"Raise the memory limit of broker (\d+) .*, and start it", dead.next_step
         )
@@ -174,7 +176,7 @@ async def test_a_broker_that_runs_into_its_memory_limit(world: World) -> None:
 async def _pushing(
     cluster: LocalCluster, name: str, value_bytes: int, pause_seconds: float
 ) -> AsyncIterator[None]:
-    """Batches, again and again, whatever becomes of them."""
+    """Sends batches repeatedly, whatever their outcome."""
 
     async def push() -> None:
         while True:
@@ -186,16 +188,16 @@ async def _pushing(
         yield
 
 
-async def test_brokers_that_get_too_little_cpu(world: World) -> None:
-    """One beside processes that use its processor up, one that is stopped again and again: each is
-    the second fault of the other."""
+async def test_brokers_short_of_cpu_are_explained(world: World) -> None:
+    """One broker runs beside processes that use up its processor, and one is stopped repeatedly:
+    each is the second fault of the other."""
     cluster, stopped = world.cluster, 2
-    # Its only replica leads each of them, whatever the tests before have done.
+    # The only replica of each leads it, whatever earlier tests have done.
     described = await create_topic(cluster, "alone", 3, 1)
     alone = {p.leader: f"alone/{p.partition}" for p in described.partitions}
     healthy = alone[1]
     with _stopped_again_and_again(world.pid(stopped)), _crowded(world.pid(SHORT)):
-        # Without a pause: its share of the processor is to be too little on a fast one, too.
+        # Without a pause: the share must be too small on a fast processor as well.
         async with _pushing(cluster, alone[SHORT], SMALL_BYTES, 0):
             found = await until_found(
                 cluster, ("cpu_starved", SHORT), ("cpu_starved", stopped), timeout_seconds=60
@@ -208,13 +210,13 @@ async def test_brokers_that_get_too_little_cpu(world: World) -> None:
         assert "or what stops its process again and again" in starved.next_step
     assert ("cpu_starved", 1) not in causes_of(found)
     assert_not_blamed(found, healthy)
-    # Both were ended above.
+    # Both processes were ended above.
     await until_gone(cluster, "cpu_starved")
     await until_in_sync(cluster, TOPIC)
 
 
-# A process of its own: the event loop of the test is late where the machine is busy, and the
-# broker would get more of the processor than it is to get.
+# A separate process: on a busy machine the event loop of the test is late, and the broker would get
+# more of the processor than intended.
 _STOP_AND_GO = """
 import os, signal, sys, time
 while True:
@@ -227,7 +229,7 @@ while True:
 
 @contextmanager
 def _stopped_again_and_again(pid: int) -> Iterator[None]:
-    """As cpulimit does, with a tenth of a processor."""
+    """Stops and resumes the process as cpulimit does, with a tenth of a processor."""
     stopping = subprocess.Popen([sys.executable, "-c", _STOP_AND_GO, str(pid)])
     try:
         yield
@@ -239,15 +241,15 @@ def _stopped_again_and_again(pid: int) -> Iterator[None]:
 
 @contextmanager
 def _crowded(pid: int) -> Iterator[None]:
-    """Processes that use up the one processor that this one may use, and come before it: it gets
-    a fifth of it, by which it can still say so."""
+    """Processes of higher priority use up the one processor that this process may use: it gets a
+    fifth of it, enough to report the shortage."""
     processor = max(os.sched_getaffinity(0))
     autogroup = Path(f"/proc/{pid}/autogroup")
     _place(pid, {processor}, NICE)
     with suppress(OSError):
         autogroup.write_text(str(NICE))
     endless = [sys.executable, "-c", "while True: pass"]
-    # Sessions of their own: where the kernel shares the processor among sessions.
+    # Separate sessions: the kernel may share the processor among sessions.
     others = [subprocess.Popen(endless, start_new_session=True) for _ in range(2)]
     try:
         for other in others:
@@ -257,7 +259,7 @@ def _crowded(pid: int) -> Iterator[None]:
         for other in others:
             other.kill()
             other.wait()
-        # Without the privilege it stays the last one, on a machine where nothing is before it.
+        # Without the privilege it stays last, on a machine without other load.
         with suppress(OSError):
             autogroup.write_text("0")
         _place(pid, os.sched_getaffinity(0), 0)
@@ -286,7 +288,7 @@ sys.stdin.read()
 """
 
 
-async def test_five_thousand_connections_of_one_client(world: World) -> None:
+async def test_five_thousand_connections_of_one_client_are_explained(world: World) -> None:
     cluster = world.cluster
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard < 2 * CONNECTIONS:
@@ -315,7 +317,7 @@ async def test_five_thousand_connections_of_one_client(world: World) -> None:
                 return found if is_bounded and _closed(many) else None
 
             looks = [await until(bounded, "idle connections beyond the limit are closed")]
-            # It is not now this and now that.
+            # The finding is stable.
             for _ in range(3):
                 await asyncio.sleep(0.5)
                 looks.append(await explained(cluster))
@@ -347,7 +349,7 @@ def _count(many: Finding) -> int:
 
 
 def _closed(many: Finding) -> int:
-    """0: none is reported."""
+    """0: no connection is reported."""
     found = re.findall(
         r"rejected ([\d,]+) requests or idle connections of client 127.0.0.1", said(many)
     )

@@ -1,7 +1,7 @@
-"""Moves that do not end, operations that have not begun and cancellations that wait: each is
-explained beside a second fault, and the suggested step ends it.
+"""Moves that do not end, operations that have not begun, and cancellations that wait.
 
-One cluster serves all of them; topics name the replicas of their partitions."""
+Each is explained beside a second fault, and the suggested step ends it. One cluster serves all
+tests; topics name the replicas of their partitions."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from tidelog.inspection.explain import causes
 from tidelog.model import Acks
 from tidelog_runtime.local.cluster import LocalCluster
 
-# Led and followed by brokers that no fault touches.
+# On brokers that no fault touches.
 BYSTANDER = "rest/0"
 VALUE = bytes(range(256)) * 16
 WRITES_PER_SECOND = 25
-# Far below what is written, and the least that is accepted.
+# Far below the write rate, and the least that is accepted.
 LOW_RATE, LEAST_RATE = "20kB", "1024"
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -62,7 +62,7 @@ async def topic_of(cluster: LocalCluster, topic: str, *replicas: list[int]) -> N
 
 @asynccontextmanager
 async def writing(cluster: LocalCluster, topic: str) -> AsyncIterator[None]:
-    """To partition 0, about a hundred kilobytes a second."""
+    """Writes about a hundred kilobytes a second to partition 0."""
 
     async def write_on() -> None:
         async with Producer(cluster.bootstrap, acks=Acks.LEADER, idempotent=False) as producer:
@@ -78,7 +78,7 @@ async def bind_moves(cluster: LocalCluster, rate: str) -> None:
     await carried_out(cluster, ["throttle", "set", rate])
 
 
-async def test_a_bound_below_the_write_rate_and_the_rate_that_would_do(
+async def test_a_throttle_below_the_write_rate_is_explained_with_a_sufficient_rate(
     cluster: LocalCluster,
 ) -> None:
     await topic_of(cluster, "sea", [1, 2])
@@ -105,7 +105,7 @@ async def test_a_bound_below_the_write_rate_and_the_rate_that_would_do(
     assert (over.state, over.progress.moves_done) == ("done", 1)
 
 
-async def test_an_operation_and_a_move_that_wait_for_a_dead_broker_and_a_bound(
+async def test_an_operation_waiting_for_a_dead_broker_and_a_throttled_move_are_explained(
     cluster: LocalCluster,
 ) -> None:
     await topic_of(cluster, "bay", [2, 3], [2, 3])
@@ -141,7 +141,9 @@ async def test_an_operation_and_a_move_that_wait_for_a_dead_broker_and_a_bound(
     assert (await until_over(cluster, "waits")).progress.moves_done == 2
 
 
-async def test_a_cancelled_move_that_cannot_go_back_yet(cluster: LocalCluster) -> None:
+async def test_a_cancelled_move_that_cannot_be_rolled_back_yet_is_explained(
+    cluster: LocalCluster,
+) -> None:
     await topic_of(cluster, "cove", [2, 3])
     paused = cluster.broker_process(4)
     paused.pause()

@@ -1,7 +1,7 @@
-"""Replicas that are cut off, slow, damaged or without room, and a metadata store that is
-away or slow: `tidelog explain` names each by what services see of it.
+"""Replicas that are cut off, slow, damaged or out of space, and a metadata store that is down or
+slow: `tidelog explain` finds each cause from what services observe.
 
-Broker 1 is reached by others through a proxy, and so is etcd by everybody."""
+Others reach broker 1 through a proxy, and all services reach etcd through one."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 
 @asynccontextmanager
 async def writing(cluster: LocalCluster, name: str) -> AsyncIterator[None]:
-    """About a megabyte a second, acknowledged by the leader alone."""
+    """Writes about a megabyte a second, acknowledged by the leader alone."""
     topic, partition = split(name)
 
     async def write() -> None:
@@ -119,7 +119,7 @@ async def writing(cluster: LocalCluster, name: str) -> AsyncIterator[None]:
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_followers_that_are_cut_off_and_a_full_disk_are_told_apart(world: World) -> None:
+async def test_cut_off_followers_and_a_full_disk_are_distinguished(world: World) -> None:
     cluster, pairs, disk = world.cluster, world.pairs, FileSizeLimit()
     await append(cluster, pairs[2, 3], [VALUE] * 40)
     await until_in_sync(cluster, TOPIC)
@@ -149,7 +149,7 @@ async def test_followers_that_are_cut_off_and_a_full_disk_are_told_apart(world: 
     assert set(the(whole, "replica_cut_off", 3).partitions) == {pairs[1, 3]}
     assert healthy == [[], [], []]
     assert_not_blamed(whole, pairs[3, 2], pairs[2, 1], pairs[3, 1])
-    # Broker 1 answers the test and not its peers, who know by its fetches that it lives.
+    # Broker 1 answers the test but not its peers, who know from its fetches that it is alive.
     far = the(by_another, "broker_unreachable")
     assert far.broker == 1
     assert "cannot be reached from here, and lives" in far.summary
@@ -163,7 +163,7 @@ async def test_followers_that_are_cut_off_and_a_full_disk_are_told_apart(world: 
     assert_not_blamed(Explanation(tuple(by_another)), pairs[3, 2], pairs[2, 1], pairs[3, 1])
 
 
-async def test_a_slow_follower_and_one_that_catches_up_and_a_dead_one_are_told_apart(
+async def test_slow_recovering_and_dead_followers_are_distinguished(
     world: World,
 ) -> None:
     cluster, pairs = world.cluster, world.pairs
@@ -173,7 +173,7 @@ async def test_a_slow_follower_and_one_that_catches_up_and_a_dead_one_are_told_a
         found = await until_found(cluster, ("replica_slow", 2), ("replica_dead", 3))
         of_slow = await of_partition(cluster, pairs[1, 2])
         healthy = await faults_of(cluster, pairs[2, 1])
-    # Nothing more is written: it gains, as slowly as before.
+    # Writing has stopped: the follower catches up, as slowly as before.
     later = await until_found(cluster, ("replica_catching_up", 2), ("replica_dead", 3))
     await world.heal()
 
@@ -215,7 +215,7 @@ async def test_without_the_store_a_dead_follower_stays_in_the_isr_and_damage_sta
             find_replica(cluster.broker_data_dir(1), "short", split(short[1, 2])[1], short_id)
         )
         await fails_to_roll(cluster, short[1, 2])
-        # By then everybody has asked it again.
+        # By then every service has polled it again.
         await until_found(cluster, ("store_unreachable", -1), missing=("may not have asked",))
         found = await until_found(
             cluster,
@@ -254,7 +254,7 @@ async def fails_to_roll(cluster: LocalCluster, name: str) -> None:
         await append(cluster, name, [VALUE] * (2 * SEGMENT_BYTES // len(VALUE)))
 
 
-async def test_a_slow_store_is_told_beside_a_dead_broker(world: World) -> None:
+async def test_a_slow_store_is_reported_beside_a_dead_broker(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
     world.store.delay_seconds = 0.4
     try:
@@ -272,7 +272,7 @@ async def test_a_slow_store_is_told_beside_a_dead_broker(world: World) -> None:
 
 
 async def test_the_last_broker_explains_without_store_and_controller(world: World) -> None:
-    """The last test: nothing is mended after it."""
+    """The last test: nothing is repaired after it."""
     cluster, pairs = world.cluster, world.pairs
     await world.store.stop()
     await cluster.kill_controller(1)

@@ -1,7 +1,8 @@
-"""What goes wrong between leaders, followers and producers: each incident is named beside a second
-fault, a healthy partition is not blamed, and the suggested step ends it.
+"""Incidents between leaders, followers and producers.
 
-Broker 1 is reached by others through a proxy, and so is the metadata store by controllers."""
+Each is explained beside a second fault, a healthy partition is not blamed, and the suggested step
+ends it. Others reach broker 1 through a proxy, and controllers reach the metadata store through
+one."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
     await store.start()
     controllers: dict[str, Setting] = {
         "etcd_endpoints": [store.address],
-        # Outlives a store that hangs for as long as a test needs.
+        # Longer than a test needs the store to hang.
         "lease_ttl_seconds": 30,
         "leader_balance": False,
     }
@@ -90,7 +91,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         await etcd.stop()
 
 
-async def test_a_follower_that_gets_damaged_answers_rejects_them(world: World) -> None:
+async def test_a_follower_rejects_damaged_answers(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
     damaged, bystander = pairs[1, 2], pairs[2, 3]
     topic, partition = split(damaged)
@@ -105,7 +106,7 @@ async def test_a_follower_that_gets_damaged_answers_rejects_them(world: World) -
             healthy = await faults_of(cluster, bystander)
             finding = the(found, "replica_rejects", 2)
             [scrub] = commands_of(finding)
-            # The disk is sound, so that it is the network.
+            # The disk is intact, so that the network must be the cause.
             checked = await carried_out(cluster, scrub)
         finally:
             world.leader.garbles = None
@@ -120,8 +121,8 @@ async def test_a_follower_that_gets_damaged_answers_rejects_them(world: World) -
     assert_not_blamed(found, bystander)
 
 
-async def test_an_isr_that_shrank_since_the_controller_read_it(world: World) -> None:
-    """The leader's disk is sound: it is the follower that has left."""
+async def test_an_isr_that_shrank_after_the_controller_read_it_is_explained(world: World) -> None:
+    """The leader's disk is intact: the follower is the replica that has left."""
     cluster, pairs = world.cluster, world.pairs
     shrunk, bystander = pairs[3, 2], pairs[3, 1]
     cluster.pause(2)
@@ -150,7 +151,7 @@ async def test_an_isr_that_shrank_since_the_controller_read_it(world: World) -> 
 
 
 async def fence_each_other(cluster: LocalCluster, topic: str) -> None:
-    """Two producers of one name, each of which begins again when it is fenced."""
+    """Two producers of one name, each of which takes the name again when it is fenced."""
 
     async def write_on() -> None:
         while True:
@@ -169,7 +170,9 @@ def rejected_count(finding: Finding) -> int:
     return int(found[1])
 
 
-async def test_an_unclean_election_beside_two_producers_of_one_name(world: World) -> None:
+async def test_an_unclean_election_is_explained_beside_two_producers_of_one_name(
+    world: World,
+) -> None:
     cluster, bystander = world.cluster, world.pairs[3, 1]
     await create_topic(cluster, "orders", 1, 2)
     config = {"unclean_leader_election": "true", "min_insync_replicas": "1"}
@@ -193,7 +196,7 @@ async def test_an_unclean_election_beside_two_producers_of_one_name(world: World
         healthy = await faults_of(cluster, bystander)
     later, fenced = the(found, "unclean_election"), the(found, "requests_rejected")
 
-    # The ISR has changed since; the election has not.
+    # The ISR has changed since; the unclean election has not.
     assert ELECTED.search(said(first)) is not None, first
     assert ELECTED.findall(said(first)) == ELECTED.findall(said(later))
     assert later.partitions == ("lossy/0",)
@@ -212,7 +215,7 @@ async def test_an_unclean_election_beside_two_producers_of_one_name(world: World
 
 
 async def _with_a_name_of_its_own(cluster: LocalCluster, topic: str) -> None:
-    """As the finding suggests: nothing more is rejected."""
+    """As the finding suggests; nothing more is rejected."""
     before = rejected_count(the(await explained(cluster), "requests_rejected"))
     async with (
         Producer(cluster.bootstrap, producer_name="orders") as one,
@@ -236,7 +239,9 @@ def by_another_rule(key: bytes, partitions: int) -> int:
     return zlib.adler32(key) % partitions
 
 
-async def test_a_client_with_a_different_partitioner_beside_a_killed_standby(world: World) -> None:
+async def test_a_client_with_another_partitioner_is_explained_beside_a_killed_standby(
+    world: World,
+) -> None:
     cluster, bystander, topic, partitions = world.cluster, world.pairs[3, 1], "keyed", 6
     await create_topic(cluster, topic, partitions, 2)
     keys = [b"key-%d" % number for number in range(60)]
@@ -263,7 +268,7 @@ async def test_a_client_with_a_different_partitioner_beside_a_killed_standby(wor
             found = await until_found(cluster, ("partitioners_differ", -1), ("no_standby", -1))
             healthy = await faults_of(cluster, bystander)
         other.cancel()
-        # As the finding suggests: by the rule of the others. Nothing more goes elsewhere.
+        # As the finding suggests: with the partitioner of the others. No more keys go elsewhere.
         other = asyncio.create_task(write_on(partition_for_key))
 
         async def is_over() -> bool:

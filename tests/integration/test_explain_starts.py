@@ -1,5 +1,5 @@
-"""Brokers that are started while etcd is away: they answer, say what they wait for, and are
-not held for paused; when etcd is back, they go on."""
+"""Brokers that are started without etcd answer, report that they wait for it, and are not taken for
+paused. When etcd is back, they continue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog_runtime.local.cluster import LocalCluster
 STARTED = 3
 
 
-async def test_brokers_that_start_without_etcd_are_named_as_such(tmp_path: Path) -> None:
+async def test_brokers_that_start_without_etcd_are_reported_as_starting(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         pairs = await create_pairs(cluster, "pairs")
         etcd = cluster.etcd
@@ -29,7 +29,7 @@ async def test_brokers_that_start_without_etcd_are_named_as_such(tmp_path: Path)
 
 
 async def _of_one(cluster: LocalCluster, led: str, untouched: str) -> None:
-    """While the others serve what they led."""
+    """One starting broker, while the others serve the partitions that they led."""
     await cluster.kill(STARTED)
     cluster.start_broker(STARTED)
     found = await until_found(
@@ -49,7 +49,7 @@ async def _of_one(cluster: LocalCluster, led: str, untouched: str) -> None:
 
 
 async def _of_all(cluster: LocalCluster) -> None:
-    """Asked as those do who know brokers alone."""
+    """All brokers start; the request comes from a client that knows only brokers."""
     await asyncio.gather(*(cluster.kill(broker_id) for broker_id in cluster.broker_ids))
     for broker_id in cluster.broker_ids:
         cluster.start_broker(broker_id)
@@ -62,7 +62,7 @@ async def _of_all(cluster: LocalCluster) -> None:
     async def look() -> str | None:
         status, said = await tidelog(cluster, "explain", bootstrap=brokers)
         assert status == 1, said
-        # Of its first question a broker may still await the answer.
+        # A broker may still wait for the answer to its first request.
         return said if "CRITICAL store_unreachable" in said else None
 
     said = await until(look, "brokers tell that they miss the store")

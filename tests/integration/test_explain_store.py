@@ -1,7 +1,8 @@
-"""A metadata store of three members that gets into trouble, beside a second fault: each is named,
-a healthy partition is not blamed, and the step that `explain` suggests ends it.
+"""Incidents of a metadata store of three members.
 
-One cluster serves all of them: each test leaves it as it found it."""
+Each is explained beside a second fault, a healthy partition is not blamed, and the step that
+`explain` suggests ends it. One cluster serves all tests: each test restores the state that it
+found."""
 
 from __future__ import annotations
 
@@ -36,14 +37,14 @@ from integration.waiting import until
 from tidelog_runtime.local.cluster import LocalCluster
 
 TOPIC = "pairs"
-# Small enough to be used up in a moment.
+# Small enough to be filled in a moment.
 QUOTA_BYTES = 4 << 20
 FILLER_BYTES = 100_000
-# A service that asks nothing probes the store after 5 s without an answer, so that every stop is
-# noticed by all of them; meanwhile etcd elects a leader, and leases are taken again.
+# A service without requests probes the store after 5 s without an answer, so that all of them
+# notice every stop. Meanwhile etcd elects a leader, and leases are renewed.
 STOPS_SECONDS, RUNS_SECONDS = 6, 3
 SLOW_NOW = "elections and ISR changes take as long, and leases may end"
-# The broker that dies besides.
+# The broker that is killed as the second fault.
 DEAD = 3
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -57,7 +58,7 @@ class World:
 
     @property
     def healthy(self) -> str:
-        """A partition that the dead broker does not hold."""
+        """A partition without a replica on the dead broker."""
         return self.pairs[1, 2]
 
 
@@ -77,7 +78,8 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
 async def everything_runs_again(world: World) -> AsyncIterator[None]:
-    """A test that fails between a fault and its repair leaves the next ones a sound cluster."""
+    """A test that fails between a fault and its repair leaves an intact cluster to the next
+    ones."""
     yield
     world.etcd.resume_all()
     await _make_room(world.etcd)
@@ -96,16 +98,16 @@ async def dead_broker(cluster: LocalCluster) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("how", ["ended", "cut off"])
-async def test_one_of_three_members_is_missing(world: World, how: str) -> None:
+async def test_a_missing_etcd_member_is_explained(world: World, how: str) -> None:
     cluster, [away, *others] = world.cluster, _members(world.etcd, how)
-    # That a store was slow is reported for a minute: also of the test before.
+    # A slow store is reported for a minute, also that of the previous test.
     before = causes_of(await explained(cluster))
     async with dead_broker(cluster):
         if how == "ended":
             await away.process.kill()
         else:
             away.process.pause()
-        # On a busy machine another one may seem to be away for a moment.
+        # On a busy machine another member may seem to be down for a moment.
         found = await until_found(
             cluster,
             ("store_member_unreachable", -1),
@@ -121,7 +123,7 @@ async def test_one_of_three_members_is_missing(world: World, how: str) -> None:
         assert not {"store_unreachable", "store_slow"} & new
         assert await faults_of(cluster, world.healthy) == []
         assert_not_blamed(found, world.healthy)
-        # The step that is suggested, and what it finds there.
+        # The suggested step, and its result there.
         [address] = re.findall(r"Check the etcd process at (\S+) ", lost.next_step)
         process = world.etcd.at(address).process
         assert process.running == (how == "cut off")
@@ -130,16 +132,16 @@ async def test_one_of_three_members_is_missing(world: World, how: str) -> None:
 
 
 def _members(etcd: EtcdMembers, how: str) -> Sequence[EtcdMember]:
-    """Another one comes first for each kind of fault."""
+    """Each kind of fault strikes another member first."""
     return etcd.members if how == "ended" else etcd.members[::-1]
 
 
-async def test_a_store_without_room(world: World) -> None:
+async def test_a_store_out_of_space_is_explained(world: World) -> None:
     cluster = world.cluster
-    # The broker that dies leads again, as before it died in other tests.
+    # The broker that dies leads again, as before other tests killed it.
     await lead_as_preferred(cluster)
     await _fill(world.etcd)
-    # Nothing is written: it is noticed all the same.
+    # No records are written: it is detected all the same.
     quiet = await until_found(cluster, ("store_full", -1))
     critical = {finding.cause for finding in quiet.findings if finding.severity == "critical"}
     assert critical == {"store_full"}
@@ -150,7 +152,7 @@ async def test_a_store_without_room(world: World) -> None:
         full = the(found, "store_full")
         assert full.severity == "critical"
         assert "answers reads and takes no writes" in full.summary
-        # By the alarm, or by a write that was rejected: whichever a service asked for last.
+        # Detected by the alarm or by a rejected write, whichever a service requested last.
         reasons = [line for line in full.evidence if " says, for " in line]
         assert reasons
         assert all(re.search("alarm NOSPACE|database space exceeded", line) for line in reasons)
@@ -159,12 +161,12 @@ async def test_a_store_without_room(world: World) -> None:
         assert await faults_of(cluster, world.healthy) == []
         await _carry_out(world.etcd, full.next_step)
         await until_gone(cluster, "store_full")
-        # A leader is elected, which the store has to take.
+        # A leader is elected, which needs a write to the store.
         await until_gone(cluster, "no_leader")
 
 
 async def _fill(etcd: EtcdMembers) -> None:
-    """One key again and again, as a program does whose history nothing compacts."""
+    """Overwrites one key repeatedly, like a program whose history is never compacted."""
     value = "x" * FILLER_BYTES
     for _ in range(2 * QUOTA_BYTES // FILLER_BYTES):
         try:
@@ -176,10 +178,10 @@ async def _fill(etcd: EtcdMembers) -> None:
 
 
 async def _make_room(etcd: EtcdMembers) -> None:
-    """Where a test failed before it did."""
+    """Makes room, in case the test failed before it did."""
     if "NOSPACE" not in await etcdctl(etcd, "alarm", "list"):
         return
-    # It is compacted already where the test got so far.
+    # The history is compacted already if the test got so far.
     with suppress(AssertionError):
         await etcdctl(etcd, "compact", await _revision(etcd))
     await etcdctl(etcd, "defrag", "--cluster")
@@ -192,7 +194,7 @@ async def _revision(etcd: EtcdMembers) -> str:
 
 
 async def _carry_out(etcd: EtcdMembers, next_step: str) -> None:
-    """The commands of etcdctl that it quotes, one after the other."""
+    """Runs the commands of etcdctl that it quotes, one after the other."""
     revision = await _revision(etcd)
     commands = [c.split() for c in re.findall(r"`etcdctl ([^`]*)`", next_step)]
     assert [command[0] for command in commands] == ["compact", "endpoint", "defrag", "alarm"]
@@ -200,9 +202,10 @@ async def _carry_out(etcd: EtcdMembers, next_step: str) -> None:
         await etcdctl(etcd, *(revision if word == "REVISION" else word for word in command))
 
 
-async def test_a_store_that_stops_again_and_again(world: World) -> None:
-    """Of two members, so that there is no quorum. The last test: elections are reported for 45 s
-    after the last one."""
+async def test_a_store_that_stops_repeatedly_is_explained(world: World) -> None:
+    """The store has two members, so that one stop costs the quorum.
+
+    The last test: elections are reported for 45 s after the last one."""
     cluster = world.cluster
     async with dead_broker(cluster):
         async with beside(_stop_and_go(world.etcd)):
@@ -211,16 +214,17 @@ async def test_a_store_that_stops_again_and_again(world: World) -> None:
                 ("store_slow", -1),
                 ("repeated_elections", -1),
                 ("replica_dead", DEAD),
-                # Of now: that it was slow in the tests before this one is a note.
+                # A current finding: that the store was slow in earlier tests is a note.
                 saying=(SLOW_NOW,),
                 timeout_seconds=60,
             )
             assert the(found, "store_slow").next_step.startswith("Look at etcd's process and disk")
             assert any("store_slow" in root for root in the(found, "repeated_elections").because)
             assert_not_blamed(found, world.pairs[1, 2])
-            # Nobody else is at fault, and what the dead broker causes is not the store's.
+            # No broker is at fault, and the effects of the dead broker are not attributed to the
+            # store.
             assert not the(found, "replica_dead", DEAD).because
-            # A broker whose lease has ended because of the store may not be registered yet.
+            # A broker whose lease ended because of the store may not be registered again yet.
             others = [f for f in found.findings if f.broker not in (-1, DEAD)]
             faults = [f for f in others if f.severity != "info"]
             assert {f.cause for f in faults} <= {"broker_unregistered"}, faults

@@ -1,6 +1,6 @@
-"""Clients that come in by the external listener are told external addresses, and need no others.
+"""Clients of the external listener get external addresses, and need no others.
 
-Brokers and controllers know each other on 127.0.0.1; clients come in on 127.0.0.2."""
+Brokers and controllers use 127.0.0.1 among each other; clients connect to 127.0.0.2."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def free_port() -> int:
 
 
 class Outside:
-    """Where services are reached from outside, by id."""
+    """The external addresses of services, by id."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
@@ -68,7 +68,7 @@ async def admin(outside: Outside) -> AsyncIterator[Admin]:
         yield asking
 
 
-async def test_metadata_names_external_addresses_alone(admin: Admin, outside: Outside) -> None:
+async def test_metadata_has_only_external_addresses(admin: Admin, outside: Outside) -> None:
     cluster = await admin.describe_cluster()
     assert {b.broker_id: b.address for b in cluster.brokers} == outside.brokers
     assert cluster.controller is not None
@@ -76,7 +76,7 @@ async def test_metadata_names_external_addresses_alone(admin: Admin, outside: Ou
     assert [c.address for c in cluster.controllers] == [outside.controller]
 
 
-async def test_those_inside_are_told_what_they_always_were(outside: Outside) -> None:
+async def test_internal_clients_get_internal_addresses(outside: Outside) -> None:
     inside = outside.cluster
     async with Admin(inside.bootstrap) as asking:
         brokers = (await asking.describe_cluster()).brokers
@@ -85,12 +85,12 @@ async def test_those_inside_are_told_what_they_always_were(outside: Outside) -> 
     }
 
 
-async def test_administrators_are_told_external_addresses(admin: Admin, outside: Outside) -> None:
+async def test_administrators_get_external_addresses(admin: Admin, outside: Outside) -> None:
     described = await admin.describe_brokers()
     assert {b.broker_id: b.address for b in described} == outside.brokers
 
 
-async def test_what_brokers_say_to_each_other_is_not_served_to_clients(outside: Outside) -> None:
+async def test_internal_rpcs_are_not_served_to_external_clients(outside: Outside) -> None:
     async with open_channel(outside.brokers[1]) as channel:
         control = replica_control_pb2_grpc.ReplicaControlServiceStub(channel)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -110,7 +110,7 @@ async def test_what_brokers_say_to_each_other_is_not_served_to_clients(outside: 
 
 
 @pytest.mark.usefixtures("admin")
-async def test_a_client_outside_follows_leaders_and_explains(outside: Outside) -> None:
+async def test_an_external_client_follows_leaders_and_explains(outside: Outside) -> None:
     sent = [b"%d" % n for n in range(60)]
     async with Producer(outside.bootstrap) as producer:
         for value in sent[:30]:
@@ -122,12 +122,12 @@ async def test_a_client_outside_follows_leaders_and_explains(outside: Outside) -
     explainer = Explainer(SystemClock())
 
     async def dead() -> bool:
-        told = await explainer.explain([outside.brokers[2]], Scope())
-        assert {service.rpartition(" ")[2] for service in told.asked} <= {
+        explanation = await explainer.explain([outside.brokers[2]], Scope())
+        assert {service.rpartition(" ")[2] for service in explanation.asked} <= {
             *outside.brokers.values(),
             outside.controller,
         }
-        return any(finding.broker == 1 for finding in told.findings)
+        return any(finding.broker == 1 for finding in explanation.findings)
 
     await until(dead, "broker 1 is found to be dead from outside")
     outside.cluster.start_broker(1)

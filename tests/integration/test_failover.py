@@ -1,4 +1,4 @@
-"""Parts of a cluster are killed, stopped and paused under load, and nothing is lost."""
+"""Services of a cluster are killed, stopped and paused under load, and no record is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from integration.topics import (
     write,
 )
 from integration.waiting import until
-from integration.wire_client import WireClient, assert_refused, wire_batch
+from integration.wire_client import WireClient, assert_rejected, wire_batch
 from tidelog.client import Admin, Consumer
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Record
@@ -33,7 +33,7 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 
 @pytest.mark.rule("acknowledged-record-survives-failover")
-async def test_a_killed_leader_costs_no_acknowledged_record(cluster: LocalCluster) -> None:
+async def test_a_killed_leader_loses_no_acknowledged_record(cluster: LocalCluster) -> None:
     topic = new_name("sea")
     before = (await create_topic(cluster, topic)).partitions[0]
 
@@ -53,7 +53,7 @@ async def test_a_killed_leader_costs_no_acknowledged_record(cluster: LocalCluste
     assert {record.leader_epoch for record in records} == {before.leader_epoch, after.leader_epoch}
 
 
-async def test_after_a_failover_a_reader_of_the_former_epoch_is_fenced(
+async def test_after_a_failover_a_reader_of_the_previous_epoch_is_fenced(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
@@ -64,7 +64,7 @@ async def test_after_a_failover_a_reader_of_the_former_epoch_is_fenced(
     async with WireClient(cluster.broker_address(after.leader)) as leader:
 
         async def leads() -> bool:
-            """Metadata names it as soon as it is elected, and perhaps before it knows."""
+            """Metadata name the new leader once it is elected, perhaps before it knows that."""
             answer = await leader.fetch(topic, 0, 0, known_epoch=after.leader_epoch)
             return not answer.HasField("error")
 
@@ -73,7 +73,7 @@ async def test_after_a_failover_a_reader_of_the_former_epoch_is_fenced(
     cluster.start_broker(before.leader)
     await until_in_sync(cluster, topic)
 
-    assert_refused(
+    assert_rejected(
         result.error,
         errors_pb2.ERROR_CODE_FENCED_LEADER_EPOCH,
         f"in leader epoch {after.leader_epoch}",
@@ -115,7 +115,7 @@ async def test_a_consumer_sees_every_offset_once_and_in_order_across_a_killed_le
     written.assert_all_in(seen)
 
 
-async def test_a_broker_that_is_told_to_stop_moves_its_leaders_first(
+async def test_a_stopping_broker_transfers_its_leaderships_first(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
@@ -210,7 +210,7 @@ async def test_a_paused_follower_leaves_the_isr_and_returns(cluster: LocalCluste
 
 
 @pytest.mark.rule("deposed-leader-commits-nothing")
-async def test_a_paused_leader_is_replaced_and_leads_no_more_when_it_wakes(
+async def test_a_paused_leader_is_replaced_and_does_not_lead_after_it_resumes(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
@@ -228,7 +228,7 @@ async def test_a_paused_leader_is_replaced_and_leads_no_more_when_it_wakes(
         result = await woken.produce(topic, 0, wire_batch(b"from the past"))
     records = await read(cluster, topic)
 
-    assert_refused(
+    assert_rejected(
         result.error, errors_pb2.ERROR_CODE_NOT_LEADER, f"broker {after.leader} at", "does"
     )
     assert after.leader_epoch > before.leader_epoch
@@ -243,7 +243,8 @@ async def test_a_topic_cannot_have_more_replicas_than_brokers_are_left(
     async with Admin(cluster.bootstrap) as admin:
 
         async def look() -> bool:
-            """By the word of the controller, which is to refuse: brokers may know before it."""
+            """By the answer of the controller, which has to reject the topic: brokers may know
+            earlier."""
             running = [b for b in await admin.describe_brokers() if b.status == "running"]
             return len(running) == len(cluster.broker_ids) - 1
 
@@ -259,7 +260,7 @@ async def test_a_topic_cannot_have_more_replicas_than_brokers_are_left(
     assert healed.replication_factor == 3
 
 
-async def test_with_too_few_in_sync_acks_all_is_refused_and_nothing_is_appended(
+async def test_with_too_few_in_sync_acks_all_is_rejected_and_nothing_is_appended(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
@@ -271,7 +272,8 @@ async def test_with_too_few_in_sync_acks_all_is_refused_and_nothing_is_appended(
     async with WireClient(cluster.broker_address(partition.leader)) as leader:
 
         async def look() -> bool:
-            """By the word of the replica itself: metadata may tell it before that knows."""
+            """By the answer of the replica itself: metadata may have the ISR before the replica
+            does."""
             leading = (await replica_of(cluster.broker_address(partition.leader), topic)).leader
             return leading is not None and list(leading.maximal_isr) == [partition.leader]
 
@@ -284,7 +286,7 @@ async def test_with_too_few_in_sync_acks_all_is_refused_and_nothing_is_appended(
     await until_in_sync(cluster, topic)
     await write(cluster, topic, [b"swell"])
 
-    assert_refused(
+    assert_rejected(
         result.error, errors_pb2.ERROR_CODE_NOT_ENOUGH_REPLICAS, "1 replica(s) in sync", "needs 2"
     )
     assert end == 1

@@ -1,4 +1,5 @@
-"""The disk of one broker is full: it says so, nothing is corrupted, others go on."""
+"""The disk of one broker is full: the broker reports it, nothing is corrupted, and the other
+brokers continue."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from integration.inspected import events_of
 from integration.load import load
 from integration.topics import create_topic, describe, new_name, read, until_in_sync, until_isr
 from integration.waiting import until
-from integration.wire_client import WireClient, assert_refused, values_of, wire_batch
+from integration.wire_client import WireClient, assert_rejected, values_of, wire_batch
 from tidelog.client import Admin
 from tidelog.client.descriptions import TopicDescription
 from tidelog.log_dump import dump_log
@@ -27,7 +28,7 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 FULL = 1
 VALUE = bytes(range(256)) * 256
-# Enough to make the segments of the partitions under test the largest files.
+# Large enough that segments of the partitions under test are the largest files.
 RECORDS = 8
 
 
@@ -58,8 +59,8 @@ async def disk(
         full.release()
 
 
-async def told_of_the_disk(cluster: LocalCluster, topic: str) -> list[StateChange]:
-    """Up to its taking again, which is told a moment after it did."""
+async def disk_events(cluster: LocalCluster, topic: str) -> list[StateChange]:
+    """Returns the events up to the disk's recovery, which is reported a moment after it happens."""
     address = cluster.broker_address(FULL)
 
     async def again() -> list[StateChange]:
@@ -75,7 +76,7 @@ def led_by(topic: TopicDescription, broker_id: int) -> int:
 
 
 def frames(directory: Path) -> list[tuple[int, int]]:
-    """First offset and size of each batch on disk; fails if anything is damaged."""
+    """The first offset and size of each batch on disk; fails if anything is damaged."""
     found = []
     for segment, info in dump_log(directory):
         assert info.fault is None, f"{segment} at {info.position}: {info.fault}"
@@ -85,7 +86,7 @@ def frames(directory: Path) -> list[tuple[int, int]]:
 
 
 async def fill_up(client: WireClient, topic: str, partition: int) -> Sequence[bytes]:
-    """Records in the log before the disk is full."""
+    """Returns how many records the log had before the disk was full."""
     values = [b"%d " % i + VALUE for i in range(RECORDS)]
     for value in values:
         assert not (await client.produce(topic, partition, wire_batch(value))).HasField("error")
@@ -93,7 +94,7 @@ async def fill_up(client: WireClient, topic: str, partition: int) -> Sequence[by
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_leader_whose_disk_is_full_refuses_and_then_goes_on(disk: Disk) -> None:
+async def test_a_leader_whose_disk_is_full_rejects_and_then_resumes(disk: Disk) -> None:
     cluster, topic = disk.cluster, new_name("sea")
     described = await create_topic(cluster, topic, 3, replication_factor=1)
     full, other = led_by(described, FULL), led_by(described, FULL + 1)
@@ -116,10 +117,10 @@ async def test_a_leader_whose_disk_is_full_refuses_and_then_goes_on(disk: Disk) 
             disk.free()
         resumed = await client.produce(topic, full, wire_batch(b"calm"))
         last = await client.fetch(topic, full, RECORDS)
-    told = await told_of_the_disk(cluster, topic)
+    changes = await disk_events(cluster, topic)
 
     for result in refused:
-        assert_refused(
+        assert_rejected(
             result.error,
             errors_pb2.ERROR_CODE_STORAGE_ERROR,
             f"{topic}/{full} cannot be written",
@@ -133,11 +134,11 @@ async def test_a_leader_whose_disk_is_full_refuses_and_then_goes_on(disk: Disk) 
     assert after == before
     assert (resumed.HasField("error"), resumed.base_offset) == (False, RECORDS)
     assert values_of(last.batches) == [b"calm"]
-    assert [(change.kind, change.partition) for change in told] == [
+    assert [(change.kind, change.partition) for change in changes] == [
         (Kind.DISK_REFUSED, full),
         (Kind.DISK_TAKES_AGAIN, full),
     ]
-    assert {change.cause for change in told} == {Cause.DISK_FULL}
+    assert {change.cause for change in changes} == {Cause.DISK_FULL}
 
 
 @pytest.mark.rule("failing-disk-transfers-leadership")
@@ -154,7 +155,7 @@ async def test_a_leader_whose_disk_is_full_transfers_leadership(disk: Disk) -> N
             await until_isr(cluster, topic, {FULL + 1, FULL + 2}, number)
             await written.acknowledges(20)
             leader = (await describe(cluster, topic)).partitions[number].leader
-            told = await events_of(cluster.controller_address(1), topic, Kind.ELECTION.value)
+            changes = await events_of(cluster.controller_address(1), topic, Kind.ELECTION.value)
             found = [f for f in (await explained(cluster)).findings if f.cause == "disk_full"]
     finally:
         disk.free()
@@ -162,7 +163,7 @@ async def test_a_leader_whose_disk_is_full_transfers_leadership(disk: Disk) -> N
     records = [r for r in await read(cluster, topic) if r.partition == number]
 
     assert leader != FULL
-    completed = [e for e in told if e.stage is Stage.COMPLETED]
+    completed = [e for e in changes if e.stage is Stage.COMPLETED]
     assert [(e.partition, e.cause) for e in completed] == [(number, Cause.DISK_FULL)]
     (full,) = found
     assert full.broker == FULL
@@ -208,7 +209,7 @@ def last_offset(replica: Path) -> int:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_after_a_full_disk_a_killed_broker_starts_with_all_it_had(disk: Disk) -> None:
+async def test_after_a_full_disk_a_killed_broker_starts_with_all_its_data(disk: Disk) -> None:
     cluster, topic = disk.cluster, new_name("sea")
     described = await create_topic(cluster, topic, 3, replication_factor=1)
     number = led_by(described, FULL)
@@ -233,12 +234,12 @@ async def test_after_a_full_disk_a_killed_broker_starts_with_all_it_had(disk: Di
         fetched = await client.fetch(topic, number, 0)
         resumed = await client.produce(topic, number, wire_batch(b"calm"))
 
-    assert_refused(refused.error, errors_pb2.ERROR_CODE_STORAGE_ERROR, disk.disk.says)
+    assert_rejected(refused.error, errors_pb2.ERROR_CODE_STORAGE_ERROR, disk.disk.says)
     assert values_of(fetched.batches) == values
     assert (resumed.HasField("error"), resumed.base_offset) == (False, RECORDS)
 
 
-# More room makes no difference to a limit of a file's size.
+# Free space does not change a limit of the file size.
 @pytest.mark.rule("deletions-free-a-full-disk")
 @pytest.mark.parametrize(
     "disk", [kind for kind in full_disks() if kind is not FileSizeLimit], indirect=True
@@ -247,7 +248,7 @@ async def test_after_a_full_disk_a_killed_broker_starts_with_all_it_had(disk: Di
 async def test_a_full_disk_is_freed_by_a_deletion_and_by_retention_after_a_crash(
     disk: Disk,
 ) -> None:
-    """What fills it stays: only what is Tidelog's own gives room."""
+    """The file that fills the disk stays: only Tidelog's own data can be freed."""
     cluster, kept, deleted = disk.cluster, new_name("sea"), new_name("gone")
     numbers = {}
     for topic in (kept, deleted):
@@ -282,7 +283,7 @@ async def test_a_full_disk_is_freed_by_a_deletion_and_by_retention_after_a_crash
 
 
 async def rejects(cluster: LocalCluster, topic: str, partition: int) -> bool:
-    """Within a few records, however little room there is."""
+    """Waits for a rejection, which comes within a few records."""
     async with WireClient(cluster.broker_address(FULL)) as client:
         for _ in range(RECORDS):
             if (await client.produce(topic, partition, wire_batch(VALUE))).HasField("error"):

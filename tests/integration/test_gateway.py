@@ -30,7 +30,7 @@ from tidelog_runtime.local.ports import choose_port
 from tidelog_runtime.local.process import LocalProcess
 from tidelog_runtime.telemetry.metrics.gateway_catalogue import GATEWAY_METRICS
 
-# Of requests that wait for a controller to be elected.
+# For requests that wait for the election of a controller.
 PATIENCE_SECONDS = 60.0
 
 
@@ -67,7 +67,7 @@ async def test_the_gateway_is_ready_beside_its_cluster(
     assert content["gateway"]["address"] == cluster.gateway_address
 
 
-async def test_a_topic_lives_its_whole_life_over_rest(gateway: httpx.AsyncClient) -> None:
+async def test_a_topic_is_created_changed_and_deleted_over_rest(gateway: httpx.AsyncClient) -> None:
     plan = await gateway.post(
         "/v1/topics", params={"dry_run": True}, json={"topic": "life", "partitions": 2}
     )
@@ -100,15 +100,15 @@ async def test_a_topic_lives_its_whole_life_over_rest(gateway: httpx.AsyncClient
     assert (await gateway.get("/v1/topics/life")).status_code == 404
 
 
-async def test_a_partition_is_told_with_every_replica(gateway: httpx.AsyncClient) -> None:
+async def test_a_partition_is_described_with_every_replica(gateway: httpx.AsyncClient) -> None:
     await created(gateway, "told")
 
-    async def all_tell() -> bool:
-        told = (await gateway.get("/v1/topics/told/partitions/1")).json()
-        roles = sorted(replica["role"] for replica in told["details"])
-        return roles == ["follower", "follower", "leader"] and told["log"] is not None
+    async def all_report() -> bool:
+        description = (await gateway.get("/v1/topics/told/partitions/1")).json()
+        roles = sorted(replica["role"] for replica in description["details"])
+        return roles == ["follower", "follower", "leader"] and description["log"] is not None
 
-    await until(all_tell, "all replicas tell how they stand")
+    await until(all_report, "all replicas tell how they stand")
 
 
 class OtherGateway(NamedTuple):
@@ -117,7 +117,7 @@ class OtherGateway(NamedTuple):
 
 
 def other_gateway(cluster: LocalCluster, name: str, taken: set[int], *options: str) -> OtherGateway:
-    """Not started yet. `taken`: ports that others have."""
+    """Not started yet. `taken`: the ports of other gateways."""
     brokers = ",".join(broker.address for broker in cluster.describe().brokers)
     address = f"127.0.0.1:{choose_port(None, taken=taken, rng=random.Random())}"
     command = [sys.executable, "-m", "tidelog_admin_api", "--listen", address]
@@ -132,7 +132,7 @@ def other_gateway(cluster: LocalCluster, name: str, taken: set[int], *options: s
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def other_gateways(cluster: LocalCluster) -> AsyncIterator[list[OtherGateway]]:
-    """Two, which find the controllers by themselves."""
+    """Two gateways, which find the controllers by themselves."""
     taken: set[int] = set()
     gateways = [other_gateway(cluster, name, taken) for name in ("gateway-2", "gateway-3")]
     for gateway in gateways:
@@ -157,20 +157,20 @@ async def until_announced(cluster: LocalCluster, address: str, state: str = "ali
 
 
 async def _carry_out(cluster: LocalCluster, finding: Finding) -> None:
-    """Either of the commands that a finding about a gateway suggests."""
+    """Runs one of the commands that a finding about a gateway suggests."""
     if resume := re.search(r"`kill -CONT (\d+)`", finding.next_step):
         os.kill(int(resume.group(1)), signal.SIGCONT)
         return
     start = re.search(r"`make start PART=([\w-]+)`", finding.next_step)
     assert start, finding.next_step
-    # What `make start` has a running `make up` do.
+    # `make start` makes a running `make up` do this.
     cluster.restart(start.group(1))
 
 
 async def test_paused_and_killed_gateways_are_found_beside_a_dead_standby(
     gateway: httpx.AsyncClient, cluster: LocalCluster, other_gateways: list[OtherGateway]
 ) -> None:
-    """The third one and the topics are not blamed, and the suggested steps end it."""
+    """The third gateway and the topics are not blamed, and the suggested steps end the problem."""
     paused, healthy = other_gateways
     await created(gateway, "beside")
     await until_announced(cluster, cluster.gateway_address)
@@ -202,7 +202,7 @@ async def test_paused_and_killed_gateways_are_found_beside_a_dead_standby(
             assert (await client.get(f"http://{address}/v1/topics/beside")).status_code == 200
 
 
-async def test_a_gateway_without_open_files_left(
+async def test_a_gateway_out_of_open_files_is_explained(
     cluster: LocalCluster, other_gateways: list[OtherGateway]
 ) -> None:
     short, healthy = other_gateways
@@ -228,7 +228,7 @@ async def test_a_gateway_without_open_files_left(
         assert (await client.get(f"http://{short.address}/v1/brokers")).status_code == 200
 
 
-async def test_a_gateway_that_was_stopped_in_order_has_said_farewell(
+async def test_a_gateway_that_stopped_cleanly_withdraws_its_announcement(
     cluster: LocalCluster, other_gateways: list[OtherGateway]
 ) -> None:
     address, process = other_gateways[0]
@@ -236,7 +236,7 @@ async def test_a_gateway_that_was_stopped_in_order_has_said_farewell(
     assert (await gateways_of(cluster))[address] == "stopped"
 
 
-async def test_a_client_at_a_limit_of_a_gateway_is_a_finding_and_in_the_list(
+async def test_a_client_at_a_gateway_limit_is_a_finding_and_is_listed(
     gateway: httpx.AsyncClient, cluster: LocalCluster
 ) -> None:
     narrow = other_gateway(
@@ -284,7 +284,7 @@ async def test_a_client_at_a_limit_of_a_gateway_is_a_finding_and_in_the_list(
         ({"topic": "t", "assignment": [[1, 1]]}, "INVALID_ASSIGNMENT"),
     ],
 )
-async def test_bad_input_is_refused_in_the_words_of_the_cluster(
+async def test_invalid_input_is_rejected_with_the_message_of_the_cluster(
     gateway: httpx.AsyncClient, body: dict[str, Any], code: str
 ) -> None:
     answer = await gateway.post("/v1/topics", json=body)
@@ -293,7 +293,7 @@ async def test_bad_input_is_refused_in_the_words_of_the_cluster(
 
 
 @pytest.mark.parametrize("existed", [False, True], ids=["never there", "deleted"])
-async def test_every_request_for_a_topic_that_does_not_exist_is_answered_with_404(
+async def test_every_request_for_an_unknown_topic_is_answered_with_404(
     gateway: httpx.AsyncClient, existed: bool
 ) -> None:
     topic = "deleted" if existed else "never"
@@ -322,7 +322,7 @@ async def test_every_request_for_a_topic_that_does_not_exist_is_answered_with_40
         for request, found in zip(requests, answers, strict=True)
         if found != (404, "UNKNOWN_TOPIC_OR_PARTITION")
     }
-    # What happened to a deleted topic can be read for as long as events are kept.
+    # Events of a deleted topic can be read for as long as they are kept.
     events = ("/v1/events", f"/v1/topics/{topic}/partitions/0/events") if existed else ()
     assert other == dict.fromkeys(events, (200, ""))
 
@@ -345,7 +345,7 @@ async def test_brokers_are_removed_by_an_operation_with_an_address(
 async def test_all_views_agree_about_a_dead_broker(
     gateway: httpx.AsyncClient, cluster: LocalCluster
 ) -> None:
-    # A broker that holds nothing is missed by nobody.
+    # A broker without replicas is not reported missing.
     await created(gateway, "missed")
     await gateway.get("/v1/cluster/overview")
     await cluster.kill(3)
@@ -383,7 +383,7 @@ def states_of(brokers: list[dict[str, Any]]) -> dict[int, tuple[str, str]]:
     return {b["broker_id"]: (b["status"], b["address"]) for b in brokers}
 
 
-async def test_a_change_of_controller_in_mid_request_is_followed(
+async def test_a_request_follows_a_controller_change(
     gateway: httpx.AsyncClient, cluster: LocalCluster
 ) -> None:
     active = await cluster.active_controller()
@@ -395,14 +395,14 @@ async def test_a_change_of_controller_in_mid_request_is_followed(
     await cluster.ready()
 
 
-async def test_what_a_controller_has_begun_when_it_is_killed_is_answered_by_the_next(
+async def test_a_request_in_flight_at_a_killed_controller_is_answered_by_the_next(
     gateway: httpx.AsyncClient, cluster: LocalCluster
 ) -> None:
     active = await cluster.active_controller()
     assert active is not None
-    # It waits for the start of the replicas there: the request is in flight until they do.
+    # The request waits for the start of the replicas there: it is in flight until they start.
     cluster.pause(3)
-    asked = asyncio.create_task(created(gateway, "begun"))
+    creation = asyncio.create_task(created(gateway, "begun"))
     seen: list[str] = []
 
     async def has_begun() -> bool:
@@ -412,16 +412,16 @@ async def test_what_a_controller_has_begun_when_it_is_killed_is_answered_by_the_
 
     try:
         await until(has_begun, "the topic is there")
-        assert not asked.done()
+        assert not creation.done()
         await cluster.kill_controller(active)
     finally:
         cluster.resume(3)
-    assert (await asked).json()["topic_id"] == seen[0]
+    assert (await creation).json()["topic_id"] == seen[0]
     cluster.start_controller(active)
     await cluster.ready()
 
 
-async def test_it_measures_itself(gateway: httpx.AsyncClient) -> None:
+async def test_the_gateway_serves_its_metrics(gateway: httpx.AsyncClient) -> None:
     families = text_string_to_metric_families((await gateway.get("/metrics")).text)
     names = {family.name for family in families}
     known = {metric.name.removesuffix("_total") for metric in GATEWAY_METRICS}
@@ -429,7 +429,7 @@ async def test_it_measures_itself(gateway: httpx.AsyncClient) -> None:
     assert {name for name in names if name.startswith("tidelog_")} <= known
 
 
-async def test_it_ends_when_it_is_asked_to(cluster: LocalCluster) -> None:
+async def test_the_gateway_ends_on_sigterm(cluster: LocalCluster) -> None:
     process = cluster.gateway_process
     assert await process.stop()
     assert process.exit_status == 0

@@ -40,7 +40,7 @@ async def created(gateway: httpx.AsyncClient, what: str) -> str:
 
 
 async def messages(answer: httpx.Response) -> AsyncIterator[dict[str, Any]]:
-    """Of a stream of events: each message's event, id and data."""
+    """Of an event stream: each message's event, id and data."""
     message: dict[str, Any] = {}
     async for line in answer.aiter_lines():
         name, _, value = line.partition(": ")
@@ -54,7 +54,7 @@ async def messages(answer: httpx.Response) -> AsyncIterator[dict[str, Any]]:
 
 
 async def first(answer: httpx.Response, **fields: object) -> dict[str, Any]:
-    """The first message whose data has these."""
+    """The first message whose data contain these values."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         async for message in messages(answer):
             data = message["data"]
@@ -63,7 +63,7 @@ async def first(answer: httpx.Response, **fields: object) -> dict[str, Any]:
     raise AssertionError(f"the stream ended without {fields}")
 
 
-async def test_a_stream_tells_what_happens_and_goes_on_after_a_break(
+async def test_a_stream_sends_events_and_continues_after_a_break(
     gateway: httpx.AsyncClient,
 ) -> None:
     async with gateway.stream("GET", "/v1/events/stream") as stream:
@@ -115,14 +115,14 @@ async def test_some_records_of_a_request_may_fail(gateway: httpx.AsyncClient) ->
     assert refused["error"]["code"] == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-async def test_streams_and_the_gateway_end_when_it_is_told_to_stop(
+async def test_streams_and_the_gateway_end_on_sigterm(
     cluster: LocalCluster, gateway: httpx.AsyncClient
 ) -> None:
     async with gateway.stream("GET", "/v1/events/stream") as stream:
-        told = messages(stream)
+        received = messages(stream)
         stopping = asyncio.create_task(cluster.gateway_process.stop())
         async with asyncio.timeout(PATIENCE_SECONDS):
-            last = [message["event"] async for message in told][-1]
+            last = [message["event"] async for message in received][-1]
     assert last == "end"
     assert await stopping
     assert cluster.gateway_process.exit_status == 0

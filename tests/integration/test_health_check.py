@@ -43,12 +43,14 @@ async def address(servicer: health.aio.HealthServicer) -> AsyncIterator[str]:
     await server.stop(None)
 
 
-async def test_who_serves_is_well(servicer: health.aio.HealthServicer, address: str) -> None:
+async def test_a_serving_server_is_healthy(
+    servicer: health.aio.HealthServicer, address: str
+) -> None:
     await servicer.set("", STATUS.SERVING)
     assert await check("grpc", address) == (0, f"{address}: SERVING\n")
 
 
-async def test_who_does_not_serve_yet_is_alive_and_not_well(
+async def test_a_server_that_does_not_serve_yet_is_alive_and_not_healthy(
     servicer: health.aio.HealthServicer, address: str
 ) -> None:
     await servicer.set("", STATUS.NOT_SERVING)
@@ -56,7 +58,7 @@ async def test_who_does_not_serve_yet_is_alive_and_not_well(
     assert await check("grpc", "--alive", address) == (0, f"{address}: NOT_SERVING\n")
 
 
-async def test_nobody_there_is_unwell() -> None:
+async def test_an_absent_server_is_unhealthy() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     status, said = await check("grpc", f"127.0.0.1:{port}")
@@ -64,7 +66,7 @@ async def test_nobody_there_is_unwell() -> None:
     assert "refused" in said
 
 
-async def test_an_http_service_is_asked_whether_it_is_ready() -> None:
+async def test_an_http_service_is_checked_for_readiness() -> None:
     asked = []
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,5 @@
-"""A local cluster of real processes: it starts, is killed in part, and comes back."""
+"""A local cluster of real processes: it starts, some of its processes are killed, and it
+recovers."""
 
 import asyncio
 import json
@@ -15,7 +16,7 @@ from tidelog_runtime.local.cluster_view import open_view
 START_TIMEOUT_SECONDS = 60
 
 
-async def test_every_broker_is_registered_where_the_file_says(cluster: LocalCluster) -> None:
+async def test_every_broker_is_registered_at_its_configured_address(cluster: LocalCluster) -> None:
     view = open_view(cluster.etcd_address, cluster.cluster)
     try:
         registered = await view.brokers()
@@ -105,7 +106,7 @@ async def test_the_printed_command_starts_a_dead_etcd_of_this_cluster_again(
 
 
 async def shown_until(up: asyncio.subprocess.Process, text: str) -> str:
-    """The line that has it."""
+    """Waits for the line that contains the text."""
     assert up.stdout is not None
     async with asyncio.timeout(START_TIMEOUT_SECONDS):
         while text not in (line := (await up.stdout.readline()).decode()):

@@ -1,4 +1,4 @@
-"""What services tell Prometheus, in a real cluster."""
+"""The metrics of services for Prometheus, in a real cluster."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tidelog_runtime.local.service_file import Setting
 from tidelog_runtime.telemetry.metrics.catalogue import CATALOGUE
 from tidelog_runtime.telemetry.metrics.metric import MetricType
 
-# Those of the library.
+# The metrics of the library.
 LIBRARY = ("process_", "python_")
 
 
-async def test_every_service_tells_what_the_catalogue_names_and_no_more(
+async def test_every_service_exposes_exactly_the_metrics_of_the_catalogue(
     cluster: LocalCluster,
 ) -> None:
     parts = cluster.describe()
@@ -36,9 +36,9 @@ async def test_every_service_tells_what_the_catalogue_names_and_no_more(
         ("broker", parts.brokers[0].metrics),
         ("controller", parts.controllers[0].metrics),
     ):
-        told = await scrape(address)
+        sample = await scrape(address)
 
-        names = {family.name for family in told.families if not family.name.startswith(LIBRARY)}
+        names = {family.name for family in sample.families if not family.name.startswith(LIBRARY)}
         known = {metric.name.removesuffix("_total"): metric for metric in CATALOGUE[service]}
         assert names <= known.keys()
         recorded = {
@@ -47,12 +47,12 @@ async def test_every_service_tells_what_the_catalogue_names_and_no_more(
         assert recorded <= names
         assert all(
             known[family.name].help == family.documentation
-            for family in told.families
+            for family in sample.families
             if family.name in known
         )
-        build = told.values["tidelog_build_info"]
+        build = sample.values["tidelog_build_info"]
         assert [dict(labels)["service"] for labels in build] == [f"{service}-1"]
-        assert told.values["process_resident_memory_bytes"]
+        assert sample.values["process_resident_memory_bytes"]
 
 
 async def test_the_lag_of_a_paused_follower_grows_at_its_leader_and_ends_when_it_is_back(
@@ -64,19 +64,19 @@ async def test_the_lag_of_a_paused_follower_grows_at_its_leader_and_ends_when_it
     labels = {"topic": topic, "partition": "0", "follower": str(paused)}
 
     async def lag_beyond(seconds: float) -> Scrape | None:
-        told = await scrape(cluster.broker_metrics(leader))
-        lag = told.value("replication_lag_seconds", **labels)
-        return told if lag is not None and lag > seconds else None
+        sample = await scrape(cluster.broker_metrics(leader))
+        lag = sample.value("replication_lag_seconds", **labels)
+        return sample if lag is not None and lag > seconds else None
 
     async def out_of_isr() -> Scrape | None:
-        """It leaves the ISR some time after it has lagged for too long."""
-        told = await lag_beyond(3.0)
-        left = told and told.value("follower_out_of_isr_partitions", follower=str(paused))
-        return told if left else None
+        """The follower leaves the ISR some time after it has lagged for too long."""
+        sample = await lag_beyond(3.0)
+        left = sample and sample.value("follower_out_of_isr_partitions", follower=str(paused))
+        return sample if left else None
 
     async def caught_up() -> bool:
-        told = await scrape(cluster.broker_metrics(leader))
-        return told.value("replication_lag_seconds", **labels) == 0
+        sample = await scrape(cluster.broker_metrics(leader))
+        return sample.value("replication_lag_seconds", **labels) == 0
 
     await write(cluster, topic, [b"before"])
     cluster.pause(paused)
@@ -90,7 +90,7 @@ async def test_the_lag_of_a_paused_follower_grows_at_its_leader_and_ends_when_it
     finally:
         cluster.resume(paused)
     await until(caught_up, "the follower has caught up")
-    # And is registered again, for the tests after this one.
+    # The broker is registered again, for the tests after this one.
     await until_in_sync(cluster, topic)
 
     max_lag = later.value("follower_max_lag_seconds", follower=str(paused))
@@ -110,7 +110,7 @@ async def test_the_lag_of_a_paused_follower_grows_at_its_leader_and_ends_when_it
             assert healthy < 1.0
 
 
-async def test_what_is_written_is_counted_at_the_leader_and_at_its_followers(
+async def test_written_records_are_counted_at_the_leader_and_its_followers(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
@@ -119,11 +119,11 @@ async def test_what_is_written_is_counted_at_the_leader_and_at_its_followers(
     before = await scrape(cluster.broker_metrics(follower))
 
     await write(cluster, topic, [bytes(100) for _ in range(50)])
-    told = await scrape(cluster.broker_metrics(leader))
+    sample = await scrape(cluster.broker_metrics(leader))
     got = await scrape(cluster.broker_metrics(follower))
 
-    assert told.value("topic_records_total", topic=topic, flow="produce") == 50
-    produced = told.value("request_duration_seconds_count", request="produce", acks="all")
+    assert sample.value("topic_records_total", topic=topic, flow="produce") == 50
+    produced = sample.value("request_duration_seconds_count", request="produce", acks="all")
     assert produced is not None
     assert produced >= 1
     in_before = before.value("data_records_total", flow="replica_in")
@@ -133,23 +133,23 @@ async def test_what_is_written_is_counted_at_the_leader_and_at_its_followers(
     assert in_after >= in_before + 50
 
 
-async def test_the_active_controller_tells_of_the_cluster_and_a_standby_does_not(
+async def test_only_the_active_controller_exposes_cluster_metrics(
     cluster: LocalCluster,
 ) -> None:
     active = await cluster.active_controller()
     assert active is not None
     standby = 3 - active
 
-    told = await scrape(cluster.controller_metrics(active))
+    sample = await scrape(cluster.controller_metrics(active))
     silent = await scrape(cluster.controller_metrics(standby))
 
-    assert told.value("controller_active") == 1
-    assert told.value("cluster_brokers", state="running") == 3
+    assert sample.value("controller_active") == 1
+    assert sample.value("cluster_brokers", state="running") == 3
     assert silent.value("controller_active") == 0
     assert silent.value("cluster_partitions") is None
 
 
-async def test_a_leaders_death_counts_as_a_departure_and_an_election_by_its_cause(
+async def test_a_leaders_death_is_counted_as_a_departure_and_an_election_by_cause(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
@@ -163,15 +163,15 @@ async def test_a_leaders_death_counts_as_a_departure_and_an_election_by_its_caus
     )
 
     async def counts() -> list[float]:
-        told = await scrape(cluster.controller_metrics(active))
-        return [told.value(name, **labels) or 0.0 for name, labels in counted]
+        sample = await scrape(cluster.controller_metrics(active))
+        return [sample.value(name, **labels) or 0.0 for name, labels in counted]
 
     first = await counts()
     await cluster.kill(before.leader)
     await until_led_by_another(cluster, topic, before)
 
     async def all_grown() -> bool:
-        """Brokers may tell of the new leader before the controller has counted it."""
+        """Brokers may report the new leader before the controller has counted it."""
         return all(now > then for then, now in zip(first, await counts(), strict=True))
 
     await until(all_grown, "the departure and the election are counted")
@@ -180,7 +180,7 @@ async def test_a_leaders_death_counts_as_a_departure_and_an_election_by_its_caus
 
 
 @pytest.mark.parametrize("program", ["tidelog_broker", "tidelog_controller"])
-async def test_a_service_whose_port_for_metrics_is_taken_refuses_to_start(
+async def test_a_service_whose_metrics_port_is_taken_does_not_start(
     program: str, tmp_path: Path
 ) -> None:
     own: dict[str, Setting] = {"controller_id": 1}

@@ -1,5 +1,5 @@
-"""`tidelog` as an operator types it, against running brokers: a cluster grows, is looked after
-and shrinks, and a partition is recovered at a price that was shown."""
+"""`tidelog` as an operator types it, against running brokers: a cluster grows, is maintained and
+shrinks, and a partition is recovered with the shown loss of records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidelog.client import Admin
 from tidelog.model import NO_LEADER
 from tidelog_runtime.local.cluster import LocalCluster
 
-# A broker starts anew, and each command is a process.
+# A broker restarts, and each command is a process.
 PATIENCE_SECONDS = 90.0
 VALUES = [f"value-{number}".encode() for number in range(200)]
 
@@ -55,19 +55,19 @@ async def tidelog(cluster: LocalCluster, *arguments: str, input_: str = "") -> E
 
 
 async def done(cluster: LocalCluster, *arguments: str) -> str:
-    """What it printed."""
+    """The output of a successful command."""
     ended = await tidelog(cluster, *arguments)
     assert ended.status == ExitStatus.DONE, ended.err
     return ended.out
 
 
 async def shares(cluster: LocalCluster) -> dict[int, int]:
-    """Replicas by broker."""
+    """The number of replicas by broker."""
     listed = (await tidelog(cluster, "brokers", "list", "--json")).document()
     return {broker["broker_id"]: broker["replicas"] for broker in listed}
 
 
-async def test_a_cluster_grows_is_looked_after_and_shrinks_by_commands_alone(
+async def test_a_cluster_grows_is_maintained_and_shrinks_by_commands_alone(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
@@ -84,7 +84,7 @@ async def test_a_cluster_grows_is_looked_after_and_shrinks_by_commands_alone(
     ends = [log["log_end_offset"] for log in logs if log["role"] == "leader"]
     assert (len(logs), len(ends), sum(ends)) == (12, 6, len(VALUES))
 
-    # Nothing moves before somebody has said yes.
+    # No replica moves before the operator has confirmed.
     refused = await tidelog(cluster, "brokers", "add", "4")
     assert (refused.status, "--dry-run" in refused.err) == (ExitStatus.USAGE, True)
     planned = (await tidelog(cluster, "brokers", "add", "4", "--dry-run", "--json")).document()
@@ -105,7 +105,7 @@ async def test_a_cluster_grows_is_looked_after_and_shrinks_by_commands_alone(
         move["target"] for move in planned["plan"]["moves"]
     ]
 
-    # Maintenance empties it of leaders; but two of two replicas are needed for acks=all.
+    # Maintenance moves all leaders away; but acks=all needs two of two replicas.
     kept = (await tidelog(cluster, "brokers", "maintenance", "4", "--json")).document()
     assert kept["leaders_kept"] == 0
     check = await tidelog(cluster, "brokers", "check-restart", "4", "--json")
@@ -119,7 +119,7 @@ async def test_a_cluster_grows_is_looked_after_and_shrinks_by_commands_alone(
     elected = (await tidelog(cluster, "leaders", "elect-preferred", topic, "--json")).document()
     assert all(one["error"] is None for one in elected["partitions"])
 
-    # A plan that was kept is run as it was shown, and taken back.
+    # A saved plan runs as it was shown, and is reversed.
     kept_plan = await tidelog(cluster, "operations", "reverse", "grow", "--dry-run", "--json")
     assert kept_plan.document()["plan"]["moves"]
     shrunk = await tidelog(
@@ -176,7 +176,7 @@ async def test_a_topic_is_changed_by_commands_alone(cluster: LocalCluster) -> No
     await done(cluster, "topics", "delete", topic, "--yes")
 
 
-async def test_a_partition_is_recovered_at_the_price_that_was_shown(cluster: LocalCluster) -> None:
+async def test_a_partition_is_recovered_with_the_loss_that_was_shown(cluster: LocalCluster) -> None:
     topic = new_name("reef")
     await done(
         cluster,
@@ -194,12 +194,12 @@ async def test_a_partition_is_recovered_at_the_price_that_was_shown(cluster: Loc
     await cluster.kill(1)
     cluster.start_broker(2)
 
-    async def told() -> bool:
+    async def is_shown() -> bool:
         async with Admin(cluster.bootstrap) as admin:
             described = await admin.describe_recovery(topic, timeout_ms=1_000)
         return any(s.described for found in described for s in found.survivors)
 
-    await until(told, "broker 2 has told how far its log reaches", PATIENCE_SECONDS)
+    await until(is_shown, "broker 2 has told how far its log reaches", PATIENCE_SECONDS)
     printed = await done(cluster, "recovery", "describe", f"{topic}/0", "--json")
     ((_, survivor),) = [found["survivors"] for found in json.loads(printed)]
     assert (survivor["broker_id"], survivor["log_end_offset"]) == (2, 100)

@@ -1,4 +1,4 @@
-"""Operations on running brokers: what they move arrives whole, also under load and with another
+"""Operations on running brokers: moved data arrive completely, also under load and with a new
 controller."""
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ async def until_replicas(cluster: LocalCluster, topic: str, wanted: list[tuple[i
 
 
 @pytest.mark.rule("reassignment-of-replicas")
-async def test_moved_partitions_keep_every_record_while_writes_go_on(
+async def test_moved_partitions_keep_every_record_during_writes(
     cluster: LocalCluster,
 ) -> None:
     topic = await on_three(cluster, "sea")
@@ -101,7 +101,7 @@ async def test_moved_partitions_keep_every_record_while_writes_go_on(
     await until(gone, "broker 2 has deleted what was moved off it")
 
 
-async def test_progress_is_told_in_bytes_while_a_bound_holds_moves_back(
+async def test_progress_is_reported_in_bytes_while_moves_are_throttled(
     cluster: LocalCluster,
 ) -> None:
     topic = await on_three(cluster, "lagoon")
@@ -147,7 +147,9 @@ async def test_an_added_broker_gets_its_share_and_a_removed_one_loses_all(
     assert Counter(await read_values(cluster, topic)) == Counter(VALUES)
 
 
-async def test_another_controller_finishes_what_one_began(cluster: LocalCluster) -> None:
+async def test_a_new_controller_finishes_the_operation_of_its_predecessor(
+    cluster: LocalCluster,
+) -> None:
     topic = await on_three(cluster, "cove")
     async with Admin(cluster.bootstrap) as admin:
         await admin.set_replication_factor([topic], 3, operation_id="wider")
@@ -160,14 +162,14 @@ async def test_another_controller_finishes_what_one_began(cluster: LocalCluster)
     assert over.state == "done"
 
     async def wider() -> bool:
-        """Brokers hear of it a moment after the controller."""
+        """Brokers are informed a moment after the controller."""
         return {len(replicas) for replicas in await replicas_of(cluster, topic)} == {3}
 
     await until(wider, f"each partition of {topic} has three replicas")
     assert Counter(await read_values(cluster, topic)) == Counter(VALUES)
 
 
-async def test_what_was_moved_can_be_moved_back_and_the_id_tells_a_repeated_request(
+async def test_moves_can_be_reversed_and_a_repeated_request_is_recognized_by_its_id(
     cluster: LocalCluster,
 ) -> None:
     topic = await on_three(cluster, "reef")
@@ -187,7 +189,7 @@ async def test_what_was_moved_can_be_moved_back_and_the_id_tells_a_repeated_requ
     await until_replicas(cluster, topic, before)
 
 
-async def test_leaders_are_moved_elected_and_kept_from_a_broker_in_maintenance(
+async def test_leaders_are_transferred_elected_and_kept_off_a_broker_in_maintenance(
     cluster: LocalCluster,
 ) -> None:
     topic = await on_three(cluster, "gulf")

@@ -1,8 +1,8 @@
-"""No valid request holds an event loop for long, whichever RPC it is of.
+"""No valid request of any RPC blocks an event loop for long.
 
-Every RPC of every service is asked for its largest request; a new one is, too, since the services'
-own descriptors are walked. Here a pause must stay well below a lease, on any machine; the target
-of 50 ms is measured by `make bench-pauses`, on a quiet one."""
+The largest request of every RPC of every service is sent. A new RPC is included, because the
+services' descriptors are enumerated. Here a pause must stay well below a lease, on any machine;
+`make bench-pauses` measures the target of 50 ms on an idle one."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from unit.admin_api.fakes import FakeCluster
 
 PROTOS = Path(__file__).parents[2] / "proto" / "tidelog" / "v1"
 SERVICE = re.compile(r"^service (\w+) \{(.*?)^\}", re.MULTILINE | re.DOTALL)
-# Of each request the shortest counts, as what else the machine does only adds to a pause: it is
+# The shortest pause of each request counts, because other load only lengthens pauses. A request is
 # sent again only after a pause that is too long.
 MAX_ROUNDS = 3
-# A third of a broker's lease: a request that exceeds it on a busy machine can cost a registration.
+# A third of a broker's lease: a longer request on a busy machine can cost a registration.
 MAX_PAUSE_MS = 1_000.0
-# Fewer than in the measurement: a test is not to take minutes.
+# Fewer than in the measurement, because a test must not take minutes.
 PARTITIONS, BY_HAND, SETTLED_S = 600, 200, 0.2
 
 
-def test_every_rpc_of_every_service_is_asked() -> None:
-    asked = {case.method for case in requests.cases(requests.all_rpcs())}
+def test_every_rpc_of_every_service_is_called() -> None:
+    called = {case.method for case in requests.cases(requests.all_rpcs())}
     described = {
         f"/tidelog.v1.{service}/{rpc}"
         for proto in PROTOS.glob("*.proto")
@@ -44,19 +44,19 @@ def test_every_rpc_of_every_service_is_asked() -> None:
         for rpc in re.findall(r"^  rpc (\w+)\(", body, re.M)
     }
     assert described
-    assert asked == described
+    assert called == described
 
 
 def test_each_rpc_whose_largest_request_is_rejected_has_a_valid_one() -> None:
     carried_out = {step.case.method for step in steps(0, PARTITIONS)}
     valid = carried_out | requests.EXPENSIVE.keys()
     rejected = {name.partition(":")[0] for name in EXPECTED}
-    # They are fenced: only the controller's own commands are valid.
+    # They are fenced: only commands of the controller are valid.
     internal = {"LeaderAndIsr", "StopReplica", "DescribeReplicas", "Watch", "AnnounceGateway"}
     assert rejected - internal <= {method.rpartition("/")[2] for method in valid}
 
 
-def test_a_rejection_is_noticed_wherever_none_is_expected() -> None:
+def test_an_unexpected_rejection_is_found_in_any_part_of_an_answer() -> None:
     rejected = Pause("controller", "AddPartitions: 3,000", (0.0,), "rejected: ERROR_CODE_INTERNAL")
     (largest,) = (name for name in EXPECTED if name == "DeleteTopic: largest")
     other = Pause("controller", largest, (0.0,), "rejected: ERROR_CODE_INTERNAL: ")
@@ -65,11 +65,11 @@ def test_a_rejection_is_noticed_wherever_none_is_expected() -> None:
     assert len(unexpected([rejected, other, taken, expected])) == 3
 
 
-def test_every_route_that_changes_something_is_asked() -> None:
+def test_every_route_that_changes_something_is_called() -> None:
     def shape(path: str) -> str:
         return re.sub(r"/(pauses[\w-]*|rest-[\w-]+|\d+)(?=/|$)", "/{}", path.partition("?")[0])
 
-    def asked_by(cases: Iterable[RestCase]) -> set[tuple[str, str]]:
+    def routes_of(cases: Iterable[RestCase]) -> set[tuple[str, str]]:
         return {(case.verb.lower(), shape(case.path)) for case in cases}
 
     described = {
@@ -77,12 +77,12 @@ def test_every_route_that_changes_something_is_asked() -> None:
         for path, methods in FakeCluster().app().openapi()["paths"].items()
         for method in methods.keys() - {"get"}
     }
-    assert described - (asked_by(changes(0)) | asked_by(writes())) == set()
+    assert described - (routes_of(changes(0)) | routes_of(writes())) == set()
 
 
 @asynccontextmanager
 async def _cluster(directory: Path) -> AsyncIterator[LocalCluster]:
-    # As many brokers as can do without one.
+    # Enough brokers that the cluster can lose one.
     with loops_that_report(directory / "pauses"):
         async with running_cluster(directory, brokers=3, controllers=1, gateway=True) as cluster:
             yield cluster
@@ -91,7 +91,7 @@ async def _cluster(directory: Path) -> AsyncIterator[LocalCluster]:
 def _check(pauses: Iterable[Pause]) -> None:
     found = list(pauses)
     assert found
-    # A request that is rejected costs less than what it was to measure.
+    # A rejected request costs less than the request that was to be measured.
     assert unexpected(found) == []
     long = [
         f"{pause.service} {pause.case}: {pause.shortest_ms:.0f} ms ({pause.answer})"
@@ -108,7 +108,7 @@ async def test_no_valid_request_holds_an_event_loop_for_long(tmp_path: Path) -> 
     _check(pauses)
 
 
-async def test_no_change_that_is_carried_out_holds_an_event_loop_for_long(tmp_path: Path) -> None:
+async def test_no_change_of_the_cluster_holds_an_event_loop_for_long(tmp_path: Path) -> None:
     async with _cluster(tmp_path) as cluster:
         found = of_operations(cluster, 1, PARTITIONS, BY_HAND, SETTLED_S)
         _check([pause async for pause in found])

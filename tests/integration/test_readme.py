@@ -15,7 +15,7 @@ TIMEOUT_SECONDS = 60
 
 
 async def run(cluster: LocalCluster, command: str) -> str:
-    """Standard output of a command that ends with status 0."""
+    """The standard output of a command that ends with status 0."""
     programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     process = await asyncio.create_subprocess_shell(
         command,
@@ -46,5 +46,5 @@ async def test_the_python_example_reads_what_it_wrote(cluster: LocalCluster) -> 
     program = example.replace("127.0.0.1:7501", cluster.bootstrap).replace('"sea"', '"example"')
     program = program.replace("poll()", "poll(max_records=3)")
     output = await run(cluster, f"{sys.executable} - <<'PROGRAM'\n{program}PROGRAM")
-    # One poll, which may bring one partition alone: the first's record or the other two.
+    # One poll, which may return one partition alone: the record of the first, or the other two.
     assert "b'calm'" in output or "b'flow'" in output

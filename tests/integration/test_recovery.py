@@ -1,4 +1,4 @@
-"""All machines reboot at once: what was not synced may be lost, and nobody is whole."""
+"""All machines reboot at once: unsynced records may be lost, and no replica is intact."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidelog.cli.exit_status import ExitStatus
 from tidelog.model import NO_LEADER
 from tidelog_runtime.local.cluster import LocalCluster
 
-# Less than one record of those that are written last.
+# Less than one of the records that are written last.
 TORN_BYTES = 10
 
 
@@ -35,7 +35,7 @@ async def start_all(cluster: LocalCluster) -> None:
 
 
 def tear_off(cluster: LocalCluster, broker_id: int, topic_id: str) -> None:
-    """The end of a log had not reached the disk."""
+    """Simulates that the end of a log had not reached the disk."""
     (log,) = (
         path
         for path in cluster.broker_data_dir(broker_id).rglob("*.log")
@@ -45,7 +45,7 @@ def tear_off(cluster: LocalCluster, broker_id: int, topic_id: str) -> None:
 
 
 async def tidelog(cluster: LocalCluster, *arguments: str) -> tuple[int | None, str]:
-    """The exit status, and all that was printed."""
+    """The exit status, and the complete output."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tidelog.cli", "--bootstrap", cluster.bootstrap, *arguments),
         stdout=asyncio.subprocess.PIPE,
@@ -55,7 +55,7 @@ async def tidelog(cluster: LocalCluster, *arguments: str) -> tuple[int | None, s
     return process.returncode, output.decode()
 
 
-async def test_after_a_reboot_of_all_the_best_log_leads_and_the_partition_is_marked(
+async def test_after_a_reboot_of_all_machines_the_best_log_leads_and_the_partition_is_marked(
     tmp_path: Path,
 ) -> None:
     boot_id = tmp_path / "boot_id"
@@ -87,7 +87,7 @@ async def test_after_a_reboot_of_all_the_best_log_leads_and_the_partition_is_mar
         assert len(await read_values(cluster, "manual")) == 101
 
 
-async def test_a_replica_that_is_lost_for_good_is_waited_for_until_somebody_says_so(
+async def test_a_permanently_lost_replica_is_awaited_until_an_administrator_declares_it_lost(
     tmp_path: Path,
 ) -> None:
     boot_id = tmp_path / "boot_id"

@@ -1,4 +1,4 @@
-"""What is no good as a produce or a fetch: refused with a reason, and harmless."""
+"""Invalid produce and fetch requests are rejected with a reason, and do no harm."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from integration.topics import create_topic
-from integration.wire_client import WireBatch, WireClient, assert_refused, values_of, wire_batch
+from integration.wire_client import WireBatch, WireClient, assert_rejected, values_of, wire_batch
 from tidelog.batch import new_batch
 from tidelog.compression import compress
 from tidelog.model import Codec
@@ -24,14 +24,14 @@ from tidelog_runtime.local.cluster import LocalCluster
 TOPIC = "sea"
 PARTITIONS = 3
 MAX_BATCH_BYTES = 16 << 10
-# More than a leader is willing to unpack.
+# More than a leader decompresses.
 BOMB_BYTES = 65 << 20
 NOW_MS = 1_700_000_000_000
 
 
 @dataclass(frozen=True)
 class Sea:
-    """A topic, and connections to the leader of its partition 0 and to the others."""
+    """A topic, and connections to the leader of its partition 0 and to the other brokers."""
 
     leader: WireClient
     leader_id: int
@@ -57,8 +57,8 @@ async def sea(cluster: LocalCluster) -> AsyncIterator[Sea]:
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
 async def unharmed(cluster: LocalCluster, sea: Sea) -> AsyncIterator[None]:
-    """After each refusal the processes are the same, nothing was appended, and the next
-    batch gets the next offset and can be read."""
+    """After each rejection the processes are the same, nothing was appended, and the next batch
+    gets the next offset and can be read."""
     pids = [process.pid for process in cluster.processes()]
     end = await sea.leader.end_offset(TOPIC, 0)
     yield
@@ -80,7 +80,7 @@ class BadBatch(NamedTuple):
 
 
 def made_of(records: bytes, *, count: int = 1, codec: Codec = Codec.NONE) -> WireBatch:
-    """With a CRC that holds, whatever the bytes are."""
+    """A frame with a valid CRC, whatever its bytes."""
     return batch_to_wire(
         new_batch(
             records,
@@ -186,26 +186,26 @@ BAD_BATCHES = {
 
 
 @pytest.mark.parametrize("bad", BAD_BATCHES.values(), ids=BAD_BATCHES.keys())
-async def test_a_bad_batch_is_refused(sea: Sea, bad: BadBatch) -> None:
+async def test_an_invalid_batch_is_rejected(sea: Sea, bad: BadBatch) -> None:
     result = await sea.leader.produce(TOPIC, 0, bad.batch)
 
-    assert_refused(result.error, bad.code, *bad.phrases)
+    assert_rejected(result.error, bad.code, *bad.phrases)
     assert result.base_offset == -1
 
 
-async def test_a_good_batch_before_a_bad_one_is_not_appended_either(sea: Sea) -> None:
+async def test_a_valid_batch_before_an_invalid_one_is_not_appended(sea: Sea) -> None:
     result = await sea.leader.produce(TOPIC, 0, wire_batch(b"calm"), flipped_crc())
 
-    assert_refused(result.error, errors_pb2.ERROR_CODE_CORRUPT_BATCH, "CRC32C")
+    assert_rejected(result.error, errors_pb2.ERROR_CODE_CORRUPT_BATCH, "CRC32C")
 
 
-async def test_with_acks_none_a_bad_batch_is_dropped_without_a_word(sea: Sea) -> None:
+async def test_with_acks_none_an_invalid_batch_is_dropped_silently(sea: Sea) -> None:
     result = await sea.leader.produce(TOPIC, 0, flipped_crc(), acks=broker_pb2.ACKS_NONE)
 
     assert not result.HasField("error")
 
 
-async def test_a_bad_batch_does_not_keep_another_partition_from_its_own(
+async def test_an_invalid_batch_does_not_affect_another_partition(
     cluster: LocalCluster, sea: Sea
 ) -> None:
     led = await create_topic(cluster, "lake", PARTITIONS, replication_factor=1)
@@ -223,7 +223,7 @@ async def test_a_bad_batch_does_not_keep_another_partition_from_its_own(
 
     refused, taken = (await sea.leader.broker.Produce(request)).partitions
 
-    assert_refused(refused.error, errors_pb2.ERROR_CODE_CORRUPT_BATCH)
+    assert_rejected(refused.error, errors_pb2.ERROR_CODE_CORRUPT_BATCH)
     assert (taken.HasField("error"), taken.base_offset) == (False, 0)
     assert values_of((await sea.leader.fetch("lake", other, 0)).batches) == [b"still"]
 
@@ -262,7 +262,7 @@ BAD_REQUESTS = {
 
 
 @pytest.mark.parametrize(("request_", "says"), BAD_REQUESTS.values(), ids=BAD_REQUESTS.keys())
-async def test_a_bad_produce_request_is_refused_as_a_whole(
+async def test_an_invalid_produce_request_is_rejected_as_a_whole(
     sea: Sea, request_: broker_pb2.ProduceRequest, says: str
 ) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -272,7 +272,7 @@ async def test_a_bad_produce_request_is_refused_as_a_whole(
     assert says in (refused.value.details() or "")
 
 
-async def test_a_fetch_of_less_than_nothing_is_refused_as_a_whole(sea: Sea) -> None:
+async def test_a_fetch_with_a_negative_size_is_rejected_as_a_whole(sea: Sea) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await sea.leader.broker.Fetch(broker_pb2.FetchRequest(max_bytes=-1))
 
@@ -280,7 +280,7 @@ async def test_a_fetch_of_less_than_nothing_is_refused_as_a_whole(sea: Sea) -> N
     assert "max_bytes is -1; it must be 0 or more" in (refused.value.details() or "")
 
 
-# -- where it goes -----------------------------------------------------------------------
+# -- routing -----------------------------------------------------------------------------
 
 UNKNOWN = {
     "topic": ("no-such-sea", 0, ("'no-such-sea' does not exist", "create it first")),
@@ -291,7 +291,7 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize(("topic", "partition", "says"), UNKNOWN.values(), ids=UNKNOWN.keys())
-async def test_what_does_not_exist_is_unknown_to_every_request(
+async def test_unknown_topics_and_partitions_are_reported_by_every_request(
     sea: Sea, topic: str, partition: int, says: tuple[str, ...]
 ) -> None:
     errors = [
@@ -301,19 +301,21 @@ async def test_what_does_not_exist_is_unknown_to_every_request(
     ]
 
     for error in errors:
-        assert_refused(error, errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION, *says)
+        assert_rejected(error, errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION, *says)
 
 
-async def test_metadata_tells_an_unknown_topic(sea: Sea) -> None:
+async def test_metadata_reports_an_unknown_topic(sea: Sea) -> None:
     found = await sea.leader.metadata("no-such-sea")
 
-    assert_refused(found.error, errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION, "create it first")
+    assert_rejected(
+        found.error, errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION, "create it first"
+    )
 
 
-async def test_another_topic_id_is_told(sea: Sea) -> None:
+async def test_a_mismatched_topic_id_is_reported(sea: Sea) -> None:
     result = await sea.leader.produce(TOPIC, 0, wire_batch(b"calm"), topic_id="of-a-former-sea")
 
-    assert_refused(
+    assert_rejected(
         result.error,
         errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_ID,
         "not of-a-former-sea",
@@ -321,7 +323,7 @@ async def test_another_topic_id_is_told(sea: Sea) -> None:
     )
 
 
-async def test_who_does_not_lead_says_who_does(sea: Sea) -> None:
+async def test_a_broker_that_does_not_lead_names_the_leader(sea: Sea) -> None:
     for broker_id, other in sea.others.items():
         errors = [
             (await other.produce(TOPIC, 0, wire_batch(b"calm"))).error,
@@ -329,7 +331,7 @@ async def test_who_does_not_lead_says_who_does(sea: Sea) -> None:
             (await other.list_offsets(TOPIC, 0)).error,
         ]
         for error in errors:
-            assert_refused(
+            assert_rejected(
                 error,
                 errors_pb2.ERROR_CODE_NOT_LEADER,
                 f"broker {broker_id} does not lead sea/0",
@@ -348,7 +350,7 @@ async def test_an_offset_beyond_the_end_is_out_of_range(sea: Sea, beyond: int) -
 
     result = await sea.leader.fetch(TOPIC, 0, end + beyond)
 
-    assert_refused(
+    assert_rejected(
         result.error,
         errors_pb2.ERROR_CODE_OFFSET_OUT_OF_RANGE,
         f"sea/0 has offsets 0 to {end}, not {end + beyond}",
@@ -358,13 +360,13 @@ async def test_an_offset_beyond_the_end_is_out_of_range(sea: Sea, beyond: int) -
 async def test_an_offset_below_the_start_is_out_of_range(sea: Sea) -> None:
     result = await sea.leader.fetch(TOPIC, 0, -1)
 
-    assert_refused(result.error, errors_pb2.ERROR_CODE_OFFSET_OUT_OF_RANGE, "not -1")
+    assert_rejected(result.error, errors_pb2.ERROR_CODE_OFFSET_OUT_OF_RANGE, "not -1")
 
 
-async def test_a_reader_of_a_newer_epoch_is_told_which_it_is_here(sea: Sea) -> None:
+async def test_a_reader_of_a_newer_epoch_gets_the_brokers_epoch(sea: Sea) -> None:
     result = await sea.leader.fetch(TOPIC, 0, 0, known_epoch=sea.leader_epoch + 1)
 
-    assert_refused(
+    assert_rejected(
         result.error,
         errors_pb2.ERROR_CODE_UNKNOWN_LEADER_EPOCH,
         f"in leader epoch {sea.leader_epoch}",
@@ -372,17 +374,17 @@ async def test_a_reader_of_a_newer_epoch_is_told_which_it_is_here(sea: Sea) -> N
     )
 
 
-async def test_a_position_that_is_none_is_refused(sea: Sea) -> None:
+async def test_an_unspecified_position_is_rejected(sea: Sea) -> None:
     result = await sea.leader.list_offsets(TOPIC, 0, position=0)
 
-    assert_refused(
+    assert_rejected(
         result.error,
         errors_pb2.ERROR_CODE_INVALID_REQUEST,
         "position is 0; set it to EARLIEST, LATEST or TIMESTAMP",
     )
 
 
-async def test_bytes_that_are_no_request_are_refused(cluster: LocalCluster, sea: Sea) -> None:
+async def test_bytes_that_are_no_request_are_rejected(cluster: LocalCluster, sea: Sea) -> None:
     async with grpc.aio.insecure_channel(sea.leader_address) as channel:
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
             "/tidelog.v1.BrokerService/Produce"

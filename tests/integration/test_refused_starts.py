@@ -1,4 +1,4 @@
-"""How a broker and a controller refuse to start, or wait until they can."""
+"""Brokers and controllers that do not start, or that wait until they can."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog_runtime.local.service_file import Setting
 
 EXIT_CANNOT_START = 1
 EXIT_INVALID_CONFIG = 2
-# Nothing listens on the discard port of a machine that one runs tests on.
+# Nothing listens on the discard port of a test machine.
 NO_ETCD = "127.0.0.1:9"
 
 
@@ -57,8 +57,8 @@ async def started(service: SingleService) -> AsyncIterator[SingleService]:
         await service.process.stop()
 
 
-async def refuses(service: SingleService) -> str:
-    """Why it does not start, in one line of its log."""
+async def start_error(service: SingleService) -> str:
+    """The reason why it does not start, from one line of its log."""
     async with started(service):
         assert await service.ended() == EXIT_CANNOT_START, service.text()
     [said] = service.events("cannot_start")
@@ -78,24 +78,24 @@ def port_in_use() -> Iterator[int]:
 # -- the data directory ------------------------------------------------------------------
 
 
-async def test_the_data_of_another_broker_is_refused(tmp_path: Path, etcd: LocalEtcd) -> None:
+async def test_the_data_of_another_broker_is_rejected(tmp_path: Path, etcd: LocalEtcd) -> None:
     async with started(broker(tmp_path, etcd_endpoints=[etcd.endpoint])) as owner:
-        await owner.until_tells("registration")
+        await owner.until_reported("registration")
     identity = (tmp_path / "data" / "broker.json").read_bytes()
 
-    why = await refuses(broker(tmp_path, "other", broker_id=2, etcd_endpoints=[etcd.endpoint]))
+    why = await start_error(broker(tmp_path, "other", broker_id=2, etcd_endpoints=[etcd.endpoint]))
 
     assert "data belongs to broker 1, this is broker 2" in why
     assert "set data_dir to this broker's own directory, or broker_id to 1" in why
     assert (tmp_path / "data" / "broker.json").read_bytes() == identity
 
 
-async def test_the_data_of_another_cluster_is_refused(tmp_path: Path, etcd: LocalEtcd) -> None:
+async def test_the_data_of_another_cluster_is_rejected(tmp_path: Path, etcd: LocalEtcd) -> None:
     async with started(broker(tmp_path, cluster="north", etcd_endpoints=[etcd.endpoint])) as owner:
-        await owner.until_tells("registration")
+        await owner.until_reported("registration")
     stranger = broker(tmp_path, "stranger", cluster="south", etcd_endpoints=[etcd.endpoint])
 
-    why = await refuses(stranger)
+    why = await start_error(stranger)
     assert "data belongs to cluster 'north'" in why
     assert "configured for cluster 'south', of which the metadata store holds nothing" in why
     assert "set cluster to north" in why
@@ -103,8 +103,10 @@ async def test_the_data_of_another_cluster_is_refused(tmp_path: Path, etcd: Loca
     southern = tmp_path / "southern"
     southern.mkdir()
     async with started(broker(southern, cluster="south", etcd_endpoints=[etcd.endpoint])) as other:
-        await other.until_tells("registration")
-    why = await refuses(broker(tmp_path, "again", cluster="south", etcd_endpoints=[etcd.endpoint]))
+        await other.until_reported("registration")
+    why = await start_error(
+        broker(tmp_path, "again", cluster="south", etcd_endpoints=[etcd.endpoint])
+    )
     assert "the metadata store is that of cluster 'south'" in why
     assert "set cluster to north, or set data_dir or etcd_endpoints to those of one cluster" in why
     view = open_view(etcd.endpoint, "south")
@@ -113,34 +115,34 @@ async def test_the_data_of_another_cluster_is_refused(tmp_path: Path, etcd: Loca
     async with started(
         broker(tmp_path, "back", cluster="north", etcd_endpoints=[etcd.endpoint])
     ) as back:
-        await back.until_tells("registration")
+        await back.until_reported("registration")
 
 
-async def test_a_directory_that_another_process_uses_is_refused(tmp_path: Path) -> None:
+async def test_a_directory_in_use_by_another_process_is_rejected(tmp_path: Path) -> None:
     async with started(broker(tmp_path)) as owner:
         await owner.until_says("store_lost")
 
-        why = await refuses(broker(tmp_path, "second"))
+        why = await start_error(broker(tmp_path, "second"))
 
         assert owner.process.running
     assert "data is in use by another broker process" in why
     assert "stop that one, or give this one its own data_dir" in why
 
 
-async def test_a_damaged_identity_is_refused(tmp_path: Path) -> None:
+async def test_a_damaged_identity_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "broker.json").write_text("{half")
 
-    why = await refuses(broker(tmp_path))
+    why = await start_error(broker(tmp_path))
 
     assert "broker.json" in why
     assert "restore the file, or move the directory away to start empty" in why
 
 
-async def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+async def test_a_directory_that_cannot_be_created_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
 
-    why = await refuses(broker(tmp_path, data_dir=str(tmp_path / "file" / "data")))
+    why = await start_error(broker(tmp_path, data_dir=str(tmp_path / "file" / "data")))
 
     assert str(tmp_path / "file") in why
 
@@ -148,12 +150,12 @@ async def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> Non
 # -- the port and the configuration ------------------------------------------------------
 
 
-async def test_a_broker_whose_port_is_in_use_says_so_and_does_not_register(
+async def test_a_broker_whose_port_is_in_use_reports_it_and_does_not_register(
     tmp_path: Path, etcd: LocalEtcd
 ) -> None:
     with port_in_use() as port:
         listen = f"127.0.0.1:{port}"
-        why = await refuses(broker(tmp_path, listen=listen, etcd_endpoints=[etcd.endpoint]))
+        why = await start_error(broker(tmp_path, listen=listen, etcd_endpoints=[etcd.endpoint]))
 
     assert f"cannot listen on {listen}: port {port} is in use" in why
     assert "choose another with listen" in why
@@ -162,7 +164,7 @@ async def test_a_broker_whose_port_is_in_use_says_so_and_does_not_register(
     await view.close()
 
 
-async def test_a_controller_whose_port_is_in_use_says_so(tmp_path: Path) -> None:
+async def test_a_controller_whose_port_is_in_use_reports_it(tmp_path: Path) -> None:
     with port_in_use() as port:
         refused = controller(tmp_path, listen=f"127.0.0.1:{port}")
         async with started(refused):
@@ -183,7 +185,7 @@ async def test_a_controller_whose_port_is_in_use_says_so(tmp_path: Path) -> None
     ],
     ids=["out of range", "no address", "unknown"],
 )
-async def test_a_wrong_setting_ends_it_with_what_would_be_right(
+async def test_an_invalid_setting_ends_the_service_with_a_hint(
     tmp_path: Path, settings: dict[str, Setting], phrases: tuple[str, ...]
 ) -> None:
     refused = broker(tmp_path, "broker", **settings)
@@ -198,7 +200,7 @@ async def test_a_wrong_setting_ends_it_with_what_would_be_right(
 # -- etcd --------------------------------------------------------------------------------
 
 
-async def test_services_wait_for_etcd_say_so_once_and_serve_when_it_is_there(
+async def test_services_wait_for_etcd_log_it_once_and_serve_when_it_is_available(
     tmp_path: Path, etcd: LocalEtcd
 ) -> None:
     await etcd.stop()
@@ -233,20 +235,22 @@ async def test_services_that_wait_for_etcd_can_be_stopped(tmp_path: Path) -> Non
     assert waiting_controller.process.exit_status == 0
 
 
-async def test_of_two_brokers_with_one_id_the_second_is_rejected(
+async def test_the_second_of_two_brokers_with_one_id_is_rejected(
     tmp_path: Path, etcd: LocalEtcd
 ) -> None:
     endpoints = [etcd.endpoint]
     view = open_view(etcd.endpoint, "default")
     async with started(broker(tmp_path, etcd_endpoints=endpoints)) as first:
-        await first.until_tells("registration")
+        await first.until_reported("registration")
         registered = await view.brokers()
         second = str(tmp_path / "second")
-        why = await refuses(broker(tmp_path, "second", data_dir=second, etcd_endpoints=endpoints))
+        why = await start_error(
+            broker(tmp_path, "second", data_dir=second, etcd_endpoints=endpoints)
+        )
         assert first.process.running
         assert await view.brokers() == registered
-    # Also once the first one has stopped, and no registration is there.
-    again = await refuses(broker(tmp_path, "again", data_dir=second, etcd_endpoints=endpoints))
+    # Also after the first one has stopped, and no registration exists.
+    again = await start_error(broker(tmp_path, "again", data_dir=second, etcd_endpoints=endpoints))
     await view.close()
 
     for reason in (why, again):

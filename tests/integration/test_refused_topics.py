@@ -1,4 +1,4 @@
-"""What is no good as a topic: refused with a reason, and nothing is created."""
+"""Invalid topics are rejected with a reason, and nothing is created."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from integration.topics import create_topic, describe, new_name, read_values, write
-from integration.wire_client import WireClient, assert_refused
+from integration.wire_client import WireClient, assert_rejected
 from tidelog.client import Admin
 from tidelog.v1 import admin_pb2, errors_pb2
 from tidelog_runtime.local.cluster import LocalCluster
@@ -30,7 +30,7 @@ async def controller(cluster: LocalCluster) -> AsyncIterator[WireClient]:
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
 async def unharmed(cluster: LocalCluster) -> AsyncIterator[None]:
-    """After each refusal the processes and the topics are the same."""
+    """After each rejection the processes and the topics are unchanged."""
     pids = [process.pid for process in cluster.processes()]
     async with Admin(cluster.bootstrap) as admin:
         before = await admin.list_topics()
@@ -128,14 +128,14 @@ BAD_TOPICS = {
 
 
 @pytest.mark.parametrize("bad", BAD_TOPICS.values(), ids=BAD_TOPICS.keys())
-async def test_a_bad_topic_is_refused(controller: WireClient, bad: BadTopic) -> None:
+async def test_an_invalid_topic_is_rejected(controller: WireClient, bad: BadTopic) -> None:
     answer = await controller.admin.CreateTopic(bad.request)
 
-    assert_refused(answer.error, bad.code, *bad.phrases)
+    assert_rejected(answer.error, bad.code, *bad.phrases)
     assert answer.topic_id == ""
 
 
-async def test_a_refused_creation_leaves_the_topic_of_that_name_as_it_was(
+async def test_a_rejected_creation_leaves_the_existing_topic_unchanged(
     cluster: LocalCluster, controller: WireClient
 ) -> None:
     value = uuid.uuid4().bytes
@@ -147,7 +147,7 @@ async def test_a_refused_creation_leaves_the_topic_of_that_name_as_it_was(
     assert (await read_values(cluster, "sea"))[-1] == value
 
 
-async def test_a_good_topic_that_is_only_checked_is_not_created(controller: WireClient) -> None:
+async def test_a_valid_topic_is_not_created_by_a_dry_run(controller: WireClient) -> None:
     checked = request("lake")
     checked.dry_run = True
 
@@ -159,7 +159,7 @@ async def test_an_unknown_topic_cannot_be_deleted(controller: WireClient) -> Non
         admin_pb2.DeleteTopicRequest(topic="no-such-sea", timeout_ms=TIMEOUT_MS)
     )
 
-    assert_refused(
+    assert_rejected(
         answer.error,
         errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION,
         "'no-such-sea' does not exist",
@@ -167,12 +167,12 @@ async def test_an_unknown_topic_cannot_be_deleted(controller: WireClient) -> Non
     )
 
 
-async def test_a_topic_of_another_id_is_not_deleted(controller: WireClient) -> None:
+async def test_a_topic_with_another_id_is_not_deleted(controller: WireClient) -> None:
     answer = await controller.admin.DeleteTopic(
         admin_pb2.DeleteTopicRequest(topic="sea", topic_id="former", timeout_ms=TIMEOUT_MS)
     )
 
-    assert_refused(answer.error, errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_ID, "not former")
+    assert_rejected(answer.error, errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_ID, "not former")
 
 
 async def test_a_controller_that_is_not_active_names_the_one_that_is(
@@ -184,7 +184,7 @@ async def test_a_controller_that_is_not_active_names_the_one_that_is(
         answer = await standby.admin.CreateTopic(request(new_name("lake")))
 
     assert active is not None
-    assert_refused(
+    assert_rejected(
         answer.error,
         errors_pb2.ERROR_CODE_NOT_CONTROLLER,
         f"controller {active} at {cluster.controller_address(active)}",

@@ -1,5 +1,5 @@
-"""A replica holds another batch than its leader, and every checksum holds: the comparison of
-digests finds it, `tidelog explain` names both, and its next step ends it."""
+"""A replica has a different batch than its leader, with valid checksums: the comparison of digests
+finds it, `tidelog explain` names both replicas, and its next step ends the divergence."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VALUE, OTHER = b"acknowledged", b"unauthorised"
 
 
 @pytest.mark.rule("divergent-replicas-are-reported")
-async def test_another_sound_batch_on_one_disk_is_found_and_explained(tmp_path: Path) -> None:
+async def test_a_different_valid_batch_on_one_disk_is_found_and_explained(tmp_path: Path) -> None:
     config = {"flush_interval_ms": 500}
     async with running_cluster(tmp_path, controllers=1, broker_config=config) as cluster:
         topic, partition = split(DIVERGED)
@@ -62,7 +62,7 @@ async def test_another_sound_batch_on_one_disk_is_found_and_explained(tmp_path: 
 
         await until(located, "the first batch that differs is named")
         found = await explained(cluster)
-        told = await scrape(cluster.broker_metrics(leader))
+        metrics = await scrape(cluster.broker_metrics(leader))
         _, scrubs = await tidelog(cluster, "brokers", "scrub", str(leader), "--status")
         traced = (await tidelog(cluster, "trace", DIVERGED))[1]
         kept = [p.name for p in (cluster.broker_data_dir(leader) / "evidence").iterdir()]
@@ -91,8 +91,8 @@ async def test_another_sound_batch_on_one_disk_is_found_and_explained(tmp_path: 
     assert f"the first batch that differs is offset {offset}, {RECORDS} records" in line
     assert f"00000000000000000000.log on broker {follower}" in line
     assert_not_blamed(found, EQUAL)
-    assert told.value("diverged_ranges") == 1
-    assert told.value("divergences_found_total") == 1
+    assert metrics.value("diverged_ranges") == 1
+    assert metrics.value("divergences_found_total") == 1
     assert scrubs.splitlines()[1].split()[-1] == "1"
     assert "replica_diverged" in traced.replace(" ", "_"), traced
     assert [name.rsplit(".", 1)[1] for name in kept] == ["diverged"]
@@ -100,7 +100,7 @@ async def test_another_sound_batch_on_one_disk_is_found_and_explained(tmp_path: 
     assert values == {VALUE}  # the leader's
 
 
-async def test_a_disk_that_holds_another_batch_than_was_written_is_found_without_other_replicas(
+async def test_a_batch_that_differs_from_the_written_one_is_found_without_other_replicas(
     tmp_path: Path,
 ) -> None:
     config = {"flush_interval_ms": 500}
@@ -113,7 +113,7 @@ async def test_a_disk_that_holds_another_batch_than_was_written_is_found_without
         replica = find_replica(data_dir, topic, partition, described.topic_id)
 
         async def scrubbed() -> bool:
-            """Once the records are synced."""
+            """Waits for a scrub once the records are synced."""
             await tidelog(cluster, "brokers", "scrub", "--full-rate")
             _, shown = await tidelog(cluster, "brokers", "scrub", "--status", "--json")
             (status,) = json.loads(shown)

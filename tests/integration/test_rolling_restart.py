@@ -1,5 +1,6 @@
 """Every broker in turn is stopped by SIGTERM and started again, under a load with acks=all.
-How long a send takes meanwhile is a figure of the bench (`python -m bench rolling`)."""
+
+The bench measures the latency of sends meanwhile (`python -m bench rolling`)."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ PARTITIONS = 6
 
 
 def events(cluster: LocalCluster, name: str) -> list[dict[str, Any]]:
-    """What any part has said since the cluster was started."""
+    """The log lines of all services since the cluster was started."""
     logs = [LogSince(process.log_path, from_start=True) for process in cluster.processes()]
     return [event for log in logs for event in log.events(name)]
 
@@ -42,17 +43,17 @@ async def test_no_send_fails_and_nothing_is_lost(tmp_path: Path, config: Mapping
             await written.acknowledges(50)
         records = await read(cluster, "sea")
         written.assert_all_in(records)
-        # Retries across a hand-over are written once.
+        # Batches that are retried across a leadership transfer are written once.
         values = [record.value for record in records]
         assert len(values) == len(set(values))
 
         assert statuses == [0] * len(cluster.broker_ids)
-        # Each hand-over was complete before its broker stopped, and no end was taken for a
-        # crash: whoever thought so found the registration gone already.
+        # Each transfer completed before its broker stopped, and no stop was taken for a crash: a
+        # service that suspected one found the registration already gone.
         assert events(cluster, "stopped_before_hand_over") == []
         fenced = [told["stage"] for told in events(cluster, "broker_fenced")]
         assert fenced.count("requested") == fenced.count("failed")
-        # Whatever a stopping broker led was moved once, and nothing else.
+        # Each partition that a stopping broker led was moved once, and nothing else was.
         epochs = [sum(p.leader_epoch for p in topic.partitions) for topic in (before, now)]
         assert epochs[1] - epochs[0] == handed_over
         assert [p.unclean_leader_epoch for p in now.partitions] == [-1] * PARTITIONS

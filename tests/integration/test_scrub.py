@@ -1,5 +1,7 @@
-"""The scrub finds a flipped byte in an old, closed segment before any reader does: the replica is
-repaired by another leader, or, in the only copy, the damaged batch alone cannot be read."""
+"""The scrub finds a flipped byte in an old, closed segment before any reader does.
+
+A replica is repaired from another one; in the only copy, just the damaged batch becomes
+unreadable."""
 
 from __future__ import annotations
 
@@ -29,10 +31,10 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 RECORDS = 48
 VALUE = bytes(range(256)) * 16
-# The smallest there are: each has some of the records.
+# The smallest possible segments: each has some of the records.
 CONFIG = {"segment_bytes": str(64 << 10)}
 BROKERS = (1, 2, 3)
-# The scrub checks what is on the disk, and leaves what is only in memory to the next pass.
+# The scrub checks data on the disk, and leaves data that is only in memory to the next pass.
 FLUSHED_SOON = {"flush_interval_ms": 500}
 
 
@@ -59,7 +61,7 @@ def replica_of(cluster: LocalCluster, topic: TopicDescription, broker_id: int) -
 
 
 def flip_in_oldest_segment(replica: Path) -> int:
-    """In its second batch; returns the offset of its record."""
+    """Flips a byte in its second batch; returns the offset of its record."""
     oldest, *later = segment_paths(replica)
     assert later, "the oldest segment is closed"
     info = [info for _, info in dump_log(oldest)][1]
@@ -79,7 +81,8 @@ def faults(replica: Path) -> list[str]:
 async def scrub_until(
     cluster: LocalCluster, broker_id: int, log: LogSince, kind: str, stage: str
 ) -> None:
-    """Passes begin until the broker reports this: a pass checks what is flushed by then."""
+    """Starts passes until the broker reports this cause: a pass checks what was flushed before
+    it."""
 
     async def look() -> bool:
         if log.told(kind, stage):
@@ -92,8 +95,8 @@ async def scrub_until(
 
 
 async def damage_found_by_scrub(cluster: LocalCluster, broker_id: int) -> float:
-    told = await scrape(cluster.broker_metrics(broker_id))
-    return told.value("scrub_damaged_batches_total") or 0
+    metrics = await scrape(cluster.broker_metrics(broker_id))
+    return metrics.value("scrub_damaged_batches_total") or 0
 
 
 def log_of(cluster: LocalCluster, broker_id: int) -> LogSince:
@@ -101,7 +104,7 @@ def log_of(cluster: LocalCluster, broker_id: int) -> LogSince:
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
-async def test_a_flipped_byte_is_repaired_before_a_reader_sees_it(
+async def test_a_flipped_byte_is_repaired_before_it_is_read(
     cluster: LocalCluster, role: str
 ) -> None:
     topic = await written(cluster, 3)
@@ -119,9 +122,9 @@ async def test_a_flipped_byte_is_repaired_before_a_reader_sees_it(
     await until_in_sync(cluster, topic.name)
 
     assert faults(replica) == []
-    [told] = log.told("replica_damaged")
-    assert (told["topic"], told["partition"], told["cause"]) == (topic.name, 0, "corrupt")
-    assert "CRC32C" in told["details"]["why"]
+    [event] = log.told("replica_damaged")
+    assert (event["topic"], event["partition"], event["cause"]) == (topic.name, 0, "corrupt")
+    assert "CRC32C" in event["details"]["why"]
     [event] = log.events("scrub_found_damage")
     assert event["partition"] == f"{topic.name}/0"
     assert await damage_found_by_scrub(cluster, damaged) == found_before + 1
@@ -137,7 +140,7 @@ async def test_a_flipped_byte_is_repaired_before_a_reader_sees_it(
 async def read_past_damage(
     bootstrap: str, partition: TopicPartition
 ) -> tuple[list[int], list[RecordsDamagedError]]:
-    """The offsets that can be read up to the end, and every error on the way."""
+    """The readable offsets up to the end, and every error on the way."""
     offsets: list[int] = []
     errors: list[RecordsDamagedError] = []
     async with asyncio.timeout(TIMEOUT_SECONDS), Consumer(bootstrap) as consumer:
@@ -151,7 +154,7 @@ async def read_past_damage(
     return offsets, errors
 
 
-async def test_in_the_only_copy_the_damaged_batch_alone_becomes_unreadable(
+async def test_in_the_only_copy_just_the_damaged_batch_becomes_unreadable(
     cluster: LocalCluster,
 ) -> None:
     topic, bystander = await written(cluster, 1), await written(cluster, 1)
@@ -166,8 +169,8 @@ async def test_in_the_only_copy_the_damaged_batch_alone_becomes_unreadable(
 
     assert [(error.first_offset, error.next_offset) for error in errors] == [(lost, lost + 1)]
     assert offsets == [offset for offset in range(RECORDS) if offset != lost]
-    [told] = log.told("batch_damaged")
-    assert (told["details"]["first_offset"], told["details"]["next_offset"]) == (lost, lost + 1)
+    [event] = log.told("batch_damaged")
+    assert (event["details"]["first_offset"], event["details"]["next_offset"]) == (lost, lost + 1)
     assert log.told("resignation") == []
     finding = the(found, causes.RECORDS_DAMAGED, damaged)
     assert (finding.topic, finding.partition) == (topic.name, 0)

@@ -1,4 +1,5 @@
-"""What tools that know nothing of Tidelog see: health, reflection, and JSON in etcd."""
+"""Standard tools without knowledge of Tidelog use health checks, reflection, and the JSON in
+etcd."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def part_address(cluster: LocalCluster, kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["broker", "controller"])
-async def test_health_says_that_it_serves(cluster: LocalCluster, kind: str) -> None:
+async def test_the_health_service_reports_serving(cluster: LocalCluster, kind: str) -> None:
     async with open_channel(part_address(cluster, kind)) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=TIMEOUT_SECONDS)
@@ -115,7 +116,7 @@ async def test_every_value_in_etcd_is_json_that_a_person_can_read(
         json.loads(text)
 
 
-async def test_etcd_tells_who_leads_a_partition_and_who_is_in_sync(
+async def test_etcd_has_the_leader_and_the_isr_of_a_partition(
     cluster: LocalCluster, store: EtcdStore
 ) -> None:
     described = await create_topic(cluster, "lake", 1, config={"min_insync_replicas": "2"})

@@ -1,4 +1,4 @@
-"""A leader's death is one change through all services, and a quiet cluster is quiet."""
+"""A leader's death is one change through all services, and an idle cluster logs nothing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tidelog.state_changes.life import TraceScope
 from tidelog_runtime.local.cluster import LocalCluster
 
 QUIET_SECONDS = 5.0
-# What a repaired cluster has yet to do, besides what is waited for.
+# The work that a repaired cluster still has to do, besides what the test waits for.
 SETTLE_SECONDS = 10.0
 
 
-async def told(cluster: LocalCluster, topic: str) -> list[StateChange]:
+async def all_events(cluster: LocalCluster, topic: str) -> list[StateChange]:
     brokers = [cluster.broker_address(broker_id) for broker_id in cluster.broker_ids]
     controllers = [cluster.controller_address(number) for number in (1, 2)]
     async with EventStreams([*brokers, *controllers]) as streams:
@@ -46,8 +46,9 @@ async def test_the_death_of_a_leader_is_one_change_through_all_services(
     survivors = [b for b in cluster.broker_ids if b != before.leader]
 
     async def acknowledged() -> list[StateChange]:
-        """All at once are asked, and one that answers late tells of what another had yet to."""
-        events = await told(cluster, topic)
+        """All services are asked at once, and one that answers late has events that another had not
+        yet."""
+        events = await all_events(cluster, topic)
         of_epoch = {(e.stage, e.broker) for e in events if e.leader_epoch == after.leader_epoch}
         ends = {(s, b) for s in (Stage.COMPLETED, Stage.ACKNOWLEDGED) for b in survivors}
         return events if ends <= of_epoch else []
@@ -79,7 +80,7 @@ async def test_the_death_of_a_leader_is_one_change_through_all_services(
     assert parts == {(Kind.ELECTION, NO_BROKER)} | {
         (Kind.BECOME_LEADER if b == after.leader else Kind.BECOME_FOLLOWER, b) for b in survivors
     }
-    # From the dropped connection on, all of one cause.
+    # All events after the dropped connection have one cause.
     fenced = next(e for e in events if e.kind is Kind.BROKER_FENCED)
     assert (fenced.broker, fenced.cause) == (before.leader, Cause.BROKER_CRASHED)
     last = max(e.duration_ms for e in events if e.change_id == change_id)

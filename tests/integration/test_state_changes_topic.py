@@ -1,4 +1,4 @@
-"""The topic `__state_changes`: what services tell is read from it, and it is in nobody's way."""
+"""The topic `__state_changes`: services write their events to it, and it does not affect users."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Loc
 async def _read_until(
     cluster: LocalCluster, topic: str, services: set[str], what: str
 ) -> list[StateChange]:
-    """All that is in `__state_changes`, once each of `services` has told of `topic`."""
+    """The content of `__state_changes`, once each of `services` has written an event of `topic`."""
     seen: list[StateChange] = []
     async with Consumer(cluster.bootstrap, max_wait_ms=100) as consumer:
         await consumer.assign_topic(STATE_CHANGES_TOPIC)
@@ -46,7 +46,7 @@ async def _read_until(
     return seen
 
 
-async def test_the_events_of_all_services_come_into_the_topic(cluster: LocalCluster) -> None:
+async def test_the_topic_receives_the_events_of_all_services(cluster: LocalCluster) -> None:
     services = {f"broker-{broker_id}" for broker_id in cluster.broker_ids}
     services.add(f"controller-{await cluster.active_controller()}")
     topic = new_name("told")
@@ -55,7 +55,7 @@ async def test_the_events_of_all_services_come_into_the_topic(cluster: LocalClus
     assert STATE_CHANGES_TOPIC not in {event.topic for event in seen}
 
 
-async def test_what_is_told_while_the_topic_takes_nothing_comes_into_it_later(
+async def test_events_buffered_while_the_topic_is_unavailable_are_written_later(
     cluster: LocalCluster,
 ) -> None:
     """One broker is left, and two must be in sync."""
@@ -76,7 +76,7 @@ async def test_what_is_told_while_the_topic_takes_nothing_comes_into_it_later(
 
 
 async def _runs_alone(admin: Admin) -> bool:
-    """By the word of the controller, which is to place a topic."""
+    """The controller, which has to place a topic, reports no other broker."""
     return [b.broker_id for b in await admin.describe_brokers() if b.status == "running"] == [1]
 
 
@@ -91,7 +91,7 @@ async def test_the_topic_is_read_by_the_command_like_any_other(cluster: LocalClu
     assert {"time", "service", "kind", "stage"} <= set(json.loads(out.splitlines()[0]))
 
 
-async def test_users_do_not_see_it_among_theirs_and_cannot_delete_it(
+async def test_users_do_not_see_the_topic_and_cannot_delete_it(
     cluster: LocalCluster,
 ) -> None:
     async with Admin(cluster.bootstrap) as admin:
@@ -101,8 +101,8 @@ async def test_users_do_not_see_it_among_theirs_and_cannot_delete_it(
             await admin.delete_topic(STATE_CHANGES_TOPIC)
 
 
-async def test_without_the_topic_services_go_on_and_count_what_they_drop(tmp_path: Path) -> None:
-    """It needs more brokers than there are, and so is never created."""
+async def test_without_the_topic_services_continue_and_count_dropped_events(tmp_path: Path) -> None:
+    """The topic needs more brokers than there are, and so is never created."""
     settings = {**PUBLISHING, "state_changes_queue_events": 3}
     async with running_cluster(
         tmp_path,

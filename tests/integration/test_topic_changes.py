@@ -1,4 +1,4 @@
-"""Topics of a running cluster that get other partitions and another configuration."""
+"""Topics of a running cluster get different partitions and a changed configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from integration.topics import (
     write,
 )
 from integration.waiting import until, until_true
-from integration.wire_client import WireClient, assert_refused, wire_batch
+from integration.wire_client import WireClient, assert_rejected, wire_batch
 from tidelog.client import Admin, Consumer, Producer
 from tidelog.client.partitioner import partition_for_key
 from tidelog.errors import UnknownTopicError
@@ -38,7 +38,7 @@ async def controller(cluster: LocalCluster) -> AsyncIterator[WireClient]:
         yield client
 
 
-async def test_added_partitions_take_records_and_the_old_ones_keep_theirs(
+async def test_added_partitions_accept_records_and_the_old_ones_keep_theirs(
     cluster: LocalCluster, controller: WireClient
 ) -> None:
     topic, value = new_name("sea"), uuid.uuid4().bytes
@@ -74,7 +74,7 @@ async def test_removed_partitions_are_gone_from_every_disk_and_the_others_keep_t
     request.confirm_topic = topic
     answer = await controller.admin.RemovePartitions(request)
 
-    assert_refused(refused.error, errors_pb2.ERROR_CODE_NOT_CONFIRMED, topic, "once more")
+    assert_rejected(refused.error, errors_pb2.ERROR_CODE_NOT_CONFIRMED, topic, "once more")
     assert (answer.error.message, answer.removed, list(answer.pending_brokers)) == ("", 2, [])
     assert await read_values(cluster, topic) == [value]
     await until_true(
@@ -87,7 +87,7 @@ async def test_removed_partitions_are_gone_from_every_disk_and_the_others_keep_t
     )
 
 
-async def test_keys_of_a_running_producer_go_to_the_partitions_that_are_left(
+async def test_keys_of_a_running_producer_map_to_the_remaining_partitions(
     cluster: LocalCluster, controller: WireClient
 ) -> None:
     topic = new_name("sea")
@@ -103,7 +103,7 @@ async def test_keys_of_a_running_producer_go_to_the_partitions_that_are_left(
         )
 
         async def all_are_taken() -> bool:
-            """Not before it has learned of the removal from whom it asked in vain."""
+            """Not before it has learned of the removal from a broker that rejected its request."""
             sent = [await producer.send(topic, b"after", key=key) for key in keys]
             answers = await asyncio.gather(*sent, return_exceptions=True)
             return not any(isinstance(answer, BaseException) for answer in answers)
@@ -111,7 +111,7 @@ async def test_keys_of_a_running_producer_go_to_the_partitions_that_are_left(
         await until(all_are_taken, f"every key of {topic} has a partition")
 
 
-async def test_a_partition_of_a_removed_ones_number_begins_empty_also_where_a_broker_was_away(
+async def test_a_partition_that_reuses_a_number_begins_empty_even_on_a_broker_that_was_away(
     cluster: LocalCluster, controller: WireClient
 ) -> None:
     topic = new_name("sea")
@@ -128,7 +128,7 @@ async def test_a_partition_of_a_removed_ones_number_begins_empty_also_where_a_br
     cluster.start_broker(away)
 
     async def add() -> bool:
-        """Refused as long as there are two brokers for three replicas."""
+        """Rejected while there are two brokers for three replicas."""
         request = admin_pb2.AddPartitionsRequest(topic=topic, partitions=2, timeout_ms=TIMEOUT_MS)
         return not (await controller.admin.AddPartitions(request)).HasField("error")
 
@@ -138,10 +138,10 @@ async def test_a_partition_of_a_removed_ones_number_begins_empty_also_where_a_br
 
 
 @pytest.mark.rule("partitions-added-and-removed")
-async def test_a_consumer_that_lived_through_a_removal_reads_what_is_written_after_it(
+async def test_a_consumer_reads_new_records_after_its_partition_was_removed_and_added(
     cluster: LocalCluster, controller: WireClient
 ) -> None:
-    """It knows the former partition's leader epochs, and takes nothing older for true."""
+    """The consumer knows the leader epochs of the removed partition, and ignores older state."""
     topic = new_name("sea")
     name = TopicPartition(topic, 1)
     described = await create_topic(cluster, topic, 2)
@@ -174,7 +174,7 @@ async def test_a_consumer_that_lived_through_a_removal_reads_what_is_written_aft
     assert (await partition_of(cluster, topic, 1)).leader_epoch > newest
 
 
-async def test_another_configuration_takes_effect_without_a_restart(
+async def test_a_changed_configuration_takes_effect_without_a_restart(
     cluster: LocalCluster, controller: WireClient
 ) -> None:
     topic = new_name("sea")
@@ -204,7 +204,7 @@ async def test_another_configuration_takes_effect_without_a_restart(
         await until(look, "the leader refuses a batch that is too large now")
 
     async def is_known() -> bool:
-        """To whichever broker is asked."""
+        """Whichever broker is asked."""
         return (await partition_of(cluster, topic)).min_isr == 3
 
     await until(is_known, "three have to be in sync")

@@ -1,4 +1,5 @@
-"""Deleted topics: gone from every disk, and never to be seen under the same name."""
+"""Deleted topics disappear from every disk, and a new topic of the same name has none of their
+data."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from integration.topics import (
     write,
 )
 from integration.waiting import until, until_true
-from integration.wire_client import WireClient, assert_refused, wire_batch
+from integration.wire_client import WireClient, assert_rejected, wire_batch
 from tidelog.client import Admin, Consumer
 from tidelog.errors import UnknownTopicIdError
 from tidelog.model import TopicPartition
@@ -26,7 +27,7 @@ TIMEOUT_MS = 20_000
 
 
 def directories(cluster: LocalCluster, broker_id: int, kind: str, topic: str) -> list[Path]:
-    """`kind`: replicas, or strays, what was set aside."""
+    """`kind`: replicas, or strays, which were set aside."""
     return sorted((cluster.broker_data_dir(broker_id) / kind).glob(f"{topic}-*"))
 
 
@@ -70,7 +71,7 @@ async def test_a_deleted_topic_is_unknown_to_every_broker(cluster: LocalCluster)
 
             await until(look, f"broker {broker_id} knows that {topic} is gone")
             result = await client.produce(topic, 0, wire_batch(b"calm"))
-        assert_refused(
+        assert_rejected(
             result.error,
             errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION,
             "does not exist",
@@ -100,11 +101,11 @@ async def test_a_broker_that_was_away_sets_the_deleted_replica_aside(
     assert any(path.suffix == ".log" and path.stat().st_size for path in aside.iterdir())
 
 
-async def test_a_topic_of_the_same_name_has_nothing_of_the_former_one(
+async def test_a_topic_of_the_same_name_has_no_data_of_the_previous_one(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
-    former = await create_topic(cluster, topic, 2)
+    previous = await create_topic(cluster, topic, 2)
     await write(cluster, topic, [b"of the former sea"] * 100)
 
     await delete(cluster, topic)
@@ -113,20 +114,21 @@ async def test_a_topic_of_the_same_name_has_nothing_of_the_former_one(
         ends = await consumer.end_offsets([TopicPartition(topic, p) for p in range(2)])
     await write(cluster, topic, [b"of this sea"])
 
-    assert present.topic_id != former.topic_id
+    assert present.topic_id != previous.topic_id
     assert set(ends.values()) == {0}
     assert await read_values(cluster, topic) == [b"of this sea"]
 
 
-async def test_a_consumer_of_the_former_topic_reads_the_new_one_after_a_seek(
+async def test_a_consumer_of_the_previous_topic_reads_the_new_one_after_a_seek(
     cluster: LocalCluster,
 ) -> None:
-    """The former had an election, and so a leader epoch that the new one has not reached."""
+    """The previous topic had an election, and so a leader epoch that the new one has not
+    reached."""
     topic = new_name("sea")
-    former = await create_topic(cluster, topic)
-    leader = former.partitions[0].leader
+    previous = await create_topic(cluster, topic)
+    leader = previous.partitions[0].leader
     await cluster.kill(leader)
-    elected = await until_led_by_another(cluster, topic, former.partitions[0])
+    elected = await until_led_by_another(cluster, topic, previous.partitions[0])
     cluster.start_broker(leader)
     await cluster.ready()
     await write(cluster, topic, [b"of the former sea"])
@@ -147,11 +149,11 @@ async def test_a_consumer_of_the_former_topic_reads_the_new_one_after_a_seek(
 
 
 @pytest.mark.rule("topic-ids-separate-recreated-topics")
-async def test_a_broker_that_missed_both_follows_the_topic_that_there_is(
+async def test_a_broker_that_missed_deletion_and_creation_follows_the_current_topic(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("sea")
-    former = await create_topic(cluster, topic)
+    previous = await create_topic(cluster, topic)
     await write(cluster, topic, [b"of the former sea"] * 100)
     away = 2
 
@@ -165,13 +167,13 @@ async def test_a_broker_that_missed_both_follows_the_topic_that_there_is(
     present = await until_in_sync(cluster, topic)
     async with WireClient(cluster.broker_address(away)) as returned:
         result = await returned.produce(
-            topic, 0, wire_batch(b"of the former sea"), topic_id=former.topic_id
+            topic, 0, wire_batch(b"of the former sea"), topic_id=previous.topic_id
         )
 
-    assert present.topic_id != former.topic_id
+    assert present.topic_id != previous.topic_id
     assert result.error.code in (
         errors_pb2.ERROR_CODE_NOT_LEADER,
         errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_ID,
     )
-    assert directories(cluster, away, "replicas", f"{topic}-0.{former.topic_id}") == []
+    assert directories(cluster, away, "replicas", f"{topic}-0.{previous.topic_id}") == []
     assert await read_values(cluster, topic) == [b"of this sea"]

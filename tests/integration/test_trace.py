@@ -1,4 +1,4 @@
-"""What happened, as all services tell it: live, from log files, and by the id of a request."""
+"""State changes as all services report them: live, from log files, and by the id of a request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def _logs(cluster: LocalCluster) -> list[str]:
 
 
 def _decided(story: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without what followers and the other controller notice, each at its own moment."""
+    """The changes, without those that followers and the other controller each notice at their own
+    time."""
     noticed = {"leader_unreachable", "leader_reached", "controller_joined"}
     return [change for change in story if change["kind"] not in noticed]
 
@@ -81,13 +82,13 @@ async def test_the_trace_of_a_request_is_in_the_events_of_every_replica_and_in_t
             created = await admin.create_topic(topic, 2, len(cluster.broker_ids) + 1)
         async with EventStreams(cluster.bootstrap) as streams:
 
-            async def told() -> list[StateChange]:
+            async def request_events() -> list[StateChange]:
                 events = (await streams.recent(TraceScope(topic))).events
                 done = [e for e in events if e.topic == topic and e.stage is Stage.COMPLETED]
                 replicas = {(e.partition, e.broker) for e in done if e.broker >= 0}
                 return events if len(replicas) == 6 else []
 
-            events = await until(told, "each of six replicas has told that it began")
+            events = await until(request_events, "each of six replicas has told that it began")
         async with Admin(cluster.bootstrap) as admin:
             with admin.traced() as deletion:
                 await admin.delete_topic(topic)
@@ -104,5 +105,5 @@ async def test_the_trace_of_a_request_is_in_the_events_of_every_replica_and_in_t
             for call in listener.about(topic, command)
         )
         assert first == trace_id
-        # What follows later may be nobody's request, as an ISR that shrinks.
+        # Later changes may belong to no request, such as an ISR that shrinks.
         assert set(others) <= {created.trace_id, deletion, ""}

@@ -1,4 +1,4 @@
-"""What happened, as it is told once those who told it have died."""
+"""A trace of state changes whose services have died since."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Loc
 
 
 async def _finished_election(cluster: LocalCluster, topic: str, leader: int) -> dict[str, Any]:
-    """Of `leader`, once all that took part have told of it and the topic holds it all."""
+    """The election of `leader`, once all participants have reported it and the topic has all of
+    their events."""
 
     async def acknowledged() -> dict[str, Any]:
         story = await traced(f"{topic}/0", "--bootstrap", cluster.bootstrap)
@@ -39,9 +40,9 @@ async def _finished_election(cluster: LocalCluster, topic: str, leader: int) -> 
 
     async def is_published() -> bool:
         events = (await published(cluster.bootstrap, TraceScope(topic, 0))).events
-        told = {event.identity for event in events if event.change_id == change["change_id"]}
+        identities = {event.identity for event in events if event.change_id == change["change_id"]}
         fenced = any(event.kind is Kind.BROKER_FENCED for event in events)
-        return fenced and len(told) >= len(change["stages"])
+        return fenced and len(identities) >= len(change["stages"])
 
     await until(is_published, "the topic holds all stages of the election, and why it was")
     return change
@@ -53,13 +54,13 @@ async def _services_that_remember(cluster: LocalCluster, topic: str) -> set[str]
 
 
 async def _services_of_the_timeline(cluster: LocalCluster, topic: str) -> set[str]:
-    """Of the gateway's."""
+    """The services in the timeline of the gateway."""
     async with httpx.AsyncClient(base_url=f"http://{cluster.gateway_address}") as gateway:
         answer = await gateway.get(f"/v1/topics/{topic}/partitions/0/events", timeout=60)
     return {event["service"] for event in answer.json()["items"]}
 
 
-async def test_an_election_is_told_when_its_controller_has_died_too(cluster: LocalCluster) -> None:
+async def test_an_election_is_traced_after_its_controller_died(cluster: LocalCluster) -> None:
     topic = new_name("sea")
     before = (await create_topic(cluster, topic)).partitions[0]
     await cluster.kill(before.leader)
@@ -82,10 +83,10 @@ async def test_an_election_is_told_when_its_controller_has_died_too(cluster: Loc
 
     assert f"controller-{controller}" not in remember
     assert f"controller-{controller}" in in_timeline
-    (still_told,) = [c for c in story if c["change_id"] == election["change_id"]]
-    assert (still_told["kind"], still_told["cause"]) == ("election", "broker_crashed")
-    assert set(stages_of(election)) <= set(stages_of(still_told))
-    assert {s[0] for s in stages_of(still_told)} >= {
+    (remembered,) = [c for c in story if c["change_id"] == election["change_id"]]
+    assert (remembered["kind"], remembered["cause"]) == ("election", "broker_crashed")
+    assert set(stages_of(election)) <= set(stages_of(remembered))
+    assert {s[0] for s in stages_of(remembered)} >= {
         f"controller-{controller}",
         f"broker-{after.leader}",
     }

@@ -1,5 +1,8 @@
-"""Replicas of one partition that are damaged at different batches: no disk has all records, and
-together they have. None drops what another one cannot read, and in the end each has everything."""
+"""The replicas of a partition are damaged at different batches: no single disk has all records, but
+together they have.
+
+No replica drops a batch that another one cannot read, and in the end each replica has
+everything."""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ from tidelog_runtime.demo.replicas import find_replica
 from tidelog_runtime.local.cluster import LocalCluster
 
 VALUES = [b"%d " % number + bytes(2_000) for number in range(12)]
-# Beyond what any other entry of a request among brokers may have.
+# Larger than any other entry of a request among brokers may be.
 LARGE_VALUES = [b"%d " % number + bytes(1_000_000) for number in range(12)]
 EARLY, MIDDLE, LATE = 2, 6, 9
-# The scrub checks what is on the disk, and leaves what is only in memory to the next pass.
+# The scrub checks data on the disk, and leaves data that is only in memory to the next pass.
 FLUSHED_SOON = {"flush_interval_ms": 500}
 
 
@@ -39,7 +42,7 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Loc
 
 
 def unreadable(replica: Path) -> list[int]:
-    """The positions of batches whose records are not there."""
+    """The positions of batches whose records are missing."""
     return [
         info.position
         for _, info in dump_log(replica)
@@ -48,7 +51,7 @@ def unreadable(replica: Path) -> list[int]:
 
 
 async def until_found(cluster: LocalCluster, logs: Mapping[int, LogSince]) -> None:
-    """Scrubs of these brokers begin at once, and again until each has found its damage."""
+    """Scrubs of these brokers begin at once, and are repeated until each has found its damage."""
 
     async def look() -> bool:
         waiting = [b for b, log in logs.items() if not log.told("replica_damaged", "completed")]
@@ -65,20 +68,20 @@ async def until_found(cluster: LocalCluster, logs: Mapping[int, LogSince]) -> No
 @pytest.mark.parametrize(
     "damaged_batches", [(EARLY, LATE), (LATE, EARLY), (EARLY, LATE, MIDDLE), (LATE, EARLY, MIDDLE)]
 )
-async def test_no_record_is_lost_that_any_replica_holds(
+async def test_records_held_by_any_replica_survive(
     cluster: LocalCluster, damaged_batches: tuple[int, ...]
 ) -> None:
     await repaired(cluster, damaged_batches, VALUES)
 
 
-async def test_no_large_record_is_lost_that_any_replica_holds(cluster: LocalCluster) -> None:
+async def test_large_records_held_by_any_replica_survive(cluster: LocalCluster) -> None:
     await repaired(cluster, (EARLY, LATE), LARGE_VALUES)
 
 
 async def repaired(
     cluster: LocalCluster, damaged_batches: tuple[int, ...], values: list[bytes]
 ) -> None:
-    """The first is the leader's; each record is a batch."""
+    """Damages one batch in each replica. The first is the leader's; each record is a batch."""
     topic = await create_topic(cluster, new_name("sea"), 1, replication_factor=len(damaged_batches))
     async with Producer(cluster.bootstrap, linger_ms=0) as producer:
         for value in values:

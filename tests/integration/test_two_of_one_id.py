@@ -1,5 +1,7 @@
-"""A broker id and the data directory that holds it: a second process with another directory, a
-directory that is replaced, one that is restored from a copy, and one that is moved."""
+"""A broker id is bound to one data directory.
+
+The tests start a second process with another directory, and replace a directory, restore it from a
+copy, or move it."""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Loc
 def second_process(
     cluster: LocalCluster, directory: Path, broker_id: int, **settings: Setting
 ) -> SingleService:
-    """With an empty directory and an address of its own."""
+    """A second process with an empty directory and its own address."""
     with_defaults: dict[str, Setting] = {
         "broker_id": broker_id,
         "listen": "127.0.0.1:0",
@@ -55,15 +57,15 @@ def registration_log(cluster: LocalCluster, broker_id: int) -> LogSince:
 
 
 async def last_registration(log: LogSince) -> str:
-    """Why its directory is not intact; empty: it is."""
+    """Why its directory is not intact; empty: it is intact."""
     await until_true(lambda: bool(log.told("registration", "completed")), "it registers")
     return str(log.told("registration", "completed")[-1]["details"]["not_intact_reason"])
 
 
 @pytest.mark.rule("broker-id-bound-to-directory")
 async def test_a_paused_broker_keeps_its_id(cluster: LocalCluster, tmp_path: Path) -> None:
-    """Else the second process would lead, and what it acknowledges would be lost when the
-    first one is back."""
+    """Otherwise the second process would lead, and records that it acknowledges would be lost when
+    the first one is back."""
     topic = new_name("paused")
     await create_topic(cluster, topic, config=LENIENT)
     await write(cluster, topic, [b"before"])
@@ -93,7 +95,7 @@ async def test_a_paused_broker_keeps_its_id(cluster: LocalCluster, tmp_path: Pat
     assert "Traceback" not in second.text()
 
 
-async def test_a_given_up_directory_is_replaced_and_never_intact_again(
+async def test_an_abandoned_directory_is_replaced_and_never_intact_again(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     topic = new_name("replaced")
@@ -104,7 +106,7 @@ async def test_a_given_up_directory_is_replaced_and_never_intact_again(
 
     new = second_process(cluster, tmp_path, 2, replace_directory=first_id)
     new.process.start()
-    registered = await new.until_tells("registration")
+    registered = await new.until_reported("registration")
     assert f"it replaces data directory {first_id}" in registered["details"]["not_intact_reason"]
     await until_isr(cluster, topic, {1, 2, 3})
     await write(cluster, topic, [b"while it is replaced"])
@@ -126,7 +128,7 @@ async def test_a_given_up_directory_is_replaced_and_never_intact_again(
     assert values == [b"before", b"while it is replaced"]
 
 
-async def test_a_copy_is_intact_after_a_clean_stop_alone(
+async def test_a_copy_is_intact_only_after_a_clean_stop(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     data, backup = cluster.broker_data_dir(3), tmp_path / "backup"
@@ -161,7 +163,7 @@ async def test_a_copy_is_intact_after_a_clean_stop_alone(
 async def test_a_copied_directory_waits_for_the_original(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """It does not end the registration of a broker that lives."""
+    """The copy does not end the registration of a living broker."""
     shutil.copytree(cluster.broker_data_dir(1), tmp_path / "second-data")
     twin = second_process(cluster, tmp_path, 1)
     log = registration_log(cluster, 1)
@@ -176,10 +178,10 @@ async def test_a_copied_directory_waits_for_the_original(
     assert not log.told("registration_lost")
 
 
-async def test_a_copy_that_waits_takes_over_from_a_dead_broker_and_is_always_named(
+async def test_a_waiting_copy_takes_over_from_a_dead_broker_and_is_always_reported(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """Whoever starts the first process again has to know of the other one."""
+    """An operator who starts the first process again has to know of the second."""
     copy = tmp_path / "second-data"
     shutil.copytree(cluster.broker_data_dir(1), copy)
     twin = second_process(cluster, tmp_path, 1)

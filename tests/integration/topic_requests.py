@@ -1,5 +1,5 @@
-"""Every request of the REST gateway that names a topic, generated from its OpenAPI document: a new
-route is included by itself."""
+"""Every request of the REST gateway that names a topic, generated from its OpenAPI document, so
+that a new route is included."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-# The topics of the document's examples of request bodies.
+# The topics in the document's examples of request bodies.
 EXAMPLE_TOPICS = ("sea", "bay")
 # These list topics, or create one.
 _OF_NO_TOPIC = "/v1/topics"
@@ -27,8 +27,8 @@ class TopicRequest(NamedTuple):
 
 
 def topic_requests(document: Document, topic: str) -> list[TopicRequest]:
-    """All operations that take a topic in their path, query or body; each plain, and with each
-    parameter that guards a change: `dry_run`, `confirm` and If-Match."""
+    """All operations with a topic in their path, query or body; each plain, and with each parameter
+    that guards a change: `dry_run`, `confirm` and If-Match."""
     return [
         request
         for path, operations in document["paths"].items()
@@ -69,7 +69,7 @@ def _requests(
 
 
 def _example(document: Document, operation: Document) -> Any:
-    """The first example of its body; None: it takes none."""
+    """The first example of its body; None: it has none."""
     if "requestBody" not in operation:
         return None
     schema = operation["requestBody"]["content"]["application/json"]["schema"]

@@ -1,4 +1,4 @@
-"""What the tests of a running cluster ask of its topics."""
+"""Helpers for the topics of a running cluster."""
 
 from __future__ import annotations
 
@@ -38,15 +38,17 @@ async def create_topic(
     replication_factor: int = 3,
     config: dict[str, str] | None = None,
 ) -> TopicDescription:
-    """Returns once every partition is led and in sync, as every broker sees it."""
+    """Creates a topic; returns once every partition has a leader and is in sync, as every broker
+    reports."""
     async with Admin(cluster.bootstrap) as admin:
         created = await admin.create_topic(topic, partitions, replication_factor, config)
     return await until_in_sync(cluster, topic, topic_id=created.topic_id)
 
 
 async def create_once_registered(cluster: LocalCluster, topic: str) -> TopicDescription:
-    """As `create_topic`, when the brokers' leases may be about to end: etcd finds that only
-    some time after it is back, and then they register anew."""
+    """Like `create_topic`, for brokers whose leases may be about to end.
+
+    etcd expires leases some time after it is back, and then the brokers register again."""
 
     async def create() -> TopicDescription | None:
         try:
@@ -69,9 +71,10 @@ async def until_in_sync(
     topic_id: str = "",
     partitions: int = 1,
 ) -> TopicDescription:
-    """Returns once every ISR is full, by the word of every running broker. `topic_id`,
-    `partitions`: which topic of that name, and how many it has at least; a broker that has not
-    heard of a change yet tells of what was before."""
+    """Waits until every ISR is full, as every running broker reports.
+
+    `topic_id`, `partitions`: the expected topic of that name, and its least number of partitions; a
+    broker that has not received a change yet reports the previous state."""
 
     async def look() -> TopicDescription | None:
         described = None
@@ -82,8 +85,8 @@ async def until_in_sync(
                 try:
                     described = await admin.describe_topic(topic)
                 except TidelogError:
-                    return None  # it has not heard of the topic yet
-            # It may know of the topic and not yet of its partitions.
+                    return None  # the broker has not received the topic yet
+            # The broker may have the topic without its partitions.
             in_sync = [len(p.isr) == len(p.replicas) for p in described.partitions]
             if len(in_sync) < partitions or not all(in_sync):
                 return None
@@ -97,13 +100,13 @@ async def until_in_sync(
 
 
 async def until_led_by_another(
-    cluster: LocalCluster, topic: str, former: PartitionDescription
+    cluster: LocalCluster, topic: str, previous: PartitionDescription
 ) -> PartitionDescription:
     async def look() -> PartitionDescription | None:
-        now = await partition_of(cluster, topic, former.partition)
-        return now if now.leader not in (-1, former.leader) else None
+        now = await partition_of(cluster, topic, previous.partition)
+        return now if now.leader not in (-1, previous.leader) else None
 
-    found = await until(look, f"{topic}/{former.partition} is led by another broker")
+    found = await until(look, f"{topic}/{previous.partition} is led by another broker")
     assert found is not None
     return found
 
@@ -118,7 +121,7 @@ async def until_isr(cluster: LocalCluster, topic: str, isr: set[int], partition:
 async def write(
     cluster: LocalCluster, topic: str, values: Sequence[bytes], partition: int | None = None
 ) -> None:
-    """With acks=all; raises what could not be delivered."""
+    """Writes with acks=all; raises if a record could not be delivered."""
     async with Producer(cluster.bootstrap, delivery_timeout_ms=20_000) as producer:
         await (await producer.send_many(topic, values, partition=partition))
 

@@ -1,4 +1,4 @@
-"""What `tidelog trace` tells."""
+"""Runs `tidelog trace`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 async def traced(*arguments: str) -> list[dict[str, Any]]:
-    """What `tidelog trace --json` prints: changes, in causal order."""
+    """The output of `tidelog trace --json`: changes, in causal order."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tidelog.cli", "trace", "--json", *arguments,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Waiting for what will be true soon, with a bound."""
+"""Waits, with a timeout, for conditions that will soon be true."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-# Between two checks: a tenth of the time that has passed, within these bounds. Checks cost the
-# services processor time, which the test beside this one needs.
+# The pause between two checks: a tenth of the elapsed time, within these bounds. Checks cost
+# processor time of the services, which the test beside this one needs.
 MIN_POLL_SECONDS = 0.05
 MAX_POLL_SECONDS = 0.25
-# Generous: what it bounds takes a second or two on a machine that has nothing else to do.
+# Generous: on an idle machine these waits take a second or two.
 TIMEOUT_SECONDS = 30.0
 
 T = TypeVar("T")
@@ -20,8 +20,8 @@ T = TypeVar("T")
 async def until(
     look: Callable[[], Awaitable[T]], what: str, timeout_seconds: float = TIMEOUT_SECONDS
 ) -> T:
-    """The first true value that `look` gives. Fails, with the last one, when the time is
-    up; what `look` raises passes through."""
+    """Returns the first true value of `look`. Fails with its last value when the time is up;
+    exceptions of `look` are passed on."""
     seen: object = "nothing yet"
     started = time.monotonic()
     try:

@@ -1,5 +1,6 @@
-"""Requests over the generated stubs, exactly as they are given: what the real client
-would refuse by itself, or repeat until it succeeds, is what these tests send."""
+"""Requests over the generated stubs, exactly as given.
+
+The real client would reject some of them itself, or repeat them until they succeed."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from tidelog.v1.admin_pb2_grpc import AdminServiceStub
 from tidelog.v1.broker_pb2_grpc import BrokerServiceStub
 
 REQUEST_TIMEOUT_MS = 10_000
-# More than the request's own time, so that the service's answer comes first.
+# Longer than the request's own timeout, so that the service's answer comes first.
 CALL_TIMEOUT_SECONDS = 15.0
 MAX_BYTES = 8 << 20
 
@@ -114,10 +115,10 @@ def values_of(batches: Sequence[WireBatch]) -> list[bytes | None]:
     return [value for batch in batches for value in decode(batch_from_wire(batch)).values]
 
 
-def assert_refused(
+def assert_rejected(
     error: errors_pb2.Error, code: errors_pb2.ErrorCode.ValueType, *phrases: str
 ) -> None:
-    """The code is the expected one, and the message says each of these: what is wrong,
+    """The code is the expected one, and the message contains each of these texts: what is wrong,
     and what would be right."""
     assert ErrorCode.Name(error.code) == ErrorCode.Name(code), error.message
     for phrase in phrases:

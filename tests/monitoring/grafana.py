@@ -1,4 +1,4 @@
-"""What Grafana would ask Prometheus for our dashboards, with variables put in as it does."""
+"""The queries that Grafana sends to Prometheus for our dashboards, with variables substituted."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ DASHBOARDS: dict[str, dict[str, Any]] = {
 }
 
 _LABEL_VALUES = re.compile(r"label_values\((.+),\s*(\w+)\)")
-# Characters that mean something in a regular expression, as Grafana escapes them.
+# The characters that Grafana escapes because they have a meaning in a regular expression.
 _SPECIAL = re.compile(r"[\\^$*+?.()|{}\[\]]")
 
-# The labels of all series that a selector finds.
+# The query for the labels of all series that a selector matches.
 FindSeries = Callable[[str], list[dict[str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
 class PanelQuery:
-    """`place`: "overview: Which alerts fire? A"."""
+    """`place`: for example "overview: Which alerts fire? A"."""
 
     dashboard: str
     panel: str
@@ -33,7 +33,7 @@ class PanelQuery:
 
     @property
     def is_of_spark(self) -> bool:
-        """Those have their data in the suite `spark`."""
+        """Whether it is a dashboard of Spark: the suite `spark` has the data of those."""
         return "tidelog_spark_" in self.expr
 
     @property
@@ -42,7 +42,7 @@ class PanelQuery:
 
 
 def queries() -> list[PanelQuery]:
-    """Of every panel, and of the marks that all panels of a dashboard show."""
+    """The queries of every panel, and of the annotations that all panels of a dashboard show."""
     of_panels = [
         PanelQuery(name, panel["title"], target["refId"], target["expr"])
         for name, dashboard in DASHBOARDS.items()
@@ -58,13 +58,12 @@ def queries() -> list[PanelQuery]:
 
 
 def put_in(expr: str, values: Mapping[str, str]) -> str:
-    """Raises KeyError for a variable that has no value."""
+    """Raises KeyError for a variable without a value."""
     return re.sub(r"\$(\w+)", lambda match: values[match[1]], expr)
 
 
 def variables(dashboard: str, cluster: str, rate_interval: str, find: FindSeries) -> dict[str, str]:
-    """The values of a dashboard's variables with everything chosen, each found by its own
-    query."""
+    """The values of a dashboard's variables with "All" selected, each found by its own query."""
     values = {"__rate_interval": rate_interval}
     for variable in DASHBOARDS[dashboard]["templating"]["list"]:
         if variable["type"] == "query":
@@ -86,6 +85,6 @@ def _found(variable: dict[str, Any], values: Mapping[str, str], find: FindSeries
 
 
 def _all_of(names: list[str]) -> str:
-    # Grafana escapes for the regular expression, and once more for the string that it is in.
+    # Grafana escapes twice: for the regular expression, and for the string that contains it.
     escaped = [_SPECIAL.sub(r"\\\\\g<0>", name) for name in names]
     return escaped[0] if len(escaped) == 1 else f"({'|'.join(escaped)})"

@@ -1,4 +1,4 @@
-"""A real Prometheus of a test's own, configured by deploy/prometheus but quicker."""
+"""A real Prometheus for one test, with the configuration of deploy/prometheus and shorter waits."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tidelog_runtime.local.prometheus_targets import TARGETS_FILE
 DEPLOYED = Path(__file__).parents[2] / "deploy/prometheus"
 
 SCRAPE_SECONDS = 1
-# An alert waits a twentieth of what it waits in production, and no less than this; where that is
-# ten minutes or more, a tenth.
+# An alert waits a twentieth of its production time, but at least this long; alerts of ten minutes
+# or more wait a tenth.
 LEAST_WAIT_SECONDS = 6
 WAIT_DIVISOR = 20
 LONG_SECONDS = 600
@@ -35,7 +35,7 @@ _REQUEST_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`points`: (time in seconds since the epoch, value); those that are no number are left
+    """`points`: (time in seconds since the epoch, value). Values that are no number are left
     out."""
 
     labels: Mapping[str, str]
@@ -51,7 +51,7 @@ class Series:
 
 
 class QueryError(Exception):
-    """Prometheus did not take the query; the message is its own."""
+    """Prometheus rejected the query; the message is its own."""
 
 
 def quicker_rules(rules: str) -> str:
@@ -64,7 +64,8 @@ def quicker_rules(rules: str) -> str:
 
 
 class Prometheus:
-    """Scrapes the clusters of `cluster_directory`, by the file that the cluster wrote there."""
+    """Scrapes the clusters of `cluster_directory`, from the target file that the cluster wrote
+    there."""
 
     def __init__(self, directory: Path, cluster_directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -107,7 +108,7 @@ class Prometheus:
                 time.sleep(0.1)
 
     def query_range(self, expr: str, start: float, end: float) -> list[Series]:
-        """With a point a second; series without any number are left out.
+        """Queries a range with one point a second; series without any number are left out.
 
         Raises `QueryError`."""
         answer = self._ask("query_range", query=expr, start=start, end=end, step=1)
@@ -125,14 +126,14 @@ class Prometheus:
         return [series for series in found if series.points]
 
     def series(self, selector: str, start: float, end: float) -> list[dict[str, str]]:
-        """The labels of all series, as Grafana asks for the values of a variable."""
+        """The labels of all series, by the query that Grafana uses for the values of a variable."""
         found: list[dict[str, str]] = self._ask(
             "series", **{"match[]": selector, "start": start, "end": end}
         )
         return found
 
     def firing(self) -> list[dict[str, Any]]:
-        """Alerts that fire now, with their labels and annotations."""
+        """The alerts that fire now, with their labels and annotations."""
         return [alert for alert in self._ask("alerts")["alerts"] if alert["state"] == "firing"]
 
     def _ask(self, what: str, **parameters: object) -> Any:

@@ -1,6 +1,7 @@
-"""What happens to a real cluster while a real Prometheus looks at it: all is well; then a
-partition is moved; then a follower is paused for a while; then a broker is killed, and started
-again; then the active controller."""
+"""The faults of a real cluster while a real Prometheus scrapes it.
+
+The cluster is healthy at first. Then a partition is moved, a follower is paused for a while, a
+broker is killed and started again, and finally the active controller is killed."""
 
 from __future__ import annotations
 
@@ -29,12 +30,12 @@ from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.service_file import Setting
 
 TOPIC, PARTITIONS = "sea", 6
-# The replica of it that is looked at closely.
+# The replica whose lag is checked in detail.
 LAGGING = TopicPartition(TOPIC, 0)
 
-# Long enough for an alert that has no reason to fire.
+# Long enough for an alert to fire without a reason.
 HEALTHY_SECONDS = 12.0
-# An alert that should fire does so when its wait is over, 15 s in the worst case.
+# An alert fires when its wait is over: 15 s in the worst case.
 FIRING_SECONDS = 75.0
 HEALED_SECONDS = 60.0
 LINGER_SECONDS = 2.0
@@ -43,33 +44,36 @@ LINGER_SECONDS = 2.0
 MOVED_RECORDS = 100
 MOVED_BYTES_PER_SECOND = 250_000
 
-# A paused broker is taken out of ISRs by its leaders before it is missed, and both happen before
-# an alert would tell that high watermarks stand still.
+# The leaders of a paused broker remove it from their ISRs before its lease ends, and both happen
+# before an alert for stalled high watermarks would fire.
 BROKERS: Mapping[str, Setting] = {"lease_ttl_seconds": 6, "replica_lag_time_max_ms": 3_000}
-# Another controller takes over before an alert would tell that there is none.
+# Another controller takes over before the alert for a missing active controller would fire.
 CONTROLLERS: Mapping[str, Setting] = {"lease_ttl_seconds": 2}
 
-# As Grafana makes it at this scrape interval.
+# The step that Grafana chooses at this scrape interval.
 RATE_INTERVAL = f"{4 * SCRAPE_SECONDS}s"
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Seconds since the epoch."""
+    """Begin and end, in seconds since the epoch."""
 
     start: float
     end: float
 
 
-# An alert's name, and whom it names: a service, a follower, or nobody.
+# An alert's name, and its subject: a service, a follower, or empty.
 Alert = tuple[str, str]
 
 
 @dataclass(slots=True)
 class Story:
-    """`paused` and `killed`: ids of brokers; `replaced`: of a controller. `missed`: records
-    of LAGGING that the paused broker lacked at the end of its pause, by what the leader had
-    committed."""
+    """What happened, and when.
+
+    `paused` and `killed`: ids of brokers.
+    `replaced`: the id of a controller.
+    `missed`: the records of LAGGING, by what the leader had committed, that the paused broker
+    lacked at the end of its pause."""
 
     cluster: str = ""
     healthy: Phase = Phase(0, 0)
@@ -88,8 +92,8 @@ class Story:
 
 
 def expected_while_gone(broker_id: int) -> set[Alert]:
-    """The alerts of a cluster whose topics have three replicas each, while one of its three
-    brokers does not answer."""
+    """The alerts of a cluster of three brokers and topics with three replicas while one broker does
+    not answer."""
     return {
         ("TidelogServiceDown", f"broker-{broker_id}"),
         ("TidelogReplicationLag", str(broker_id)),
@@ -107,8 +111,9 @@ def name_of(labels: dict[str, str]) -> Alert:
     return labels["alertname"], whom
 
 
-async def tell(directory: Path) -> tuple[Story, Prometheus]:
-    """Prometheus still runs, for further questions; the cluster has stopped."""
+async def run_story(directory: Path) -> tuple[Story, Prometheus]:
+    """Runs the story. Afterwards the cluster has stopped, and Prometheus still runs for further
+    queries."""
     story = Story(cluster=f"test-{uuid.uuid4().hex[:8]}")
     cluster = LocalCluster(
         directory / "cluster",
@@ -123,9 +128,9 @@ async def tell(directory: Path) -> tuple[Story, Prometheus]:
         await cluster.start()
         await cluster.ready()
         await create_topic(cluster, TOPIC, PARTITIONS)
-        # Now, so that no part of the cluster takes its port.
+        # Prometheus starts first, so that no process of the cluster takes its port.
         prometheus = Prometheus(directory / "prometheus", cluster.directory)
-        # Not in a thread: what it starts ends with that thread.
+        # Not in a thread: a process that a thread starts ends with that thread.
         prometheus.process.start()
         await asyncio.to_thread(prometheus.until_ready)
         async with load(cluster, TOPIC), _reading(cluster):
@@ -152,7 +157,7 @@ async def tell(directory: Path) -> tuple[Story, Prometheus]:
 
 
 async def _a_partition_moves(story: Story, cluster: LocalCluster, prometheus: Prometheus) -> None:
-    """Slowly enough that several scrapes see it."""
+    """Slowly enough that several scrapes see the move."""
     del story, prometheus
     name = new_name("moved")
     async with Admin(cluster.bootstrap) as admin:
@@ -195,7 +200,7 @@ async def _a_follower_is_paused(
 async def _a_broker_is_killed(story: Story, cluster: LocalCluster, prometheus: Prometheus) -> None:
     began = time.time()
     await cluster.kill(story.killed)
-    # What administrators do meanwhile has panels, too; on brokers that are there.
+    # Administrative requests have panels as well; they go to the brokers that run.
     await until(lambda: _is_gone(cluster, story.killed), f"broker {story.killed} is gone")
     await _create_and_delete(cluster)
     await _until_firing(story, prometheus, expected_while_gone(story.killed))
@@ -226,7 +231,7 @@ async def _a_controller_is_killed(
 
 
 def _scrape(cluster: LocalCluster) -> dict[str, str]:
-    """What every service answers, by its name."""
+    """The metrics of every service, by its name."""
     parts = cluster.describe()
     addresses = {f"controller-{part.id}": part.metrics for part in parts.controllers}
     addresses |= {f"broker-{part.id}": part.metrics for part in parts.brokers}
@@ -259,7 +264,7 @@ async def _until_firing(story: Story, prometheus: Prometheus, wanted: Iterable[A
 
     seen: set[Alert] = set()
     await _until(all_fire, f"all of these fire: {sorted(wanted)}", FIRING_SECONDS)
-    # The last of them is looked at again, and any other has its chance.
+    # Polls the last target again, and lets an unexpected alert fire.
     await asyncio.sleep(LINGER_SECONDS)
 
 
@@ -268,7 +273,7 @@ async def _until_silent(prometheus: Prometheus) -> None:
 
 
 async def _until(look: Callable[[], bool], what: str, timeout_seconds: float) -> None:
-    """Asks in a thread, and so often as Prometheus looks itself."""
+    """Polls in a thread, at Prometheus' own scrape interval."""
     seen = False
 
     async def ask() -> None:
@@ -288,7 +293,7 @@ async def _until(look: Callable[[], bool], what: str, timeout_seconds: float) ->
 
 @asynccontextmanager
 async def _reading(cluster: LocalCluster) -> AsyncIterator[None]:
-    """Reads all that is written."""
+    """Consumes everything that is written."""
     async with Consumer(cluster.bootstrap) as consumer:
         await consumer.assign_topic(TOPIC)
 
@@ -301,7 +306,7 @@ async def _reading(cluster: LocalCluster) -> AsyncIterator[None]:
 
 
 def _ask_all(story: Story, prometheus: Prometheus) -> None:
-    """Every query of every panel over the whole story, as Grafana asks it."""
+    """Sends every query of every panel for the whole story, as Grafana does."""
     phase = story.whole
     values = {
         name: grafana.variables(

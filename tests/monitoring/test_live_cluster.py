@@ -1,4 +1,5 @@
-"""A real Prometheus on a real cluster: every panel has data, and those alerts fire that should."""
+"""A real Prometheus on a real cluster: every panel has data, and exactly the expected alerts
+fire."""
 
 from __future__ import annotations
 
@@ -19,24 +20,24 @@ from monitoring.story import (
     expected_while_gone,
     expected_while_replaced,
     name_of,
-    tell,
+    run_story,
 )
 
 # The story alone takes a minute and a half.
 pytestmark = pytest.mark.timeout(420)
 
 RESULTS = Path(__file__).parents[2] / "out/dashboards.json"
-# Scraping, a fetch's long poll, and a machine that does other things as well.
+# Covers the scrape interval, the long poll of a fetch, and other load on the machine.
 TOLERANCE_SECONDS = 4.0
-# Records that were on their way when the pause began, and those of a scrape or two.
+# The records in flight when the pause began, and those of one or two scrapes.
 TOLERANCE_RECORDS = 300
 
 PLACES = [query.place for query in grafana.queries() if not query.is_of_spark]
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Story, Prometheus]]:
-    story, prometheus = asyncio.run(tell(tmp_path_factory.mktemp("monitoring")))
+def finished_story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Story, Prometheus]]:
+    story, prometheus = asyncio.run(run_story(tmp_path_factory.mktemp("monitoring")))
     write_results(story)
     try:
         yield story, prometheus
@@ -45,13 +46,13 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Story, Prom
 
 
 @pytest.fixture
-def story(told: tuple[Story, Prometheus]) -> Story:
-    return told[0]
+def story(finished_story: tuple[Story, Prometheus]) -> Story:
+    return finished_story[0]
 
 
 @pytest.fixture
-def prometheus(told: tuple[Story, Prometheus]) -> Prometheus:
-    return told[1]
+def prometheus(finished_story: tuple[Story, Prometheus]) -> Prometheus:
+    return finished_story[1]
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -101,23 +102,19 @@ def test_the_lag_is_gone_when_the_cluster_has_healed(story: Story) -> None:
         assert series.last < TOLERANCE_SECONDS
 
 
-def test_no_alert_fires_while_all_is_well(story: Story, prometheus: Prometheus) -> None:
+def test_no_alert_fires_in_a_healthy_cluster(story: Story, prometheus: Prometheus) -> None:
     assert firing(prometheus, story.healthy) == set()
 
 
-def test_those_alerts_fire_that_a_paused_follower_should_cause(
-    story: Story, prometheus: Prometheus
-) -> None:
+def test_a_paused_follower_fires_exactly_its_alerts(story: Story, prometheus: Prometheus) -> None:
     assert firing(prometheus, story.pause) == expected_while_gone(story.paused)
 
 
-def test_those_alerts_fire_that_a_killed_broker_should_cause(
-    story: Story, prometheus: Prometheus
-) -> None:
+def test_a_killed_broker_fires_exactly_its_alerts(story: Story, prometheus: Prometheus) -> None:
     assert firing(prometheus, story.kill) == expected_while_gone(story.killed)
 
 
-def test_a_controller_that_is_replaced_in_time_is_missed_and_no_more(
+def test_a_controller_replaced_in_time_causes_no_alert_beyond_its_own_absence(
     story: Story, prometheus: Prometheus
 ) -> None:
     assert firing(prometheus, story.takeover) == expected_while_replaced(story.replaced)
@@ -133,15 +130,15 @@ def test_no_other_alert_fires_at_any_time(story: Story, prometheus: Prometheus) 
     assert firing(prometheus, story.whole) <= expected
 
 
-def test_an_alert_tells_in_words_what_is_wrong_and_what_to_run(story: Story) -> None:
-    told = story.alerts["TidelogReplicationLag", str(story.killed)]["annotations"]
+def test_an_alert_describes_the_problem_and_the_command_to_run(story: Story) -> None:
+    alert_texts = story.alerts["TidelogReplicationLag", str(story.killed)]["annotations"]
 
-    assert f"Broker {story.killed} of {story.cluster} is " in told["summary"]
-    assert f"`tidelog explain broker {story.killed}`" in told["runbook"]
+    assert f"Broker {story.killed} of {story.cluster} is " in alert_texts["summary"]
+    assert f"`tidelog explain broker {story.killed}`" in alert_texts["runbook"]
 
 
 @pytest.mark.parametrize("service", ["controller-1", "controller-2", "broker-1"])
-def test_promtool_finds_no_fault_with_what_a_service_answers(story: Story, service: str) -> None:
+def test_promtool_accepts_the_metrics_of_a_service(story: Story, service: str) -> None:
     run = subprocess.run(
         ["promtool", "check", "metrics"],
         input=story.scrapes[service],
@@ -153,7 +150,7 @@ def test_promtool_finds_no_fault_with_what_a_service_answers(story: Story, servi
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-# -- what was found ---------------------------------------------------------------------------
+# -- reading the results ------------------------------------------------------------------------
 
 
 def of(story: Story, place: str) -> list[Series]:
@@ -178,8 +175,8 @@ def firing(prometheus: Prometheus, phase: Phase) -> set[tuple[str, str]]:
 
 
 def write_results(story: Story) -> None:
-    """A row for each query: how many series it found, the largest value and the last one of
-    any of them."""
+    """Writes one row for each query: how many series it found, and the largest and last value of
+    any series."""
     rows = []
     for query in grafana.queries():
         answer = story.answers[query.place]

@@ -1,4 +1,4 @@
-"""promtool's own word on what deploy/prometheus has."""
+"""promtool checks and tests the rules of deploy/prometheus."""
 
 import subprocess
 from pathlib import Path
@@ -12,7 +12,7 @@ DEPLOYED = Path(__file__).parents[2] / "deploy/prometheus"
     ("what", "name"),
     [("check rules", "alerts.yml"), ("check config", "prometheus.yml")],
 )
-def test_promtool_finds_no_fault(what: str, name: str) -> None:
+def test_promtool_accepts_the_rules(what: str, name: str) -> None:
     promtool(*what.split(), name)
 
 

@@ -1,4 +1,4 @@
-"""What tests of the archive share."""
+"""Helpers for tests of the archive."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def fill(cluster: Running, topic: str, partition: int, values: list[bytes], hour
 
 
 def places(spark: SparkSession, tmp_path: Path) -> list[tuple[int, int]]:
-    """As anybody reads it who knows nothing of archives."""
+    """The offsets as a reader finds them that knows only Parquet."""
     table = spark.read.parquet(str(tmp_path / "archive"))
     return sorted((row.partition, row.offset) for row in table.collect())
 

@@ -26,14 +26,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Spark starts four times and more: too long for every change."""
+    """Spark starts at least four times: too slow for every change."""
     is_long = collection_path.name in LONG
     return True if is_long and not config.getoption("--long", default=False) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first job of a session starts Python in Spark's workers, which takes long on a busy
-    machine. The hook sees the items of all suites when several run at once."""
+    """The first job of a session starts Python in Spark's workers, which is slow on a busy machine.
+
+    The hook sees the items of all suites when several run at once."""
     longest_first.order(items)
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
@@ -59,7 +60,7 @@ def act(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> Act:
-    """Runs the job; returns what it says, or raises what it finds wrong."""
+    """Runs the job; returns its output, or raises the problem that it reports."""
 
     def act(action: str, *flags: str, fails: int = 0) -> list[str]:
         brokers = [] if action in ("compact", "expire") else ["--bootstrap", cluster.bootstrap]

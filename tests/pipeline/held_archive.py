@@ -1,4 +1,4 @@
-"""`python -m pipeline.held_archive FILE`: the job `archive` as it is, held at points of a commit
+"""`python -m pipeline.held_archive FILE`: the unchanged job `archive`, held at points of a commit
 until it is killed there. FILE: a `HeldSettings` as JSON."""
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ POLL_S = 0.01
 
 
 class Point(StrEnum):
-    """Of a commit, in their order."""
+    """The points of a commit, in their order."""
 
-    # A task has been given some of its rows, and there are more.
+    # A task has received some of its rows, and more follow.
     WRITING = "writing"
     # All files are written, and nothing is committed.
     STAGED = "staged"
-    # The commit is there, and none of its files where readers look.
+    # The commit exists, and none of its files is at its final path.
     COMMITTED = "committed"
     # One of its files is.
     HALF_PUBLISHED = "half_published"
-    # All are, and the checkpoint knows nothing of it.
+    # All of them are, and the checkpoint does not contain the commit.
     PUBLISHED = "published"
 
 
 @dataclass(frozen=True)
 class HeldSettings:
-    """`holds`: a directory that is shared with who kills. `argv`: of the job."""
+    """`holds`: a directory that is shared with the killer. `argv`: of the job."""
 
     holds: str
     argv: list[str]
 
 
 class Holds:
-    """Who comes first to the point that is armed waits there until it is killed, or orphaned."""
+    """The first process at the armed point waits there until it is killed or orphaned."""
 
     def __init__(self, directory: Path) -> None:
         self._armed = directory / "armed"

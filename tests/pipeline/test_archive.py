@@ -28,11 +28,11 @@ from tidelog_pipeline.running import EXIT_FAULT, EXIT_FOUND
 from tidelog_pipeline.storage.directory import Directory
 from tidelog_runtime.local.ports import HOST, choose_port
 
-# A busy machine takes its time to start Python in a worker.
+# A busy machine may take long to start Python in a worker.
 PATIENCE_S = 400
 
 
-def test_runs_archive_what_has_come_by_topic_date_and_hour(
+def test_runs_archive_new_records_by_topic_date_and_hour(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=2)
@@ -68,33 +68,33 @@ def test_a_topic_without_records_is_archived_once_it_has_some(
     assert places(spark, tmp_path) == all_of(3)
 
 
-def test_a_run_that_goes_on_tells_how_far_it_is_and_ends_in_order_when_it_is_told_to(
+def test_a_continuous_run_reports_its_progress_and_stops_cleanly_on_request(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=1)
     fill(cluster, topic, 0, [b"x"] * 20)
     metrics = f"{HOST}:{choose_port(None, taken=set(), rng=random.Random())}"
-    told: list[QueryPlace] = []
+    output: list[QueryPlace] = []
 
     def stop_when_told() -> None:
         give_up = time.monotonic() + PATIENCE_S
-        while not told and time.monotonic() < give_up:
+        while not output and time.monotonic() < give_up:
             time.sleep(0.1)
             if log_of(tmp_path).load().number:
                 with urllib.request.urlopen(f"http://{metrics}/metrics") as answer:
                     places = query_places(answer.read().decode())
-                told.extend(place for place in places if place.partition.topic == topic)
+                output.extend(place for place in places if place.partition.topic == topic)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
     threading.Thread(target=stop_when_told, daemon=True).start()
     act("run", "--topics", topic, "--every-seconds", "1", "--metrics-listen", metrics)
-    assert told == [QueryPlace("archive-archive", TopicPartition(topic, 0), 20)]
+    assert output == [QueryPlace("archive-archive", TopicPartition(topic, 0), 20)]
     assert places(spark, tmp_path) == all_of(20)
     assert act("reconcile") == [f"{topic}/0: 20 records in the log and in the archive"]
 
 
 @pytest.mark.rule("archive-records-known-without-checkpoint")
-def test_a_checkpoint_that_has_lost_its_end_or_all_loses_and_doubles_nothing(
+def test_a_truncated_or_lost_checkpoint_loses_and_duplicates_nothing(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -104,7 +104,7 @@ def test_a_checkpoint_that_has_lost_its_end_or_all_loses_and_doubles_nothing(
     shutil.copytree(own.at(CHECKPOINT), tmp_path / "older")
     fill(cluster, topic, 0, [b"x"] * 7)
     act("run", "--topics", topic)
-    # Spark does not sync it: a power failure may take the last micro-batches.
+    # Spark does not sync the checkpoint: a power failure may lose the last micro-batches.
     own.remove(CHECKPOINT)
     (tmp_path / "older").rename(own.at(CHECKPOINT))
     fill(cluster, topic, 0, [b"x"] * 7)
@@ -118,7 +118,7 @@ def test_a_checkpoint_that_has_lost_its_end_or_all_loses_and_doubles_nothing(
 
 @pytest.mark.rule("archive-commit-is-one-file", "archive-table-holds-committed-files")
 @pytest.mark.parametrize("point", ["staged", "committed", "published"])
-def test_a_driver_that_ends_at_any_point_loses_and_doubles_nothing(
+def test_a_driver_that_ends_at_any_point_loses_and_duplicates_nothing(
     spark: SparkSession,
     cluster: Running,
     tmp_path: Path,
@@ -142,8 +142,8 @@ def test_a_driver_that_ends_at_any_point_loses_and_doubles_nothing(
             broken.setattr(ArchiveLog, "commit", end)
         else:
             broken.setattr(ArchiveLog, "_finish", end if point == "committed" else finish_and_end)
-        told = act("run", "--topics", topic, fails=EXIT_FAULT)
-    assert "InterruptedError" in "".join(told)
+        output = act("run", "--topics", topic, fails=EXIT_FAULT)
+    assert "InterruptedError" in "".join(output)
     # DuckDB and Polars read all of these, as `OUTPUT/**/*.parquet`.
     seen = [str(path) for path in (tmp_path / "archive").rglob("*.parquet")]
     rows = sum(pq.read_metadata(path).num_rows for path in seen)
@@ -155,7 +155,7 @@ def test_a_driver_that_ends_at_any_point_loses_and_doubles_nothing(
 
 
 @pytest.mark.rule("archive-commit-is-one-file")
-def test_what_executors_wrote_elsewhere_is_not_committed(
+def test_files_that_executors_wrote_elsewhere_are_not_committed(
     spark: SparkSession,
     cluster: Running,
     tmp_path: Path,
@@ -174,7 +174,7 @@ def test_what_executors_wrote_elsewhere_is_not_committed(
     assert places(spark, tmp_path) == all_of(20)
 
 
-def test_a_run_that_may_lose_a_topic_goes_on_with_the_others(
+def test_a_run_that_may_lose_a_topic_continues_with_the_others(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     kept, gone = cluster.new_topic(partitions=1), cluster.new_topic(partitions=1)
@@ -190,7 +190,7 @@ def test_a_run_that_may_lose_a_topic_goes_on_with_the_others(
 
 
 @pytest.mark.rule("archive-records-known-without-checkpoint")
-def test_a_back_fill_adds_what_is_not_there(
+def test_a_back_fill_adds_missing_records(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=2)
@@ -215,7 +215,7 @@ def test_a_back_fill_adds_what_is_not_there(
     act("reconcile")
 
 
-def test_a_back_fill_that_ended_half_way_goes_on(
+def test_a_back_fill_that_ended_half_way_is_continued(
     spark: SparkSession,
     cluster: Running,
     tmp_path: Path,
@@ -243,7 +243,7 @@ def test_a_back_fill_that_ended_half_way_goes_on(
     act("reconcile")
 
 
-def test_partitions_that_nobody_has_archived_are_told_of(cluster: Running, act: Act) -> None:
+def test_partitions_without_an_archive_are_reported(cluster: Running, act: Act) -> None:
     topic = cluster.new_topic(partitions=1)
     fill(cluster, topic, 0, [b"x"] * 10)
     act("run", "--topics", topic)

@@ -1,4 +1,4 @@
-"""Records that the only replica of a topic has damaged, before and after they were archived."""
+"""The only replica of a topic has damaged records, before and after they were archived."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def problem(said: list[str]) -> str:
 
 
 @pytest.mark.rule("archive-damage-is-error-or-gap")
-def test_damaged_records_are_an_error_or_a_gap_that_the_archive_knows_until_they_can_be_read(
+def test_damaged_records_are_an_error_or_a_recorded_gap_until_they_can_be_read(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = f"hurt-{next(cluster.names)}"
@@ -42,9 +42,9 @@ def test_damaged_records_are_an_error_or_a_gap_that_the_archive_knows_until_they
     backup = cluster.segment(topic, 0).read_bytes()
     assert cluster.flip_a_bit(topic, 0) == BATCH
     for action in (run, backfill):
-        told = problem(act(*action, fails=EXIT_FAULT))
-        assert "offsets 10 to 19" in told
-        assert told.endswith("to read on behind them set --on-data-loss to continue")
+        output = problem(act(*action, fails=EXIT_FAULT))
+        assert "offsets 10 to 19" in output
+        assert output.endswith("to read on behind them set --on-data-loss to continue")
     said = act(*run, *CONTINUE)
     known = "offsets 10 to 19 were damaged before they were archived"
     assert said == [
@@ -56,13 +56,15 @@ def test_damaged_records_are_an_error_or_a_gap_that_the_archive_knows_until_they
     assert act("reconcile", "--deep") == [f"{archived}, {known}"]
     act(*backfill, *CONTINUE)
     assert places(spark, tmp_path) == batches(0, 2)
-    # Records that are there already, and that a file has lost.
+    # Records that are archived already, and that a file has lost.
     fill_batches(cluster, topic, [1, 1, 1])
     act(*run)
     assert cluster.flip_a_bit(topic, 0) == 3 * BATCH
-    told = problem(act("reconcile", fails=EXIT_FAULT))
-    assert told.startswith(f"offsets 30 to 39 of {topic}/0 were damaged on the last disk that held")
-    assert told.endswith("to compare the others set --on-data-loss to continue")
+    output = problem(act("reconcile", fails=EXIT_FAULT))
+    assert output.startswith(
+        f"offsets 30 to 39 of {topic}/0 were damaged on the last disk that held"
+    )
+    assert output.endswith("to compare the others set --on-data-loss to continue")
     archived = f"{topic}/0: 40 records in the log and in the archive"
     hurt = "10 of what is damaged in the log (offsets 30 to 39)"
     assert act("reconcile", *CONTINUE, "--deep") == [f"{archived}, {hurt}, {known}"]
@@ -78,10 +80,10 @@ def test_damaged_records_are_an_error_or_a_gap_that_the_archive_knows_until_they
     known = "offsets 10 to 19, 30 to 39 were damaged before they were archived"
     assert act("reconcile") == [f"{archived}, {known}"]
     assert act("repair")[-1] == "Nothing is lost or damaged."
-    # Of a backup.
+    # From a backup.
     cluster.rewrite(topic, 0, backup)
-    told = act("reconcile", fails=EXIT_FOUND)[0]
-    assert "offsets 10 to 19 have records, and were never archived" in told
+    output = act("reconcile", fails=EXIT_FOUND)[0]
+    assert "offsets 10 to 19 have records, and were never archived" in output
     act(*backfill, *CONTINUE)
     assert places(spark, tmp_path) == batches(0, 1, 2, 4, 5)
     assert act("reconcile") == [

@@ -1,5 +1,5 @@
-"""`archive run` on several processes of Spark, whose driver and executors are killed:
-`make spark-kills`."""
+"""`archive run` on a local Spark cluster whose driver and executors are killed: `make
+spark-kills`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PYTHONPATH = os.pathsep.join(
     str(ROOT / folder) for folder in ("libs", "services/pipeline", "tests", ".")
 )
 PARTITIONS, RECORDS, RECORDS_PER_COMMIT = 2, 1_500, 300
-# So long a point may take to come on a busy machine, and the rest of a run: far more than they do.
+# The time until a point is reached on a busy machine, and the rest of a run: far more than usual.
 REACH_S = 900.0
 
 
@@ -46,7 +46,7 @@ class Archive:
             "spark.deploy.maxExecutorRetries": -1,
             "spark.python.authenticate.socketTimeout": PATIENCE,
             "spark.network.timeout": PATIENCE,
-            # Several of each task.
+            # Several for each task.
             "spark.sql.execution.arrow.maxRecordsPerBatch": 40,
         }
         flags = {
@@ -80,7 +80,7 @@ class Archive:
             driver.end_all()
 
     def reach(self, point: Point, driver: DriverProcess) -> int:
-        """The process that waits there."""
+        """The process that waits at the point."""
         self.holds.arm(point)
         deadline = time.monotonic() + REACH_S
         while (pid := self.holds.held()) is None:
@@ -96,7 +96,7 @@ class Archive:
         return len(list((self.state / "log").glob("[0-9]*.json")))
 
     def places(self) -> list[tuple[int, int, bytes]]:
-        """As a reader finds them who knows Parquet alone."""
+        """The offsets as a reader finds them that knows only Parquet."""
         files = [str(path) for path in self.output.rglob("*.parquet")]
         table = ds.dataset(files, partitioning="hive").to_table(
             columns=["partition", "offset", "value"]
@@ -114,7 +114,7 @@ def all_of(partitions: int, records: int) -> list[tuple[int, int, bytes]]:
 
 @pytest.mark.rule("archive-commit-is-one-file")
 @pytest.mark.timeout(3_600)
-def test_an_archive_is_exact_whoever_is_killed_at_whatever_point(
+def test_an_archive_is_exact_after_kills_of_any_process_at_any_point(
     spark: SparkSession,  # noqa: ARG001 - the session in which it is reconciled
     cluster: Running,
     tmp_path: Path,
@@ -132,7 +132,7 @@ def test_an_archive_is_exact_whoever_is_killed_at_whatever_point(
                 assert archive.staged()
             driver.kill()
         archive.holds.release()
-    # The fourth was killed while it finished what the third had committed.
+    # The fourth run was killed while it finished the commit of the third.
     assert commits == [0, 0, 1, 1, 2]
     with archive.driver() as driver:
         kill(executor_above(archive.reach(Point.WRITING, driver)))

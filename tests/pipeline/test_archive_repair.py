@@ -1,4 +1,4 @@
-"""Files of an archive are lost, damaged or removed on purpose."""
+"""Files of an archive are lost, damaged or removed deliberately."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def files_of(tmp_path: Path) -> list[Path]:
 
 
 def flip(path: Path, part: float = 0.5) -> None:
-    """A bit in the middle, which is within a value."""
+    """Flips a bit in the middle, which is within a value."""
     content = bytearray(path.read_bytes())
     content[int(len(content) * part)] ^= 1
     path.write_bytes(content)
@@ -43,7 +43,7 @@ def archive_hours(cluster: Running, act: Act, topic: str, hours: int) -> None:
 
 
 @pytest.mark.rule("archive-lost-files-are-restored")
-def test_work_continues_without_files_that_are_lost_and_a_back_fill_restores_them(
+def test_work_continues_without_lost_files_and_a_back_fill_restores_them(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -109,10 +109,10 @@ def test_a_repair_restores_lost_and_damaged_files_and_removes_unknown_ones(
 
 
 @pytest.mark.rule("archive-commits-are-never-skipped")
-def test_a_repair_takes_from_the_files_what_damaged_commits_had(
+def test_a_repair_restores_damaged_commits_from_their_files(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
-    """The first is of files that no other commit names, the second of files that were compacted."""
+    """No other commit names the files of the first one; the files of the second were compacted."""
     topic = cluster.new_topic(partitions=1)
     run = ("run", "--topics", topic, "--no-compaction")
     archive_hours(cluster, act, topic, 2)
@@ -141,7 +141,7 @@ def test_a_repair_takes_from_the_files_what_damaged_commits_had(
 
 
 @pytest.mark.rule("archive-lost-files-are-restored")
-def test_rows_that_no_topic_has_are_saved_from_damaged_files_or_reported(
+def test_rows_without_a_topic_are_saved_from_damaged_files_or_reported(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -171,7 +171,8 @@ def test_rows_that_no_topic_has_are_saved_from_damaged_files_or_reported(
 def test_a_row_that_differs_from_its_record_is_found_in_files_without_checksums(
     cluster: Running, tmp_path: Path, act: Act
 ) -> None:
-    """Their commit is of a release that recorded none; the page's own checksum is right."""
+    """Their commit is of a release that recorded no checksums; the checksum of the page is
+    right."""
     topic = cluster.new_topic(partitions=1)
     fill(cluster, topic, 0, [b"value-%d" % n for n in range(10)])
     act("run", "--topics", topic)
@@ -188,7 +189,7 @@ def test_a_row_that_differs_from_its_record_is_found_in_files_without_checksums(
     assert "DIFFERS" not in act("reconcile")[0]
     [line] = act("reconcile", "--deep", fails=EXIT_FOUND)
     assert "DIFFERS: 1 rows are not as their records in the log are: offsets 7 to 7" in line
-    # Of the same size, so that only reading it shows it.
+    # The size is the same, so that only reading the file shows the difference.
     path.write_bytes(bytes(path.stat().st_size))
     unreadable = f"DAMAGED: {path.relative_to(tmp_path / 'archive')}: it cannot be read ("
     assert act("reconcile", fails=EXIT_FOUND)[0].startswith(unreadable)
@@ -198,7 +199,7 @@ def test_a_row_that_differs_from_its_record_is_found_in_files_without_checksums(
 
 
 @pytest.mark.rule("archive-expired-hours-stay-expired")
-def test_hours_that_were_expired_are_not_missed_and_do_not_come_back(
+def test_expired_hours_are_not_reported_missing_and_do_not_come_back(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=1)

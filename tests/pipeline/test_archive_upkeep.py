@@ -1,4 +1,4 @@
-"""`python -m tidelog_pipeline archive`: compaction and reconciliation, and what it refuses."""
+"""`python -m tidelog_pipeline archive`: compaction, reconciliation, and rejected runs."""
 
 from __future__ import annotations
 
@@ -61,20 +61,20 @@ def test_a_time_in_another_unit_has_directories_of_its_own(
     assert act("reconcile") == [f"{topic}/0: 40 records in the log and in the archive"]
 
 
-def test_an_unknown_topic_is_told_before_any_task_runs(tmp_path: Path, act: Act) -> None:
+def test_an_unknown_topic_is_reported_before_any_task_runs(tmp_path: Path, act: Act) -> None:
     assert "nowhere" in act("run", "--topics", "nowhere", fails=EXIT_FAULT)[0]
     assert not (tmp_path / "archive.state" / CHECKPOINT).exists()
 
 
-def test_a_range_that_the_log_does_not_have_is_told_before_any_task_runs(
+def test_a_range_outside_the_log_is_reported_before_any_task_runs(
     cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=1)
     fill(cluster, topic, 0, [b"x"] * 20)
     since = json.dumps({topic: {"0": 30}})
-    told = json.loads(act("backfill", "--since", since, fails=EXIT_FAULT)[0])["problem"]
-    assert "--since" in told
-    assert "startingOffsets" not in told
+    reported = json.loads(act("backfill", "--since", since, fails=EXIT_FAULT)[0])["problem"]
+    assert "--since" in reported
+    assert "startingOffsets" not in reported
     assert not log_of(tmp_path).load().number
 
 
@@ -89,9 +89,9 @@ def test_a_topic_that_is_created_again_is_another_one(
         admin.delete_topic(topic)
     cluster.create(topic, 1)
     fill(cluster, topic, 0, [b"new"] * 3)
-    told = json.loads(act("run", "--topics", topic, fails=EXIT_FAULT)[0])["problem"]
-    assert "created again" in told
-    assert "set --on-data-loss to continue" in told
+    reported = json.loads(act("run", "--topics", topic, fails=EXIT_FAULT)[0])["problem"]
+    assert "created again" in reported
+    assert "set --on-data-loss to continue" in reported
     act("run", "--topics", topic, "--on-data-loss", "continue")
     values = [bytes(row.value) for row in spark.read.parquet(str(tmp_path / "archive")).collect()]
     assert sorted(values) == [b"former"] * 10 + [b"new"] * 3
@@ -102,9 +102,7 @@ def test_a_topic_that_is_created_again_is_another_one(
 
 
 @pytest.mark.rule("archive-counted-by-leader-epoch")
-def test_rows_that_were_lost_or_doubled_are_told(
-    cluster: Running, tmp_path: Path, act: Act
-) -> None:
+def test_lost_and_duplicate_rows_are_reported(cluster: Running, tmp_path: Path, act: Act) -> None:
     topic = cluster.new_topic(partitions=1)
     fill(cluster, topic, 0, [b"x"] * 10)
     act("run", "--topics", topic)
@@ -124,7 +122,7 @@ def test_rows_that_were_lost_or_doubled_are_told(
 
 
 @pytest.mark.rule("archive-counted-by-leader-epoch")
-def test_a_reconciliation_goes_on_beside_a_run(
+def test_a_reconciliation_runs_beside_an_archive_run(
     cluster: Running, tmp_path: Path, act: Act, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = cluster.new_topic(partitions=1)

@@ -1,4 +1,4 @@
-"""`python -m tidelog_pipeline archive` of values that become columns."""
+"""`python -m tidelog_pipeline archive` with values that are parsed into columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONG_SCHEMA = ", ".join(f"column_{number} BIGINT" for number in range(40))
 
 
 @pytest.mark.rule("archive-values-converted-or-kept")
-def test_json_becomes_columns_and_what_is_none_is_kept(
+def test_json_becomes_columns_and_invalid_values_are_kept(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -53,7 +53,7 @@ def test_json_becomes_columns_and_what_is_none_is_kept(
 
 
 @pytest.mark.rule("archive-values-converted-or-kept")
-def test_protobuf_becomes_columns_and_what_is_none_is_kept(
+def test_protobuf_becomes_columns_and_invalid_values_are_kept(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -71,7 +71,7 @@ def test_protobuf_becomes_columns_and_what_is_none_is_kept(
     )
     said = act("run", "--topics", topic, *form, "--message", "sea.v1.Tide")
     assert said[-1] == "1 values are not of the schema; they are in the column unread."
-    # The archive knows what its values are.
+    # The archive stores the form of its values.
     fill(cluster, topic, 0, values[:1])
     act("run", "--topics", topic)
     rows = spark.read.parquet(str(tmp_path / "archive")).orderBy("offset").collect()
@@ -100,11 +100,11 @@ def test_protobuf_becomes_columns_and_what_is_none_is_kept(
         (("--value", "json", "--value-schema", "id BIGINT"), "offset 0: it is no JSON"),
         (("--value", "json", "--value-schema", "id BIGNIT"), "it must be columns as"),
         (("--value", "json", "--value-schema", "array<int>"), "without names of columns"),
-        # Longer than a file's name may be.
+        # Longer than a file name may be.
         (("--value", "json", "--value-schema", LONG_SCHEMA), "offset 0: it is no JSON"),
     ],
 )
-def test_a_schema_that_does_not_match_is_told_before_any_task_runs(
+def test_a_schema_that_does_not_match_is_reported_before_any_task_runs(
     cluster: Running, tmp_path: Path, act: Act, flags: tuple[str, ...], told: str
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -114,7 +114,7 @@ def test_a_schema_that_does_not_match_is_told_before_any_task_runs(
     assert not (tmp_path / "archive.state" / CHECKPOINT).exists()
 
 
-def test_of_several_topics_each_must_fit_a_new_archive_and_what_comes_later_need_not(
+def test_every_topic_must_match_a_new_archives_schema_and_later_topics_need_not(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     fits, other = cluster.new_topic(partitions=1), cluster.new_topic(partitions=1)

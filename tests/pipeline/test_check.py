@@ -1,4 +1,4 @@
-"""The job `check` on a real Spark says what the check on one machine says."""
+"""The job `check` on a real Spark gives the same result as the check on one machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def written(path: Path, operations: list[Operation]) -> Path:
 
 @pytest.mark.rule("check-uses-rules-of-one-machine")
 @pytest.mark.usefixtures("spark")
-def test_every_kind_of_anomaly_is_found_with_the_same_verdict(
+def test_every_kind_of_anomaly_has_the_same_verdict_on_spark(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written(tmp_path / "history", planted_history(seed=1))

@@ -21,27 +21,27 @@ from tidelog_pipeline.lag import job, sampling
 from tidelog_pipeline.running import EXIT_FAULT
 from tidelog_runtime.local.ports import HOST, choose_port
 
-# A busy machine takes its time to start Python in a worker.
+# A busy machine may take long to start Python in a worker.
 PATIENCE_S = 400
 
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who does not answer at all is asked without it."""
+    """A service that does not answer is asked without this timeout."""
     monkeypatch.setattr(sampling, "ANSWER_TIMEOUT_MS", PATIENCE_S * 1000)
 
 
 @pytest.fixture
 def driver(spark: SparkSession) -> Iterator[str]:
-    """Where this driver's queries are told of."""
+    """The address at which this driver exposes its queries."""
     port = choose_port(None, taken=set(), rng=random.Random())
     metrics: QueryMetrics = watch(spark, port, HOST)
     yield f"{HOST}:{port}"
     spark.streams.removeListener(metrics)
 
 
-def wait_until_told(driver: str) -> None:
-    """Spark tells listeners of progress in a thread of its own."""
+def wait_until_reported(driver: str) -> None:
+    """Spark reports progress to listeners in a separate thread."""
     give_up = time.monotonic() + PATIENCE_S
     while b"tidelog_spark_next_offset{" not in urllib.request.urlopen(f"http://{driver}").read():
         assert time.monotonic() < give_up, "the query told of no progress"
@@ -57,7 +57,7 @@ def sample(cluster: Running, topic: str, *flags: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.rule("lag-measured-to-present-end")
-def test_followers_are_sampled_and_who_is_silent(cluster: Running) -> None:
+def test_followers_are_sampled_and_silent_drivers_are_listed(cluster: Running) -> None:
     topic, samples = cluster.new_topic(partitions=1), cluster.new_topic(partitions=1)
     cluster.fill(topic, 0, [b"x"] * 3)
     found = sample(cluster, samples, "--drivers", "127.0.0.1:1")
@@ -70,7 +70,7 @@ def test_followers_are_sampled_and_who_is_silent(cluster: Running) -> None:
     assert "refused" in silent[0]["problem"]
 
 
-def test_a_topic_that_is_not_there_is_created_where_that_is_asked_for(
+def test_a_missing_samples_topic_is_created_on_request(
     cluster: Running, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ["--bootstrap", cluster.bootstrap, "--topic", "lags", "--rounds", "1"]
@@ -95,13 +95,14 @@ def test_a_querys_lag_grows_while_it_does_nothing(
         .writeStream.format("noop")
         .queryName("copy")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        # Micro-batches begin at whole multiples of it since 1970: that of an hour may be now.
+        # Micro-batches begin at whole multiples of the interval since 1970: one of an hour could
+        # begin now.
         .trigger(processingTime="36500 days")
         .start()
     )
     try:
-        # Not processAllAvailable: it waits for a micro-batch that finds nothing.
-        wait_until_told(driver)
+        # processAllAvailable would wait for a micro-batch that finds nothing.
+        wait_until_reported(driver)
         cluster.fill(read, 0, [b"x"] * 25)
         found = sample(cluster, samples, "--drivers", driver)
     finally:
@@ -118,7 +119,7 @@ def test_samples_become_tables_by_minute_hour_and_day(
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     day = today - timedelta(days=1)
     values, times = [], []
-    # Two hours of a sample a minute; the second broker is behind by as many milliseconds.
+    # Two hours with a sample a minute; the second broker lags by the same number of milliseconds.
     for minute in range(120):
         at_ms = int((day + timedelta(hours=3, minutes=minute)).timestamp() * 1000)
         for who, lag_ms in (("2", minute), ("3", 1)):
@@ -177,7 +178,7 @@ def test_samples_become_tables_by_minute_hour_and_day(
     ]
 
 
-def test_an_unknown_topic_is_told_before_any_task_runs(
+def test_an_unknown_topic_is_reported_before_any_task_runs(
     spark: SparkSession,  # noqa: ARG001 - the session that the job finds
     cluster: Running,
     tmp_path: Path,

@@ -1,4 +1,4 @@
-"""The notebook's cells, one after another, as its reader runs them."""
+"""Runs the cells of the notebook one after another, as its reader does."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ NOTEBOOK = Path(__file__).parents[2] / "examples/notebooks/archive.ipynb"
 
 
 def cells() -> list[str]:
-    told = json.loads(NOTEBOOK.read_text())["cells"]
-    return ["".join(cell["source"]) for cell in told if cell["cell_type"] == "code"]
+    code_cells = json.loads(NOTEBOOK.read_text())["cells"]
+    return ["".join(cell["source"]) for cell in code_cells if cell["cell_type"] == "code"]
 
 
-def test_its_cells_run_and_it_ends_without_a_value_that_was_not_read(
+def test_every_cell_of_the_notebook_runs_and_reads_its_values(
     spark: SparkSession,  # noqa: ARG001 - the session that it finds
     cluster: Running,
     tmp_path: Path,

@@ -1,4 +1,4 @@
-"""The documented programs and commands on Spark work on a running cluster, word for word."""
+"""The documented programs and commands for Spark work on a running cluster, as written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATHS = os.pathsep.join(str(ROOT / folder) for folder in ("libs", "services/pipe
 
 
 def done(cluster: Running, command: str, directory: Path) -> str:
-    """Standard output of a command that ends with status 0; what it writes lies in `directory`."""
+    """The standard output of a command that ends with status 0; it writes files in `directory`."""
     process = subprocess.run(
         ["bash", "-c", command.replace("/tmp/", f"{directory}/")],
         env={

@@ -1,4 +1,4 @@
-"""Spans of many partitions and leader epochs, as Spark plans and filters by them."""
+"""Joins of records with the spans of many partitions and leader epochs, as Spark plans them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_rows_of_5000_partitions_and_20_epochs_are_filtered_by_their_spans(
     assert only_archived(rows, archived).count() == PARTITIONS * EPOCHS - 1
 
 
-def test_a_record_of_another_epoch_or_topic_is_another_one(spark: SparkSession) -> None:
+def test_records_of_different_epochs_or_topics_are_distinct(spark: SparkSession) -> None:
     rows = row_for_each_epoch(spark).where("partition = 0 and offset < 4")
     assert without_archived(rows, [Archived(log(0), 1, Span(0, 2))]).count() == 2
     another = LogId("land", "another", 0)

@@ -1,5 +1,5 @@
-"""The job `state-changes` over a real cluster whose leader is killed: from its log files, and
-from its topic."""
+"""The job `state-changes` on a real cluster whose leader is killed: from log files, and from the
+topic."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PATIENCE_S = 60.0
 
 class Incident(NamedTuple):
     """The leader of `topic`/0 was killed at `killed_ms`, and came back. `logs` are copies, because
-    the cluster goes on."""
+    the cluster continues to run."""
 
     topic: str
     leader: int
@@ -71,7 +71,7 @@ def _isr(cluster: Running, topic: str) -> list[int]:
 
 
 def _is_logged_whole(cluster: Running, topic: str) -> bool:
-    """The store knows of it before its leader logs that it does."""
+    """The store has the state before the leader logs it."""
     return any(
         change.kind is Kind.ISR_EXPAND and change.stage is Stage.COMPLETED and change.topic == topic
         for change in _logged(cluster.local.directory / "logs")
@@ -186,7 +186,9 @@ def test_elections_are_counted_by_cause(spark: SparkSession, output: Path) -> No
 
 
 @pytest.mark.rule("incident-page-loads-nothing")
-def test_the_page_tells_of_the_incident_and_loads_nothing(incident: Incident, output: Path) -> None:
+def test_the_page_describes_the_incident_and_loads_nothing(
+    incident: Incident, output: Path
+) -> None:
     page = (output / "incident.html").read_text()
     assert f"{incident.topic}/0" in page
     assert "Critical path of the slowest failover" in page
@@ -195,7 +197,7 @@ def test_the_page_tells_of_the_incident_and_loads_nothing(incident: Incident, ou
 
 
 @pytest.mark.rule("state-changes-show-leaderless-time")
-def test_the_topic_tells_of_the_failover_what_the_logs_tell(
+def test_the_topic_and_the_logs_describe_the_same_failover(
     spark: SparkSession, cluster: Running, incident: Incident, output: Path, tmp_path: Path
 ) -> None:
     from_logs = _failover(spark, output, incident)
@@ -206,14 +208,14 @@ def test_the_topic_tells_of_the_failover_what_the_logs_tell(
 
 
 def _failover(spark: SparkSession, output: Path, incident: Incident) -> Row:
-    """That of the kill; the first, where it came again and again."""
+    """The failover after the kill; if the election was repeated, the first one."""
     found = of_partition(spark, output, "failovers", incident.topic)
     lost = [row for row in found if row["broker_lost"] == incident.leader]
     return min(lost, key=lambda row: row["began_at"])
 
 
 def _is_published(cluster: Running, change_id: str, leader: int) -> bool:
-    """Whether the topic has all that the failover's steps are told from."""
+    """Whether the topic has all events that the failover's steps are computed from."""
     with SyncAdmin(cluster.bootstrap) as admin:
         topics = [described.name for described in admin.list_topics(internal=True)]
     if STATE_CHANGES_TOPIC not in topics:
@@ -231,7 +233,7 @@ def _is_published(cluster: Running, change_id: str, leader: int) -> bool:
     return {Kind.ELECTION, Kind.BECOME_LEADER, Kind.BROKER_LEFT} <= completed
 
 
-def test_log_files_that_tell_nothing_say_so(
+def test_log_files_without_state_changes_are_reported(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert spark

@@ -1,4 +1,5 @@
-"""A topic of which each broker leads more than one request may name is archived and repaired."""
+"""A topic with more partitions on each broker than one request may name is archived and
+repaired."""
 
 from __future__ import annotations
 

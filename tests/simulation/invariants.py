@@ -378,7 +378,8 @@ class Invariants:
     def log_synced(self, log: Log) -> None:
         """Checks that what counts as synced is on the disk.
 
-        An fsync that succeeds after a failed one restores nothing (interleaving 9).
+        An fsync that succeeds after a failed one restores nothing (rule
+        `damaged-replica-resigns-first`).
         """
         if log.closed:
             return  # deleted during the sync; another log may be in its place

@@ -1,6 +1,6 @@
 """Checks a move off a broker that dies after the world has healed.
 
-The move waits for no replica that leaves (interleaving 16 of docs/internals/interleavings.md).
+The move waits for no replica that leaves (rule `reassignment-done-when-in-sync`).
 """
 
 from __future__ import annotations

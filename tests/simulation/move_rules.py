@@ -1,7 +1,7 @@
 """What the steps of a move may change in a partition's key.
 
-This is derived independently from section 4 of docs/internals/protocol.md and from
-interleavings 7 and 16.
+This is derived independently from "Moving a partition" in docs/internals/protocol.md and from
+rules `decisions-ordered-by-revision` and `reassignment-done-when-in-sync`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Rules for writes of the metadata store, checked write by write, in their order.
 
-They are derived independently from section 2 of docs/internals/protocol.md and from
-interleavings 1 to 4 and 9 to 10. They call none of production's own functions: a mistake there
+They are derived independently from "Metadata" in docs/internals/protocol.md and from
+rules `registrations-are-only-created`, `losses-remembered-across-incarnations`,
+`every-write-sets-eligible-set`, `unanswered-isr-change-is-pending`, `damaged-replica-resigns-first`
+and `stopping-broker-does-not-rejoin`. They call none of production's own functions: a mistake there
 must show here.
 """
 

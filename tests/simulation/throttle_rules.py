@@ -1,6 +1,6 @@
 """Checks that the throttle of moves bounds added replicas, and never a member of the ISR.
 
-See interleaving 16 of docs/internals/interleavings.md.
+See rule `reassignment-done-when-in-sync`.
 """
 
 from __future__ import annotations

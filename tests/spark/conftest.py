@@ -17,16 +17,17 @@ from spark.session import local_spark
 from tidelog_runtime.local.cluster import LocalCluster
 
 ROOT = Path(__file__).parents[2]
-# A test's own functions run in workers, too, which import its module.
+# The functions of a test run in workers as well, which import its module.
 LIBRARIES = os.pathsep.join(str(ROOT / name) for name in ("libs", "tests"))
 
-# `Running.cut` loses what no disk knows of, however long ago it was written.
+# `Running.cut` loses records that are not on the disk, however old they are.
 NEVER_SYNCED = {"flush_interval_ms": 3_600_000, "checkpoint_interval_ms": 3_600_000}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first job of a session starts Python in Spark's workers, which takes long on a busy
-    machine. The hook sees the items of all suites when several run at once."""
+    """The first job of a session starts Python in Spark's workers, which is slow on a busy machine.
+
+    The hook sees the items of all suites when several run at once."""
     longest_first.order(items)
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
@@ -46,6 +47,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    # The second number: a task may fail as often before its job does.
+    # The second number: a task may fail this often before its job does.
     with local_spark("local[2,4]", LIBRARIES, tmp_path_factory.mktemp("warehouse")) as session:
         yield session

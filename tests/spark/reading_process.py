@@ -1,5 +1,5 @@
 """`python -m spark.reading_process BOOTSTRAP TOPIC END`: reads partition 0 up to an offset as a
-task does, and tells how many records it had and how much memory that took."""
+task does, and prints the number of records and the memory that it took."""
 
 from __future__ import annotations
 
@@ -21,9 +21,13 @@ BUFFER_BYTES = 4 << 20
 
 def main(bootstrap: str, topic: str, end: int) -> None:
     with SyncAdmin(bootstrap) as admin:
-        told = admin.describe_topic(topic)
+        description = admin.describe_topic(topic)
     wanted = OffsetRange(
-        TopicPartition(topic, 0), told.topic_id, told.create_revision, ReadTo(0), ReadTo(end)
+        TopicPartition(topic, 0),
+        description.topic_id,
+        description.create_revision,
+        ReadTo(0),
+        ReadTo(end),
     )
     schema = to_arrow_schema(schema_of(COLUMNS), timezone="UTC")
     batches = read_range(

@@ -1,4 +1,4 @@
-"""A cluster that runs beside tests without async, and what they ask of it."""
+"""A cluster that runs beside synchronous tests, with the requests that they make."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidelog_runtime.demo.replicas import find_replica
 from tidelog_runtime.local.cluster import LocalCluster
 
 _Result = TypeVar("_Result")
-# Generous, for a busy machine: what is tested takes seconds.
+# Generous, for a busy machine: each wait usually takes seconds.
 READY_TIMEOUT_S = 180.0
 QUERY_TIMEOUT_S = 300
 
@@ -49,7 +49,7 @@ class Running:
 
     def create(self, topic: str, partitions: int, *, replicas: int = 3, **config: str) -> None:
         with SyncAdmin(self.bootstrap) as admin:
-            # Records of tests are of long ago.
+            # The records of tests have old timestamps.
             admin.create_topic(topic, partitions, replicas, {"retention_ms": "-1", **config})
 
     def fill(
@@ -59,7 +59,7 @@ class Running:
             producer.send_many(topic, values, partition=partition)
 
     def records(self, topic: str) -> list[Record]:
-        """All there are, by partition in their order."""
+        """All records, by partition in their order."""
         with SyncConsumer(self.bootstrap) as consumer:
             partitions = consumer.assign_topic(topic)
             ends = consumer.end_offsets(partitions)
@@ -77,7 +77,8 @@ class Running:
             return admin.describe_topic(topic).partitions[partition].leader_epoch
 
     def cut(self, topic: str, partition: int, cut_bytes: int) -> None:
-        """The only replica's machine dies, and the end of its log had not reached the disk."""
+        """Simulates a power failure of the only replica's machine: the end of its log had not
+        reached the disk."""
         with SyncAdmin(self.bootstrap) as admin:
             described = admin.describe_topic(topic)
         [broker_id] = described.partitions[partition].replicas
@@ -91,12 +92,12 @@ class Running:
         self.restart(broker_id)
 
     def flip_a_bit(self, topic: str, partition: int, batch: int | None = None) -> int:
-        """In the only replica, as `bit_flips` says. When it is read next, the leader finds that and
-        seals the batch."""
+        """Flips a bit in the only replica, as `bit_flips` does. At the next read the leader finds
+        the damage and seals the batch."""
         return flip_a_bit(self.replica(topic, partition), batch)
 
     def replica(self, topic: str, partition: int) -> Path:
-        """The directory of the only one."""
+        """The directory of the only replica."""
         with SyncAdmin(self.bootstrap) as admin:
             described = admin.describe_topic(topic)
         [broker_id] = described.partitions[partition].replicas
@@ -104,12 +105,12 @@ class Running:
         return find_replica(data_dir, topic, partition, described.topic_id)
 
     def segment(self, topic: str, partition: int) -> Path:
-        """The only one of the only replica."""
+        """The only segment of the only replica."""
         [found] = segment_paths(self.replica(topic, partition))
         return found
 
     def rewrite(self, topic: str, partition: int, beginning: bytes) -> None:
-        """While its broker is down, the segment of the only replica gets other bytes."""
+        """Replaces the bytes of the segment of the only replica while its broker is down."""
         segment = self.segment(topic, partition)
         broker_id = self.leader_of(topic, partition)
         self.run(self.local.kill(broker_id))

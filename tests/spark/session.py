@@ -1,4 +1,4 @@
-"""A Spark on this machine, for the tests of a session."""
+"""A local Spark for the tests of a session."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from pyspark.sql import SparkSession
 
 from tidelog.spark import register
 
-# Java compiles for a process that lives for minutes, and collects for a small heap. It reads the
-# variable itself, also where a test starts other processes of Spark.
+# Java is tuned for a process that lives for minutes with a small heap. It reads the variable
+# itself, also where a test starts other Spark processes.
 JAVA_OPTIONS_VARIABLE = "JDK_JAVA_OPTIONS"
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def _workers_python(libraries: str, directory: Path) -> Path:
-    """Python with the PySpark that is installed. In front of it Spark puts an archive with the same
-    modules, which Python compiles each time a worker starts: 1.5 s of a processor, not 0.5. Of a
-    stream's worker Spark waits for no more than 10 s, however busy the machine is."""
+    """Python with the installed PySpark.
+
+    Spark puts an archive with the same modules in front of it, which Python compiles each time a
+    worker starts: 1.5 s of processor time instead of 0.5. Spark waits only 10 s for the worker of a
+    stream, however busy the machine is."""
     script = directory / "python"
     python = shlex.quote(sys.executable)
     script.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(libraries)} exec {python} "$@"\n')
@@ -33,12 +35,12 @@ def _workers_python(libraries: str, directory: Path) -> Path:
 
 @contextmanager
 def local_spark(master: str, libraries: str, warehouse: Path) -> Iterator[SparkSession]:
-    """`libraries`: where Python in workers finds what is not installed. The data source is
-    registered."""
+    """`libraries`: where the Python of workers finds modules that are not installed. The data
+    source is registered."""
     assert shutil.which("java"), "Spark needs Java 17: apt-get install openjdk-17-jre-headless"
     os.environ["PYSPARK_PYTHON"] = str(_workers_python(libraries, warehouse))
     os.environ.setdefault(JAVA_OPTIONS_VARIABLE, JAVA_OPTIONS)
-    # Else it takes an address of any network that the machine has, which may come and go.
+    # Otherwise it takes an address of any network of the machine, which may disappear.
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     session = (
         SparkSession.builder.master(master)
@@ -46,9 +48,9 @@ def local_spark(master: str, libraries: str, warehouse: Path) -> Iterator[SparkS
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
-        # A busy machine takes its time to start Python in a worker.
+        # A busy machine may take long to start Python in a worker.
         .config("spark.python.authenticate.socketTimeout", "600s")
-        # And one that stood still for two minutes would have Spark end its own process.
+        # After a pause of two minutes Spark would end its own process.
         .config("spark.network.timeout", "1800s")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")

@@ -41,7 +41,7 @@ def test_rows_are_the_records(spark: SparkSession, cluster: Running) -> None:
     assert rows[-2].timestamp == datetime(2023, 11, 14, 22, 13, 20, 123_000)
 
 
-def test_columns_are_those_that_are_asked_for(spark: SparkSession, cluster: Running) -> None:
+def test_only_requested_columns_are_read(spark: SparkSession, cluster: Running) -> None:
     topic = cluster.new_topic()
     cluster.fill(topic, 1, [b"x"])
     frame = cluster.read(spark, topic, columns="offset,value")
@@ -50,7 +50,7 @@ def test_columns_are_those_that_are_asked_for(spark: SparkSession, cluster: Runn
 
 
 @pytest.mark.parametrize("pushed", ["true", "false"])
-def test_filters_give_the_same_whether_they_are_pushed_or_not(
+def test_filters_give_the_same_rows_with_and_without_pushdown(
     spark: SparkSession, cluster: Running, pushed: str
 ) -> None:
     topic = cluster.new_topic(partitions=5)
@@ -58,7 +58,7 @@ def test_filters_give_the_same_whether_they_are_pushed_or_not(
         for partition in range(3):
             times = [1_700_000_000_000 + 1000 * n for n in range(20)]
             producer.send_many(topic, [b"x"] * 20, partition=partition, timestamps_ms=times)
-        # Of these no offset is wanted, and no time.
+        # Neither the offset nor the time of these is requested.
         too_few, too_old = [1_700_000_015_000] * 4, [1_600_000_000_000] * 20
         producer.send_many(topic, [b"x"] * 4, partition=3, timestamps_ms=too_few)
         producer.send_many(topic, [b"x"] * 20, partition=4, timestamps_ms=too_old)
@@ -79,7 +79,7 @@ def test_filters_give_the_same_whether_they_are_pushed_or_not(
     assert tasks == (2 if pushed == "true" else 5)
 
 
-def test_a_range_is_read_by_offsets_and_times_in_as_many_tasks_as_are_wanted(
+def test_a_range_is_read_by_offsets_and_times_in_the_requested_number_of_tasks(
     spark: SparkSession, cluster: Running
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -109,7 +109,7 @@ def test_a_range_is_read_by_offsets_and_times_in_as_many_tasks_as_are_wanted(
         ({"assign": '{"%s": [4]}', "subscribe": ""}, "subscribe and assign given; give one"),
     ],
 )
-def test_what_is_wrong_is_told_before_any_task_runs(
+def test_invalid_options_are_reported_before_any_task_runs(
     spark: SparkSession, cluster: Running, options: dict[str, str], told: str
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -122,7 +122,7 @@ def test_what_is_wrong_is_told_before_any_task_runs(
     assert spark.sparkContext.statusTracker().getJobIdsForGroup(None) == jobs
 
 
-def test_another_schema_is_refused_with_the_right_one(
+def test_a_wrong_schema_is_rejected_with_the_right_one(
     spark: SparkSession, cluster: Running
 ) -> None:
     reader = cluster.reader(spark.read, "sea", columns="offset,value")
@@ -135,7 +135,7 @@ def test_another_schema_is_refused_with_the_right_one(
 def test_a_task_survives_the_death_of_the_leader(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
-    """100 MB in one task, of which a few are read when the leader dies."""
+    """100 MB in one task; a few records are read when the leader dies."""
     topic = cluster.new_topic(partitions=1)
     for _ in range(20):
         cluster.fill(topic, 0, [b"%01000d" % n for n in range(5_000)])

@@ -1,5 +1,6 @@
-"""A log holds batches that are intact and beyond the limits of a reader: decompression bombs, which
-brokers reject, and which an older release or a damaged backup may have left there."""
+"""A log holds intact batches beyond the limits of a reader: decompression bombs.
+
+Brokers reject them, but an older release or a damaged backup may have left them there."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ ZEROS = bytes(DEFAULT_MAX_DECOMPRESSED_BYTES + 1)
 
 
 def unstated() -> bytes:
-    """A frame that hides its size."""
+    """A frame that does not state its decompressed size."""
     compressor = zstandard.ZstdCompressor().compressobj()
     return compressor.compress(ZEROS) + compressor.flush()
 
@@ -59,15 +60,15 @@ def test_decompression_bombs_end_a_query_or_are_left_out(
     cluster.rewrite(topic, 0, segment_of(sound, *bombs, sound))
     readable = [(0, offset) for offset in (*range(10), *range(16, 26))]
 
-    told = f"the batch at offset 10 of {topic}/0 cannot be opened"
-    with pytest.raises(PySparkException, match=told) as failed:
+    message = f"the batch at offset 10 of {topic}/0 cannot be opened"
+    with pytest.raises(PySparkException, match=message) as failed:
         cluster.read(spark, topic).collect()
     assert HINT in str(failed.value)
     rows = cluster.read(spark, topic, onDamage="skip").select("partition", "offset").collect()
     assert sorted(map(tuple, rows)) == readable
 
     earliest = {"startingOffsets": "earliest"}
-    with pytest.raises(StreamingQueryException, match=told) as ended:
+    with pytest.raises(StreamingQueryException, match=message) as ended:
         run(cluster.stream(spark, topic, **earliest), tmp_path)
     assert HINT in str(ended.value)
     run(cluster.stream(spark, topic, **earliest, onDamage="skip"), tmp_path)

@@ -13,7 +13,7 @@ from spark.running import Running
 from spark.test_stream_reading import places, run
 
 BATCHES, RECORDS = 3, 10
-# Of partition 0 the first batch, and so on.
+# Of partition 0: the first batch, and so on.
 READABLE = [
     (partition, offset)
     for partition in range(BATCHES)
@@ -33,16 +33,16 @@ def test_damaged_records_end_a_query_with_their_offsets_or_are_left_out(
             cluster.fill(topic, partition, [b"x" * 100] * RECORDS)
         assert cluster.flip_a_bit(topic, partition, batch=partition) == partition * RECORDS
 
-    # Spark tries each task that fails four times: one of them is enough.
+    # Spark tries each failing task four times: one of them is enough.
     first = (BATCHES - 1) * RECORDS
-    told = f"{topic}/{BATCHES - 1} at offsets {first} to {first + RECORDS - 1} were damaged"
-    with pytest.raises(PySparkException, match=told) as failed:
+    message = f"{topic}/{BATCHES - 1} at offsets {first} to {first + RECORDS - 1} were damaged"
+    with pytest.raises(PySparkException, match=message) as failed:
         cluster.read(spark, topic).where(f"partition = {BATCHES - 1}").collect()
     assert HINT in str(failed.value)
     rows = cluster.read(spark, topic, onDamage="skip").select("partition", "offset").collect()
     assert sorted(map(tuple, rows)) == READABLE
 
-    # What was read before it failed is not read again.
+    # Records read before the failure are not read again.
     limit = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "20"}
     with pytest.raises(StreamingQueryException, match="were damaged on the last disk") as ended:
         run(cluster.stream(spark, topic, **limit), tmp_path)

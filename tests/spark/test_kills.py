@@ -1,5 +1,6 @@
-"""A streaming copy on several processes of Spark, killed in mid-task and after the commit; at all
-points by `make spark-kills`."""
+"""A streaming copy on a local Spark cluster that is killed in mid-task and after the commit.
+
+`make spark-kills` kills it at all points."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from spark.session import JAVA_OPTIONS, JAVA_OPTIONS_VARIABLE
 
 @pytest.mark.rule("repeated-micro-batch-written-once")
 @pytest.mark.timeout(1_200)
-def test_a_copy_is_exact_whoever_is_killed_at_whatever_point(
+def test_a_copy_is_exact_after_kills_of_any_process_at_any_point(
     cluster: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(JAVA_OPTIONS_VARIABLE, JAVA_OPTIONS)
@@ -29,6 +30,6 @@ def test_a_copy_is_exact_whoever_is_killed_at_whatever_point(
     assert content["passed"]
 
 
-def test_what_is_lost_or_doubled_is_counted() -> None:
+def test_lost_and_duplicate_records_are_counted() -> None:
     source = Found("", np.arange(5))
     assert compared(source, Found("", np.array([0, 1, 1, 4, 4, 4, 2]))) == Missing(1, 3)

@@ -1,5 +1,7 @@
-"""What a task that reads takes of memory: no more for a longer log, and what a few of the largest
-batches take once they are open, whatever they take on the wire."""
+"""The memory of a task that reads.
+
+It does not grow with the log. It has room for a few of the largest batches once they are
+decompressed, whatever their size on the wire."""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from tidelog.rpc.wire import batch_to_wire
 ROOT = Path(__file__).parents[2]
 VALUE = bytes(1_000)
 SMALL, LARGE = 20_000, 200_000
-# Of the allocator, and of how full buffers happen to be.
+# For the allocator, and for how full buffers happen to be.
 TOLERANCE_MB = 16.0
 
 
@@ -36,9 +38,9 @@ def max_rss_mb(cluster: Running, topic: str, records: int) -> float:
         timeout=READY_TIMEOUT_S,
         check=True,
     )
-    told = json.loads(run.stdout)
-    assert told["records"] == records
-    return float(told["max_rss_mb"])
+    report = json.loads(run.stdout)
+    assert report["records"] == records
+    return float(report["max_rss_mb"])
 
 
 def test_a_task_takes_no_more_memory_for_ten_times_as_much(cluster: Running) -> None:
@@ -58,7 +60,7 @@ TIME_MS = 1_700_000_000_000
 
 
 def most_expensive() -> list[Batch]:
-    """Of decoded bytes, of headers and of records as much as a batch may have."""
+    """The most decoded bytes, headers and records that a batch may have."""
     bomb = encode(
         [bytes(RECORD_LIMITS.max_decoded_bytes - 1_024)], timestamps_ms=TIME_MS, codec=Codec.ZSTD
     )

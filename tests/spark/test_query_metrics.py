@@ -1,4 +1,5 @@
-"""What a real Prometheus knows of a driver's queries, as the dashboards ask it."""
+"""A real Prometheus collects the metrics of a driver's queries, and the dashboards' queries find
+them."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def prometheus(spark: SparkSession, cluster: Running, tmp_path: Path) -> Iterato
     started.process.start()
     try:
         started.until_ready()
-        # It may find its targets as late as a query that reads little needs to read all.
+        # Prometheus may discover its targets only after a query with few records has ended.
         until_seen(started, f"up{{service='{SERVICE}'}} == 1", began)
         yield started
     finally:
@@ -49,8 +50,8 @@ def prometheus(spark: SparkSession, cluster: Running, tmp_path: Path) -> Iterato
 def test_every_panel_of_queries_has_data_and_the_lag_falls(
     spark: SparkSession, cluster: Running, prometheus: Prometheus, tmp_path: Path
 ) -> None:
-    """One query reads a little each second; another one, which has enough for minutes, fails
-    meanwhile."""
+    """One query reads a few records each second. Another one, with enough records for minutes,
+    fails meanwhile."""
     began = time.time()
     topic = cluster.new_topic(partitions=1)
     cluster.fill(topic, 0, [b"x"] * RECORDS)

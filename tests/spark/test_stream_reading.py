@@ -15,7 +15,7 @@ from tidelog.spark.data_source import TidelogDataSource, register_source
 
 
 def run(frame: DataFrame, directory: Path) -> list[dict[str, Any]]:
-    """Copies what there is to Parquet; returns the progress of each batch that had rows."""
+    """Copies the current records to Parquet; returns the progress of each batch that had rows."""
     query = (
         frame.writeStream.format("parquet")
         .option("checkpointLocation", str(directory / "checkpoint"))
@@ -35,7 +35,7 @@ def places(spark: SparkSession, directory: Path) -> list[tuple[int, int]]:
     return sorted((row.partition, row.offset) for row in table.collect())
 
 
-def test_available_now_reads_all_there_is_within_the_limit_and_ends(
+def test_available_now_reads_everything_within_the_limit_and_ends(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
     topic = cluster.new_topic(partitions=2)
@@ -47,7 +47,7 @@ def test_available_now_reads_all_there_is_within_the_limit_and_ends(
     assert places(spark, tmp_path) == [(0, n) for n in range(70)] + [(1, n) for n in range(30)]
 
 
-def test_a_query_goes_on_where_it_ended_and_finds_new_partitions(
+def test_a_query_continues_where_it_ended_and_finds_new_partitions(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -62,7 +62,7 @@ def test_a_query_goes_on_where_it_ended_and_finds_new_partitions(
     assert places(spark, tmp_path) == [(0, n) for n in range(15)] + [(1, n) for n in range(7)]
 
 
-def test_a_topic_that_was_created_again_is_told_and_may_be_read(
+def test_a_recreated_topic_is_reported_and_may_be_read(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -81,7 +81,7 @@ def test_a_topic_that_was_created_again_is_told_and_may_be_read(
     assert values == [b"former"] * 10 + [b"new"] * 3
 
 
-def test_a_log_that_was_cut_is_told_with_the_offsets_though_it_has_grown_again(
+def test_a_truncated_log_is_reported_with_offsets_though_it_has_grown_again(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
     topic = f"cut-{next(cluster.names)}"
@@ -103,14 +103,14 @@ def test_a_log_that_was_cut_is_told_with_the_offsets_though_it_has_grown_again(
     assert values == [b"after"] * 15 + [b"before"] * 30
 
 
-def test_an_option_of_batches_is_refused(spark: SparkSession, cluster: Running) -> None:
+def test_a_batch_option_is_rejected(spark: SparkSession, cluster: Running) -> None:
     query = cluster.stream(spark, "sea", endingOffsets="latest").writeStream.format("noop").start()
     with pytest.raises(StreamingQueryException, match="a stream has no end: leave it out"):
         query.awaitTermination(QUERY_TIMEOUT_S)
 
 
 class Again(TidelogDataSource):
-    """Of which no query has started."""
+    """A source of which no query has started."""
 
     @classmethod
     def name(cls) -> str:
@@ -118,16 +118,16 @@ class Again(TidelogDataSource):
 
 
 def shared_variables(spark: SparkSession) -> set[str]:
-    """What is sent with every task of any query of that format."""
+    """The shared variables that are sent with every task of any query of that format."""
     sources = spark._jsparkSession.sessionState().dataSourceManager()
     return set(sources.lookupDataSource(Again.name()).dataSourceCls().envVars())
 
 
 @pytest.mark.rule("session-queries-start-any-time")
-def test_a_query_that_starts_leaves_the_shape_of_what_the_tasks_of_others_carry(
+def test_a_starting_query_does_not_change_the_shape_of_other_queries_tasks(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
-    """Else tasks that are being sent then may not be readable."""
+    """Otherwise tasks that are being sent at that time may become unreadable."""
     topic = cluster.new_topic(partitions=1)
     cluster.fill(topic, 0, [b"x"] * 3)
     register_source(spark, Again)

@@ -1,4 +1,4 @@
-"""Spark reads and writes a topic of which each broker leads more than one request may name."""
+"""Spark reads and writes a topic with more partitions on each broker than one request may name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def fill(cluster: Running, topic: str, value: bytes) -> None:
 
 
 def copy(frame: DataFrame, cluster: Running, topic: str, directory: Path) -> int:
-    """Of what there is: how many rows."""
+    """Copies the current records; returns the number of rows."""
     query = (
         frame.writeStream.format("tidelog")
         .options(**{"bootstrap.servers": cluster.bootstrap, "topic": topic})
@@ -48,7 +48,7 @@ def test_a_wide_topic_is_read_streamed_and_written_exactly_once(
         assert copy(frame, cluster, target, tmp_path / "from") == len(FILLED)
         values = sorted(record.value or b"" for record in cluster.records(target))
         assert values == [b"first"] * len(FILLED) + [b"second"] * len(FILLED)
-        # The sink looks in all partitions for what an earlier attempt of a task wrote.
+        # The sink checks all partitions for records of an earlier attempt of a task.
         source = cluster.stream(spark, target, startingOffsets="earliest")
         of_first = f"if(cast(value as string) = 'first', {PARTITIONS - 3}, {PARTITIONS - 4})"
         rows = source.selectExpr("value", f"{of_first} partition")

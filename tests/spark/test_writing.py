@@ -62,7 +62,7 @@ def test_a_batch_is_written(spark: SparkSession, cluster: Running) -> None:
         (["'x' as value"], "append", "topic 'land' does not exist; create it first"),
     ],
 )
-def test_what_cannot_be_written_is_told_before_any_task_runs(
+def test_unwritable_rows_are_reported_before_any_task_runs(
     spark: SparkSession, cluster: Running, columns: list[str], mode: str, told: str
 ) -> None:
     writer = spark.range(1).selectExpr(*columns).write.format("tidelog").mode(mode)
@@ -73,7 +73,7 @@ def test_what_cannot_be_written_is_told_before_any_task_runs(
     assert spark.sparkContext.statusTracker().getJobIdsForGroup(None) == jobs
 
 
-def test_a_stream_to_an_unknown_topic_is_refused(
+def test_a_stream_to_an_unknown_topic_is_rejected(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -83,10 +83,10 @@ def test_a_stream_to_an_unknown_topic_is_refused(
         copy(frame, cluster, "land", tmp_path)
 
 
-def test_what_was_read_goes_where_the_option_says(
+def test_the_topic_option_overrides_the_topic_column(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
-    """And not to the topic in its own column, which is where it came from."""
+    """The rows do not go to the topic in their own column, which is their source."""
     topic, target = cluster.new_topic(partitions=2), cluster.new_topic(partitions=2)
     cluster.fill(topic, 1, [b"x"] * 3)
     copy(cluster.stream(spark, topic, startingOffsets="earliest"), cluster, target, tmp_path)
@@ -95,14 +95,14 @@ def test_what_was_read_goes_where_the_option_says(
 
 
 @pytest.mark.rule("repeated-micro-batch-written-once")
-def test_spark_tells_a_task_its_query_and_its_micro_batch(
+def test_spark_passes_the_query_and_the_micro_batch_to_a_task(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
-    """Their names are Spark's, and what is written once rests on them."""
+    """The names are Spark's, and exactly-once writing depends on them."""
     topic = cluster.new_topic(partitions=1)
     cluster.fill(topic, 0, [b"x"] * 4)
 
-    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def with_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None
         names = [context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)]
@@ -111,15 +111,15 @@ def test_spark_tells_a_task_its_query_and_its_micro_batch(
 
     target = cluster.new_topic(partitions=1)
     frame = cluster.stream(spark, topic, startingOffsets="earliest", maxOffsetsPerTrigger="2")
-    query = copy(frame.mapInArrow(told, "value string"), cluster, target, tmp_path)
+    query = copy(frame.mapInArrow(with_task, "value string"), cluster, target, tmp_path)
     values = [record.value for record in cluster.records(target)]
     assert values == [str(query.id).encode(), b"0", str(query.id).encode(), b"1"]
 
 
-def test_a_task_that_dies_after_it_wrote_is_repeated_and_writes_nothing_twice(
+def test_a_task_that_dies_after_writing_is_repeated_and_duplicates_nothing(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
-    """The first try of each micro-batch fails once half of it is read and some is written."""
+    """The first attempt of each micro-batch fails once half of it is read and some is written."""
     topic, target = cluster.new_topic(partitions=1), cluster.new_topic(partitions=2)
     for codec in Codec:
         cluster.fill(topic, 0, [b"%s-%04d" % (codec.name.encode(), n) for n in range(2_000)], codec)
@@ -149,7 +149,7 @@ def test_a_task_that_dies_after_it_wrote_is_repeated_and_writes_nothing_twice(
 
 
 @pytest.mark.rule("repeated-micro-batch-written-once")
-def test_a_micro_batch_that_is_run_again_writes_nothing_twice(
+def test_a_repeated_micro_batch_duplicates_nothing(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
     """As after a driver that died between the writes and its checkpoint."""

@@ -1,4 +1,4 @@
-"""A topic of which each broker leads more partitions than one request may name."""
+"""A topic with more partitions on each broker than one request may name."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tidelog.request_bounds import MAX_DESCRIBE_PRODUCERS_PARTITIONS, MAX_FETCH_
 BROKERS = 3
 MAX_NAMED = max(MAX_FETCH_PARTITIONS, MAX_DESCRIBE_PRODUCERS_PARTITIONS)
 PARTITIONS = BROKERS * (MAX_NAMED + 50)
-# Those that tests fill: few, because each costs a task of Spark, and some beyond every limit.
+# The partitions that tests fill: few, because each costs a Spark task; some lie beyond every limit.
 FILLED = (0, 1, 2, PARTITIONS - 2, PARTITIONS - 1)
 
 
 @contextmanager
 def wide_topic(cluster: Running) -> Iterator[str]:
-    """Deleted at the end, so that it costs other tests nothing."""
+    """The topic; it is deleted at the end, so that it costs other tests nothing."""
     topic = f"wide-{next(cluster.names)}"
     cluster.create(topic, PARTITIONS, replicas=1)
     with SyncAdmin(cluster.bootstrap) as admin:

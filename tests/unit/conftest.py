@@ -1,4 +1,4 @@
-"""For all unit tests."""
+"""Fixtures of all unit tests."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import functools
 
 import typer.testing
 
-# What a process does once takes 60 ms for `tidelog`, which tests run a thousand times.
+# Start-up work of a process takes 60 ms for `tidelog`, and tests run it a thousand times.
 typer.testing._get_command = functools.cache(typer.testing._get_command)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""How often work gives others their turn."""
+"""Counts how often work yields to the event loop."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,7 +8,7 @@ _Made = TypeVar("_Made")
 
 
 def in_one_turn(work: Coroutine[Any, Any, _Made]) -> _Made:
-    """Fails where it waits for anything."""
+    """Runs the work and fails if it waits for anything."""
     try:
         work.send(None)
     except StopIteration as done:
@@ -18,7 +18,7 @@ def in_one_turn(work: Coroutine[Any, Any, _Made]) -> _Made:
 
 
 class Turns:
-    """Counts the turns that the loop gives to others."""
+    """Counts the turns of other tasks in the loop."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -36,6 +36,6 @@ class Turns:
             await asyncio.sleep(0)
 
     def taken(self) -> int:
-        """Since it was asked last."""
+        """The number of turns since the last call."""
         count, self.count = self.count, 0
         return count

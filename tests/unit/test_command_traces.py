@@ -1,4 +1,4 @@
-"""Which trace a call belongs to that carries a command, and whose trace its changes are."""
+"""The trace of a command's call, and the trace of its changes."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def changes(command: LeaderAndIsrCommand | StopReplicaCommand) -> list[Change]:
 
 
 @pytest.mark.parametrize("make", [lead, stop])
-def test_the_trace_of_all_changes_that_have_one_is_the_calls(make: type) -> None:
+def test_a_trace_shared_by_all_changes_that_have_one_is_that_of_the_call(make: type) -> None:
     assert shared_trace_id(make(A, "", A)) == A
     assert shared_trace_id(make("", A)) == A
 
 
 @pytest.mark.parametrize("make", [lead, stop])
-def test_changes_of_several_traces_make_a_call_of_none(make: type) -> None:
+def test_changes_of_several_traces_make_a_call_without_a_trace(make: type) -> None:
     assert shared_trace_id(make(A, "", B)) == ""
     assert shared_trace_id(make(A, B, A)) == ""
 
@@ -76,13 +76,13 @@ def test_without_changes_there_is_no_trace() -> None:
 
 
 @pytest.mark.parametrize("made", [lead("", ""), stop("", "")])
-async def test_where_no_change_has_a_trace_all_are_of_the_calls(made: Any) -> None:
+async def test_changes_without_a_trace_get_that_of_the_call(made: Any) -> None:
     assert changes(await with_trace_of_call(made, A)) == [
         each._replace(trace_id=A) for each in changes(made)
     ]
 
 
-async def test_nothing_but_the_trace_is_taken_from_the_call() -> None:
+async def test_only_the_trace_is_taken_from_the_call() -> None:
     made = lead("", "")
     taken = await with_trace_of_call(made, A)
     assert replace(taken, partitions=(), change=made.change) == replace(made, partitions=())
@@ -90,7 +90,7 @@ async def test_nothing_but_the_trace_is_taken_from_the_call() -> None:
 
 
 @pytest.mark.parametrize("made", [lead("", B), lead("", own=B), stop("", B)])
-async def test_one_change_with_a_trace_is_enough_for_the_body_to_count(made: Any) -> None:
+async def test_one_change_with_a_trace_makes_the_traces_of_the_changes_count(made: Any) -> None:
     assert await with_trace_of_call(made, A) is made
 
 

@@ -1,4 +1,4 @@
-"""Large copies have the bytes of small ones, and let other threads run."""
+"""Large copies have the same bytes as small ones, and let other threads run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_copy_has_the_bytes_of_its_range(kind: type, start: int, end: int) -> 
 
 
 def turns_of_another_thread_while(data: bytes) -> int:
-    """How often another thread gets the interpreter while most of the data is copied."""
+    """How often another thread runs while most of the data is copied."""
     turns = 0
     ended = threading.Event()
 
@@ -58,7 +58,7 @@ def turns_of_another_thread_while(data: bytes) -> int:
 
 
 def test_another_thread_runs_during_a_large_copy() -> None:
-    # A copy in one step leaves it a turn before and one after.
+    # A copy in one step lets it run once before and once after.
     assert turns_of_another_thread_while(bytes(64 << 20)) > 5
 
 

@@ -23,7 +23,7 @@ SUBCLASSES = [
 
 
 @pytest.mark.parametrize("code", ErrorCode, ids=lambda code: code.name)
-def test_each_code_has_a_documented_class_which_its_errors_are_instances_of(
+def test_each_code_has_a_documented_exception_class(
     code: ErrorCode,
 ) -> None:
     error = TidelogError(code, "what is wrong")
@@ -38,7 +38,7 @@ def test_each_class_is_exported_by_the_client(kind: type[TidelogError]) -> None:
     assert kind.__name__ in tidelog.client.__all__
 
 
-def test_an_error_of_the_wire_has_the_class_of_its_code() -> None:
+def test_an_error_on_the_wire_has_the_class_of_its_code() -> None:
     sent = TidelogError(ErrorCode.NOT_LEADER, "ask broker 2", LeaderHint(2, 7, "here:1"))
     read = error_from_wire(error_to_wire(sent))
     assert isinstance(read, errors.NotLeaderError)
@@ -54,7 +54,7 @@ def test_a_truncated_log_is_an_offset_out_of_range() -> None:
     assert isinstance(error, errors.OffsetOutOfRangeError)
 
 
-def test_the_code_says_whether_the_outcome_is_known_unless_the_place_knows_better() -> None:
+def test_the_code_determines_whether_the_outcome_is_known_unless_overridden() -> None:
     assert TidelogError(ErrorCode.REQUEST_TIMED_OUT, "").outcome_unknown
     assert not TidelogError(ErrorCode.CLIENT_CLOSED, "").outcome_unknown
     assert not TidelogError(ErrorCode.REQUEST_TIMED_OUT, "", outcome_unknown=False).outcome_unknown
@@ -70,7 +70,7 @@ def test_the_code_says_whether_the_outcome_is_known_unless_the_place_knows_bette
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_an_error_can_be_copied_and_sent_to_another_process(error: TidelogError) -> None:
+def test_an_error_can_be_copied_and_pickled(error: TidelogError) -> None:
     for other in (copy.copy(error), pickle.loads(pickle.dumps(error))):
         assert type(other) is type(error)
         assert str(other) == str(error)

@@ -1,4 +1,4 @@
-"""Whoever comes in by the external listener is told external addresses, and by nothing else."""
+"""Clients of the external listener get external addresses; other clients do not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def broker(address: str, external_address: str = "") -> schema.BrokerRegistratio
 
 
 class Known:
-    """What tests say."""
+    """Addresses set by the test."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ def test_a_broker_is_named_by_its_external_address(addresses: ExternalAddresses)
     assert addresses.of_broker(1, INSIDE_1) == OUTSIDE_1
 
 
-def test_who_has_no_external_address_is_named_by_the_one_there_is(
+def test_a_broker_without_an_external_address_is_named_by_its_internal_one(
     addresses: ExternalAddresses,
 ) -> None:
     assert addresses.of_broker(2, INSIDE_2) == INSIDE_2
@@ -62,29 +62,30 @@ def test_who_has_no_external_address_is_named_by_the_one_there_is(
     assert addresses.of("") == ""
 
 
-def test_two_services_at_one_address_are_told_apart_by_their_ids() -> None:
-    """As where the address of one was given to another by mistake."""
+def test_two_services_at_one_address_are_distinguished_by_their_ids() -> None:
+    """For example when the address of one was given to another by mistake."""
     brokers = {1: broker(INSIDE_1, OUTSIDE_1), 2: broker(INSIDE_1, "127.0.0.1:7502")}
     known = ExternalAddresses(Known(brokers))
     assert known.of_broker(2, INSIDE_1) == "127.0.0.1:7502"
 
 
-def test_a_service_in_a_text_keeps_its_name(addresses: ExternalAddresses) -> None:
+def test_a_service_named_in_text_keeps_its_name(addresses: ExternalAddresses) -> None:
     assert addresses.in_text(f"broker-1 at {INSIDE_1}") == f"broker-1 at {OUTSIDE_1}"
     assert addresses.in_text(CONTROLLER) == OUTSIDE_CONTROLLER
 
 
-def test_what_is_registered_later_counts() -> None:
+def test_later_registrations_count() -> None:
     brokers: dict[int, schema.BrokerRegistration] = {}
     known = ExternalAddresses(Known(brokers))
     brokers[1] = broker(INSIDE_1, OUTSIDE_1)
     assert known.of_broker(1, INSIDE_1) == OUTSIDE_1
 
 
-def test_a_life_that_ended_is_named_by_the_external_address_that_it_had() -> None:
-    """And not by that of the broker's present life, which may be on another machine."""
+def test_an_ended_incarnation_is_named_by_its_own_external_address() -> None:
+    """The address of the broker's present incarnation, which may be on another machine, is not
+    used."""
     brokers = {1: broker("moved-1:7500", "127.0.0.1:7509")}
-    former = DEPARTURE._replace(external_address=OUTSIDE_1)
+    previous = DEPARTURE._replace(external_address=OUTSIDE_1)
     state = pb.DescribeServiceResponse(
         role="controller",
         controller=pb.ControllerState(
@@ -92,7 +93,7 @@ def test_a_life_that_ended_is_named_by_the_external_address_that_it_had() -> Non
             departures=[pb.Departure(broker_id=1, address=INSIDE_1)],
         ),
     )
-    known = ExternalAddresses(Known(brokers, departed={1: former}))
+    known = ExternalAddresses(Known(brokers, departed={1: previous}))
     tell_externally(state, known)
     assert state.controller.departures[0].address == OUTSIDE_1
     assert state.controller.registered[0].address == "127.0.0.1:7509"
@@ -102,10 +103,10 @@ def test_a_life_that_ended_is_named_by_the_external_address_that_it_had() -> Non
 @pytest.mark.parametrize(
     ("present", "told"), [(INSIDE_1, "127.0.0.1:7509"), ("moved-1:7500", INSIDE_1)]
 )
-def test_a_life_without_an_external_address_has_that_of_the_next_at_its_own_place(
+def test_an_incarnation_without_an_external_address_has_that_of_the_next_at_the_same_place(
     present: str, told: str
 ) -> None:
-    """Else whoever asks all there are would ask one broker at two addresses."""
+    """Otherwise a request to all services would reach one broker at two addresses."""
     brokers = {1: broker(present, "127.0.0.1:7509")}
     known = ExternalAddresses(Known(brokers, departed={1: DEPARTURE}))
     assert known.of_departed(1, INSIDE_1) == told
@@ -124,11 +125,11 @@ def test_a_brokers_description_names_no_internal_address(addresses: ExternalAddr
         ),
     )
     tell_externally(state, addresses)
-    said = str(state)
-    assert INSIDE_1 not in said
-    assert CONTROLLER not in said
-    assert said.count(OUTSIDE_1) == 3
-    assert said.count(OUTSIDE_CONTROLLER) == 2
+    text = str(state)
+    assert INSIDE_1 not in text
+    assert CONTROLLER not in text
+    assert text.count(OUTSIDE_1) == 3
+    assert text.count(OUTSIDE_CONTROLLER) == 2
 
 
 def test_a_controllers_description_names_no_internal_address(addresses: ExternalAddresses) -> None:
@@ -157,11 +158,11 @@ WITHOUT = [
 
 
 @pytest.mark.parametrize("value", WITHOUT)
-def test_without_external_addresses_keys_are_as_they_always_were(value: bytes) -> None:
+def test_without_external_addresses_keys_are_unchanged(value: bytes) -> None:
     assert "external_address" not in json.loads(value)
 
 
-def test_external_addresses_come_through_the_store_unchanged() -> None:
+def test_external_addresses_round_trip_through_the_store() -> None:
     registered = broker(INSIDE_1, OUTSIDE_1)
     assert schema.decode_broker(schema.encode(registered)) == registered
     entry = schema.ControllerEntry(1, CONTROLLER, OUTSIDE_CONTROLLER)

@@ -1,4 +1,4 @@
-"""Garbage is collected where a service has time for it, and in the end whether or not it has."""
+"""Garbage is collected when a service is idle, and eventually in any case."""
 
 from __future__ import annotations
 
@@ -33,42 +33,42 @@ def collections() -> Collections:
     return Collections(now_s=0)
 
 
-def looks(
+def collection_times(
     collections: Collections, share: float, new_objects: int, since_s: float, for_s: float
 ) -> list[float]:
-    """When it looks, in seconds from then on."""
+    """The times of collections, in seconds from then on."""
     ticks = range(1, round(for_s / TICK_S) + 1)
     due = [collections.due(since_s + n * TICK_S, share, new_objects) for n in ticks]
     return [round(n * TICK_S, 3) for n, look in zip(ticks, due, strict=True) if look is not None]
 
 
-def test_little_that_is_new_is_not_worth_a_look(collections: Collections) -> None:
-    assert looks(collections, IDLE, WORTH_A_LOOK - 1, 0, 100) == []
+def test_few_new_objects_do_not_cause_a_collection(collections: Collections) -> None:
+    assert collection_times(collections, IDLE, WORTH_A_LOOK - 1, 0, 100) == []
 
 
-def test_a_service_that_has_been_quiet_looks_at_once(collections: Collections) -> None:
-    looks(collections, IDLE, 0, 0, 10)
-    assert looks(collections, IDLE, WORTH_A_LOOK, 10, TICK_S) == [TICK_S]
+def test_an_idle_service_collects_at_once(collections: Collections) -> None:
+    collection_times(collections, IDLE, 0, 0, 10)
+    assert collection_times(collections, IDLE, WORTH_A_LOOK, 10, TICK_S) == [TICK_S]
 
 
-def test_a_burst_is_let_pass(collections: Collections) -> None:
-    """However long the service was quiet before, and though it waits for others in between."""
-    looks(collections, IDLE, 0, 0, 100)
-    assert looks(collections, BUSY, 9 * WORTH_A_LOOK, 100, 1) == []
-    assert looks(collections, IDLE, 9 * WORTH_A_LOOK, 101, QUIET_S / 2) == []
-    assert looks(collections, BUSY, 9 * WORTH_A_LOOK, 101.5, 1) == []
-    (first, *_) = looks(collections, IDLE, 9 * WORTH_A_LOOK, 102.5, 10)
+def test_a_burst_delays_the_collection(collections: Collections) -> None:
+    """This holds however long the service was idle before, and although it waits in between."""
+    collection_times(collections, IDLE, 0, 0, 100)
+    assert collection_times(collections, BUSY, 9 * WORTH_A_LOOK, 100, 1) == []
+    assert collection_times(collections, IDLE, 9 * WORTH_A_LOOK, 101, QUIET_S / 2) == []
+    assert collection_times(collections, BUSY, 9 * WORTH_A_LOOK, 101.5, 1) == []
+    (first, *_) = collection_times(collections, IDLE, 9 * WORTH_A_LOOK, 102.5, 10)
     assert first == pytest.approx(QUIET_S, abs=TICK_S)
 
 
-def test_who_is_busy_for_good_looks_now_and_then(collections: Collections) -> None:
-    at = looks(collections, BUSY, WORTH_A_LOOK, 0, 20)
+def test_a_permanently_busy_service_collects_occasionally(collections: Collections) -> None:
+    at = collection_times(collections, BUSY, WORTH_A_LOOK, 0, 20)
     assert [later - earlier for earlier, later in pairwise(at)] == pytest.approx(
         [LONGEST_WAIT_S] * 2, abs=2 * TICK_S
     )
 
 
-def test_what_outlives_some_looks_is_looked_at_later(collections: Collections) -> None:
+def test_long_lived_objects_are_examined_later(collections: Collections) -> None:
     due = [collections.due(10 + s, IDLE, WORTH_A_LOOK) for s in range(2 * LOOKS_EACH_LATER)]
     assert due == 2 * [*(LOOKS_EACH_LATER - 1) * [0], 1]
 
@@ -76,14 +76,14 @@ def test_what_outlives_some_looks_is_looked_at_later(collections: Collections) -
 @pytest.mark.parametrize(
     ("share", "each"), [(IDLE, LOOKS_EACH_FULL), (BUSY, LOOKS_EACH_FULL_IF_BUSY)]
 )
-def test_everything_is_looked_at_in_the_end(
+def test_everything_is_examined_in_the_end(
     collections: Collections, share: float, each: int
 ) -> None:
     due = [
         collections.due(10 + n * LONGEST_WAIT_S / 2, share, WORTH_A_LOOK) for n in range(7 * each)
     ]
-    looks = [look for look in due if look is not None]
-    full = [at for at, look in enumerate(looks, 1) if look == 2]
+    collection_times = [look for look in due if look is not None]
+    full = [at for at, look in enumerate(collection_times, 1) if look == 2]
     assert full[:2] == [each, 2 * each]
 
 
@@ -100,7 +100,7 @@ class Knot:
 
 
 @pytest.mark.usefixtures("thresholds_stay")
-def test_knots_go_while_the_service_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reference_cycles_are_freed_while_the_service_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage_collection, "INTERVAL_S", 0.01)
     monkeypatch.setattr(garbage_collection, "WORTH_A_LOOK", 1)
     monkeypatch.setattr(garbage_collection, "QUIET_S", 0)

@@ -32,12 +32,12 @@ def answer(status: int) -> bytes:
 
 
 @pytest.mark.parametrize("status", [STATUS.UNKNOWN, STATUS.SERVING, STATUS.NOT_SERVING])
-def test_the_status_is_read_as_protobuf_writes_it(status: int) -> None:
+def test_the_status_is_decoded_from_protobuf(status: int) -> None:
     _, found = Conversation().receive(answer(status))
     assert found == status
 
 
-def test_an_answer_may_come_byte_by_byte() -> None:
+def test_an_answer_may_arrive_byte_by_byte() -> None:
     conversation = Conversation()
     found = [conversation.receive(bytes([byte]))[1] for byte in answer(STATUS.SERVING)]
     assert found[-1] == STATUS.SERVING
@@ -61,12 +61,12 @@ def test_settings_and_pings_are_acknowledged_once() -> None:
         pytest.param(frame(DATA, 0, 1, b"\0\0\0\0\x03abc"), id="another message"),
     ],
 )
-def test_whatever_is_no_answer_is_refused(refusal: bytes) -> None:
+def test_an_invalid_answer_is_rejected(refusal: bytes) -> None:
     with pytest.raises(UnwellError):
         Conversation().receive(refusal)
 
 
-def test_a_status_of_several_bytes_is_no_status() -> None:
+def test_a_status_of_several_bytes_is_invalid() -> None:
     with pytest.raises(UnwellError):
         serving_status(b"\x08\x80\x01")
 
@@ -83,7 +83,7 @@ def test_the_request_ends_its_stream_with_an_empty_message() -> None:
         ("broker-1:7500", ("broker-1", 7500)),
     ],
 )
-def test_a_wildcard_is_asked_on_loopback(address: str, asked: tuple[str, int]) -> None:
+def test_a_wildcard_address_is_probed_on_loopback(address: str, asked: tuple[str, int]) -> None:
     assert where_to_ask(address) == asked
 
 
@@ -91,7 +91,7 @@ def test_a_wildcard_is_asked_on_loopback(address: str, asked: tuple[str, int]) -
     "argv",
     [[], ["tcp"], ["grpc"], ["grpc", "broker-1"], ["grpc", "broker-1:0"], ["grpc", "a", "b"]],
 )
-def test_a_wrong_question_is_told_from_an_unwell_service(
+def test_wrong_usage_is_distinguished_from_an_unhealthy_service(
     argv: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(LISTEN_VARIABLE, raising=False)

@@ -1,4 +1,4 @@
-"""A process without memory ends, in whatever way."""
+"""A process without memory ends in any case."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def status_of(ends: str) -> int:
     return subprocess.run(hanging, timeout=60, check=False).returncode
 
 
-def test_the_kernel_ends_a_process_that_hangs_as_it_ends() -> None:
+def test_the_kernel_kills_a_process_that_hangs_at_its_end() -> None:
     assert status_of("end_within(0.2)") == -signal.SIGALRM
 
 
-def test_so_does_who_releases_its_reserve_once() -> None:
+def test_a_process_that_hangs_after_releasing_its_reserve_is_killed_too() -> None:
     assert status_of("reserve = MemoryReserve(0.2); reserve.release()") == -signal.SIGALRM

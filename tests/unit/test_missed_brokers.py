@@ -1,4 +1,4 @@
-"""Of which brokers is told that they left."""
+"""Which departed brokers to report."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ def ids(
     return [departure.broker_id for departure in missed]
 
 
-def test_the_newest_comes_first() -> None:
+def test_the_newest_departure_comes_first() -> None:
     assert ids({1: left(10, 5), 2: left(11, 9), 3: left(12, 7)}) == [2, 3, 1]
 
 
-def test_who_is_back_is_not_missed() -> None:
+def test_a_returned_broker_is_not_listed() -> None:
     assert ids({1: left(10), 2: left(11)}, registered=(2,)) == [1]
 
 
-def test_who_holds_nothing_is_missed_for_a_day() -> None:
+def test_a_departed_broker_without_replicas_is_listed_for_a_day() -> None:
     departures = {1: left(10), 2: left(11)}
     assert ids(departures, holders=(2,), wall_ms=LEFT_MS + UNMISSED_TOLD_MS) == [1, 2]
     assert ids(departures, holders=(2,), wall_ms=LEFT_MS + UNMISSED_TOLD_MS + 1) == [2]
 
 
-def test_a_life_is_told_as_it_was_kept() -> None:
+def test_a_departed_incarnation_is_listed_as_stored() -> None:
     (missed,) = missed_brokers({1: left(10)}, (), bool, LEFT_MS)
     assert (missed.broker_epoch, missed.cause) == (10, "broker_crashed")
     assert (missed.at_ms, missed.address) == (LEFT_MS, "h:10")

@@ -1,4 +1,4 @@
-"""What a process is short of, and how it says so."""
+"""Resource shortages of a process, and how it reports them."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ def test_a_shortage_begins_at_the_limit_and_ends_below_it() -> None:
     assert found == [[], [2], [2], [], [], [6]]
 
 
-def test_connections_are_named_and_whose_most_of_them_are() -> None:
+def test_connections_are_reported_with_the_address_that_has_most() -> None:
     judge = PressureJudge()
     usage = files(90, sockets=60, top_peer="10.0.0.7", top_peer_connections=50)
     [pressure] = judge.take(usage, 1, 1)
     assert pressure.detail == "60 of them are connections, 50 of these with 10.0.0.7"
 
 
-def test_a_process_without_limits_is_short_of_nothing() -> None:
+def test_a_process_without_limits_has_no_shortage() -> None:
     assert PressureJudge().take(Usage(open_files=9, memory_bytes=1 << 40), 1, 1) == ()
 
 
-def test_waits_for_the_cpu_count_over_a_window() -> None:
+def test_cpu_wait_times_count_over_a_window() -> None:
     judge = PressureJudge()
     step_ms = 2_000
     found = [
@@ -91,7 +91,7 @@ def test_a_throttled_control_group_is_named() -> None:
     assert "cpu.max" in pressure.detail
 
 
-def test_a_disk_is_slow_from_a_second_on() -> None:
+def test_a_disk_is_slow_from_one_second_on() -> None:
     judge = PressureJudge()
     found = [
         judge.take(Usage(disk_ms=disk_ms, disk_operation="write"), at_ms, at_ms)
@@ -106,8 +106,9 @@ def test_a_disk_is_slow_from_a_second_on() -> None:
 
 
 @pytest.mark.parametrize(("resent", "is_told"), [(60, True), (40, False), (19, False)])
-def test_many_segments_sent_again_are_lost_packets(resent: int, is_told: bool) -> None:
-    """Few are connection attempts to a machine that is down, however little else is sent."""
+def test_many_retransmitted_segments_are_packet_loss(resent: int, is_told: bool) -> None:
+    """A few retransmissions are connection attempts to a stopped machine, however little else is
+    sent."""
     sent = 1_000 if resent >= MIN_RESENT_SEGMENTS else 30
     judge = PressureJudge()
     judge.take(Usage(sent_segments=5, resent_segments=3), 0, 0)
@@ -116,7 +117,7 @@ def test_many_segments_sent_again_are_lost_packets(resent: int, is_told: bool) -
     assert found == ((Pressure("network", resent, sent, 7),) if is_told else ())
 
 
-def test_peers_are_read_from_the_tables_of_the_kernel() -> None:
+def test_peers_are_read_from_kernel_tables() -> None:
     lines = [
         "   0: 0100007F:1D4D 0100007F:A1B2 01 00000000:00000000 00:00000000 0",
         "   1: 0100007F:1D4D 00000000:0000 0A 00000000:00000000 00:00000000 0",
@@ -126,7 +127,7 @@ def test_peers_are_read_from_the_tables_of_the_kernel() -> None:
     assert list(established_peers(lines, {80})) == []
 
 
-def test_many_connections_of_one_address_are_a_shortage_of_their_own() -> None:
+def test_many_connections_of_one_address_are_a_separate_shortage() -> None:
     judge = PressureJudge(max_connections=100)
     usage = Usage(sockets=400, top_peer="10.0.0.7", top_peer_connections=79)
     assert judge.take(usage, 1, 1) == ()
@@ -145,7 +146,7 @@ def test_many_connections_of_one_address_are_a_shortage_of_their_own() -> None:
         (24, "5", (4, 5)),
     ],
 )
-def test_of_two_limits_of_memory_the_one_that_is_used_up_first_counts(
+def test_of_two_memory_limits_the_tighter_counts(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     address_space: int,
@@ -164,22 +165,22 @@ def test_of_two_limits_of_memory_the_one_that_is_used_up_first_counts(
     assert (found.memory_bytes, found.memory_limit_bytes) == expected
 
 
-def test_this_process_can_be_looked_at() -> None:
+def test_the_usage_of_this_process_can_be_read() -> None:
     usage = look_at_process()
     assert 0 < usage.open_files <= usage.open_files_limit
     assert usage.memory_bytes > 0
     assert usage.sent_segments >= 0
 
 
-def test_for_how_long_it_stood_still_is_part_of_what_it_uses() -> None:
-    """It was taken for the time of a sync once."""
+def test_pause_times_are_a_part_of_usage() -> None:
+    """It was once taken for the time of a sync."""
     meter = StandstillMeter()
     meter.total_ms = 7_000
     usage = look_at_process(standstill=meter)
     assert (usage.stood_still_ms, usage.disk_ms) == (7_000, 0)
 
 
-def test_pressures_come_back_from_the_store() -> None:
+def test_pressures_round_trip_through_the_store() -> None:
     pressures = (Pressure("memory", 9, 10, 5), Pressure("open_files", 90, 100, 6, "why"))
     assert decode_pressures(encode_pressures(pressures)) == pressures
     with pytest.raises(KeyError):
@@ -211,7 +212,7 @@ class _World:
         return decode_pressures(found.value) if found else ()
 
 
-async def test_what_is_short_is_in_the_store_for_as_long_as_it_is() -> None:
+async def test_a_shortage_is_in_the_store_for_as_long_as_it_lasts() -> None:
     world = _World()
     assert await world.written() == ()
     world.usage = files(90)
@@ -222,13 +223,13 @@ async def test_what_is_short_is_in_the_store_for_as_long_as_it_is() -> None:
     await world.store.close()
 
 
-async def test_a_meter_without_a_store_knows_what_is_short() -> None:
+async def test_a_meter_without_a_store_knows_shortages() -> None:
     meter = PressureMeter(_Clock(), lambda: files(90))
     await meter.step()
     assert [pressure.resource for pressure in meter.current] == ["open_files"]
 
 
-def test_others_read_what_controllers_are_short_of() -> None:
+def test_shortages_of_controllers_can_be_read_by_others() -> None:
     keys, known = Keys("test"), ControllerPressures(Keys("test").controller_pressures)
     memory, cpu = Pressure("memory", 9, 10, 5), Pressure("cpu", 8, 10, 6, "why")
 
@@ -242,11 +243,11 @@ def test_others_read_what_controllers_are_short_of() -> None:
     assert known.described(2, (cpu,)) == (ControllerPressure(2, *cpu),)
     known.take(keys.controller_pressure(2), None)
     assert known.described(1, ()) == ()
-    # The previous release passes the key over.
+    # The previous release ignores the key.
     assert keys.parse(keys.controller_pressure(2)) is None
 
 
-async def test_a_shortage_is_not_written_for_each_file_and_again_after_a_while() -> None:
+async def test_a_shortage_is_not_rewritten_for_each_file_and_refreshed_after_a_while() -> None:
     world = _World()
     world.usage = files(90)
     await world.written()
@@ -260,7 +261,7 @@ async def test_a_shortage_is_not_written_for_each_file_and_again_after_a_while()
     await world.store.close()
 
 
-async def test_what_a_former_process_has_left_is_ended() -> None:
+async def test_a_shortage_left_by_a_previous_process_is_ended() -> None:
     world = _World()
     left = encode_pressures((Pressure("memory", 99, 100, 5),))
     await world.store.transact(Transaction([], [Put(KEY, left)]))
@@ -268,8 +269,8 @@ async def test_what_a_former_process_has_left_is_ended() -> None:
     await world.store.close()
 
 
-async def test_what_is_short_takes_one_request_to_write() -> None:
-    """A process whose disk holds it up has no time for two answers."""
+async def test_a_shortage_takes_one_request_to_write() -> None:
+    """A process that its disk delays has no time for two answers."""
     world = _World()
     await world.written()
     world.store.grant_lease = None  # type: ignore[assignment,method-assign]
@@ -278,7 +279,7 @@ async def test_what_is_short_takes_one_request_to_write() -> None:
     await world.store.close()
 
 
-async def test_a_process_whose_event_loop_is_held_up_reports_from_a_thread() -> None:
+async def test_a_process_with_a_blocked_event_loop_reports_from_a_thread() -> None:
     world = _World()
     put: list[tuple[str, bytes, int]] = []
     world.reports = PressureReports(
@@ -299,7 +300,7 @@ async def test_a_process_whose_event_loop_is_held_up_reports_from_a_thread() -> 
     [(key, value, lease_id)] = put
     assert (key, lease_id > 0) == (KEY, True)
     assert [pressure.used for pressure in decode_pressures(value)] == [90]
-    # Whichever came last, the loop writes what is so when it goes on.
+    # Whichever came last, the resumed loop writes the present state.
     world.usage = files(10)
     assert await world.written() == ()
     world.clock.now += HELD_UP_MS
@@ -308,7 +309,7 @@ async def test_a_process_whose_event_loop_is_held_up_reports_from_a_thread() -> 
     await world.store.close()
 
 
-async def test_a_store_that_may_be_another_clusters_is_not_written_to() -> None:
+async def test_shortages_are_not_written_to_a_store_that_may_be_of_another_cluster() -> None:
     world = _World()
     world.may_write = False
     world.usage = files(90)
@@ -317,7 +318,7 @@ async def test_a_store_that_may_be_another_clusters_is_not_written_to() -> None:
     await world.store.close()
 
 
-def test_a_process_that_stands_still_again_and_again_gets_too_little_cpu() -> None:
+def test_repeated_pauses_are_a_shortage_of_cpu() -> None:
     judge = PressureJudge()
     judge.take(Usage(), 0, 0)
     [pressure] = judge.take(Usage(cpu_wait_ms=300, stood_still_ms=8_000), CPU_WINDOW_MS, 0)
@@ -332,8 +333,8 @@ def test_one_long_pause_is_no_shortage_of_cpu() -> None:
     assert judge.take(paused, CPU_WINDOW_MS, 0) == ()
 
 
-def test_a_process_that_works_and_one_that_sleeps_do_not_stand_still() -> None:
-    """In real time: what the process itself computes does not count."""
+def test_working_and_sleeping_processes_are_not_paused() -> None:
+    """This runs in real time: CPU time of the process itself does not count."""
     meter = StandstillMeter()
     meter.start()
     ends_at = time.process_time() + 1.0
@@ -341,11 +342,11 @@ def test_a_process_that_works_and_one_that_sleeps_do_not_stand_still() -> None:
         sum(range(1_000))
     time.sleep(0.3)
     meter.stop()
-    # Other processes of a busy machine may take turns meanwhile.
+    # Other processes of a busy machine may run meanwhile.
     assert meter.total_ms < 5_000
 
 
-def test_a_gap_of_a_second_is_remembered_with_all_of_its_length() -> None:
+def test_a_gap_of_a_second_is_remembered_with_its_full_length() -> None:
     meter = StandstillMeter()
     now_ms = round(time.monotonic() * 1_000)
     meter.take(INTERVAL_MS + STANDSTILL_MS - 1, 0, now_ms)
@@ -359,7 +360,7 @@ def test_a_gap_of_a_second_is_remembered_with_all_of_its_length() -> None:
     assert 500 <= standstill.ago_ms < 60_000
 
 
-def test_a_process_that_is_stopped_again_and_again_stands_still() -> None:
+def test_a_repeatedly_stopped_process_counts_as_paused() -> None:
     program = (
         "import sys, time\n"
         "from tidelog_runtime.pressure.standstill import StandstillMeter\n"
@@ -384,11 +385,11 @@ def test_a_process_that_is_stopped_again_and_again_stands_still() -> None:
         process.send_signal(signal.SIGCONT)
         time.sleep(0.15)
     output, _ = process.communicate("")
-    # Each stop less one interval, within which the next look was due anyway.
+    # Each stop less one interval, within which the next sample was due anyway.
     assert int(output) >= 3 * (500 - 2 * INTERVAL_MS)
 
 
-def test_a_process_that_has_lost_its_registration_still_says_what_it_is_short_of() -> None:
+def test_a_process_without_its_registration_still_reports_shortages() -> None:
     registered = iter([False, True, False])
     may_write = HasRegistered(lambda: next(registered))
     assert [may_write(), may_write(), may_write()] == [False, True, True]

@@ -1,6 +1,7 @@
-"""The comments of `proto/` are the wire API's reference documentation: none is missing.
+"""The comments of `proto/` are the reference documentation of the wire API, so every declaration
+needs one.
 
-Generated code carries no source information, so the compiler is asked for it.
+Generated code carries no source information, so the test gets it from the compiler.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from google.protobuf.descriptor_pb2 import (
 
 PROTO_ROOT = Path(__file__).parents[2] / "proto"
 
-# Where a declaration stands in its file: field numbers and indexes, by turns.
+# The position of a declaration in its file: field numbers and indexes alternate.
 SourcePath: TypeAlias = tuple[int, ...]
 
 _MESSAGES = FileDescriptorProto.MESSAGE_TYPE_FIELD_NUMBER
@@ -28,7 +29,7 @@ _ENUMS = FileDescriptorProto.ENUM_TYPE_FIELD_NUMBER
 _SERVICES = FileDescriptorProto.SERVICE_FIELD_NUMBER
 _NESTED_MESSAGES = DescriptorProto.NESTED_TYPE_FIELD_NUMBER
 _NESTED_ENUMS = DescriptorProto.ENUM_TYPE_FIELD_NUMBER
-# The number of the values in an enum and of the rpcs in a service.
+# The field numbers of enum values and of the RPCs in a service.
 _MEMBERS = 2
 
 UNDOCUMENTED = """
@@ -70,7 +71,7 @@ def test_a_missing_comment_is_found_at_every_kind_of_declaration(tmp_path: Path)
 
 
 def undocumented(root: Path, protos: Iterable[Path], tmp_path: Path) -> Iterator[str]:
-    """The declarations that no comment stands right above."""
+    """The declarations without a comment right above."""
     for file in compiled(root, protos, tmp_path).file:
         commented = {
             tuple(location.path)
@@ -116,7 +117,7 @@ def _in_message(
 ) -> Iterator[tuple[SourcePath, str]]:
     yield path, name
     for index, nested in enumerate(message.nested_type):
-        # The compiler makes a message of its own for each map field.
+        # The compiler creates a message for each map field.
         if not nested.options.map_entry:
             yield from _in_message(
                 nested, (*path, _NESTED_MESSAGES, index), f"{name}.{nested.name}"

@@ -17,7 +17,7 @@ nullable_bytes = st.none() | st.binary(max_size=20)
 
 
 def batch_of(message: record_batch_pb2.RecordBatch, **header: Any) -> Batch:
-    """What a client of another make might send: its CRC is right, the rest as given."""
+    """A batch that a foreign client might send: its CRC is correct, the rest is as given."""
     fields: dict[str, Any] = {
         "codec": Codec.NONE,
         "record_count": 2,
@@ -33,7 +33,7 @@ def two_records(**fields: Any) -> record_batch_pb2.RecordBatch:
     )
 
 
-def refusal(batch: Batch, max_bytes: int = LIMIT) -> TidelogError:
+def rejection(batch: Batch, max_bytes: int = LIMIT) -> TidelogError:
     with pytest.raises(TidelogError) as caught:
         check(batch, max_decompressed_bytes=max_bytes)
     return caught.value
@@ -50,7 +50,7 @@ def test_the_examples_of_the_module_hold() -> None:
     ),
     codec=st.sampled_from(Codec),
 )
-def test_records_come_back_as_they_were(
+def test_records_round_trip(
     rows: list[tuple[bytes | None, bytes | None, int]], codec: Codec
 ) -> None:
     keys, values, times = (list(column) for column in zip(*rows, strict=True))
@@ -62,7 +62,7 @@ def test_records_come_back_as_they_were(
     assert {i: list(h) for i, h in columns.headers.items()} == headers
 
 
-def test_the_lean_batch_has_no_columns_but_its_values() -> None:
+def test_a_minimal_batch_has_only_the_value_column() -> None:
     batch = encode([b"ebb", b"flow"], [None, None], timestamps_ms=[7, 7])
     message = record_batch_pb2.RecordBatch.FromString(batch.records)
     assert not message.key_lengths
@@ -76,7 +76,7 @@ def test_the_largest_timestamp_need_not_be_the_last() -> None:
     assert (header.base_timestamp_ms, header.max_timestamp_ms) == (5, 9)
 
 
-def test_a_sequence_is_given_after_the_records_are_encoded() -> None:
+def test_a_sequence_can_be_set_after_the_records_are_encoded() -> None:
     batch = encode_records([b"a"], timestamps_ms=1).to_batch(7, 2, 40)
     check(batch, max_decompressed_bytes=LIMIT)
     assert batch.header[-3:] == (7, 2, 40)
@@ -98,7 +98,7 @@ def test_records_carry_offsets_headers_and_epoch() -> None:
         ([b"a"], ["k"], "a key is str"),
     ],
 )
-def test_what_is_not_bytes_is_a_type_error(values: Any, keys: Any, error: str) -> None:
+def test_values_other_than_bytes_are_a_type_error(values: Any, keys: Any, error: str) -> None:
     with pytest.raises(TypeError, match=error):
         encode(values, keys, timestamps_ms=1)
 
@@ -122,9 +122,9 @@ def test_columns_of_different_lengths_are_a_value_error(values: Any, keys: Any, 
         {"base_sequence": 5},
     ],
 )
-def test_a_header_that_was_changed_is_corrupt(change: dict[str, int]) -> None:
+def test_a_modified_header_is_corrupt(change: dict[str, int]) -> None:
     batch = encode([b"ebb", b"flow"], timestamps_ms=1)
-    error = refusal(Batch(batch.header._replace(**change), batch.records))
+    error = rejection(Batch(batch.header._replace(**change), batch.records))
     assert error.code is ErrorCode.CORRUPT_BATCH
     assert "send the batch again" in error.message
 
@@ -132,7 +132,7 @@ def test_a_header_that_was_changed_is_corrupt(change: dict[str, int]) -> None:
 def test_a_flipped_bit_is_corrupt() -> None:
     batch = encode([b"ebb", b"flow"], timestamps_ms=1)
     flipped = bytes([batch.records[0] ^ 1]) + batch.records[1:]
-    assert refusal(Batch(batch.header, flipped)).code is ErrorCode.CORRUPT_BATCH
+    assert rejection(Batch(batch.header, flipped)).code is ErrorCode.CORRUPT_BATCH
 
 
 @pytest.mark.parametrize(
@@ -157,15 +157,15 @@ def test_a_flipped_bit_is_corrupt() -> None:
         ({"headers": [{"record_index": 1}, {"record_index": 0}]}, {}, "indexes ascend"),
     ],
 )
-def test_a_header_that_does_not_describe_its_records_is_refused(
+def test_a_header_that_contradicts_its_records_is_rejected(
     fields: dict[str, Any], header: dict[str, Any], message: str
 ) -> None:
-    error = refusal(batch_of(two_records(**fields), **header))
+    error = rejection(batch_of(two_records(**fields), **header))
     assert error.code is ErrorCode.INVALID_BATCH
     assert message in error.message
 
 
-def test_nulls_count_nothing() -> None:
+def test_nulls_have_no_size() -> None:
     message = two_records(
         values=b"flow", value_lengths=[-1, 4], keys=b"", key_lengths=[0, -1], headers=[]
     )
@@ -175,22 +175,22 @@ def test_nulls_count_nothing() -> None:
     assert columns.keys == [b"", None]
 
 
-def test_bytes_that_are_no_record_batch_are_refused() -> None:
+def test_bytes_other_than_a_record_batch_are_rejected() -> None:
     batch = new_batch(
         b"\xff\xff\xff", codec=Codec.NONE, record_count=1, base_timestamp_ms=1, max_timestamp_ms=1
     )
-    assert "are no RecordBatch message" in refusal(batch).message
+    assert "are no RecordBatch message" in rejection(batch).message
     with pytest.raises(TidelogError, match="are no RecordBatch message"):
         decode(batch)
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
-def test_a_batch_that_grows_beyond_the_limit_is_refused(codec: Codec) -> None:
+def test_a_batch_that_grows_beyond_the_limit_is_rejected(codec: Codec) -> None:
     batch = encode([bytes(LIMIT)], timestamps_ms=1, codec=codec)
-    assert refusal(batch).code is ErrorCode.INVALID_BATCH
+    assert rejection(batch).code is ErrorCode.INVALID_BATCH
 
 
-def test_a_fence_is_a_sound_batch_of_one_record_without_key_and_value() -> None:
+def test_a_fence_is_a_valid_batch_of_one_record_without_key_and_value() -> None:
     fence = new_fence(1 << 62, 3, now_ms=5)
     check(fence, max_decompressed_bytes=LIMIT)
     columns = decode(fence)
@@ -198,18 +198,18 @@ def test_a_fence_is_a_sound_batch_of_one_record_without_key_and_value() -> None:
     assert is_fence(fence.header)
 
 
-def test_no_batch_of_a_producer_with_or_without_an_id_is_a_fence() -> None:
+def test_no_ordinary_batch_is_a_fence() -> None:
     records = encode_records([b"v"], timestamps_ms=1)
     assert not is_fence(records.to_batch().header)
     assert not is_fence(records.to_batch(7, 0, 0).header)
 
 
-def test_a_record_from_before_1970_is_not_appended_and_can_be_read() -> None:
+def test_a_record_from_before_1970_is_rejected_on_append_and_readable() -> None:
     batch = encode([b"a", b"b"], timestamps_ms=[5, 0])
     check(batch)
     earlier = encode([b"a", b"b"], timestamps_ms=[5, -1])
     assert (
         "a record has timestamp -1; timestamps are milliseconds since 1970"
-        in refusal(earlier).message
+        in rejection(earlier).message
     )
     assert decode(earlier).timestamps_ms == [5, -1]

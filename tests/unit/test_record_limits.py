@@ -1,5 +1,5 @@
-"""What a batch may hold, that each limit is checked before the work that it bounds, and that a
-batch from before the limits can still be read, slice by slice."""
+"""Limits on batches. Each limit is checked before the work that it bounds, and a batch from
+before the limits can still be read, slice by slice."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def field(tag: bytes, content: bytes) -> bytes:
 
 
 def sent(plain: bytes, record_count: int, codec: Codec = Codec.NONE) -> Batch:
-    """What a client of another make might send."""
+    """A batch that a foreign client might send."""
     return new_batch(
         compress(codec, plain),
         codec=codec,
@@ -83,7 +83,7 @@ def rejection(batch: Batch, limits: RecordLimits = FEW) -> str:
         ),
     ],
 )
-def test_a_batch_beyond_a_limit_is_rejected_by_the_name_of_the_limit(
+def test_a_batch_beyond_a_limit_is_rejected_with_the_name_of_the_limit(
     batch: Batch, message: str
 ) -> None:
     check(batch)
@@ -108,7 +108,7 @@ def test_too_many_records_are_rejected_before_anything_is_decompressed(
 
 
 @pytest.mark.parametrize("small_bytes", [0, 1 << 20])
-def test_lengths_that_no_record_has_are_rejected_before_they_become_a_list(
+def test_impossible_lengths_are_rejected_before_a_list_is_built(
     monkeypatch: pytest.MonkeyPatch, small_bytes: int
 ) -> None:
     monkeypatch.setattr(record_batch, "_SMALL_BYTES", small_bytes)
@@ -116,7 +116,9 @@ def test_lengths_that_no_record_has_are_rejected_before_they_become_a_list(
     assert "value_lengths" in rejection(batch)
 
 
-def test_a_large_message_is_laid_out_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_layout_of_a_large_message_is_checked_before_it_is_parsed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def never(*_: Any) -> Any:
         raise AssertionError("it was parsed")
 
@@ -133,7 +135,7 @@ def test_a_large_message_is_laid_out_before_it_is_parsed(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("plain", [b"\x22", b"\x22\x05ab", b"\x23", b"\x20\xff\xff", b"\x32\x05"])
-def test_a_large_message_that_is_cut_short_is_no_record_batch(
+def test_a_truncated_large_message_is_not_a_record_batch(
     monkeypatch: pytest.MonkeyPatch, plain: bytes
 ) -> None:
     monkeypatch.setattr(record_batch, "_SMALL_BYTES", 0)
@@ -153,7 +155,7 @@ ROWS = st.lists(
 
 @settings(max_examples=60)
 @given(rows=ROWS, codec=st.sampled_from(Codec), size=st.integers(1, 41), small=st.booleans())
-def test_slices_hold_what_the_batch_holds(
+def test_slices_have_the_records_of_the_batch(
     rows: list[tuple[bytes | None, bytes | None, int]], codec: Codec, size: int, small: bool
 ) -> None:
     keys, values, times = (list(column) for column in zip(*rows, strict=True))
@@ -187,7 +189,7 @@ def test_a_batch_of_a_million_empty_records_is_opened_in_slices() -> None:
     assert (len(times), times[-1]) == (count, 1)
 
 
-def test_an_open_batch_makes_few_records_at_once() -> None:
+def test_opening_a_batch_creates_few_records_at_once() -> None:
     batch = encode([b"v"] * 20_000, timestamps_ms=1)
     opened = OpenedBatch(FetchedBatch(SEA, batch, 0))
     taken = []
@@ -216,7 +218,7 @@ def test_a_slice_has_few_headers_or_a_single_record(record_count: int, headers: 
     assert [r for records in slices for r in records] == FetchedBatch(SEA, batch, 0).records()
 
 
-def test_a_batch_of_many_headers_is_not_opened_where_it_must_be_cheap() -> None:
+def test_a_batch_of_many_headers_is_not_opened_where_only_cheap_ones_are_allowed() -> None:
     with pytest.raises(CostlyBatchError):
         OpenedBatch(FetchedBatch(SEA, headers_of_each(5, 1_000), 0), cheap_only=True)
     opened = OpenedBatch(FetchedBatch(SEA, headers_of_each(4, 1_000), 0), cheap_only=True)
@@ -224,8 +226,8 @@ def test_a_batch_of_many_headers_is_not_opened_where_it_must_be_cheap() -> None:
 
 
 @pytest.mark.parametrize("record_count", [1, 2, OPEN_SLICE_RECORDS + 1])
-def test_no_reader_makes_more_headers_of_a_record_than_it_may_have(record_count: int) -> None:
-    """A few kilobytes on the disk, from before the limits of producers."""
+def test_readers_create_at_most_the_allowed_headers_of_a_record(record_count: int) -> None:
+    """The batch takes a few kilobytes on the disk and is older than the limits of producers."""
     lengths = field(VALUE_LENGTHS, bytes(record_count))
     empty = field(HEADERS, b"")
     batch = sent(lengths + empty * (MAX_READ_HEADERS_PER_RECORD + 1), record_count, Codec.ZSTD)
@@ -236,7 +238,7 @@ def test_no_reader_makes_more_headers_of_a_record_than_it_may_have(record_count:
     assert len(record.headers) == MAX_READ_HEADERS_PER_RECORD
 
 
-def test_readers_end_at_the_headers_that_a_batch_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_stop_at_the_header_limit_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = headers_of_each(110, 1_000)
     monkeypatch.setattr(record_batch, "MAX_READ_HEADERS_AT_ONCE", 109_999)
     with pytest.raises(TidelogError, match="more than 109999 headers: record_slices opens"):
@@ -247,7 +249,7 @@ def test_readers_end_at_the_headers_that_a_batch_may_have(monkeypatch: pytest.Mo
         list(decode_slices(batch))
 
 
-def test_what_takes_long_to_open_is_known_before_it_is_opened() -> None:
+def test_the_cost_of_opening_a_batch_is_known_beforehand() -> None:
     assert not is_costly_to_open(encode([b"v" * 1000] * 64, timestamps_ms=1))
     assert not is_costly_to_open(encode([b"v" * 100] * 64, timestamps_ms=1, codec=Codec.ZSTD))
     assert is_costly_to_open(encode([b""] * 5_000, timestamps_ms=1))
@@ -258,7 +260,7 @@ def test_what_takes_long_to_open_is_known_before_it_is_opened() -> None:
 
 
 def operations(batch: Batch) -> int:
-    """Instructions of Python that opening it takes."""
+    """The number of Python instructions that opening it takes."""
     counted = 0
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
@@ -277,7 +279,7 @@ def operations(batch: Batch) -> int:
 
 
 @pytest.mark.parametrize("small_bytes", [0, 1 << 20])
-def test_opening_a_batch_takes_steps_in_proportion_to_its_headers(
+def test_the_cost_of_opening_a_batch_is_linear_in_its_headers(
     monkeypatch: pytest.MonkeyPatch, small_bytes: int
 ) -> None:
     monkeypatch.setattr(record_batch, "_SMALL_BYTES", small_bytes)
@@ -288,7 +290,7 @@ def test_opening_a_batch_takes_steps_in_proportion_to_its_headers(
     assert many / few < 4.2
 
 
-def test_producers_reject_what_brokers_would_before_they_send_it() -> None:
+def test_producers_apply_the_limits_of_brokers_before_sending() -> None:
     with pytest.raises(TidelogError, match="max_headers_per_record"):
         checked_headers([("", b"")] * 1_001)
     with pytest.raises(TidelogError, match="max_header_name_bytes"):

@@ -1,4 +1,4 @@
-"""A refusal on one side of a channel is the same refusal on the other."""
+"""A rejection on one side of a channel arrives unchanged on the other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ METHOD = "/tidelog.test.Refusing/Call"
 
 
 async def _ask(error: TidelogError | None) -> UnreachableError | TidelogError:
-    """What a client makes of a call that the server aborts so; None: nobody listens."""
+    """The error that a client gets when the server aborts like this; None: no server listens."""
 
     async def refuse(
         request: bytes,  # noqa: ARG001
@@ -49,19 +49,19 @@ async def _ask(error: TidelogError | None) -> UnreachableError | TidelogError:
 @pytest.mark.parametrize(
     "code", [ErrorCode.INVALID_REQUEST, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.INTERNAL]
 )
-async def test_code_and_message_arrive_as_they_were(code: ErrorCode) -> None:
+async def test_code_and_message_round_trip(code: ErrorCode) -> None:
     found = await _ask(TidelogError(code, "say what would be right"))
     assert isinstance(found, TidelogError)
     assert (found.code, found.message) == (code, "say what would be right")
 
 
-async def test_a_server_that_is_not_there_is_unreachable() -> None:
+async def test_a_stopped_server_is_unreachable() -> None:
     found = await _ask(None)
     assert isinstance(found, UnreachableError)
     assert not found.unresolved
 
 
-async def test_a_host_name_without_an_address_is_unresolved() -> None:
+async def test_an_unresolvable_host_name_is_unresolved() -> None:
     async with open_channel("nobody.invalid:1") as channel:
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)
         with pytest.raises(grpc.aio.AioRpcError) as raised:
@@ -71,7 +71,7 @@ async def test_a_host_name_without_an_address_is_unresolved() -> None:
     assert found.unresolved
 
 
-async def test_a_web_server_is_said_not_to_speak_grpc() -> None:
+async def test_a_web_server_is_reported_as_not_speaking_grpc() -> None:
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 505 HTTP Version Not Supported\r\nContent-Length: 0\r\n\r\n")
         writer.close()
@@ -87,7 +87,7 @@ async def test_a_web_server_is_said_not_to_speak_grpc() -> None:
     assert "does not speak gRPC (is it the port of a gateway or of metrics?)" in found.reason
 
 
-async def test_a_service_of_another_kind_is_named_as_one() -> None:
+async def test_another_kind_of_service_is_reported_as_such() -> None:
     server = new_server()
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -1,4 +1,5 @@
-"""Values that several parts share: they must stay what the wire and the store have."""
+"""Values that several components share and that must stay compatible with the wire and the
+store."""
 
 from __future__ import annotations
 
@@ -66,12 +67,12 @@ def _names(pairs: Sequence[tuple[str, int]], prefix: str) -> dict[str, int]:
     return {name.removeprefix(prefix): value for name, value in pairs}
 
 
-def test_error_codes_are_those_of_the_wire() -> None:
+def test_error_codes_equal_those_of_the_wire() -> None:
     wire = _names(errors_pb2.ErrorCode.items(), "ERROR_CODE_")
     assert wire == {"UNSPECIFIED": 0} | {code.name: code.value for code in errors.ErrorCode}
 
 
-def test_codecs_acks_and_positions_are_those_of_the_wire() -> None:
+def test_codecs_acks_and_positions_equal_those_of_the_wire() -> None:
     codecs = _names(record_batch_pb2.Codec.items(), "CODEC_")
     assert codecs.pop("UNSPECIFIED") == model.Codec.NONE
     assert codecs == {c.name: c.value for c in model.Codec if c}
@@ -81,18 +82,20 @@ def test_codecs_acks_and_positions_are_those_of_the_wire() -> None:
     assert positions == {"UNSPECIFIED": 0} | {p.name: p.value for p in model.OffsetPosition}
 
 
-def test_retriable_is_what_the_proto_says_of_each_code() -> None:
+def test_retriability_matches_the_proto_comment_of_each_code() -> None:
     text = (Path(__file__).parents[2] / "proto/tidelog/v1/errors.proto").read_text()
-    said = re.findall(r"// (Retriable|Not retriable)(?:.*\n\s*//)*.*\n\s*ERROR_CODE_(\w+) = ", text)
-    assert len(said) == len(errors.ErrorCode)
-    retriable = {errors.ErrorCode[name] for word, name in said if word == "Retriable"}
+    documented = re.findall(
+        r"// (Retriable|Not retriable)(?:.*\n\s*//)*.*\n\s*ERROR_CODE_(\w+) = ", text
+    )
+    assert len(documented) == len(errors.ErrorCode)
+    retriable = {errors.ErrorCode[name] for word, name in documented if word == "Retriable"}
     assert retriable == errors.RETRIABLE
     assert errors.OUTCOME_UNKNOWN <= errors.RETRIABLE
     assert errors.STALE_METADATA <= errors.RETRIABLE
 
 
-def test_checksums_cover_the_bytes_that_the_proto_documents() -> None:
-    """Written out by hand, as a client in another language would."""
+def test_checksums_cover_the_bytes_documented_in_the_proto() -> None:
+    """Written out by hand, as a client in another language would compute it."""
     header = BATCH.header
     producer = struct.pack("<Biqqqii", 3, 3, 5, 9, 7, 1, 40) + b"records"
     assert header.crc32c == crc32c(producer)
@@ -101,7 +104,7 @@ def test_checksums_cover_the_bytes_that_the_proto_documents() -> None:
 
 
 @pytest.mark.rule("second-crc-covers-broker-fields")
-def test_a_changed_field_or_byte_breaks_a_checksum() -> None:
+def test_a_changed_field_or_byte_invalidates_the_checksum() -> None:
     assert is_intact(BATCH)
     for field in BATCH.header._fields:
         header = BATCH.header._replace(**{field: getattr(BATCH.header, field) ^ 1})
@@ -109,11 +112,11 @@ def test_a_changed_field_or_byte_breaks_a_checksum() -> None:
     assert not is_intact(BATCH._replace(records=b"recordz"))
 
 
-def test_batches_come_through_the_wire_unchanged() -> None:
+def test_batches_round_trip_over_the_wire() -> None:
     assert batch_from_wire(batch_to_wire(BATCH)) == BATCH
 
 
-def test_errors_come_through_the_wire_with_their_hint() -> None:
+def test_errors_round_trip_over_the_wire_with_their_hint() -> None:
     hint = LeaderHint(2, 7, "127.0.0.1:7502")
     error = errors.TidelogError(errors.ErrorCode.NOT_LEADER, "ask 2", hint)
     found = error_from_wire(error_to_wire(error))
@@ -125,12 +128,12 @@ def test_a_code_of_a_later_version_is_internal() -> None:
     assert error_from_wire(later).code is errors.ErrorCode.INTERNAL
 
 
-def test_a_leader_is_a_member_in_one_life() -> None:
+def test_a_leader_is_a_member_in_one_incarnation() -> None:
     assert STATE.leader_broker_epoch == 13
     assert schema.unassigned(schema.TopicEntry("i", 1, 1), (1,), 1).leader_broker_epoch == 0
 
 
-def test_values_in_the_store_are_json_and_come_back_unchanged() -> None:
+def test_values_in_the_store_are_json_and_round_trip() -> None:
     assert schema.decode_leader_and_isr(schema.encode_leader_and_isr(STATE)) == STATE
     assert b'"isr":{"1":11,"3":13}' in schema.encode_leader_and_isr(STATE)
     topic = schema.TopicEntry("i", 6, 3, {"retention_ms": "5"})
@@ -144,24 +147,24 @@ def test_values_in_the_store_are_json_and_come_back_unchanged() -> None:
     assert schema.decode_topic_deletion(schema.encode(deletion)) == deletion
 
 
-def test_a_topic_that_lost_no_partitions_is_written_as_before_first_epochs_were_kept() -> None:
+def test_a_topic_without_removed_partitions_is_written_as_by_older_releases() -> None:
     topic = schema.TopicEntry("i", 6, 3)
     assert b"first_leader_epoch" not in schema.encode(topic)
     risen = schema.TopicEntry("i", 6, 3, shrunk=True, first_leader_epoch=4)
     assert schema.decode_topic(schema.encode(risen)) == risen
 
 
-def test_registrations_of_controllers_come_through_the_store_unchanged() -> None:
+def test_controller_registrations_round_trip_through_the_store() -> None:
     process = schema.ControllerProcess("10.0.0.1:7400", 1_700_000_000_000)
     assert schema.decode_controller_process(schema.encode(process)) == process
 
 
-def test_departures_come_through_the_store_unchanged() -> None:
+def test_departures_round_trip_through_the_store() -> None:
     left = schema.Departure(13, Cause.BROKER_CRASHED, 1_700_000_000_000, "10.0.0.1:7500")
     assert schema.decode_departure(schema.encode_departure(left)) == left
 
 
-async def test_what_an_unclean_election_lost_is_in_the_key_and_in_commands() -> None:
+async def test_the_loss_of_an_unclean_election_is_in_the_key_and_in_commands() -> None:
     state = dataclasses.replace(STATE, unclean_leader_epoch=7, unclean_lost_records=0)
     stored = schema.decode_leader_and_isr(schema.encode_leader_and_isr(state))
     assert stored.unclean_lost_records == 0
@@ -171,17 +174,17 @@ async def test_what_an_unclean_election_lost_is_in_the_key_and_in_commands() -> 
             1, 2, 13, full_state=False, partitions=[command], leaders={}, store_revision=80
         )
     )
-    (told,) = (await codec.leader_and_isr_from_wire(wire)).partitions
-    assert told.state.unclean_lost_records == 0
+    (reported,) = (await codec.leader_and_isr_from_wire(wire)).partitions
+    assert reported.state.unclean_lost_records == 0
 
 
-def test_what_an_older_key_does_not_say_was_lost_is_not_known() -> None:
+def test_a_loss_missing_from_an_older_key_is_unknown() -> None:
     raw = json.loads(schema.encode_leader_and_isr(STATE))
     del raw["unclean_lost_records"]
     assert schema.decode_leader_and_isr(json.dumps(raw).encode()).unclean_lost_records == NOT_KNOWN
 
 
-# Every field is another than the one that it has unless it is set.
+# Every field has a value that differs from its default.
 FULL_STATE = dataclasses.replace(
     STATE,
     replicas=(3, 1, 2, 4),
@@ -195,7 +198,7 @@ FULL_STATE = dataclasses.replace(
 
 
 def _set_fields(state: LeaderAndIsr) -> set[str]:
-    """Those that have to be given, and those that are not as they are unless set."""
+    """The required fields, and the optional ones that differ from their defaults."""
     return {
         f.name
         for f in dataclasses.fields(state)
@@ -203,7 +206,9 @@ def _set_fields(state: LeaderAndIsr) -> set[str]:
     }
 
 
-async def test_every_field_of_a_partitions_state_comes_through_the_store_and_the_wire() -> None:
+async def test_every_field_of_a_partition_state_round_trips_through_the_store_and_the_wire() -> (
+    None
+):
     every = {f.name for f in dataclasses.fields(LeaderAndIsr)}
     assert _set_fields(FULL_STATE) == every
     stored = schema.decode_leader_and_isr(schema.encode_leader_and_isr(FULL_STATE))
@@ -213,19 +218,19 @@ async def test_every_field_of_a_partitions_state_comes_through_the_store_and_the
             1, 2, 13, full_state=False, partitions=[command], leaders={}, store_revision=80
         )
     )
-    (told,) = (await codec.leader_and_isr_from_wire(wire)).partitions
-    assert dataclasses.astuple(told.state) == dataclasses.astuple(FULL_STATE)
+    (reported,) = (await codec.leader_and_isr_from_wire(wire)).partitions
+    assert dataclasses.astuple(reported.state) == dataclasses.astuple(FULL_STATE)
 
 
-def test_a_state_of_another_change_is_the_same_in_every_other_field() -> None:
+def test_a_state_of_another_change_is_equal_in_every_other_field() -> None:
     other = Change("c6-1", Cause.BROKER_CRASHED)
     assert dataclasses.astuple(FULL_STATE.with_change(other)) == dataclasses.astuple(
         dataclasses.replace(FULL_STATE, change=other)
     )
 
 
-async def test_states_that_differ_in_what_comparisons_leave_out_differ_in_every_form() -> None:
-    """Forms are kept for states that come again."""
+async def test_states_that_differ_in_uncompared_fields_differ_in_every_serialized_form() -> None:
+    """Serialized forms are cached for states that repeat."""
     other = FULL_STATE.with_change(Change("c6-1", Cause.BROKER_CRASHED, 2_000))
     lossy = dataclasses.replace(FULL_STATE, unclean_lost_records=8)
     assert other == FULL_STATE == lossy
@@ -244,12 +249,12 @@ async def test_states_that_differ_in_what_comparisons_leave_out_differ_in_every_
         store_revision=80,
     )
     wire = await codec.leader_and_isr_to_wire(command)
-    told = (await codec.leader_and_isr_from_wire(wire)).partitions
-    assert [p.state.fields for p in told] == [s.fields for s in states]
-    assert [p.partition.partition for p in told] == [0, 1, 2, 3]
+    reported = (await codec.leader_and_isr_from_wire(wire)).partitions
+    assert [p.state.fields for p in reported] == [s.fields for s in states]
+    assert [p.partition.partition for p in reported] == [0, 1, 2, 3]
 
 
-async def test_a_state_that_the_watch_has_brought_is_not_read_from_the_wire_again() -> None:
+async def test_a_state_received_from_the_watch_is_not_parsed_from_the_wire_again() -> None:
     partition = TopicPartition("t", 4)
     command = LeaderAndIsrCommand(
         1,
@@ -271,13 +276,13 @@ async def test_a_state_that_the_watch_has_brought_is_not_read_from_the_wire_agai
     assert carried.partitions[0].state is watched
 
 
-def test_an_older_key_is_of_a_partition_that_does_not_move() -> None:
+def test_an_older_key_has_no_move() -> None:
     raw = json.loads(schema.encode_leader_and_isr(FULL_STATE))
     del raw["moving"]
     assert schema.decode_leader_and_isr(json.dumps(raw).encode()).moving is None
 
 
-def test_a_throttle_comes_through_the_store_and_one_that_is_none_is_refused() -> None:
+def test_a_throttle_round_trips_through_the_store_and_an_invalid_one_is_rejected() -> None:
     for throttle in (schema.Throttle(4_096), schema.Throttle(None)):
         assert schema.decode_throttle(schema.encode_throttle(throttle)) == throttle
     for wrong in (0, 1_023, "fast"):
@@ -285,13 +290,13 @@ def test_a_throttle_comes_through_the_store_and_one_that_is_none_is_refused() ->
             schema.decode_throttle(json.dumps({"bytes_per_second": wrong}).encode())
 
 
-def test_a_move_says_who_is_adding_and_who_is_leaving() -> None:
+def test_a_move_has_its_added_and_removed_replicas() -> None:
     moving = Moving("grow-1", (3, 1, 2), (4, 1, 5))
     assert (moving.adding, moving.leaving) == ((4, 5), (3, 2))
     assert moving.replicas == (3, 1, 2, 4, 5)
 
 
-def test_keys_say_what_they_are_about() -> None:
+def test_keys_identify_their_subject() -> None:
     keys = keys_module.Keys("c")
     partition = TopicPartition("a.b-c", 12)
     assert keys.parse(keys.leader_and_isr(partition)) == keys_module.PartitionKey(partition)
@@ -316,14 +321,14 @@ def test_keys_say_what_they_are_about() -> None:
     assert keys.parse(keys.root + "of/a/later/version") is None
 
 
-def test_intents_come_back_from_the_store_unchanged() -> None:
+def test_intents_round_trip_through_the_store() -> None:
     added = PartitionsAddition("id", 3, ((1, 2), (2, 3)), "a1")
     removed = PartitionsRemoval("id", 3, "a1")
     assert decode_partitions_addition(encode_intent(added)) == added
     assert decode_partitions_removal(encode_intent(removed)) == removed
 
 
-def test_operations_come_back_from_the_store_unchanged() -> None:
+def test_operations_round_trip_through_the_store() -> None:
     entry = operations.OperationEntry(
         kind=operations.OperationKind.REVERSAL,
         request="{}",
@@ -347,7 +352,7 @@ def test_operations_come_back_from_the_store_unchanged() -> None:
     assert operations.decode_mark(operations.encode_mark(mark)) == mark
 
 
-async def test_commands_come_through_the_wire_unchanged() -> None:
+async def test_commands_round_trip_over_the_wire() -> None:
     command = LeaderAndIsrCommand(
         controller_id=1,
         controller_epoch=2,
@@ -371,21 +376,23 @@ async def test_commands_come_through_the_wire_unchanged() -> None:
     assert await codec.stop_replica_from_wire(await codec.stop_replica_to_wire(stop)) == stop
 
 
-async def test_results_come_through_the_wire() -> None:
+async def test_results_round_trip_over_the_wire() -> None:
     result = CommandResult(partitions=[PartitionResult("i", 4, 77, None)])
     wire = await codec.leader_and_isr_result_to_wire(result)
     assert await codec.result_from_wire(wire) == result
-    refused = CommandResult(errors.TidelogError(errors.ErrorCode.STALE_CONTROLLER_EPOCH, "too old"))
-    answer = await codec.stop_replica_result_to_wire(refused)
+    rejected = CommandResult(
+        errors.TidelogError(errors.ErrorCode.STALE_CONTROLLER_EPOCH, "too old")
+    )
+    answer = await codec.stop_replica_result_to_wire(rejected)
     found = (await codec.result_from_wire(answer)).error
     assert found is not None
     assert found.code is errors.ErrorCode.STALE_CONTROLLER_EPOCH
 
 
-async def test_descriptions_of_replicas_come_through_without_those_that_are_missing() -> None:
+async def test_replica_descriptions_round_trip_without_missing_ones() -> None:
     ask = DescribeReplicasCommand(1, 2, 13, [("i", 4), ("i", 5)])
-    asked = await codec.describe_replicas_to_wire(ask)
-    assert await codec.describe_replicas_from_wire(asked) == ask
+    request = await codec.describe_replicas_to_wire(ask)
+    assert await codec.describe_replicas_from_wire(request) == ask
     cut = ReplicaSummary("i", 5, 77, 2, 9, ((0, 2), (3, 8)), LogExtent(12, ((0, 2), (4, 11))))
     cut = cut._replace(high_watermark=6, size_bytes=0, lacks=((7, 900), (8, 0)))
     found = DescribeReplicasResult(replicas=[cut])
@@ -395,11 +402,11 @@ async def test_descriptions_of_replicas_come_through_without_those_that_are_miss
     assert await codec.describe_replicas_result_from_wire(wire) == found
 
 
-async def test_a_replica_that_is_named_twice_is_described_once() -> None:
-    """The answer would have all epochs of its log as often."""
+async def test_a_replica_requested_twice_is_described_once() -> None:
+    """Otherwise the answer would repeat all epochs of its log."""
     ask = DescribeReplicasCommand(1, 2, 13, [("i", 4), ("i", 5), ("i", 4)])
-    asked = await codec.describe_replicas_to_wire(ask)
-    assert (await codec.describe_replicas_from_wire(asked)).partitions == [("i", 4), ("i", 5)]
+    request = await codec.describe_replicas_to_wire(ask)
+    assert (await codec.describe_replicas_from_wire(request)).partitions == [("i", 4), ("i", 5)]
 
 
 def test_a_partition_without_a_leader_keeps_its_last_members() -> None:

@@ -4,7 +4,7 @@ from tidelog.memory_shortage import is_memory_shortage
 from tidelog_runtime.started_threads import started_executor
 
 
-def test_all_threads_run_before_anything_needs_one() -> None:
+def test_all_threads_start_before_they_are_needed() -> None:
     before = threading.active_count()
     with started_executor(5, "early") as executor:
         assert threading.active_count() == before + 5

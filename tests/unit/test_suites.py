@@ -1,4 +1,4 @@
-"""What `make test` itself promises: nothing is left out in silence."""
+"""Guarantees of `make test`: nothing is skipped silently."""
 
 import subprocess
 import sys
@@ -16,13 +16,13 @@ from suites import Outcome, Suite
 ROOT_CONFTEST = Path(__file__).parents[1] / "conftest.py"
 
 
-def test_the_closing_line_is_pytests_own() -> None:
+def test_the_closing_line_is_that_of_pytest() -> None:
     lines = ["one\n", "\x1b[32m==== \x1b[1m3 passed\x1b[0m, 1 failed in 0.12s ====\x1b[0m\n", "\n"]
 
     assert suites.closing_line(Suite("unit", 1), lines) == "==== 3 passed, 1 failed in 0.12s ===="
 
 
-def test_a_suite_that_is_cut_off_has_no_closing_line() -> None:
+def test_an_interrupted_suite_has_no_closing_line() -> None:
     line = suites.closing_line(Suite("unit", 1), ["tests/unit/test_x.py ...\n"])
 
     assert line == "unit: pytest did not come to its end"
@@ -65,7 +65,7 @@ def test_a_skip_is_a_failure_in_ci(tmp_path: Path, ci: str, closing: str) -> Non
     assert closing in run.stdout.splitlines()[-1]
 
 
-def test_processes_of_the_suites_keep_what_they_have_compiled(
+def test_test_processes_reuse_compiled_bytecode(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
@@ -78,7 +78,7 @@ def test_processes_of_the_suites_keep_what_they_have_compiled(
     assert not {"PYTHONDONTWRITEBYTECODE", "PYTHONPATH"} & set(environment)
 
 
-def test_processes_that_run_tests_at_once_choose_among_different_ports(tmp_path: Path) -> None:
+def test_concurrent_test_processes_choose_different_ports(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(ROOT_CONFTEST.read_text())
     for name in ("one", "two"):
         (tmp_path / f"test_{name}.py").write_text(
@@ -102,7 +102,7 @@ def test_processes_that_run_tests_at_once_choose_among_different_ports(tmp_path:
     assert not set(one) & set(two)
 
 
-def test_a_suite_that_runs_beside_another_is_left_out_alone(
+def test_only_a_suite_that_runs_in_parallel_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "integration").mkdir()
@@ -125,12 +125,12 @@ def test_a_suite_that_runs_beside_another_is_left_out_alone(
     assert "Left out: monitoring, which needs no-such-program" in capsys.readouterr().out
 
 
-def test_the_files_that_are_run_first_are_there() -> None:
+def test_the_files_that_run_first_exist() -> None:
     assert all((TESTS / name).is_file() for name in longest_first.LONGEST)
     assert len(set(longest_first.LONGEST)) == len(longest_first.LONGEST)
 
 
-def test_longer_files_come_first_and_all_others_stay_in_their_order() -> None:
+def test_longer_files_come_first_and_all_others_keep_their_order() -> None:
     first, second = (TESTS / name for name in longest_first.LONGEST[:2])
     files = [TESTS / "b.py", second, TESTS / "a.py", first, second]
     items = [SimpleNamespace(path=path) for path in files]

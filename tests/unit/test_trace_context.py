@@ -23,7 +23,7 @@ from tidelog.rpc.trace_context import (
 USERS = trace.SpanContext(0xA1, 0xB2, is_remote=False)
 
 
-def test_a_request_without_a_span_begins_a_trace_of_its_own() -> None:
+def test_a_request_without_a_span_starts_its_own_trace() -> None:
     with of_request(random.Random(5)) as trace_id:
         metadata = carried()
     assert len(trace_id) == 32
@@ -46,13 +46,13 @@ def test_a_request_within_a_request_belongs_to_the_same_trace() -> None:
         assert inner == outer
 
 
-def test_a_request_that_is_over_leaves_no_context() -> None:
+def test_an_ended_request_leaves_no_context() -> None:
     with of_request(random.Random(5)):
         pass
     assert carried() is None
 
 
-def test_what_is_carried_is_what_was_given_and_not_what_is_current() -> None:
+def test_the_given_context_is_sent_and_not_the_current_one() -> None:
     token = context.attach(trace.set_span_in_context(trace.NonRecordingSpan(USERS)))
     try:
         with carrying(None):
@@ -72,7 +72,7 @@ def test_a_broken_traceparent_is_no_trace() -> None:
         assert trace_id_of((("traceparent", broken),)) == ""
 
 
-def test_what_is_current_in_the_service_is_no_part_of_a_request() -> None:
+def test_the_current_span_of_the_service_is_not_used_for_a_request() -> None:
     token = context.attach(trace.set_span_in_context(trace.NonRecordingSpan(USERS)))
     try:
         assert trace_id_of((("traceparent", "broken"),)) == ""
@@ -91,7 +91,7 @@ def test_what_is_current_in_the_service_is_no_part_of_a_request() -> None:
         (f"00-{1:032X}-{0xAB:016X}-01", False),
     ],
 )
-def test_a_traceparent_is_read_as_open_telemetry_reads_it(traceparent: str, is_one: bool) -> None:
+def test_a_traceparent_is_parsed_as_by_open_telemetry(traceparent: str, is_one: bool) -> None:
     theirs = _read_by_open_telemetry(traceparent)
     assert trace_id_of((("traceparent", traceparent),)) == theirs
     assert bool(theirs) == is_one
@@ -104,7 +104,7 @@ def _read_by_open_telemetry(traceparent: str) -> str:
     return trace.format_trace_id(read.trace_id) if read.is_valid else ""
 
 
-def test_calls_of_one_trace_have_spans_of_their_own() -> None:
+def test_calls_of_one_trace_have_separate_spans() -> None:
     rng = random.Random(5)
     calls = [dict(of_trace("a" * 32, rng) or ())["traceparent"] for _ in range(2)]
     assert [_read_by_open_telemetry(call) for call in calls] == ["a" * 32] * 2
@@ -112,11 +112,11 @@ def test_calls_of_one_trace_have_spans_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "0" * 32, "A" * 32, "a" * 31, "a" * 31 + "\n"])
-def test_no_call_carries_what_is_no_trace_id(wrong: str) -> None:
+def test_no_call_carries_an_invalid_trace_id(wrong: str) -> None:
     assert of_trace(wrong, random.Random(5)) is None
 
 
-def test_a_request_is_passed_on_with_all_of_its_context_and_nothing_else() -> None:
+def test_only_the_complete_context_of_a_request_is_forwarded() -> None:
     own = (("traceparent", f"00-{1:032x}-{1:016x}-01"), ("tracestate", "sea=calm"))
     assert passed_on((("user-agent", "any"), *own, ("raw-bin", b"\x00"))) == own
     assert passed_on((("traceparent", "broken"), ("tracestate", "sea=calm"))) is None

@@ -1,4 +1,4 @@
-"""Long work in slices."""
+"""Long work is done in slices."""
 
 import pytest
 
@@ -30,18 +30,18 @@ TOPIC_ID = "A" * 22
 MANY = 10 * ITEMS_PER_TURN
 
 
-async def test_the_loop_gets_its_turn_after_every_slice() -> None:
+async def test_the_loop_runs_after_every_slice() -> None:
     async with Turns() as turns:
         assert await in_turns(str, range(MANY)) == [str(n) for n in range(MANY)]
         assert turns.taken() == MANY // ITEMS_PER_TURN - 1
 
 
 @pytest.mark.parametrize("count", [0, 1, ITEMS_PER_TURN])
-def test_what_is_small_is_made_at_once(count: int) -> None:
+def test_small_inputs_are_converted_at_once(count: int) -> None:
     assert in_one_turn(in_turns(str, range(count))) == [str(n) for n in range(count)]
 
 
-async def test_a_full_state_holds_up_neither_end() -> None:
+async def test_a_full_state_blocks_neither_end() -> None:
     many = 10 * QUICK_ITEMS_PER_TURN
     state = LeaderAndIsr(TOPIC_ID, (1, 2), 1, 1, 5, (Member(1, 10), Member(2, 11)), (), 1)
     partitions = [PartitionCommand(TopicPartition("sea", n), state, 7, {}) for n in range(many)]
@@ -59,7 +59,7 @@ async def test_a_full_state_holds_up_neither_end() -> None:
         known = await replica_control_codec.leader_and_isr_from_wire(wire, lambda *_: state)
         assert known == command
         assert pauses <= turns.taken() <= pauses + 1
-        # A state that the broker has not seen yet takes longer to read.
+        # A state that is new to the broker takes longer to read.
         assert await replica_control_codec.leader_and_isr_from_wire(wire) == command
         assert turns.taken() >= 5 * pauses
         answer = await replica_control_codec.leader_and_isr_result_to_wire(result)
@@ -68,18 +68,18 @@ async def test_a_full_state_holds_up_neither_end() -> None:
         assert pauses <= turns.taken() <= pauses + 1
 
 
-async def test_descriptions_of_logs_with_many_epochs_hold_up_nobody() -> None:
+async def test_descriptions_of_logs_with_many_epochs_do_not_block_the_loop() -> None:
     epochs = tuple((epoch, epoch) for epoch in range(1_000))
     logs = [ReplicaSummary(TOPIC_ID, n, 7, 0, 1_000, epochs) for n in range(ITEMS_PER_TURN)]
-    asked = [(log.topic_id, log.partition) for log in logs]
+    named = [(log.topic_id, log.partition) for log in logs]
     async with Turns() as turns:
         found = DescribeReplicasResult(replicas=logs)
-        wire = await replica_control_codec.describe_replicas_result_to_wire(found, asked)
+        wire = await replica_control_codec.describe_replicas_result_to_wire(found, named)
         assert turns.taken() >= ITEMS_PER_TURN - 1
     assert await replica_control_codec.describe_replicas_result_from_wire(wire) == found
 
 
-async def test_the_first_fetch_of_a_session_holds_up_neither_end() -> None:
+async def test_the_first_fetch_of_a_session_blocks_neither_end() -> None:
     keys = [ReplicaKey(TOPIC_ID, n) for n in range(MANY)]
     position = FetchPosition(-1, 5, 0, -1, 0, 0)
     request = ReplicaFetchRequest(
@@ -93,8 +93,8 @@ async def test_the_first_fetch_of_a_session_holds_up_neither_end() -> None:
     async with Turns() as turns:
         wire = await replica_codec.request_to_wire(request)
         assert turns.taken() >= least
-        asked = await replica_codec.request_from_wire(wire)
-        assert [entry.replica for entry in asked.entries] == keys
+        requested = await replica_codec.request_from_wire(wire)
+        assert [entry.replica for entry in requested.entries] == keys
         assert turns.taken() >= least
         answered = await replica_codec.response_to_wire(response)
         assert turns.taken() >= least

@@ -1,8 +1,8 @@
-"""Imported by each Python process that has this directory on its PYTHONPATH: a service's event loop
-writes what held it up, a line each, into the file of its process id in PAUSES_DIRECTORY.
+"""Imported by each Python process that has this directory on its PYTHONPATH.
 
-A line has three numbers, in seconds: when the loop should have run at the latest, how much later
-it did, and for how long of that its thread was ready to run and had no processor."""
+A service's event loop writes its delays, a line each, into the file of its process id in
+PAUSES_DIRECTORY. A line has three numbers, in seconds: when the loop should have run at the latest,
+how much later it did, and for how long of that its thread was ready to run and had no processor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import uvloop
 
 INTERVAL_S = 0.002
-# Shorter ones are written only to show that the loop runs.
+# Shorter delays are written only to show that the loop runs.
 MIN_PAUSE_S = 0.004
 MAX_SILENCE_S = 0.1
 
@@ -24,7 +24,7 @@ _run = uvloop.run
 
 
 async def _beat(out: TextIO) -> None:
-    """Measured in the loop itself, so that no other process has a part in it."""
+    """Measured in the loop itself, so that other processes do not affect it."""
     waited_file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
 
     def waited_s() -> float:

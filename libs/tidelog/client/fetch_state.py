@@ -30,7 +30,7 @@ MAX_FETCHES_PER_LEADER = 4
 # A batch that arrives damaged this often in a row is reported.
 MAX_CORRUPT_FETCHES = 3
 # An offset is out of range when leaders have said so this often, with fresh metadata in between,
-# because one leader may be a zombie (interleaving 13 of docs/internals/interleavings.md).
+# because one leader may be a zombie (rule `zombie-resets-no-client`).
 OUT_OF_RANGE_CONFIRMATIONS = 2
 # A topic is gone if all brokers have reported it as unknown for this long.
 UNKNOWN_TOPIC_TIMEOUT_MS = 30_000

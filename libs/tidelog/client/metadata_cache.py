@@ -1,7 +1,7 @@
 """A client's metadata of the cluster: answers and hints go in, leaders come out. No I/O.
 
 Answers come from different brokers and out of order. Nothing is replaced by something older
-(interleaving 13 of docs/internals/interleavings.md), so no topic is replaced by an earlier one of
+(rule `zombie-resets-no-client`), so no topic is replaced by an earlier one of
 the same name.
 
 Each answer has the store revision that its broker has reached. A broker that has reached the

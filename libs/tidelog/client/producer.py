@@ -1,4 +1,4 @@
-"""Sends records to topics (section 3 of docs/internals/protocol.md).
+"""Sends records to topics.
 
     async with Producer("127.0.0.1:7500") as producer:
         delivery = await producer.send("sea", b"calm", key=b"north")

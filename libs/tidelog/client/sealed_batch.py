@@ -24,7 +24,7 @@ class SealedBatch:
     """A batch on its way. `number` orders it within its partition.
 
     `batch` is created, with its sequence, when it is first sent. It stays the same while any
-    leader may still append it (interleaving 8 of docs/internals/interleavings.md)."""
+    leader may still append it (rule `waiting-produce-ends-with-epoch`)."""
 
     partition: TopicPartition
     number: int

@@ -2,7 +2,7 @@
 functions.
 
 Only certain losses are reported: an answer that may come from a broker that is behind is no
-evidence (interleaving 13 of docs/internals/interleavings.md), and the request is repeated
+evidence (rule `zombie-resets-no-client`), and the request is repeated
 (`behind`, `to_verify`).
 """
 

@@ -3,7 +3,7 @@ once. Pure functions.
 
 Each task of a query is a named producer, and its producer epoch is the number of the micro-batch.
 Its sequences continue from one micro-batch to the next. A partition reports the sequence with which
-an epoch began (section 3 of docs/internals/protocol.md). An earlier attempt of the same task has
+an epoch began (rule `client-names-producer-epoch`). An earlier attempt of the same task has
 written as many records as follow from there, and the task leaves out that many of its records for
 the partition. This requires that a repeated task has the same records in the same order. Their
 partitions do not change with the topic: brokers store, with the producer name, the number of

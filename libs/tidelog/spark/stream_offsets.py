@@ -2,8 +2,8 @@
 
 An offset alone does not identify the log that was read. Therefore the topic's id is stored with
 it, which a topic created again does not have, and the leader epoch of the record before it: two
-logs that have a record of the same epoch at the same offset are equal up to there (section 3 of
-docs/internals/protocol.md).
+logs that have a record of the same epoch at the same offset are equal up to there (rule
+`stream-offsets-detect-losses`).
 """
 
 from __future__ import annotations

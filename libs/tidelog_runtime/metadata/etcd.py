@@ -1,7 +1,7 @@
 """The metadata store in etcd, on the generated stubs of `aetcd`.
 
 aetcd's own client knows one endpoint and returns single events. The modules beside this one add
-endpoints, watches and leases, as section 2 of docs/internals/protocol.md requires them.
+endpoints, watches and leases, as "Metadata" in docs/internals/protocol.md requires them.
 """
 
 from __future__ import annotations

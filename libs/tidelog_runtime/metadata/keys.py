@@ -1,4 +1,4 @@
-"""The keys of the metadata store and their meaning (section 2 of docs/internals/protocol.md)."""
+"""The keys of the metadata store and their meaning ("Metadata" in docs/internals/protocol.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations of administrators: values of the store (section 2 of docs/internals/protocol.md).
+"""Operations of administrators: values of the store ("Operations" in docs/internals/protocol.md).
 
 An operation's plan is written first, in chunks; the operation's own key is the commit point.
 The progress follows from the partitions' keys, so any controller can continue the operation.

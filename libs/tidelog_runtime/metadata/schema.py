@@ -1,4 +1,4 @@
-"""Keys and values of the metadata store (section 2 of docs/internals/protocol.md).
+"""Keys and values of the metadata store ("Metadata" in docs/internals/protocol.md).
 
 Values are JSON, so that `etcdctl get --prefix /tidelog/` is readable."""
 
@@ -144,7 +144,7 @@ class LeaderAndIsr:
     def with_isr(self, isr: Iterable[Member]) -> LeaderAndIsr:
         """Returns the state with another ISR and the resulting eligible set. A replica that
         leaves an ISR which falls below min ISR has every committed record, because
-        from then on nothing is committed (KIP-966; interleaving 3)."""
+        from then on nothing is committed (KIP-966; rule `every-write-sets-eligible-set`)."""
         members = tuple(sorted(isr))
         eligible: tuple[Member, ...] = ()
         if len(members) < self.min_isr:
@@ -162,7 +162,7 @@ class LeaderAndIsr:
     def with_min_isr(self, min_isr: int) -> LeaderAndIsr:
         """Returns the state with another min ISR and an empty eligible set. Replicas that left the
         ISR held every committed record by the old value; by the new one, more records may have been
-        committed since (interleaving 3 of docs/internals/interleavings.md)."""
+        committed since (rule `every-write-sets-eligible-set`)."""
         return self if min_isr == self.min_isr else replace(self, min_isr=min_isr, eligible=())
 
     def with_change(self, change: Change) -> LeaderAndIsr:
@@ -170,8 +170,8 @@ class LeaderAndIsr:
         return LeaderAndIsr(*self.fields[:-1], change)
 
     def resigned(self, broker_id: int) -> LeaderAndIsr:
-        """Returns the state after a replica has found that it lost data (interleaving 9 of
-        docs/internals/interleavings.md): it leaves the ISR and cannot be elected as clean. A
+        """Returns the state after a replica has found that it lost data (rule
+        `damaged-replica-resigns-first`): it leaves the ISR and cannot be elected as clean. A
         leader, or a replica of a partition without leader, stays as a member of no incarnation. The
         controller then sees that the leader is invalid, and a recovery knows which replicas to wait
         for. If another replica leads, it gets a new epoch, even if the resigned one is no member.

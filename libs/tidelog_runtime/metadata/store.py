@@ -1,4 +1,4 @@
-"""The interface of the metadata store (section 2 of docs/internals/protocol.md).
+"""The interface of the metadata store ("Metadata" in docs/internals/protocol.md).
 
 Every key has a creation revision and a modification revision, which are revisions of the whole
 store. A write names the revisions that it depends on, and is atomic. One contract suite

@@ -1,6 +1,6 @@
 """Intents to add or remove a topic's partitions.
 
-They are values of the metadata store (section 2 of docs/internals/protocol.md) and are kept
+They are values of the metadata store ("Metadata" in docs/internals/protocol.md) and are kept
 until they are carried out.
 """
 

@@ -251,7 +251,8 @@ class Broker:
         self.manager.replica_lag_max_bytes = config.replica_lag_max_bytes
         self.manager.on_failure = self._repair.failed
         self.manager.on_following = self._repair.copy_missing
-        # A store below a revision that a command rests on was rolled back (interleaving 18).
+        # A store below a revision that a command rests on was rolled back (rule
+        # `other-or-older-store-rejected`).
         self.manager.on_store_revision = self.store.heard_of
         self.manager.on_full_state = self.start.count
         self._damage = StartDamage(
@@ -482,7 +483,7 @@ class Broker:
 
     async def _cluster_id(self) -> str | None:
         """A directory that has been in a cluster creates no other one: that would hide that the
-        store was wiped (interleaving 18)."""
+        store was wiped (rule `other-or-older-store-rejected`)."""
         while True:
             try:
                 if self._data_directory.identity.cluster_id:

@@ -75,8 +75,8 @@ class Maintenance:
         """Evaluates the ISRs of the led partitions periodically.
 
         A broker that stalled has received no fetches meanwhile. It grants each follower a full lag
-        time before the next evaluation (interleaving 14), and restarts the time after which a high
-        watermark counts as stalled.
+        time before the next evaluation (rule `quiet-partition-reports-its-end`), and restarts the
+        time after which a high watermark counts as stalled.
         """
         while True:
             began_ms = self._clock.monotonic_ms()

@@ -1,7 +1,7 @@
 """Detects that this process was stalled: stopped, swapped out or starved. Pure.
 
 A process that was stalled knows nothing about that time, and least of all that others were silent
-(interleaving 14 of docs/internals/interleavings.md).
+(rule `quiet-partition-reports-its-end`).
 """
 
 from __future__ import annotations

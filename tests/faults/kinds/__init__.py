@@ -1,4 +1,4 @@
-"""How each kind of fault is injected and healed, and what is measured of it; a file a family."""
+"""How each kind of fault is injected, measured and healed; one file for each family of kinds."""
 
 from __future__ import annotations
 

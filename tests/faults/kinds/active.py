@@ -10,11 +10,13 @@ from faults.effects import Measures
 class Active(Protocol):
     @property
     def target(self) -> str:
-        """Whom it strikes, for people."""
+        """The services that it strikes, for people."""
 
     async def measured(self) -> Measures:
-        """What its effect has moved so far: asked while it lasts, and after `heal` until it
-        shows an effect or the time for that is up."""
+        """What its effect has changed so far.
+
+        Called while the fault lasts, and after `heal` until it shows an effect or its time is
+        up."""
 
     async def heal(self) -> None:
-        """Ends it. What it has ended runs again, though it may not serve yet."""
+        """Ends the fault. A stopped process runs again, though it may not serve yet."""

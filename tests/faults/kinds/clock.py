@@ -1,4 +1,4 @@
-"""Wall clocks that are wrong."""
+"""Faults of wall clocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog.model import TopicPartition
 
 AHEAD_S = 3_600
 PROBE_TIMEOUT_S = 5.0
-# A value that no client of the load has; its topic is not the load's.
+# A value that no client of the load writes; its topic is not the load's.
 PROBE_VALUE = 0
 PROBE_TOPIC_SUFFIX = "-probe"
 
@@ -36,9 +36,10 @@ class _Skewed:
         await self._scene.cluster.set_clock(self.target, 0)
 
     async def _stamped_ahead_s(self) -> float:
-        """How far the append times of leaders are ahead of this process's clock, at most. A broker
-        that leads no partition of the probe's topic appends nothing there, so it gets one to lead
-        for the next measurement."""
+        """The most by which leaders' append timestamps are ahead of this process's clock.
+
+        A broker that leads no partition of the probe's topic appends nothing there, so it is made
+        the leader of one for the next measurement."""
         topic = self._scene.topic + PROBE_TOPIC_SUFFIX
         ahead = 0.0
 

@@ -1,4 +1,4 @@
-"""Disks that are full, and bits that flip on them."""
+"""Faults of disks: full file systems, and flipped bits."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from tidelog.log_dump import dump_log, segment_paths
 from tidelog.log_format import FrameInfo
 from tidelog.state_changes.event import Kind
 
-# Of the frame's last bytes, which are the records': the producer's checksum covers them.
+# The bit is in the last bytes of the frame, which belong to the records: the producer's checksum
+# covers them.
 FLIPPED_FROM_THE_END = 5
 FLIPPED_BIT = 4
-# So many frames before the last: sound ones follow it, so that it is no torn tail, and it is
-# hardly synced yet, for what was synced is not read after a crash.
+# The damaged frame is this many before the last. Intact frames follow it, so that it is no torn
+# tail; and it is unlikely to be synced yet, because a start after a crash does not read synced
+# data.
 MIN_FRAMES_BEHIND = 3
-# A check of the disk reads what is synced; what was written of late may be synced after it.
+# The scrub reads synced data; recent writes may be synced only after it.
 SCRUB_AGAIN_S = 3.0
 
 
@@ -69,18 +71,19 @@ class _Flipped:
         }
 
     async def heal(self) -> None:
-        """The bit stays as it is: to find it is the broker's."""
+        """Leaves the bit flipped: the broker has to find it."""
         await self._scene.cluster.start_again(self._broker)
 
 
 async def flip_bit(scene: Scene) -> _Flipped:
-    """In the newest segment, for a start after a crash reads what may not be synced."""
+    """Flips a bit in the newest segment, because a start after a crash reads what may not be
+    synced."""
     follower, _ = await scene.follower_and_leader()
     life = await scene.cluster.life(follower)
     log = scene.cluster.log_since_now(follower)
     await scene.cluster.kill(follower)
     replicas = scene.cluster.data_dir(follower).glob(f"replicas/{scene.topic}-*")
-    # A segment that was just begun has too few frames.
+    # A segment that has just begun has too few frames.
     fullest = max(replicas, key=lambda replica: segment_paths(replica)[-1].stat().st_size)
     where = await asyncio.to_thread(flip_in_last_whole_frame, fullest)
     return _Flipped(scene, follower, life, log, where)
@@ -106,12 +109,13 @@ class _FlippedWhileRunning:
         }
 
     async def heal(self) -> None:
-        """To repair it is the broker's."""
+        """Does nothing: the broker has to repair the damage."""
 
 
 async def flip_byte_of_leader(scene: Scene) -> _FlippedWhileRunning:
-    """In the oldest segment of a partition that it leads; then the broker checks its disk, as it
-    does in the background, but at once."""
+    """Flips a byte in the oldest segment of a partition that the broker leads.
+
+    Then the broker begins at once the scrub that it otherwise runs in the background."""
     leader = await scene.busiest_leader()
     log = scene.cluster.log_since_now(leader)
     led = await scene.led_by(leader)
@@ -122,7 +126,7 @@ async def flip_byte_of_leader(scene: Scene) -> _FlippedWhileRunning:
     ]
     if not replicas:
         raise ClusterFailedError(f"{leader} leads no partition any more")
-    # The one with a closed segment, where there is one.
+    # Prefer a partition with a closed segment.
     longest = max(replicas, key=lambda replica: len(segment_paths(replica)))
     where = await asyncio.to_thread(flip_in_first_whole_frame, longest)
     await scene.scrub(leader)
@@ -130,17 +134,18 @@ async def flip_byte_of_leader(scene: Scene) -> _FlippedWhileRunning:
 
 
 def flip_in_first_whole_frame(replica: Path) -> str:
-    """Returns where. Readers are far behind it."""
+    """Flips a bit in the first complete frame, which readers have long passed; returns its
+    position."""
     segment = segment_paths(replica)[0]
     info = next(info for _, info in dump_log(segment))
     return _flip(replica, segment, info)
 
 
 def flip_in_last_whole_frame(replica: Path) -> str:
-    """Returns where."""
+    """Flips a bit in the last complete frame; returns its position."""
     segment = segment_paths(replica)[-1]
     frames = [info for _, info in dump_log(segment) if info.fault is None]
-    # The last but a few: below the committed end, above what was synced long ago.
+    # Near the end: below the committed end, and above what was synced long ago.
     info = frames[max(0, len(frames) - MIN_FRAMES_BEHIND)]
     return _flip(replica, segment, info)
 

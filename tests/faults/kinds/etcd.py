@@ -1,4 +1,4 @@
-"""The metadata store: members that end, its leader, all of it."""
+"""Faults of the metadata store: a member or the leader is killed, or all members."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def _kill(scene: Scene, member: str, *, leads: bool) -> _Member:
 
 
 async def _leader(scene: Scene) -> str:
-    """Raises `ClusterFailedError` where nobody is elected in time."""
+    """Raises `ClusterFailedError` if no leader is elected in time."""
     deadline = time.monotonic() + ELECTION_TIMEOUT_S
     while True:
         try:
@@ -74,8 +74,8 @@ class _AllAway:
         self._logs = logs
 
     async def measured(self) -> Measures:
-        told = [len(await log.told_ms(Kind.STORE_LOST.value)) for log in self._logs]
-        return {"all_ended": self._all_ended, "store_lost_told": sum(told)}
+        losses = [len(await log.told_ms(Kind.STORE_LOST.value)) for log in self._logs]
+        return {"all_ended": self._all_ended, "store_lost_told": sum(losses)}
 
     async def heal(self) -> None:
         await self._scene.cluster.start_all_etcd()

@@ -1,4 +1,4 @@
-"""Links that are cut, wholly, in part or one way, and packets that drop."""
+"""Faults of the network: links that are cut in both directions or one, and packet loss."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Rules:
 
     async def measured(self) -> Measures:
         if not self._healed:
-            # A container that has ended counts none.
+            # The container has ended, and counts no packets.
             self._packets = max(self._packets, await self._cut.packets())
         return {
             "packets_lost": self._packets.lost,
@@ -27,7 +27,7 @@ class _Rules:
         }
 
     async def heal(self) -> None:
-        # The counters go with the rules.
+        # The counters are removed with the rules.
         await self.measured()
         self._healed = True
         await self._cut.heal()
@@ -47,7 +47,7 @@ async def cut_off_leader(scene: Scene) -> _Rules:
 
 async def cut_follower(scene: Scene) -> _Rules:
     follower, leader = await scene.follower_and_leader()
-    # Who else ended the leader would leave nothing on the link to be lost.
+    # Another fault that ended the leader would leave no traffic on the link.
     scene.strike(leader)
     return await _cut(scene, follower, [leader])
 

@@ -1,4 +1,4 @@
-"""Processes that are killed, stopped, paused."""
+"""Faults of processes: killed, stopped, paused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from faults.scene import Scene
 
 
 class _Ended:
-    """Processes that ended, until they are started again."""
+    """Processes that were ended, until they are started again."""
 
     def __init__(
         self, scene: Scene, services: Sequence[str], lives: Sequence[str], clean_ends: int
@@ -36,7 +36,7 @@ class _Ended:
 
 
 class _EndedController(_Ended):
-    """Another becomes the active one."""
+    """A controller that was ended; another one becomes active."""
 
     def __init__(self, scene: Scene, controller: str, life: str, clean_ends: int) -> None:
         super().__init__(scene, [controller], [life], clean_ends)
@@ -44,9 +44,9 @@ class _EndedController(_Ended):
         self._other_active = 0
 
     async def measured(self) -> Measures:
-        told = await self._scene.describe()
-        if told is not None and told[0].controller is not None:
-            active = f"controller-{told[0].controller.controller_id}"
+        described = await self._scene.describe()
+        if described is not None and described[0].controller is not None:
+            active = f"controller-{described[0].controller.controller_id}"
             self._other_active |= int(active != self._controller)
         return {**await super().measured(), "other_active": self._other_active}
 
@@ -72,7 +72,7 @@ async def _end(scene: Scene, services: Sequence[str], *, kill: bool) -> _Ended:
 
 
 async def _end_one(scene: Scene, service: str, *, kill: bool) -> bool:
-    """Whether it ended by itself, and cleanly."""
+    """Ends one process; returns whether it ended by SIGTERM, with exit status 0."""
     if kill:
         await scene.cluster.kill(service)
         return False

@@ -1,5 +1,7 @@
-"""A second process of a broker's id: with an empty directory or with a copy of the first one's,
-beside the first process or while that one is paused."""
+"""A second process with the id of a running broker.
+
+Its data directory is empty or a copy of the first process's. It runs beside the first process, or
+while that one is paused."""
 
 from __future__ import annotations
 
@@ -18,14 +20,15 @@ REJECTED_EVENT = "cannot_start"
 REJECTED_REASON = "belongs to data directory"
 WAITS_EVENT = "broker_id_taken"
 NOT_INTACT_EVENT = "data_directory_not_intact"
-# After the paused process continues, both run for so long.
+# How long both processes run after the paused one continues.
 BOTH_RUN_S = 3.0
 LEASE_END_TIMEOUT_S = 30.0
 POLL_S = 0.1
 
 
 def seen_of_second(lines: Sequence[bytes], exit_status: int | None) -> Measures:
-    """By what it logged. `exit_status`: None: it runs. Pure."""
+    """The measured effect, from the log of the second process. `exit_status`: None while it runs.
+    Pure."""
     rejected = [
         line for line in logged(lines, REJECTED_EVENT) if REJECTED_REASON in line.get("why", "")
     ]
@@ -43,7 +46,7 @@ def seen_of_second(lines: Sequence[bytes], exit_status: int | None) -> Measures:
 
 
 class _Second:
-    """`is_paused`: the first process is, until this is healed."""
+    """`is_paused`: the first process is paused until this fault is healed."""
 
     def __init__(
         self, scene: Scene, broker: str, second: SecondProcess, what: str, *, is_paused: bool
@@ -65,7 +68,7 @@ class _Second:
         return {**self._seen, "seen_stopped": self._seen_stopped}
 
     async def heal(self) -> None:
-        """The first process continues while the second one still runs."""
+        """Resumes the first process while the second one still runs."""
         try:
             await self.measured()
             self._is_over = True
@@ -92,7 +95,8 @@ async def _start(scene: Scene, what: str, *, is_copy: bool, is_paused: bool) -> 
 
 
 async def _until_unregistered(scene: Scene, broker: str) -> None:
-    """Its lease has ended: from now on the id could be taken."""
+    """Waits until the lease of the first process has ended: from then on another process can take
+    the id."""
     try:
         async with asyncio.timeout(LEASE_END_TIMEOUT_S):
             while True:

@@ -1,4 +1,4 @@
-"""What goes through relays: late, held back one way, or not at all."""
+"""Faults of relayed traffic: delayed, held back in one direction, or cut."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The report of a proof: `pictures` draws, `worst_moment` tells, `page` puts them together."""
+"""The report: `pictures` draws, `worst_moment` selects log lines, and `page` assembles both."""

@@ -1,4 +1,4 @@
-"""The HTML page of a proof. Pure."""
+"""The HTML page of the report. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pre { font-size: 12px; overflow-x: auto; background: #f6f8fa; padding: .8rem; }
 
 
 class RunPictures(NamedTuple):
-    """`begin_s`: what the clock of `points` shows when the load begins."""
+    """`begin_s`: the time of `points` at which the load begins."""
 
     points: Sequence[Point]
     begin_s: float
@@ -96,8 +96,8 @@ def _counts(result: Result) -> str:
 
 
 def _faults(result: Result) -> str:
-    told = result.as_json()
-    faults, gaps, explanations = told["faults"], told["gaps_seconds"], told["explanations"]
+    summary = result.as_json()
+    faults, gaps, explanations = summary["faults"], summary["gaps_seconds"], summary["explanations"]
     assert isinstance(faults, dict)
     assert isinstance(gaps, dict)
     assert isinstance(explanations, dict)
@@ -145,7 +145,7 @@ def _steps(run: RunVerdict) -> str:
 
 
 def _bound(gap: JudgedGap) -> tuple[str, str]:
-    """And whether it is met."""
+    """The bound, and whether it is met."""
     if gap.bound is None:
         return "", "–"
     return f"{gap.bound.limit_ms / 1000:g} ({gap.bound.why})", "yes" if gap.is_met else "NO"

@@ -1,4 +1,4 @@
-"""Pictures of a run as SVG, which every browser draws and no library has to. Pure."""
+"""Pictures of a run as SVG, which every browser draws without a library. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from faults.series import Point
 
 WIDTH, HEIGHT = 1_000, 180
 LEFT, RIGHT, TOP, BOTTOM = 60, 10, 34, 22
-# Names of faults stand in turn in so many rows, so that neighbours can be read.
+# The names of faults alternate among this many rows, so that neighbours do not overlap.
 NAME_ROWS = 2
 GRID_LINES = 4
 LONGEST_NAME = 28
 
 
 class Span(NamedTuple):
-    """A fault's time, in seconds of the run."""
+    """The time of a fault, in seconds of the run."""
 
     begin_s: float
     end_s: float
@@ -31,7 +31,7 @@ class Line(NamedTuple):
 
 
 def throughput(points: Sequence[Point], spans: Sequence[Span], begin_s: float) -> str:
-    """Records a second. `begin_s`: what the run's clock counts from."""
+    """Records a second. `begin_s`: the zero of the run's clock."""
     seconds = [point.second - begin_s for point in points]
     line = Line("records a second", "#1f6feb", [point.records for point in points])
     return chart("Acknowledged records a second", seconds, [line], spans)
@@ -79,7 +79,7 @@ def chart(
 
 
 def _legend(lines: Sequence[Line]) -> str:
-    """One line needs no name beside the title."""
+    """The legend; a single line needs none beside the title."""
     if len(lines) < 2:
         return ""
     return " ".join(

@@ -1,7 +1,7 @@
-"""What the services said around the worst gap of all runs: its trace. Pure.
+"""The log lines of services around the worst gap of all runs. Pure.
 
-Of its partition, and of none in particular; what concerns others alone is left out.
-"""
+Lines of its partition, and lines of no particular partition. Lines of other partitions are left
+out."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 from tidelog.model import TopicPartition
 
-# Before the gap's begin and after its end.
+# The time before the begin of the gap and after its end.
 MARGIN_S = 0.5
 MAX_LINES = 400
-# Of these, around the end of the gap: why writes resumed.
+# How many of these lines, around the end of the gap, show why writes resumed.
 END_LINES = MAX_LINES // 2
-# Who tells the gap's own ends.
+# The source of the lines that mark the begin and end of the gap.
 CLIENTS = "clients"
-# What every line has, or what says too little beside the rest.
+# The fields that every line has, and those of little value.
 _COMMON = frozenset({"time", "level", "service", "event", "kind"})
 
 
@@ -35,8 +35,10 @@ class Said(NamedTuple):
 def said_between(
     logs: Mapping[str, Iterable[bytes]], begin_s: float, end_s: float, partition: TopicPartition
 ) -> tuple[list[Said], int]:
-    """What concerns the partition, of all services in the order of their clocks, with the gap's
-    own ends; and how many lines more there are, which are farthest from both."""
+    """The lines that concern the partition.
+
+    The lines of all services in the order of their clocks, with the begin and end of the gap; and
+    the number of omitted lines, which are the farthest from both."""
     found: list[Said] = []
     for service, lines in logs.items():
         for line in lines:
@@ -52,7 +54,7 @@ def said_between(
 
 
 def _nearest(found: Sequence[Said], begin_s: float, end_s: float) -> list[Said]:
-    """To the end first, and with the room that is left to the begin."""
+    """The lines nearest to the end first; the remaining room is for lines near the begin."""
     to_end = sorted(found, key=lambda said: abs(said.at_s - end_s))
     near_end, others = to_end[:END_LINES], to_end[END_LINES:]
     others.sort(key=lambda said: abs(said.at_s - begin_s))
@@ -60,11 +62,11 @@ def _nearest(found: Sequence[Said], begin_s: float, end_s: float) -> list[Said]:
 
 
 def _concerns(details: Mapping[str, Any], partition: TopicPartition) -> bool:
-    """Whether it is said of this partition, of its whole topic, or of none."""
+    """Whether the line concerns this partition, its topic, or no particular one."""
     if details.get("topic", partition.topic) != partition.topic:
         return False
     number = details.get("partition", partition.partition)
-    # Most name it by its number beside its topic, some by both in one word.
+    # Most lines have the topic and the partition number apart, some have both in one word.
     return number in (partition.partition, str(partition))
 
 

@@ -20,7 +20,7 @@ def write_report(
     problems: Sequence[str],
     seed: int,
 ) -> Path:
-    """Returns where the page is."""
+    """Returns the path of the page."""
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result.as_json(), indent=2) + "\n")
     pictures = [RunPictures(run.series, run.seen.load.begin_ms / 1000) for run in finished]
@@ -30,7 +30,7 @@ def write_report(
 
 
 def _worst(result: Result, finished: Sequence[FinishedRun]) -> WorstMoment | None:
-    """The longest gap of all."""
+    """The longest gap of all runs."""
     gaps = [
         (gap, number, run)
         for number, (verdict, run) in enumerate(zip(result.runs, finished, strict=True), 1)
@@ -47,7 +47,8 @@ def _worst(result: Result, finished: Sequence[FinishedRun]) -> WorstMoment | Non
 
 
 def wall_s(gap: JudgedGap, wall_ahead_ms: int) -> tuple[float, float]:
-    """`wall_ahead_ms`: of the monotonic clock, by which gaps are told."""
+    """`wall_ahead_ms`: by how much the wall clock is ahead of the monotonic clock, which times
+    gaps."""
     begin, end = gap.worst.gap
     return (begin + wall_ahead_ms) / 1000, (end + wall_ahead_ms) / 1000
 

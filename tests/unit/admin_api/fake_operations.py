@@ -1,4 +1,4 @@
-"""What a faked controller does of operations, leaders and recovery."""
+"""Operations, leader changes and recovery of a fake controller."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PROGRESS = Progress(4, 1, 1, 0, 4, 1, 0)
 
 
 def operation(operation_id: str = "op", **fields: Any) -> Operation:
-    told: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "kind": "reassignment",
         "state": "running",
         "reason": "",
@@ -52,7 +52,7 @@ def operation(operation_id: str = "op", **fields: Any) -> Operation:
         "progress": PROGRESS,
         "revision": 412,
     }
-    return Operation(operation_id, **(told | fields))
+    return Operation(operation_id, **(defaults | fields))
 
 
 def recovery(partition: int = 0, topic: str = "sea") -> Recovery:
@@ -61,14 +61,14 @@ def recovery(partition: int = 0, topic: str = "sea") -> Recovery:
 
 
 def how_begun(operation_id: str, expected_plan: str, *, dry_run: bool) -> dict[str, object]:
-    """As it was asked for; an expected plan only where there is one."""
+    """Arguments of the request; `expected_plan` only where one is given."""
     expected = {"expected_plan": expected_plan} if expected_plan else {}
     return {"operation_id": operation_id, "dry_run": dry_run, **expected}
 
 
 class FakeOperations:
-    """`ends`: operations are over at once. `changes`, `recovered`: what such requests bring
-    about."""
+    """Fakes operations. `ends`: operations end at once. `changes`, `recovered`: results of
+    leader and recovery requests."""
 
     operations: list[Operation]
 
@@ -192,7 +192,8 @@ class FakeOperations:
 
 
 class FakeEvents:
-    """`told`: what is followed, as it comes; `remembered`: what services tell when asked."""
+    """Fakes event streams. `told`: events that a follower gets; `remembered`: past events of
+    services."""
 
     def __init__(self) -> None:
         self.told: asyncio.Queue[list[StateChange | Silent] | Exception] = asyncio.Queue()
@@ -206,16 +207,16 @@ class FakeEvents:
     async def recent(self, scope: TraceScope) -> Gathered:
         if self.is_silent:
             raise UnreachableError("any service", "it is gone")
-        told = [change for change in self.remembered if change.time_ms >= scope.since_ms]
-        return Gathered(told, (), self.silent, {})
+        reported = [change for change in self.remembered if change.time_ms >= scope.since_ms]
+        return Gathered(reported, (), self.silent, {})
 
     async def newest(
         self, limit: int, *, kinds: Sequence[Kind] = (), since_ms: int = 0
     ) -> Gathered:
         gathered = await self.recent(TraceScope(since_ms=since_ms))
-        told = [change for change in gathered.events if not kinds or change.kind in kinds]
+        reported = [change for change in gathered.events if not kinds or change.kind in kinds]
         self.limits.append(limit)
-        return gathered._replace(events=sorted(told, key=lambda c: c.time_ms)[-limit:])
+        return gathered._replace(events=sorted(reported, key=lambda c: c.time_ms)[-limit:])
 
     async def require_known(
         self,
@@ -235,7 +236,7 @@ class FakeEvents:
 
 
 class FakePublished:
-    """`told`: what the topic of state changes holds; `scopes`: what was read."""
+    """Fakes the topic of state changes. `told`: its events; `scopes`: the scopes that were read."""
 
     def __init__(self) -> None:
         self.told = Published([], ())
@@ -250,14 +251,14 @@ class FakePublished:
 
 
 class FakeProducer:
-    """Delivers at once, but for values that say otherwise. Topics that begin with `sea` have one
-    partition, and there are no others."""
+    """Delivers every record at once, except values that name another outcome. Topics that begin
+    with `sea` have one partition; no other topic exists."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[bytes | None, bytes | None, dict[str, Any]]] = []
         self.asked = 0
         self.is_closed = False
-        # What is lost is waited for until it is given up.
+        # A lost record stays pending until the sender gives up.
         self.cannot_flush = False
 
     async def send(
@@ -285,8 +286,8 @@ class FakeProducer:
 
 
 class FakeConsumer:
-    """Of one partition; offsets that no record has are passed in silence. `damaged`: ranges
-    (first, next) of offsets that cannot be read."""
+    """Reads one partition and skips offsets without a record. `damaged`: ranges (first, next) of
+    unreadable offsets."""
 
     def __init__(self, records: Sequence[Record], start: int = 0, end: int | None = None) -> None:
         self.records = list(records)
@@ -296,7 +297,7 @@ class FakeConsumer:
         self.waited_ms: list[int] = []
         self.is_closed = False
         self.damaged: list[tuple[int, int]] = []
-        # Offset of a batch that cannot be opened.
+        # Offset of an unreadable batch.
         self.unreadable: int | None = None
         self.of = TopicPartition("", -1)
 

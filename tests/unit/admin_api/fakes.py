@@ -1,4 +1,4 @@
-"""A cluster for the gateway, in memory: what it is told to tell, and what it was asked."""
+"""An in-memory cluster for the gateway, with settable answers and recorded requests."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ CLUSTER = ClusterDescription(
 
 
 def partition(number: int = 0, **fields: Any) -> PartitionDescription:
-    told: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "leader": 1,
         "leader_epoch": 4,
         "replicas": (1, 2, 3),
@@ -73,7 +73,7 @@ def partition(number: int = 0, **fields: Any) -> PartitionDescription:
         "unclean_leader_epoch": -1,
         "min_isr": 2,
     }
-    return PartitionDescription(number, **(told | fields))
+    return PartitionDescription(number, **(defaults | fields))
 
 
 def topic(name: str = "sea", *partitions: PartitionDescription) -> TopicDescription:
@@ -82,7 +82,7 @@ def topic(name: str = "sea", *partitions: PartitionDescription) -> TopicDescript
 
 
 def broker(broker_id: int = 1, **fields: Any) -> BrokerDetails:
-    told: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "status": "running",
         "address": f"127.0.0.1:750{broker_id}",
         "rack": "a",
@@ -97,7 +97,7 @@ def broker(broker_id: int = 1, **fields: Any) -> BrokerDetails:
         "moves_out": 0,
         "gone_at_ms": 0,
     }
-    return BrokerDetails(broker_id, **(told | fields))
+    return BrokerDetails(broker_id, **(defaults | fields))
 
 
 NO_PASS = ScrubProgress(
@@ -119,7 +119,7 @@ PLAN = Plan((Move("sea", 0, (4, 2), (1, 2), "id-of-sea"),), 1, 1, 1, 1, ())
 
 
 def operation(**fields: Any) -> Operation:
-    told: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "operation_id": "op-1",
         "kind": "rebalance",
         "state": "running",
@@ -133,11 +133,11 @@ def operation(**fields: Any) -> Operation:
         "progress": Progress(3, 1, 1, 0, 3, 1, 0),
         "revision": 55,
     }
-    return Operation(**(told | fields))
+    return Operation(**(defaults | fields))
 
 
 def details(**fields: Any) -> TopicDetails:
-    told: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "topic": "sea",
         "topic_id": "id-of-sea",
         "partition_count": 6,
@@ -149,7 +149,7 @@ def details(**fields: Any) -> TopicDetails:
         "internal": False,
         "partitions": (),
     }
-    return TopicDetails(**(told | fields))
+    return TopicDetails(**(defaults | fields))
 
 
 class FakeClock:
@@ -164,8 +164,8 @@ class FakeClock:
 
 
 class FakeAdmin(FakeOperations):
-    """`refusal`: raised by every call; `refusals`: by those of a name. `calls`: each with its
-    name and arguments; `metadata`: what it carried."""
+    """Fake admin client. `refusal`: raised by every call; `refusals`: raised by calls of a name.
+    `calls`: each call's name and arguments; `metadata`: its gRPC metadata."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -187,9 +187,9 @@ class FakeAdmin(FakeOperations):
     def asked(self, name: str, *arguments: object, **named: object) -> None:
         self.calls.append((name, arguments, named))
         self.metadata.append(carried())
-        refusal = self.refusals.get(name, self.refusal)
-        if refusal is not None:
-            raise refusal
+        rejection = self.refusals.get(name, self.refusal)
+        if rejection is not None:
+            raise rejection
 
     async def describe_cluster(self) -> ClusterDescription:
         self.asked("describe_cluster")
@@ -360,7 +360,7 @@ class FakeAdmin(FakeOperations):
 
 
 class FakeStates:
-    """`told`: what services tell of themselves."""
+    """`told`: how services describe themselves."""
 
     def __init__(self) -> None:
         self.told = ToldStates((), ())
@@ -372,7 +372,7 @@ class FakeStates:
 
 
 class FakeScrub:
-    """`progress`, `refusals`: by address."""
+    """`progress`, `refusals`: answers by address."""
 
     def __init__(self) -> None:
         self.progress: dict[str, ScrubProgress] = {}
@@ -390,8 +390,8 @@ class FakeScrub:
         self.most_at_once = max(self.most_at_once, self.at_once)
         await asyncio.sleep(0)
         self.at_once -= 1
-        if (refusal := self.refusals.get(address)) is not None:
-            raise refusal
+        if (rejection := self.refusals.get(address)) is not None:
+            raise rejection
         return self.progress.get(address, NO_PASS)
 
 
@@ -435,7 +435,7 @@ class FakeCluster:
 
 @asynccontextmanager
 async def client_of(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    """With what runs beside requests."""
+    """A client of the gateway whose background tasks run."""
     transport = httpx.ASGITransport(app, client=("10.1.2.3", 4711))
     async with (
         app.router.lifespan_context(app),

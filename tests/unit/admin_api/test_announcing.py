@@ -1,4 +1,4 @@
-"""The gateway makes itself known to controllers."""
+"""The gateway announces itself to controllers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OWN = GatewayAnnouncement("gate-1:7600", "gate-1", 7, 1_000, "0.1.0")
 
 @dataclass
 class FakeControllers:
-    """`old`: take no announcements. `away`: give no answer."""
+    """`old`: controllers without the announcement RPC. `away`: controllers that do not answer."""
 
     old: set[str] = field(default_factory=set)
     away: set[str] = field(default_factory=set)
@@ -71,14 +71,14 @@ def for_seconds(controllers: FakeControllers, seconds: float, *configured: str) 
     run(main())
 
 
-def test_every_controller_hears_it_every_two_seconds_and_a_farewell() -> None:
+def test_the_gateway_announces_itself_every_two_seconds_and_says_goodbye() -> None:
     controllers = FakeControllers()
     for_seconds(controllers, 9, ONE, TWO)
     assert (controllers.to(ONE), controllers.to(TWO)) == (5, 5)
     assert controllers.sent[-2:] == [(ONE, True), (TWO, True)]
 
 
-def test_the_clients_at_a_limit_go_with_each_announcement_the_last_ones_first() -> None:
+def test_announcements_carry_the_latest_limited_clients_first() -> None:
     controllers = FakeControllers()
     limited = [replace(LIMITED, last_ms=n) for n in range(MAX_LIMITED_CLIENTS + 1)]
 
@@ -105,7 +105,7 @@ def test_the_clients_at_a_limit_go_with_each_announcement_the_last_ones_first() 
     assert controllers.announcements[0].limited_clients[0].last_ms == 0
 
 
-def test_what_the_process_is_short_of_goes_with_each_announcement() -> None:
+def test_announcements_carry_the_shortages_of_the_process() -> None:
     controllers = FakeControllers()
     files = Pressure("open_files", 90, 100, 5, "why")
     short = [files] * (MAX_PRESSURES + 1)
@@ -132,7 +132,7 @@ def test_controllers_are_found_without_settings() -> None:
     assert controllers.to(TWO) >= 4
 
 
-def test_brokers_that_do_not_answer_yet_are_asked_again() -> None:
+def test_unanswered_brokers_are_queried_again() -> None:
     controllers = FakeControllers()
 
     async def later() -> None:
@@ -149,21 +149,21 @@ def test_brokers_that_do_not_answer_yet_are_asked_again() -> None:
     assert controllers.to(ONE) >= 2
 
 
-def test_one_that_is_away_delays_no_other() -> None:
+def test_an_absent_controller_delays_no_other() -> None:
     controllers = FakeControllers(away={ONE})
     for_seconds(controllers, 20, ONE, TWO)
-    # Silence is a fault after ten seconds.
+    # Ten seconds of silence are a fault.
     assert controllers.to(TWO) >= 5
 
 
-def test_a_controller_of_an_older_release_is_asked_rarely() -> None:
+def test_a_controller_of_an_older_release_is_called_rarely() -> None:
     controllers = FakeControllers(old={ONE})
     for_seconds(controllers, 65, ONE, TWO)
     assert controllers.to(ONE) == 2
     assert controllers.to(TWO) > 30
 
 
-def test_a_fault_is_no_orderly_stop() -> None:
+def test_a_fault_is_not_reported_as_an_orderly_stop() -> None:
     controllers = FakeControllers()
 
     async def main() -> None:
@@ -187,7 +187,7 @@ def test_a_fault_is_no_orderly_stop() -> None:
         ("gate:80", "gate:80"),
     ],
 )
-def test_it_names_an_address_of_its_own(listen: str, address: str) -> None:
+def test_the_gateway_announces_its_own_address(listen: str, address: str) -> None:
     assert own_announcement(listen, 1).address == address
 
 
@@ -225,7 +225,7 @@ async def test_an_announcement_arrives_with_all_its_fields() -> None:
     assert taking.taken == [announcement]
 
 
-async def test_a_controller_without_the_request_does_not_understand_it() -> None:
+async def test_a_controller_without_the_rpc_counts_as_too_old() -> None:
     client = GrpcControllers()
 
     async def use(address: str) -> None:

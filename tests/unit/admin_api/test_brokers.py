@@ -24,33 +24,33 @@ async def test_brokers_are_listed_in_pages_by_id(
     assert rest.json()["next_page_token"] == ""
 
 
-async def test_brokers_that_are_gone_can_be_asked_for(
+async def test_departed_brokers_are_listed_on_request(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.brokers = [broker(1), broker(2, status="gone")]
-    told = (await gateway.get("/v1/brokers", params={"status": "gone"})).json()
-    assert [b["broker_id"] for b in told["items"]] == [2]
+    body = (await gateway.get("/v1/brokers", params={"status": "gone"})).json()
+    assert [b["broker_id"] for b in body["items"]] == [2]
 
 
-async def test_a_broker_tells_of_its_process(
+async def test_a_broker_describes_its_process(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     state = BrokerState(17, "running", True, 3, disk_free_bytes=5_000)
-    told = ServiceState("broker", 1, "a:1", "0.1.0", 7, 8, StoreHealth(), broker=state)
-    fake_cluster.states.told = ToldStates((told,), ())
+    state_of_broker = ServiceState("broker", 1, "a:1", "0.1.0", 7, 8, StoreHealth(), broker=state)
+    fake_cluster.states.told = ToldStates((state_of_broker,), ())
     process = (await gateway.get("/v1/brokers/1")).json()["process"]
     assert process["disk_free_bytes"] == 5_000
     assert process["move_bytes_per_second"] is None
 
 
-async def test_of_a_broker_that_does_not_answer_it_is_said_why(
+async def test_an_unanswered_broker_has_a_reason(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     silent = SilentService("a:1", Listening.REFUSES, "gave no answer", "broker", 1)
     fake_cluster.states.told = ToldStates((), (silent,))
-    told = (await gateway.get("/v1/brokers/1")).json()
-    assert told["process"] is None
-    assert told["problem"] == "broker-1 at a:1 gave no answer"
+    body = (await gateway.get("/v1/brokers/1")).json()
+    assert body["process"] is None
+    assert body["problem"] == "broker-1 at a:1 gave no answer"
 
 
 async def test_an_unknown_broker_is_not_found(gateway: httpx.AsyncClient, admin: FakeAdmin) -> None:
@@ -58,7 +58,7 @@ async def test_an_unknown_broker_is_not_found(gateway: httpx.AsyncClient, admin:
     assert (await gateway.get("/v1/brokers/9")).status_code == 404
 
 
-async def test_a_restart_check_tells_the_worst_first(
+async def test_a_restart_check_lists_the_worst_first(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.restart_check = RestartCheck(
@@ -72,18 +72,18 @@ async def test_a_restart_check_tells_the_worst_first(
             RestartFinding("sea", 3, "unavailable", "nobody else is in sync"),
         ),
     )
-    told = (await gateway.get("/v1/brokers/1/restart-check")).json()
-    assert told["safe"] is False
-    assert [found["effect"] for found in told["items"]] == ["unavailable", "leader_moves"]
+    body = (await gateway.get("/v1/brokers/1/restart-check")).json()
+    assert body["safe"] is False
+    assert [found["effect"] for found in body["items"]] == ["unavailable", "leader_moves"]
 
 
-async def test_maintenance_tells_which_leaders_went_and_which_stay(
+async def test_maintenance_reports_which_leaders_moved_and_which_stay(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    refused = TidelogError(ErrorCode.NOT_ELIGIBLE_LEADER, "nobody is in sync")
+    rejected = TidelogError(ErrorCode.NOT_ELIGIBLE_LEADER, "nobody is in sync")
     admin.leader_changes = [
         LeaderChange("sea", 0, 1, 2, None),
-        LeaderChange("sea", 1, 1, 3, refused),
+        LeaderChange("sea", 1, 1, 3, rejected),
     ]
     answer = await gateway.put(
         "/v1/brokers/1/maintenance",
@@ -100,7 +100,7 @@ async def test_maintenance_tells_which_leaders_went_and_which_stay(
 
 
 @pytest.mark.parametrize("verb", ["add", "remove"])
-async def test_an_operation_that_runs_has_an_address(
+async def test_a_running_operation_has_an_address(
     gateway: httpx.AsyncClient, admin: FakeAdmin, verb: str
 ) -> None:
     body = {"broker_ids": [4, 5, 4], "operation_id": "op-1", "expected_plan": "d1"}
@@ -108,11 +108,11 @@ async def test_an_operation_that_runs_has_an_address(
     assert (answer.status_code, answer.headers["location"]) == (202, "/v1/operations/op-1")
     assert answer.headers["etag"] == '"55"'
     assert answer.json()["plan"]["moves"][0]["target"] == [4, 2]
-    asked = {"operation_id": "op-1", "dry_run": False, "expected_plan": "d1"}
-    assert admin.calls == [(f"{verb}_brokers", ([4, 5],), asked)]
+    requested = {"operation_id": "op-1", "dry_run": False, "expected_plan": "d1"}
+    assert admin.calls == [(f"{verb}_brokers", ([4, 5],), requested)]
 
 
-async def test_several_brokers_come_into_maintenance_by_one_request(
+async def test_one_request_puts_several_brokers_into_maintenance(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     body = {"broker_ids": [2, 1, 2], "maintenance": True}
@@ -132,7 +132,7 @@ async def test_a_dry_run_has_the_plan_and_no_operation(gateway: httpx.AsyncClien
     assert "location" not in answer.headers
 
 
-async def test_what_is_done_at_once_is_not_waited_for(
+async def test_an_immediate_change_returns_without_an_operation(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.operation = operation(state="done", ended_at_ms=2)
@@ -150,7 +150,7 @@ async def test_what_is_done_at_once_is_not_waited_for(
         ({"broker_ids": [1], "dry_run": True}, "dry_run"),
     ],
 )
-async def test_a_body_that_is_not_valid_is_refused_by_the_name_of_its_field(
+async def test_an_invalid_body_is_rejected_with_the_name_of_the_field(
     gateway: httpx.AsyncClient, admin: FakeAdmin, body: dict[str, object], field: str
 ) -> None:
     answer = await gateway.post("/v1/brokers/add", json=body)
@@ -159,7 +159,7 @@ async def test_a_body_that_is_not_valid_is_refused_by_the_name_of_its_field(
     assert admin.calls == []
 
 
-async def test_a_whole_number_may_be_written_with_a_point(
+async def test_an_integer_may_be_written_with_a_decimal_point(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     body = b'{"broker_ids": [4.0], "operation_id": "op-1"}'
@@ -177,7 +177,7 @@ async def test_the_throttle_has_a_tag(gateway: httpx.AsyncClient, admin: FakeAdm
     assert answer.json() == {"bytes_per_second": 5_000, "revision": 44}
 
 
-async def test_a_throttle_is_changed_as_long_as_it_is_what_was_read(
+async def test_a_throttle_is_changed_only_at_the_revision_that_was_read(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     answer = await gateway.put(
@@ -187,6 +187,6 @@ async def test_a_throttle_is_changed_as_long_as_it_is_what_was_read(
     assert answer.json()["bytes_per_second"] is None
 
 
-async def test_a_throttle_is_named_or_lifted_and_not_left_out(gateway: httpx.AsyncClient) -> None:
+async def test_a_throttle_request_must_set_or_remove_the_rate(gateway: httpx.AsyncClient) -> None:
     answer = await gateway.put("/v1/throttle", json={})
     assert answer.json()["errors"][0]["message"] == "is needed, and is not there"

@@ -1,4 +1,4 @@
-"""What the gateway can be told, and what it has no use for."""
+"""Configuration of the gateway, and settings that it does not use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNUSED: dict[str, Setting] = {
 }
 
 
-def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+def error_text(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     with pytest.raises(SystemExit) as ended:
         load(AdminApiConfig, argv)
     assert ended.value.code == 2
@@ -27,39 +27,39 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
 
 
 @pytest.mark.parametrize("name", UNUSED)
-def test_a_setting_without_an_effect_is_refused_as_one_that_does_not_exist(
+def test_a_setting_without_an_effect_is_rejected_as_unknown(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "gateway.toml"
     service_file.write(path, {name: UNUSED[name]})
-    assert f"sets {name}, which does not exist" in refused(capsys, "--config", str(path))
-    assert f"unrecognized arguments: {flag(name)}" in refused(capsys, flag(name), "1")
+    assert f"sets {name}, which does not exist" in error_text(capsys, "--config", str(path))
+    assert f"unrecognized arguments: {flag(name)}" in error_text(capsys, flag(name), "1")
 
 
-def test_a_variable_that_is_for_other_services_is_left_alone(
+def test_variables_of_other_services_are_ignored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TIDELOG_LEASE_TTL_SECONDS", "no number")
     assert not hasattr(load(AdminApiConfig, []), "lease_ttl_seconds")
 
 
-def test_more_requests_than_connections_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    said = refused(capsys, "--max-concurrent-requests", str(MAX_CONNECTIONS + 1))
-    assert "max_concurrent_requests" in said
-    assert f"less than or equal to {MAX_CONNECTIONS}" in said
+def test_more_requests_than_connections_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+    message = error_text(capsys, "--max-concurrent-requests", str(MAX_CONNECTIONS + 1))
+    assert "max_concurrent_requests" in message
+    assert f"less than or equal to {MAX_CONNECTIONS}" in message
 
 
-def test_more_streams_than_requests_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    said = refused(capsys, "--max-concurrent-requests", "10")
-    assert "max_concurrent_streams is 64 and max_concurrent_requests 10" in said
-    assert "raise max_concurrent_requests or lower max_concurrent_streams" in said
+def test_more_streams_than_requests_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+    message = error_text(capsys, "--max-concurrent-requests", "10")
+    assert "max_concurrent_streams is 64 and max_concurrent_requests 10" in message
+    assert "raise max_concurrent_requests or lower max_concurrent_streams" in message
     assert load(AdminApiConfig, ["--max-concurrent-streams", "256"]).max_concurrent_streams == 256
 
 
-def test_more_requests_than_connections_of_a_client_are_refused(
+def test_more_requests_than_connections_of_a_client_are_rejected(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    said = refused(capsys, "--max-requests-per-client", "300")
-    assert "max_requests_per_client is 300 and max_connections_per_client 256" in said
+    message = error_text(capsys, "--max-requests-per-client", "300")
+    assert "max_requests_per_client is 300 and max_connections_per_client 256" in message
     both = ["--max-requests-per-client", "300", "--max-connections-per-client", "300"]
     assert load(AdminApiConfig, both).max_requests_per_client == 300

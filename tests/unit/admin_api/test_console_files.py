@@ -1,4 +1,4 @@
-"""The web console's files, as the gateway serves them."""
+"""The web console's files as the gateway serves them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def browser(directory: Path) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=transport, base_url="http://gateway")
 
 
-async def test_the_root_leads_to_the_console(gateway: httpx.AsyncClient) -> None:
+async def test_the_root_redirects_to_the_console(gateway: httpx.AsyncClient) -> None:
     answer = await gateway.get("/", follow_redirects=True)
     assert answer.status_code == 200
     assert str(answer.url) == "http://gateway/console/"
@@ -49,17 +49,17 @@ async def test_a_page_may_run_only_scripts_that_the_gateway_serves(
     assert "unsafe" not in policy
 
 
-async def test_without_a_console_there_is_nothing_at_the_root() -> None:
+async def test_without_a_console_the_root_is_not_found() -> None:
     async with client_of(FakeCluster().app(console=False)) as client:
         assert (await client.get("/console/")).status_code == 404
 
 
-async def test_the_console_is_no_part_of_the_document(gateway: httpx.AsyncClient) -> None:
+async def test_the_console_is_not_in_the_openapi_document(gateway: httpx.AsyncClient) -> None:
     document = (await gateway.get("/openapi.json")).json()
     assert not [path for path in document["paths"] if "console" in path or path == "/"]
 
 
-async def test_a_file_that_is_held_is_not_sent_again(small: Path) -> None:
+async def test_a_cached_file_is_not_sent_again(small: Path) -> None:
     async with browser(small) as client:
         first = await client.get("/console/app/main.js")
         assert first.headers["cache-control"] == "no-cache"
@@ -74,7 +74,7 @@ async def test_a_file_that_has_changed_is_sent(small: Path) -> None:
     assert answer.status_code == 200
 
 
-async def test_scripts_are_told_to_be_scripts_on_every_machine(small: Path) -> None:
+async def test_scripts_have_the_script_media_type_on_every_machine(small: Path) -> None:
     async with browser(small) as client:
         answer = await client.get("/console/app/main.js")
     assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
@@ -96,19 +96,19 @@ def test_a_link_is_not_followed(small: Path) -> None:
     assert "link.js" not in read_files(small)
 
 
-def test_a_console_without_its_first_page_is_refused_at_the_start(tmp_path: Path) -> None:
+def test_a_console_without_its_index_page_is_rejected_at_startup(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="index"):
         read_files(tmp_path)
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name.endswith(".js")])
-def test_what_a_module_imports_is_there(name: str) -> None:
+def test_imported_modules_exist(name: str) -> None:
     for imported in _IMPORT.findall(FILES[name].content.decode()):
         target = (DIRECTORY / name).parent / imported
         assert target.resolve().relative_to(DIRECTORY).as_posix() in FILES, imported
 
 
-def test_the_first_page_names_only_files_that_are_there_and_nothing_within_it() -> None:
+def test_the_index_page_names_only_existing_files_and_has_no_inline_code() -> None:
     page = FILES["index.html"].content.decode()
     named = re.findall(r'(?:src|href)="([^"]+)"', page)
     assert named
@@ -117,7 +117,7 @@ def test_the_first_page_names_only_files_that_are_there_and_nothing_within_it() 
 
 
 @pytest.mark.parametrize("name", ["preact", "htm", "uPlot"])
-def test_what_was_taken_from_others_has_its_licence(name: str) -> None:
+def test_third_party_files_have_their_licence(name: str) -> None:
     assert b"opyright" in FILES[f"vendor/LICENSE.{name}"].content
 
 

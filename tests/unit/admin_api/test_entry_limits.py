@@ -1,4 +1,4 @@
-"""How many entries a request may have: in each list that a route takes, and in all together."""
+"""Limits on the entries of a request: in each list that a route takes, and in total."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from unit.admin_api.fakes import FakeCluster
 
 DOCUMENT: Mapping[str, Any] = FakeCluster().app().openapi()
 CHANGES = ("post", "put", "patch", "delete")
-# What a piece of a body may cut through.
+# A chunk boundary may cut through each of these.
 PIECES = (1, 2, 3, 7, 64)
 
 
 class Limited(NamedTuple):
-    """A list or an object with names that are chosen freely, in the body of a request. `place`:
-    the fields that lead there, 0 for the entry of a list."""
+    """A list, or an object with free keys, in the body of a request. `place`: the fields that
+    lead to it, with 0 for an entry of a list."""
 
     method: str
     path: str
@@ -33,7 +33,7 @@ class Limited(NamedTuple):
 
     @property
     def limit(self) -> int:
-        """0: it has none."""
+        """Zero means no limit."""
         return int(self.schema.get("maxItems", self.schema.get("maxProperties", 0)))
 
     @property
@@ -45,7 +45,7 @@ class Limited(NamedTuple):
 
 
 def resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of several choices the first that is not null."""
+    """The first alternative of a union that is not null."""
     if "$ref" in schema:
         return resolved(DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]])
     for choice in schema.get("anyOf", ()):
@@ -85,7 +85,7 @@ LIMITED = [
 
 
 def sample(schema: Mapping[str, Any]) -> Any:
-    """Something that the schema takes."""
+    """A value that matches the schema."""
     schema = resolved(schema)
     if "enum" in schema or "const" in schema:
         return schema.get("const", schema.get("enum", [None])[0])
@@ -106,7 +106,7 @@ def sample(schema: Mapping[str, Any]) -> Any:
 
 
 def filled(schema: Mapping[str, Any], place: tuple[str | int, ...], value: Any) -> Any:
-    """A body of the schema that has the value in this place."""
+    """A body of the schema with the value in this place."""
     schema = resolved(schema)
     if not place:
         return value
@@ -139,7 +139,7 @@ def test_routes_take_lists() -> None:
 
 
 @pytest.mark.parametrize("limited", LIMITED, ids=str)
-async def test_one_entry_too_many_is_rejected_with_the_limit_and_how_many_came(
+async def test_one_entry_too_many_is_rejected_with_the_limit_and_the_count(
     gateway: httpx.AsyncClient, limited: Limited
 ) -> None:
     assert limited.limit, "the document states no limit"
@@ -149,12 +149,12 @@ async def test_one_entry_too_many_is_rejected_with_the_limit_and_how_many_came(
     path = limited.path.format(topic="sea", partition=0, broker_id=1, operation_id="op")
     answer = await gateway.request(limited.method, path, json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_REQUEST")
-    told = {error["field"]: error["message"] for error in answer.json()["errors"]}
-    assert f"has {came} entries; a request has at most {limited.limit}" in told[limited.field]
+    messages = {error["field"]: error["message"] for error in answer.json()["errors"]}
+    assert f"has {came} entries; a request has at most {limited.limit}" in messages[limited.field]
 
 
 @pytest.mark.parametrize(("path", "name", "schema"), LISTS_IN_QUERIES)
-async def test_one_value_too_many_of_a_parameter_is_rejected_alike(
+async def test_one_parameter_value_too_many_is_rejected_likewise(
     gateway: httpx.AsyncClient, path: str, name: str, schema: Mapping[str, Any]
 ) -> None:
     limit = int(schema["maxItems"])
@@ -175,14 +175,14 @@ async def test_too_many_entries_in_all_are_rejected_before_they_are_parsed(
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-16-le"])
-async def test_another_encoding_hides_no_entries(gateway: httpx.AsyncClient, encoding: str) -> None:
+async def test_other_encodings_hide_no_entries(gateway: httpx.AsyncClient, encoding: str) -> None:
     body = json.dumps({"records": [{"value": ['"', [0] * MAX_JSON_ENTRIES]}]}).encode(encoding)
     headers = {"Content-Type": "application/json"}
     answer = await gateway.post("/v1/topics/sea/records", content=body, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (400, "MALFORMED_REQUEST")
 
 
-async def test_a_text_may_hold_what_separates_entries(gateway: httpx.AsyncClient) -> None:
+async def test_a_string_may_contain_entry_separators(gateway: httpx.AsyncClient) -> None:
     value = '[{",\\"' * MAX_JSON_ENTRIES
     answer = await gateway.post("/v1/topics/sea/records", json={"records": [{"value": value}]})
     assert answer.status_code == 200
@@ -202,7 +202,9 @@ def count(value: Any) -> int:
     st.sampled_from(PIECES),
     st.booleans(),
 )
-def test_entries_are_counted_however_a_body_is_cut(value: Any, size: int, ascii_only: bool) -> None:
+def test_entries_are_counted_however_the_body_is_split(
+    value: Any, size: int, ascii_only: bool
+) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only).encode()
     counting = JsonEntries()
     for at in range(0, len(text), size):
@@ -214,7 +216,7 @@ def test_entries_are_counted_however_a_body_is_cut(value: Any, size: int, ascii_
     "unit", [b'"', b"\\", b'\\"', b'"a",', b"[", b'"\\', b"x", b'"\\\\"', b'{"a":1},']
 )
 def test_counting_takes_linear_time(unit: bytes) -> None:
-    """Of the processor; the shortest of three."""
+    """Measures CPU time and takes the shortest of three runs."""
 
     def seconds(size: int) -> float:
         took = []

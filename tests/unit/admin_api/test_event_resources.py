@@ -30,16 +30,16 @@ async def test_the_newest_events_are_listed_oldest_first(
 ) -> None:
     fake_cluster.events.remembered = [change(time_ms, broker=2) for time_ms in (5, 9, 7, 3)]
     fake_cluster.events.silent = (Silent("127.0.0.1:7502", "it refuses"),)
-    told = (await gateway.get("/v1/events", params={"limit": 2})).json()
-    assert [event["time_ms"] for event in told["items"]] == [7, 9]
-    assert told["more"] is True
-    assert told["silent"] == [{"address": "127.0.0.1:7502", "problem": "it refuses"}]
-    assert told["items"][0]["id"] == event_id(change(7, broker=2))
-    # One more than are told: it says that there are older ones.
+    body = (await gateway.get("/v1/events", params={"limit": 2})).json()
+    assert [event["time_ms"] for event in body["items"]] == [7, 9]
+    assert body["more"] is True
+    assert body["silent"] == [{"address": "127.0.0.1:7502", "problem": "it refuses"}]
+    assert body["items"][0]["id"] == event_id(change(7, broker=2))
+    # One more than the page has, so that the page reports older events.
     assert fake_cluster.events.limits == [3]
 
 
-async def test_what_does_not_apply_to_an_event_is_left_out(
+async def test_inapplicable_fields_are_omitted(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     fake_cluster.events.remembered = [change(5, broker=2)]
@@ -47,7 +47,7 @@ async def test_what_does_not_apply_to_an_event_is_left_out(
     assert event.keys() == {"id", "time", "time_ms", "service", "kind", "stage", "broker"}
 
 
-async def test_the_timeline_of_a_partition_has_what_is_about_it_and_its_topic(
+async def test_the_timeline_of_a_partition_has_its_events_and_those_of_its_topic(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     fake_cluster.events.remembered = [
@@ -61,16 +61,16 @@ async def test_the_timeline_of_a_partition_has_what_is_about_it_and_its_topic(
 
 
 @pytest.mark.parametrize("path", ["topics/sea/partitions/0/events", "events?topic=sea&partition=0"])
-async def test_a_timeline_has_what_a_service_told_that_has_ended(
+async def test_a_timeline_has_events_of_a_service_that_has_ended(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster, path: str
 ) -> None:
     of_the_dead = change(1, topic="sea", partition=0)
     both, other = change(2, topic="sea"), change(3, topic="sea", partition=1)
     fake_cluster.published.told = Published([of_the_dead, both, other], ("It was cut.",))
     fake_cluster.events.remembered = [both]
-    told = (await gateway.get(f"/v1/{path}")).json()
-    assert [event["time_ms"] for event in told["items"]] == [1, 2]
-    assert told["notes"] == ["It was cut."]
+    body = (await gateway.get(f"/v1/{path}")).json()
+    assert [event["time_ms"] for event in body["items"]] == [1, 2]
+    assert body["notes"] == ["It was cut."]
 
 
 async def test_events_of_the_cluster_do_not_wait_for_the_topic(
@@ -80,7 +80,7 @@ async def test_events_of_the_cluster_do_not_wait_for_the_topic(
     assert fake_cluster.published.scopes == []
 
 
-async def test_the_topic_is_read_anew_only_now_and_then(fake_cluster: FakeCluster) -> None:
+async def test_the_topic_is_read_again_only_occasionally(fake_cluster: FakeCluster) -> None:
     timelines = Timelines(fake_cluster.events, fake_cluster.published.read, fake_cluster.clock)
     for since_last_ms in (0, FRESH_MS, 1):
         fake_cluster.clock.now_ms += since_last_ms
@@ -90,7 +90,7 @@ async def test_the_topic_is_read_anew_only_now_and_then(fake_cluster: FakeCluste
     assert [scope.partition for scope in fake_cluster.published.scopes] == [0, 0, 1]
 
 
-async def test_what_was_read_lately_will_do_while_the_topic_is_read_anew(
+async def test_a_recent_read_is_served_while_the_topic_is_read_again(
     fake_cluster: FakeCluster,
 ) -> None:
     published, clock = fake_cluster.published, fake_cluster.clock
@@ -105,7 +105,7 @@ async def test_what_was_read_lately_will_do_while_the_topic_is_read_anew(
     assert (await timelines.told(TraceScope("sea", 0))).events == [change(1)]
 
 
-async def test_what_was_read_long_ago_will_not_do(fake_cluster: FakeCluster) -> None:
+async def test_an_old_read_is_not_served(fake_cluster: FakeCluster) -> None:
     published, clock = fake_cluster.published, fake_cluster.clock
     timelines = Timelines(fake_cluster.events, published.read, clock)
     await timelines.told(TraceScope("sea", 0))
@@ -125,7 +125,7 @@ async def test_what_was_read_long_ago_will_not_do(fake_cluster: FakeCluster) -> 
         ({"before_ms": 2}, [1]),
     ],
 )
-async def test_events_are_listed_as_asked_for(
+async def test_events_are_filtered_as_requested(
     gateway: httpx.AsyncClient,
     fake_cluster: FakeCluster,
     params: dict[str, Any],
@@ -136,19 +136,19 @@ async def test_events_are_listed_as_asked_for(
         change(2, broker=2),
         change(3, kind=Kind.STOP),
     ]
-    told = (await gateway.get("/v1/events", params=params)).json()
-    assert [event["time_ms"] for event in told["items"]] == expected
+    body = (await gateway.get("/v1/events", params=params)).json()
+    assert [event["time_ms"] for event in body["items"]] == expected
 
 
 @pytest.mark.parametrize("path", ["/v1/events", "/v1/events/stream"])
-async def test_events_of_a_topic_that_is_not_there_are_not_found(
+async def test_events_of_an_unknown_topic_are_not_found(
     gateway: httpx.AsyncClient, path: str
 ) -> None:
     answer = await gateway.get(path, params={"topic": "bay"})
     assert problem_of(answer, 404)["code"] == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-async def test_where_nobody_tells_of_events_it_is_said(
+async def test_missing_answers_of_services_are_reported(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     fake_cluster.events.is_silent = True
@@ -157,7 +157,7 @@ async def test_where_nobody_tells_of_events_it_is_said(
     assert problem_of(await gateway.get("/v1/events/stream", params=since), 503)
 
 
-async def test_a_stream_begins_with_what_is_remembered_and_ends_as_it_was_told_to(
+async def test_a_stream_begins_with_remembered_events_and_ends_as_requested(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     fake_cluster.events.remembered = [change(time_ms) for time_ms in (1, 2, 3)]
@@ -168,7 +168,7 @@ async def test_a_stream_begins_with_what_is_remembered_and_ends_as_it_was_told_t
     assert times([answer.content]) == [2, 3]
 
 
-async def test_a_stream_follows_what_happens(
+async def test_a_stream_follows_new_events(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     await fake_cluster.events.told.put([change(1, topic="bay"), change(2, topic="sea")])
@@ -176,7 +176,7 @@ async def test_a_stream_follows_what_happens(
     assert times([answer.content]) == [2]
 
 
-async def test_a_stream_that_was_interrupted_goes_on_after_its_last_event(
+async def test_an_interrupted_stream_resumes_after_its_last_event(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     await fake_cluster.events.told.put([change(1), change(2), change(3)])
@@ -188,13 +188,13 @@ async def test_a_stream_that_was_interrupted_goes_on_after_its_last_event(
     assert times([first.content, second.content]) == [1, 2, 3]
 
 
-async def test_what_was_never_an_id_of_an_event_is_refused(gateway: httpx.AsyncClient) -> None:
+async def test_an_invalid_event_id_is_rejected(gateway: httpx.AsyncClient) -> None:
     answer = await gateway.get("/v1/events/stream", headers={"Last-Event-ID": "7"})
     assert problem_of(answer, 400)["code"] == "MALFORMED_REQUEST"
 
 
 class Streaming:
-    """A stream that is open until the gateway stops."""
+    """A stream that stays open until the gateway stops."""
 
     def __init__(self, client: httpx.AsyncClient, app: FastAPI) -> None:
         self.gateway: Gateway = app.state.gateway
@@ -208,13 +208,13 @@ class Streaming:
         raise AssertionError("the stream was never opened")
 
 
-async def test_no_more_streams_are_open_at_once_than_may_be() -> None:
+async def test_the_number_of_open_streams_is_bounded() -> None:
     app = FakeCluster().app(max_concurrent_streams=1)
     async with client_of(app) as client:
         streaming = Streaming(client, app)
         await streaming.until_open()
-        refused = await client.get("/v1/events/stream", params={"duration_ms": 0})
-        assert problem_of(refused, 429)["code"] == "TOO_MANY_REQUESTS"
+        rejected = await client.get("/v1/events/stream", params={"duration_ms": 0})
+        assert problem_of(rejected, 429)["code"] == "TOO_MANY_REQUESTS"
         streaming.gateway.hub.end_streams()
         await streaming.task
         assert streaming.gateway.usage.streams == 0
@@ -226,11 +226,11 @@ async def test_streams_end_when_the_gateway_stops() -> None:
         streaming = Streaming(client, app)
         await streaming.until_open()
         streaming.gateway.hub.end_streams()
-        told = messages([(await streaming.task).content])
-    assert [message["event"] for message in told] == ["end"]
+        received = messages([(await streaming.task).content])
+    assert [message["event"] for message in received] == ["end"]
 
 
-async def test_records_are_written_each_with_its_place(
+async def test_written_records_have_their_partitions_and_offsets(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     records = [
@@ -250,23 +250,23 @@ def texts(*values: str) -> dict[str, Any]:
     return {"encoding": "text", "records": [{"value": value} for value in values]}
 
 
-async def test_where_some_records_fail_each_says_what_became_of_it(
+async def test_a_partial_failure_has_an_outcome_for_each_record(
     gateway: httpx.AsyncClient,
 ) -> None:
     answer = await gateway.post("/v1/topics/sea/records", json=texts("calm", "large", "refused"))
     assert answer.status_code == 207
-    calm, large, refused = answer.json()["results"]
+    calm, large, rejected = answer.json()["results"]
     assert (calm["offset"], calm["error"]) == (0, None)
     assert (large["offset"], large["error"]["code"]) == (None, "BATCH_TOO_LARGE")
-    assert refused["error"]["retriable"] is True
+    assert rejected["error"]["retriable"] is True
 
 
-async def test_where_all_records_fail_alike_that_is_the_answer(gateway: httpx.AsyncClient) -> None:
+async def test_a_common_failure_of_all_records_is_the_answer(gateway: httpx.AsyncClient) -> None:
     answer = await gateway.post("/v1/topics/bay/records", json=texts("calm", "calm"))
     assert problem_of(answer, 404)["code"] == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-async def test_what_may_be_written_is_told_of_each_record(gateway: httpx.AsyncClient) -> None:
+async def test_an_unknown_outcome_is_reported_for_each_record(gateway: httpx.AsyncClient) -> None:
     answer = await gateway.post(
         "/v1/topics/sea/records", json=texts("lost"), params={"timeout_ms": 1}
     )
@@ -274,7 +274,7 @@ async def test_what_may_be_written_is_told_of_each_record(gateway: httpx.AsyncCl
     assert (answer.status_code, lost["error"]["outcome_unknown"]) == (207, True)
 
 
-async def test_nothing_is_written_where_one_record_is_wrong(
+async def test_one_invalid_record_rejects_the_whole_request(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     body = {"records": [{"value": 1}, {"value": 1, "value_encoding": "text"}, {"key": 1}]}
@@ -318,7 +318,7 @@ async def test_records_are_read_as_they_were_written(
         ({"offset": 10, "key": "odd", "max_records": 2}, [11, 13]),
     ],
 )
-async def test_records_are_read_from_where_it_was_asked(
+async def test_records_are_read_from_the_requested_position(
     gateway: httpx.AsyncClient,
     fake_cluster: FakeCluster,
     params: dict[str, Any],
@@ -343,7 +343,7 @@ async def test_records_are_read_from_where_it_was_asked(
         ({"encoding": "xml"}, 422),
     ],
 )
-async def test_a_read_that_cannot_be_is_refused(
+async def test_an_impossible_read_is_rejected(
     gateway: httpx.AsyncClient, params: dict[str, Any], status: int
 ) -> None:
     answer = await gateway.get("/v1/topics/sea/partitions/0/records", params=params)

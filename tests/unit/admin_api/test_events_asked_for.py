@@ -1,4 +1,4 @@
-"""Which events are told, as what they are called, and how long they are kept."""
+"""Event filters, event ids and the retention of events in the gateway."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ def test_filters_join_by_and(wanted: EventFilter, taken: bool) -> None:
     assert wanted.takes(SEA) is taken
 
 
-def test_an_event_of_the_whole_topic_is_of_each_partition() -> None:
+def test_an_event_of_a_topic_belongs_to_each_partition() -> None:
     assert EventFilter(topic="sea", partition=2).takes(change(topic="sea"))
 
 
-def test_of_a_broker_is_what_it_tells_itself() -> None:
+def test_a_broker_filter_matches_events_that_the_broker_logged() -> None:
     assert EventFilter(broker=2).takes(change(service="broker-2"))
     assert not EventFilter(broker=2).takes(change(service="broker-22"))
 
 
-def test_the_newest_are_told_oldest_first_and_each_once() -> None:
+def test_the_newest_events_are_listed_oldest_first_without_duplicates() -> None:
     events = [change(time_ms) for time_ms in (5, 3, 9, 7, 9)]
     found = newest(events, EventFilter(), 3)
     assert [one.time_ms for one in found.changes] == [5, 7, 9]
     assert found.left_out == 1
 
 
-def test_a_page_does_not_end_amid_a_millisecond() -> None:
-    """Those before its first event are asked for next."""
+def test_a_page_does_not_split_a_millisecond() -> None:
+    """The next page has the events before the first one of this page."""
     events = [change(5), *(change(7, broker=broker) for broker in (1, 2, 3)), change(9)]
     found = newest(events, EventFilter(), 3)
     assert ([one.time_ms for one in found.changes], found.left_out) == ([9], 4)
@@ -69,22 +69,22 @@ def test_a_page_does_not_end_amid_a_millisecond() -> None:
     assert [one.time_ms for one in rest.changes] == [7, 7, 7]
 
 
-def test_an_id_tells_the_time_and_differs_by_anything_else() -> None:
+def test_an_id_encodes_the_time_and_differs_for_any_other_field() -> None:
     names = {event_id(change(details={"leader": leader})) for leader in range(50)}
     assert len(names) == 50
     assert {time_ms_of(name) for name in names} == {1_000}
 
 
-def test_an_id_is_the_same_after_the_gateway_has_restarted() -> None:
+def test_ids_are_stable_across_gateway_restarts() -> None:
     assert event_id(SEA) == "1000-2c2dc24fc1df"
 
 
 @pytest.mark.parametrize("text", ["", "7", "x-0123456789ab", "7-", "9" * 20 + "-0123456789ab"])
-def test_what_is_no_id_tells_no_time(text: str) -> None:
+def test_an_invalid_id_has_no_time(text: str) -> None:
     assert time_ms_of(text) is None
 
 
-def test_a_reader_goes_on_where_it_was() -> None:
+def test_a_reader_continues_at_its_position() -> None:
     ring = EventRing()
     ring.add([change(1), change(2), change(3)])
     first = ring.take(0, 2)
@@ -96,14 +96,14 @@ def test_a_reader_goes_on_where_it_was() -> None:
     assert ring.take(second.position, 2) == ([], 3, 0)
 
 
-def test_a_slow_reader_hears_how_many_it_missed() -> None:
+def test_a_slow_reader_is_informed_how_many_events_it_missed() -> None:
     ring = EventRing(max_kept=10)
     ring.add([change(time_ms) for time_ms in range(1_000)])
     taken = ring.take(980, 100)
     assert (taken.missed, len(taken.told), taken.position) == (10, 10, 1_000)
 
 
-def test_no_more_is_kept_than_twice_what_is_told() -> None:
+def test_at_most_twice_the_listed_number_of_events_is_kept() -> None:
     ring = EventRing(max_kept=10)
     for time_ms in range(1_000):
         ring.add([change(time_ms), Silent("127.0.0.1:7501", "gone")])
@@ -111,7 +111,7 @@ def test_no_more_is_kept_than_twice_what_is_told() -> None:
     assert len(ring._positions) <= 20
 
 
-def test_a_stream_is_found_again_by_its_last_event_while_that_is_kept() -> None:
+def test_a_stream_resumes_by_its_last_event_while_that_is_kept() -> None:
     ring = EventRing(max_kept=10)
     ring.add([change(time_ms) for time_ms in range(15)])
     assert ring.after(event_id(change(14))) == 15
@@ -120,7 +120,7 @@ def test_a_stream_is_found_again_by_its_last_event_while_that_is_kept() -> None:
     assert ring.after("7-0123456789ab") is None
 
 
-def test_an_event_that_was_told_twice_is_known_by_its_later_position() -> None:
+def test_a_duplicate_event_is_known_by_its_later_position() -> None:
     ring = EventRing(max_kept=2)
     ring.add([change(1), change(2), change(3), change(1)])
     ring.add([change(4)])

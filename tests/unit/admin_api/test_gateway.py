@@ -1,4 +1,4 @@
-"""The gateway as a whole: its document, its health, its figures."""
+"""The gateway as a whole: its OpenAPI document, health and metrics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OPERATIONS = [
 ]
 
 
-def test_there_are_operations_to_look_at() -> None:
+def test_the_document_has_operations() -> None:
     assert ("GET", "/v1/cluster") in _OPERATIONS
 
 
@@ -53,7 +53,7 @@ def has_example(document: dict[str, Any], media: dict[str, Any]) -> bool:
 
 
 def keywords(schema: Any) -> Iterator[str]:
-    """Of a schema and all inside it, names of fields among them."""
+    """The keywords of a schema and of all nested schemas, field names included."""
     if isinstance(schema, dict):
         yield from schema
         for held in schema.values():
@@ -63,7 +63,7 @@ def keywords(schema: Any) -> Iterator[str]:
             yield from keywords(held)
 
 
-def test_bounds_are_in_the_document_as_json_schema_names_them(document: dict[str, Any]) -> None:
+def test_the_document_has_bounds_under_their_json_schema_names(document: dict[str, Any]) -> None:
     assert not {"ge", "le", "gt", "lt"} & set(keywords(document))
     fields = document["components"]["schemas"]["RecordToProduce"]["properties"]
     number, _ = fields["timestamp_ms"]["anyOf"]
@@ -76,7 +76,7 @@ def test_the_document_is_openapi_31(document: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), _OPERATIONS)
-def test_every_operation_has_examples_of_what_it_takes_and_answers(
+def test_every_operation_has_request_and_response_examples(
     document: dict[str, Any], method: str, path: str
 ) -> None:
     operation = document["paths"][path][method.lower()]
@@ -88,7 +88,7 @@ def test_every_operation_has_examples_of_what_it_takes_and_answers(
 
 
 @pytest.mark.parametrize(("method", "path"), _OPERATIONS)
-def test_every_operation_declares_its_problems_and_says_what_it_does(
+def test_every_operation_declares_its_problems_and_has_a_description(
     document: dict[str, Any], method: str, path: str
 ) -> None:
     operation = document["paths"][path][method.lower()]
@@ -96,13 +96,13 @@ def test_every_operation_declares_its_problems_and_says_what_it_does(
     declared = operation["responses"].keys()
     assert {"400", "403", "413", "421", "422", "429", "500", "503", "504"} <= declared
     assert method == "GET" or {"408", "412", "415"} <= declared
-    refused = [
+    rejected = [
         media for s, a in operation["responses"].items() if int(s) >= 400 for media in a["content"]
     ]
-    assert set(refused) == {"application/problem+json"}
+    assert set(rejected) == {"application/problem+json"}
 
 
-def test_every_example_is_as_its_schema_has_it(document: dict[str, Any]) -> None:
+def test_every_example_matches_its_schema(document: dict[str, Any]) -> None:
     components = document["components"]
     examples = [
         (example, {"$ref": f"#/components/schemas/{name}"})
@@ -111,8 +111,8 @@ def test_every_example_is_as_its_schema_has_it(document: dict[str, Any]) -> None
     ]
     for path in document["paths"].values():
         for operation in path.values():
-            told = [operation.get("requestBody", {}), *operation["responses"].values()]
-            media = [one for part in told for one in part.get("content", {}).values()]
+            bodies = [operation.get("requestBody", {}), *operation["responses"].values()]
+            media = [one for part in bodies for one in part.get("content", {}).values()]
             media += operation.get("parameters", ())
             for one in media:
                 given = [*one.get("examples", ()), *filter(None, [one.get("example")])]
@@ -123,54 +123,54 @@ def test_every_example_is_as_its_schema_has_it(document: dict[str, Any]) -> None
         jsonschema_rs.validate({**schema, "components": components}, example)
 
 
-def test_operation_ids_are_the_names_of_functions_and_differ(document: dict[str, Any]) -> None:
+def test_operation_ids_are_unique_function_names(document: dict[str, Any]) -> None:
     ids = [o["operationId"] for path in document["paths"].values() for o in path.values()]
     assert "describe_cluster" in ids
     assert len(ids) == len(set(ids))
 
 
-async def test_the_gateway_lives_whatever_the_cluster_does(
+async def test_the_gateway_is_live_whatever_the_cluster_does(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.refusal = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "nobody answers")
     assert (await gateway.get("/health")).json() == {"status": "alive"}
 
 
-async def test_it_is_ready_when_a_broker_and_the_controller_answer(
+async def test_the_gateway_is_ready_when_a_broker_and_the_controller_answer(
     gateway: httpx.AsyncClient,
 ) -> None:
-    told = (await gateway.get("/ready")).json()
-    assert told == {"status": "ready", "controller": "127.0.0.1:7401", "brokers": 1}
+    body = (await gateway.get("/ready")).json()
+    assert body == {"status": "ready", "controller": "127.0.0.1:7401", "brokers": 1}
 
 
 @pytest.mark.parametrize("path", ["/health", "/ready", "/v1/cluster", "/v1/operations/never"])
-async def test_a_head_is_answered_as_a_get_and_without_its_body(
+async def test_a_head_request_is_answered_like_a_get_without_the_body(
     gateway: httpx.AsyncClient, path: str
 ) -> None:
-    read, asked = await gateway.get(path), await gateway.head(path)
-    assert asked.status_code == read.status_code
-    assert asked.headers["Content-Type"] == read.headers["Content-Type"]
-    assert asked.headers["Content-Length"] == str(len(read.content))
-    assert asked.content == b""
+    read, head = await gateway.get(path), await gateway.head(path)
+    assert head.status_code == read.status_code
+    assert head.headers["Content-Type"] == read.headers["Content-Type"]
+    assert head.headers["Content-Length"] == str(len(read.content))
+    assert head.content == b""
 
 
-async def test_a_stream_has_no_head(gateway: httpx.AsyncClient) -> None:
+async def test_a_stream_rejects_head_requests(gateway: httpx.AsyncClient) -> None:
     assert (await gateway.head("/v1/events/stream")).status_code == 405
 
 
-async def test_a_head_is_counted_as_one_of_its_route(gateway: httpx.AsyncClient) -> None:
+async def test_a_head_request_is_counted_under_its_route(gateway: httpx.AsyncClient) -> None:
     await gateway.head("/v1/cluster")
     lines = (await gateway.get("/metrics")).text.splitlines()
     counted = 'tidelog_gateway_requests_total{method="other",route="/v1/cluster",status="200"} 1.0'
     assert counted in lines
 
 
-def test_what_has_an_entity_tag_says_so(document: dict[str, Any]) -> None:
-    told = document["paths"]["/v1/operations/{operation_id}"]["get"]["responses"]["200"]
-    assert "ETag" in told["headers"]
+def test_a_tagged_resource_documents_its_entity_tag(document: dict[str, Any]) -> None:
+    documented = document["paths"]["/v1/operations/{operation_id}"]["get"]["responses"]["200"]
+    assert "ETag" in documented["headers"]
 
 
-async def test_without_a_controller_it_is_not_ready_and_says_why(
+async def test_without_a_controller_the_gateway_is_not_ready_and_says_why(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.refusals["describe_throttle"] = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "gone")
@@ -179,7 +179,7 @@ async def test_without_a_controller_it_is_not_ready_and_says_why(
     assert answer.json()["detail"] == ("brokers answer, and the active controller does not: gone")
 
 
-async def test_what_limits_reject_is_counted_by_limit_as_brokers_do(
+async def test_rejections_are_counted_by_limit_as_in_brokers(
     fake_cluster: FakeCluster,
 ) -> None:
     app = fake_cluster.app()
@@ -203,33 +203,33 @@ async def test_requests_are_counted_by_route_and_status(gateway: httpx.AsyncClie
     assert 'tidelog_gateway_request_duration_seconds_count{method="GET"} 2.0' in lines
 
 
-async def test_the_cluster_is_described_with_the_brokers_that_are_gone(
+async def test_the_cluster_description_lists_departed_brokers(
     gateway: httpx.AsyncClient,
 ) -> None:
-    told = (await gateway.get("/v1/cluster")).json()
-    assert told["controller"]["controller_id"] == 1
-    assert told["brokers"][0]["rack"] == "a"
-    statuses = [(b["broker_id"], b["status"]) for b in told["brokers"]]
+    body = (await gateway.get("/v1/cluster")).json()
+    assert body["controller"]["controller_id"] == 1
+    assert body["brokers"][0]["rack"] == "a"
+    statuses = [(b["broker_id"], b["status"]) for b in body["brokers"]]
     assert statuses == [(1, "running"), (2, "gone"), (3, "gone")]
 
 
-async def test_a_broker_that_is_gone_has_the_last_address_that_the_controller_knows(
+async def test_a_departed_broker_has_the_last_address_that_the_controller_knows(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.brokers += [
         broker(2, status="gone", broker_epoch=0, gone_at_ms=5),
         broker(3, status="gone", broker_epoch=0, gone_at_ms=7),
     ]
-    told = (await gateway.get("/v1/cluster")).json()["brokers"]
+    body = (await gateway.get("/v1/cluster")).json()["brokers"]
     listed = (await gateway.get("/v1/brokers")).json()["items"]
     shared = ("broker_id", "status", "address", "rack", "broker_epoch")
-    assert [[b[name] for name in shared] for b in told] == [
+    assert [[b[name] for name in shared] for b in body] == [
         [b[name] for name in shared] for b in listed
     ]
 
 
-async def test_the_former_name_of_a_status_is_its_alias(gateway: httpx.AsyncClient) -> None:
-    told = (await gateway.get("/v1/cluster")).json()["brokers"]
-    assert all(b["state"] == b["status"] for b in told)
+async def test_the_previous_name_of_a_status_is_its_alias(gateway: httpx.AsyncClient) -> None:
+    body = (await gateway.get("/v1/cluster")).json()["brokers"]
+    assert all(b["state"] == b["status"] for b in body)
     fields = (await gateway.get("/openapi.json")).json()["components"]["schemas"]
     assert fields["RegisteredBroker"]["properties"]["state"]["deprecated"] is True

@@ -43,7 +43,7 @@ def told(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.usefixtures("told")
-async def test_gateways_are_listed_page_by_page_as_the_controller_that_heard_them_last_knows_them(
+async def test_gateways_are_paged_with_the_newest_announcement_of_each(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     first = (await gateway.get("/v1/gateways", params={"page_size": 2})).json()
@@ -69,7 +69,7 @@ async def test_gateways_are_listed_page_by_page_as_the_controller_that_heard_the
     assert fake_cluster.states.requests[0] == StateRequest(services_only=True)
 
 
-async def test_clients_at_a_limit_are_named_with_the_gateway(
+async def test_clients_at_a_limit_are_listed_with_the_gateway(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     at_limit = gateway_at("gate:1", 9, limited_clients=(LIMITED,))
@@ -86,7 +86,7 @@ async def test_clients_at_a_limit_are_named_with_the_gateway(
     ]
 
 
-async def test_what_a_gateway_is_short_of_is_named_with_it(
+async def test_shortages_are_listed_with_the_gateway(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     files = ResourcePressure("open_files", 90, 100, 5, "why")
@@ -98,7 +98,7 @@ async def test_what_a_gateway_is_short_of_is_named_with_it(
     ]
 
 
-async def test_without_a_controller_the_list_is_not_called_empty(
+async def test_without_a_controller_the_list_is_an_error_and_not_empty(
     gateway: httpx.AsyncClient,
 ) -> None:
     answer = await gateway.get("/v1/gateways")
@@ -106,7 +106,7 @@ async def test_without_a_controller_the_list_is_not_called_empty(
     assert "only they know of gateways" in answer.json()["detail"]
 
 
-async def test_the_list_is_told_under_the_gateways_own_names_alone(
+async def test_the_list_is_served_only_under_the_gateways_own_names(
     gateway: httpx.AsyncClient,
 ) -> None:
     answer = await gateway.get("/v1/gateways", headers={"Host": "elsewhere.example"})

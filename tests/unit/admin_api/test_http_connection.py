@@ -1,4 +1,4 @@
-"""Nobody keeps a connection without asking or reading."""
+"""Idle connections and clients that do not read are disconnected."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class FakeTransport(asyncio.Transport):
 
 
 class FakeLoop:
-    """`pass_time` calls what is due by then, whatever its time."""
+    """`pass_time` runs every callback that is due by then."""
 
     def __init__(self) -> None:
         self.due: list[SimpleNamespace] = []
@@ -111,7 +111,7 @@ class FakeLoop:
 
 
 class Connected:
-    """`state`, `usage`: shared with other connections."""
+    """`state` and `usage` are shared with other connections."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Connected:
             Config(app, ws="none", log_config=None, proxy_headers=False),
             state or ServerState(),
             {},
-            self.loop,  # type: ignore[arg-type]  # as much of it as is asked for
+            self.loop,  # type: ignore[arg-type]  # only the methods in use
             bounds=bounds,
             usage=usage or Usage(),
         )
@@ -139,17 +139,17 @@ class Connected:
         head, _, body = self.transport.written.partition(b"\r\n\r\n")
         assert b"application/problem+json" in head
         assert b"connection: close" in head.lower()
-        told: dict[str, Any] = json.loads(body)
-        return told
+        document: dict[str, Any] = json.loads(body)
+        return document
 
 
-def test_whoever_asks_nothing_is_cut_off() -> None:
+def test_an_idle_connection_is_closed() -> None:
     connected = Connected()
     connected.loop.pass_time()
     assert connected.transport.aborted
 
 
-def test_a_head_that_comes_byte_by_byte_gains_no_time() -> None:
+def test_a_trickled_request_head_gains_no_time() -> None:
     connected = Connected()
     for byte in HEAD:
         connected.connection.data_received(bytes([byte]))
@@ -158,7 +158,7 @@ def test_a_head_that_comes_byte_by_byte_gains_no_time() -> None:
     assert connected.transport.aborted
 
 
-async def test_whoever_has_asked_is_answered_in_peace() -> None:
+async def test_a_connection_with_a_pending_request_is_not_closed() -> None:
     connected = Connected()
     connected.connection.data_received(HEAD + b"\r\n")
     assert connected.loop.due == []
@@ -169,7 +169,7 @@ async def test_whoever_has_asked_is_answered_in_peace() -> None:
     assert connected.transport.aborted
 
 
-def test_whoever_does_not_read_is_cut_off() -> None:
+def test_a_client_that_does_not_read_is_disconnected() -> None:
     connected = Connected()
     connected.loop.due.clear()
     connected.transport.held_bytes = 3 * LEAST_READ_BYTES
@@ -182,7 +182,7 @@ def test_whoever_does_not_read_is_cut_off() -> None:
     assert connected.transport.aborted
 
 
-def test_whoever_has_read_is_not_watched_any_more() -> None:
+def test_a_client_that_has_read_its_response_is_no_longer_timed() -> None:
     connected = Connected()
     connected.loop.due.clear()
     connected.connection.pause_writing()
@@ -190,7 +190,7 @@ def test_whoever_has_read_is_not_watched_any_more() -> None:
     assert connected.loop.due == []
 
 
-def test_more_connections_than_may_be_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_beyond_the_limit_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_connection, "MAX_CONNECTIONS", 1)
     state = ServerState()
     first, second = Connected(state), Connected(state)
@@ -205,7 +205,7 @@ def test_more_connections_than_may_be_are_refused(monkeypatch: pytest.MonkeyPatc
         (HEAD + b"X-Tide: " + b"a" * 70_000, 431, "HEAD_TOO_LARGE"),
     ],
 )
-def test_what_is_no_http_is_a_problem(said: bytes, status: int, code: str) -> None:
+def test_malformed_http_is_answered_with_a_problem(said: bytes, status: int, code: str) -> None:
     connected = Connected()
     connected.connection.data_received(said)
     while connected.loop.turns:
@@ -216,7 +216,7 @@ def test_what_is_no_http_is_a_problem(said: bytes, status: int, code: str) -> No
     assert connected.transport.written.count(b"HTTP/1.1") == 1
 
 
-def test_one_client_leaves_connections_to_others() -> None:
+def test_one_client_cannot_take_all_connections() -> None:
     state, usage = ServerState(), Usage()
     first, second, third = (Connected(state, usage=usage) for _ in range(3))
     other = Connected(state, usage=usage, address="10.0.0.2")
@@ -238,14 +238,15 @@ def test_one_client_leaves_connections_to_others() -> None:
 
 
 def parsed_bytes(connected: Connected) -> int:
-    """Of the body; what is parsed is taken from the connection as the application would."""
+    """The number of parsed body bytes; consumes them from the connection as the application
+    does."""
     body = connected.connection.cycle.body
     parsed = len(body)
     body.clear()
     return parsed
 
 
-async def test_what_comes_in_at_once_is_parsed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_input_is_parsed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_connection, "PARSING_MS", 0)
     connected = Connected(app=echo)
     connected.connection.data_received(CHUNKED)
@@ -257,7 +258,7 @@ async def test_what_comes_in_at_once_is_parsed_in_pieces(monkeypatch: pytest.Mon
         pieces.append(parsed_bytes(connected))
     assert connected.transport.reading
     assert sum(pieces) == 20_000
-    # Some milliseconds of work each.
+    # Parsing takes a few milliseconds each.
     assert max(pieces) <= 500
     connected.connection.connection_lost(None)
 
@@ -283,7 +284,7 @@ async def test_a_body_counts_with_the_framing_of_its_chunks() -> None:
     assert connected.transport.closed
 
 
-async def test_a_large_body_comes_in_whole() -> None:
+async def test_a_large_body_arrives_intact() -> None:
     connected = Connected(app=echo)
     head = b"POST / HTTP/1.1\r\nHost: gateway\r\nContent-Length: 300000\r\n\r\n"
     connected.connection.data_received(head + bytes(300_000) + HEAD + b"\r\n")
@@ -297,7 +298,7 @@ async def test_a_large_body_comes_in_whole() -> None:
     assert not connected.transport.ended
 
 
-async def test_requests_that_come_in_at_once_are_answered_one_by_one() -> None:
+async def test_pipelined_requests_are_answered_one_by_one() -> None:
     connected = Connected()
     connected.connection.data_received((HEAD + b"\r\n") * 400)
     assert len(connected.connection.tasks) == 1
@@ -308,14 +309,14 @@ async def test_requests_that_come_in_at_once_are_answered_one_by_one() -> None:
     assert connected.transport.written.count(b"calm") == 400
 
 
-async def test_who_is_answered_before_the_body_came_in_has_to_connect_again() -> None:
+async def test_an_early_answer_closes_the_connection() -> None:
     connected = Connected()
     head = b"POST / HTTP/1.1\r\nHost: gateway\r\nContent-Length: 1000\r\n\r\n{"
     connected.connection.data_received(head)
     await asyncio.gather(*connected.connection.tasks)
     assert b"\r\nconnection: close\r\n" in connected.transport.written
     assert connected.transport.written.endswith(b"calm")
-    # It ends once the client has read the answer, or does not.
+    # The connection closes after the client has read the answer or timed out.
     assert (connected.transport.ended, connected.transport.closed) == (True, False)
     connected.connection.data_received(bytes(999) + HEAD + b"\r\n")
     assert connected.transport.written.count(b"calm") == 1
@@ -343,7 +344,7 @@ async def test_the_answer_to_a_body_that_is_not_read_arrives() -> None:
     assert not usage.connections
 
 
-async def test_more_headers_than_may_be_reach_no_application() -> None:
+async def test_headers_beyond_the_limit_do_not_reach_the_application() -> None:
     for count, status in ((MAX_HEADERS - 1, b"200"), (MAX_HEADERS, b"431")):
         connected = Connected()
         connected.connection.data_received(HEAD + b"a:b\n" * count + b"\r\n")

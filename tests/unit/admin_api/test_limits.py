@@ -1,4 +1,4 @@
-"""No request takes more of the gateway than it may."""
+"""Limits on the memory, concurrency and time that a request may take in the gateway."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 async def answer_of(
     limits: Limits, *chunks: bytes, client: str = "10.0.0.1", **headers: str
 ) -> int:
-    """The status; a body that never ends where there are no chunks."""
+    """The response status for a body; without chunks the body never ends."""
     sent: list[Message] = []
     messages = chunked(chunks)
 
@@ -59,19 +59,19 @@ async def chunked(chunks: tuple[bytes, ...]) -> AsyncIterator[Message]:
     await asyncio.Event().wait()
 
 
-async def test_a_body_within_the_bound_is_taken() -> None:
+async def test_a_body_within_the_limit_is_accepted() -> None:
     assert await answer_of(Limits(echo, BOUNDS, Usage()), b"12345", b"67890") == 200
 
 
-async def test_a_body_that_says_it_is_too_large_is_not_read() -> None:
+async def test_a_body_with_too_large_a_content_length_is_not_read() -> None:
     assert await answer_of(Limits(echo, BOUNDS, Usage()), content_length="11") == 413
 
 
-async def test_a_body_that_does_not_say_how_large_it_is_is_cut_at_the_bound() -> None:
+async def test_a_body_without_a_content_length_is_cut_at_the_limit() -> None:
     assert await answer_of(Limits(echo, BOUNDS, Usage()), b"123456", b"789012") == 413
 
 
-async def test_bodies_are_held_only_as_far_as_there_is_room() -> None:
+async def test_buffered_bodies_are_bounded_in_total() -> None:
     usage = Usage()
     usage.body_bytes = held = LARGEST_BODIES * BOUNDS.max_body_bytes - 6
     limits = Limits(echo, BOUNDS, usage)
@@ -80,7 +80,7 @@ async def test_bodies_are_held_only_as_far_as_there_is_room() -> None:
     assert usage.body_bytes == held
 
 
-async def test_one_client_leaves_room_for_others() -> None:
+async def test_one_client_cannot_take_all_body_buffers() -> None:
     usage, going = Usage(), asyncio.Event()
 
     async def wait(scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,36 +100,36 @@ async def test_one_client_leaves_room_for_others() -> None:
     assert (usage.requests, dict(usage.clients)) == (0, {})
 
 
-async def test_a_length_that_is_no_number_is_malformed() -> None:
+async def test_a_non_numeric_content_length_is_malformed() -> None:
     assert await answer_of(Limits(echo, BOUNDS, Usage()), b"", content_length="-1") == 400
 
 
-async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+async def test_a_missing_body_times_out() -> None:
     assert await answer_of(Limits(echo, BOUNDS, Usage())) == 408
 
 
-async def test_more_requests_than_may_be_at_once_are_refused() -> None:
+async def test_concurrent_requests_beyond_the_limit_are_rejected() -> None:
     usage = Usage()
     usage.requests = 1
     assert await answer_of(Limits(echo, BOUNDS, usage), b"") == 429
 
 
-async def test_a_request_that_is_answered_makes_room_for_another() -> None:
+async def test_an_answered_request_frees_its_slot() -> None:
     limits = Limits(echo, BOUNDS, Usage())
     assert [await answer_of(limits, b"") for _ in range(2)] == [200, 200]
 
 
-async def test_a_page_of_another_origin_changes_nothing() -> None:
+async def test_a_page_of_another_origin_cannot_change_anything() -> None:
     limits = Limits(echo, BOUNDS, Usage())
     assert await answer_of(limits, b"", origin="http://evil.example", host="gateway:7600") == 403
 
 
-async def test_the_console_itself_may_change_things() -> None:
+async def test_the_console_may_change_things() -> None:
     limits = Limits(echo, BOUNDS, Usage())
     assert await answer_of(limits, b"", origin="http://gateway:7600", host="gateway:7600") == 200
 
 
-def test_browsers_reach_the_gateway_by_the_names_it_was_told(
+def test_browsers_reach_the_gateway_by_its_configured_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TIDELOG_ALLOWED_HOSTS", "tides.example, tides")
@@ -139,7 +139,7 @@ def test_browsers_reach_the_gateway_by_the_names_it_was_told(
     }
 
 
-async def test_a_stream_may_last_longer_than_a_request() -> None:
+async def test_a_stream_may_outlast_the_request_timeout() -> None:
     bounds = SimpleNamespace(**{**vars(BOUNDS), "request_timeout_ms": 5})
 
     async def slow_end(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
@@ -150,7 +150,7 @@ async def test_a_stream_may_last_longer_than_a_request() -> None:
     assert await answer_of(Limits(slow_end, bounds, Usage()), b"") == 200
 
 
-async def test_a_request_that_takes_too_long_is_told_so() -> None:
+async def test_a_slow_request_is_answered_with_a_timeout() -> None:
     bounds = SimpleNamespace(**{**vars(BOUNDS), "request_timeout_ms": 5})
 
     async def never(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
@@ -159,7 +159,7 @@ async def test_a_request_that_takes_too_long_is_told_so() -> None:
     assert await answer_of(Limits(never, bounds, Usage()), b"") == 504
 
 
-async def test_a_timeout_of_whoever_answers_is_not_taken_for_one_of_the_request() -> None:
+async def test_a_timeout_of_a_backend_is_not_taken_for_one_of_the_request() -> None:
     async def faulty(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
         raise TimeoutError
 
@@ -167,21 +167,21 @@ async def test_a_timeout_of_whoever_answers_is_not_taken_for_one_of_the_request(
         await answer_of(Limits(faulty, BOUNDS, Usage()), b"")
 
 
-def test_more_streams_than_may_be_open_are_refused() -> None:
+def test_streams_beyond_the_limit_are_rejected() -> None:
     usage = Usage()
     with (
         stream(usage, BOUNDS, "10.0.0.7"),
-        pytest.raises(ProblemError) as refused,
+        pytest.raises(ProblemError) as raised,
         stream(usage, BOUNDS, "10.0.0.8"),
     ):
         pass
-    assert refused.value.meaning.status == 429
+    assert raised.value.meaning.status == 429
     assert usage.streams == 0
     [limited] = usage.limited_clients()
     assert (limited.address, limited.limit) == ("10.0.0.8", "max_concurrent_streams")
 
 
-async def test_bodies_that_are_too_large_together_are_counted_as_a_limit_of_all_clients() -> None:
+async def test_bodies_that_are_too_large_in_total_are_counted_under_the_shared_limit() -> None:
     usage = Usage()
     usage.body_bytes = LARGEST_BODIES * BOUNDS.max_body_bytes
     assert await answer_of(Limits(echo, BOUNDS, usage), b"1", client="10.0.0.7") == 429
@@ -190,7 +190,7 @@ async def test_bodies_that_are_too_large_together_are_counted_as_a_limit_of_all_
     assert usage.rejections == {"body_bytes": 1}
 
 
-async def test_a_limit_that_a_client_reaches_is_logged_once_with_its_address_and_name() -> None:
+async def test_a_client_limit_is_logged_once_with_the_address_and_name() -> None:
     usage = Usage()
     usage.requests, usage.clients["10.0.0.7"] = 1, 1
     limits = Limits(echo, BOUNDS, usage)

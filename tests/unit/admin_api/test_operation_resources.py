@@ -31,7 +31,7 @@ def problem_of(answer: httpx.Response, status: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("path", "body"), BEGINNINGS)
-async def test_what_goes_on_is_accepted_and_says_where_it_is(
+async def test_a_running_operation_is_accepted_with_its_location(
     gateway: httpx.AsyncClient, path: str, body: dict[str, Any]
 ) -> None:
     answer = await gateway.post(path, json=body | {"operation_id": "grow"})
@@ -42,7 +42,7 @@ async def test_what_goes_on_is_accepted_and_says_where_it_is(
 
 
 @pytest.mark.parametrize(("path", "body"), BEGINNINGS)
-async def test_what_is_done_at_once_is_not_waited_for(
+async def test_an_immediate_change_returns_without_an_operation(
     gateway: httpx.AsyncClient, admin: FakeAdmin, path: str, body: dict[str, Any]
 ) -> None:
     admin.ends = True
@@ -51,7 +51,7 @@ async def test_what_is_done_at_once_is_not_waited_for(
 
 
 @pytest.mark.parametrize(("path", "body"), BEGINNINGS)
-async def test_a_dry_run_shows_the_plan_alone(
+async def test_a_dry_run_shows_only_the_plan(
     gateway: httpx.AsyncClient, admin: FakeAdmin, path: str, body: dict[str, Any]
 ) -> None:
     answer = await gateway.post(path, params={"dry_run": True}, json=body)
@@ -64,13 +64,11 @@ async def test_a_dry_run_shows_the_plan_alone(
 
 
 @pytest.mark.parametrize("path", ["/v1/rebalance", "/v1/operations/op/reverse"])
-async def test_what_needs_no_body_takes_none(gateway: httpx.AsyncClient, path: str) -> None:
+async def test_an_optional_body_may_be_absent(gateway: httpx.AsyncClient, path: str) -> None:
     assert (await gateway.post(path)).status_code == 202
 
 
-async def test_moves_are_passed_on_as_they_are(
-    gateway: httpx.AsyncClient, admin: FakeAdmin
-) -> None:
+async def test_moves_are_forwarded_unchanged(gateway: httpx.AsyncClient, admin: FakeAdmin) -> None:
     move = {"original": [1, 2, 3], "topic_id": "id-of-sea", **MOVES["moves"][0]}
     await gateway.post("/v1/reassignments", json={"moves": [move]})
     assert admin.calls[0][1] == ([Move("sea", 0, (4, 2, 3), (1, 2, 3), "id-of-sea")],)
@@ -88,7 +86,7 @@ async def test_moves_are_passed_on_as_they_are(
         ({**MOVES, "operation": "a"}, "operation"),
     ],
 )
-async def test_a_move_that_the_wire_cannot_carry_is_refused_by_its_field(
+async def test_an_unencodable_move_is_rejected_by_its_field(
     gateway: httpx.AsyncClient, admin: FakeAdmin, body: dict[str, Any], field: str
 ) -> None:
     problem = problem_of(await gateway.post("/v1/reassignments", json=body), 422)
@@ -96,7 +94,7 @@ async def test_a_move_that_the_wire_cannot_carry_is_refused_by_its_field(
     assert admin.calls == []
 
 
-async def test_operations_are_listed_newest_first_by_pages(
+async def test_operations_are_paged_newest_first(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.operations = [operation(f"op-{n}", requested_at_ms=n) for n in (2, 3, 1)]
@@ -122,8 +120,8 @@ async def test_reassignments_are_the_operations_of_their_kind(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.operations = [operation("op")]
-    told = await gateway.get("/v1/reassignments", params={"state": "running"})
-    assert [one["operation_id"] for one in told.json()["items"]] == ["op"]
+    reported = await gateway.get("/v1/reassignments", params={"state": "running"})
+    assert [one["operation_id"] for one in reported.json()["items"]] == ["op"]
     assert admin.calls[0][1] == (["running"], ["reassignment"])
 
 
@@ -136,19 +134,19 @@ async def test_an_operation_has_its_progress_and_its_revision(
     assert answer.json()["progress"]["moves_done"] == 1
 
 
-async def test_an_operation_that_nobody_knows_is_not_found(gateway: httpx.AsyncClient) -> None:
+async def test_an_unknown_operation_is_not_found(gateway: httpx.AsyncClient) -> None:
     problem = problem_of(await gateway.get("/v1/operations/never"), 404)
     assert problem["code"] == "UNKNOWN_OPERATION"
 
 
-async def test_moves_are_asked_for_by_pages(gateway: httpx.AsyncClient, admin: FakeAdmin) -> None:
+async def test_moves_are_paged(gateway: httpx.AsyncClient, admin: FakeAdmin) -> None:
     params: dict[str, Any] = {"page_size": 7, "page_token": "former"}
     page = (await gateway.get("/v1/operations/op/moves", params=params)).json()
     assert admin.calls[0][1] == ("op", 7, "former")
     assert (page["items"][0]["waits_for"], page["next_page_token"]) == ([4], "next")
 
 
-async def test_a_cancellation_goes_on_where_moves_go_back(
+async def test_a_cancellation_that_reverts_moves_is_an_operation(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.operations = [operation()]
@@ -159,7 +157,7 @@ async def test_a_cancellation_goes_on_where_moves_go_back(
     assert (await gateway.post("/v1/operations/op/cancel")).status_code == 200
 
 
-async def test_a_dry_cancellation_shows_what_goes_back(
+async def test_a_dry_run_of_a_cancellation_shows_what_is_reverted(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.operations = [operation()]
@@ -171,7 +169,7 @@ async def test_a_dry_cancellation_shows_what_goes_back(
     assert admin.calls == [("plan_cancellation", ("op",), {"expected_revision": 9})]
 
 
-async def test_a_cancellation_of_what_has_changed_since_is_refused(
+async def test_a_cancellation_at_an_outdated_revision_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.refusals["cancel_operation"] = TidelogError(ErrorCode.REVISION_CONFLICT, "it is 413 now")
@@ -179,7 +177,7 @@ async def test_a_cancellation_of_what_has_changed_since_is_refused(
     assert problem_of(answer, 412)["code"] == "REVISION_CONFLICT"
 
 
-async def test_leaders_that_could_not_be_made_say_why(
+async def test_leaders_that_could_not_be_elected_have_a_reason(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     why = TidelogError(ErrorCode.NOT_ELIGIBLE_LEADER, "broker 3 is not in sync")
@@ -195,7 +193,7 @@ async def test_leaders_that_could_not_be_made_say_why(
         assert errors[1]["code"] == "NOT_ELIGIBLE_LEADER"
 
 
-async def test_preferred_leaders_are_elected_where_it_is_asked_for(
+async def test_preferred_leaders_are_elected_on_request(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     body = {"partitions": [{"topic": "sea", "partitions": [0, 2]}, {"topic": "bay"}]}
@@ -206,7 +204,7 @@ async def test_preferred_leaders_are_elected_where_it_is_asked_for(
     assert admin.calls[1][1][0] is None
 
 
-async def test_leaders_are_moved_to_who_was_chosen(
+async def test_leadership_moves_to_the_chosen_broker(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     body = {"moves": [{"topic": "sea", "partition": n, "leader": n + 1} for n in (0, 1)]}
@@ -214,7 +212,7 @@ async def test_leaders_are_moved_to_who_was_chosen(
     assert admin.calls[0][1][0] == {TopicPartition("sea", 0): 1, TopicPartition("sea", 1): 2}
 
 
-async def test_leaders_of_one_partition_are_refused_instead_of_guessed(
+async def test_an_ambiguous_leader_request_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     body = {"moves": [{"topic": "sea", "partition": 0, "leader": n} for n in (1, 2)]}
@@ -223,7 +221,7 @@ async def test_leaders_of_one_partition_are_refused_instead_of_guessed(
     assert admin.calls == []
 
 
-async def test_a_topic_that_is_named_in_parts_and_as_a_whole_is_meant_as_a_whole(
+async def test_a_topic_given_both_with_partitions_and_without_means_the_whole_topic(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     named: list[dict[str, Any]] = [
@@ -236,7 +234,7 @@ async def test_a_topic_that_is_named_in_parts_and_as_a_whole_is_meant_as_a_whole
     assert admin.calls[0][1][0] == {"sea": [], "bay": [0, 2]}
 
 
-async def test_recovery_tells_what_each_choice_would_lose(
+async def test_recovery_reports_what_each_choice_would_lose(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.recoveries = [recovery(1), recovery(0)]
@@ -256,7 +254,7 @@ CHOICE = {
 }
 
 
-async def test_a_loss_is_consented_to_with_the_choice_that_was_made(
+async def test_consent_to_a_loss_names_the_choice(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     answer = await gateway.post("/v1/recovery", json=CHOICE)
@@ -267,7 +265,7 @@ async def test_a_loss_is_consented_to_with_the_choice_that_was_made(
 
 
 @pytest.mark.parametrize("confirm", ["", "bay", "Sea"])
-async def test_no_record_is_lost_without_the_name_of_its_topic(
+async def test_a_lossy_recovery_needs_the_name_of_the_topic(
     gateway: httpx.AsyncClient, admin: FakeAdmin, confirm: str
 ) -> None:
     problem = problem_of(
@@ -277,7 +275,7 @@ async def test_no_record_is_lost_without_the_name_of_its_topic(
     assert [name for name, *_ in admin.calls] == ["topic_details"]
 
 
-async def test_a_dry_recovery_looks_and_elects_nobody(
+async def test_a_dry_run_of_a_recovery_elects_no_leader(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     body = {key: CHOICE[key] for key in ("topic", "choices")}
@@ -289,7 +287,7 @@ async def test_a_dry_recovery_looks_and_elects_nobody(
     assert named == {"choices": [RecoveryChoice(0, 3, 412)]}
 
 
-async def test_a_dry_recovery_of_no_topic_is_none_of_all(
+async def test_a_dry_run_of_a_recovery_without_topics_is_empty(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     body = {"topic": "", "choices": CHOICE["choices"]}
@@ -298,7 +296,7 @@ async def test_a_dry_recovery_of_no_topic_is_none_of_all(
     assert admin.calls == []
 
 
-async def test_a_partition_that_has_no_leader_yet_is_told(
+async def test_a_partition_that_still_has_no_leader_is_reported(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     waits = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "it waits for broker 1")
@@ -314,19 +312,19 @@ async def test_a_partition_needs_its_topic(gateway: httpx.AsyncClient, path: str
     assert "topic" in problem_of(answer, 422)["detail"]
 
 
-async def test_an_explanation_tells_what_is_wrong_and_what_to_do(
+async def test_an_explanation_has_the_problem_and_the_next_step(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     finding = Finding("replica_dead", "warning", "broker 2 is dead", ("e",), "start it", broker=2)
     fake_cluster.explains.explanation = Explanation((finding,), ("a", "b"), ("b",), ("refuses",))
     params: dict[str, Any] = {"topic": "sea", "partition": 3, "broker": 2}
-    told = (await gateway.get("/v1/explain", params=params)).json()
+    body = (await gateway.get("/v1/explain", params=params)).json()
     assert fake_cluster.explains.scopes == [Scope("sea", 3, 2)]
-    assert (told["well"], told["silent"]) == (False, ["b"])
-    assert told["findings"][0]["next_step"] == "start it"
+    assert (body["well"], body["silent"]) == (False, ["b"])
+    assert body["findings"][0]["next_step"] == "start it"
 
 
-async def test_what_is_told_for_information_is_no_fault(
+async def test_an_informational_finding_is_not_a_fault(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     finding = Finding("not_preferred_leader", "info", "it leads", (), "")
@@ -334,7 +332,7 @@ async def test_what_is_told_for_information_is_no_fault(
     assert (await gateway.get("/v1/explain")).json()["well"] is True
 
 
-async def test_a_change_that_cannot_rest_on_what_was_read_does_not_seem_to(
+async def test_an_unsupported_precondition_is_not_ignored(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     answer = await gateway.post("/v1/rebalance", headers={"If-Match": '"412"'})
@@ -351,7 +349,7 @@ async def test_a_change_that_cannot_rest_on_what_was_read_does_not_seem_to(
         ("/v1/operations/op/cancel", "timeout_ms", "dry_run"),
     ],
 )
-async def test_a_parameter_that_nobody_knows_is_refused_and_nothing_done(
+async def test_an_unknown_parameter_is_rejected_without_effect(
     gateway: httpx.AsyncClient, admin: FakeAdmin, path: str, name: str, hint: str
 ) -> None:
     answer = await gateway.post(path, params={name: "true"}, json={"broker_ids": [3]})
@@ -361,12 +359,12 @@ async def test_a_parameter_that_nobody_knows_is_refused_and_nothing_done(
     assert admin.calls == []
 
 
-async def test_whoever_watches_the_gateway_may_name_any_parameter(
+async def test_monitoring_endpoints_accept_any_parameter(
     gateway: httpx.AsyncClient,
 ) -> None:
     assert (await gateway.get("/health", params={"probe": "balancer"})).status_code == 200
 
 
-async def test_pages_and_filters_are_parameters_that_are_known(gateway: httpx.AsyncClient) -> None:
+async def test_paging_and_filter_parameters_are_known(gateway: httpx.AsyncClient) -> None:
     params: dict[str, Any] = {"page_size": 1, "page_token": "", "state": "running"}
     assert (await gateway.get("/v1/operations", params=params)).status_code == 200

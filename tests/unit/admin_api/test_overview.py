@@ -1,4 +1,4 @@
-"""The first page of the console."""
+"""The overview page of the console."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ def test_a_replica_out_of_sync_is_a_warning() -> None:
     assert health_of(topic("sea", partition(isr=(1, 2)))) == "warning"
 
 
-def test_what_explain_finds_counts_too() -> None:
+def test_findings_of_explain_count_too() -> None:
     found = Finding("store_unreachable", "critical", "etcd does not answer", (), "start it")
     assert health_of(topic(), findings=(found,)) == "critical"
 
 
-def test_of_a_cluster_that_nobody_tells_of_health_is_unknown() -> None:
+def test_without_answers_health_is_unknown() -> None:
     assert overview_of(None, None, None, None, None, {}).health == "unknown"
 
 
-def test_of_a_cluster_that_does_not_answer_any_more_health_is_unknown() -> None:
+def test_health_becomes_unknown_when_the_cluster_stops_answering() -> None:
     figures, parts = figures_of([topic()]), {"topics": OverviewPart(as_of_ms=5, problem="silent")}
     assert overview_of(CLUSTER, figures, None, None, None, parts).health == "unknown"
 
 
-def test_the_worst_partitions_are_named_first_and_not_all() -> None:
+def test_the_worst_partitions_are_listed_first_up_to_a_limit() -> None:
     lagging = [partition(number, isr=(1, 2)) for number in range(200)]
     figures = figures_of([topic("sea", *lagging), topic("sky", partition(leader=-1, isr=()))])
     assert len(figures.unwell) == MAX_UNWELL
@@ -67,50 +67,50 @@ def test_the_worst_partitions_are_named_first_and_not_all() -> None:
 
 async def test_the_overview_has_all_parts(gateway: httpx.AsyncClient, admin: FakeAdmin) -> None:
     admin.brokers = [broker(), broker(2, status="gone", gone_at_ms=5)]
-    told = (await gateway.get("/v1/cluster/overview")).json()
-    assert told["cluster_id"] == "cluster-id"
-    assert [(b["broker_id"], b["status"]) for b in told["brokers"]] == [(1, "running"), (2, "gone")]
-    assert sorted(told["parts"]) == ["brokers", "cluster", "findings", "operations", "topics"]
-    assert all(part["problem"] == "" for part in told["parts"].values())
+    body = (await gateway.get("/v1/cluster/overview")).json()
+    assert body["cluster_id"] == "cluster-id"
+    assert [(b["broker_id"], b["status"]) for b in body["brokers"]] == [(1, "running"), (2, "gone")]
+    assert sorted(body["parts"]) == ["brokers", "cluster", "findings", "operations", "topics"]
+    assert all(part["problem"] == "" for part in body["parts"].values())
 
 
-async def test_operations_that_run_are_told_with_their_bytes(
+async def test_running_operations_have_their_bytes(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     progress = Progress(3, 1, 1, 0, 3, 1, 0, bytes_to_copy=900, bytes_copied=300)
     admin.operations = [operation(progress=progress), operation(state="done")]
-    (told,) = (await gateway.get("/v1/cluster/overview")).json()["operations"]
-    assert (told["moves_done"], told["bytes_copied"], told["bytes_to_copy"]) == (1, 300, 900)
+    (body,) = (await gateway.get("/v1/cluster/overview")).json()["operations"]
+    assert (body["moves_done"], body["bytes_copied"], body["bytes_to_copy"]) == (1, 300, 900)
 
 
-async def test_the_overview_is_answered_from_memory(
+async def test_the_overview_is_served_from_memory(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     await gateway.get("/v1/cluster/overview")
-    asked = len(admin.calls)
+    calls = len(admin.calls)
     await gateway.get("/v1/cluster/overview")
-    assert len(admin.calls) == asked
+    assert len(admin.calls) == calls
 
 
-async def test_a_cluster_that_nobody_looks_at_is_not_asked(
+async def test_an_unviewed_cluster_is_not_polled(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     await gateway.get("/health")
     assert admin.calls == []
 
 
-async def test_what_is_old_is_asked_for_anew_before_it_is_told(
+async def test_stale_data_is_refreshed_before_it_is_served(
     fake_cluster: FakeCluster,
 ) -> None:
     async with client_of(fake_cluster.app()) as client:
         await client.get("/v1/cluster/overview")
         fake_cluster.admin.brokers = [broker(), broker(2)]
         fake_cluster.clock.now_ms += 600_000
-        told = (await client.get("/v1/cluster/overview")).json()
-    assert len(told["brokers"]) == 2
+        body = (await client.get("/v1/cluster/overview")).json()
+    assert len(body["brokers"]) == 2
 
 
-async def test_a_part_that_does_not_answer_any_more_holds_up_nobody(
+async def test_an_unanswered_part_delays_no_request(
     fake_cluster: FakeCluster,
 ) -> None:
     async with client_of(fake_cluster.app()) as client:
@@ -122,28 +122,28 @@ async def test_a_part_that_does_not_answer_any_more_holds_up_nobody(
     assert answer.elapsed.total_seconds() < FIRST_ANSWER_MS / 1_000
 
 
-async def test_a_part_that_cannot_be_asked_says_so_and_the_others_are_there(
+async def test_a_failed_part_is_reported_and_the_others_are_served(
     fake_cluster: FakeCluster,
 ) -> None:
     fake_cluster.admin.refusals["list_operations"] = TidelogError(
         ErrorCode.REQUEST_TIMED_OUT, "no controller"
     )
     async with client_of(fake_cluster.app()) as client:
-        told = (await client.get("/v1/cluster/overview")).json()
-    assert told["parts"]["operations"] == {"as_of_ms": 0, "problem": "no controller"}
-    assert told["counts"]["partitions"] == 1
+        body = (await client.get("/v1/cluster/overview")).json()
+    assert body["parts"]["operations"] == {"as_of_ms": 0, "problem": "no controller"}
+    assert body["counts"]["partitions"] == 1
 
 
-async def test_the_map_says_who_leads_and_holds_each_partition(
+async def test_the_map_has_leader_and_replicas_of_each_partition(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.topics = [topic("sea", partition(), partition(1, leader=-1, isr=(2,)))]
-    told = (await gateway.get("/v1/cluster/partition-map")).json()
+    body = (await gateway.get("/v1/cluster/partition-map")).json()
     partitions = [[1, [1, 2, 3], [1, 2, 3]], [None, [1, 2, 3], [2]]]
-    assert told == {"topics": [{"topic": "sea", "partitions": partitions}]}
+    assert body == {"topics": [{"topic": "sea", "partitions": partitions}]}
 
 
-async def test_a_map_that_nobody_can_tell_is_a_problem_with_a_cause(
+async def test_an_unavailable_map_is_a_problem_with_a_cause(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.refusal = TidelogError(ErrorCode.NOT_CONTROLLER, "nobody is active")

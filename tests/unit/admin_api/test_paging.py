@@ -1,4 +1,4 @@
-"""Pages of lists."""
+"""Paging of lists."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def pages(names: list[str], size: int) -> list[list[str]]:
 
 @given(st.sets(st.text()), st.integers(1, 7))
 def test_pages_hold_every_item_once_and_in_order(names: set[str], size: int) -> None:
-    told = pages(list(names), size)
-    assert [name for page in told for name in page] == sorted(names)
-    assert all(len(page) == size for page in told[:-1])
+    listed = pages(list(names), size)
+    assert [name for page in listed for name in page] == sorted(names)
+    assert all(len(page) == size for page in listed[:-1])
 
 
-def test_an_item_that_goes_meanwhile_makes_no_other_be_skipped() -> None:
+def test_a_deletion_between_pages_skips_no_item() -> None:
     _, token = page_of("topics", ["a", "b", "c", "d"], lambda name: (name,), Paging(2, ""))
     rest, _ = page_of("topics", ["a", "c", "d"], lambda name: (name,), Paging(2, token))
     assert rest == ["c", "d"]
@@ -50,7 +50,7 @@ def token_of(text: str) -> str:
         token_of("[" * 5_000),
     ],
 )
-def test_a_token_that_no_page_of_the_list_gave_is_refused(token: str) -> None:
-    with pytest.raises(ProblemError) as refused:
+def test_an_invalid_page_token_is_rejected(token: str) -> None:
+    with pytest.raises(ProblemError) as raised:
         page_of("topics", ["a"], lambda name: (name,), Paging(1, token))
-    assert refused.value.meaning.status == 422
+    assert raised.value.meaning.status == 422

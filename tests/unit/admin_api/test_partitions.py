@@ -23,14 +23,14 @@ from tidelog_admin_api.replica_views import partition_with_replicas
 from unit.admin_api.fakes import FakeAdmin, FakeCluster, partition, topic
 
 
-def told_by(broker_id: int, **fields: Any) -> ServiceState:
-    told: dict[str, Any] = {"role": "follower", "leader_epoch": 4, "revision": 9} | fields
-    replica = ReplicaState("sea", "id", 0, **told)
+def reported_by(broker_id: int, **fields: Any) -> ServiceState:
+    defaults: dict[str, Any] = {"role": "follower", "leader_epoch": 4, "revision": 9} | fields
+    replica = ReplicaState("sea", "id", 0, **defaults)
     broker = BrokerState(1, "running", True, 3, replicas=(replica,))
     return ServiceState("broker", broker_id, "", "", 0, 0, StoreHealth(), broker=broker)
 
 
-LEADER = told_by(
+LEADER = reported_by(
     1,
     role="leader",
     log_end_offset=20,
@@ -48,12 +48,12 @@ async def test_partitions_are_listed_by_number(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.topics = [topic("sea", partition(0, leader=-1), partition(1))]
-    told = (await gateway.get("/v1/topics/sea/partitions")).json()["items"]
-    assert [(p["partition"], p["leader"], p["health"]) for p in told] == [
+    body = (await gateway.get("/v1/topics/sea/partitions")).json()["items"]
+    assert [(p["partition"], p["leader"], p["health"]) for p in body] == [
         (0, None, "no leader"),
         (1, 1, "ok"),
     ]
-    assert told[0]["log"] is None
+    assert body[0]["log"] is None
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ async def test_partitions_are_filtered(
     assert [p["partition"] for p in answer.json()["items"]] == found
 
 
-async def test_how_far_logs_reach_is_told_where_it_is_asked_for(
+async def test_log_ends_are_included_on_request(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     fake_cluster.states.told = ToldStates((LEADER,), ())
@@ -93,7 +93,7 @@ async def test_how_far_logs_reach_is_told_where_it_is_asked_for(
     assert fake_cluster.states.requests == [StateRequest("sea")]
 
 
-async def test_a_partition_that_does_not_exist_is_told_which_do(
+async def test_an_unknown_partition_is_answered_with_the_existing_ones(
     gateway: httpx.AsyncClient,
 ) -> None:
     answer = await gateway.get("/v1/topics/sea/partitions/9")
@@ -101,56 +101,58 @@ async def test_a_partition_that_does_not_exist_is_told_which_do(
     assert "its partitions are 0 to 0" in answer.json()["detail"]
 
 
-async def test_a_partition_is_told_with_every_replica(
+async def test_a_partition_lists_every_replica(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     fake_cluster.states.told = ToldStates((LEADER,), ())
-    told = (await gateway.get("/v1/topics/sea/partitions/0")).json()
-    assert [replica["broker_id"] for replica in told["details"]] == [1, 2, 3]
+    body = (await gateway.get("/v1/topics/sea/partitions/0")).json()
+    assert [replica["broker_id"] for replica in body["details"]] == [1, 2, 3]
     assert fake_cluster.states.requests == [StateRequest("sea", 0)]
 
 
-def test_the_lag_of_a_replica_is_what_its_leader_tells() -> None:
-    told = partition_with_replicas("sea", partition(), ToldStates((LEADER, told_by(3)), ()))
-    leader, unheard, lagging = told.details
+def test_the_lag_of_a_replica_is_reported_by_its_leader() -> None:
+    described = partition_with_replicas(
+        "sea", partition(), ToldStates((LEADER, reported_by(3)), ())
+    )
+    leader, unheard, lagging = described.details
     assert (leader.role, leader.lag_records) == ("leader", 0)
     assert (unheard.role, unheard.lag_records, unheard.log_end_offset) == ("unknown", 0, None)
     assert (lagging.role, lagging.lag_records, lagging.lag_ms) == ("follower", 5, 700)
 
 
-def test_of_a_silent_broker_the_leader_tells_how_far_it_came_and_why_it_is_silent() -> None:
+def test_a_silent_broker_has_the_position_known_to_its_leader_and_a_reason() -> None:
     silent = SilentService("a:3", Listening.REFUSES, "gave no answer", "broker", 3)
-    told = partition_with_replicas("sea", partition(), ToldStates((LEADER,), (silent,)))
-    assert told.details[2].log_end_offset == 15
-    assert told.details[2].problem == "broker-3 at a:3 gave no answer"
+    described = partition_with_replicas("sea", partition(), ToldStates((LEADER,), (silent,)))
+    assert described.details[2].log_end_offset == 15
+    assert described.details[2].problem == "broker-3 at a:3 gave no answer"
 
 
-def test_without_a_leader_that_answers_no_lag_is_known() -> None:
-    told = partition_with_replicas("sea", partition(), ToldStates((told_by(2),), ()))
-    assert told.log is None
-    assert told.details[1].lag_records is None
+def test_without_an_answer_of_the_leader_lag_is_unknown() -> None:
+    described = partition_with_replicas("sea", partition(), ToldStates((reported_by(2),), ()))
+    assert described.log is None
+    assert described.details[1].lag_records is None
 
 
-def test_a_leader_of_an_older_epoch_is_not_believed() -> None:
-    deposed = told_by(2, role="leader", leader_epoch=3, log_end_offset=99, leader=LeaderState())
-    told = partition_with_replicas("sea", partition(), ToldStates((deposed, LEADER), ()))
-    assert told.log is not None
-    assert told.log.log_end_offset == 20
+def test_a_leader_of_an_older_epoch_is_ignored() -> None:
+    deposed = reported_by(2, role="leader", leader_epoch=3, log_end_offset=99, leader=LeaderState())
+    described = partition_with_replicas("sea", partition(), ToldStates((deposed, LEADER), ()))
+    assert described.log is not None
+    assert described.log.log_end_offset == 20
 
 
-def test_a_follower_that_cannot_fetch_says_why() -> None:
-    lost = told_by(2, follower=FollowerState(1, problem="broker 1 refuses connections"))
-    told = partition_with_replicas("sea", partition(), ToldStates((lost,), ()))
-    assert told.details[1].problem == "broker 1 refuses connections"
+def test_a_follower_that_cannot_fetch_has_a_reason() -> None:
+    lost = reported_by(2, follower=FollowerState(1, problem="broker 1 refuses connections"))
+    described = partition_with_replicas("sea", partition(), ToldStates((lost,), ()))
+    assert described.details[1].problem == "broker 1 refuses connections"
 
 
-def test_replicas_that_come_and_go_are_marked_and_the_target_is_preferred() -> None:
+def test_added_and_removed_replicas_are_marked_and_the_target_is_preferred() -> None:
     moving = partition(
         replicas=(1, 2, 3),
         moving_operation="op",
         original_replicas=(1, 2),
         target_replicas=(3, 2),
     )
-    told = partition_with_replicas("sea", moving, ToldStates((), ()))
-    assert [replica.moving for replica in told.details] == ["leaving", "", "adding"]
-    assert [replica.preferred for replica in told.details] == [False, False, True]
+    described = partition_with_replicas("sea", moving, ToldStates((), ()))
+    assert [replica.moving for replica in described.details] == ["leaving", "", "adding"]
+    assert [replica.preferred for replica in described.details] == [False, False, True]

@@ -1,4 +1,4 @@
-"""If-Match, as RFC 9110 has it."""
+"""If-Match as defined by RFC 9110."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ async def zero() -> int:
     return 0
 
 
-async def not_asked() -> int:
+async def unexpected_read() -> int:
     raise AssertionError("one tag needs no look")
 
 
-async def test_the_tag_of_a_revision_is_what_the_cluster_compares() -> None:
-    assert await expected_revision(etag(412), not_asked) == 412
+async def test_the_tag_of_a_revision_is_that_revision() -> None:
+    assert await expected_revision(etag(412), unexpected_read) == 412
 
 
 @pytest.mark.parametrize("header", [None, "*", " * "])
-async def test_without_a_tag_any_revision_will_do(header: str | None) -> None:
-    assert await expected_revision(header, not_asked) == ANY_REVISION
+async def test_without_a_tag_any_revision_matches(header: str | None) -> None:
+    assert await expected_revision(header, unexpected_read) == ANY_REVISION
 
 
-async def test_of_several_tags_the_one_that_is_now_is_compared() -> None:
+async def test_of_several_tags_the_current_one_is_compared() -> None:
     assert await expected_revision('"3", "7" ,W/"9"', seven) == 7
 
 
 @pytest.mark.parametrize("header", ['W/"7"', '"abc"', '"3", "4"', '"07"', f'"{2**63}"'])
-async def test_tags_that_cannot_match_are_a_conflict(header: str) -> None:
-    with pytest.raises(ProblemError) as refused:
+async def test_unmatched_tags_are_a_conflict(header: str) -> None:
+    with pytest.raises(ProblemError) as raised:
         await expected_revision(header, seven)
-    assert refused.value.meaning.status == 412
+    assert raised.value.meaning.status == 412
 
 
 @pytest.mark.parametrize("header", ["7", '"7', "", '"7" "8"', ","])
-async def test_what_is_no_entity_tag_is_malformed(header: str) -> None:
-    with pytest.raises(ProblemError) as refused:
+async def test_an_invalid_entity_tag_is_malformed(header: str) -> None:
+    with pytest.raises(ProblemError) as raised:
         await expected_revision(header, seven)
-    assert refused.value.meaning.status == 400
+    assert raised.value.meaning.status == 400
 
 
-async def test_what_was_never_set_has_a_tag_too() -> None:
+async def test_an_unset_value_has_a_tag_too() -> None:
     assert await expected_revision(etag(0), zero) == ANY_REVISION
 
 
-async def test_what_was_set_meanwhile_is_a_conflict_with_never_set() -> None:
+async def test_a_value_set_meanwhile_conflicts_with_the_unset_tag() -> None:
     with pytest.raises(ProblemError):
         await expected_revision(etag(0), seven)

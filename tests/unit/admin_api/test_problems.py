@@ -1,4 +1,4 @@
-"""Refusals are problem documents, whoever refuses."""
+"""Every rejection is a problem document, whichever part rejects."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def problem_of(answer: httpx.Response) -> Problem:
 
 
 @pytest.mark.parametrize("code", ErrorCode)
-def test_every_code_has_a_status_of_an_error_and_a_fix(code: ErrorCode) -> None:
+def test_every_code_has_an_error_status_and_a_fix(code: ErrorCode) -> None:
     meaning = MEANINGS[code]
     assert meaning.status >= 400
     assert meaning.fix.endswith(".")
     assert meaning.grpc_status.isupper()
 
 
-def test_no_code_of_the_cluster_is_a_fault_of_the_gateway() -> None:
+def test_no_cluster_error_code_is_an_internal_gateway_error() -> None:
     assert all(meaning.status != 500 for meaning in MEANINGS.values())
 
 
-async def test_a_refusal_of_the_cluster_keeps_its_words(
+async def test_a_rejection_by_the_cluster_keeps_its_message(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.refusal = TidelogError(ErrorCode.PARTITION_BUSY, "sea/1 is moved by op-1; wait")
@@ -51,7 +51,7 @@ async def test_a_refusal_of_the_cluster_keeps_its_words(
     assert problem.grpc_status == "FAILED_PRECONDITION"
 
 
-async def test_a_cluster_that_cannot_answer_now_says_when_to_try_again(
+async def test_a_temporary_cluster_error_has_a_retry_time(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.refusal = TidelogError(ErrorCode.METADATA_STORE_UNAVAILABLE, "etcd does not answer")
@@ -60,20 +60,18 @@ async def test_a_cluster_that_cannot_answer_now_says_when_to_try_again(
     assert problem_of(answer).retriable
 
 
-async def test_services_that_cannot_be_reached_are_a_503(
-    gateway: httpx.AsyncClient, admin: FakeAdmin
-) -> None:
+async def test_unreachable_services_are_a_503(gateway: httpx.AsyncClient, admin: FakeAdmin) -> None:
     admin.refusal = UnreachableError("10.0.0.1:7501", "refused")
     problem = problem_of(await gateway.get("/v1/cluster"))
     assert (problem.status, problem.code) == (503, "UNREACHABLE")
     assert "10.0.0.1:7501" in problem.detail
 
 
-async def test_what_nobody_expected_names_the_line_of_the_log(
+async def test_an_unexpected_error_names_the_log_line(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.refusal = ZeroDivisionError("a mistake")
-    # What is written to a terminal takes seconds: it shows all that each frame holds.
+    # Log output to a terminal takes seconds, because it shows the variables of each frame.
     with capture_logs() as logged:
         problem = problem_of(await gateway.get("/v1/cluster"))
     assert (problem.status, problem.code) == (500, "INTERNAL")
@@ -83,13 +81,13 @@ async def test_what_nobody_expected_names_the_line_of_the_log(
     assert "a mistake" not in problem.detail
 
 
-async def test_a_path_that_is_not_there_is_a_problem(gateway: httpx.AsyncClient) -> None:
+async def test_an_unknown_path_is_a_problem(gateway: httpx.AsyncClient) -> None:
     problem = problem_of(await gateway.get("/v1/oceans"))
     assert (problem.status, problem.code) == (404, "NO_SUCH_RESOURCE")
     assert problem.detail == "there is no /v1/oceans"
 
 
-async def test_a_method_that_a_path_has_not_names_those_that_it_has(
+async def test_an_unsupported_method_is_answered_with_the_supported_ones(
     gateway: httpx.AsyncClient,
 ) -> None:
     answer = await gateway.delete("/v1/cluster")
@@ -109,7 +107,7 @@ async def test_a_body_that_is_nested_too_deeply_is_malformed(gateway: httpx.Asyn
     assert problem_of(answer).detail == "the body is nested too deeply; send it flatter"
 
 
-async def test_a_number_of_more_digits_than_are_read_is_named(gateway: httpx.AsyncClient) -> None:
+async def test_a_number_with_too_many_digits_is_named(gateway: httpx.AsyncClient) -> None:
     body = b'{"topic": "sea", "partitions": ' + b"9" * 5_000 + b"}"
     headers = {"Content-Type": "application/json"}
     problem = problem_of(await gateway.post("/v1/topics", content=body, headers=headers))
@@ -121,7 +119,7 @@ def error(location: tuple[str | int, ...], kind: str, message: str = "") -> dict
     return {"loc": location, "type": kind, "msg": message}
 
 
-def test_fields_that_are_not_valid_are_named_one_by_one() -> None:
+def test_invalid_fields_are_listed() -> None:
     problem = validation_problem(
         [
             error(("body", "moves", 0, "topic"), "missing"),
@@ -136,36 +134,36 @@ def test_fields_that_are_not_valid_are_named_one_by_one() -> None:
     assert problem.meaning.status == 422
 
 
-def test_a_body_that_is_no_json_is_malformed() -> None:
-    told = error(("body", 17), "json_invalid") | {"ctx": {"error": "Expecting value"}}
-    problem = validation_problem([told], "application/json")
+def test_a_non_json_body_is_malformed() -> None:
+    document = error(("body", 17), "json_invalid") | {"ctx": {"error": "Expecting value"}}
+    problem = validation_problem([document], "application/json")
     assert problem.meaning.status == 400
     assert problem.detail == "the body is not JSON: Expecting value at character 17"
 
 
-def test_a_body_of_another_media_type_is_told_which_is_right() -> None:
+def test_an_unsupported_media_type_is_answered_with_the_right_one() -> None:
     problem = validation_problem([error(("body",), "model_attributes_type")], "text/plain")
     assert problem.meaning.status == 415
     assert "application/json" in problem.detail
 
 
-def test_a_name_that_no_utf8_has_is_told_all_the_same() -> None:
-    told = response(invalid("the key \ud800 is not known"), "/v1", "")
-    assert json.loads(bytes(told.body))["detail"] == "the key \ud800 is not known"
+def test_a_name_that_utf8_cannot_encode_is_reported_all_the_same() -> None:
+    reported = response(invalid("the key \ud800 is not known"), "/v1", "")
+    assert json.loads(bytes(reported.body))["detail"] == "the key \ud800 is not known"
 
 
-def test_that_a_topic_does_not_exist_is_an_answer_and_not_to_be_asked_again() -> None:
-    refused = TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic 'sea'")
-    assert not of_error(refused).retriable
+def test_a_missing_topic_is_an_answer_and_not_retriable() -> None:
+    rejected = TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic 'sea'")
+    assert not of_error(rejected).retriable
 
 
-def test_a_read_without_an_answer_leaves_nothing_in_doubt() -> None:
+def test_a_failed_read_has_a_known_outcome() -> None:
     late = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "nobody answered")
     assert "carried out" in of_error(late).meaning.fix
     assert "carried out" not in of_error(late, is_read=True).meaning.fix
 
 
-async def test_a_request_that_takes_too_long_is_told_what_may_have_happened(
+async def test_a_timed_out_request_says_what_may_have_happened(
     fake_cluster: FakeCluster,
 ) -> None:
     fake_cluster.admin.before_answer = asyncio.Event().wait()
@@ -175,7 +173,9 @@ async def test_a_request_that_takes_too_long_is_told_what_may_have_happened(
     assert "goes on by itself" in problem.detail
 
 
-async def test_a_body_that_turns_out_too_large_is_told_so(gateway: httpx.AsyncClient) -> None:
+async def test_a_body_that_exceeds_the_limit_while_read_is_reported(
+    gateway: httpx.AsyncClient,
+) -> None:
     async def body() -> AsyncIterator[bytes]:
         for _ in range(9):
             yield b" " * (1 << 20)

@@ -1,4 +1,4 @@
-"""Keys and values as JSON carries them, there and back."""
+"""JSON encoding of keys and values in both directions."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ JSON_VALUES = st.recursive(
 
 
 @pytest.mark.parametrize("module", [entry_counter, record_encoding, server_sent_events])
-def test_its_examples_are_right(module: Any) -> None:
+def test_the_examples_of_the_module_hold(module: Any) -> None:
     assert doctest.testmod(module).failed == 0
 
 
 @given(JSON_VALUES)
-def test_a_json_value_comes_back_as_it_was(value: Any) -> None:
+def test_a_json_value_round_trips(value: Any) -> None:
     assert from_bytes(to_bytes(value, Encoding.JSON), Encoding.JSON) == (value, Encoding.JSON)
 
 
 @given(st.binary(), st.sampled_from(list(Encoding)))
-def test_any_bytes_come_back_by_the_encoding_that_is_told(data: bytes, wanted: Encoding) -> None:
+def test_any_bytes_round_trip_with_the_returned_encoding(data: bytes, wanted: Encoding) -> None:
     value, encoding = from_bytes(data, wanted)
     again = to_bytes(value, encoding)
-    # JSON may have been written with other spaces.
+    # The JSON may have been written with other whitespace.
     assert again == data or (
         encoding is Encoding.JSON and from_bytes(again, Encoding.JSON).value == value
     )
 
 
 @pytest.mark.parametrize("encoding", list(Encoding))
-def test_null_is_no_value(encoding: Encoding) -> None:
+def test_null_means_no_value(encoding: Encoding) -> None:
     assert to_bytes(None, encoding) is None
     assert from_bytes(None, encoding).value is None
 
@@ -64,7 +64,7 @@ def test_null_is_no_value(encoding: Encoding) -> None:
 @pytest.mark.parametrize(
     "data", [b"null", b"NaN", b"-Infinity", b'"\\ud800"', b"[" * 100_000, b"1e999", b"ebb"]
 )
-def test_what_json_cannot_carry_is_told_as_text(data: bytes) -> None:
+def test_values_that_json_cannot_carry_are_returned_as_text(data: bytes) -> None:
     assert from_bytes(data, Encoding.JSON) == (data.decode(), Encoding.TEXT)
 
 
@@ -81,7 +81,7 @@ def test_what_json_cannot_carry_is_told_as_text(data: bytes) -> None:
         ([1], Encoding.BASE64),
     ],
 )
-def test_a_value_that_its_encoding_does_not_have_is_refused(
+def test_a_value_that_does_not_fit_its_encoding_is_rejected(
     value: object, encoding: Encoding
 ) -> None:
     with pytest.raises(WrongEncodingError):
@@ -89,7 +89,7 @@ def test_a_value_that_its_encoding_does_not_have_is_refused(
 
 
 @pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ('{"a":', "}"), ('[[],{"a":', "}]")])
-def test_what_is_nested_as_deep_as_may_be_comes_back_and_deeper_is_text(
+def test_nesting_up_to_the_limit_round_trips_and_deeper_values_are_text(
     opened: str, closed: str
 ) -> None:
     levels = opened.count("[", 0, 1) + opened.count("{")
@@ -104,7 +104,7 @@ def test_what_is_nested_as_deep_as_may_be_comes_back_and_deeper_is_text(
         to_bytes([read.value], Encoding.JSON)
 
 
-async def test_every_wrong_value_is_named_with_its_place() -> None:
+async def test_every_invalid_value_is_reported_with_its_position() -> None:
     request = ProduceRequest.model_validate(
         {
             "records": [
@@ -124,7 +124,7 @@ async def test_every_wrong_value_is_named_with_its_place() -> None:
     ]
 
 
-async def test_a_record_has_the_encoding_of_its_request_unless_it_names_its_own() -> None:
+async def test_the_encoding_of_a_record_overrides_that_of_the_request() -> None:
     request = ProduceRequest.model_validate(
         {"encoding": "text", "records": [{"value": "7"}, {"value": 7, "value_encoding": "json"}]}
     )
@@ -132,7 +132,7 @@ async def test_a_record_has_the_encoding_of_its_request_unless_it_names_its_own(
     assert [record.value for record in sound] == [b"7", b"7"]
 
 
-async def test_what_is_read_can_be_produced_again() -> None:
+async def test_read_records_can_be_produced_again() -> None:
     record = Record(
         "sea", 0, 17, 1_000, b"\xff", b'{"tide":"ebb"}', (("a", b"b"), ("a", b"\xff")), 3
     )
@@ -143,7 +143,7 @@ async def test_what_is_read_can_be_produced_again() -> None:
     assert sound[0] == (record.value, record.key, 0, record.headers, 1_000)
 
 
-async def test_a_page_shows_only_so_many_values_as_json_and_the_rest_as_text() -> None:
+async def test_values_beyond_the_json_limit_of_a_page_are_text() -> None:
     value = b"[" + b"[]," * (MAX_PAGE_ENTRIES // 4) + b"0]"
     records = [Record("sea", 0, n, 1_000, None, value, (), 3) for n in range(3)]
     read = await read_records(records, Encoding.JSON)

@@ -1,4 +1,4 @@
-"""What the gateway's log has of requests."""
+"""Log events of requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from unit.admin_api.fakes import FakeAdmin
 
 
-async def test_a_change_is_logged_with_who_asked_for_it(gateway: httpx.AsyncClient) -> None:
+async def test_a_change_is_logged_with_its_caller(gateway: httpx.AsyncClient) -> None:
     with capture_logs() as lines:
         answer = await gateway.put(
             "/v1/throttle",
@@ -24,13 +24,13 @@ async def test_a_change_is_logged_with_who_asked_for_it(gateway: httpx.AsyncClie
     assert line["trace_id"] == answer.headers["x-tidelog-trace-id"]
 
 
-async def test_a_read_is_no_news(gateway: httpx.AsyncClient) -> None:
+async def test_a_read_is_not_logged_at_info(gateway: httpx.AsyncClient) -> None:
     with capture_logs() as lines:
         await gateway.get("/v1/cluster")
     assert [line["log_level"] for line in lines] == ["debug"]
 
 
-async def test_a_failure_is_a_warning_whatever_was_asked(
+async def test_a_failed_request_is_logged_as_a_warning(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.refusal = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "nobody answered")

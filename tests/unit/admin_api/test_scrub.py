@@ -20,7 +20,7 @@ def brokers(admin: FakeAdmin) -> None:
     admin.brokers = [broker(1), broker(2), broker(3, status="gone", gone_at_ms=5, address="a:3")]
 
 
-async def test_each_broker_that_runs_reports_its_scrub(
+async def test_each_running_broker_reports_its_scrub(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     found = replace(NO_PASS, damage_found=2)
@@ -36,7 +36,7 @@ async def test_each_broker_that_runs_reports_its_scrub(
     assert fake_cluster.scrub.calls == [(ONE, False, False), (TWO, False, False)]
 
 
-async def test_a_pass_begins_on_all_that_run(
+async def test_a_pass_begins_on_all_running_brokers(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     answer = await gateway.post("/v1/brokers/scrub")
@@ -45,7 +45,7 @@ async def test_a_pass_begins_on_all_that_run(
     assert fake_cluster.scrub.calls == [(ONE, True, False), (TWO, True, False)]
 
 
-async def test_a_pass_begins_on_the_brokers_that_are_named(
+async def test_a_pass_begins_on_the_named_brokers(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster, admin: FakeAdmin
 ) -> None:
     admin.brokers = [broker(2)]
@@ -63,7 +63,7 @@ async def test_a_dry_run_begins_no_pass(
     assert fake_cluster.scrub.calls == [(ONE, False, False), (TWO, False, False)]
 
 
-async def test_a_broker_that_does_not_run_cannot_begin_one(
+async def test_a_stopped_broker_cannot_begin_a_pass(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     answer = await gateway.post("/v1/brokers/scrub", json={"broker_ids": [1, 3]})
@@ -79,7 +79,7 @@ async def test_a_broker_that_does_not_run_cannot_begin_one(
         (TidelogError(ErrorCode.TOO_MANY_REQUESTS, "it is busy"), "TOO_MANY_REQUESTS"),
     ],
 )
-async def test_a_broker_that_gives_no_answer_hides_no_other(
+async def test_an_unanswered_broker_hides_no_other(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster, refusal: Exception, code: str
 ) -> None:
     fake_cluster.scrub.refusals[TWO] = refusal
@@ -90,7 +90,7 @@ async def test_a_broker_that_gives_no_answer_hides_no_other(
         assert answer.status_code == (200 if answer.request.method == "GET" else 207)
 
 
-async def test_no_request_asks_more_brokers_at_the_same_time_than_its_bound(
+async def test_brokers_are_called_with_bounded_concurrency(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster, admin: FakeAdmin
 ) -> None:
     admin.brokers = [broker(number) for number in range(1, 3 * MAX_ASKED_AT_ONCE)]

@@ -21,12 +21,12 @@ async def test_topics_are_listed_by_name_with_their_health(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.topics = [topic("sky"), topic("sea", partition(isr=(1, 2)), partition(1))]
-    told = (await gateway.get("/v1/topics")).json()["items"]
-    assert [(t["topic"], t["health"]) for t in told] == [
+    body = (await gateway.get("/v1/topics")).json()["items"]
+    assert [(t["topic"], t["health"]) for t in body] == [
         ("sea", "1 under-replicated"),
         ("sky", "ok"),
     ]
-    assert told[0]["partitions"] == 2
+    assert body[0]["partitions"] == 2
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,14 @@ async def test_a_topic_is_created_and_has_an_address(
     assert admin.calls == [("create_topic", ("sea", 6, 2, config, 70), named)]
 
 
-async def test_a_topic_without_a_factor_has_one_replica_on_each_broker_up_to_three(
+async def test_the_default_factor_is_one_replica_per_broker_up_to_three(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     await gateway.post("/v1/topics", json={"topic": "sea"})
     assert admin.calls[-1][1][:3] == ("sea", 1, 1)
 
 
-async def test_a_topic_that_is_asked_for_again_has_the_factor_that_it_has(
+async def test_a_repeated_creation_returns_the_existing_factor(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     body = {"topic": "sea", "operation_id": "op-1"}
@@ -80,10 +80,10 @@ async def test_a_topic_that_is_asked_for_again_has_the_factor_that_it_has(
     assert [call[1][2] for call in admin.calls if call[0] == "create_topic"] == [3, 1]
 
 
-async def test_an_assignment_tells_both_counts(gateway: httpx.AsyncClient) -> None:
+async def test_an_assignment_implies_both_counts(gateway: httpx.AsyncClient) -> None:
     body = {"topic": "sea", "assignment": [[1, 2], [2, 1], [3, 1]]}
-    told = (await gateway.post("/v1/topics", json=body)).json()
-    assert (told["partitions"], told["replication_factor"]) == (3, 2)
+    answer_body = (await gateway.post("/v1/topics", json=body)).json()
+    assert (answer_body["partitions"], answer_body["replication_factor"]) == (3, 2)
 
 
 async def test_a_dry_run_creates_nothing_and_shows_the_replicas(
@@ -95,7 +95,7 @@ async def test_a_dry_run_creates_nothing_and_shows_the_replicas(
     assert "location" not in answer.headers
 
 
-async def test_a_topic_tells_its_configuration_and_its_revision_as_a_tag(
+async def test_a_topic_has_its_configuration_and_its_revision_as_a_tag(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     move = PartitionMove("op", (1, 2), (2, 3))
@@ -107,17 +107,17 @@ async def test_a_topic_tells_its_configuration_and_its_revision_as_a_tag(
         ),
     )
     answer = await gateway.get("/v1/topics/sea")
-    told = answer.json()
+    body = answer.json()
     assert answer.headers["etag"] == '"55"'
-    assert told["config"][0]["default_value"] == "9"
-    assert (told["moving"], told["without_leader"], told["under_replicated"]) == (1, 1, 1)
+    assert body["config"][0]["default_value"] == "9"
+    assert (body["moving"], body["without_leader"], body["under_replicated"]) == (1, 1, 1)
 
 
-async def test_a_topic_is_deleted_once_it_is_named_twice(
+async def test_a_deletion_needs_the_topic_name_as_confirmation(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    refused = await gateway.delete("/v1/topics/sea", params={"confirm": "see"})
-    assert (refused.status_code, refused.json()["code"]) == (422, "NOT_CONFIRMED")
+    rejected = await gateway.delete("/v1/topics/sea", params={"confirm": "see"})
+    assert (rejected.status_code, rejected.json()["code"]) == (422, "NOT_CONFIRMED")
     assert "delete_topic" not in [name for name, _, _ in admin.calls]
     answer = await gateway.delete("/v1/topics/sea", params={"confirm": "sea"})
     assert answer.json()["deleted"] is True
@@ -125,7 +125,7 @@ async def test_a_topic_is_deleted_once_it_is_named_twice(
 
 
 @pytest.mark.parametrize("confirm", ["", "none", "see"])
-async def test_a_topic_that_does_not_exist_cannot_be_deleted(
+async def test_an_unknown_topic_cannot_be_deleted(
     gateway: httpx.AsyncClient, admin: FakeAdmin, confirm: str
 ) -> None:
     admin.refusal = unknown_topic("none")
@@ -136,8 +136,8 @@ async def test_a_topic_that_does_not_exist_cannot_be_deleted(
 async def test_a_dry_run_of_a_deletion_needs_no_confirmation(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    told = (await gateway.delete("/v1/topics/sea", params={"dry_run": True})).json()
-    assert (told["deleted"], told["partitions"], told["brokers"]) == (False, 6, [1, 2])
+    body = (await gateway.delete("/v1/topics/sea", params={"dry_run": True})).json()
+    assert (body["deleted"], body["partitions"], body["brokers"]) == (False, 6, [1, 2])
     assert [call[0] for call in admin.calls] == ["plan_deletion"]
 
 
@@ -182,7 +182,7 @@ async def test_a_revision_conflict_is_a_failed_precondition(
     ("partitions", "call", "added", "removed"),
     [(9, "add_partitions", 3, 0), (6, "add_partitions", 0, 0), (4, "remove_partitions", 0, 2)],
 )
-async def test_a_number_of_partitions_is_reached_from_either_side(
+async def test_the_partition_count_can_grow_and_shrink(
     gateway: httpx.AsyncClient,
     admin: FakeAdmin,
     partitions: int,
@@ -191,31 +191,35 @@ async def test_a_number_of_partitions_is_reached_from_either_side(
     removed: int,
 ) -> None:
     body: dict[str, Any] = {"partitions": partitions, "confirm": "sea"}
-    told = (await gateway.put("/v1/topics/sea/partition-count", json=body)).json()
+    answer_body = (await gateway.put("/v1/topics/sea/partition-count", json=body)).json()
     assert admin.calls[-1][0] == call
-    assert (told["partitions"], told["added"], told["removed"]) == (partitions, added, removed)
+    assert (answer_body["partitions"], answer_body["added"], answer_body["removed"]) == (
+        partitions,
+        added,
+        removed,
+    )
 
 
-async def test_replicas_are_placed_of_partitions_that_are_added_alone(
+async def test_only_added_partitions_are_placed(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     body = {"partitions": 4, "confirm": "sea", "assignment": [[1, 2, 3]]}
-    refused = await gateway.put("/v1/topics/sea/partition-count", json=body)
-    assert (refused.status_code, refused.json()["code"]) == (422, "INVALID_REQUEST")
+    rejected = await gateway.put("/v1/topics/sea/partition-count", json=body)
+    assert (rejected.status_code, rejected.json()["code"]) == (422, "INVALID_REQUEST")
     assert "remove_partitions" not in {call[0] for call in admin.calls}
 
 
 @pytest.mark.parametrize("value", [1.5, None, ["5000"], {"ms": 5000}])
-async def test_a_value_that_no_key_has_is_told_as_one_fault(
+async def test_an_unknown_configuration_key_is_a_single_fault(
     gateway: httpx.AsyncClient, value: object
 ) -> None:
     body = {"set": {"retention_ms": value}}
-    refused = (await gateway.patch("/v1/topics/sea/config", json=body)).json()
-    told = "has to be a string, a whole number, true or false"
-    assert refused["errors"] == [{"field": "set.retention_ms", "message": told}]
+    rejected = (await gateway.patch("/v1/topics/sea/config", json=body)).json()
+    expected = "has to be a string, a whole number, true or false"
+    assert rejected["errors"] == [{"field": "set.retention_ms", "message": expected}]
 
 
-async def test_the_confirmation_of_a_removal_is_the_clusters_to_judge(
+async def test_the_cluster_checks_the_confirmation_of_a_removal(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     body = {"partitions": 1, "confirm": "see"}
@@ -225,24 +229,24 @@ async def test_the_confirmation_of_a_removal_is_the_clusters_to_judge(
 
 
 @pytest.mark.parametrize(("said", "confirm"), [("", "sea"), ("see", "see")])
-async def test_a_removal_that_is_asked_for_again_is_waited_for_and_removes_no_more(
+async def test_a_repeated_removal_waits_and_removes_no_more(
     gateway: httpx.AsyncClient, admin: FakeAdmin, said: str, confirm: str
 ) -> None:
     admin.details = replace(admin.details, partitions_being_removed=2)
     body = {"partitions": admin.details.partition_count, "confirm": said}
-    told = (await gateway.put("/v1/topics/sea/partition-count", json=body)).json()
+    answer_body = (await gateway.put("/v1/topics/sea/partition-count", json=body)).json()
     name, _, named = admin.calls[-1]
     assert (name, named["confirm_topic"]) == ("remove_partitions", confirm)
     assert named["expected_revision"] == admin.details.revision
-    assert (told["added"], told["removed"]) == (0, 0)
+    assert (answer_body["added"], answer_body["removed"]) == (0, 0)
 
 
-async def test_another_factor_is_an_operation(gateway: httpx.AsyncClient) -> None:
+async def test_changing_the_factor_is_an_operation(gateway: httpx.AsyncClient) -> None:
     answer = await gateway.put("/v1/topics/sea/replication-factor", json={"replication_factor": 2})
     assert (answer.status_code, answer.headers["location"]) == (202, "/v1/operations/op-1")
 
 
-async def test_another_factor_of_several_topics_is_one_operation(
+async def test_changing_the_factor_of_several_topics_is_one_operation(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     body = {"topics": ["sea", "bay", "sea"], "replication_factor": 2}

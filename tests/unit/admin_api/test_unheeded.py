@@ -1,4 +1,4 @@
-"""What a request says and nobody would heed."""
+"""Input that a request would silently ignore is rejected."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ WITHOUT_BODY = sorted(
 )
 
 
-async def asked(
+async def errors_of(
     gateway: httpx.AsyncClient, method: str, path: str, body: bytes, query: str = ""
 ) -> list[tuple[str, str]]:
-    """The fields that are refused."""
+    """The rejected fields."""
     answer = await gateway.request(
         method, f"{path}?{query}", content=body, headers={"Content-Type": "application/json"}
     )
     assert answer.status_code == 422, answer.text
-    told: list[dict[str, Any]] = answer.json().get("errors", [{"field": "", "message": ""}])
-    return [(error["field"], error["message"]) for error in told]
+    errors: list[dict[str, Any]] = answer.json().get("errors", [{"field": "", "message": ""}])
+    return [(error["field"], error["message"]) for error in errors]
 
 
 @pytest.mark.parametrize(("method", "path"), WITHOUT_BODY)
-async def test_a_dry_run_that_is_asked_for_in_a_body_is_not_carried_out(
+async def test_dry_run_in_a_body_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin, method: str, path: str
 ) -> None:
     query = "confirm=sea" if method == "DELETE" else ""
-    refused = await asked(gateway, method, path, json.dumps(DRY_RUN).encode(), query)
-    assert refused == [("dry_run", "no body is taken here; give it in the query, as ?dry_run=…")]
+    rejected = await errors_of(gateway, method, path, json.dumps(DRY_RUN).encode(), query)
+    assert rejected == [("dry_run", "no body is taken here; give it in the query, as ?dry_run=…")]
     assert admin.calls == []
 
 
 @pytest.mark.parametrize("body", [b'["dry_run"]', b"dry_run=true", b"[" * 100_000, b"false"])
-async def test_a_body_is_refused_where_none_is_taken(
+async def test_an_unexpected_body_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin, body: bytes
 ) -> None:
-    assert await asked(gateway, "POST", CANCEL, body) == [("", "")]
+    assert await errors_of(gateway, "POST", CANCEL, body) == [("", "")]
     assert admin.calls == []
 
 
 @pytest.mark.parametrize("body", [b"", b" { } ", b"null"])
-async def test_a_body_that_says_nothing_is_none(
+async def test_an_empty_body_is_no_body(
     gateway: httpx.AsyncClient, admin: FakeAdmin, body: bytes
 ) -> None:
     admin.operations = [operation()]
@@ -69,23 +69,23 @@ async def test_a_body_that_says_nothing_is_none(
         (b'{"topic":"sea","config":{"retention_ms":1,"retention_ms":2}}', "retention_ms"),
     ],
 )
-async def test_a_field_that_is_given_twice_is_refused(
+async def test_a_duplicate_field_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin, body: bytes, field: str
 ) -> None:
-    (refused,) = await asked(gateway, "POST", "/v1/topics", body)
-    assert refused == (field, "is there more than once; give the one that is meant")
+    (rejected,) = await errors_of(gateway, "POST", "/v1/topics", body)
+    assert rejected == (field, "is there more than once; give the one that is meant")
     assert admin.calls == []
 
 
-async def test_a_parameter_that_is_given_twice_is_refused(
+async def test_a_duplicate_parameter_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    (refused,) = await asked(gateway, "POST", CANCEL, b"", "dry_run=true&dry_run=false")
-    assert refused[0] == "dry_run"
+    (rejected,) = await errors_of(gateway, "POST", CANCEL, b"", "dry_run=true&dry_run=false")
+    assert rejected[0] == "dry_run"
     assert admin.calls == []
 
 
-async def test_a_condition_that_is_given_twice_is_refused(
+async def test_a_duplicate_condition_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     tags = [("If-Match", "*"), ("If-Match", '"412"')]

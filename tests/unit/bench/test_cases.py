@@ -1,4 +1,4 @@
-"""Verdicts about producing."""
+"""Verdicts on producer throughput."""
 
 from dataclasses import replace
 
@@ -16,28 +16,28 @@ def verdicts(*all_found: Found, memory_mb: float = 100.0) -> dict[str, Measured]
     return {result.name: result for result in results}
 
 
-def test_the_usual_case_and_that_of_one_replica_have_bounds_on_their_share_of_the_ceiling() -> None:
-    told = verdicts(found(USUAL, 0.25), found(ONE_REPLICA, 0.49), found(AT_ONCE_BY_LEADER, 0.3))
+def test_the_usual_and_the_single_replica_case_have_bounds_on_their_share_of_the_ceiling() -> None:
+    results = verdicts(found(USUAL, 0.25), found(ONE_REPLICA, 0.49), found(AT_ONCE_BY_LEADER, 0.3))
 
-    assert told[f"produce {USUAL.name}"].met is True
-    assert told[f"produce {ONE_REPLICA.name}"].met is False
-    assert told[f"produce {AT_ONCE_BY_LEADER.name}"].met is None
+    assert results[f"produce {USUAL.name}"].met is True
+    assert results[f"produce {ONE_REPLICA.name}"].met is False
+    assert results[f"produce {AT_ONCE_BY_LEADER.name}"].met is None
 
 
 def test_acks_all_is_compared_with_acks_1() -> None:
-    told = verdicts(found(USUAL, 0.1), found(AT_ONCE_BY_LEADER, 0.2))
+    results = verdicts(found(USUAL, 0.1), found(AT_ONCE_BY_LEADER, 0.2))
 
-    assert told["acks=all of acks=1, 1 KiB, factor 3"].value == 0.5
-    assert told["acks=all of acks=1, 1 KiB, factor 3"].met is False
-
-
-def test_records_that_were_not_acknowledged_are_a_miss() -> None:
-    told = verdicts(replace(found(USUAL, 0.3), failed=2))
-
-    assert told["records that were not acknowledged"].met is False
+    assert results["acks=all of acks=1, 1 KiB, factor 3"].value == 0.5
+    assert results["acks=all of acks=1, 1 KiB, factor 3"].met is False
 
 
-def test_each_way_has_a_line_over_the_size_of_records() -> None:
+def test_unacknowledged_records_miss_the_target() -> None:
+    results = verdicts(replace(found(USUAL, 0.3), failed=2))
+
+    assert results["records that were not acknowledged"].met is False
+
+
+def test_each_case_has_a_line_over_record_sizes() -> None:
     several = [found(USUAL._replace(record_bytes=size), size / 1e6) for size in reversed(SIZES)]
     (chart,) = [
         chart for chart in outcome(several, {}, 1.0).charts if chart.name.endswith("none-12")

@@ -1,4 +1,4 @@
-"""Bounds of the web console: each that is not met is named."""
+"""Bounds of the web console: each missed bound is named."""
 
 import json
 from dataclasses import replace
@@ -61,11 +61,11 @@ def test_within_all_bounds_nothing_is_named() -> None:
         ),
     ],
 )
-def test_what_is_beyond_its_bound_is_named(changed: Figures, name: str) -> None:
+def test_a_missed_bound_is_named(changed: Figures, name: str) -> None:
     assert not_met(verdicts(changed)) == [name]
 
 
-def test_a_page_without_a_long_task_has_none_above_what_browsers_call_long() -> None:
+def test_a_page_without_a_long_task_has_the_threshold_as_its_longest() -> None:
     assert replace(PAGE, long_tasks_ms=()).longest_ms == 50.0
 
 
@@ -78,6 +78,6 @@ def test_the_file_holds_what_was_measured_and_what_was_missed(tmp_path: Path) ->
     assert written["overview"]["answers_ms"] == [4.0, 5.0, 290.0]
 
 
-def test_settings_are_asked_for_by_name() -> None:
+def test_settings_are_queried_by_name() -> None:
     assert parse(["--watch-s", "12"]) == ("custom", replace(FULL, watch_s=12.0))
     assert parse(["--quick"]) == ("quick", QUICK)

@@ -7,12 +7,12 @@ import pytest
 from bench.digest_cost import PAIRS, Side, interval, results
 from bench.report import not_met
 
-# A digest that costs no more than noise: broker processes differ from pair to pair.
+# The cost of digests is within noise, because broker processes differ from pair to pair.
 _NOISE = random.Random(1)
 
 
 def sides(cpu: float, throughput: float) -> dict[str, list[Side]]:
-    """Of clusters with digests, relative to those without."""
+    """Measurements of clusters with digests relative to those without."""
     off = [Side(50 * _NOISE.uniform(0.9, 1.1), 8 * _NOISE.uniform(0.9, 1.1)) for _ in range(PAIRS)]
     return {
         "on": [Side(side.throughput * throughput, side.cpu * cpu) for side in off],
@@ -29,7 +29,7 @@ def test_ratios_are_of_pairs_and_have_bounds() -> None:
     assert throughput.value == pytest.approx(0.998)
 
 
-def test_what_costs_more_than_a_percent_is_named() -> None:
+def test_a_cost_above_one_percent_is_named() -> None:
     assert not_met(results(sides(1.02, 0.98), append_us=100.0)) == [
         f"digests: processor on / off, median of {PAIRS} alternated pairs",
         f"digests: throughput on / off, median of {PAIRS} alternated pairs",
@@ -37,7 +37,7 @@ def test_what_costs_more_than_a_percent_is_named() -> None:
     ]
 
 
-def test_the_interval_is_as_wide_as_pairs_differ() -> None:
+def test_the_interval_reflects_the_spread_of_pairs() -> None:
     assert interval([1.01] * PAIRS) == 0
     narrow = [1 + 0.01 * _NOISE.gauss() for _ in range(PAIRS)]
     wide = [1 + 10 * (ratio - 1) for ratio in narrow]

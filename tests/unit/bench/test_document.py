@@ -1,4 +1,4 @@
-"""What the suite leaves behind."""
+"""The result document of the suite."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ def content(
     return document.content("quick", QUICK, outcomes, seconds, measured, before or {})
 
 
-def test_it_is_json_and_comes_back() -> None:
+def test_the_document_round_trips_as_json() -> None:
     found = Outcome([Measured("speed", 1.23456, "MB/s", 0.5)], [CHART], {"cases": [1]})
 
     whole = json.loads(json.dumps(content({"reading": found})))
@@ -29,7 +29,7 @@ def test_it_is_json_and_comes_back() -> None:
     assert whole["parts"]["reading"]["details"] == {"cases": [1]}
 
 
-def test_a_part_that_is_run_again_takes_its_place_and_leaves_the_others() -> None:
+def test_a_repeated_part_replaces_only_itself() -> None:
     missed, met = at_most("wait", 9, 5, "ms"), at_most("wait", 4, 5, "ms")
     alone = Outcome([Measured("memory", 1, "MB")])
     before = content({"latency": Outcome([missed]), "alone": alone})
@@ -43,6 +43,6 @@ def test_a_part_that_is_run_again_takes_its_place_and_leaves_the_others() -> Non
     assert after["measured"] == {"latency": {"commit": "def"}, "alone": {"commit": "abc"}}
 
 
-def test_only_the_full_form_has_the_name_of_the_whole() -> None:
+def test_only_the_full_form_has_the_name_of_a_complete_run() -> None:
     assert document.name_of("full") == "bench"
     assert document.name_of("custom") == "bench.partial"

@@ -1,4 +1,4 @@
-"""Bounds of growing and shrinking: each that is not met is named."""
+"""Bounds of growing and shrinking a cluster: each missed bound is named."""
 
 import json
 from dataclasses import replace
@@ -88,7 +88,7 @@ def test_within_all_bounds_nothing_is_named() -> None:
         ),
     ],
 )
-def test_a_bound_that_is_not_met_is_named_and_no_other(run: RunFigures, named: str) -> None:
+def test_only_the_missed_bound_is_named(run: RunFigures, named: str) -> None:
     assert not_met(verdicts([run])) == [named]
 
 
@@ -102,7 +102,7 @@ def test_latency_is_judged_by_the_median_and_balance_by_the_worst() -> None:
     ]
 
 
-def test_moving_nothing_where_nothing_is_needed_is_the_minimum() -> None:
+def test_no_moves_are_optimal_where_none_are_needed() -> None:
     assert ratio(0, 0) == 1.0
     assert ratio(1, 0) > 1e9
 
@@ -132,7 +132,7 @@ def test_a_shortened_run_does_not_overwrite_the_file_of_a_full_one(tmp_path: Pat
     assert written != full
 
 
-def test_an_option_of_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_zero_option_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse(["--runs", "0"])
     assert "--runs is 0; it is above 0" in capsys.readouterr().err

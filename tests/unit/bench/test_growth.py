@@ -1,4 +1,4 @@
-"""How cost grows, and what is bounded of it."""
+"""How cost grows with cluster size, and the bounds on it."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def test_a_power_of_the_size_is_found(power: float, costs: tuple[float, float]) 
     assert exponent(points) == pytest.approx(power)
 
 
-def test_one_size_tells_no_growth() -> None:
+def test_one_size_shows_no_growth() -> None:
     assert exponent([Point(10, 1), Point(10, 2)]) is None
     assert exponent([Point(10, 0), Point(100, 2)]) is None
 
@@ -41,7 +41,7 @@ def test_series_of_one_name_are_added() -> None:
     assert sums('a{b="1"} 2\na{b="2"} 3\n# a 9\nc 1.5\n') == {"a": 5.0, "c": 1.5}
 
 
-def test_what_the_store_did_is_counted_for_each_change() -> None:
+def test_store_requests_are_counted_per_change() -> None:
     work = store_work(METRICS)
 
     assert work == StoreWork(4, 120, 360, 10, 2e6, 1000)
@@ -62,7 +62,7 @@ def test_a_bound_holds_at_its_size_alone() -> None:
     }
 
 
-def test_what_could_not_be_measured_is_a_miss() -> None:
+def test_a_failed_measurement_misses_its_target() -> None:
     figures = SizeFigures(10_000, problems={"takeover": "nobody told it"})
 
     results = outcome("x", "x", [COST], 10_000, [figures]).results
@@ -82,7 +82,7 @@ def test_each_quantity_has_a_line_over_the_sizes_with_its_power() -> None:
     assert found.details["growth_exponents"] == {"cost_s": 1.0}
 
 
-def test_sizes_stand_side_by_side() -> None:
+def test_sizes_are_columns() -> None:
     sizes = [SizeFigures(size, {"cost_s": size / 1000}) for size in (1_000, 10_000)]
     other = Measured("growth", 1.0, "")
 

@@ -1,4 +1,4 @@
-"""Balance, and the fewest copies that bring it."""
+"""Balance, and the minimum number of copies that achieves it."""
 
 from bench.grow.holdings import (
     Holdings,
@@ -19,7 +19,7 @@ def holdings(*replicas: tuple[int, ...]) -> Holdings:
     )
 
 
-def test_brokers_without_anything_count_for_the_spread() -> None:
+def test_empty_brokers_count_for_the_spread() -> None:
     held = holdings((1, 2), (2, 1), (1, 2))
 
     assert held.replicas_by_broker([1, 2, 3]) == {1: 3, 2: 3, 3: 0}
@@ -28,30 +28,30 @@ def test_brokers_without_anything_count_for_the_spread() -> None:
 
 
 def test_new_brokers_lack_an_equal_share_rounded_down() -> None:
-    # 7 replicas over 4 brokers: one each.
+    # 7 replicas over 4 brokers: one for each.
     before = holdings((1, 2), (2, 1), (1, 2), (1,))
 
     assert fewest_to_grow(before, [1, 2, 3, 4]) == 2
 
 
-def test_an_old_broker_that_lacks_some_is_given_them_too() -> None:
+def test_an_underfilled_old_broker_is_filled_too() -> None:
     before = holdings((1,), (1,), (1,), (1,), (1,), (2,))
 
     assert fewest_to_grow(before, [1, 2, 3]) == 1 + 2
 
 
-def test_what_a_removed_broker_held_has_to_be_copied() -> None:
+def test_replicas_of_a_removed_broker_have_to_be_copied() -> None:
     assert fewest_to_remove(holdings((1, 2), (2, 3), (3, 1)), [3]) == 2
 
 
-def test_a_replica_on_another_broker_is_copied_and_another_order_is_none() -> None:
+def test_a_replica_on_another_broker_is_a_copy_and_a_reordering_is_not() -> None:
     before = holdings((1, 2), (2, 3), (3, 1))
     after = holdings((2, 1), (2, 4), (5, 4))
 
     assert copied(before, after) == 3
 
 
-def test_topics_tell_who_holds_what_and_what_is_not_settled() -> None:
+def test_topic_descriptions_yield_holders_and_running_moves() -> None:
     partition = PartitionDescription(0, 1, 4, (1, 2, 3), (1, 3), (), (), -1, 2, "grow")
     topic = TopicDescription("sea", "", 3, {}, (partition,), 1)
 

@@ -1,4 +1,4 @@
-"""Acknowledged records, and those that are read back."""
+"""Compares acknowledged records with those read back."""
 
 from bench.grow.ledger import Ledger, ReadBack, serial_of, value_of
 from tidelog.model import NO_OFFSET
@@ -9,14 +9,14 @@ def values(*serials: int) -> list[bytes | None]:
 
 
 def ledger_of_five() -> Ledger:
-    """Serial numbers 0 to 2 in partition 0 and 3 to 4 in partition 1, from offset 0 on."""
+    """Serial numbers 0 to 2 are in partition 0 and 3 to 4 in partition 1, from offset 0 on."""
     ledger = Ledger(2)
     ledger.acknowledge(0, 0, ledger.take(3), 3)
     ledger.acknowledge(1, 0, ledger.take(2), 2)
     return ledger
 
 
-def test_all_that_was_acknowledged_is_found() -> None:
+def test_all_acknowledged_records_are_found() -> None:
     ledger = ledger_of_five()
     ledger.note_read(0, 0, values(0, 1))
     ledger.note_read(0, 2, values(2))
@@ -25,14 +25,14 @@ def test_all_that_was_acknowledged_is_found() -> None:
     assert ledger.read_back() == ReadBack(5, 5, lost=0, duplicates=0, unexpected=0)
 
 
-def test_what_is_not_read_is_lost() -> None:
+def test_an_unread_record_is_lost() -> None:
     ledger = ledger_of_five()
     ledger.note_read(0, 0, values(0, 1, 2))
 
     assert ledger.read_back().lost == 2
 
 
-def test_a_record_elsewhere_than_acknowledged_is_lost() -> None:
+def test_a_record_at_another_offset_than_acknowledged_is_lost() -> None:
     ledger = ledger_of_five()
     ledger.note_read(0, 0, values(0, 2, 1))
     ledger.note_read(1, 0, values(3, 4))
@@ -47,7 +47,7 @@ def test_another_value_is_a_lost_record() -> None:
     assert ledger.read_back().lost == 5
 
 
-def test_an_offset_that_was_acknowledged_twice_has_lost_one_of_them() -> None:
+def test_an_offset_acknowledged_twice_has_lost_one_record() -> None:
     ledger = Ledger(1)
     ledger.acknowledge(0, 0, ledger.take(1), 1)
     ledger.acknowledge(0, 0, ledger.take(1), 1)
@@ -56,7 +56,7 @@ def test_an_offset_that_was_acknowledged_twice_has_lost_one_of_them() -> None:
     assert ledger.read_back().lost == 1
 
 
-def test_what_was_acknowledged_without_an_offset_is_found_anywhere() -> None:
+def test_a_record_acknowledged_without_an_offset_is_found_anywhere() -> None:
     ledger = Ledger(1)
     ledger.acknowledge(0, 0, ledger.take(2), 2)
     ledger.acknowledge(0, NO_OFFSET, ledger.take(2), 2)
@@ -68,7 +68,7 @@ def test_what_was_acknowledged_without_an_offset_is_found_anywhere() -> None:
     assert ledger.read_back() == ReadBack(4, 4, lost=1, duplicates=1, unexpected=0)
 
 
-def test_a_record_that_is_there_twice_is_a_duplicate() -> None:
+def test_a_record_read_twice_is_a_duplicate() -> None:
     ledger = ledger_of_five()
     ledger.note_read(0, 0, values(0, 1, 2))
     ledger.note_read(0, 3, values(1))
@@ -77,7 +77,7 @@ def test_a_record_that_is_there_twice_is_a_duplicate() -> None:
     assert ledger.read_back() == ReadBack(5, 6, lost=0, duplicates=1, unexpected=0)
 
 
-def test_what_was_sent_and_never_acknowledged_may_be_there() -> None:
+def test_an_unacknowledged_record_may_exist() -> None:
     ledger = ledger_of_five()
     unknown = ledger.take(1)
     ledger.note_read(0, 0, values(0, 1, 2, unknown))
@@ -86,6 +86,6 @@ def test_what_was_sent_and_never_acknowledged_may_be_there() -> None:
     assert ledger.read_back() == ReadBack(5, 6, lost=0, duplicates=0, unexpected=1)
 
 
-def test_a_value_tells_its_serial_number_and_nobody_elses_does() -> None:
+def test_a_value_has_its_serial_number() -> None:
     assert serial_of(value_of(1 << 40)) == 1 << 40
     assert serial_of(b"sea") is None

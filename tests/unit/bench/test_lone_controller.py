@@ -1,11 +1,11 @@
-"""A controller with everything around it simulated."""
+"""A controller whose whole environment is simulated."""
 
 from bench.scale.alone import measure
 from bench.scale.lone_controller import LoneController
 from tidelog_controller.state.events import CreateTopic
 
 
-async def test_a_small_one_goes_all_the_way() -> None:
+async def test_a_small_cluster_completes_every_stage() -> None:
     figures = await measure(30)
 
     assert figures.problems == {}
@@ -14,7 +14,7 @@ async def test_a_small_one_goes_all_the_way() -> None:
     assert 0 < found["election_cpu_s"] <= found["plan_cpu_s"] <= found["failover_cpu_s"]
 
 
-def test_leaders_are_counted_as_the_store_has_them() -> None:
+def test_leaders_are_counted_from_the_store() -> None:
     lone = LoneController(3)
     lone.take_over()
 

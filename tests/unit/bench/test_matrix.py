@@ -1,4 +1,4 @@
-"""Which ways of producing are measured, and what is sent."""
+"""The producer cases that are measured, and the records they send."""
 
 import zlib
 
@@ -22,7 +22,7 @@ def test_the_full_matrix_has_every_combination_once() -> None:
     assert len(cases) == len(SIZES) * 2 * len(FACTORS) * len(PARTITIONS) * len(CODECS) + 1
 
 
-def test_the_diagonal_differs_from_the_usual_case_in_one_thing() -> None:
+def test_the_diagonal_changes_one_setting_of_the_usual_case() -> None:
     first, *others = diagonal()
 
     assert first == USUAL
@@ -33,12 +33,12 @@ def test_the_diagonal_differs_from_the_usual_case_in_one_thing() -> None:
     assert BY_RECORD in others
 
 
-def test_names_tell_cases_apart() -> None:
+def test_names_distinguish_cases() -> None:
     assert len({case.name for case in full()}) == len(full())
     assert USUAL.name == "1 KiB, acks=all, factor 3, 12 partitions, none"
 
 
-def test_a_record_that_is_larger_than_a_batch_is_one_by_itself() -> None:
+def test_a_record_larger_than_a_batch_is_sent_alone() -> None:
     assert USUAL._replace(record_bytes=100 << 10).records_per_batch == 1
     assert USUAL.records_per_batch == 64
 

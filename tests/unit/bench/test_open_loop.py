@@ -1,4 +1,4 @@
-"""An open loop, whose latencies leave no wait out."""
+"""An open-loop load, whose latencies include every wait."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def test_requests_are_due_at_a_fixed_rate() -> None:
     assert list(schedule.due(10.6)) == []
 
 
-def test_who_comes_late_finds_all_that_was_due_meanwhile_at_its_own_time() -> None:
+def test_a_late_sender_gets_all_due_requests_with_their_due_times() -> None:
     schedule = Schedule(2, 0.0)
     list(schedule.due(0.0))
 
@@ -28,21 +28,21 @@ def test_times_do_not_drift() -> None:
     assert last_s == 1000.0
 
 
-def test_a_rate_of_nothing_is_refused() -> None:
+def test_a_rate_of_zero_is_rejected() -> None:
     with pytest.raises(ValueError, match="above 0"):
         Schedule(0, 0.0)
 
 
 def test_a_stall_is_charged_to_every_request_that_was_due_in_it() -> None:
     latencies = Latencies()
-    # Nothing could be sent for a second: each has waited from when it was due.
+    # Sending stalled for a second, so each request waits from its due time.
     for due_s in Schedule(4, 0.0).due(0.75):
         latencies.note(due_s, 1.0)
 
     assert latencies.within(0.0, 1.0) == [250.0, 500.0, 750.0, 1000.0]
 
 
-def test_requests_belong_to_the_time_when_they_were_due() -> None:
+def test_requests_are_attributed_to_their_due_time() -> None:
     latencies = Latencies()
     latencies.note(0.9, 5.0)
     latencies.note(1.0, 1.5)
@@ -51,7 +51,7 @@ def test_requests_belong_to_the_time_when_they_were_due() -> None:
     assert latencies.within(1.0, 2.0) == [500.0]
 
 
-def test_failures_are_counted_apart() -> None:
+def test_failures_are_counted_separately() -> None:
     latencies = Latencies()
     latencies.note(0.0, 1.0)
     latencies.note_failure(0.5)

@@ -1,4 +1,4 @@
-"""The same work on peers: what their tools say, how servers are set up, and the verdict."""
+"""The same workload on peers: tool output, server setup and the verdict."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec
 END_TO_END_SAID = "0\t3.1\nAvg latency: 2.5 ms\nPercentiles: 50th = 2, 99th = 7, 99.9th = 12\n"
 
 
-def test_the_last_summary_of_the_producing_tool_counts() -> None:
+def test_the_last_summary_of_the_producer_tool_is_used() -> None:
     assert kafka_tools.records_per_second(PRODUCER_SAID) == 71000.5
 
 
-def test_the_consuming_tool_is_taken_without_the_time_of_its_group() -> None:
+def test_the_consumer_tool_is_timed_without_its_group_setup() -> None:
     assert kafka_tools.fetched_per_second(CONSUMER_SAID) == 39062.6
 
 
-def test_the_tool_for_latency_tells_three_percentiles() -> None:
+def test_the_latency_tool_yields_three_percentiles() -> None:
     assert kafka_tools.latencies(END_TO_END_SAID) == [2.0, 7.0, 12.0]
 
 
@@ -54,17 +54,17 @@ def test_the_tool_for_latency_tells_three_percentiles() -> None:
     "read",
     [kafka_tools.records_per_second, kafka_tools.fetched_per_second, kafka_tools.latencies],
 )
-def test_what_a_tool_says_instead_is_told(read: object) -> None:
+def test_unexpected_tool_output_is_reported(read: object) -> None:
     assert callable(read)
     with pytest.raises(ToolError, match="no such topic"):
         read("no such topic")
 
 
-def test_what_warms_up_is_sent_beside_what_counts() -> None:
-    asked = kafka_tools.producing("k:1", "sea", 500, 1024, {"acks": "all"}, 100)
-    given = dict(zip(asked[:-3:2], asked[1:-2:2], strict=True))
+def test_warm_up_records_are_sent_besides_measured_ones() -> None:
+    words = kafka_tools.producing("k:1", "sea", 500, 1024, {"acks": "all"}, 100)
+    given = dict(zip(words[:-3:2], words[1:-2:2], strict=True))
     assert (given["--num-records"], given["--warmup-records"]) == ("600", "100")
-    assert asked[-2:] == ["bootstrap.servers=k:1", "acks=all"]
+    assert words[-2:] == ["bootstrap.servers=k:1", "acks=all"]
 
 
 def test_every_server_of_nats_knows_the_routes_of_all() -> None:
@@ -76,7 +76,7 @@ def test_every_server_of_nats_knows_the_routes_of_all() -> None:
 
 
 def found(speeds: Mapping[str, float], pairs: int = FULL.pairs) -> list[Measured]:
-    """`speeds`: of what differs from a Tidelog that is as fast as all others."""
+    """Measurements of all peers. `speeds`: those that differ from the common speed of 100."""
     done = [
         Done(work, peer, number, {SPEED: speeds.get(f"{work}|{peer}", 100.0)})
         for number in range(1, pairs + 1)
@@ -94,7 +94,7 @@ def found(speeds: Mapping[str, float], pairs: int = FULL.pairs) -> list[Measured
     return results.verdicts(replace(FULL, pairs=pairs), done, [500.0])
 
 
-def test_as_fast_as_its_peers_is_enough() -> None:
+def test_equal_speed_meets_the_target() -> None:
     assert not_met(found({})) == []
 
 
@@ -107,7 +107,7 @@ def test_as_fast_as_its_peers_is_enough() -> None:
         {f"p99|{KAFKA}": 4.9},
     ],
 )
-def test_each_peer_that_is_faster_is_told(slow: dict[str, float]) -> None:
+def test_each_faster_peer_is_reported(slow: dict[str, float]) -> None:
     (missed,) = not_met(found(slow))
     assert f"Tidelog over {next(iter(slow)).partition('|')[2]}" in missed
 
@@ -117,6 +117,6 @@ def test_nats_is_a_ratio_without_a_bound_and_the_quick_form_has_none() -> None:
     assert not_met(found({f"{PRODUCE_ALL}|{KAFKA}": 900.0}, QUICK.pairs)) == []
 
 
-def test_what_was_not_acknowledged_is_a_failure_of_the_whole() -> None:
+def test_unacknowledged_records_fail_the_whole_run() -> None:
     done = [Done(PRODUCE_ALL, TIDELOG, 1, {SPEED: 1.0, "failed": 2.0})]
     assert not_met(results.verdicts(QUICK, done, [1.0])) == ["records that were not acknowledged"]

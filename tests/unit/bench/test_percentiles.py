@@ -1,4 +1,4 @@
-"""Percentiles that so many values can tell."""
+"""Percentiles that the number of values supports."""
 
 from bench.percentiles import distribution, percentile, timed, told
 
@@ -10,13 +10,13 @@ def test_a_percentile_is_one_of_the_values() -> None:
     assert percentile(values, 1.0) == 100.0
 
 
-def test_a_percentile_beyond_what_so_many_values_tell_is_left_out() -> None:
+def test_a_percentile_needs_enough_values() -> None:
     assert set(told([1.0] * 50)) == {"p50"}
     assert set(told([1.0] * 100)) == {"p50", "p99"}
     assert set(told([1.0] * 1000)) == {"p50", "p99", "p99.9"}
 
 
-def test_a_distribution_ends_with_the_largest() -> None:
+def test_a_distribution_ends_with_the_maximum() -> None:
     shape = distribution([1.0, 2.0, 3.0, 4.0])
 
     assert shape[0] == (0.0, 1.0)
@@ -24,6 +24,6 @@ def test_a_distribution_ends_with_the_largest() -> None:
     assert [share for share, _ in shape] == [0.0, 0.25, 0.5, 0.75, 1.0]
 
 
-def test_what_failed_is_apart() -> None:
+def test_failures_are_counted_separately() -> None:
     assert timed([2.0, 3.0], failed=1).samples == 2
     assert timed([], failed=1).p == {}

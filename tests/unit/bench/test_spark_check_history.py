@@ -1,4 +1,4 @@
-"""The history that the check on Spark is measured by has the anomalies that it says."""
+"""The history for the benchmark of the Spark check has the anomalies that it declares."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.spark_check.planted import Planted
 from tidelog.history import Anomaly, check_history
 
 
-def test_what_is_planted_is_what_is_found() -> None:
+def test_the_check_finds_exactly_the_planted_anomalies() -> None:
     planted = Planted.of_operations(60_000, of_each=2, seed=3)
     operations = [
         operation
@@ -28,6 +28,6 @@ def test_another_seed_plants_elsewhere() -> None:
     assert one.expected == other.expected
 
 
-def test_a_history_without_room_for_its_anomalies_says_so() -> None:
+def test_a_history_too_small_for_its_anomalies_is_an_error() -> None:
     with pytest.raises(ValueError, match="no room for 9 of each kind"):
         Planted.of_operations(10_000, of_each=9, seed=1)

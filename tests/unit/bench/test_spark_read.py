@@ -1,4 +1,4 @@
-"""Reading by Spark beside Kafka: what is written and read, and the verdict."""
+"""Spark reads from Tidelog beside Kafka: the data, the plan of a read, and the verdict."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def pairs(*seconds: tuple[float, float]) -> list[Reading]:
     ]
 
 
-def test_records_are_divided_over_the_partitions_without_a_gap() -> None:
+def test_records_are_distributed_over_the_partitions_without_a_gap() -> None:
     parts = [in_partition(partition, 1_000, 12) for partition in range(12)]
     assert list(chain(*parts)) == list(range(1_000))
     assert {len(part) for part in parts} == {83, 84}
     assert ends(1_000, 12) == [len(part) for part in parts]
 
 
-def test_chunks_are_all_of_a_range() -> None:
+def test_chunks_cover_a_range() -> None:
     assert list(chunks(range(3, 10), 3)) == [range(3, 6), range(6, 9), range(9, 10)]
 
 
@@ -69,12 +69,12 @@ def test_every_key_and_value_has_its_size() -> None:
         assert value_of(number, 100).rstrip(b"x") == b"%d" % number
 
 
-def test_offsets_are_told_as_both_sources_take_them() -> None:
+def test_offsets_are_formatted_for_both_sources() -> None:
     assert json.loads(offsets_option("sea", [5, 7])) == {"sea": {"0": 5, "1": 7}}
 
 
-def test_the_ratio_is_the_median_of_pairs_whatever_their_order() -> None:
-    # By pair 2.0, 0.5 and 1.0; the ratio of medians would be another one.
+def test_the_ratio_is_the_median_of_pairs() -> None:
+    # The ratios of the pairs are 2.0, 0.5 and 1.0; the ratio of medians would differ.
     readings = pairs((10.0, 20.0), (40.0, 20.0), (30.0, 30.0))
     found = {result.name: result.value for result in results.verdicts(outcome(*readings[::-1]))}
     assert found["Tidelog over Kafka, batch"] == 1.0
@@ -93,45 +93,45 @@ def test_within_all_bounds_nothing_is_named() -> None:
         ((34.0, 30.0), ["Tidelog, batch"]),
     ],
 )
-def test_what_is_too_slow_is_named(seconds: tuple[float, float], named: list[str]) -> None:
+def test_a_speed_below_its_bound_is_named(seconds: tuple[float, float], named: list[str]) -> None:
     assert not_met(results.verdicts(outcome(*pairs(seconds)))) == named
 
 
-def test_a_task_that_takes_more_memory_for_a_longer_range_is_named() -> None:
+def test_memory_growth_of_a_task_with_its_range_is_named() -> None:
     of_all = outcome(*pairs((20.0, 20.0)))
     grown = replace(of_all, long=replace(of_all.long, worker_peak_mb=233.0))
     assert not_met(results.verdicts(grown)) == ["growth of a task's peak, tenfold range"]
 
 
-def test_of_few_records_the_speed_is_told_and_not_judged() -> None:
+def test_the_speed_of_few_records_is_reported_without_a_bound() -> None:
     few = replace(outcome(*pairs((60.0, 20.0))), settings=QUICK)
     assert not_met(results.verdicts(few)) == []
 
 
-def test_a_reading_that_lacks_a_row_is_told() -> None:
+def test_a_read_that_lacks_a_row_is_reported() -> None:
     lacking = replace(reading(KAFKA, 1), totals=ALL._replace(rows=ALL.rows - 1))
-    (told,) = results.miscounted(outcome(reading(TIDELOG, 1), lacking))
-    assert told.startswith("kafka, batch 1: ")
+    (reported,) = results.miscounted(outcome(reading(TIDELOG, 1), lacking))
+    assert reported.startswith("kafka, batch 1: ")
 
 
-def test_a_task_that_read_another_range_is_told() -> None:
+def test_a_task_that_read_another_range_is_reported() -> None:
     of_all = outcome(*pairs((20.0, 20.0)))
     other = replace(of_all, short=of_all.long)
-    (told,) = results.miscounted(other)
-    assert told.startswith("a tenth of a partition: ")
+    (reported,) = results.miscounted(other)
+    assert reported.startswith("a tenth of a partition: ")
 
 
-def test_only_the_full_form_is_called_so(tmp_path: Path) -> None:
+def test_only_the_full_form_has_the_plain_name(tmp_path: Path) -> None:
     found = outcome(*pairs((20.0, 20.0)))
     assert results.write(tmp_path, results.content("full", found)).name == "bench-spark-read.json"
     partial = results.write(tmp_path, results.content("quick", found))
     assert partial.name == "bench-spark-read.partial.json"
-    told = json.loads(partial.read_text())
-    assert told["readings"][0]["rows_per_second"] == FULL.records // 20
-    assert told["miscounted"] == told["not_met"] == []
+    document = json.loads(partial.read_text())
+    assert document["readings"][0]["rows_per_second"] == FULL.records // 20
+    assert document["miscounted"] == document["not_met"] == []
 
 
-def test_every_broker_of_kafka_knows_all_voters_and_its_own_place() -> None:
+def test_every_kafka_broker_has_all_voters_and_its_own_address() -> None:
     nodes = [Node(1, 9001, 9002), Node(2, 9003, 9004)]
     text = server_properties(nodes[1], nodes, "/data")
     given = dict(line.split("=", 1) for line in text.splitlines())
@@ -141,20 +141,18 @@ def test_every_broker_of_kafka_knows_all_voters_and_its_own_place() -> None:
     assert given["log.dirs"] == "/data"
 
 
-def test_a_release_is_that_of_its_jar() -> None:
+def test_a_release_is_read_from_its_jar() -> None:
     jars = [Path("/m2/org/a/a/1.0/a-1.0.jar"), Path("/m2/org/ab/ab/2.0/ab-2.0.jar")]
     assert maven.version("a", jars) == "1.0"
 
 
-def test_without_maven_it_is_said_what_is_needed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_maven_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(maven.MavenError, match="Maven is not installed"):
         maven.jars(tmp_path / "some.xml", tmp_path)
 
 
-def test_the_source_for_kafka_is_of_the_release_of_spark_that_is_installed_here() -> None:
+def test_the_kafka_source_matches_the_installed_spark_release() -> None:
     root = Path(__file__).parents[3]
     given = re.search(
         r"spark-sql-kafka-0-10_2.13</artifactId>\s*<version>(\d+\.\d+)\.",

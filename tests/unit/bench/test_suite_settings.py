@@ -6,7 +6,7 @@ from bench.suite import estimate
 from bench.suite.settings import FULL, PARTS, QUICK, chosen, parts_of
 
 
-def test_another_setting_makes_it_a_form_of_its_own() -> None:
+def test_a_changed_setting_makes_a_separate_form() -> None:
     assert chosen("full", {"repeats": None, "sizes": None}) == ("full", FULL)
     form, settings = chosen("quick", {"sizes": (1_000,)})
     assert form == "custom"
@@ -15,7 +15,7 @@ def test_another_setting_makes_it_a_form_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"repeats": 0}, {"sizes": (1_000, 0)}, {"sizes": ()}])
-def test_settings_are_above_0(wrong: dict[str, object]) -> None:
+def test_settings_are_positive(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="above 0"):
         chosen("full", wrong)
 
@@ -32,5 +32,5 @@ def test_the_quick_form_takes_two_minutes() -> None:
     assert whole + estimate.CLUSTER_S <= 120
 
 
-def test_every_part_is_estimated() -> None:
+def test_every_part_has_an_estimated_duration() -> None:
     assert all(estimate.seconds(part, FULL) > 0 for part in PARTS)

@@ -1,4 +1,4 @@
-"""What brokers have carried."""
+"""Network traffic of brokers."""
 
 import pytest
 
@@ -24,18 +24,18 @@ tidelog_topic_log_size_bytes{topic="sea"} 1.0
 """
 
 
-def test_metrics_tell_the_bytes_of_each_flow_and_of_the_logs() -> None:
+def test_metrics_have_the_bytes_of_each_flow_and_of_the_logs() -> None:
     assert parse_traffic(METRICS) == Traffic(1.5e6, 200, 300, 4096)
 
 
-def test_metrics_of_something_else_are_refused() -> None:
+def test_foreign_metrics_are_rejected() -> None:
     with pytest.raises(ValueError, match="replica_in"):
         parse_traffic("up 1\n")
 
 
-def test_what_was_copied_is_what_came_beyond_the_load() -> None:
+def test_copied_bytes_exclude_the_load() -> None:
     before = {1: Traffic(100, 50, 0, 0), 2: Traffic(0, 0, 0, 0), 3: Traffic(0, 0, 0, 0)}
-    # Ten were produced, which two followers got; seven of nine that were sent were copied.
+    # Ten were produced and sent to two followers; of nine that were sent, seven were copies.
     after = {1: Traffic(110, 50, 29, 0), 2: Traffic(0, 10, 0, 0), 3: Traffic(0, 17, 0, 0)}
 
     assert copied_bytes(before, after, 3) == (9, 7)
@@ -45,7 +45,7 @@ def received(at_s: float, *replica_in: float, produced: float = 0) -> Sample:
     return Sample(at_s, {b: Traffic(produced, r, 0, 0) for b, r in enumerate(replica_in)})
 
 
-def test_the_fastest_stretch_of_the_busiest_broker_counts() -> None:
+def test_the_peak_rate_of_the_busiest_broker_is_used() -> None:
     samples = [received(0, 0, 0), received(2, 100, 40), received(4, 150, 440)]
 
     fastest, _ = peaks(samples, 1000)
@@ -59,7 +59,7 @@ def test_a_throttle_allows_its_rate_a_burst_at_once_and_the_load() -> None:
     assert peaks(samples, 100)[1] == 300 / (200 + 100 * THROTTLE_BURST_S + 50)
 
 
-def test_processor_time_is_told_in_cores() -> None:
+def test_processor_time_is_reported_in_cores() -> None:
     before = ProcessorTime(10.0, {"brokers": 3.0, "etcd": 1.0})
     after = ProcessorTime(14.0, {"brokers": 9.0, "etcd": 1.5})
 

@@ -1,4 +1,4 @@
-"""Verdicts about latencies."""
+"""Verdicts on latencies."""
 
 from bench.percentiles import Timed, timed
 from bench.suite.waits import OneInFlight, Rate, outcome
@@ -13,7 +13,7 @@ def verdicts(alone: Timed) -> dict[str, bool | None]:
     return {result.name: result.met for result in outcome(one, rates).results}
 
 
-def test_one_in_flight_has_bounds_on_the_middle_and_the_end() -> None:
+def test_one_in_flight_has_bounds_on_the_median_and_the_tail() -> None:
     what = "one in flight, acks=all, factor 3"
     quick, slow = verdicts(QUICK_ONE), verdicts(SLOW)
 
@@ -22,14 +22,14 @@ def test_one_in_flight_has_bounds_on_the_middle_and_the_end() -> None:
     assert quick[f"{what}: p99.9"] is None
 
 
-def test_a_send_that_failed_at_a_rate_is_a_miss() -> None:
-    told = verdicts(QUICK_ONE)
+def test_a_failed_send_at_a_fixed_rate_misses_the_target() -> None:
+    results = verdicts(QUICK_ONE)
 
-    assert told["100 records/s: failed sends"] is True
-    assert told["1,000 records/s: failed sends"] is False
+    assert results["100 records/s: failed sends"] is True
+    assert results["1,000 records/s: failed sends"] is False
 
 
-def test_distributions_are_drawn_over_one_of_so_many() -> None:
+def test_distributions_are_drawn_over_the_fraction_of_requests() -> None:
     one = OneInFlight(QUICK_ONE, QUICK_ONE, QUICK_ONE, SLOW)
     shapes, over_rate = outcome(one, [Rate(100, QUICK_ONE, SLOW)]).charts
 

@@ -1,5 +1,6 @@
-"""A broker's replica manager over logs in memory, and the commands and registrations that
-its tests are made of. Broker 1 is the one that is tested."""
+"""Test parts: the replica manager of broker 1 over logs in memory, and builders of the commands
+and registrations that it receives.
+"""
 
 from __future__ import annotations
 
@@ -66,15 +67,15 @@ from unit.metadata.virtual_time import virtual_clock
 KEYS = Keys("test")
 DATA = PurePath("/data")
 KEY = ReplicaKey(TOPIC_ID, NAME.partition)
-PATIENCE_SECONDS = 60.0  # of virtual time
+PATIENCE_SECONDS = 60.0  # seconds of virtual time
 
 
-def events_told(log: StateChangeLog, *kinds: Kind) -> list[StateChange]:
+def emitted_events(log: StateChangeLog, *kinds: Kind) -> list[StateChange]:
     return log.recent(Filter(kinds=frozenset(kind.value for kind in kinds)))
 
 
 def stages(changes: Iterable[StateChange]) -> list[str]:
-    """As "become_leader completed"."""
+    """Kind and stage of each change, for example "become_leader completed"."""
     return [f"{change.kind.value} {change.stage.value}" for change in changes]
 
 
@@ -96,18 +97,18 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def settled() -> None:
-    """Whatever can happen without time passing has happened."""
+async def until_idle() -> None:
+    """Run everything that can run without time passing."""
     await asyncio.sleep(0.000_001)
 
 
 async def in_place(work: Callable[[], None]) -> None:
-    """`run_blocking`, of work that takes no time."""
+    """`run_blocking` for work that takes no time."""
     work()
 
 
 class NoController:
-    """`Controllers`, where none is registered."""
+    """`Controllers` where no controller is registered."""
 
     async def report_unreachable_leaders(
         self, address: str, report: UnreachableLeadersReport
@@ -123,7 +124,7 @@ class NoController:
 
 @asynccontextmanager
 async def at_work(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Runs what has no end of its own; that it has ended all the same is a failure."""
+    """Run endless work in the background, and fail if it ends by itself."""
     task = asyncio.create_task(work)
     try:
         yield
@@ -134,7 +135,9 @@ async def at_work(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 class KeptDigests:
-    """`DigestSource` of a follower: digests by replica, and what was to be read from the disk."""
+    """`DigestSource` of a follower: digests by replica, and the ranges that it was asked to read
+    from the disk.
+    """
 
     def __init__(self) -> None:
         self.kept: dict[ReplicaKey, LogDigests] = {}
@@ -176,7 +179,9 @@ class NotedFollowers:
 
 
 class Listener:
-    """The purgatory hears what it hears in a broker; calls for judgement are noted."""
+    """Passes events to the purgatory, as a broker does, and records requests for an ISR
+    evaluation.
+    """
 
     def __init__(self, purgatory: Purgatory) -> None:
         self.log_grew = purgatory.log_grew
@@ -184,11 +189,11 @@ class Listener:
         self.log_start_moved = purgatory.log_start_moved
         self.leadership_ended = purgatory.leadership_ended
         self.followers_forgotten = purgatory.followers_forgotten
-        self.to_judge: list[Partition] = []
+        self.to_evaluate: list[Partition] = []
         self.to_sync: list[Partition] = []
 
     def isr_needs_judging(self, partition: Partition) -> None:
-        self.to_judge.append(partition)
+        self.to_evaluate.append(partition)
 
     def sync_needed(self, partition: Partition) -> None:
         self.to_sync.append(partition)
@@ -226,7 +231,7 @@ class Replicas:
         self.failures: list[tuple[ReplicaKey, LogError]] = []
 
     def _failed(self, key: ReplicaKey, error: LogError) -> bool:
-        """As in a broker, but that nobody repairs it."""
+        """Suspend the replica as a broker does, but without a repair."""
         self.failures.append((key, error))
         self.manager.suspend(key)
         return False
@@ -236,9 +241,9 @@ class Replicas:
         assert isinstance(self.disk, MemoryDisk)
         return self.disk
 
-    def told(self, *kinds: Kind) -> list[StateChange]:
-        """What it has told so far; no kinds: all."""
-        return events_told(self.state_changes, *kinds)
+    def events(self, *kinds: Kind) -> list[StateChange]:
+        """The events emitted so far, filtered by kind if kinds are given."""
+        return emitted_events(self.state_changes, *kinds)
 
     async def take(
         self,
@@ -248,7 +253,7 @@ class Replicas:
         numbers: Sequence[int] = (0,),
         config: Mapping[str, str] | None = None,
     ) -> list[Partition]:
-        """A command of the controller about these partitions."""
+        """Take a command of the controller about these partitions."""
         result = await self.manager.leader_and_isr(
             command(wanted or state(), revision, numbers=numbers, config=config)
         )
@@ -264,7 +269,7 @@ class Replicas:
         return partition
 
     def knows(self, wanted: LeaderAndIsr, revision: int, name: TopicPartition = NAME) -> None:
-        """The watch has brought a partition's state."""
+        """Deliver a partition's state as the watch does."""
         self.cache.apply([partition_change(wanted, revision, name)])
         self.manager.observed([name])
 
@@ -314,13 +319,15 @@ def revision_of(result: CommandResult) -> int:
 def fetch_by(
     partition: Partition, follower: int, offset: int | None = None, epoch: int | None = None
 ) -> None:
-    """A follower's fetch: it holds all below `offset`, else all that the leader has."""
+    """A fetch of a follower that holds everything below `offset`, by default the leader's whole
+    log.
+    """
     end = partition.log.log_end_offset if offset is None else offset
     partition.replica_fetch(follower, epoch_of(follower), position(partition, end, epoch), 1)
 
 
 def position(partition: Partition, offset: int, epoch: int | None = None) -> FetchPosition:
-    """Of a follower whose log is the beginning of the leader's."""
+    """The fetch position of a follower whose log is a prefix of the leader's."""
     return FetchPosition(
         leader=1,
         leader_epoch=partition.leader_epoch if epoch is None else epoch,
@@ -332,7 +339,9 @@ def position(partition: Partition, offset: int, epoch: int | None = None) -> Fet
 
 
 def append(partition: Partition, *records: bytes, at_ms: int = 1) -> Appended:
-    """Each as a batch of its own; committed only when all followers have fetched it."""
+    """Append each record as its own batch. They are committed only when all followers have
+    fetched them.
+    """
     return partition.append([sent(r) for r in records or (b"r",)], Acks.LEADER, at_ms)
 
 
@@ -343,7 +352,7 @@ def commit(partition: Partition, *records: bytes, at_ms: int = 1) -> None:
 
 
 def data_directory(broker_id: int, seed: int = 1, **changes: Any) -> DataDirectory:
-    """Empty, on a disk of its own. `changes`: of its identity."""
+    """An empty directory on its own disk. `changes` are changes of its identity."""
     disk = MemoryDisk()
     disk.make_directory(DATA)
     fields = {"node_uuid": f"uuid-{broker_id}", "boot_id": "boot 1", **changes}
@@ -363,7 +372,7 @@ def registration(broker_id: int, **changes: object) -> BrokerRegistration:
 
 
 def broker_change(broker_id: int, revision: int | None = None, **changes: object) -> Changed:
-    """A registration, created at the broker's epoch and last written at `revision`."""
+    """A registration that was created at the broker's epoch and last written at `revision`."""
     created = epoch_of(broker_id)
     written = revision or created
     value = encode(registration(broker_id, **changes))
@@ -383,14 +392,14 @@ def topic_change(partitions: int = 1, topic_id: str = TOPIC_ID, revision: int = 
 
 
 def holder_change(producer_id: int, producer_epoch: int, revision: int = 9) -> Changed:
-    """Somebody has taken the name of a producer."""
+    """A client has taken the name of a producer."""
     key = KEYS.producer(f"name-of-{producer_id}")
     value = encode(NamedProducer(producer_id, producer_epoch))
     return Changed(key, KeyValue(key, value, 1, revision), revision)
 
 
 class DiskNotes:
-    """What a fetcher says of its replicas' disks, none of which refuses."""
+    """Records what a fetcher reports of its replicas' disks. No disk rejects anything."""
 
     def __init__(self) -> None:
         self.taken: list[tuple[ReplicaKey, str]] = []

@@ -1,4 +1,4 @@
-"""Whole brokers over a store in memory, a real directory and each other."""
+"""Complete brokers that share a store in memory, a real directory and a network in memory."""
 
 import random
 from pathlib import Path
@@ -36,7 +36,7 @@ from unit.metadata.virtual_time import virtual_clock
 
 
 class Process:
-    """One life of a broker."""
+    """One incarnation of a broker."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Process:
             state_changes=StateChangeLog(f"broker-{broker_id}", virtual_clock()),
         )
 
-    # As the broker's peers.
+    # The interface of its peers.
 
     async def reach(self, address: str) -> None:
         pass
@@ -100,7 +100,7 @@ class Process:
     async def close(self) -> None:
         pass
 
-    # What tests do and look at.
+    # The interface of the tests.
 
     async def start(self) -> "Process":
         await self.broker.prepare()
@@ -111,7 +111,7 @@ class Process:
         return self
 
     async def stop(self) -> None:
-        """What SIGTERM does; without a hand-over there is nothing to wait for."""
+        """Stop as on SIGTERM. Without a leadership transfer there is nothing to wait for."""
         self.cluster.listening.pop(address_of(self.broker_id), None)
         await self.broker.stop()
 
@@ -148,7 +148,7 @@ class Cluster:
         self.producer_id_expiration_ms = 60_000
         self.producer_name_expiration_ms = 7 * 24 * 3_600_000
         self.listening: dict[str, Process] = {}
-        self.processes = 0  # that were ever made
+        self.processes = 0  # every process that was ever created
 
     def put(self, key: str, value: bytes) -> int:
         return self.data.transact(Transaction([], [Put(key, value)])).revision
@@ -161,7 +161,7 @@ class Cluster:
         wanted = LeaderAndIsr(TOPIC_ID, (1, 2), 1, leader.broker_id, epoch, members, (), 1)
         return wanted, self.put(KEYS.leader_and_isr(NAME), encode_leader_and_isr(wanted))
 
-    async def tell(self, process: Process, wanted: LeaderAndIsr, revision: int) -> None:
+    async def command(self, process: Process, wanted: LeaderAndIsr, revision: int) -> None:
         leaders = {
             p.broker_id: LeaderAddress(address, p.epoch) for address, p in self.listening.items()
         }
@@ -190,7 +190,7 @@ class Cluster:
 
 async def leading_alone(cluster: Cluster) -> Process:
     process = await Process(cluster, 1).start()
-    await cluster.tell(process, *cluster.elect(process))
+    await cluster.command(process, *cluster.elect(process))
     return process
 
 
@@ -198,6 +198,6 @@ async def pair(cluster: Cluster) -> tuple[Process, Process]:
     """Broker 1 leads, broker 2 follows."""
     leader, follower = await Process(cluster, 1).start(), await Process(cluster, 2).start()
     wanted, revision = cluster.elect(leader, follower)
-    await cluster.tell(leader, wanted, revision)
-    await cluster.tell(follower, wanted, revision)
+    await cluster.command(leader, wanted, revision)
+    await cluster.command(follower, wanted, revision)
     return leader, follower

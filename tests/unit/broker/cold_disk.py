@@ -1,4 +1,4 @@
-"""Threads that read from the disk for as long as a test wants."""
+"""Threads that read from the disk and end when the test says so."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from tidelog_broker.storage.cold_reads import ColdReads
-from unit.broker.broker_parts import Replicas, settled
+from unit.broker.broker_parts import Replicas, until_idle
 
 
 class Threads:
-    """`run_blocking`: the oldest work is done, and ends, when the test says so."""
+    """`run_blocking` whose oldest job runs and ends when the test says so."""
 
     def __init__(self) -> None:
         self.running: list[asyncio.Future[None]] = []
@@ -23,9 +23,9 @@ class Threads:
         work()
 
     async def end(self) -> None:
-        await settled()
+        await until_idle()
         self.running.pop(0).set_result(None)
-        await settled()
+        await until_idle()
 
     async def end_all(self) -> None:
         while self.running:
@@ -33,7 +33,7 @@ class Threads:
 
 
 class ColdReplicas(Replicas):
-    """`waits`: how often the loop itself has waited for the disk."""
+    """`waits` counts how often the event loop itself waited for the disk."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class ColdReplicas(Replicas):
 
 @asynccontextmanager
 async def reading(cold_reads: ColdReads) -> AsyncIterator[None]:
-    """They run meanwhile, and to the end."""
+    """Run the body while threads read, and let the reads finish."""
     task = asyncio.create_task(cold_reads.run())
     try:
         yield

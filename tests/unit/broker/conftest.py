@@ -1,5 +1,6 @@
-"""Tests of the broker run on virtual time: what waits for a timer has it at once, and what
-waits for nothing at all fails the test."""
+"""Tests of the broker run on virtual time. Timers fire without delay, and a test that waits for
+nothing fails.
+"""
 
 from collections.abc import Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""A log in memory, and a partition around it whose listener takes notes."""
+"""A log in memory, and a partition around it whose listener records calls."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FakeProducers:
 
 class FakeLog:
     def __init__(self, epochs: Sequence[int] = (), start: int = 0) -> None:
-        """One record for each leader epoch given."""
+        """A log of one record for each given leader epoch."""
         self.log_start_offset = start
         self.batches: list[Batch] = []
         self.synced_to = start
@@ -76,7 +76,7 @@ class FakeLog:
         return 1
 
     def bytes_from(self, offset: int) -> int:
-        """As though every record had 100 bytes."""
+        """Every record counts 100 bytes."""
         return 100 * (self.log_end_offset - max(offset, self.log_start_offset))
 
     def append_time_of(self, offset: int) -> int | None:
@@ -159,7 +159,7 @@ def sent(records: bytes = b"r", timestamp_ms: int = 1) -> Batch:
 def sent_by(
     producer_id: int, sequence: int, *, epoch: int = 0, count: int = 1, records: bytes = b"r"
 ) -> Batch:
-    """The same by an idempotent producer."""
+    """The same batch from an idempotent producer."""
     return new_batch(
         records,
         codec=Codec.NONE,
@@ -177,7 +177,7 @@ def stamped(offset: int, epoch: int) -> Batch:
 
 
 class Notes:
-    """A listener that writes down what it is told."""
+    """A listener that records its calls."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -205,7 +205,7 @@ class Notes:
 
 
 def epoch_of(broker_id: int) -> int:
-    """The broker epoch of broker 1 is 101, and so on."""
+    """Broker 1 has the broker epoch 101, broker 2 has 102, and so on."""
     return 100 + broker_id
 
 
@@ -237,7 +237,7 @@ def new_partition(log: FakeLog, broker_id: int = 1, high_watermark: int = 0) -> 
 
 
 def leader(log: FakeLog, of: LeaderAndIsr | None = None, high_watermark: int = 0) -> Partition:
-    """Broker 1 leads, by a command of revision 10 at time 1000."""
+    """Broker 1 leads by a command of revision 10 at time 1000."""
     partition = new_partition(log, high_watermark=high_watermark)
     partition.take(of or state(), 10, broker_epoch=epoch_of(1), now_ms=1000)
     return partition

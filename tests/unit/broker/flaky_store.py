@@ -1,4 +1,4 @@
-"""A metadata store in memory that can be away, lose answers, and tells what was sent to it."""
+"""A metadata store in memory that can be unavailable or lose answers, and records its requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FlakyStore(MemoryStore):
         super().__init__(clock)
         self.sent: list[Transaction] = []
         self.loses_answers = False
-        # Called when a transaction has been applied, and before it is answered.
+        # Called when a transaction has been applied and before it is answered.
         self.before_answer: Callable[[], None] = lambda: None
 
     async def transact(self, transaction: Transaction) -> TransactionResult:
@@ -37,7 +37,7 @@ class FlakyStore(MemoryStore):
         return result
 
     def writes(self, *changes: Change, guards: tuple[Guard, ...] = ()) -> int:
-        """By somebody else; returns the revision."""
+        """Write as another client; returns the revision."""
         result = self.data.transact(Transaction(guards, changes))
         assert result.succeeded
         return result.revision
@@ -54,6 +54,6 @@ class FlakyStore(MemoryStore):
         return found
 
     def advance_to_broker_epochs(self, keys: Keys) -> None:
-        """The next key to be created has the broker epoch of broker 1 as its revision."""
+        """Advance so that the next created key has the broker epoch of broker 1 as its revision."""
         while self.data.revision < epoch_of(1) - 1:
             self.put(keys.root + "counter", b"")

@@ -1,4 +1,4 @@
-"""A machine with its clocks, and what its broker says of them."""
+"""A machine with its clocks, and the state of its broker's clock check."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ YEAR_MS = 365 * 24 * HOUR_MS
 
 
 class Machine:
-    """Its clocks, and what is said of the doubt."""
+    """The clocks of a machine, and the log of the doubt."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Machine:
         self.said.append(end or doubt.reason)
 
     def left(self, boot_id: str = "boot") -> Reading:
-        """For the next process."""
+        """The state that it leaves for the next process."""
         return self.check.reading(self.monotonic_ms, boot_id)
 
     @property
@@ -59,11 +59,11 @@ class Machine:
         self.check.heard(broker_id, wall_ms, self.monotonic_ms)
 
     def fetched_by(self, broker_id: int, wall_ms: int) -> None:
-        """As its replica fetches say it, after which the broker looks again."""
+        """Receive this time in replica fetches, and check the clock again."""
         hearing(Clocks(self), self.check)(broker_id, wall_ms)
 
     def restarted(self, *, is_rebooted: bool, off_ms: int = 1_000) -> Machine:
-        """With the clock as it is."""
+        """A new process on the same clocks."""
         if is_rebooted:
             return Machine(self.left(), "next boot", self.wall_ms + off_ms, 500)
         return Machine(self.left(), "boot", self.wall_ms + off_ms, self.monotonic_ms + off_ms)

@@ -1,4 +1,4 @@
-"""A fetcher's own broker, and a leader that answers as the test wants it."""
+"""The broker of a fetcher, and a leader that answers as the test scripts it."""
 
 import asyncio
 import random
@@ -41,7 +41,7 @@ ME = 2
 
 
 class Asked:
-    """One fetch, as it stands at the leader."""
+    """One fetch that waits at the leader."""
 
     def __init__(self, address: str, request: ReplicaFetchRequest) -> None:
         self.at = virtual_clock().time()
@@ -64,7 +64,7 @@ class Asked:
     def answer(self, *results: ReplicaFetchResult, session_id: int = NO_SESSION) -> None:
         self._answer.set_result(ReplicaFetchResponse(None, results, session_id))
 
-    def refuse(self, error: TidelogError) -> None:
+    def reject(self, error: TidelogError) -> None:
         self._answer.set_result(ReplicaFetchResponse(error, ()))
 
     def break_off(self) -> None:
@@ -94,7 +94,7 @@ class Asked:
 
 
 class Follower:
-    """Broker 2, its partitions, and all that it asked."""
+    """Broker 2, its partitions, and all fetches that it sent."""
 
     def __init__(self, *, synced: bool = False) -> None:
         self.broker_id = ME
@@ -103,14 +103,14 @@ class Follower:
         self.failures: list[str] = []
         self.asked: list[Asked] = []
         self.unreachable = False
-        # So that not even a stream can be opened.
+        # Not even a stream can be opened.
         self.gone = False
         self.reached_in_vain = 0
         self._came = asyncio.Event()
         self.syncing: list[Partition] = []
         self.state_changes = StateChangeLog("broker-2", virtual_clock())
         self.disk = DiskNotes()
-        self.keys: dict[TopicPartition, VersionedState] = {}  # as the watch has brought them
+        self.keys: dict[TopicPartition, VersionedState] = {}  # as the watch has delivered them
         self.rate: int | None = None  # bytes per second that it may receive by moves
         self.digests = KeptDigests()
         self.moves = MoveThrottle(ME, self, virtual_clock(), lambda: self.rate)
@@ -126,7 +126,7 @@ class Follower:
             DigestReports(self.digests),
         )
 
-    # What a fetcher asks of its broker and of its peers.
+    # The interface of a fetcher to its broker and peers.
 
     def wall_ms(self) -> int:
         return 0
@@ -167,7 +167,7 @@ class Follower:
     async def close(self) -> None:
         pass
 
-    # What the tests do.
+    # The interface of the tests.
 
     def follow(
         self, number: int = 0, log: FakeLog | None = None, wanted: LeaderAndIsr | None = None
@@ -187,7 +187,7 @@ class Follower:
         return partition
 
     def pauses(self) -> list[float]:
-        """Between one fetch and the next, in seconds."""
+        """The pauses between consecutive fetches, in seconds."""
         times = [asked.at for asked in self.asked]
         return [round(later - earlier, 6) for earlier, later in pairwise(times)]
 

@@ -10,7 +10,7 @@ from tidelog_runtime.metadata.store import StoreRolledBackError
 
 
 async def ended(error: Exception | None) -> Faults:
-    """A background task that ended by itself, with an error or without."""
+    """A background task that ended by itself, with or without an error."""
 
     async def work() -> None:
         if error is not None:
@@ -24,7 +24,7 @@ async def ended(error: Exception | None) -> Faults:
     return faults
 
 
-async def test_a_task_that_dies_is_a_fault_and_is_said() -> None:
+async def test_a_task_that_dies_is_a_fault_and_is_logged() -> None:
     with capture_logs() as logs:
         faults = await ended(ValueError("odd"))
     assert faults.found.is_set()
@@ -46,11 +46,11 @@ async def test_a_store_that_was_rolled_back_does_not_end_the_data_plane() -> Non
     assert not (await ended(StoreRolledBackError("wiped"))).found.is_set()
 
 
-async def test_the_first_fault_is_the_reason_and_a_shortage_of_memory_says_what_to_do() -> None:
+async def test_the_first_fault_is_the_reason_and_a_memory_shortage_has_a_hint() -> None:
     with capture_logs() as logs:
         faults = await ended(MemoryError())
     assert "MemoryError: the process may not use more memory; raise its limit" in faults.reason
-    assert logs[0]["exc_info"] is None  # a traceback says nothing of where memory went
+    assert logs[0]["exc_info"] is None  # a traceback does not show where memory went
     first = faults.reason
     task = asyncio.create_task(raises(ValueError("odd")))
     task.add_done_callback(faults.on_end)
@@ -83,7 +83,7 @@ asyncio.run(main())
 
 
 def test_a_process_that_hangs_after_a_fault_is_ended_by_the_kernel() -> None:
-    """As one that starts a thread without memory, for which its parent waits for ever."""
+    """For example, a thread that is started without memory lets its parent wait forever."""
     hanging = subprocess.run(
         [sys.executable, "-c", _HANGS_AFTER_A_FAULT], capture_output=True, timeout=30, check=False
     )

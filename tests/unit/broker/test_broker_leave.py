@@ -1,16 +1,16 @@
-"""What a broker does before its edge stops."""
+"""The steps of a broker before its server stops."""
 
 import asyncio
 from pathlib import Path
 
 from tidelog.errors import ErrorCode
 from tidelog_runtime.metadata.broker_directories import RejectionCause, decode_rejected_start
-from unit.broker.broker_parts import KEYS, settled
+from unit.broker.broker_parts import KEYS, until_idle
 from unit.broker.broker_processes import Cluster, leading_alone, pair
 
 
-async def test_whoever_leaves_does_not_register_again(tmp_path: Path) -> None:
-    """The edge still listens then, so that its end is no crash to anybody."""
+async def test_a_leaving_broker_does_not_register_again(tmp_path: Path) -> None:
+    """The server still listens at that time, so that no peer takes its end for a crash."""
     cluster = Cluster(tmp_path)
     process = await leading_alone(cluster)
     await process.broker.leave()
@@ -20,7 +20,7 @@ async def test_whoever_leaves_does_not_register_again(tmp_path: Path) -> None:
     await process.stop()
 
 
-async def test_whoever_leaves_leads_nothing(tmp_path: Path) -> None:
+async def test_a_leaving_broker_leads_nothing(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     process = await leading_alone(cluster)
     await process.broker.leave()
@@ -30,11 +30,11 @@ async def test_whoever_leaves_leads_nothing(tmp_path: Path) -> None:
     await process.stop()
 
 
-async def test_whoever_waits_for_a_leader_that_leaves_is_answered_at_once(tmp_path: Path) -> None:
+async def test_requests_that_wait_for_a_leaving_leader_are_answered_at_once(tmp_path: Path) -> None:
     leader, follower = await pair(Cluster(tmp_path))
     await follower.stop()
     waiting = asyncio.create_task(leader.produce())
-    await settled()
+    await until_idle()
     assert not waiting.done()
     await leader.broker.leave()
     outcome = await waiting

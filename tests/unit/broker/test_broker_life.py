@@ -1,4 +1,4 @@
-"""Whole brokers: their start, replication between them, and their end."""
+"""Complete brokers: start, replication between them, and stop."""
 
 import asyncio
 from pathlib import Path
@@ -18,7 +18,7 @@ from tidelog_runtime.metadata.schema import (
     encode,
 )
 from tidelog_runtime.metadata.store import StoreRolledBackError
-from unit.broker.broker_parts import KEYS, events_told, settled, until
+from unit.broker.broker_parts import KEYS, emitted_events, until, until_idle
 from unit.broker.broker_processes import Cluster, Process, leading_alone, pair
 from unit.broker.fake_log import NAME
 from unit.metadata.virtual_time import virtual_clock
@@ -54,7 +54,7 @@ async def test_a_synced_topic_is_on_both_disks_before_the_answer(cluster: Cluste
 
 
 @pytest.mark.rule("failed-follower-rejoins-isr")
-async def test_a_follower_that_dies_leaves_the_isr_and_produces_go_on(cluster: Cluster) -> None:
+async def test_a_follower_that_dies_leaves_the_isr_and_produces_continue(cluster: Cluster) -> None:
     leader, follower = await pair(cluster)
     await follower.stop()
     outcome = await leader.produce(timeout_ms=5000)
@@ -64,13 +64,13 @@ async def test_a_follower_that_dies_leaves_the_isr_and_produces_go_on(cluster: C
 
 
 @pytest.mark.rule("failed-follower-rejoins-isr")
-async def test_a_follower_that_comes_back_joins_in_its_new_life(cluster: Cluster) -> None:
+async def test_a_follower_that_comes_back_joins_in_its_new_incarnation(cluster: Cluster) -> None:
     leader, follower = await pair(cluster)
     await follower.stop()
     await leader.produce(timeout_ms=5000)
     again = await Process(cluster, 2).start()
     assert leader.partition.state is not None
-    await cluster.tell(again, leader.partition.state, leader.partition.revision)
+    await cluster.command(again, leader.partition.state, leader.partition.revision)
     await until(lambda: cluster.isr() == {1, 2})
     assert again.partition.log.log_end_offset == 1
     assert leader.partition.state.isr[1] == Member(2, again.epoch)
@@ -91,8 +91,12 @@ async def test_without_a_store_data_still_flows(cluster: Cluster) -> None:
         await process.stop()
 
 
-async def test_without_a_store_a_dead_follower_holds_what_it_has_not(cluster: Cluster) -> None:
-    """Its removal may not have reached the store: nothing counts as committed without it."""
+async def test_without_a_store_a_dead_follower_holds_back_the_high_watermark(
+    cluster: Cluster,
+) -> None:
+    """Its removal may not have reached the store. Without the removal nothing counts as
+    committed.
+    """
     leader, follower = await pair(cluster)
     leader.store.disconnect()
     await follower.stop()
@@ -109,7 +113,7 @@ async def test_without_a_store_a_dead_follower_holds_what_it_has_not(cluster: Cl
 # -- the start -----------------------------------------------------------------------------
 
 
-async def test_a_store_that_is_away_at_the_start_is_waited_for_and_said_once(
+async def test_a_store_that_is_away_at_the_start_is_awaited_and_logged_once(
     cluster: Cluster,
 ) -> None:
     process = Process(cluster, 1)
@@ -118,12 +122,12 @@ async def test_a_store_that_is_away_at_the_start_is_waited_for_and_said_once(
     await asyncio.sleep(10)
     process.store.reconnect()
     await starting
-    said = events_told(process.broker.state_changes, Kind.STORE_LOST, Kind.STORE_BACK)
+    said = emitted_events(process.broker.state_changes, Kind.STORE_LOST, Kind.STORE_BACK)
     assert [change.kind for change in said] == [Kind.STORE_LOST, Kind.STORE_BACK]
     await process.stop()
 
 
-async def test_the_data_of_another_cluster_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+async def test_the_data_of_another_cluster_is_rejected(cluster: Cluster, tmp_path: Path) -> None:
     process = await Process(cluster, 1).start()
     await process.stop()
     other = Cluster(tmp_path)
@@ -135,8 +139,10 @@ async def test_the_data_of_another_cluster_is_refused(cluster: Cluster, tmp_path
 
 
 @pytest.mark.rule("other-or-older-store-rejected")
-async def test_who_knows_its_cluster_begins_no_other_in_a_wiped_store(cluster: Cluster) -> None:
-    """The next controller to start would, and nobody would see any more what has happened."""
+async def test_a_broker_that_knows_its_cluster_creates_no_other_in_a_wiped_store(
+    cluster: Cluster,
+) -> None:
+    """The next controller would create one, and the loss of the store would stay hidden."""
     process = await Process(cluster, 1).start()
     await process.stop()
     cluster.data.wipe()
@@ -148,7 +154,7 @@ async def test_who_knows_its_cluster_begins_no_other_in_a_wiped_store(cluster: C
     assert cluster.data.revision == MemoryData().revision
 
 
-async def test_a_store_that_has_fallen_back_is_refused(cluster: Cluster) -> None:
+async def test_a_store_that_has_fallen_back_is_rejected(cluster: Cluster) -> None:
     process = await Process(cluster, 1).start()
     cluster_key = cluster.data.get(KEYS.cluster)
     assert cluster_key is not None
@@ -164,13 +170,14 @@ async def test_a_store_that_has_fallen_back_is_refused(cluster: Cluster) -> None
 
 
 @pytest.mark.rule("other-or-older-store-rejected")
-async def test_a_store_that_is_older_than_what_commands_told_of_is_refused(
+async def test_a_store_older_than_the_revisions_in_commands_is_rejected(
     cluster: Cluster,
 ) -> None:
-    """Interleaving 18: the controller has seen what the store of this broker has not."""
+    """Rule `other-or-older-store-rejected`: the controller has seen revisions that the store of
+    this broker lacks."""
     process = await Process(cluster, 1).start()
     wanted, revision = cluster.elect(process)
-    await cluster.tell(process, wanted, revision + 1)
+    await cluster.command(process, wanted, revision + 1)
     with pytest.raises(StoreRolledBackError):
         await process.store.get(KEYS.cluster)
     await process.stop()
@@ -180,7 +187,7 @@ async def test_a_store_that_is_older_than_what_commands_told_of_is_refused(
     await process.stop()
 
 
-async def test_a_clean_stop_is_told_at_the_next_registration(cluster: Cluster) -> None:
+async def test_a_clean_stop_is_reported_at_the_next_registration(cluster: Cluster) -> None:
     process = await Process(cluster, 1).start()
     first = process.epoch
     await process.stop()
@@ -189,7 +196,7 @@ async def test_a_clean_stop_is_told_at_the_next_registration(cluster: Cluster) -
     await again.stop()
 
 
-async def test_a_replica_that_is_found_damaged_at_the_start_resigns_and_no_other_does(
+async def test_only_a_replica_found_damaged_at_the_start_resigns(
     cluster: Cluster,
 ) -> None:
     process = await leading_alone(cluster)
@@ -225,7 +232,7 @@ async def test_a_stop_ends_the_registration_and_leaves_no_task_behind(cluster: C
     assert asyncio.all_tasks() == before
 
 
-async def test_a_stop_without_a_store_is_clean_all_the_same(cluster: Cluster) -> None:
+async def test_a_stop_without_a_store_is_still_clean(cluster: Cluster) -> None:
     process = await leading_alone(cluster)
     await process.produce()
     process.store.disconnect()
@@ -236,7 +243,7 @@ async def test_a_stop_without_a_store_is_clean_all_the_same(cluster: Cluster) ->
 
 
 @pytest.mark.rule("controlled-shutdown-leaves-every-isr")
-async def test_whoever_hands_over_is_stopping_and_waits_until_it_is_in_no_isr(
+async def test_a_broker_that_transfers_leadership_is_stopping_until_it_is_in_no_isr(
     cluster: Cluster,
 ) -> None:
     cluster.with_controller()
@@ -245,26 +252,26 @@ async def test_whoever_hands_over_is_stopping_and_waits_until_it_is_in_no_isr(
     await until(lambda: leader.registration.state == STOPPING)
     assert not handing_over.done()
     wanted, revision = cluster.elect(follower, leader, epoch=6)
-    await cluster.tell(leader, wanted, revision)
+    await cluster.command(leader, wanted, revision)
     await until(lambda: leader.broker.cache.revision >= revision)
-    await settled()
+    await until_idle()
     assert not handing_over.done()
     assert leader.follows()
     wanted, revision = cluster.elect(follower, epoch=6)
     await asyncio.wait_for(handing_over, 1)
-    await cluster.tell(leader, wanted, revision)
+    await cluster.command(leader, wanted, revision)
     assert not leader.follows()
     for process in (leader, follower):
         await process.stop()
 
 
-async def test_a_hand_over_that_nobody_decides_ends_with_its_time(cluster: Cluster) -> None:
+async def test_a_leadership_transfer_without_a_decision_times_out(cluster: Cluster) -> None:
     cluster.with_controller()
     leader, follower = await pair(cluster)
     began = virtual_clock().time()
     await leader.broker.hand_over()
     assert 4.9 < virtual_clock().time() - began < 5.1
-    asked, given_up = events_told(leader.broker.state_changes, Kind.BROKER_STOPPING)
+    asked, given_up = emitted_events(leader.broker.state_changes, Kind.BROKER_STOPPING)
     assert asked.stage is Stage.REQUESTED
     assert (given_up.stage, given_up.cause) == (Stage.FAILED, Cause.TIMEOUT)
     assert given_up.details["awaited"] == 1
@@ -274,7 +281,7 @@ async def test_a_hand_over_that_nobody_decides_ends_with_its_time(cluster: Clust
         await process.stop()
 
 
-async def test_where_nobody_else_can_lead_there_is_nothing_to_wait_for(cluster: Cluster) -> None:
+async def test_without_another_eligible_leader_a_stop_waits_for_nothing(cluster: Cluster) -> None:
     cluster.with_controller()
     process = await leading_alone(cluster)
     await asyncio.wait_for(process.broker.hand_over(), 1)
@@ -282,7 +289,7 @@ async def test_where_nobody_else_can_lead_there_is_nothing_to_wait_for(cluster: 
     await process.stop()
 
 
-async def test_a_hand_over_ends_when_the_last_who_could_lead_is_stopping_too(
+async def test_a_leadership_transfer_ends_when_the_last_candidate_is_stopping_too(
     cluster: Cluster,
 ) -> None:
     cluster.with_controller()
@@ -296,7 +303,7 @@ async def test_a_hand_over_ends_when_the_last_who_could_lead_is_stopping_too(
     await follower.stop()
 
 
-async def test_without_a_controller_there_is_nobody_to_hand_over_to(cluster: Cluster) -> None:
+async def test_without_a_controller_leadership_is_not_transferred(cluster: Cluster) -> None:
     process = await leading_alone(cluster)
     began = virtual_clock().time()
     await process.broker.hand_over()
@@ -304,12 +311,12 @@ async def test_without_a_controller_there_is_nobody_to_hand_over_to(cluster: Clu
     await process.stop()
 
 
-async def test_without_a_store_a_hand_over_is_given_up(cluster: Cluster) -> None:
+async def test_without_a_store_a_leadership_transfer_is_given_up(cluster: Cluster) -> None:
     cluster.with_controller()
     process = await leading_alone(cluster)
     process.store.disconnect()
     await process.broker.hand_over()
-    (*_, given_up) = events_told(process.broker.state_changes, Kind.BROKER_STOPPING)
+    (*_, given_up) = emitted_events(process.broker.state_changes, Kind.BROKER_STOPPING)
     assert (given_up.stage, given_up.cause) == (Stage.FAILED, Cause.STORE_UNREACHABLE)
     await process.stop()
 
@@ -317,8 +324,8 @@ async def test_without_a_store_a_hand_over_is_given_up(cluster: Cluster) -> None
 # -- stops that are not clean --------------------------------------------------------------
 
 
-async def test_a_start_that_was_broken_off_does_not_claim_a_clean_stop(cluster: Cluster) -> None:
-    """It never looked at the logs: what a crash left in memory alone may yet be lost."""
+async def test_an_aborted_start_does_not_claim_a_clean_stop(cluster: Cluster) -> None:
+    """It never checked the logs: what a crash left only in memory may still be lost."""
     process = await Process(cluster, 1).start()
     crashed = process.data_directory.identity
     assert crashed.whole_since > 0
@@ -335,7 +342,7 @@ async def test_a_start_that_was_broken_off_does_not_claim_a_clean_stop(cluster: 
     await process.stop()
 
 
-async def test_a_start_that_was_broken_off_keeps_the_high_watermarks(cluster: Cluster) -> None:
+async def test_an_aborted_start_keeps_the_high_watermarks(cluster: Cluster) -> None:
     process = await leading_alone(cluster)
     await process.produce()
     await process.stop()
@@ -345,7 +352,7 @@ async def test_a_start_that_was_broken_off_keeps_the_high_watermarks(cluster: Cl
             await broken_off.broker.prepare()
         await broken_off.stop()
     again = await Process(cluster, 1).start()
-    await cluster.tell(again, *cluster.elect(again, epoch=6))
+    await cluster.command(again, *cluster.elect(again, epoch=6))
     assert again.partition.high_watermark == 1
     await again.stop()
 
@@ -356,10 +363,10 @@ async def test_a_log_that_could_not_be_closed_makes_the_stop_unclean(
     process = await leading_alone(cluster)
     await process.produce()
 
-    def refuse(*_: object) -> None:
+    def reject(*_: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("os.fdatasync", refuse)
+    monkeypatch.setattr("os.fdatasync", reject)
     with capture_logs() as lines:
         await process.stop()
     (line,) = [line for line in lines if line["event"] == "stopped_uncleanly"]

@@ -1,4 +1,4 @@
-"""What a broker tells of itself while it starts."""
+"""What a broker reports about itself while it starts."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,12 +24,12 @@ from tidelog_runtime.metadata.broker_directories import (
     encode_rejected_start,
 )
 from tidelog_runtime.metadata.store import StoreRolledBackError
-from unit.broker.broker_parts import KEYS, address_of, settled, until
+from unit.broker.broker_parts import KEYS, address_of, until, until_idle
 from unit.broker.broker_processes import Cluster, Process, leading_alone
 
 
 class RecordingEdge:
-    """`serving`: what the health service answers; None: nobody listens."""
+    """`serving` is the answer of the health service, or None if no server listens."""
 
     def __init__(self) -> None:
         self.serving: bool | None = None
@@ -50,13 +50,13 @@ def cluster(tmp_path: Path) -> Cluster:
     return Cluster(tmp_path)
 
 
-async def told_by(process: Process) -> BrokerState:
+async def described_by(process: Process) -> BrokerState:
     state = await process.broker.inspection.describe(StateRequest())
     assert state.broker is not None
     return state.broker
 
 
-async def test_a_broker_that_waits_for_the_store_listens_and_says_so(cluster: Cluster) -> None:
+async def test_a_broker_that_waits_for_the_store_listens_and_reports_it(cluster: Cluster) -> None:
     process, edge, stop = Process(cluster, 1), RecordingEdge(), asyncio.Event()
     process.store.disconnect()
     left: list[tuple[bool, bool | None]] = []
@@ -69,7 +69,7 @@ async def test_a_broker_that_waits_for_the_store_listens_and_says_so(cluster: Cl
     assert edge.serving is False
     state = await process.broker.inspection.describe(StateRequest())
     assert state.address == address_of(1)
-    assert (await told_by(process)).start_phase == WAITS_FOR_STORE
+    assert (await described_by(process)).start_phase == WAITS_FOR_STORE
     process.store.reconnect()
     await until(lambda: process.broker.start.phase == TAKES_STATES)
     assert not process.broker.start.refusal(1)
@@ -79,36 +79,36 @@ async def test_a_broker_that_waits_for_the_store_listens_and_says_so(cluster: Cl
     assert left == [(True, False)], "once it had left, and before the edge was stopped"
 
 
-async def test_while_logs_are_opened_their_number_is_told_and_none_is_looked_at(
+async def test_while_logs_are_opened_their_number_is_reported_and_none_is_inspected(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await (await leading_alone(cluster)).stop()
-    process, told = Process(cluster, 1), list[tuple[str, int, int]]()
+    process, progress = Process(cluster, 1), list[tuple[str, int, int]]()
     open_all = process.broker._logs.open_all
 
     def watched(tell: Callable[[int, int], None], *, whole: bool) -> object:
-        def telling(done: int, total: int) -> None:
+        def record_progress(done: int, total: int) -> None:
             tell(done, total)
-            told.append((process.broker.start.phase, done, total))
+            progress.append((process.broker.start.phase, done, total))
 
-        return open_all(telling, whole=whole)
+        return open_all(record_progress, whole=whole)
 
     monkeypatch.setattr(process.broker._logs, "open_all", watched)
     await process.broker.prepare()
-    assert told == [(OPENS_LOGS, 0, 1)]
+    assert progress == [(OPENS_LOGS, 0, 1)]
     process.broker.start.enter(OPENS_LOGS)
-    assert (await told_by(process)).replicas == []
+    assert (await described_by(process)).replicas == []
     await process.stop()
 
 
 @pytest.mark.rule("registrations-are-only-created")
-async def test_a_crashed_life_is_unregistered_before_its_logs_are_opened(
+async def test_a_crashed_incarnation_is_unregistered_before_its_logs_are_opened(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They may take longer than its lease, for which nobody would be elected in its place."""
-    former = await leading_alone(cluster)
-    former.store.disconnect()
-    await former.stop()
+    """Opening may take longer than its lease, and until then no other replica would be elected."""
+    previous = await leading_alone(cluster)
+    previous.store.disconnect()
+    await previous.stop()
     assert cluster.data.get(KEYS.broker(1)) is not None
     process, registered = Process(cluster, 1), list[bool]()
     open_all = process.broker._logs.open_all
@@ -123,7 +123,7 @@ async def test_a_crashed_life_is_unregistered_before_its_logs_are_opened(
     await process.stop()
 
 
-async def test_a_store_that_falls_back_while_a_broker_starts_is_refused(
+async def test_a_store_that_falls_back_while_a_broker_starts_is_rejected(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fallen_back(*_: object) -> None:
@@ -143,10 +143,10 @@ def rejection_of(cluster: Cluster, broker_id: int) -> RejectedStart | None:
     ("cause", "stays"),
     [(RejectionCause.ADDRESS, False), (RejectionCause.BROKER_ID_IN_USE, True)],
 )
-async def test_a_start_that_comes_further_replaces_the_rejected_one_before_it(
+async def test_a_start_that_gets_further_replaces_the_reported_rejection(
     cluster: Cluster, cause: RejectionCause, stays: bool
 ) -> None:
-    """Its process may end before it can report anything; a second process may still try."""
+    """Its process may end before it can report anything, and a second process may still try."""
     await (await leading_alone(cluster)).stop()
     before = RejectedStart(cause, "as it was", 1, directory_id="another")
     cluster.put(KEYS.rejected_start(1), encode_rejected_start(before))
@@ -184,12 +184,12 @@ async def test_a_fault_during_the_start_is_reported(cluster: Cluster) -> None:
     )
 
 
-async def test_a_broker_without_its_metadata_refuses_requests(cluster: Cluster) -> None:
+async def test_a_broker_without_its_metadata_rejects_requests(cluster: Cluster) -> None:
     process = Process(cluster, 1)
     await process.broker.prepare()
     process.store.disconnect()
     joining = asyncio.create_task(process.broker.join(address_of(1)))
-    await settled()
+    await until_idle()
     assert "it reads the cluster's metadata" in process.broker.start.refusal(1)
     process.store.reconnect()
     await joining
@@ -199,10 +199,10 @@ async def test_a_broker_without_its_metadata_refuses_requests(cluster: Cluster) 
 
 async def test_with_its_full_state_a_broker_has_started(cluster: Cluster) -> None:
     process = await Process(cluster, 1).start()
-    assert (await told_by(process)).start_phase == TAKES_STATES
+    assert (await described_by(process)).start_phase == TAKES_STATES
     wanted, revision = cluster.elect(process)
-    await cluster.tell(process, wanted, revision)
+    await cluster.command(process, wanted, revision)
     assert (process.broker.start.done, process.broker.start.total) == (1, 1)
-    broker = await told_by(process)
+    broker = await described_by(process)
     assert (broker.start_phase, broker.start_total, broker.is_starting) == (STARTED, 0, False)
     await process.stop()

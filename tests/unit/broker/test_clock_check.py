@@ -1,4 +1,4 @@
-"""When a broker doubts its own clock, and what ends that."""
+"""When a broker doubts its own clock, and what ends the doubt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from unit.broker.log.memory_disk import MemoryDisk
 from unit.broker.machine_clocks import HOUR_MS, NOW_MS, YEAR_MS, Machine
 
 
-def test_a_clock_that_goes_with_monotonic_time_is_believed() -> None:
+def test_a_clock_that_agrees_with_monotonic_time_is_trusted() -> None:
     machine = Machine()
     machine.passes(YEAR_MS)
     assert machine.believes
@@ -30,7 +30,7 @@ def test_a_clock_that_goes_with_monotonic_time_is_believed() -> None:
     assert machine.said == []
 
 
-def test_a_jump_ahead_is_doubted_until_it_is_taken_back() -> None:
+def test_a_jump_ahead_is_doubted_until_the_clock_is_set_back() -> None:
     machine = Machine()
     machine.wall_ms += MAX_STEP_MS + 1
     assert not machine.believes
@@ -46,7 +46,7 @@ def test_a_jump_ahead_is_doubted_until_it_is_taken_back() -> None:
     ]
 
 
-def test_a_jump_is_believed_once_other_brokers_have_the_same_time() -> None:
+def test_a_jump_is_trusted_once_other_brokers_have_the_same_time() -> None:
     machine = Machine()
     machine.wall_ms += YEAR_MS
     assert not machine.believes
@@ -59,7 +59,7 @@ def test_a_jump_is_believed_once_other_brokers_have_the_same_time() -> None:
 
 @pytest.mark.parametrize("is_first", [False, True])
 def test_a_jump_is_not_confirmed_by_brokers_that_jumped_as_well(is_first: bool) -> None:
-    """As one wrong time server makes all clocks jump, this one first or last."""
+    """A wrong time server makes all clocks jump; this clock may be the first or the last one."""
     machine = Machine()
     for broker_id in (2, 3):
         machine.fetched_by(broker_id, machine.wall_ms)
@@ -76,18 +76,18 @@ def test_a_jump_is_not_confirmed_by_brokers_that_jumped_as_well(is_first: bool) 
         machine.passes(1_000)
         for broker_id in (2, 3):
             machine.fetched_by(broker_id, machine.wall_ms)
-    # Nor for the next process.
+    # The next process does not trust it either.
     for is_rebooted in (False, True):
         machine = machine.restarted(is_rebooted=is_rebooted)
         for broker_id in (2, 3):
             machine.fetched_by(broker_id, machine.wall_ms)
         assert not machine.believes
-    # One that stood, and was off before, confirms it.
+    # A clock that did not jump, and was off before, confirms it.
     machine.fetched_by(4, machine.wall_ms)
     assert machine.believes
 
 
-def test_clocks_that_jumped_together_are_believed_once_they_are_put_right() -> None:
+def test_clocks_that_jumped_together_are_trusted_once_they_are_corrected() -> None:
     machine = Machine()
     machine.fetched_by(2, machine.wall_ms)
     machine.wall_ms += YEAR_MS
@@ -98,7 +98,7 @@ def test_clocks_that_jumped_together_are_believed_once_they_are_put_right() -> N
     assert machine.believes
 
 
-def test_what_others_said_before_a_jump_does_not_speak_for_it() -> None:
+def test_reports_from_before_a_jump_do_not_confirm_it() -> None:
     machine = Machine()
     for broker_id in (2, 3):
         machine.hears(broker_id, machine.wall_ms)
@@ -112,7 +112,7 @@ def test_what_others_said_before_a_jump_does_not_speak_for_it() -> None:
 @pytest.mark.parametrize(
     ("behind", "agreeing", "believes"), [(1, 0, False), (1, 1, False), (1, 2, True), (2, 1, False)]
 )
-def test_a_clock_that_is_ahead_of_as_many_as_agree_is_doubted(
+def test_a_clock_ahead_of_as_many_others_as_agree_with_it_is_doubted(
     behind: int, agreeing: int, believes: bool
 ) -> None:
     machine = Machine()
@@ -127,14 +127,14 @@ def test_a_clock_that_is_ahead_of_as_many_as_agree_is_doubted(
         ]
 
 
-def test_a_clock_that_is_behind_the_others_deletes_nothing_early_and_is_believed() -> None:
+def test_a_clock_behind_the_others_deletes_nothing_early_and_is_trusted() -> None:
     machine = Machine()
     machine.hears(2, machine.wall_ms + YEAR_MS)
     assert machine.believes
     assert machine.skews_ms == {2: YEAR_MS}
 
 
-def test_what_was_heard_long_ago_and_a_broker_that_does_not_say_begin_no_doubt() -> None:
+def test_old_reports_and_brokers_that_do_not_report_raise_no_doubt() -> None:
     machine = Machine()
     machine.hears(2, machine.wall_ms - YEAR_MS)
     machine.hears(3, 0)
@@ -144,7 +144,7 @@ def test_what_was_heard_long_ago_and_a_broker_that_does_not_say_begin_no_doubt()
     assert machine.skews_ms == {}
 
 
-def test_a_clock_that_differs_is_looked_at_when_it_is_heard() -> None:
+def test_a_clock_that_differs_is_checked_when_its_report_arrives() -> None:
     machine = Machine()
     machine.fetched_by(2, machine.wall_ms - YEAR_MS)
     assert machine.check.doubt is not None
@@ -153,7 +153,7 @@ def test_a_clock_that_differs_is_looked_at_when_it_is_heard() -> None:
 
 
 def ahead_since_its_start() -> Machine:
-    """And then the others, which have said so, fall silent."""
+    """The other brokers have reported it, and then fall silent."""
     machine = Machine(wall_ms=NOW_MS + HOUR_MS)
     for broker_id in (2, 3):
         machine.fetched_by(broker_id, NOW_MS)
@@ -173,7 +173,7 @@ def test_a_doubt_does_not_end_because_the_others_fall_silent() -> None:
     assert machine.said[1:] == ["nothing contradicts the clock any more"]
 
 
-def test_a_doubt_ends_once_others_have_the_same_time_or_the_clock_has_theirs() -> None:
+def test_a_doubt_ends_once_both_clocks_agree() -> None:
     machine = ahead_since_its_start()
     machine.fetched_by(2, machine.wall_ms)
     assert not machine.believes
@@ -183,7 +183,7 @@ def test_a_doubt_ends_once_others_have_the_same_time_or_the_clock_has_theirs() -
     machine = ahead_since_its_start()
     machine.wall_ms -= HOUR_MS
     assert machine.believes
-    # What it was believed to be before does not count any more.
+    # The time that was trusted before does not count any more.
     assert machine.steady_ms == machine.wall_ms + HOUR_MS
     assert machine.retention_ms == machine.wall_ms
 
@@ -205,7 +205,7 @@ def test_a_doubt_outlives_the_process_and_the_boot(is_rebooted: bool) -> None:
     assert machine.believes
 
 
-def test_a_jump_is_still_doubted_after_a_reboot_of_a_broker_that_has_no_others() -> None:
+def test_a_jump_is_still_doubted_after_a_reboot_of_a_lone_broker() -> None:
     machine = Machine()
     machine.wall_ms += HOUR_MS
     assert not machine.believes
@@ -215,15 +215,15 @@ def test_a_jump_is_still_doubted_after_a_reboot_of_a_broker_that_has_no_others()
     assert machine.believes
 
 
-def test_a_clock_that_other_brokers_contradict_is_never_believed() -> None:
-    """One that has jumped ahead would delete all that is older than its jump."""
+def test_a_clock_that_other_brokers_contradict_is_never_trusted() -> None:
+    """A clock that jumped ahead would delete everything older than its jump."""
     machine = Machine()
     for _ in range(10 * 24):
         machine.fetched_by(2, machine.wall_ms - YEAR_MS)
         machine.passes(HOUR_MS)
         assert not machine.believes
     assert len(machine.said) == 1
-    # What the other one said last stands for a day.
+    # The last report of the other broker counts for a day.
     machine.passes(MAX_DOUBT_MS - HOUR_MS)
     assert not machine.believes
     machine.passes(1)
@@ -231,7 +231,7 @@ def test_a_clock_that_other_brokers_contradict_is_never_believed() -> None:
 
 
 @pytest.mark.parametrize("is_rebooted", [False, True])
-def test_a_contradicted_clock_is_believed_by_no_later_process(is_rebooted: bool) -> None:
+def test_a_contradicted_clock_is_trusted_by_no_later_process(is_rebooted: bool) -> None:
     machine = Machine(boot_id="boot 0")
     for run in range(1, 6):
         machine.fetched_by(2, machine.wall_ms - YEAR_MS)
@@ -266,13 +266,13 @@ def test_a_doubt_that_no_other_broker_shares_ends_after_a_day() -> None:
         (Reading(NOW_MS + YEAR_MS, 9_000_000, "boot before"), True),
     ],
 )
-def test_a_new_process_compares_with_what_the_last_one_left(
+def test_a_new_process_compares_with_the_stored_time_of_the_last_one(
     last: Reading | None, believes: bool
 ) -> None:
     assert Machine(last).believes is believes
 
 
-def test_what_is_left_is_the_time_that_is_believed() -> None:
+def test_the_stored_time_is_the_trusted_time() -> None:
     machine, disk = Machine(), MemoryDisk()
     disk.make_directory(DIRECTORY)
     assert read_clock(disk, DIRECTORY) is None
@@ -286,9 +286,9 @@ def test_what_is_left_is_the_time_that_is_believed() -> None:
     left = left._replace(peers=((2, PeerClock(NOW_MS, 6_500)),))
     write_clock(disk, DIRECTORY, left)
     assert read_clock(disk, DIRECTORY) == left
-    # As earlier releases write it.
-    former = b'{"wall_ms": 1, "monotonic_ms": 2, "boot_id": "boot"}'
-    disk.write_atomically(DIRECTORY / CLOCK_NAME, former, sync=False)
+    # The format of earlier releases.
+    previous = b'{"wall_ms": 1, "monotonic_ms": 2, "boot_id": "boot"}'
+    disk.write_atomically(DIRECTORY / CLOCK_NAME, previous, sync=False)
     assert read_clock(disk, DIRECTORY) == Reading(1, 2, "boot")
     disk.write_atomically(DIRECTORY / CLOCK_NAME, b"{", sync=False)
     assert read_clock(disk, DIRECTORY) is None
@@ -313,10 +313,10 @@ def test_a_doubt_that_ended_is_not_continued_by_the_next_process() -> None:
     machine = Machine(Reading(NOW_MS - YEAR_MS, 9_000_000, "boot before"))
     assert not machine.believes
     machine.passes(MAX_DOUBT_MS - 1)
-    machine.wall_ms -= YEAR_MS  # it is put right
+    machine.wall_ms -= YEAR_MS  # the clock is corrected
     assert machine.believes
     assert machine.left().doubted_ms == 0
-    # One that finds it right begins from nothing later.
+    # A process that finds the clock right starts from no later time.
     machine = Machine(Reading(NOW_MS - 4_000, 1_000, "boot", MAX_DOUBT_MS - 1))
     assert machine.believes
     machine.wall_ms += YEAR_MS

@@ -1,4 +1,4 @@
-"""A broker that may not use more memory ends with one line, not with the event loop's traceback."""
+"""A broker without memory ends with one line instead of the event loop's traceback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog_broker.life import EXIT_FAULT
 
 
 @pytest.mark.parametrize("why", ["can't start new thread", "another fault"])
-def test_no_thread_for_the_end_of_the_loop_is_one_line(
+def test_a_failed_thread_start_at_the_end_of_the_loop_logs_one_line(
     why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def run(coroutine: Any) -> int:

@@ -1,4 +1,4 @@
-"""Whole brokers: who wrote is known also where what was written is gone."""
+"""Complete brokers: producers stay known although their batches are gone."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ from tidelog_broker.requests.describe_producers import DescribeEntry, Fence
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
 from tidelog_broker.requests.producer_ids import GivenProducer
 from tidelog_runtime.metadata.schema import LeaderAndIsr
-from unit.broker.broker_parts import events_told, until
+from unit.broker.broker_parts import emitted_events, until
 from unit.broker.broker_processes import Cluster, Process
 from unit.broker.fake_log import NAME, sent_by
 
@@ -43,7 +43,7 @@ def code_of(outcome: ProduceOutcome) -> ErrorCode:
 async def elected(cluster: Cluster, leader: Process, *others: Process, epoch: int) -> LeaderAndIsr:
     wanted, revision = cluster.elect(leader, *others, epoch=epoch)
     for process in (leader, *others):
-        await cluster.tell(process, wanted, revision)
+        await cluster.command(process, wanted, revision)
     return wanted
 
 
@@ -57,7 +57,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def with_deleted_batches(cluster: Cluster) -> Process:
-    """Broker 1 leads alone; all batches of the named producer are gone."""
+    """Broker 1 leads alone, and all batches of the named producer are gone."""
     leader = await Process(cluster, 1).start()
     await elected(cluster, leader, epoch=5)
     for batch in (
@@ -71,12 +71,12 @@ async def with_deleted_batches(cluster: Cluster) -> Process:
     return leader
 
 
-async def test_a_new_replica_learns_who_wrote_what_is_deleted(cluster: Cluster) -> None:
+async def test_a_new_replica_learns_the_producers_of_deleted_batches(cluster: Cluster) -> None:
     leader = await with_deleted_batches(cluster)
     follower = await Process(cluster, 2).start()
     wanted, revision = cluster.elect(leader, epoch=6)
     for process in (leader, follower):
-        await cluster.tell(process, wanted, revision)
+        await cluster.command(process, wanted, revision)
     await until(lambda: follower.partition.log.log_end_offset == 5)
     await until(lambda: cluster.isr() == {1, 2})
     await elected(cluster, follower, leader, epoch=7)
@@ -86,8 +86,8 @@ async def test_a_new_replica_learns_who_wrote_what_is_deleted(cluster: Cluster) 
     assert follower.partition.log.log_end_offset == 5
 
 
-async def test_a_new_replica_of_a_log_that_expired_whole_learns_it_too(cluster: Cluster) -> None:
-    """There is no batch with which it could come."""
+async def test_a_new_replica_of_a_fully_expired_log_learns_its_producers(cluster: Cluster) -> None:
+    """No batch exists that could carry them."""
     cluster.topic_config = {**SMALL, "retention_ms": "1000"}
     leader = await Process(cluster, 1).start()
     await elected(cluster, leader, epoch=5)
@@ -96,7 +96,7 @@ async def test_a_new_replica_of_a_log_that_expired_whole_learns_it_too(cluster: 
     follower = await Process(cluster, 2).start()
     wanted, revision = cluster.elect(leader, epoch=6)
     for process in (leader, follower):
-        await cluster.tell(process, wanted, revision)
+        await cluster.command(process, wanted, revision)
     await until(lambda: cluster.isr() == {1, 2})
     await elected(cluster, follower, leader, epoch=7)
     again = await put(follower, sent_by(NAMED, 0, count=3))
@@ -104,7 +104,7 @@ async def test_a_new_replica_of_a_log_that_expired_whole_learns_it_too(cluster: 
     assert follower.partition.log.log_end_offset == 3
 
 
-async def test_a_restart_keeps_who_wrote_what_is_deleted(cluster: Cluster) -> None:
+async def test_a_restart_keeps_the_producers_of_deleted_batches(cluster: Cluster) -> None:
     leader = await with_deleted_batches(cluster)
     await leader.stop()
     again = await Process(cluster, 1).start()
@@ -120,7 +120,7 @@ def spoil_producers_below_start(cluster: Cluster, broker_id: int) -> None:
         path.write_bytes(b"nonsense")
 
 
-async def test_a_replica_that_lost_who_wrote_what_is_deleted_resigns_and_learns_it_anew(
+async def test_a_replica_that_lost_producers_of_deleted_batches_resigns_and_relearns_them(
     cluster: Cluster,
 ) -> None:
     leader = await with_deleted_batches(cluster)
@@ -133,14 +133,14 @@ async def test_a_replica_that_lost_who_wrote_what_is_deleted_resigns_and_learns_
     assert cluster.isr() == {1}
     state, revision = cluster.elect(leader, epoch=8)
     for process in (leader, again):
-        await cluster.tell(process, state, revision)
+        await cluster.command(process, state, revision)
     await until(lambda: cluster.isr() == {1, 2})
     states = again.partition.log.producers.states
     assert states.entries == leader.partition.log.producers.states.entries
     assert states.entry(NAMED) is not None
 
 
-async def test_a_sole_replica_that_lost_who_wrote_what_is_deleted_says_so_and_goes_on(
+async def test_a_sole_replica_that_lost_producers_of_deleted_batches_logs_it_and_continues(
     cluster: Cluster,
 ) -> None:
     leader = await with_deleted_batches(cluster)
@@ -149,7 +149,7 @@ async def test_a_sole_replica_that_lost_who_wrote_what_is_deleted_says_so_and_go
     with capture_logs() as lines:
         again = await Process(cluster, 1).start()
     assert "producers_below_start_lost" in [line["event"] for line in lines]
-    assert not events_told(again.broker.state_changes, Kind.RESIGNATION)
+    assert not emitted_events(again.broker.state_changes, Kind.RESIGNATION)
     await elected(cluster, again, epoch=6)
     assert again.partition.log.log_end_offset == 5
 
@@ -159,34 +159,34 @@ async def test_a_fence_holds_at_the_next_leader(cluster: Cluster) -> None:
     leader, follower = await Process(cluster, 1).start(), await Process(cluster, 2).start()
     await elected(cluster, leader, follower, epoch=5)
     assert (await put(leader, sent_by(NAMED, 0, count=3))).appended is not None
-    (told,) = await leader.broker.describe_producers(
+    (description,) = await leader.broker.describe_producers(
         [DescribeEntry(NAME, "")], [], Fence(NAMED, 4, 1000)
     )
-    assert not isinstance(told, TidelogError)
-    assert [p[:3] for p in told.producers] == [(NAMED, 4, 2)]
+    assert not isinstance(description, TidelogError)
+    assert [p[:3] for p in description.producers] == [(NAMED, 4, 2)]
     await elected(cluster, follower, leader, epoch=6)
     assert code_of(await put(follower, sent_by(NAMED, 3))) is ErrorCode.FENCED_PRODUCER_EPOCH
     assert (await put(follower, sent_by(NAMED, 3, epoch=4))).appended is not None
 
 
-async def test_who_takes_a_name_at_one_broker_ends_the_former_holder_at_all(
+async def test_taking_a_name_at_one_broker_fences_the_previous_holder_at_all_brokers(
     cluster: Cluster,
 ) -> None:
     leader, other = await Process(cluster, 1).start(), await Process(cluster, 2).start()
     await elected(cluster, leader, other, epoch=5)
-    former = (await leader.broker.producer_ids("ship")).producer_id
-    assert (await put(leader, sent_by(former, 0))).appended is not None
+    previous = (await leader.broker.producer_ids("ship")).producer_id
+    assert (await put(leader, sent_by(previous, 0))).appended is not None
     leader.store.disconnect()
-    assert (await other.broker.producer_ids("ship")) == GivenProducer(former, 1)
-    # Nobody has told the leader yet, and the next holder has sent it nothing.
-    assert (await put(leader, sent_by(former, 1))).appended is not None
+    assert (await other.broker.producer_ids("ship")) == GivenProducer(previous, 1)
+    # The leader has not learned of the next holder, which has sent it nothing.
+    assert (await put(leader, sent_by(previous, 1))).appended is not None
     leader.store.reconnect()
-    await until(lambda: leader.broker.cache.producer_epochs == {former: 1})
-    assert code_of(await put(leader, sent_by(former, 2))) is ErrorCode.FENCED_PRODUCER_EPOCH
-    assert (await put(leader, sent_by(former, 2, epoch=1))).appended is not None
+    await until(lambda: leader.broker.cache.producer_epochs == {previous: 1})
+    assert code_of(await put(leader, sent_by(previous, 2))) is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert (await put(leader, sent_by(previous, 2, epoch=1))).appended is not None
 
 
-async def test_a_silent_producer_is_forgotten_and_one_with_a_name_is_not(cluster: Cluster) -> None:
+async def test_a_silent_unnamed_producer_expires_and_a_named_one_does_not(cluster: Cluster) -> None:
     cluster.producer_id_expiration_ms = 29_000
     leader = await Process(cluster, 1).start()
     await elected(cluster, leader, epoch=5)
@@ -194,15 +194,15 @@ async def test_a_silent_producer_is_forgotten_and_one_with_a_name_is_not(cluster
     for producer in (7, named):
         assert (await put(leader, sent_by(producer, 0))).appended is not None
     await asyncio.sleep(29 + LONGEST_DELIVERY_MS / 1000)
-    assert [p.producer_id for p in told(leader)] == [7, named]
+    assert [p.producer_id for p in described(leader)] == [7, named]
     await asyncio.sleep(32)
-    assert [p.producer_id for p in told(leader)] == [named]
+    assert [p.producer_id for p in described(leader)] == [named]
     assert code_of(await put(leader, sent_by(7, 1))) is ErrorCode.UNKNOWN_PRODUCER_ID
     assert (await put(leader, sent_by(named, 1))).appended is not None
 
 
 @pytest.mark.rule("unused-producer-name-expires")
-async def test_a_name_that_is_used_is_kept_and_one_that_is_not_is_given_up(
+async def test_a_used_name_is_kept_and_an_unused_one_expires(
     cluster: Cluster,
 ) -> None:
     cluster.producer_name_expiration_ms = 800_000
@@ -220,11 +220,11 @@ async def test_a_name_that_is_used_is_kept_and_one_that_is_not_is_given_up(
         assert (await other.broker.producer_ids("taken")) == GivenProducer(taken, number)
     for process in (leader, other):
         assert set(process.broker.cache.producer_names) == {"writing", "taken"}
-    assert [p.producer_id for p in told(leader)] == sorted((writing, taken))
-    # Whoever takes it again is somebody new.
+    assert [p.producer_id for p in described(leader)] == sorted((writing, taken))
+    # The next client that takes the name is a new holder.
     assert (await other.broker.producer_ids("silent")).producer_id not in (writing, silent, taken)
 
 
-def told(process: Process) -> list[CommittedProducer]:
+def described(process: Process) -> list[CommittedProducer]:
     assert process.partition.leader_epoch != NO_EPOCH
     return process.partition.committed_producers(())

@@ -1,4 +1,4 @@
-"""A log's start is the leader's to move: followers delete what it has deleted, and nothing else."""
+"""Only the leader moves the log start: followers delete what it has deleted, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker does by the clock."""
+"""Periodic work of a broker."""
 
 import asyncio
 from collections.abc import Callable
@@ -99,7 +99,7 @@ def not_synced(log: Log) -> int:
 
 
 @pytest.mark.rule("logs-and-hws-saved-periodically")
-async def test_logs_are_synced_by_the_clock() -> None:
+async def test_logs_are_synced_periodically() -> None:
     broker = Broker()
     for partition in await broker.replicas.take(numbers=range(20)):
         append(partition)
@@ -110,7 +110,7 @@ async def test_logs_are_synced_by_the_clock() -> None:
     assert sum(not_synced(broker.log(number)) for number in range(20)) == 0
 
 
-async def test_logs_of_which_all_is_on_the_disk_cost_nothing() -> None:
+async def test_fully_synced_logs_cost_nothing() -> None:
     broker = Broker()
     first, *_ = await broker.replicas.take(numbers=range(20))
     await broker.maintenance.flush_once()
@@ -126,7 +126,7 @@ async def test_logs_of_which_all_is_on_the_disk_cost_nothing() -> None:
     assert not_synced(broker.log(0)) == 0
 
 
-async def test_a_log_that_cannot_be_synced_is_said_once_and_the_others_are_synced_on() -> None:
+async def test_a_log_that_cannot_be_synced_is_logged_once_and_the_others_are_synced() -> None:
     broker = Broker()
     failing, sound = await broker.replicas.take(numbers=(0, 1))
     await broker.maintenance.flush_once()
@@ -160,7 +160,7 @@ async def test_a_log_that_is_deleted_during_a_round_does_not_end_the_rounds() ->
 
 
 @pytest.mark.rule("logs-and-hws-saved-periodically")
-async def test_high_watermarks_are_written_by_the_clock() -> None:
+async def test_high_watermarks_are_written_periodically() -> None:
     broker = Broker()
     commit(await broker.replicas.lead())
     async with at_work(broker.maintenance.write_checkpoints(1000)):
@@ -169,7 +169,7 @@ async def test_high_watermarks_are_written_by_the_clock() -> None:
     assert again.logs.high_watermark(KEY) == 1
 
 
-async def test_a_checkpoint_that_fails_is_said_and_the_next_one_comes() -> None:
+async def test_a_failed_checkpoint_is_logged_and_the_next_one_is_written() -> None:
     broker = Broker()
     commit(await broker.replicas.lead())
     await asyncio.sleep(0)  # Its lines are written.
@@ -184,7 +184,7 @@ async def test_a_checkpoint_that_fails_is_said_and_the_next_one_comes() -> None:
 
 
 async def segments_of(broker: Broker, partition: Partition) -> int:
-    """Rolls before the second of two batches, and before what is appended next."""
+    """Roll before the second of two batches, and before the next append."""
     clock = broker.replicas.clock
     commit(partition, b"a", at_ms=clock.wall_ms())
     await asyncio.sleep(2)
@@ -207,7 +207,7 @@ async def test_old_segments_are_deleted_up_to_the_high_watermark() -> None:
     assert (partition.log.log_start_offset, partition.log.log_end_offset) == (2, 3)
 
 
-async def test_each_step_of_a_long_deletion_has_a_turn_to_itself() -> None:
+async def test_each_step_of_a_long_deletion_yields_to_the_event_loop() -> None:
     broker = Broker()
     (partition,) = await broker.replicas.take(config=OLD)
     for _ in range(10):
@@ -239,7 +239,7 @@ async def test_old_segments_and_deleted_replicas_are_deleted_from_a_full_disk() 
     assert broker.replicas.logs.expired_strays(0) == []
 
 
-async def test_nothing_is_deleted_for_its_age_while_the_clock_is_in_doubt() -> None:
+async def test_nothing_is_deleted_by_age_while_the_clock_is_in_doubt() -> None:
     broker = Broker()
     (partition,) = await broker.replicas.take(config=OLD)
     await segments_of(broker, partition)
@@ -254,9 +254,7 @@ async def test_nothing_is_deleted_for_its_age_while_the_clock_is_in_doubt() -> N
         assert partition.log.log_start_offset == 2
 
 
-async def test_a_leader_that_is_behind_rolls_no_segment_for_what_it_dates_by_the_others_time() -> (
-    None
-):
+async def test_a_leader_that_is_behind_rolls_no_segment_dated_by_other_brokers() -> None:
     broker = Broker()
     config = {"segment_ms": "60000", "retention_ms": "60000"}
     (partition,) = await broker.replicas.take(config=config)
@@ -273,12 +271,12 @@ async def test_a_leader_that_is_behind_rolls_no_segment_for_what_it_dates_by_the
     assert partition.log.log_start_offset == 0
 
 
-async def test_retention_goes_on_when_a_partition_is_removed_during_its_round() -> None:
+async def test_retention_continues_when_a_partition_is_removed_during_its_round() -> None:
     broker = Broker()
     partitions = await broker.replicas.take(numbers=range(40), config=OLD)
     await segments_of(broker, partitions[0])
     async with at_work(broker.maintenance.delete_old(1000)):
-        # The round is at its first pause.
+        # The round is in its first pause.
         await asyncio.sleep(1)
         for number in range(1, 40):
             broker.replicas.logs.delete(ReplicaKey(TOPIC_ID, number))
@@ -286,7 +284,7 @@ async def test_retention_goes_on_when_a_partition_is_removed_during_its_round() 
     assert partitions[0].log.log_start_offset == 2
 
 
-async def test_a_log_that_failed_is_not_said_again_in_every_round() -> None:
+async def test_a_failed_log_is_not_reported_again_in_every_round() -> None:
     broker = Broker()
     (partition,) = await broker.replicas.take(config=OLD)
     append(partition)
@@ -301,8 +299,8 @@ async def test_a_log_that_failed_is_not_said_again_in_every_round() -> None:
     assert lines == []
 
 
-async def test_a_stray_goes_when_the_store_has_said_so_and_no_checkpoint_names_it() -> None:
-    """Otherwise a crash would let the next start take it for lost."""
+async def test_a_stray_is_deleted_once_the_store_agrees_and_no_checkpoint_names_it() -> None:
+    """Otherwise the next start after a crash would report it as lost."""
     broker = Broker()
     partition = await broker.replicas.lead()
     commit(partition)
@@ -315,33 +313,33 @@ async def test_a_stray_goes_when_the_store_has_said_so_and_no_checkpoint_names_i
     assert Replicas(broker.replicas.disk).damaged == []
 
 
-async def test_a_stray_that_is_deleted_is_told_so() -> None:
+async def test_the_deletion_of_a_stray_is_reported() -> None:
     broker = Broker()
     await broker.replicas.lead()
     broker.replicas.logs.set_aside(KEY, since_ms=1)
     async with at_work(broker.maintenance.delete_strays(1000, 0)):
         await asyncio.sleep(1.1)
-    (deleted,) = broker.replicas.told(Kind.DELETE)
+    (deleted,) = broker.replicas.events(Kind.DELETE)
     assert (deleted.stage, deleted.cause, deleted.name) == (Stage.COMPLETED, Cause.STRAY, NAME)
 
 
-async def test_what_was_deleted_before_the_disk_refused_is_told() -> None:
+async def test_deletions_before_the_disk_rejected_one_are_reported() -> None:
     broker = Broker()
     await broker.replicas.take(numbers=(0, 1))
     for number in (0, 1):
         broker.replicas.logs.set_aside(ReplicaKey(TOPIC_ID, number), since_ms=1)
 
-    def refuse_the_second(stray: Stray) -> None:
+    def reject_the_second(stray: Stray) -> None:
         if stray.name == on(1):
             raise OSError(5, "no")
 
-    broker.replicas.logs.delete_stray = refuse_the_second  # type: ignore[method-assign]
+    broker.replicas.logs.delete_stray = reject_the_second  # type: ignore[method-assign]
     async with at_work(broker.maintenance.delete_strays(1000, 0)):
         await asyncio.sleep(1.1)
-    assert [told.name for told in broker.replicas.told(Kind.DELETE)] == [on(0)]
+    assert [event.name for event in broker.replicas.events(Kind.DELETE)] == [on(0)]
 
 
-async def test_what_is_deleted_while_a_sweep_is_under_way_waits_for_the_next() -> None:
+async def test_deletions_requested_during_a_sweep_wait_for_the_next_one() -> None:
     broker = Broker()
     partition = await broker.replicas.lead()
     commit(partition)
@@ -364,7 +362,7 @@ async def test_what_is_deleted_while_a_sweep_is_under_way_waits_for_the_next() -
     assert Replicas(broker.replicas.disk).damaged == []
 
 
-async def test_silent_producers_are_forgotten_by_the_clock_also_where_nothing_is_led() -> None:
+async def test_silent_producers_expire_periodically_also_where_nothing_is_led() -> None:
     broker = Broker()
     led, followed = await broker.replicas.take(numbers=(0, 1))
     for partition in (led, followed):
@@ -377,7 +375,7 @@ async def test_silent_producers_are_forgotten_by_the_clock_also_where_nothing_is
     assert [len(p.log.producers.states) for p in (led, followed)] == [0, 0]
 
 
-async def test_who_is_crowded_out_is_told_in_one_line_a_round_and_added_up(
+async def test_evicted_producers_are_logged_in_one_line_a_round_and_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(producer_state, "MAX_UNNAMED_PRODUCERS", 1)
@@ -392,12 +390,12 @@ async def test_who_is_crowded_out_is_told_in_one_line_a_round_and_added_up(
                         partition.append([sent_by(producer, 0)], Acks.LEADER, 1)
                 await asyncio.sleep(1.1)
             await asyncio.sleep(5)
-    told = [line["recent"] for line in lines if line["event"] == "producers_crowded_out"]
-    assert told == [4, 6]
+    evicted = [line["recent"] for line in lines if line["event"] == "producers_crowded_out"]
+    assert evicted == [4, 6]
     assert broker.maintenance.crowded_out == CrowdedOut(recent=10)
 
 
-async def test_a_stray_that_the_store_wants_here_stays() -> None:
+async def test_a_stray_that_the_store_assigns_here_stays() -> None:
     broker = Broker()
 
     async def none_of_them(strays: list[Stray]) -> list[Stray]:  # noqa: ARG001
@@ -412,8 +410,8 @@ async def test_a_stray_that_the_store_wants_here_stays() -> None:
 
 
 @pytest.mark.rule("timer-finds-silent-replicas")
-async def test_the_isr_is_judged_by_the_clock_too() -> None:
-    """A follower that never fetches makes no fetch on which to judge it."""
+async def test_the_isr_is_evaluated_periodically_too() -> None:
+    """A follower that never fetches triggers no evaluation by a fetch."""
     broker = Broker()
     await broker.replicas.lead(wanted=state(isr=(1, 2, 3)))
     async with at_work(broker.maintenance.judge_isrs(100)):
@@ -422,7 +420,7 @@ async def test_the_isr_is_judged_by_the_clock_too() -> None:
 
 
 class StallingClock:
-    """The clock of a process that stood still for a while."""
+    """The clock of a process that was stalled for a while."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -436,8 +434,9 @@ class StallingClock:
 
 
 async def oldest_catch_up_ms(broker: Broker, stalled_ms: int) -> int:
-    """How long ago the followers of a leader last caught up, by its own count, once the
-    timer has fired after a stall. A record waits for them all the time."""
+    """The longest time since a follower caught up, by the leader's count, after a stall and one
+    timer run. A record waits for the followers all the time.
+    """
     clock = StallingClock(broker.replicas.clock)
     partition = await broker.replicas.lead(wanted=state(isr=(1, 2, 3)))
     append(partition)
@@ -466,13 +465,13 @@ async def oldest_catch_up_ms(broker: Broker, stalled_ms: int) -> int:
 async def test_a_leader_that_was_stalled_grants_its_followers_a_full_lag_time() -> None:
     broker = Broker()
     assert await oldest_catch_up_ms(broker, stalled_ms=5000) <= 20
-    (told,) = broker.replicas.told(Kind.BROKER_STALLED)
-    assert (told.broker, told.details) == (1, {"stalled_ms": told.duration_ms})
-    assert 4900 <= told.duration_ms <= 5010
-    assert broker.replicas.told(Kind.HW_STALLED) == []
+    (event,) = broker.replicas.events(Kind.BROKER_STALLED)
+    assert (event.broker, event.details) == (1, {"stalled_ms": event.duration_ms})
+    assert 4900 <= event.duration_ms <= 5010
+    assert broker.replicas.events(Kind.HW_STALLED) == []
 
 
-async def test_a_timer_that_is_a_little_late_is_no_stall() -> None:
+async def test_a_timer_that_is_slightly_late_is_no_stall() -> None:
     broker = Broker()
     assert await oldest_catch_up_ms(broker, stalled_ms=90) >= 200
-    assert broker.replicas.told(Kind.BROKER_STALLED) == []
+    assert broker.replicas.events(Kind.BROKER_STALLED) == []

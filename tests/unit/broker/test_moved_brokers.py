@@ -1,5 +1,6 @@
-"""A partition that is moved from one whole broker to another: what the store says of bounds and
-of the ISR reaches fetches."""
+"""A partition moves from one complete broker to another: throttles and the ISR in the store take
+effect on fetches.
+"""
 
 from __future__ import annotations
 
@@ -43,17 +44,17 @@ async def moving(cluster: Cluster) -> tuple[Process, Process, LeaderAndIsr]:
     """Broker 1 leads 50,000 bytes alone, and broker 2 is added."""
     leader, added = await Process(cluster, 1).start(), await Process(cluster, 2).start()
     alone, revision = cluster.elect(leader)
-    await cluster.tell(leader, replace(alone, replicas=(1,)), revision)
+    await cluster.command(leader, replace(alone, replicas=(1,)), revision)
     for _ in range(BATCHES):
         leader.partition.append([sent(b"x" * BATCH)], Acks.LEADER, virtual_clock().wall_ms())
     moved = replace(alone, replicas=TO_2.replicas, moving=TO_2)
     revision = cluster.put(KEYS.leader_and_isr(NAME), encode_leader_and_isr(moved))
     for process in (leader, added):
-        await cluster.tell(process, moved, revision)
+        await cluster.command(process, moved, revision)
     return leader, added, moved
 
 
-async def test_without_a_bound_it_is_in_sync_at_once(cluster: Cluster) -> None:
+async def test_without_a_throttle_an_added_replica_is_in_sync_at_once(cluster: Cluster) -> None:
     leader, added, _ = await moving(cluster)
     began = virtual_clock().time()
     await until(lambda: cluster.isr() == {1, 2})
@@ -62,7 +63,7 @@ async def test_without_a_bound_it_is_in_sync_at_once(cluster: Cluster) -> None:
         await process.stop()
 
 
-async def test_the_bound_in_the_store_holds_for_who_is_added(cluster: Cluster) -> None:
+async def test_the_throttle_in_the_store_applies_to_added_replicas(cluster: Cluster) -> None:
     bound(cluster, RATE)
     leader, added, _ = await moving(cluster)
     await asyncio.sleep(2)
@@ -73,7 +74,7 @@ async def test_the_bound_in_the_store_holds_for_who_is_added(cluster: Cluster) -
         await process.stop()
 
 
-async def test_a_bound_that_is_lifted_lets_it_go_on(cluster: Cluster) -> None:
+async def test_a_move_continues_when_its_throttle_is_lifted(cluster: Cluster) -> None:
     bound(cluster, 1_024)
     leader, added, _ = await moving(cluster)
     await asyncio.sleep(2)
@@ -86,7 +87,7 @@ async def test_a_bound_that_is_lifted_lets_it_go_on(cluster: Cluster) -> None:
         await process.stop()
 
 
-async def test_in_the_isr_it_follows_whatever_the_bound(cluster: Cluster) -> None:
+async def test_a_replica_in_the_isr_follows_whatever_the_throttle(cluster: Cluster) -> None:
     leader, added, _ = await moving(cluster)
     await until(lambda: cluster.isr() == {1, 2})
     bound(cluster, 1_024)
@@ -99,7 +100,7 @@ async def test_in_the_isr_it_follows_whatever_the_bound(cluster: Cluster) -> Non
         await process.stop()
 
 
-async def test_what_it_says_of_itself_tells_of_the_bound_and_of_the_move(cluster: Cluster) -> None:
+async def test_a_broker_state_shows_the_throttle_and_the_move(cluster: Cluster) -> None:
     bound(cluster, RATE)
     leader, added, _ = await moving(cluster)
     state = (await added.broker.inspection.describe(StateRequest())).broker

@@ -1,4 +1,6 @@
-"""What a broker dates by while its wall clock differs from monotonic time or from others."""
+"""How a broker dates appends while its wall clock differs from monotonic time or from other
+brokers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from unit.broker.machine_clocks import HOUR_MS, NOW_MS, YEAR_MS, Machine
 
 
 @pytest.mark.parametrize("jump_ms", [MAX_STEP_MS + 1, -MAX_STEP_MS - 1, YEAR_MS, -NOW_MS])
-def test_a_steady_clock_takes_part_in_no_jump(jump_ms: int) -> None:
+def test_a_steady_clock_follows_no_jump(jump_ms: int) -> None:
     machine = Machine()
     machine.wall_ms += jump_ms
     for _ in range(2):
@@ -28,7 +30,7 @@ def test_a_steady_clock_takes_part_in_no_jump(jump_ms: int) -> None:
 
 
 @pytest.mark.parametrize("step_ms", [MAX_STEP_MS, -MAX_STEP_MS])
-def test_a_steady_clock_takes_part_in_a_step_of_a_time_server(step_ms: int) -> None:
+def test_a_steady_clock_follows_a_step_of_a_time_server(step_ms: int) -> None:
     machine = Machine()
     machine.wall_ms += step_ms
     assert machine.steady_ms == NOW_MS + step_ms
@@ -58,15 +60,16 @@ def test_a_clock_that_went_back_counts_after_a_day() -> None:
     assert machine.steady_ms == machine.wall_ms
 
 
-def test_a_new_process_goes_on_where_the_last_one_was_when_the_clock_is_behind_that() -> None:
+def test_a_new_process_continues_from_the_last_time_when_the_clock_is_behind_it() -> None:
     machine = Machine(Reading(NOW_MS + YEAR_MS, 9_000_000, "boot before"))
     machine.passes(1_000)
     assert machine.steady_ms == NOW_MS + YEAR_MS + 1_000
 
 
-def test_appends_are_never_dated_back_and_a_clock_that_was_off_for_long_dates_them_right() -> None:
-    """A machine that was off for two days, or suspended, has a right clock that is in doubt:
-    producers, whose clocks are right, must not be ahead of what appends are dated by."""
+def test_appends_are_never_dated_back_and_a_clock_after_a_long_pause_dates_them_right() -> None:
+    """A machine that was switched off or suspended for two days has a right clock that is in
+    doubt. Producers, whose clocks are right, must not be ahead of the dates of appends.
+    """
     off_ms = 2 * MAX_OFF_MS
     machine = Machine(Reading(NOW_MS - off_ms, 9_000_000, "boot before"))
     assert not machine.believes
@@ -79,19 +82,19 @@ def test_appends_are_never_dated_back_and_a_clock_that_was_off_for_long_dates_th
 @pytest.mark.parametrize(
     ("others", "append_ms", "latest_ms"),
     [
-        # It and one other: the records get its own time.
+        # This clock and one other agree: the records get its own time.
         ({2: HOUR_MS}, 0, HOUR_MS),
         ({2: -HOUR_MS}, 0, 0),
         ({2: MAX_SKEW_MS}, 0, 0),
-        # It is behind most.
+        # This clock is behind most.
         ({2: HOUR_MS, 3: HOUR_MS + 5}, HOUR_MS, HOUR_MS),
         ({2: HOUR_MS, 3: YEAR_MS}, HOUR_MS, HOUR_MS),
         ({2: HOUR_MS, 3: HOUR_MS, 4: HOUR_MS, 5: 0}, HOUR_MS, HOUR_MS),
-        # One that is wrong among three moves none that is right.
+        # One wrong clock among three moves no right one.
         ({2: YEAR_MS, 3: 0}, 0, 0),
         ({2: YEAR_MS, 3: -YEAR_MS}, 0, 0),
         ({2: YEAR_MS, 3: YEAR_MS, 4: 0, 5: 0}, 0, 0),
-        # As many as not.
+        # As many clocks agree as disagree.
         ({2: HOUR_MS, 3: HOUR_MS, 4: 0}, 0, HOUR_MS),
     ],
 )
@@ -104,9 +107,9 @@ def test_a_clock_that_is_behind_most_others_dates_appends_by_the_middle_one(
     for _ in range(2):
         assert machine.append_ms - machine.wall_ms == append_ms
         assert machine.latest_ms - machine.wall_ms == latest_ms
-        # Nothing is deleted by another's clock.
+        # No other clock deletes anything.
         assert machine.retention_ms == machine.wall_ms
-        # The others fall silent.
+        # The other brokers fall silent.
         machine.passes(10 * PEER_VALID_MS)
     machine = machine.restarted(is_rebooted=False)
     assert machine.append_ms - machine.wall_ms == append_ms
@@ -114,7 +117,7 @@ def test_a_clock_that_is_behind_most_others_dates_appends_by_the_middle_one(
     assert machine.append_ms == machine.wall_ms
 
 
-def test_a_clock_that_is_behind_and_is_put_right_counts_at_once() -> None:
+def test_a_clock_that_was_behind_counts_at_once_after_its_correction() -> None:
     machine = Machine()
     for broker_id in (2, 3):
         machine.fetched_by(broker_id, machine.wall_ms + HOUR_MS)
@@ -123,7 +126,7 @@ def test_a_clock_that_is_behind_and_is_put_right_counts_at_once() -> None:
     assert machine.believes
 
 
-def test_after_a_jump_back_ages_are_counted_on_where_another_broker_has_that_time() -> None:
+def test_after_a_jump_back_ages_continue_where_another_broker_has_that_time() -> None:
     machine = Machine()
     machine.wall_ms -= YEAR_MS
     assert machine.retention_ms == machine.wall_ms
@@ -131,7 +134,7 @@ def test_after_a_jump_back_ages_are_counted_on_where_another_broker_has_that_tim
     assert machine.retention_ms == machine.steady_ms == NOW_MS
 
 
-def test_only_a_clock_that_is_off_needs_another_look_at_the_others() -> None:
+def test_only_a_clock_that_is_off_needs_another_check_of_the_others() -> None:
     machine = Machine()
     assert machine.check.is_steady(machine.wall_ms, machine.monotonic_ms)
     for off_ms in (MAX_STEP_MS + 1, -MAX_STEP_MS - 1):

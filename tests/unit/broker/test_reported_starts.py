@@ -1,5 +1,6 @@
-"""A start that fails is reported whatever it fails with: `explain` would otherwise name the start
-before it."""
+"""A failed start is reported whatever the error. Otherwise `explain` would name the start before
+it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ from tidelog_runtime.metadata.cluster_id import UnknownFormatError
 
 
 class Process:
-    """`error`: what its start fails with. `report_fails`: as where there is no memory."""
+    """`error` is the failure of the start. `report_fails` makes the report fail too, as without
+    memory.
+    """
 
     def __init__(self, error: Exception, *, report_fails: bool = False) -> None:
         self.error = error
@@ -80,7 +83,7 @@ def test_a_defect_is_reported_and_shows_its_traceback(
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError("no such device")])
-def test_a_report_that_fails_hides_no_failed_start(
+def test_a_failed_report_hides_no_failed_start(
     error: Exception, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with capture_logs() as lines:

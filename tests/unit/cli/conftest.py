@@ -1,5 +1,5 @@
-"""Commands run in process, against a cluster in memory whose event loop has a thread of
-its own, because a command runs a loop itself."""
+"""Runs commands in process against an in-memory cluster. The event loop of the cluster has its
+own thread, because a command runs a loop itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WAIT_SECONDS = 20
 
 @dataclass
 class Commands:
-    """`run` runs `tidelog` with these arguments."""
+    """`run` runs `tidelog` with the given arguments."""
 
     cluster: FakeCluster
     loop: asyncio.AbstractEventLoop

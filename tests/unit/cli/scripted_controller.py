@@ -1,4 +1,4 @@
-"""A controller that answers what a test has told it to, and keeps what it was asked."""
+"""A controller with scripted answers that records its requests."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tidelog.v1 import admin_pb2 as pb
 from unit.client.fake_broker import FakeCluster, ServicerContext
 from unit.client.fake_controller import FakeController
 
-# Those that the cluster in memory carries out itself, unless there is an answer for them.
+# The in-memory cluster carries these out itself, unless an answer is scripted for them.
 _OWN = ("CreateTopic", "DeleteTopic", "DescribeTopics", "RecoverPartitions")
 _RPCS = tuple(method.name for method in pb.DESCRIPTOR.services_by_name["AdminService"].methods)
 
 
 class ScriptedController(FakeController):
-    """`answers` by RPC, the last of which is given again and again."""
+    """`answers` by RPC; the last one is repeated."""
 
     def __init__(self, cluster: FakeCluster, controller_id: int) -> None:
         super().__init__(cluster, controller_id)
@@ -40,8 +40,8 @@ class ScriptedController(FakeController):
 
     async def handle(self, rpc: str, request: Any, context: ServicerContext) -> Any:
         self.asked[rpc].append(request)
-        said = dict(context.invocation_metadata() or ()).get(REQUESTED_BY, "")
-        self.requested_by.append(str(said))
+        caller = dict(context.invocation_metadata() or ()).get(REQUESTED_BY, "")
+        self.requested_by.append(str(caller))
         answers = self.answers[rpc]
         if not answers and rpc in _OWN:
             return await getattr(super(), rpc)(request, context)

@@ -29,7 +29,7 @@ GONE = pb.BrokerDetails(
 LED = pb.LeaderResult(topic="sea", partition=3, leader_before=-1, leader=2)
 
 
-def refused(code: ErrorCode) -> pb.LeaderResult:
+def rejected_leader(code: ErrorCode) -> pb.LeaderResult:
     error = error_to_wire(TidelogError(code, "broker 2 is not in sync"))
     return pb.LeaderResult(topic="sea", partition=4, leader_before=1, leader=2, error=error)
 
@@ -57,7 +57,7 @@ def test_a_broker_is_described_with_its_replicas(commands: Commands) -> None:
     ]
 
 
-def test_a_gone_broker_is_said_to_be_gone_since_when(commands: Commands) -> None:
+def test_a_departed_broker_has_its_departure_time(commands: Commands) -> None:
     commands.controller.answer("DescribeBrokers", pb.DescribeBrokersResponse(brokers=[GONE]))
     assert "gone since 2023-11-14T22:13:20.000Z" in commands.run("brokers", "describe", "2").stdout
 
@@ -68,19 +68,23 @@ def test_maintenance_begins_and_ends(commands: Commands, flag: list[str], wanted
     commands.controller.answer("SetMaintenance", answer)
     result = commands.run("brokers", "maintenance", "1", *flag)
     assert result.exit_code == ExitStatus.DONE
-    (asked,) = commands.controller.asked["SetMaintenance"]
-    assert (list(asked.broker_ids), asked.maintenance, asked.dry_run) == ([1], wanted, False)
+    (requested,) = commands.controller.asked["SetMaintenance"]
+    assert (list(requested.broker_ids), requested.maintenance, requested.dry_run) == (
+        [1],
+        wanted,
+        False,
+    )
     if wanted:
         assert "1 partition led by others, 2 kept because nobody else can" in result.stdout
 
 
-def test_leaders_that_have_not_moved_in_time_are_timed_out(commands: Commands) -> None:
-    late = refused(ErrorCode.REQUEST_TIMED_OUT)
+def test_leadership_transfers_time_out(commands: Commands) -> None:
+    late = rejected_leader(ErrorCode.REQUEST_TIMED_OUT)
     commands.controller.answer("SetMaintenance", pb.SetMaintenanceResponse(leaders=[late]))
     result = commands.run("brokers", "maintenance", "1", "--json")
     assert result.exit_code == ExitStatus.TIMED_OUT
-    (told,) = json.loads(result.stdout)["leaders"]
-    assert told["error"] == {
+    (document,) = json.loads(result.stdout)["leaders"]
+    assert document["error"] == {
         "code": "REQUEST_TIMED_OUT",
         "message": "broker 2 is not in sync",
         "retriable": True,
@@ -89,7 +93,7 @@ def test_leaders_that_have_not_moved_in_time_are_timed_out(commands: Commands) -
 
 
 @pytest.mark.parametrize(("safe", "status"), [(True, ExitStatus.DONE), (False, ExitStatus.FAILED)])
-def test_a_restart_check_ends_by_its_verdict(
+def test_the_exit_status_of_a_restart_check_is_its_verdict(
     commands: Commands, safe: bool, status: ExitStatus
 ) -> None:
     finding = pb.RestartFinding(
@@ -109,33 +113,35 @@ def test_a_restart_check_ends_by_its_verdict(
     assert (document["safe"], document["findings"][0]["effect"]) == (safe, "under_min_isr")
 
 
-def test_preferred_leaders_are_elected_where_they_are_asked_for(commands: Commands) -> None:
+def test_preferred_leaders_are_elected_on_request(commands: Commands) -> None:
     commands.controller.answer(
         "ElectPreferredLeaders", pb.ElectPreferredLeadersResponse(partitions=[LED])
     )
     result = commands.run("leaders", "elect-preferred", "sea/3", "bay", "sea/1", "--dry-run")
-    (asked,) = commands.controller.asked["ElectPreferredLeaders"]
-    selected = [(s.topic, list(s.partitions)) for s in asked.partitions]
-    assert (selected, asked.dry_run) == ([("sea", [1, 3]), ("bay", [])], True)
+    (requested,) = commands.controller.asked["ElectPreferredLeaders"]
+    selected = [(s.topic, list(s.partitions)) for s in requested.partitions]
+    assert (selected, requested.dry_run) == ([("sea", [1, 3]), ("bay", [])], True)
     assert result.stdout.splitlines()[1].split() == ["sea/3", "none", "2", "ok"]
 
 
-def test_without_partitions_all_preferred_leaders_are_elected(commands: Commands) -> None:
+def test_without_arguments_all_preferred_leaders_are_elected(commands: Commands) -> None:
     commands.controller.answer("ElectPreferredLeaders", pb.ElectPreferredLeadersResponse())
     result = commands.run("leaders", "elect-preferred")
     assert result.stdout == "Every partition has its preferred leader.\n"
-    (asked,) = commands.controller.asked["ElectPreferredLeaders"]
-    assert not asked.partitions
+    (requested,) = commands.controller.asked["ElectPreferredLeaders"]
+    assert not requested.partitions
 
 
-def test_leaders_are_moved_and_who_may_not_lead_is_told(commands: Commands) -> None:
-    answer = pb.MoveLeadersResponse(partitions=[LED, refused(ErrorCode.NOT_ELIGIBLE_LEADER)])
+def test_leadership_moves_and_rejected_brokers_are_reported(commands: Commands) -> None:
+    answer = pb.MoveLeadersResponse(
+        partitions=[LED, rejected_leader(ErrorCode.NOT_ELIGIBLE_LEADER)]
+    )
     commands.controller.answer("MoveLeaders", answer)
     result = commands.run("leaders", "move", "sea/3=2", "sea/4=2", "--requested-by", "ann")
     assert result.exit_code == ExitStatus.FAILED
     assert "broker 2 is not in sync" in result.stdout
-    (asked,) = commands.controller.asked["MoveLeaders"]
-    assert [(m.partition, m.leader) for m in asked.moves] == [(3, 2), (4, 2)]
+    (requested,) = commands.controller.asked["MoveLeaders"]
+    assert [(m.partition, m.leader) for m in requested.moves] == [(3, 2), (4, 2)]
     assert commands.controller.requested_by == ["ann"]
     document = json.loads(commands.run("leaders", "move", "sea/3=2", "--json").stdout)
     assert [p["leader"] for p in document["partitions"]] == [2, 2]
@@ -143,7 +149,7 @@ def test_leaders_are_moved_and_who_may_not_lead_is_told(commands: Commands) -> N
 
 
 @pytest.mark.parametrize("words", [["sea/3"], ["sea/3=1,2"], ["sea=1"], ["sea/3=1", "sea/3=2"]])
-def test_leaders_that_are_none_are_wrong_usage(commands: Commands, words: list[str]) -> None:
+def test_invalid_leaders_are_wrong_usage(commands: Commands, words: list[str]) -> None:
     assert commands.run("leaders", "move", *words).exit_code == ExitStatus.USAGE
     assert commands.controller.called() == []
 
@@ -164,21 +170,21 @@ def test_a_throttle_is_shown(commands: Commands) -> None:
 
 
 @pytest.mark.parametrize(("rate", "bound"), [("50MB", 50_000_000), ("none", None)])
-def test_a_throttle_is_set_and_lifted(commands: Commands, rate: str, bound: int | None) -> None:
+def test_a_throttle_is_set_and_removed(commands: Commands, rate: str, bound: int | None) -> None:
     commands.controller.answer("DescribeThrottle", pb.DescribeThrottleResponse())
     commands.controller.answer("SetThrottle", pb.SetThrottleResponse(revision=45))
     result = commands.run("throttle", "set", rate, "--expected-revision", "44", "--json")
-    (asked,) = commands.controller.asked["SetThrottle"]
-    is_bound = asked.throttle.HasField("bytes_per_second")
-    assert (asked.throttle.bytes_per_second if is_bound else None) == bound
-    assert asked.expected_revision == 44
+    (requested,) = commands.controller.asked["SetThrottle"]
+    is_bound = requested.throttle.HasField("bytes_per_second")
+    assert (requested.throttle.bytes_per_second if is_bound else None) == bound
+    assert requested.expected_revision == 44
     document = json.loads(result.stdout)
     assert (document["bytes_per_second"], document["revision"]) == (bound, 45)
     assert document["before"] == {"bytes_per_second": None}
 
 
 @pytest.mark.parametrize("rate", ["fast", "-5", "5TB", "", "1e6", "MB"])
-def test_a_rate_that_is_none_is_wrong_usage(commands: Commands, rate: str) -> None:
+def test_an_invalid_rate_is_wrong_usage(commands: Commands, rate: str) -> None:
     result = commands.run("throttle", "set", "--", rate)
     assert result.exit_code == ExitStatus.USAGE
     assert "50MB or 64MiB, or none for no bound" in result.stderr

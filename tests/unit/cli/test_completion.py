@@ -1,4 +1,4 @@
-"""Names that the shell completes, and what is said beside them."""
+"""Shell completion of names, with their descriptions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_topics_are_completed(commands: Commands) -> None:
     assert list(complete_topic(context_of(commands), "s")) == ["sea"]
 
 
-def test_brokers_are_completed_with_how_they_stand(commands: Commands) -> None:
+def test_brokers_are_completed_with_their_status(commands: Commands) -> None:
     brokers = [
         pb.BrokerDetails(broker_id=n, status=pb.BROKER_STATUS_RUNNING, address="a:1")
         for n in (1, 2, 12)
@@ -42,20 +42,20 @@ def test_brokers_are_completed_with_how_they_stand(commands: Commands) -> None:
     assert completed == [("1", "running a:1"), ("12", "running a:1")]
 
 
-def test_operations_are_completed_with_what_they_are(commands: Commands) -> None:
+def test_operations_are_completed_with_their_description(commands: Commands) -> None:
     commands.controller.answer("ListOperations", pb.ListOperationsResponse(operations=[RUNNING]))
     completed = list(complete_operation(context_of(commands), ""))
     assert completed == [("grow", "brokers_add running")]
 
 
-def test_only_what_runs_is_completed_where_it_is_to_be_cancelled(commands: Commands) -> None:
+def test_only_running_operations_are_completed_for_cancel(commands: Commands) -> None:
     commands.controller.answer("ListOperations", pb.ListOperationsResponse(operations=[RUNNING]))
     list(complete_running_operation(context_of(commands), ""))
-    (asked,) = commands.controller.asked["ListOperations"]
-    assert list(asked.states) == [pb.OPERATION_STATE_RUNNING, pb.OPERATION_STATE_CANCELLING]
+    (requested,) = commands.controller.asked["ListOperations"]
+    assert list(requested.states) == [pb.OPERATION_STATE_RUNNING, pb.OPERATION_STATE_CANCELLING]
 
 
-def test_nothing_is_completed_where_nobody_answers(
+def test_without_an_answer_there_are_no_completions(
     commands: Commands, capsys: pytest.CaptureFixture[str]
 ) -> None:
     context = context_of(commands)

@@ -1,4 +1,4 @@
-"""Where the addresses of brokers come from."""
+"""Where commands get the broker addresses from."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def local_cluster(directory: Path) -> Path:
     return directory / ".tidelog" / "cluster.json"
 
 
-def test_the_option_comes_first_then_the_variable(tmp_path: Path) -> None:
+def test_the_option_overrides_the_variable(tmp_path: Path) -> None:
     local_cluster(tmp_path)
     assert find_bootstrap("a:1", VARIABLE, tmp_path) == Bootstrap("a:1", "--bootstrap")
     assert find_bootstrap(None, VARIABLE, tmp_path) == Bootstrap("b:2", "TIDELOG_BOOTSTRAP")
 
 
-def test_the_local_cluster_is_found_from_below(tmp_path: Path) -> None:
+def test_the_local_cluster_is_found_from_subdirectories(tmp_path: Path) -> None:
     path = local_cluster(tmp_path)
     below = tmp_path / "a" / "b"
     assert find_bootstrap(None, {}, below) == Bootstrap(
@@ -48,7 +48,7 @@ def test_the_local_cluster_is_found_from_below(tmp_path: Path) -> None:
     )
 
 
-def test_without_any_the_usual_ports_are_tried(tmp_path: Path) -> None:
+def test_without_a_setting_the_default_ports_are_tried(tmp_path: Path) -> None:
     assert find_bootstrap(None, {}, tmp_path).addresses == USUAL_BOOTSTRAP
 
 
@@ -61,34 +61,34 @@ def test_without_any_the_usual_ports_are_tried(tmp_path: Path) -> None:
         json.dumps({"bootstrap": "a:1", "brokers": [{"id": "first", "address": "a:1"}]}),
     ],
 )
-def test_a_file_that_is_no_cluster_file_is_refused(tmp_path: Path, content: str) -> None:
+def test_an_invalid_cluster_file_is_rejected(tmp_path: Path, content: str) -> None:
     local_cluster(tmp_path).write_text(content)
     with pytest.raises(UsageError, match=r"cluster\.json.*--bootstrap"):
         find_bootstrap(None, {}, tmp_path)
 
 
-async def test_where_nobody_listens_it_is_said_at_once() -> None:
+async def test_a_missing_listener_fails_at_once() -> None:
     with socket.socket() as reserved:
-        # Bound and not listening: connections are refused, and nobody else takes the port.
+        # Bound but not listening: connections are refused, and no other process takes the port.
         reserved.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{reserved.getsockname()[1]}"
         with pytest.raises(ClusterUnreachableError, match="from --bootstrap"):
             await check_somebody_listens(Bootstrap(address, "--bootstrap"))
 
 
-async def test_one_that_listens_is_enough() -> None:
+async def test_one_listening_address_is_enough() -> None:
     with socket.socket() as reserved, socket.create_server(("127.0.0.1", 0)) as listening:
         reserved.bind(("127.0.0.1", 0))
         addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in (reserved, listening)]
         await check_somebody_listens(Bootstrap(",".join(addresses), "--bootstrap"))
 
 
-async def test_a_host_name_that_cannot_be_resolved_is_named() -> None:
+async def test_an_unresolvable_host_name_is_named() -> None:
     with pytest.raises(ClusterUnreachableError, match=r"nobody\.invalid .*cannot be resolved"):
         await check_somebody_listens(Bootstrap("nobody.invalid:7500", "--bootstrap"))
 
 
 @pytest.mark.parametrize("given", ["", " ", ","])
-def test_an_empty_bootstrap_means_no_other_cluster(given: str, tmp_path: Path) -> None:
+def test_an_empty_bootstrap_does_not_select_another_cluster(given: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--bootstrap is empty"):
         find_bootstrap(given, VARIABLE, tmp_path)

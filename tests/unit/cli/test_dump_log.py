@@ -39,7 +39,7 @@ def write_segment(directory: Path, batches: list[Batch], name: str | None = None
 
 @pytest.fixture
 def partition(tmp_path: Path) -> Path:
-    """Two segments of two batches of two records."""
+    """Two segments of two batches of two records each."""
     write_segment(tmp_path / "sea-0", [batch_at(0), batch_at(2)])
     write_segment(tmp_path / "sea-0", [batch_at(4), batch_at(6)])
     return tmp_path / "sea-0"
@@ -87,7 +87,7 @@ def test_batches_and_records_are_shown_as_json(partition: Path) -> None:
     assert record["headers"] == [{"key": "h", "value": "x"}]
 
 
-def test_a_sound_log_is_verified(partition: Path) -> None:
+def test_an_intact_log_passes_verification(partition: Path) -> None:
     result = dump(partition, "--verify")
     assert result.exit_code == ExitStatus.DONE
     assert result.stdout.endswith(": sound\n")
@@ -96,7 +96,7 @@ def test_a_sound_log_is_verified(partition: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--verify",), ("--records",), ("--json",)])
-def test_a_flipped_bit_is_found_and_placed(partition: Path, options: tuple[str, ...]) -> None:
+def test_a_flipped_bit_is_located(partition: Path, options: tuple[str, ...]) -> None:
     path = partition / segment_name(0)
     second = len(encode_frame_header(batch_at(0))) + len(batch_at(0).records)
     flip(path, path.stat().st_size - 1)
@@ -106,13 +106,13 @@ def test_a_flipped_bit_is_found_and_placed(partition: Path, options: tuple[str, 
     assert "CRC32C" in result.stderr
 
 
-def test_what_follows_the_damage_is_shown(partition: Path) -> None:
+def test_batches_behind_the_damage_are_shown(partition: Path) -> None:
     flip(partition / segment_name(0), 40)
     documents = [json.loads(line) for line in dump(partition, "--json").stdout.splitlines()]
     assert [document["fault"] is None for document in documents] == [False, True, True, True]
 
 
-def test_a_torn_tail_is_damage(partition: Path) -> None:
+def test_a_torn_tail_counts_as_damage(partition: Path) -> None:
     path = partition / segment_name(4)
     path.write_bytes(path.read_bytes()[:-3])
     assert dump(partition).exit_code == ExitStatus.FAILED
@@ -127,12 +127,12 @@ def test_a_gap_between_segments_is_found_by_verify(tmp_path: Path) -> None:
     assert "the name says offset 6 where 2 follows" in result.stderr
 
 
-def test_a_gap_within_a_segment_is_damage(tmp_path: Path) -> None:
+def test_a_gap_within_a_segment_counts_as_damage(tmp_path: Path) -> None:
     path = write_segment(tmp_path, [batch_at(0), batch_at(6)])
     assert "base offset 6 where 2 follows" in dump(path, "--verify").stderr
 
 
-def test_a_batch_that_cannot_be_opened_is_found_by_verify(tmp_path: Path) -> None:
+def test_an_unreadable_batch_is_found_by_verify(tmp_path: Path) -> None:
     rubbish = new_batch(
         b"no RecordBatch",
         codec=Codec.NONE,
@@ -147,12 +147,12 @@ def test_a_batch_that_cannot_be_opened_is_found_by_verify(tmp_path: Path) -> Non
     assert dump(path, "--verify").exit_code == ExitStatus.FAILED
 
 
-def test_a_copy_under_another_name_is_sound(tmp_path: Path) -> None:
+def test_a_copy_under_another_name_passes_verification(tmp_path: Path) -> None:
     path = write_segment(tmp_path, [batch_at(4)], name="copy.log")
     assert dump(path, "--verify").exit_code == ExitStatus.DONE
 
 
-def test_a_path_that_holds_no_log_is_wrong_usage(tmp_path: Path) -> None:
+def test_a_path_without_a_log_is_wrong_usage(tmp_path: Path) -> None:
     assert dump(tmp_path / "nosuch").exit_code == ExitStatus.USAGE
     empty = dump(tmp_path)
     assert empty.exit_code == ExitStatus.USAGE

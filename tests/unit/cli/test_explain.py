@@ -1,4 +1,4 @@
-"""`tidelog explain`: what it shows, and what it ends with."""
+"""Output and exit status of `tidelog explain`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def explained(cluster: DescribedCluster, scope: Scope, *silent: str) -> Explanat
     return Explanation(explain(cluster.observed(scope)), FOUR, silent)
 
 
-def shown(explanation: Explanation, scope: Scope) -> str:
+def rendered(explanation: Explanation, scope: Scope) -> str:
     return "\n".join(lines(explanation, scope)) + "\n"
 
 
@@ -40,56 +40,56 @@ def dead_broker() -> DescribedCluster:
     return cluster
 
 
-def test_a_dead_broker_reads_from_its_cause_to_what_follows_with_the_next_step_last() -> None:
-    told = explained(dead_broker(), Scope(), "broker-2 at b")
-    assert shown(told, Scope()) == (_GOLDEN / "explain_dead_broker.txt").read_text()
+def test_a_dead_broker_is_explained_from_cause_to_consequences_then_the_next_step() -> None:
+    explanation = explained(dead_broker(), Scope(), "broker-2 at b")
+    assert rendered(explanation, Scope()) == (_GOLDEN / "explain_dead_broker.txt").read_text()
 
 
-def test_where_all_is_well_it_says_so_and_by_whose_word() -> None:
+def test_a_healthy_cluster_is_reported_with_the_source_of_that_answer() -> None:
     cluster = DescribedCluster()
     cluster.partition("sea/0")
     scope = Scope("sea", 0)
-    assert shown(explained(cluster, scope), scope) == (
+    assert rendered(explained(cluster, scope), scope) == (
         "All is well with sea/0, as 4 services tell.\n"
     )
 
 
-def test_where_all_are_too_busy_to_tell_that_is_a_fault_and_said() -> None:
+def test_services_too_busy_to_answer_are_a_reported_fault() -> None:
     cluster = DescribedCluster()
     cluster.silence(2, Listening.BUSY)
     observed = replace(cluster.observed(), states=())
     silent = ("broker-2 at b",)
-    told = Explanation(explain(observed), silent, silent, (Listening.BUSY.value,))
-    assert not is_well(told)
+    explanation = Explanation(explain(observed), silent, silent, (Listening.BUSY.value,))
+    assert not is_well(explanation)
     assert "1 warning, and nobody could tell in time how the cluster stands." in (
-        shown(told, Scope("sea", 0))
+        rendered(explanation, Scope("sea", 0))
     )
 
 
-def test_a_note_is_no_fault() -> None:
+def test_a_note_is_not_a_fault() -> None:
     cluster = DescribedCluster()
     cluster.partition("sea/0", leader=2)
-    told = explained(cluster, Scope())
-    assert is_well(told)
-    assert "INFO not_preferred_leader" in shown(told, Scope())
+    explanation = explained(cluster, Scope())
+    assert is_well(explanation)
+    assert "INFO not_preferred_leader" in rendered(explanation, Scope())
 
 
-def test_a_finding_is_a_fault_for_programs_too() -> None:
-    told = document(explained(dead_broker(), Scope()))
-    assert told["well"] is False
-    assert [f["cause"] for f in told["findings"]][:2] == [  # type: ignore[attr-defined]
+def test_a_finding_sets_the_exit_status() -> None:
+    content = document(explained(dead_broker(), Scope()))
+    assert content["well"] is False
+    assert [f["cause"] for f in content["findings"]][:2] == [  # type: ignore[attr-defined]
         "replica_dead",
         "under_min_isr",
     ]
 
 
 @pytest.mark.parametrize("target", ["sea/", "sea/x", "/3"])
-def test_what_is_no_partition_is_wrong_usage(target: str) -> None:
+def test_an_invalid_partition_is_wrong_usage(target: str) -> None:
     result = CliRunner().invoke(app, ["explain", target], obj=Session("127.0.0.1:1"))
     assert result.exit_code == ExitStatus.USAGE
 
 
-def test_where_nobody_answers_the_status_says_so_and_the_message_what_is_left() -> None:
+def test_without_answers_the_exit_status_and_the_message_say_so() -> None:
     result = CliRunner().invoke(app, ["explain"], obj=Session("127.0.0.1:1"))
     assert result.exit_code == ExitStatus.UNREACHABLE
     assert "127.0.0.1:1 refuses connections" in result.output
@@ -97,10 +97,10 @@ def test_where_nobody_answers_the_status_says_so_and_the_message_what_is_left() 
     assert "tidelog trace --files" in result.output
 
 
-def test_where_processes_stand_still_nobody_is_told_to_start_them(
+def test_paused_processes_are_not_to_be_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def nobody_answers(*_: object, **__: object) -> Explanation:
+    async def no_service_answers(*_: object, **__: object) -> Explanation:
         raise NobodyAnswersError(
             [
                 SilentService("127.0.0.1:1", Listening.ACCEPTS, "gave no answer"),
@@ -108,7 +108,7 @@ def test_where_processes_stand_still_nobody_is_told_to_start_them(
             ]
         )
 
-    monkeypatch.setattr("tidelog.client.ask_explain.explain_cluster", nobody_answers)
+    monkeypatch.setattr("tidelog.client.ask_explain.explain_cluster", no_service_answers)
     result = CliRunner().invoke(app, ["explain"], obj=Session("127.0.0.1:1"))
     assert result.exit_code == ExitStatus.UNREACHABLE
     assert "look at the processes that take connections" in result.output
@@ -124,7 +124,7 @@ def test_where_processes_stand_still_nobody_is_told_to_start_them(
         (["broker", "broker", "2"], Scope("broker", broker=2)),
     ],
 )
-def test_a_broker_may_be_named_by_words(words: list[str], scope: Scope) -> None:
+def test_a_broker_may_be_given_in_words(words: list[str], scope: Scope) -> None:
     assert parse_scope(words) == scope
 
 
@@ -140,14 +140,14 @@ def test_a_broker_may_be_named_by_words(words: list[str], scope: Scope) -> None:
         (["sea/99999999999999"], "no partition has a higher number than 2147483647"),
     ],
 )
-def test_words_that_name_nothing_are_wrong_usage(words: list[str], said: str) -> None:
+def test_unknown_words_are_wrong_usage(words: list[str], said: str) -> None:
     result = CliRunner().invoke(app, ["explain", *words], obj=Session("127.0.0.1:1"))
     assert result.exit_code == ExitStatus.USAGE
     assert said in result.output
 
 
 @pytest.mark.parametrize("timeout", ["-5", "0", "0.499", "60.1", "nan"])
-def test_a_time_in_which_nobody_could_answer_is_wrong_usage(timeout: str) -> None:
+def test_a_time_too_short_for_any_answer_is_wrong_usage(timeout: str) -> None:
     arguments = ["explain", f"--timeout={timeout}"]
     result = CliRunner().invoke(app, arguments, obj=Session("127.0.0.1:1"))
     assert result.exit_code == ExitStatus.USAGE

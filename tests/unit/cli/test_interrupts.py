@@ -1,4 +1,4 @@
-"""Ctrl-C ends a question and a watch, and not what was begun."""
+"""Ctrl-C ends a confirmation or a watch, but not the operation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from unit.cli.test_process import TIDELOG, WAIT_SECONDS, started
 QUESTION = b"Go on? [y/N] "
 
 
-def test_ctrl_c_ends_a_watch_and_says_that_the_operation_goes_on(commands: Commands) -> None:
+def test_ctrl_c_ends_a_watch_and_says_that_the_operation_continues(commands: Commands) -> None:
     commands.controller.answer(
         "DescribeOperation", pb.DescribeOperationResponse(operation=operation())
     )
@@ -24,13 +24,13 @@ def test_ctrl_c_ends_a_watch_and_says_that_the_operation_goes_on(commands: Comma
         assert watcher.stdout is not None
         assert b"running; 0 of 2 partitions done" in watcher.stdout.readline()
         watcher.send_signal(signal.SIGINT)
-        _, said = watcher.communicate(timeout=WAIT_SECONDS)
+        _, output = watcher.communicate(timeout=WAIT_SECONDS)
     assert watcher.returncode == ExitStatus.INTERRUPTED
-    assert said.startswith(b"Operation grow goes on.")
-    assert b"tidelog operations cancel grow" in said
+    assert output.startswith(b"Operation grow goes on.")
+    assert b"tidelog operations cancel grow" in output
 
 
-def test_ctrl_c_at_a_question_is_no_consent(commands: Commands) -> None:
+def test_ctrl_c_at_a_confirmation_is_not_consent(commands: Commands) -> None:
     commands.controller.answer("Rebalance", pb.RebalanceResponse(plan=PLAN))
     keyboard, terminal = pty.openpty()
     with subprocess.Popen(
@@ -38,17 +38,17 @@ def test_ctrl_c_at_a_question_is_no_consent(commands: Commands) -> None:
         stdin=terminal,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-    ) as asking:
-        assert asking.stderr is not None
-        said = b""
-        while not said.endswith(QUESTION):
-            more = os.read(asking.stderr.fileno(), 4096)
-            assert more, said
-            said += more
-        asking.send_signal(signal.SIGINT)
-        assert asking.wait(WAIT_SECONDS) == ExitStatus.INTERRUPTED
-        assert asking.stdout is not None
-        assert asking.stdout.read() == b""
+    ) as raised:
+        assert raised.stderr is not None
+        output = b""
+        while not output.endswith(QUESTION):
+            more = os.read(raised.stderr.fileno(), 4096)
+            assert more, output
+            output += more
+        raised.send_signal(signal.SIGINT)
+        assert raised.wait(WAIT_SECONDS) == ExitStatus.INTERRUPTED
+        assert raised.stdout is not None
+        assert raised.stdout.read() == b""
     os.close(keyboard)
     os.close(terminal)
     assert [request.dry_run for request in commands.controller.asked["Rebalance"]] == [True]

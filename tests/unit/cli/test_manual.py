@@ -1,4 +1,4 @@
-"""Help tells what commands do: every example can be run, every field of --json is named."""
+"""Help texts match the commands: every example runs, and every field of --json is described."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ CHANGING = {
 }
 
 
-# Two read files, and one tells the whole past.
+# Two of these read files, and one prints the whole past.
 WITHOUT_A_TIME = {"check-history", "dump-log", "trace"}
-# What cannot simply be taken back, or copies data.
+# Commands that are hard to revert, or that copy data.
 ASKING = CHANGING - {
     "topics create",
     "brokers maintenance",
@@ -91,7 +91,7 @@ def manual_of(command: TyperCommand) -> str:
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_help_has_examples_and_each_is_a_command(name: str) -> None:
+def test_help_has_examples_that_parse(name: str) -> None:
     examples = ["".join(found) for found in EXAMPLE.findall(manual_of(COMMANDS[name]))]
     assert any(f"tidelog {name}" in example for example in examples)
     for example in examples:
@@ -101,29 +101,29 @@ def test_help_has_examples_and_each_is_a_command(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(CHANGING))
-def test_every_change_can_be_tried_and_says_who_asks(name: str) -> None:
+def test_every_change_has_a_dry_run_and_carries_the_caller(name: str) -> None:
     options = {option for param in COMMANDS[name].params for option in param.opts}
     assert {"--dry-run", "--requested-by", "--timeout", "--json", "--bootstrap"} <= options
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - WITHOUT_A_TIME))
-def test_every_question_to_the_cluster_has_a_time(name: str) -> None:
+def test_every_request_to_the_cluster_has_a_timeout(name: str) -> None:
     options = {option for param in COMMANDS[name].params for option in param.opts}
     assert {"--timeout", "--json", "--bootstrap"} <= options
 
 
 @pytest.mark.parametrize("name", sorted(ASKING))
-def test_what_asks_first_can_be_told_not_to(name: str) -> None:
+def test_every_confirmation_can_be_skipped(name: str) -> None:
     assert any("--yes" in param.opts for param in COMMANDS[name].params)
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_help_tells_exit_statuses(name: str) -> None:
+def test_help_lists_exit_statuses(name: str) -> None:
     assert "Exit status:" in manual_of(COMMANDS[name])
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_lines_that_help_leaves_as_they_are_fit_a_terminal(name: str) -> None:
+def test_unwrapped_help_lines_fit_a_terminal(name: str) -> None:
     for kept in manual_of(COMMANDS[name]).split("\b\n")[1:]:
         for line in kept.split("\n\n")[0].splitlines():
             assert len(line) <= 78, f"with an indent of two it is wider than 80: {line}"
@@ -149,5 +149,5 @@ def test_help_names_every_field_of_its_json(name: str, shapes: list[type]) -> No
         assert {field.name for field in dataclasses.fields(shape)} <= words
 
 
-def test_fields_of_operations_are_told_alike() -> None:
+def test_operation_fields_are_described_uniformly() -> None:
     assert OPERATION_FIELDS in BEGUN_FIELDS[1]

@@ -1,5 +1,5 @@
-"""Numbers that cannot be meant are refused before anybody is asked, by every command that takes
-one: with what would be right, and never as a fault of the command."""
+"""Every command rejects an impossible number before it calls the cluster. The error gives valid
+values and is never an internal error."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tidelog.cli.session import Session
 from unit.cli.test_manual import COMMANDS
 
 NOBODY = "127.0.0.1:1"
-# The first is the one that ranges of a parser let through.
+# The parser's own range check let the first of these through.
 NO_TIMES = ("nan", "inf", "-inf", "1e300", "-1", "0")
 OWN_BOUNDS = ("produce", "consume", "operations watch")
-# What commands need besides.
+# Other required arguments of the commands.
 WORDS = {
     "name": ["sea"],
     "topic": ["sea"],
@@ -46,9 +46,9 @@ def command_line(name: str) -> list[str]:
     needed = [
         param.name or "" for param in command.params if param.required or param.name == "moves"
     ]
-    asks = any("--yes" in param.opts for param in command.params)
-    words = [word for wanted in needed for word in WORDS[wanted]]
-    return [*name.split(), *words, *MORE.get(name, []), *(["--yes"] if asks else [])]
+    needs_consent = any("--yes" in param.opts for param in command.params)
+    words = [word for each in needed for word in WORDS[each]]
+    return [*name.split(), *words, *MORE.get(name, []), *(["--yes"] if needs_consent else [])]
 
 
 def times() -> Iterator[tuple[str, str]]:
@@ -63,25 +63,23 @@ def run(words: list[str]) -> Result:
 
 
 @pytest.mark.parametrize(("name", "option"), list(times()))
-def test_a_time_that_cannot_be_waited_is_refused_with_what_would_be_right(
-    name: str, option: str
-) -> None:
+def test_an_invalid_timeout_is_rejected_with_valid_values(name: str, option: str) -> None:
     for stated in NO_TIMES if name in OWN_BOUNDS else NO_TIMES[:2]:
         result = run([*command_line(name), "--json", f"{option}={stated}"])
         assert (stated, result.exit_code) == (stated, ExitStatus.USAGE), result.exception
-        refusal = json.loads(result.stdout)["error"]
-        assert refusal["code"] == "INVALID_REQUEST"
-        assert "give" in refusal["message"] or "ask for" in refusal["message"]
+        rejection = json.loads(result.stdout)["error"]
+        assert rejection["code"] == "INVALID_REQUEST"
+        assert "give" in rejection["message"] or "ask for" in rejection["message"]
 
 
 @pytest.mark.parametrize("option", ["--linger-ms", "--batch-bytes", "--partition"])
 @pytest.mark.parametrize("stated", ["9" * 400, "-1", "nan"])
-def test_a_number_that_no_producer_could_work_with_is_refused(option: str, stated: str) -> None:
+def test_a_number_out_of_range_for_producers_is_rejected(option: str, stated: str) -> None:
     result = run(["produce", "sea", f"{option}={stated}"])
     assert result.exit_code == ExitStatus.USAGE
     assert option in result.stderr
 
 
 @pytest.mark.parametrize("words", [["consume", "sea", "--timeout=2"], ["operations", "list"]])
-def test_a_time_that_can_be_waited_is_no_reason_to_refuse(words: list[str]) -> None:
+def test_a_valid_timeout_is_accepted(words: list[str]) -> None:
     assert run(words).exit_code == ExitStatus.UNREACHABLE

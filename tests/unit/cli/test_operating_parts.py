@@ -1,4 +1,4 @@
-"""Parsing of moves, and how plans and progress are shown, without a cluster."""
+"""Parsing of moves, and the display of plans and progress, without a cluster."""
 
 from __future__ import annotations
 
@@ -53,49 +53,51 @@ def test_moves_are_read_from_json(document: object) -> None:
         ("sea/4=3\nsea/5", "file, line 2: 'sea/5' is not"),
     ],
 )
-def test_what_holds_no_moves_is_refused_with_where_and_why(text: str, problem: str) -> None:
+def test_input_without_moves_is_rejected_with_the_place_and_the_reason(
+    text: str, problem: str
+) -> None:
     with pytest.raises(UsageError, match=problem.replace("[", r"\[")):
         parse_moves(text, "file")
 
 
-def test_the_headline_of_a_plan_names_the_least_that_balances() -> None:
+def test_the_headline_of_a_plan_has_the_minimum_number_of_moves() -> None:
     plan = Plan((MOVE,), 1, 1, 0, 1, ())
     assert "1 replica is copied (the least that balances as well: 1)" in plan_headline(plan)
     assert "the least" not in plan_headline(replace(plan, minimum_replicas_added=None))
 
 
-def test_warnings_of_a_plan_stand_before_its_moves() -> None:
+def test_warnings_of_a_plan_precede_its_moves() -> None:
     lines = list(plan_lines(Plan((MOVE,), 1, 1, 0, 1, (), ("beware",)), on_terminal=False))
     assert lines[1] == "Warning: beware"
     assert lines[-1].split() == ["sea/4", "1,2", "3,2", "3", "1"]
 
 
-def test_a_plan_without_moves_says_so() -> None:
+def test_an_empty_plan_is_reported() -> None:
     (line,) = plan_lines(Plan((), 0, 0, 0, 0, ()), on_terminal=False)
     assert line.startswith("Nothing moves")
 
 
-def test_progress_is_told_in_bytes_where_they_are_known() -> None:
-    told = replace(
+def test_progress_is_shown_in_bytes_where_known() -> None:
+    reported = replace(
         PROGRESS,
         bytes_to_copy=4_000_000,
         bytes_copied=1_000_000,
         bytes_per_second=500_000,
         moves_unmeasured=1,
     )
-    assert progress_text(told).endswith(
+    assert progress_text(reported).endswith(
         "2 of 8 replicas copied; 1.0 MB of 4.0 MB, 500.0 kB/s (without 1 partition of unknown size)"
     )
 
 
-def test_the_end_is_estimated_and_not_made_up() -> None:
+def test_the_end_time_is_estimated_only_where_possible() -> None:
     assert end_text(OPERATION, NOW_MS) == "in about 3 min 20 s, at 2023-11-14T22:16:40Z"
     unknown = replace(OPERATION, progress=replace(PROGRESS, estimated_end_ms=0))
     assert end_text(unknown, NOW_MS) == "nobody can tell yet"
     assert "ends" not in progress_line(unknown, NOW_MS)
 
 
-def test_bars_show_what_is_done_and_whom_the_rest_waits_for() -> None:
+def test_bars_show_progress_and_the_brokers_waited_for() -> None:
     view = BarsView()
     measured = replace(PROGRESS, bytes_to_copy=4_000_000, bytes_copied=1_000_000)
     active = [MoveProgress(MOVE, "active", (3,), 2_000_000, 500_000)] * 10
@@ -113,7 +115,7 @@ def test_bars_show_what_is_done_and_whom_the_rest_waits_for() -> None:
     assert "… and 2 more" in shown
 
 
-def test_bars_stay_on_the_screen_as_they_were_last() -> None:
+def test_bars_keep_their_last_state_on_the_screen() -> None:
     screen = io.StringIO()
     with bars(Console(file=screen, width=100, force_terminal=True)) as view:
         view.show(OPERATION, [], NOW_MS)
@@ -121,7 +123,7 @@ def test_bars_stay_on_the_screen_as_they_were_last() -> None:
     assert "Operation grow (rebalance) done" in screen.getvalue().splitlines()[-4]
 
 
-def test_bars_of_an_operation_without_moves_are_full() -> None:
+def test_bars_of_an_operation_without_moves_are_complete() -> None:
     view = BarsView()
     done = replace(OPERATION, state="done", progress=Progress(0, 0, 0, 0, 0, 0, 0))
     view.show(done, [], NOW_MS)

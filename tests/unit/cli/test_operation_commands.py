@@ -1,4 +1,4 @@
-"""Commands that begin, follow and stop operations."""
+"""Commands that start, follow and cancel operations."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ DONE = operation(pb.OPERATION_STATE_DONE, 2)
 CANCELLED = operation(pb.OPERATION_STATE_CANCELLED)
 
 
-def test_a_dry_run_shows_the_exact_plan_and_begins_nothing(commands: Commands) -> None:
+def test_a_dry_run_shows_the_exact_plan_and_starts_nothing(commands: Commands) -> None:
     commands.controller.answer("Rebalance", pb.RebalanceResponse(plan=PLAN))
     result = commands.run("rebalance", "--dry-run")
     assert result.exit_code == ExitStatus.DONE
@@ -62,48 +62,48 @@ def test_a_dry_run_shows_the_exact_plan_and_begins_nothing(commands: Commands) -
     assert [request.dry_run for request in commands.controller.asked["Rebalance"]] == [True]
 
 
-def test_a_plan_as_json_is_one_that_reassign_takes(commands: Commands, tmp_path: Path) -> None:
+def test_a_plan_as_json_is_accepted_by_reassign(commands: Commands, tmp_path: Path) -> None:
     commands.controller.answer("Rebalance", pb.RebalanceResponse(plan=PLAN))
     commands.controller.answer("Reassign", pb.ReassignResponse(operation=DONE, plan=BEGUN_PLAN))
     printed = commands.run("rebalance", "--dry-run", "--json").stdout
     (tmp_path / "plan.json").write_text(printed)
     assert json.loads(printed)["operation"] is None
     commands.run("reassign", "--file", str(tmp_path / "plan.json"), "--yes")
-    (asked,) = commands.controller.asked["Reassign"]
-    assert list(asked.moves) == [MOVE]
+    (requested,) = commands.controller.asked["Reassign"]
+    assert list(requested.moves) == [MOVE]
 
 
-def test_moves_may_come_from_stdin(commands: Commands) -> None:
+def test_moves_are_read_from_stdin(commands: Commands) -> None:
     commands.controller.answer("Reassign", pb.ReassignResponse(operation=DONE))
     commands.run("reassign", "--file", "-", "--yes", input_="sea/4=3,2  # back\n\nbay/0=1\n")
-    (asked,) = commands.controller.asked["Reassign"]
-    assert [(m.topic, m.partition, list(m.target)) for m in asked.moves] == [
+    (requested,) = commands.controller.asked["Reassign"]
+    assert [(m.topic, m.partition, list(m.target)) for m in requested.moves] == [
         ("sea", 4, [3, 2]),
         ("bay", 0, [1]),
     ]
 
 
-def test_a_plan_by_which_nothing_moves_is_no_fault(commands: Commands) -> None:
+def test_an_empty_plan_is_not_a_fault(commands: Commands) -> None:
     commands.controller.answer("Rebalance", pb.RebalanceResponse(plan=pb.Plan()))
     printed = commands.run("rebalance", "--dry-run", "--json").stdout
     result = commands.run("reassign", "--file", "-", "--yes", input_=printed)
     assert (result.exit_code, "nothing was begun" in result.stdout) == (ExitStatus.DONE, True)
-    told = commands.run("reassign", "--file", "-", "--yes", "--json", input_=printed)
-    assert json.loads(told.stdout)["plan"]["move_count"] == 0
+    ran = commands.run("reassign", "--file", "-", "--yes", "--json", input_=printed)
+    assert json.loads(ran.stdout)["plan"]["move_count"] == 0
     assert commands.controller.asked["Reassign"] == []
 
 
 @pytest.mark.parametrize(
     "arguments", [["sea/4"], ["sea=3"], ["sea/4=three"], ["sea/4="], [], ["sea/x=3"]]
 )
-def test_moves_that_are_none_are_wrong_usage(commands: Commands, arguments: list[str]) -> None:
+def test_invalid_moves_are_wrong_usage(commands: Commands, arguments: list[str]) -> None:
     result = commands.run("reassign", *arguments, "--yes")
     assert result.exit_code == ExitStatus.USAGE
     assert "sea/0=4,2" in result.stderr
     assert commands.controller.called() == []
 
 
-# Of each dangerous command, by what it looks before it asks.
+# Destructive commands by the RPC that they call before they ask for confirmation.
 DANGEROUS = [
     ("Rebalance", ["rebalance"]),
     ("Reassign", ["reassign", "sea/4=3"]),
@@ -121,7 +121,7 @@ DANGEROUS = [
 
 
 @pytest.mark.parametrize(("looks", "arguments"), DANGEROUS)
-def test_where_nobody_can_be_asked_a_danger_needs_yes(
+def test_without_a_terminal_a_destructive_command_needs_yes(
     commands: Commands, looks: str, arguments: list[str]
 ) -> None:
     if looks != "DescribeTopics":
@@ -134,7 +134,7 @@ def test_where_nobody_can_be_asked_a_danger_needs_yes(
 
 
 @pytest.mark.parametrize(("looks", "arguments"), DANGEROUS)
-def test_what_does_not_exist_is_not_spoken_of_as_if_it_did(
+def test_a_missing_topic_or_broker_is_reported_before_confirmation(
     commands: Commands, looks: str, arguments: list[str]
 ) -> None:
     if looks == "DescribeTopics":
@@ -146,7 +146,7 @@ def test_what_does_not_exist_is_not_spoken_of_as_if_it_did(
     assert "--yes" not in result.stderr
 
 
-def test_the_plan_is_shown_before_somebody_agrees_to_it(commands: Commands) -> None:
+def test_the_plan_is_shown_before_confirmation(commands: Commands) -> None:
     commands.controller.answer(
         "AddBrokers",
         pb.AddBrokersResponse(plan=PLAN),
@@ -157,12 +157,12 @@ def test_the_plan_is_shown_before_somebody_agrees_to_it(commands: Commands) -> N
     assert "sea/4      1,2       3,2" in result.stderr
     assert "Operation grow (rebalance) is running." in result.stdout
     assert "tidelog operations watch grow" in result.stderr
-    planned, begun = commands.controller.asked["AddBrokers"]
-    assert (planned.dry_run, begun.dry_run) == (True, False)
-    assert (list(begun.broker_ids), begun.operation_id[:3]) == ([3], "op-")
+    planned, started = commands.controller.asked["AddBrokers"]
+    assert (planned.dry_run, started.dry_run) == (True, False)
+    assert (list(started.broker_ids), started.operation_id[:3]) == ([3], "op-")
 
 
-def test_nothing_begins_where_somebody_says_no(commands: Commands) -> None:
+def test_a_declined_confirmation_starts_nothing(commands: Commands) -> None:
     commands.controller.answer("RemoveBrokers", pb.RemoveBrokersResponse(plan=PLAN))
     result = commands.run("brokers", "remove", "3", input_="\n", interactive=True)
     assert result.exit_code == ExitStatus.FAILED
@@ -170,7 +170,7 @@ def test_nothing_begins_where_somebody_says_no(commands: Commands) -> None:
     assert len(commands.controller.asked["RemoveBrokers"]) == 1
 
 
-def test_a_plan_that_moves_nothing_is_not_asked_about(commands: Commands) -> None:
+def test_an_empty_plan_needs_no_confirmation(commands: Commands) -> None:
     done = pb.Operation(operation_id="grow", state=pb.OPERATION_STATE_DONE)
     commands.controller.answer(
         "Rebalance", pb.RebalanceResponse(plan=pb.Plan()), pb.RebalanceResponse(operation=done)
@@ -180,17 +180,19 @@ def test_a_plan_that_moves_nothing_is_not_asked_about(commands: Commands) -> Non
     assert "Go on?" not in result.stderr
 
 
-def test_a_long_plan_is_cut_before_a_question_and_whole_in_a_dry_run(commands: Commands) -> None:
+def test_a_long_plan_is_shortened_at_a_confirmation_and_complete_in_a_dry_run(
+    commands: Commands,
+) -> None:
     moves = [pb.Move(topic="sea", partition=n, original=[1], target=[2]) for n in range(30)]
     plan = pb.Plan(moves=moves, move_count=30)
     commands.controller.answer("Rebalance", pb.RebalanceResponse(plan=plan))
-    asked = commands.run("rebalance", input_="n\n", interactive=True)
-    assert asked.stderr.count("sea/") == 20
-    assert "… and 10 more partitions; --dry-run shows all" in asked.stderr
+    declined = commands.run("rebalance", input_="n\n", interactive=True)
+    assert declined.stderr.count("sea/") == 20
+    assert "… and 10 more partitions; --dry-run shows all" in declined.stderr
     assert commands.run("rebalance", "--dry-run").stdout.count("sea/") == 30
 
 
-def test_only_the_plan_that_was_shown_is_begun(commands: Commands) -> None:
+def test_only_the_confirmed_plan_is_started(commands: Commands) -> None:
     conflict = pb.RebalanceResponse(
         error=errors_pb2.Error(
             code=errors_pb2.ERROR_CODE_REVISION_CONFLICT, message="the plan would be another one"
@@ -199,8 +201,8 @@ def test_only_the_plan_that_was_shown_is_begun(commands: Commands) -> None:
     commands.controller.answer("Rebalance", pb.RebalanceResponse(plan=PLAN), conflict)
     result = commands.run("rebalance", input_="y\n", interactive=True)
     assert (result.exit_code, "another one" in result.stderr) == (ExitStatus.FAILED, True)
-    planned, begun = commands.controller.asked["Rebalance"]
-    assert (planned.expected_plan, begun.expected_plan) == ("", PLAN.digest)
+    planned, started = commands.controller.asked["Rebalance"]
+    assert (planned.expected_plan, started.expected_plan) == ("", PLAN.digest)
 
 
 BEGINNING = {
@@ -214,20 +216,18 @@ BEGINNING = {
 
 
 @pytest.mark.parametrize("call", BEGINNING)
-def test_a_plan_that_a_dry_run_showed_can_be_begun_by_its_digest(
-    commands: Commands, call: str
-) -> None:
+def test_a_plan_from_a_dry_run_can_be_started_by_its_digest(commands: Commands, call: str) -> None:
     answer = getattr(pb, f"{call}Response")
     commands.controller.answer(call, answer(plan=PLAN), answer(operation=DONE))
     shown = commands.run(*BEGINNING[call], "--dry-run")
     assert f"--expected-plan {PLAN.digest}" in shown.stderr
-    begun = commands.run(*BEGINNING[call], "--expected-plan", PLAN.digest, "--yes")
-    assert begun.exit_code == ExitStatus.DONE
-    asked = [(r.dry_run, r.expected_plan) for r in commands.controller.asked[call]]
-    assert asked == [(True, ""), (False, PLAN.digest)]
+    started = commands.run(*BEGINNING[call], "--expected-plan", PLAN.digest, "--yes")
+    assert started.exit_code == ExitStatus.DONE
+    requested = [(r.dry_run, r.expected_plan) for r in commands.controller.asked[call]]
+    assert requested == [(True, ""), (False, PLAN.digest)]
 
 
-def test_somebody_who_expects_a_plan_is_asked_about_no_other(commands: Commands) -> None:
+def test_an_expected_plan_is_the_only_one_to_confirm(commands: Commands) -> None:
     commands.controller.refuse("Rebalance", ErrorCode.REVISION_CONFLICT, "another one")
     result = commands.run("rebalance", "--expected-plan", "d1", interactive=True)
     assert (result.exit_code, "Go on?" in result.stderr) == (ExitStatus.FAILED, False)
@@ -242,15 +242,15 @@ def test_an_empty_digest_is_wrong_usage(commands: Commands) -> None:
     assert commands.controller.called() == []
 
 
-def test_a_request_is_sent_with_its_id_and_who_asks(commands: Commands) -> None:
+def test_a_request_carries_its_id_and_its_caller(commands: Commands) -> None:
     commands.controller.answer("Rebalance", pb.RebalanceResponse(operation=DONE))
     commands.run("rebalance", "--yes", "--operation-id", "grow", "--requested-by", "ann")
-    (asked,) = commands.controller.asked["Rebalance"]
-    assert asked.operation_id == "grow"
+    (requested,) = commands.controller.asked["Rebalance"]
+    assert requested.operation_id == "grow"
     assert commands.controller.requested_by == ["ann"]
 
 
-def test_a_request_that_is_known_is_neither_planned_nor_asked_about_again(
+def test_a_repeated_request_is_neither_planned_nor_confirmed_again(
     commands: Commands,
 ) -> None:
     commands.controller.answer("DescribeOperation", pb.DescribeOperationResponse(operation=DONE))
@@ -260,13 +260,13 @@ def test_a_request_that_is_known_is_neither_planned_nor_asked_about_again(
     assert [request.dry_run for request in commands.controller.asked["Rebalance"]] == [False]
 
 
-def test_a_name_that_cannot_be_sent_is_wrong_usage(commands: Commands) -> None:
+def test_an_unencodable_caller_name_is_wrong_usage(commands: Commands) -> None:
     result = commands.run("rebalance", "--yes", "--requested-by", "Jürgen")
     assert result.exit_code == ExitStatus.USAGE
     assert "printable characters of ASCII" in result.stderr
 
 
-def test_without_a_name_the_login_is_said(
+def test_the_default_caller_name_is_the_login(
     commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGNAME", "ann")
@@ -275,7 +275,7 @@ def test_without_a_name_the_login_is_said(
     assert commands.controller.requested_by[0].startswith("ann@")
 
 
-def test_a_missing_answer_says_how_to_ask_for_the_same_again(commands: Commands) -> None:
+def test_a_missing_answer_is_followed_by_the_command_to_retry(commands: Commands) -> None:
     commands.controller.refuse("Rebalance", ErrorCode.METADATA_STORE_UNAVAILABLE, "etcd is away")
     result = commands.run("rebalance", "--yes", "--operation-id", "grow", "--timeout", "0.2")
     assert result.exit_code == ExitStatus.TIMED_OUT
@@ -291,7 +291,7 @@ def test_a_missing_answer_says_how_to_ask_for_the_same_again(commands: Commands)
         (ErrorCode.PARTITION_BUSY, ExitStatus.FAILED),
     ],
 )
-def test_a_refusal_is_told_in_the_controllers_words(
+def test_a_rejection_keeps_the_message_of_the_controller(
     commands: Commands, code: ErrorCode, status: ExitStatus
 ) -> None:
     commands.controller.refuse("RemoveBrokers", code, "topic sea would keep 2 of 3 replicas")
@@ -300,7 +300,7 @@ def test_a_refusal_is_told_in_the_controllers_words(
     assert result.stderr == "error: topic sea would keep 2 of 3 replicas\n"
 
 
-def test_what_was_begun_can_be_followed_to_its_end(commands: Commands) -> None:
+def test_a_started_operation_can_be_followed_to_its_end(commands: Commands) -> None:
     commands.controller.answer(
         "Rebalance", pb.RebalanceResponse(operation=operation(), plan=BEGUN_PLAN)
     )
@@ -310,7 +310,7 @@ def test_what_was_begun_can_be_followed_to_its_end(commands: Commands) -> None:
     assert "done; 2 of 2 partitions done" in result.stdout.splitlines()[-1]
 
 
-def test_what_was_followed_is_told_as_json_as_it_ended(commands: Commands) -> None:
+def test_a_followed_operation_is_printed_as_json_in_its_final_state(commands: Commands) -> None:
     commands.controller.answer(
         "Rebalance", pb.RebalanceResponse(operation=operation(), plan=BEGUN_PLAN)
     )
@@ -324,13 +324,13 @@ def test_what_was_followed_is_told_as_json_as_it_ended(commands: Commands) -> No
     assert document["dry_run"] is False
 
 
-def test_a_replication_factor_is_asked_for_with_all_topics(commands: Commands) -> None:
+def test_a_replication_factor_request_names_all_topics(commands: Commands) -> None:
     commands.controller.answer(
         "SetReplicationFactor", pb.SetReplicationFactorResponse(operation=DONE)
     )
     commands.run("topics", "set-replication-factor", "sea", "bay", "-r", "3", "--yes")
-    (asked,) = commands.controller.asked["SetReplicationFactor"]
-    assert (list(asked.topics), asked.replication_factor) == (["sea", "bay"], 3)
+    (requested,) = commands.controller.asked["SetReplicationFactor"]
+    assert (list(requested.topics), requested.replication_factor) == (["sea", "bay"], 3)
 
 
 def test_operations_are_listed_by_state_and_kind(commands: Commands) -> None:
@@ -338,16 +338,16 @@ def test_operations_are_listed_by_state_and_kind(commands: Commands) -> None:
         "ListOperations", pb.ListOperationsResponse(operations=[operation(done=1)])
     )
     result = commands.run("operations", "list", "--state", "running", "--kind", "rebalance")
-    (asked,) = commands.controller.asked["ListOperations"]
-    assert list(asked.states) == [pb.OPERATION_STATE_RUNNING]
-    assert list(asked.kinds) == [pb.OPERATION_KIND_REBALANCE]
+    (requested,) = commands.controller.asked["ListOperations"]
+    assert list(requested.states) == [pb.OPERATION_STATE_RUNNING]
+    assert list(requested.kinds) == [pb.OPERATION_KIND_REBALANCE]
     row = result.stdout.splitlines()[1].split()
     assert row[:7] == ["grow", "rebalance", "running", "1", "of", "2", "2023-11-14T22:13:20Z"]
     listed = json.loads(commands.run("operations", "list", "--json").stdout)
     assert [(o["operation_id"], o["progress"]["moves_done"]) for o in listed] == [("grow", 1)]
 
 
-def test_every_state_and_kind_can_be_asked_for() -> None:
+def test_every_state_and_kind_is_a_valid_filter() -> None:
     assert [state_to_wire(state) for state in OperationState] == pb.OperationState.values()[1:]
     assert [kind_to_wire(kind) for kind in OperationKind] == pb.OperationKind.values()[1:]
 
@@ -366,7 +366,7 @@ def test_an_unknown_operation_is_not_found(commands: Commands) -> None:
     assert commands.run("operations", "describe", "no").exit_code == ExitStatus.NOT_FOUND
 
 
-def test_moves_are_shown_with_whom_they_wait_for(commands: Commands) -> None:
+def test_moves_are_shown_with_the_brokers_they_wait_for(commands: Commands) -> None:
     active = pb.MoveProgress(move=MOVE, state=pb.MOVE_STATE_ACTIVE, waits_for=[3])
     waiting = pb.MoveProgress(move=MOVE, state=pb.MOVE_STATE_WAITING)
     commands.controller.answer(
@@ -380,7 +380,7 @@ def test_moves_are_shown_with_whom_they_wait_for(commands: Commands) -> None:
     assert listed[0]["move"]["target"] == [3, 2]
 
 
-def test_a_watch_tells_each_change_once_on_a_line(commands: Commands) -> None:
+def test_a_watch_prints_each_change_once_on_a_line(commands: Commands) -> None:
     answers = [operation(), operation(), operation(done=1), DONE]
     commands.controller.answer(
         "DescribeOperation", *(pb.DescribeOperationResponse(operation=o) for o in answers)
@@ -391,7 +391,7 @@ def test_a_watch_tells_each_change_once_on_a_line(commands: Commands) -> None:
     assert states == ["running; 0", "running; 1", "done; 2"]
 
 
-def test_a_watch_as_json_is_a_document_a_line(commands: Commands) -> None:
+def test_a_watch_as_json_prints_one_document_a_line(commands: Commands) -> None:
     answers = [operation(), CANCELLED]
     commands.controller.answer(
         "DescribeOperation", *(pb.DescribeOperationResponse(operation=o) for o in answers)
@@ -402,7 +402,7 @@ def test_a_watch_as_json_is_a_document_a_line(commands: Commands) -> None:
     assert states == ["running", "cancelled"]
 
 
-def test_a_watch_gives_up_after_its_time(commands: Commands) -> None:
+def test_a_watch_times_out(commands: Commands) -> None:
     commands.controller.answer(
         "DescribeOperation", pb.DescribeOperationResponse(operation=operation())
     )
@@ -411,7 +411,9 @@ def test_a_watch_gives_up_after_its_time(commands: Commands) -> None:
     assert "had not ended after 0.2 s (0 of 2 partitions done" in result.stderr
 
 
-def test_a_cancellation_shows_what_goes_back_and_asks(commands: Commands) -> None:
+def test_a_cancellation_shows_what_is_reverted_and_asks_for_confirmation(
+    commands: Commands,
+) -> None:
     commands.controller.answer(
         "DescribeOperation", pb.DescribeOperationResponse(operation=operation())
     )
@@ -432,7 +434,7 @@ def test_a_cancellation_shows_what_goes_back_and_asks(commands: Commands) -> Non
     assert [r.dry_run for r in commands.controller.asked["CancelOperation"]] == [True, False]
 
 
-def test_a_cancellation_as_a_dry_run_is_a_plan(commands: Commands) -> None:
+def test_a_dry_run_of_a_cancellation_is_a_plan(commands: Commands) -> None:
     commands.controller.answer(
         "DescribeOperation", pb.DescribeOperationResponse(operation=operation())
     )
@@ -442,8 +444,8 @@ def test_a_cancellation_as_a_dry_run_is_a_plan(commands: Commands) -> None:
     assert (document["operation"], document["plan"]["move_count"]) == (None, 1)
 
 
-def test_a_reversal_names_what_it_takes_back(commands: Commands) -> None:
+def test_a_reversal_names_the_operation_that_it_reverts(commands: Commands) -> None:
     commands.controller.answer("ReverseOperation", pb.ReverseOperationResponse(operation=DONE))
     commands.run("operations", "reverse", "grow", "--yes", "--operation-id", "back")
-    (asked,) = commands.controller.asked["ReverseOperation"]
-    assert (asked.reversed_operation_id, asked.operation_id) == ("grow", "back")
+    (requested,) = commands.controller.asked["ReverseOperation"]
+    assert (requested.reversed_operation_id, requested.operation_id) == ("grow", "back")

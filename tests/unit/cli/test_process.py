@@ -1,4 +1,4 @@
-"""What only shows in a process of its own: signals, closed pipes, what is imported."""
+"""Behaviour that needs a separate process: signals, closed pipes, imports."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ def test_help_imports_neither_grpc_nor_rich() -> None:
     assert done.stdout == b"[]\n"
 
 
-def test_ctrl_c_ends_a_follower_cleanly(commands: Commands) -> None:
+def test_ctrl_c_ends_a_following_command_cleanly(commands: Commands) -> None:
     fill(commands, 0, [b"ebb"])
     with started(commands, "consume", "sea", "--follow") as follower:
         assert follower.stdout is not None
         assert follower.stdout.readline() == b"ebb\n"
         follower.send_signal(signal.SIGINT)
-        _, said = follower.communicate(timeout=WAIT_SECONDS)
-    assert (follower.returncode, said) == (ExitStatus.DONE, b"")
+        _, output = follower.communicate(timeout=WAIT_SECONDS)
+    assert (follower.returncode, output) == (ExitStatus.DONE, b"")
 
 
-def test_a_reader_that_has_seen_enough_ends_it_quietly(commands: Commands) -> None:
+def test_a_closed_pipe_ends_the_command_quietly(commands: Commands) -> None:
     fill(commands, 0, [b"ebb"])
     with started(commands, "consume", "sea", "--follow") as follower:
         assert follower.stdout is not None
@@ -76,7 +76,7 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(commands: Commands) -> No
         ("<&- >&- 2>&-", ExitStatus.DONE, ""),
     ],
 )
-def test_streams_that_take_nothing_end_it_in_a_line(
+def test_unwritable_output_ends_the_command_with_one_line(
     commands: Commands, arguments: tuple[str, ...], redirected: str, status: ExitStatus, said: str
 ) -> None:
     done = subprocess.run(
@@ -92,7 +92,7 @@ def test_streams_that_take_nothing_end_it_in_a_line(
     assert said in done.stderr
 
 
-def test_a_closed_stdin_is_its_end(commands: Commands) -> None:
+def test_a_closed_stdin_counts_as_its_end(commands: Commands) -> None:
     bootstrap = ",".join(commands.cluster.bootstrap())
     done = subprocess.run(
         ["sh", "-c", '"$@" <&-', "sh", *TIDELOG, "produce", "sea", "--bootstrap", bootstrap],
@@ -104,16 +104,16 @@ def test_a_closed_stdin_is_its_end(commands: Commands) -> None:
     assert (done.returncode, "0 records" in done.stderr) == (ExitStatus.DONE, True), done.stderr
 
 
-def test_ctrl_c_delivers_what_was_read_before(commands: Commands) -> None:
+def test_on_ctrl_c_lines_already_read_are_delivered(commands: Commands) -> None:
     with started(commands, "produce", "sea", "-p", "0", "--linger-ms", "0") as producer:
         assert producer.stdin is not None
         assert producer.stderr is not None
         os.write(producer.stdin.fileno(), b"ebb\nhalf a li")
         commands.in_loop(first_record(commands))
         producer.send_signal(signal.SIGINT)
-        # Its stdin is still open: it must not wait for more.
+        # Its stdin is still open, but it must not wait for more.
         assert producer.wait(WAIT_SECONDS) == ExitStatus.INTERRUPTED
-        said = producer.stderr.read().decode()
-    assert said.startswith("1 record (3 B) delivered")
-    assert "Interrupted" in said
+        output = producer.stderr.read().decode()
+    assert output.startswith("1 record (3 B) delivered")
+    assert "Interrupted" in output
     assert commands.values("sea") == [b"ebb"]

@@ -22,7 +22,7 @@ FAR_TIMEOUT = ("--timeout", "5")
 
 
 def fill(commands: Commands, partition: int, values: list[bytes], timestamp_ms: int = 1000) -> None:
-    """Appends one batch for each value."""
+    """Append one batch for each value."""
     log = commands.cluster.partition("sea", partition)
     for value in values:
         batch = encode([value], [b"k"], timestamps_ms=timestamp_ms)
@@ -37,12 +37,12 @@ def test_lines_become_records(commands: Commands) -> None:
     assert result.stderr.startswith("3 records (7 B) delivered to sea in ")
 
 
-def test_bytes_that_are_no_text_are_kept(commands: Commands) -> None:
+def test_non_text_bytes_are_kept(commands: Commands) -> None:
     commands.run("produce", "sea", "-p", "1", input_=b"\xff\x00\r\n")
     assert commands.cluster.partition("sea", 1).values() == [b"\xff\x00\r"]
 
 
-def test_keys_are_cut_off_and_choose_the_partition(commands: Commands) -> None:
+def test_keys_are_split_from_values_and_choose_the_partition(commands: Commands) -> None:
     lines = "".join(f"k{number % 5}\\t{number}\n".replace("\\t", "\t") for number in range(50))
     assert commands.run("produce", "sea", "-k", "\\t", input_=lines).exit_code == ExitStatus.DONE
     seen = [
@@ -53,7 +53,7 @@ def test_keys_are_cut_off_and_choose_the_partition(commands: Commands) -> None:
     assert not seen[0] & seen[1]
 
 
-def test_a_file_is_read_and_summed_up_as_json(commands: Commands, tmp_path: Path) -> None:
+def test_a_file_is_produced_and_summarized_as_json(commands: Commands, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"calm\n" * 20_000)
     result = commands.run(
@@ -67,7 +67,7 @@ def test_a_file_is_read_and_summed_up_as_json(commands: Commands, tmp_path: Path
     assert {batch.header.codec for batch in batches} == {Codec.ZSTD}
 
 
-def test_no_more_lines_than_the_bound_are_in_flight(
+def test_the_number_of_lines_in_flight_is_bounded(
     commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(line_sender, "MAX_LINES_IN_FLIGHT", 1)
@@ -78,7 +78,7 @@ def test_no_more_lines_than_the_bound_are_in_flight(
     assert max(b.header.record_count for b in commands.cluster.partition("sea").batches) <= 10
 
 
-def test_a_line_without_the_separator_is_named_and_the_others_are_sent(
+def test_a_line_without_the_separator_is_reported_and_the_others_are_sent(
     commands: Commands,
 ) -> None:
     result = commands.run("produce", "sea", "-k", ":", input_="a:1\nb2\nc:3\n")
@@ -88,21 +88,21 @@ def test_a_line_without_the_separator_is_named_and_the_others_are_sent(
     assert set(commands.values("sea")) == {b"1", b"3"}
 
 
-def test_a_line_that_is_too_large_is_named_and_the_others_are_sent(commands: Commands) -> None:
+def test_a_too_large_line_is_reported_and_the_others_are_sent(commands: Commands) -> None:
     result = commands.run("produce", "sea", input_="x" * (2 << 20) + "\nsmall\n")
     assert result.exit_code == ExitStatus.FAILED
     assert "line 1: " in result.stderr
     assert commands.values("sea") == [b"small"]
 
 
-def test_a_line_is_as_large_as_its_topic_takes(commands: Commands) -> None:
+def test_the_line_size_limit_is_that_of_the_topic(commands: Commands) -> None:
     commands.cluster.topics["sea"].config["max_batch_bytes"] = str(4 << 20)
     line = "x" * (3 << 20)
     assert commands.run("produce", "sea", input_=line).exit_code == ExitStatus.DONE
     assert commands.values("sea") == [line.encode()]
 
 
-def test_one_that_is_too_large_among_many_is_found(commands: Commands) -> None:
+def test_one_too_large_record_among_many_is_found(commands: Commands) -> None:
     lines = ["small"] * 50 + ["x" * (2 << 20)] + ["small"] * 50
     result = commands.run("produce", "sea", input_="\n".join(lines))
     assert "1 line not delivered" in result.stderr
@@ -110,19 +110,19 @@ def test_one_that_is_too_large_among_many_is_found(commands: Commands) -> None:
     assert commands.values("sea") == [b"small"] * 100
 
 
-def test_many_lines_that_fail_are_named_as_a_range(commands: Commands) -> None:
-    refusal = TidelogError(ErrorCode.INVALID_REQUEST, "not known here")
+def test_consecutive_failed_lines_are_reported_as_a_range(commands: Commands) -> None:
+    rejection = TidelogError(ErrorCode.INVALID_REQUEST, "not known here")
     for broker in commands.cluster.brokers.values():
-        broker.script["produce"] = deque([refusal] * 50)
+        broker.script["produce"] = deque([rejection] * 50)
     result = commands.run("produce", "sea", "-p", "0", input_="a\n" * 100)
     assert "100 lines not delivered" in result.stderr
     assert "lines 1 to 100: not known here" in result.stderr
 
 
-def test_a_delivery_that_fails_stops_and_names_where_to_go_on(commands: Commands) -> None:
-    refusal = TidelogError(ErrorCode.INVALID_REQUEST, "not known here")
+def test_a_failed_delivery_stops_and_names_the_line_to_resume_at(commands: Commands) -> None:
+    rejection = TidelogError(ErrorCode.INVALID_REQUEST, "not known here")
     for broker in commands.cluster.brokers.values():
-        broker.script["produce"] = deque([refusal] * 50)
+        broker.script["produce"] = deque([rejection] * 50)
     result = commands.run("produce", "sea", "--json", input_="a\nb\n")
     assert result.exit_code == ExitStatus.FAILED
     assert "line 1: not known here" in result.stderr
@@ -137,14 +137,14 @@ def test_a_delivery_that_fails_stops_and_names_where_to_go_on(commands: Commands
     }
 
 
-def test_an_outcome_that_is_not_known_has_its_own_status(commands: Commands) -> None:
+def test_an_unknown_outcome_has_its_own_exit_status(commands: Commands) -> None:
     for broker in commands.cluster.brokers.values():
         broker.script["produce"] = deque(["hang"] * 50)
     result = commands.run("produce", "sea", "--timeout", "0.2", input_="a\n")
     assert result.exit_code == ExitStatus.TIMED_OUT
 
 
-def test_acks_travel(commands: Commands) -> None:
+def test_acks_are_sent(commands: Commands) -> None:
     commands.run("produce", "sea", "-p", "0", "--acks", "1", input_="a\n")
     [request] = commands.cluster.brokers[0].seen["produce"]
     assert isinstance(request, broker_pb2.ProduceRequest)
@@ -159,18 +159,18 @@ def producer_ids(commands: Commands) -> set[int]:
     }
 
 
-def test_lines_carry_an_id_that_keeps_retries_harmless(commands: Commands) -> None:
+def test_lines_carry_a_producer_id_so_that_retries_do_not_duplicate(commands: Commands) -> None:
     commands.run("produce", "sea", input_="a\n")
     assert producer_ids(commands) == {1}
 
 
-def test_without_idempotence_lines_carry_no_id(commands: Commands) -> None:
+def test_without_idempotence_lines_carry_no_producer_id(commands: Commands) -> None:
     commands.run("produce", "sea", "--no-idempotence", input_="a\n")
     commands.run("produce", "sea", "--acks", "1", input_="a\n")
     assert producer_ids(commands) == {-1}
 
 
-def test_a_name_keeps_its_id(commands: Commands) -> None:
+def test_a_producer_name_keeps_its_id(commands: Commands) -> None:
     for _ in range(2):
         commands.run("produce", "sea", "-p", "0", "--producer-name", "tide", input_="a\n")
     batches = commands.cluster.partition("sea").batches
@@ -205,11 +205,13 @@ def test_an_unknown_topic_or_partition_is_not_found(commands: Commands, command:
         ("topics", "create", "wide", "--replication-factor", "9999999999"),
     ],
 )
-def test_wrong_usage_has_its_own_status(commands: Commands, arguments: tuple[str, ...]) -> None:
+def test_wrong_usage_has_its_own_exit_status(
+    commands: Commands, arguments: tuple[str, ...]
+) -> None:
     assert commands.run(*arguments).exit_code == ExitStatus.USAGE
 
 
-def test_all_that_is_there_is_printed(commands: Commands) -> None:
+def test_all_existing_records_are_printed(commands: Commands) -> None:
     fill(commands, 0, [b"ebb", b"flow"])
     fill(commands, 1, [b"calm"])
     result = commands.run("consume", "sea", *FAR_TIMEOUT)
@@ -247,7 +249,9 @@ def test_records_are_printed_as_json(commands: Commands) -> None:
         ("-5m", b""),
     ],
 )
-def test_reading_begins_where_it_is_told(commands: Commands, start: str, printed: bytes) -> None:
+def test_reading_begins_at_the_requested_position(
+    commands: Commands, start: str, printed: bytes
+) -> None:
     fill(commands, 0, [b"a", b"b"], timestamp_ms=1000)
     fill(commands, 0, [b"c", b"d"], timestamp_ms=3000)
     result = commands.run(
@@ -258,7 +262,7 @@ def test_reading_begins_where_it_is_told(commands: Commands, start: str, printed
 
 
 @pytest.mark.parametrize("start", ["0", "9"])
-def test_an_offset_that_is_not_there_is_refused_with_those_that_are(
+def test_an_offset_out_of_range_is_rejected_with_the_valid_range(
     commands: Commands, start: str
 ) -> None:
     fill(commands, 0, [b"a", b"b", b"c"])
@@ -268,20 +272,20 @@ def test_an_offset_that_is_not_there_is_refused_with_those_that_are(
     assert "it begins at 1 and ends before 3" in result.stderr
 
 
-def test_no_more_than_max_are_printed(commands: Commands) -> None:
+def test_at_most_max_records_are_printed(commands: Commands) -> None:
     fill(commands, 0, [b"a", b"b", b"c"])
     assert commands.run("consume", "sea", "-n", "2").stdout == "a\nb\n"
     assert commands.run("consume", "sea", "-n", "0").stdout == ""
 
 
-def test_what_comes_after_the_start_is_not_printed_unless_followed(
+def test_later_records_are_printed_only_with_follow(
     commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(commands, 0, [b"a"])
     go_to = consume_module._go_to
 
     async def go_to_and_append(*arguments: object) -> None:
-        # The ends are known by now.
+        # The log ends are known by now.
         fill(commands, 0, [b"late"])
         await go_to(*arguments)  # type: ignore[arg-type]
 
@@ -291,7 +295,7 @@ def test_what_comes_after_the_start_is_not_printed_unless_followed(
     assert sorted(followed.stdout.splitlines()) == ["a", "late", "late"]
 
 
-def test_records_that_do_not_arrive_are_timed_out(commands: Commands) -> None:
+def test_missing_records_time_out(commands: Commands) -> None:
     fill(commands, 0, [b"a"])
     commands.cluster.brokers[0].script["fetch"] = deque(["hang"] * 20)
     result = commands.run("consume", "sea", "--timeout", "0.3")
@@ -299,7 +303,7 @@ def test_records_that_do_not_arrive_are_timed_out(commands: Commands) -> None:
     assert "sea/0 from 0 to 0" in result.stderr
 
 
-def test_what_was_produced_with_keys_is_consumed_with_keys(commands: Commands) -> None:
+def test_records_produced_with_keys_are_consumed_with_keys(commands: Commands) -> None:
     lines = [f"k{number}:{number}" for number in range(20)]
     commands.run("produce", "sea", "-k", ":", input_="\n".join(lines))
     result = commands.run("consume", "sea", "-k", ":", *FAR_TIMEOUT)

@@ -79,29 +79,29 @@ def test_a_position_is_parsed(text: str, position: Position) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-5", "-5w", "start", "1.5", "²", "5m", "9" * 40])
-def test_what_is_no_position_is_refused_with_what_would_be(text: str) -> None:
+def test_an_invalid_position_is_rejected_with_valid_forms(text: str) -> None:
     with pytest.raises(ValueError, match="beginning, end, an offset"):
         parse_position(text, now_ms=0)
 
 
-def test_what_is_no_time_is_refused_with_what_would_be() -> None:
+def test_an_invalid_time_is_rejected_with_valid_forms() -> None:
     with pytest.raises(ValueError, match="time:2026-01-31T08:30:00Z"):
         parse_position("time:yesterday", now_ms=0)
 
 
-def test_lines_are_cut_across_chunks() -> None:
+def test_lines_are_split_across_chunks() -> None:
     splitter = LineSplitter()
     found = [line for chunk in (b"eb", b"b\nfl", b"", b"ow\n\nn") for line in splitter.feed(chunk)]
     found += splitter.end()
     assert found == [(1, b"ebb"), (2, b"flow"), (3, b""), (4, b"n")]
 
 
-def test_a_newline_at_the_end_makes_no_empty_line() -> None:
+def test_a_trailing_newline_makes_no_empty_line() -> None:
     splitter = LineSplitter()
     assert [*splitter.feed(b"ebb\n"), *splitter.end()] == [(1, b"ebb")]
 
 
-def test_a_line_that_is_too_long_is_dropped_and_the_next_is_whole() -> None:
+def test_a_too_long_line_is_dropped_and_the_next_is_intact() -> None:
     splitter = LineSplitter(max_line_bytes=4)
     found = [
         line for chunk in (b"123", b"45", b"6\n1234\n", b"12345") for line in splitter.feed(chunk)
@@ -114,7 +114,7 @@ def test_the_first_separator_ends_the_key() -> None:
     assert to_keyed_value(Line(1, b":b"), b":") == KeyedValue(b"", b"b")
 
 
-def test_without_a_separator_the_line_is_the_value() -> None:
+def test_without_a_separator_option_the_line_is_the_value() -> None:
     assert to_keyed_value(Line(1, b"a:b"), None) == KeyedValue(None, b"a:b")
 
 
@@ -123,14 +123,14 @@ def test_a_line_without_the_separator_is_no_record() -> None:
         to_keyed_value(Line(1, b"ab"), b":")
 
 
-def test_values_are_written_one_a_line_and_raw_as_they_are() -> None:
+def test_values_are_written_one_a_line_or_raw() -> None:
     records = [record(b"ebb", key=b"k"), record(None), record(b"flow")]
     assert format_records(records, RecordFormat.VALUE) == b"ebb\n\nflow\n"
     assert format_records(records, RecordFormat.VALUE, b"\t") == b"k\tebb\n\t\n\tflow\n"
     assert format_records(records, RecordFormat.RAW) == b"ebbflow"
 
 
-def test_json_says_which_bytes_are_base64() -> None:
+def test_json_marks_base64_bytes() -> None:
     written = format_records([record(b"\xff\x00", key="Flut ⇈".encode())], RecordFormat.JSON)
     document = json.loads(written)
     assert document["key"] == "Flut ⇈"
@@ -152,11 +152,11 @@ def test_a_null_value_is_null_in_json() -> None:
         ("x" * 80 + "… (5,000 bytes)", b"x" * 5000),
     ],
 )
-def test_bytes_are_shown_without_what_disturbs_a_terminal(shown: str, value: bytes) -> None:
+def test_control_characters_are_escaped(shown: str, value: bytes) -> None:
     assert output.shown_bytes(value) == shown
 
 
-def test_text_that_is_cut_within_a_character_is_text_all_the_same() -> None:
+def test_text_cut_within_a_character_is_shown_as_text() -> None:
     assert output.shown_bytes("⇈".encode() * 1000).startswith("⇈" * 80 + "…")
 
 
@@ -207,7 +207,7 @@ def partition(**changes: object) -> PartitionDescription:
     return PartitionDescription(**(fields | changes))  # type: ignore[arg-type]
 
 
-# Broker 4 is added, and not missing before the switch.
+# Broker 4 is being added, so it is not missing before the switch.
 MOVED: dict[str, object] = {
     "replicas": (1, 2, 3, 4),
     "moving_operation": "grow-1",
@@ -228,7 +228,7 @@ MOVED: dict[str, object] = {
         ({"unclean_leader_epoch": 4}, "unclean election in epoch 4"),
     ],
 )
-def test_health_names_what_is_wrong(changes: dict[str, object], health: str) -> None:
+def test_health_names_the_problems(changes: dict[str, object], health: str) -> None:
     assert partition_health(partition(**changes)) == health
 
 
@@ -239,7 +239,7 @@ def test_health_is_counted_over_topics() -> None:
     assert str(HealthCounts.of([])) == "ok"
 
 
-def test_a_tally_names_the_first_lines_and_counts_the_others_by_kind() -> None:
+def test_a_tally_lists_the_first_lines_and_counts_the_others_by_kind() -> None:
     tally = ProduceTally()
     for number in range(1, 21):
         tally.take(1)
@@ -252,12 +252,12 @@ def test_a_tally_names_the_first_lines_and_counts_the_others_by_kind() -> None:
     assert (tally.status, tally.stopped, tally.in_flight) == (ExitStatus.FAILED, False, 0)
 
 
-def test_lines_that_were_sent_together_are_named_together() -> None:
+def test_lines_of_one_batch_are_reported_together() -> None:
     assert str(UnsentLines(1, 10, 4, "why")) == "4 of lines 1 to 10: why"
     assert str(UnsentLines(1, 10, 10, "why")) == "lines 1 to 10: why"
 
 
-def test_a_tally_takes_the_gravest_status() -> None:
+def test_a_tally_has_the_most_severe_status() -> None:
     tally = ProduceTally()
     tally.failed(1, 1, 1, TidelogError(ErrorCode.LEADER_CHANGED, "outcome unknown"))
     tally.failed(2, 2, 1, TidelogError(ErrorCode.STORAGE_ERROR, "disk full"))
@@ -265,7 +265,7 @@ def test_a_tally_takes_the_gravest_status() -> None:
     assert tally.stopped
 
 
-def test_a_line_too_large_stops_nothing() -> None:
+def test_a_too_large_line_stops_nothing() -> None:
     tally = ProduceTally()
     tally.failed(1, 1, 1, TidelogError(ErrorCode.BATCH_TOO_LARGE, "too large"))
     assert not tally.stopped

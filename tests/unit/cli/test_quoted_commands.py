@@ -1,4 +1,4 @@
-"""Every command in runbooks, panels, HELP texts and the documentation exists."""
+"""Every command quoted in runbooks, panels, HELP texts and documentation exists."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SAMPLES = (
     (r"\bN\b", "2"),
     (r"\bFILE\b|\S*\*\S*", __file__),
 )
-# Said of what they do, not to be typed like this; the options would act as they are parsed.
+# Mentions of commands that are not meant to be typed; parsing these options would run them.
 NAMED_ONLY = {
     "tidelog topics describe",
     "tidelog --help",
@@ -65,7 +65,7 @@ def sources() -> Iterator[tuple[str, str]]:
 
 
 def commands() -> dict[str, str]:
-    """Each once, with where it stands first."""
+    """Each quoted command once, with the first place that quotes it."""
     found: dict[str, str] = {}
     for where, text in sources():
         for quoted in (*QUOTED.findall(text), *TYPED.findall(text)):
@@ -76,14 +76,16 @@ def commands() -> dict[str, str]:
 
 
 QUOTED_COMMANDS = commands()
-# What unknown commands and options raise, of which a wrong value is one kind.
+# The parser raises these for unknown commands and options, and for invalid values too.
 PARSER_ERROR = typer.BadParameter.__mro__[1]
 
 
 def parse(command: str) -> None:
-    """As the command line would, and runs nothing. Raises what the parser raises, and
-    `UsageError`."""
-    # Where its output goes is the shell's.
+    """Parse a command as the command line would, without running it.
+
+    Raises the parser's exceptions and `UsageError`.
+    """
+    # The shell handles redirections of the output.
     command = command.partition(" > ")[0]
     for placeholder, sample in SAMPLES:
         command = re.sub(placeholder, sample, command)
@@ -100,7 +102,7 @@ def parse(command: str) -> None:
 
 
 def _parse_targets(name: str, given: dict[str, object]) -> None:
-    """What commands read themselves of words that the parser takes as they are."""
+    """Parse the arguments that commands parse themselves."""
     targets = given.get("targets")
     words = list(targets) if isinstance(targets, list | tuple) else []
     if name == "explain":
@@ -115,20 +117,20 @@ def _parse_targets(name: str, given: dict[str, object]) -> None:
             parse_since(str(given["since"]), now_ms=0)
 
 
-def test_commands_are_found_in_every_place() -> None:
+def test_commands_are_found_in_every_kind_of_source() -> None:
     for where, text in sources():
         assert QUOTED.search(text) or TYPED.search(text), where
     assert "tidelog explain broker {{ $labels.broker }}" in QUOTED_COMMANDS
 
 
 @pytest.mark.parametrize("command", sorted(QUOTED_COMMANDS))
-def test_a_command_that_people_are_told_to_run_is_one(command: str) -> None:
+def test_every_quoted_command_parses(command: str) -> None:
     parse(command)
 
 
 @pytest.mark.parametrize(
     "command", ["tidelog explian", "tidelog explain sea broker", "tidelog trace --sinc 5m sea/0"]
 )
-def test_a_wrong_command_would_be_found(command: str) -> None:
+def test_an_invalid_command_would_be_found(command: str) -> None:
     with pytest.raises((PARSER_ERROR, UsageError)):
         parse(command)

@@ -1,4 +1,4 @@
-"""`tidelog recovery`: nothing is lost that nobody has consented to."""
+"""`tidelog recovery`: no record is given up without consent."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def leaderless(commands: Commands) -> Commands:
     return commands
 
 
-def test_what_survives_is_shown_with_what_each_choice_would_lose(leaderless: Commands) -> None:
+def test_survivors_are_shown_with_the_loss_of_each_choice(leaderless: Commands) -> None:
     shown = leaderless.run("recovery", "describe").stdout
     assert "sea/1 has no leader; it waits for broker 3." in shown
     assert "Last known to hold every committed record: 3" in shown
@@ -57,24 +57,24 @@ def test_what_survives_is_shown_with_what_each_choice_would_lose(leaderless: Com
 
 
 def test_survivors_are_described_as_json(leaderless: Commands) -> None:
-    (told,) = json.loads(leaderless.run("recovery", "describe", "sea/1", "--json").stdout)
-    assert (told["topic"], told["partition"], told["revision"]) == ("sea", 1, 33)
-    lost = [survivor["lost_records"] for survivor in told["survivors"]]
+    (document,) = json.loads(leaderless.run("recovery", "describe", "sea/1", "--json").stdout)
+    assert (document["topic"], document["partition"], document["revision"]) == ("sea", 1, 33)
+    lost = [survivor["lost_records"] for survivor in document["survivors"]]
     assert lost == [10, 0, None]
-    (asked,) = leaderless.controller.asked["DescribeRecovery"]
-    assert (asked.topic, list(asked.partitions)) == ("sea", [1])
+    (requested,) = leaderless.controller.asked["DescribeRecovery"]
+    assert (requested.topic, list(requested.partitions)) == ("sea", [1])
 
 
-def test_where_all_is_led_there_is_nothing_to_recover(commands: Commands) -> None:
+def test_with_leaders_everywhere_there_is_nothing_to_recover(commands: Commands) -> None:
     commands.controller.answer("DescribeRecovery", pb.DescribeRecoveryResponse())
     result = commands.run("recovery", "describe")
     assert result.stdout == "Every partition that is meant has a leader.\n"
 
 
-def test_a_choice_shows_its_price_and_asks_for_the_topics_name(leaderless: Commands) -> None:
-    refused = leaderless.run("recovery", "choose", "sea/1=1", input_="yes\n", interactive=True)
-    assert refused.exit_code == ExitStatus.FAILED
-    assert "Nothing was elected" in refused.stderr
+def test_a_choice_shows_its_loss_and_needs_the_topic_name(leaderless: Commands) -> None:
+    rejected = leaderless.run("recovery", "choose", "sea/1=1", input_="yes\n", interactive=True)
+    assert rejected.exit_code == ExitStatus.FAILED
+    assert "Nothing was elected" in rejected.stderr
     assert "RecoverPartitions" not in leaderless.controller.called()
     done = leaderless.run("recovery", "choose", "sea/1=1", input_="sea\n", interactive=True)
     assert done.exit_code == ExitStatus.DONE
@@ -83,15 +83,15 @@ def test_a_choice_shows_its_price_and_asks_for_the_topics_name(leaderless: Comma
     assert done.stdout == "Broker 1 leads sea/1.\n"
 
 
-def test_a_choice_holds_for_what_was_shown(leaderless: Commands) -> None:
+def test_a_choice_applies_only_to_the_shown_state(leaderless: Commands) -> None:
     leaderless.run("recovery", "choose", "sea/1=2", "--yes")
-    (asked,) = leaderless.controller.asked["RecoverPartitions"]
+    (requested,) = leaderless.controller.asked["RecoverPartitions"]
     choice = pb.RecoveryChoice(partition=1, broker_id=2, expected_revision=33)
-    assert list(asked.choices) == [choice]
+    assert list(requested.choices) == [choice]
 
 
 @pytest.mark.parametrize("leaders", [["sea/0=2"], ["sea/1=2", "sea/0=2"]])
-def test_a_partition_that_nobody_was_shown_is_not_chosen_for(
+def test_a_partition_that_was_not_shown_is_not_recovered(
     leaderless: Commands, leaders: list[str]
 ) -> None:
     if len(leaders) == 1:
@@ -102,7 +102,7 @@ def test_a_partition_that_nobody_was_shown_is_not_chosen_for(
     assert "RecoverPartitions" not in leaderless.controller.called()
 
 
-def test_a_choice_that_has_come_about_is_no_fault_when_it_is_asked_for_again(
+def test_a_repeated_choice_that_was_carried_out_is_not_a_fault(
     commands: Commands,
 ) -> None:
     commands.controller.answer("DescribeRecovery", pb.DescribeRecoveryResponse())
@@ -111,7 +111,7 @@ def test_a_choice_that_has_come_about_is_no_fault_when_it_is_asked_for_again(
     assert "RecoverPartitions" not in commands.controller.called()
 
 
-def test_a_dry_run_elects_nobody(leaderless: Commands) -> None:
+def test_a_dry_run_elects_no_leader(leaderless: Commands) -> None:
     result = leaderless.run("recovery", "choose", "sea/1=2", "--dry-run")
     assert "If broker 2 leads sea/1, nothing that others hold would be cut." in result.stdout
     document = json.loads(
@@ -122,12 +122,12 @@ def test_a_dry_run_elects_nobody(leaderless: Commands) -> None:
     assert "RecoverPartitions" not in leaderless.controller.called()
 
 
-def test_a_broker_without_a_replica_is_told_apart(leaderless: Commands) -> None:
+def test_a_broker_without_a_replica_is_distinguished(leaderless: Commands) -> None:
     result = leaderless.run("recovery", "choose", "sea/1=9", "--dry-run")
     assert "Broker 9 holds no replica of sea/1: the choice will be refused." in result.stdout
 
 
-def test_what_an_election_still_waits_for_is_told(commands: Commands) -> None:
+def test_a_pending_election_names_what_it_waits_for(commands: Commands) -> None:
     commands.controller.answer(
         "DescribeRecovery", pb.DescribeRecoveryResponse(partitions=[DETAILS])
     )
@@ -136,10 +136,10 @@ def test_what_an_election_still_waits_for_is_told(commands: Commands) -> None:
     commands.controller.answer(
         "RecoverPartitions", pb.RecoverPartitionsResponse(partitions=[result])
     )
-    told = commands.run("recovery", "choose", "sea/1=1", "--yes", "--json")
-    assert told.exit_code == ExitStatus.TIMED_OUT
-    assert told.stderr == "error: it waits for broker 1\n"
-    assert json.loads(told.stdout)["results"][0]["error"]["code"] == "REQUEST_TIMED_OUT"
+    ran = commands.run("recovery", "choose", "sea/1=1", "--yes", "--json")
+    assert ran.exit_code == ExitStatus.TIMED_OUT
+    assert ran.stderr == "error: it waits for broker 1\n"
+    assert json.loads(ran.stdout)["results"][0]["error"]["code"] == "REQUEST_TIMED_OUT"
 
 
 def test_partitions_of_two_topics_are_wrong_usage(commands: Commands) -> None:
@@ -148,7 +148,7 @@ def test_partitions_of_two_topics_are_wrong_usage(commands: Commands) -> None:
     assert "one topic at a time" in result.stderr
 
 
-def test_recovering_by_the_best_log_is_tried_first(leaderless: Commands) -> None:
+def test_recovery_by_the_best_log_is_tried_first(leaderless: Commands) -> None:
     waits = leaderless.run("topics", "recover", "sea", "--dry-run").stdout
     assert "It would wait for 3; where they are lost for good, say --from-live-replicas" in waits
     live = leaderless.run("topics", "recover", "sea", "--from-live-replicas", "--dry-run").stdout

@@ -1,4 +1,4 @@
-"""With `--json` an error is a document, too."""
+"""With `--json` an error is a JSON document too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog.version import installed_version
 from unit.cli.conftest import Commands
 
 
-def refused(stdout: str) -> dict[str, Any]:
+def error_document(stdout: str) -> dict[str, Any]:
     error: dict[str, Any] = json.loads(stdout)["error"]
     return error
 
@@ -22,14 +22,14 @@ def refused(stdout: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "words", [("topics", "config", "nosuch", "--json"), ("--json", "topics", "config", "nosuch")]
 )
-def test_a_refusal_is_a_document_and_its_message_is_for_people_too(
+def test_a_rejection_is_a_json_document_with_a_readable_message(
     commands: Commands, words: tuple[str, ...]
 ) -> None:
     result = commands.run(*words)
     assert result.exit_code == ExitStatus.NOT_FOUND
-    told = refused(result.stdout)
-    assert result.stderr == f"error: {told.pop('message')}\n"
-    assert told == {
+    reported = error_document(result.stdout)
+    assert result.stderr == f"error: {reported.pop('message')}\n"
+    assert reported == {
         "code": "UNKNOWN_TOPIC_OR_PARTITION",
         "retriable": False,
         "outcome_unknown": False,
@@ -47,21 +47,23 @@ def test_a_refusal_is_a_document_and_its_message_is_for_people_too(
         (("topics", "delete", "sea", "--yes", "--timeout", "nan"), "1 to 300000 ms"),
     ],
 )
-def test_wrong_usage_is_a_document(commands: Commands, words: tuple[str, ...], says: str) -> None:
+def test_wrong_usage_is_a_json_document(
+    commands: Commands, words: tuple[str, ...], says: str
+) -> None:
     result = commands.run(*words, "--json")
     assert result.exit_code == ExitStatus.USAGE
-    told = refused(result.stdout)
-    assert (told["code"], says in told["message"]) == ("INVALID_REQUEST", True)
+    reported = error_document(result.stdout)
+    assert (reported["code"], says in reported["message"]) == ("INVALID_REQUEST", True)
 
 
-def test_what_nobody_agreed_to_is_a_document(commands: Commands) -> None:
+def test_a_missing_confirmation_is_a_json_document(commands: Commands) -> None:
     result = commands.run("topics", "delete", "sea", "--json", input_="no\n", interactive=True)
     assert result.exit_code == ExitStatus.FAILED
-    told = refused(result.stdout)
-    assert (told["code"], told["message"]) == ("NOT_CONFIRMED", "Nothing was deleted.")
+    reported = error_document(result.stdout)
+    assert (reported["code"], reported["message"]) == ("NOT_CONFIRMED", "Nothing was deleted.")
 
 
-def test_no_error_is_taken_for_a_record(commands: Commands) -> None:
+def test_an_error_is_not_printed_as_a_record(commands: Commands) -> None:
     result = commands.run("consume", "nosuch", "--json")
     assert (result.exit_code, result.stdout) == (ExitStatus.NOT_FOUND, "")
     assert "'nosuch' does not exist" in result.stderr
@@ -76,40 +78,38 @@ def test_no_error_is_taken_for_a_record(commands: Commands) -> None:
         (PermissionError("x"), "OS_ERROR", False, False),
     ],
 )
-def test_a_document_says_whether_to_try_again(
+def test_an_error_document_says_whether_to_retry(
     error: Exception, code: str, retriable: bool, outcome_unknown: bool
 ) -> None:
-    told = refusal_document(error)["error"]
-    assert (told["code"], told["retriable"], told["outcome_unknown"]) == (
+    document = refusal_document(error)["error"]
+    assert (document["code"], document["retriable"], document["outcome_unknown"]) == (
         code,
         retriable,
         outcome_unknown,
     )
 
 
-def test_a_deletion_rests_on_the_revision_that_was_described(commands: Commands) -> None:
+def test_a_deletion_is_conditional_on_the_described_revision(commands: Commands) -> None:
     commands.controller.refuse("DeleteTopic", ErrorCode.REVISION_CONFLICT)
     words = ("topics", "delete", "sea", "--expected-revision", "9", "--json")
     stale = commands.run(*words, interactive=True)
-    assert refused(stale.stdout)["code"] == "REVISION_CONFLICT"
+    assert error_document(stale.stdout)["code"] == "REVISION_CONFLICT"
     assert "Type its name" not in stale.stderr
-    (asked,) = commands.controller.asked["DeleteTopic"]
-    assert (asked.dry_run, asked.expected_revision) == (True, 9)
+    (requested,) = commands.controller.asked["DeleteTopic"]
+    assert (requested.dry_run, requested.expected_revision) == (True, 9)
 
 
-def test_the_version_is_told(commands: Commands) -> None:
+def test_the_version_is_printed(commands: Commands) -> None:
     assert commands.run("--version").stdout == f"tidelog {installed_version()}\n"
 
 
 @pytest.mark.parametrize(
     "words", [("topics", "list"), ("topics", "describe", "sea"), ("cluster", "describe")]
 )
-def test_a_question_that_no_broker_answers_in_time_is_given_up(
-    commands: Commands, words: tuple[str, ...]
-) -> None:
+def test_an_unanswered_request_times_out(commands: Commands, words: tuple[str, ...]) -> None:
     for broker in commands.cluster.brokers.values():
         broker.script["metadata"].extend(["hang"] * 10)
     result = commands.run(*words, "--timeout", "0.1", "--json")
     assert result.exit_code == ExitStatus.TIMED_OUT
-    assert refused(result.stdout)["code"] == "REQUEST_TIMED_OUT"
+    assert error_document(result.stdout)["code"] == "REQUEST_TIMED_OUT"
     assert "no answer within 0.1 s" in result.stderr

@@ -1,4 +1,4 @@
-"""How far logs go: as their brokers tell, and where these are silent, as the leader does."""
+"""Log ends as reported by the brokers, or by the leader for silent brokers."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ LEADING = LeaderState(
 )
 
 
-def told_by(broker_id: int, replica: ReplicaState) -> ServiceState:
+def reported_by(broker_id: int, replica: ReplicaState) -> ServiceState:
     broker = BrokerState(1, "running", True, 3, replicas=(replica,))
     return ServiceState("broker", broker_id, "", "", 0, 0, StoreHealth(), broker=broker)
 
 
-def test_a_silent_replica_is_as_far_as_its_leader_knows() -> None:
+def test_a_silent_replica_has_the_position_known_to_its_leader() -> None:
     leads = ReplicaState(
         "sea",
         "id",
@@ -54,15 +54,15 @@ def test_a_silent_replica_is_as_far_as_its_leader_knows() -> None:
         leader=LEADING,
     )
     follows = ReplicaState("sea", "id", 0, "follower", 4, 9, 3, 20, 15, size_bytes=800)
-    told = ToldStates((told_by(1, leads), told_by(2, follows)), ())
-    assert replica_logs(SEA, told) == [
+    states = ToldStates((reported_by(1, leads), reported_by(2, follows)), ())
+    assert replica_logs(SEA, states) == [
         ReplicaLog(0, 1, "leader", 3, 15, 20, 900, 0, 0),
         ReplicaLog(0, 2, "follower", 3, 15, 20, 800, 0, 0),
         ReplicaLog(0, 3, "unknown", None, None, 15, None, 5, 700),
     ]
 
 
-def test_where_nobody_tells_nothing_is_known() -> None:
+def test_without_answers_the_position_is_unknown() -> None:
     logs = replica_logs(SEA, ToldStates((), ()))
     assert {(log.role, log.log_end_offset, log.lag_records) for log in logs} == {
         ("unknown", None, None)

@@ -65,7 +65,7 @@ def broker(commands: Commands) -> Iterator[ScrubbingBroker]:
     ("flags", "begin", "full_rate"),
     [((), True, False), (("--full-rate",), True, True), (("--status",), False, False)],
 )
-def test_a_pass_is_begun_on_every_running_broker_unless_only_its_status_is_asked_for(
+def test_a_pass_begins_on_every_running_broker_unless_only_the_status_is_requested(
     commands: Commands,
     broker: ScrubbingBroker,
     flags: tuple[str, ...],
@@ -80,7 +80,7 @@ def test_a_pass_is_begun_on_every_running_broker_unless_only_its_status_is_asked
     assert row == ["1", "running", "25", "%", "2023-11-14T22:13:20.000Z", "3", "2"]
 
 
-def test_its_json_has_all_that_the_broker_says(commands: Commands, broker: ScrubbingBroker) -> None:
+def test_json_has_all_reported_fields(commands: Commands, broker: ScrubbingBroker) -> None:
     (shown,) = json.loads(commands.run("brokers", "scrub", "--status", "--json").stdout)
     assert shown["broker_id"] == 1
     assert (shown["total_bytes"], shown["damage_found"]) == (1_000, 3)
@@ -89,13 +89,13 @@ def test_its_json_has_all_that_the_broker_says(commands: Commands, broker: Scrub
 
 
 @pytest.mark.usefixtures("broker")
-def test_a_broker_that_is_named_and_gone_is_an_error(commands: Commands) -> None:
+def test_a_departed_broker_is_an_error(commands: Commands) -> None:
     result = commands.run("brokers", "scrub", "2")
     assert result.exit_code != ExitStatus.DONE
     assert "broker 2 is not running" in result.stderr
 
 
-def test_status_and_full_rate_exclude_each_other(
+def test_status_and_full_rate_are_mutually_exclusive(
     commands: Commands, broker: ScrubbingBroker
 ) -> None:
     assert commands.run("brokers", "scrub", "--status", "--full-rate").exit_code == 2

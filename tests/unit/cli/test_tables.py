@@ -1,4 +1,5 @@
-"""Tables for people: nothing that is copied or compared is broken, however narrow a terminal is."""
+"""Tables for people: values that are copied or compared are never broken, however narrow the
+terminal is."""
 
 import re
 from pathlib import Path
@@ -18,7 +19,7 @@ REASON = (
     "1 replica would be in sync where min_insync_replicas is 2, and acks=all be refused; start "
     "broker 2 first"
 )
-# Rows as commands show them, with values that are long and occur.
+# Rows as commands show them, with realistic long values.
 TABLES: dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]] = {
     "brokers list": (
         (
@@ -51,9 +52,9 @@ TABLES: dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]] = {
 NARROW = (40, 60, 80, 100, 132)
 
 
-# What a topic's name may consist of, up to its full length, and what addresses have beside it.
+# The characters of topic names, at full length, and those that addresses have besides.
 NAMES = st.text("az09._-:[]/,", min_size=1, max_size=200)
-# Names that are taken from elsewhere: a rack, say, or who asked. Some characters take two cells.
+# Names from elsewhere, such as racks and callers. Some characters take two cells.
 FREE_NAMES = st.lists(st.text("aß潮位é", min_size=1), min_size=1, max_size=PROSE_WORDS - 1)
 PROSE = st.lists(NAMES, min_size=PROSE_WORDS, max_size=8)
 CELLS = st.one_of(
@@ -68,7 +69,7 @@ def any_table(draw: st.DrawFn) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
 
 
 def plain(lines: list[str]) -> list[str]:
-    """Without colours."""
+    """The text without colours."""
     return [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
 
 
@@ -78,11 +79,11 @@ def prose(cell: object) -> bool:
 
 @pytest.mark.parametrize("width", NARROW)
 @pytest.mark.parametrize("name", TABLES)
-def test_what_is_no_prose_stays_in_one_piece(name: str, width: int) -> None:
+def test_identifiers_are_not_wrapped(name: str, width: int) -> None:
     assert_unbroken(*TABLES[name], width)
 
 
-# Whatever a command shows, as all tables are made by `table_lines`.
+# Covers every command, as `table_lines` makes all tables.
 @given(any_table(), st.integers(20, 240))
 def test_no_cell_of_any_table_is_broken_at_any_width(
     table: tuple[tuple[str, ...], list[tuple[Any, ...]]], width: int
@@ -102,7 +103,7 @@ def assert_unbroken(columns: tuple[str, ...], rows: list[tuple[Any, ...]], width
 
 @pytest.mark.parametrize("width", NARROW)
 @pytest.mark.parametrize("name", TABLES)
-def test_only_a_cell_that_is_too_long_by_itself_goes_beyond_the_line(name: str, width: int) -> None:
+def test_only_a_cell_wider_than_the_line_overflows(name: str, width: int) -> None:
     columns, rows = TABLES[name]
     names = max(map(len, columns)) + COLUMN_GAP
     longest = names + max(len(str(cell)) for row in rows for cell in row)
@@ -110,7 +111,7 @@ def test_only_a_cell_that_is_too_long_by_itself_goes_beyond_the_line(name: str, 
         assert len(line) <= max(width, longest)
 
 
-def test_a_table_that_fits_is_a_table_and_one_that_does_not_is_a_block_for_each_row() -> None:
+def test_a_table_that_does_not_fit_becomes_a_block_per_row() -> None:
     columns, rows = ("broker", "address"), [(1, ADDRESS), (12, ADDRESS)]
     assert len(table_lines(columns, rows, on_terminal=True, width=80)) == 3
     assert table_lines(columns, rows, on_terminal=True, width=40) == [
@@ -122,18 +123,18 @@ def test_a_table_that_fits_is_a_table_and_one_that_does_not_is_a_block_for_each_
     ]
 
 
-def test_a_pipe_has_a_line_for_each_row() -> None:
+def test_a_pipe_gets_one_line_per_row() -> None:
     columns, rows = TABLES["brokers list"]
     assert len(table_lines(columns, rows, on_terminal=False, width=40)) == 1 + len(rows)
 
 
-def test_an_empty_table_has_its_columns() -> None:
+def test_an_empty_table_has_its_headings() -> None:
     for on_terminal in (True, False):
         lines = table_lines(("broker", "address"), [], on_terminal=on_terminal, width=5)
         assert plain(lines) == ["broker  address"]
 
 
-def test_commands_make_no_tables_by_other_means() -> None:
+def test_commands_use_no_other_tables() -> None:
     sources = sorted(Path(tidelog.cli.__file__).parent.rglob("*.py"))
     others = [p.name for p in sources if "rich.table" in p.read_text() and p.name != "output.py"]
     assert others == []

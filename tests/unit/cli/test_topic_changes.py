@@ -1,4 +1,4 @@
-"""Commands that change topics, and what they show before they do."""
+"""Commands that change topics, and what they show before the change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONGER = altered("retention_ms", "1000", "2000")
 REMOVAL = pb.RemovePartitionsResponse(removed=2, revision=44, brokers=[1, 2])
 
 
-def test_a_placement_is_shown_as_it_can_be_asked_for(commands: Commands) -> None:
+def test_a_placement_is_shown_as_an_assignment_option(commands: Commands) -> None:
     placed = [pb.ReplicaAssignment(replicas=[1, 0]), pb.ReplicaAssignment(replicas=[0, 1])]
     commands.controller.answer("CreateTopic", pb.CreateTopicResponse(assignment=placed))
     result = commands.run("topics", "create", "bay", "-p", "2", "--dry-run")
@@ -33,25 +33,29 @@ def test_a_placement_is_shown_as_it_can_be_asked_for(commands: Commands) -> None
     assert "bay" not in commands.cluster.topics
 
 
-def test_what_a_dry_run_of_a_creation_has_shown_can_be_had_exactly(commands: Commands) -> None:
+def test_a_placement_from_a_dry_run_can_be_created_exactly(commands: Commands) -> None:
     placed = [pb.ReplicaAssignment(replicas=[1, 0]), pb.ReplicaAssignment(replicas=[0, 1])]
     commands.controller.answer("CreateTopic", pb.CreateTopicResponse(assignment=placed))
     arguments = ["create", "new", "-p", "2", "-c", "retention_ms=9", "-c", "recovery=manual"]
-    told = commands.run("topics", *arguments, "--dry-run").stderr
+    result = commands.run("topics", *arguments, "--dry-run").stderr
     assert (
         "tidelog topics create new --assignment 1,0:0,1 -c retention_ms=9 -c recovery=manual"
-        in " ".join(told.split())
+        in " ".join(result.split())
     )
 
 
-def test_a_topic_is_created_by_hand_under_an_id(commands: Commands) -> None:
+def test_a_topic_is_created_with_an_assignment_under_an_id(commands: Commands) -> None:
     commands.controller.answer("CreateTopic", pb.CreateTopicResponse(topic_id="id"))
     result = commands.run(
         *("topics", "create", "bay", "--assignment", "1,0:0,1", "--operation-id", "mine", "--json")
     )
-    (asked,) = commands.controller.asked["CreateTopic"]
-    assert [list(a.replicas) for a in asked.assignment] == [[1, 0], [0, 1]]
-    assert (asked.partitions, asked.replication_factor, asked.operation_id) == (2, 2, "mine")
+    (requested,) = commands.controller.asked["CreateTopic"]
+    assert [list(a.replicas) for a in requested.assignment] == [[1, 0], [0, 1]]
+    assert (requested.partitions, requested.replication_factor, requested.operation_id) == (
+        2,
+        2,
+        "mine",
+    )
     document = json.loads(result.stdout)
     assert (document["operation_id"], document["topic_id"]) == ("mine", "id")
 
@@ -63,7 +67,7 @@ def test_a_topic_is_created_by_hand_under_an_id(commands: Commands) -> None:
         (["--assignment", ""], "as 1,2:2,3:3,1"),
     ],
 )
-def test_an_assignment_that_cannot_be_is_wrong_usage(
+def test_an_impossible_assignment_is_wrong_usage(
     commands: Commands, options: list[str], problem: str
 ) -> None:
     result = commands.run("topics", "create", "bay", *options)
@@ -81,7 +85,7 @@ def test_a_deletion_is_planned(commands: Commands) -> None:
     assert "sea" in commands.cluster.topics
 
 
-def test_topics_are_found_by_name_and_by_being_unwell(commands: Commands) -> None:
+def test_topics_are_filtered_by_name_and_by_health(commands: Commands) -> None:
     commands.cluster.create("bay", [0])
     commands.cluster.elect("sea", 1, -1)
     unwell = json.loads(commands.run("topics", "list", "--unwell", "--json").stdout)
@@ -91,7 +95,7 @@ def test_topics_are_found_by_name_and_by_being_unwell(commands: Commands) -> Non
     assert "no such topics" in commands.run("topics", "list", "--contains", "zz").stderr
 
 
-def test_configuration_is_shown_with_what_is_in_force(commands: Commands) -> None:
+def test_configuration_is_shown_with_effective_values(commands: Commands) -> None:
     entries = [
         pb.ConfigEntry(key="min_insync_replicas", description="Replicas in sync."),
         pb.ConfigEntry(key="segment_ms", value="5", is_set=True, default_value="7"),
@@ -105,7 +109,7 @@ def test_configuration_is_shown_with_what_is_in_force(commands: Commands) -> Non
     assert (document["revision"], len(document["config"])) == (44, 1)
 
 
-def test_a_harmless_change_is_made_without_asking(commands: Commands) -> None:
+def test_a_harmless_change_needs_no_confirmation(commands: Commands) -> None:
     commands.controller.answer("AlterTopicConfig", LONGER)
     result = commands.run("topics", "alter-config", "sea", "-s", "retention_ms=2000", "-u", "x")
     assert result.exit_code == ExitStatus.DONE
@@ -115,34 +119,34 @@ def test_a_harmless_change_is_made_without_asking(commands: Commands) -> None:
     assert (dict(made.set), list(made.unset)) == ({"retention_ms": "2000"}, ["x"])
 
 
-def test_a_change_that_may_lose_records_asks(commands: Commands) -> None:
+def test_a_change_that_may_lose_records_needs_confirmation(commands: Commands) -> None:
     commands.controller.answer("AlterTopicConfig", SHORTER)
     arguments = ["topics", "alter-config", "sea", "--set", "retention_ms=500"]
     unasked = commands.run(*arguments)
     assert unasked.exit_code == ExitStatus.USAGE
     assert "deleted for good, shortly; say --yes" in unasked.stderr
-    refused = commands.run(*arguments, input_="n\n", interactive=True)
-    assert refused.exit_code == ExitStatus.FAILED
-    assert "retention_ms: 1000 -> 500" in refused.stderr
+    rejected = commands.run(*arguments, input_="n\n", interactive=True)
+    assert rejected.exit_code == ExitStatus.FAILED
+    assert "retention_ms: 1000 -> 500" in rejected.stderr
     assert all(r.dry_run for r in commands.controller.asked["AlterTopicConfig"])
     assert commands.run(*arguments, "--yes").exit_code == ExitStatus.DONE
 
 
-def test_what_is_configured_so_already_is_no_change(commands: Commands) -> None:
+def test_setting_the_present_value_is_not_a_change(commands: Commands) -> None:
     commands.controller.answer("AlterTopicConfig", pb.AlterTopicConfigResponse(revision=44))
     result = commands.run("topics", "alter-config", "sea", "--set", "segment_ms=5")
     assert result.stdout == "Topic sea is configured so already.\n"
     assert len(commands.controller.asked["AlterTopicConfig"]) == 1
 
 
-def test_an_unknown_key_is_refused_in_the_controllers_words(commands: Commands) -> None:
+def test_an_unknown_key_is_rejected_with_the_message_of_the_controller(commands: Commands) -> None:
     commands.controller.refuse("AlterTopicConfig", ErrorCode.INVALID_CONFIG, "did you mean x?")
     result = commands.run("topics", "alter-config", "sea", "--set", "y=5")
     assert (result.exit_code, result.stderr) == (ExitStatus.FAILED, "error: did you mean x?\n")
 
 
 @pytest.mark.parametrize("options", [[], ["--set", "retention_ms"]])
-def test_a_change_of_nothing_is_wrong_usage(commands: Commands, options: list[str]) -> None:
+def test_an_empty_change_is_wrong_usage(commands: Commands, options: list[str]) -> None:
     assert commands.run("topics", "alter-config", "sea", *options).exit_code == ExitStatus.USAGE
     assert commands.controller.called() == []
 
@@ -172,7 +176,7 @@ def test_changes_that_may_lose_records_are_known(
     assert bool(list(dangers([ConfigChange(key, before, after)]))) is is_danger
 
 
-def test_partitions_are_added_once_somebody_agrees(commands: Commands) -> None:
+def test_partitions_are_added_after_confirmation(commands: Commands) -> None:
     placed = [pb.ReplicaAssignment(replicas=[1, 0])]
     commands.controller.answer(
         "AddPartitions",
@@ -190,7 +194,7 @@ def test_partitions_are_added_once_somebody_agrees(commands: Commands) -> None:
 
 
 @pytest.mark.parametrize(("added", "sent"), [(1_000, 1_000), (1_001, 0)])
-def test_partitions_are_added_where_they_were_planned_as_far_as_a_request_takes(
+def test_planned_placements_are_requested_up_to_the_limit_of_a_request(
     commands: Commands, added: int, sent: int
 ) -> None:
     placed = [pb.ReplicaAssignment(replicas=[1, 0])] * added
@@ -215,7 +219,7 @@ def test_an_addition_is_planned_with_its_placement(commands: Commands) -> None:
     assert (document["added"], document["assignment"]) == (1, [[1, 0]])
 
 
-def test_as_many_partitions_as_there_are_need_no_consent(commands: Commands) -> None:
+def test_an_unchanged_partition_count_needs_no_confirmation(commands: Commands) -> None:
     commands.controller.answer("AddPartitions", pb.AddPartitionsResponse(revision=44))
     result = commands.run("topics", "add-partitions", "sea", "-p", "2", interactive=True)
     assert result.stdout == "Topic sea has 2 partitions already.\n"
@@ -228,7 +232,7 @@ def test_as_many_partitions_as_there_are_need_no_consent(commands: Commands) -> 
         ("remove-partitions", "RemovePartitions", pb.RemovePartitionsResponse(revision=44)),
     ],
 )
-def test_what_was_asked_for_before_is_waited_for(
+def test_a_repeated_request_waits_for_the_first(
     commands: Commands, verb: str, method: str, nothing: object
 ) -> None:
     commands.controller.answer(method, nothing)
@@ -239,7 +243,7 @@ def test_what_was_asked_for_before_is_waited_for(
     assert commands.controller.asked[method][-1].dry_run
 
 
-def test_a_creation_asked_for_again_by_its_id_has_the_factor_that_it_had(
+def test_a_repeated_creation_returns_the_original_factor(
     commands: Commands,
 ) -> None:
     commands.controller.answer("CreateTopic", pb.CreateTopicResponse(topic_id="id"))
@@ -251,12 +255,12 @@ def test_a_creation_asked_for_again_by_its_id_has_the_factor_that_it_had(
     assert (again.replication_factor, other.replication_factor) == (1, 2)
 
 
-def test_partitions_are_removed_once_the_topics_name_was_typed(commands: Commands) -> None:
+def test_partitions_are_removed_after_the_topic_name_was_typed(commands: Commands) -> None:
     commands.controller.answer("RemovePartitions", REMOVAL)
     arguments = ["topics", "remove-partitions", "sea", "-p", "4"]
-    refused = commands.run(*arguments, input_="y\n", interactive=True)
-    assert refused.exit_code == ExitStatus.FAILED
-    assert "2 partitions (4 to 5, on brokers 1,2) and all their records" in refused.stderr
+    rejected = commands.run(*arguments, input_="y\n", interactive=True)
+    assert rejected.exit_code == ExitStatus.FAILED
+    assert "2 partitions (4 to 5, on brokers 1,2) and all their records" in rejected.stderr
     done = commands.run(*arguments, input_="sea\n", interactive=True)
     assert done.stdout == "Removed 2 partitions of topic sea: 4 are left.\n"
     made = commands.controller.asked["RemovePartitions"][-1]

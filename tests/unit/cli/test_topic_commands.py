@@ -52,7 +52,7 @@ def test_the_cluster_is_described_with_its_gateways(
     assert document["gateways"][1]["pressures"][0]["resource"] == "open_files"
 
 
-def test_options_may_stand_before_the_command(commands: Commands) -> None:
+def test_options_may_precede_the_command(commands: Commands) -> None:
     assert json.loads(commands.run("--json", "cluster", "describe").stdout)["topics"] == 1
 
 
@@ -65,13 +65,13 @@ def test_a_topic_is_created_with_its_settings(commands: Commands) -> None:
     assert commands.cluster.topics["wide"].config == {"retention_ms": "1000"}
 
 
-def test_a_created_topic_is_told_as_json(commands: Commands) -> None:
+def test_a_created_topic_is_printed_as_json(commands: Commands) -> None:
     document = json.loads(commands.run("topics", "create", "wide", "-r", "1", "--json").stdout)
     assert (document["topic"], document["replication_factor"]) == ("wide", 1)
     assert document["pending_brokers"] == []
 
 
-def test_a_topic_that_exists_is_refused_in_one_line(commands: Commands) -> None:
+def test_an_existing_topic_is_rejected_in_one_line(commands: Commands) -> None:
     result = commands.run("topics", "create", "sea")
     assert result.exit_code == ExitStatus.FAILED
     assert result.stderr == "error: there is one already\n"
@@ -79,14 +79,14 @@ def test_a_topic_that_exists_is_refused_in_one_line(commands: Commands) -> None:
 
 
 @pytest.mark.parametrize("setting", ["retention_ms", "=5", "retention_ms="])
-def test_a_setting_without_key_or_value_is_wrong_usage(commands: Commands, setting: str) -> None:
+def test_a_setting_without_a_key_or_value_is_wrong_usage(commands: Commands, setting: str) -> None:
     result = commands.run("topics", "create", "wide", "--config", setting)
     assert result.exit_code == ExitStatus.USAGE
     assert "is not KEY=VALUE" in result.stderr
     assert "wide" not in commands.cluster.topics
 
 
-def test_a_create_without_an_answer_is_timed_out_and_not_unreachable(commands: Commands) -> None:
+def test_a_create_without_an_answer_times_out_and_is_not_unreachable(commands: Commands) -> None:
     assert commands.cluster.controller is not None
     for _ in range(60):
         commands.cluster.controller.script.append(
@@ -135,17 +135,17 @@ def test_a_topic_is_deleted_with_yes(commands: Commands) -> None:
     assert "sea" not in commands.cluster.topics
 
 
-def test_a_topic_is_deleted_once_its_name_was_typed(commands: Commands) -> None:
-    refused = commands.run("topics", "delete", "sea", input_="no\n", interactive=True)
-    assert refused.exit_code == ExitStatus.FAILED
-    assert "Nothing was deleted" in refused.stderr
+def test_a_topic_is_deleted_after_its_name_was_typed(commands: Commands) -> None:
+    rejected = commands.run("topics", "delete", "sea", input_="no\n", interactive=True)
+    assert rejected.exit_code == ExitStatus.FAILED
+    assert "Nothing was deleted" in rejected.stderr
     assert "sea" in commands.cluster.topics
     done = commands.run("topics", "delete", "sea", input_="sea\n", interactive=True)
     assert done.exit_code == ExitStatus.DONE
     assert "sea" not in commands.cluster.topics
 
 
-def test_where_nobody_can_be_asked_yes_is_needed(commands: Commands) -> None:
+def test_without_a_terminal_yes_is_needed(commands: Commands) -> None:
     result = commands.run("topics", "delete", "sea")
     assert result.exit_code == ExitStatus.USAGE
     assert "--yes" in result.stderr
@@ -158,7 +158,7 @@ def test_an_address_without_a_port_is_wrong_usage(commands: Commands) -> None:
     assert "is not host:port" in result.stderr
 
 
-def test_a_cluster_that_is_not_there_is_unreachable(commands: Commands) -> None:
+def test_a_missing_cluster_is_unreachable(commands: Commands) -> None:
     addresses = ",".join(commands.cluster.bootstrap())
     commands.in_loop(commands.cluster.close())
     result = commands.run("topics", "list", "--bootstrap", addresses)
@@ -173,33 +173,33 @@ def test_a_partition_without_a_leader_is_recovered_with_yes(commands: Commands) 
     assert commands.cluster.topics["sea"].partitions[1].leader == 0
 
 
-def test_a_recovery_asks_first_and_says_what_is_lost(commands: Commands) -> None:
+def test_a_recovery_asks_for_confirmation_and_states_the_loss(commands: Commands) -> None:
     commands.cluster.topics["sea"].partitions[1].leader = NO_LEADER
-    refused = commands.run(
+    rejected = commands.run(
         *("topics", "recover", "sea", "--from-live-replicas"), input_="n\n", interactive=True
     )
-    assert refused.exit_code == ExitStatus.FAILED
-    assert "1 partition (1) without a leader" in refused.stderr
-    assert "gone for good, also where they were acknowledged" in refused.stderr
-    assert "are not waited for" in refused.stderr
+    assert rejected.exit_code == ExitStatus.FAILED
+    assert "1 partition (1) without a leader" in rejected.stderr
+    assert "gone for good, also where they were acknowledged" in rejected.stderr
+    assert "are not waited for" in rejected.stderr
     assert commands.cluster.topics["sea"].partitions[1].leader == NO_LEADER
     done = commands.run("topics", "recover", "sea", input_="y\n", interactive=True)
     assert done.exit_code == ExitStatus.DONE
     assert "are not waited for" not in done.stderr
 
 
-def test_a_recovery_where_nobody_can_be_asked_needs_yes(commands: Commands) -> None:
+def test_a_recovery_without_a_terminal_needs_yes(commands: Commands) -> None:
     result = commands.run("topics", "recover", "sea")
     assert result.exit_code == ExitStatus.USAGE
     assert "say --yes" in result.stderr
 
 
-def test_where_all_is_led_there_is_nothing_to_recover(commands: Commands) -> None:
+def test_with_leaders_everywhere_there_is_nothing_to_recover(commands: Commands) -> None:
     result = commands.run("topics", "recover", "sea", interactive=True)
     assert result.stdout == "Every partition of topic sea has a leader.\n"
 
 
-def test_what_a_recovery_still_waits_for_is_told(commands: Commands) -> None:
+def test_a_pending_recovery_names_what_it_waits_for(commands: Commands) -> None:
     assert commands.cluster.controller is not None
     waits = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "sea/0 waits for the replicas [3]")
     commands.cluster.controller.script.append(waits)
@@ -217,15 +217,15 @@ def test_recovery_of_an_unknown_topic_is_not_found(commands: Commands) -> None:
     assert result.exit_code == ExitStatus.NOT_FOUND
 
 
-def test_the_clusters_own_topics_are_listed_where_they_are_asked_for(commands: Commands) -> None:
+def test_internal_topics_are_listed_on_request(commands: Commands) -> None:
     commands.cluster.create("__state_changes", [0])
     assert "__state_changes" not in commands.run("topics", "list").stdout
     assert "__state_changes" in commands.run("topics", "list", "--internal").stdout
 
 
-def test_json_tells_the_trace_of_what_was_asked_for(commands: Commands) -> None:
+def test_json_has_the_trace_id_of_the_request(commands: Commands) -> None:
     created = json.loads(commands.run("topics", "create", "bay", "-r", "1", "--json").stdout)
     deleted = json.loads(commands.run("topics", "delete", "bay", "--yes", "--json").stdout)
     assert commands.cluster.controller is not None
-    told = [created["trace_id"], deleted["trace_id"]]
-    assert commands.cluster.controller.trace_ids == told
+    trace_ids = [created["trace_id"], deleted["trace_id"]]
+    assert commands.cluster.controller.trace_ids == trace_ids

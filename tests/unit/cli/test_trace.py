@@ -1,5 +1,4 @@
-"""`tidelog trace`, of planted stories: what it shows, from where, and what it says where
-there is nothing to show."""
+"""`tidelog trace` on planted events: its output, its sources, and its errors."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ SEA_0 = TraceScope("sea", 0)
 
 @pytest.fixture
 def commands(commands: Commands) -> Commands:
-    """The topic for state changes is there, and empty."""
+    """The topic of state changes exists and is empty."""
     commands.cluster.create(STATE_CHANGES_TOPIC, [0, 1, 0])
     return commands
 
@@ -55,33 +54,33 @@ def _unacknowledged() -> list[StateChange]:
     ]
 
 
-def test_a_leaders_death_reads_from_its_cause_to_its_last_follower() -> None:
+def test_a_leaders_death_is_shown_from_its_cause_to_its_last_follower() -> None:
     assert _shown(leader_death() + elsewhere()) == _golden("leader_death.txt")
 
 
-def test_what_did_not_come_to_its_end_is_marked() -> None:
+def test_an_unfinished_change_is_marked() -> None:
     assert _shown(_unacknowledged()) == _golden("not_completed.txt")
 
 
-def test_a_topic_is_condensed_to_a_line_for_each_change() -> None:
+def test_a_topic_is_condensed_to_one_line_per_change() -> None:
     twin = [e._replace(partition=4) for e in leader_death() if e.change_id]
     lives = lives_in(leader_death() + twin + elsewhere(), TraceScope("sea"))
     assert "\n".join(trace_view.condensed_lines(lives)) + "\n" == _golden("topic.txt")
 
 
-def test_a_condensed_line_names_who_did_not_acknowledge() -> None:
+def test_a_condensed_line_names_missing_acknowledgements() -> None:
     lines = trace_view.condensed_lines(lives_in(_unacknowledged(), TraceScope("sea")))
     assert lines[-1].endswith("NOT COMPLETED by broker 1")
 
 
-def test_a_report_that_no_controller_took_is_not_laid_upon_the_leader_that_it_is_about() -> None:
+def test_an_ignored_report_is_not_attributed_to_the_reported_leader() -> None:
     report = of_broker(0, Kind.LEADER_UNREACHABLE, 2)
-    asked = report._replace(service="broker-1", stage=Stage.REQUESTED, change_id="report")
-    (condensed,) = trace_view.condensed_lines(lives_in([asked], TraceScope()))
+    requested = report._replace(service="broker-1", stage=Stage.REQUESTED, change_id="report")
+    (condensed,) = trace_view.condensed_lines(lives_in([requested], TraceScope()))
     assert condensed.endswith("NOT COMPLETED")
 
 
-def test_a_stage_by_itself_says_all_that_is_known_of_it() -> None:
+def test_a_single_stage_shows_all_its_details() -> None:
     (completed,) = [
         e for e in leader_death() if (e.kind, e.stage) == (Kind.ELECTION, Stage.COMPLETED)
     ]
@@ -92,13 +91,13 @@ def test_a_stage_by_itself_says_all_that_is_known_of_it() -> None:
     ]  # fmt: skip
 
 
-def test_what_failed_of_a_broker_counts_no_partitions() -> None:
+def test_a_failed_broker_change_has_no_partition_count() -> None:
     failed = of_broker(0, Kind.REGISTRATION, 2)._replace(stage=Stage.FAILED)
     (line_shown,) = trace_view.condensed_lines(lives_in([failed], TraceScope()))
     assert line_shown.endswith("  FAILED")
 
 
-def test_a_document_holds_every_stage_as_it_was_told() -> None:
+def test_a_json_document_has_every_stage() -> None:
     document = trace_view.document(lives_in(_unacknowledged(), SEA_0)[-1])
     assert document["change_id"] == "c3-17"
     assert len(document["stages"]) == 8
@@ -109,19 +108,19 @@ def test_a_document_holds_every_stage_as_it_was_told() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "/3", "sea/", "sea/x", "sea/-1", "sea/1/2"])
-def test_what_is_no_partition_is_refused(wrong: str) -> None:
+def test_an_invalid_partition_is_rejected(wrong: str) -> None:
     with pytest.raises(UsageError, match="neither TOPIC nor TOPIC/PARTITION"):
         parse_target(wrong)
 
 
 @pytest.mark.parametrize("topic", ["x" * 201, "x" * 10_000, "a b", "..", "a\nb", "ü"])
 @pytest.mark.parametrize("partition", ["", "/0"])
-def test_a_name_that_no_topic_can_have_is_wrong_usage(topic: str, partition: str) -> None:
+def test_an_invalid_topic_name_is_wrong_usage(topic: str, partition: str) -> None:
     with pytest.raises(UsageError, match=r"^the topic name .* a name has 1 to 200 characters"):
         parse_target(topic + partition)
 
 
-def test_a_time_that_is_none_is_refused() -> None:
+def test_an_invalid_time_is_rejected() -> None:
     with pytest.raises(UsageError, match="neither an age"):
         parse_since("soon", now_ms=0)
 
@@ -139,14 +138,14 @@ def _write_logs(directory: Path) -> tuple[Path, Path]:
     return plain, zipped
 
 
-def test_log_files_tell_the_same_story(commands: Commands, tmp_path: Path) -> None:
+def test_log_files_give_the_same_trace(commands: Commands, tmp_path: Path) -> None:
     plain, zipped = _write_logs(tmp_path)
     result = commands.run("trace", "--files", str(plain), str(zipped), "sea/0")
     assert result.stdout == _golden("leader_death.txt")
     assert "2 files: 16 lines, 1 line of other kinds" in result.stderr
 
 
-def test_a_line_without_end_is_no_event(commands: Commands, tmp_path: Path) -> None:
+def test_a_truncated_line_is_not_an_event(commands: Commands, tmp_path: Path) -> None:
     plain, _ = _write_logs(tmp_path)
     plain.write_bytes(bytes(3 << 20) + b"\n" + plain.read_bytes())
     result = commands.run("trace", "--files", str(plain), "sea/0")
@@ -154,16 +153,14 @@ def test_a_line_without_end_is_no_event(commands: Commands, tmp_path: Path) -> N
     assert "1 file: 4 lines, 2 lines of other kinds" in result.stderr
 
 
-def test_files_without_the_partition_say_so(commands: Commands, tmp_path: Path) -> None:
+def test_log_files_without_the_partition_are_reported(commands: Commands, tmp_path: Path) -> None:
     plain, _ = _write_logs(tmp_path)
     result = commands.run("trace", "--files", str(plain), "sea/7")
     assert result.stdout == ""
     assert "The files have no changes of sea/7" in result.stderr
 
 
-def test_a_gzip_file_that_is_cut_is_read_as_far_as_it_goes(
-    commands: Commands, tmp_path: Path
-) -> None:
+def test_a_truncated_gzip_file_is_read_up_to_its_end(commands: Commands, tmp_path: Path) -> None:
     plain, zipped = _write_logs(tmp_path)
     zipped.write_bytes(zipped.read_bytes()[:-20])
     result = commands.run("trace", "--files", str(plain), str(zipped), "sea/0")
@@ -183,7 +180,7 @@ def test_a_gzip_file_that_is_cut_is_read_as_far_as_it_goes(
         (["sea/99999999999999"], "no partition has a higher number than 2147483647"),
     ],
 )
-def test_wrong_usage_says_what_would_be_right(
+def test_wrong_usage_says_what_is_valid(
     commands: Commands, arguments: list[str], said: str
 ) -> None:
     result = commands.run("trace", *arguments)
@@ -201,19 +198,19 @@ def _tell(commands: Commands, events: list[StateChange]) -> None:
                 event
             )
         for broker in commands.cluster.brokers.values():
-            # Else its log lines come among what the command prints.
+            # Otherwise its log lines would mix with the command's output.
             broker.state_changes.flush()
 
     commands.in_loop(tell())
 
 
-def test_services_tell_the_story_together(commands: Commands) -> None:
+def test_services_together_give_the_trace(commands: Commands) -> None:
     _tell(commands, leader_death() + elsewhere())
     result = commands.run("trace", "sea/0")
     assert result.stdout == _golden("leader_death.txt")
 
 
-def test_what_a_service_told_before_it_died_is_read_from_the_topic(commands: Commands) -> None:
+def test_events_of_a_dead_service_are_read_from_the_topic(commands: Commands) -> None:
     _tell(commands, [event for event in leader_death() if event.service == "broker-1"])
     publish(commands.cluster, [e for e in leader_death() if e.service != "broker-1"])
     result = commands.run("trace", "sea/0")
@@ -221,7 +218,7 @@ def test_what_a_service_told_before_it_died_is_read_from_the_topic(commands: Com
     assert STATE_CHANGES_TOPIC not in result.stderr
 
 
-def test_what_both_a_service_and_the_topic_tell_is_told_once(commands: Commands) -> None:
+def test_an_event_from_a_service_and_the_topic_is_shown_once(commands: Commands) -> None:
     _tell(commands, leader_death() + elsewhere())
     publish(commands.cluster, leader_death() + elsewhere())
     result = commands.run("trace", "sea/0", "--json")
@@ -229,7 +226,7 @@ def test_what_both_a_service_and_the_topic_tell_is_told_once(commands: Commands)
     assert sum(len(document["stages"]) for document in documents) == len(leader_death())
 
 
-def test_without_the_topic_services_tell_the_story_and_a_note_says_so(commands: Commands) -> None:
+def test_without_the_topic_the_trace_comes_from_services_with_a_note(commands: Commands) -> None:
     del commands.cluster.topics[STATE_CHANGES_TOPIC]
     _tell(commands, leader_death())
     result = commands.run("trace", "sea/0")
@@ -237,7 +234,7 @@ def test_without_the_topic_services_tell_the_story_and_a_note_says_so(commands: 
     assert "There is no topic __state_changes" in result.stderr
 
 
-def test_without_a_topic_the_whole_cluster_is_told_of(commands: Commands) -> None:
+def test_without_a_topic_argument_the_whole_cluster_is_traced(commands: Commands) -> None:
     _tell(commands, leader_death() + elsewhere())
     told_of = [text.split("  ")[1:3] for text in commands.run("trace").stdout.splitlines()]
     assert told_of == [
@@ -250,14 +247,14 @@ def test_without_a_topic_the_whole_cluster_is_told_of(commands: Commands) -> Non
     ]
 
 
-def test_json_is_a_document_for_each_change(commands: Commands) -> None:
+def test_json_has_one_document_per_change(commands: Commands) -> None:
     _tell(commands, leader_death())
     result = commands.run("trace", "sea/0", "--json")
     kinds = [json.loads(text)["kind"] for text in result.stdout.splitlines()]
     assert kinds == ["broker_fenced", "broker_left", "election"]
 
 
-def test_since_leaves_out_what_is_older(commands: Commands) -> None:
+def test_since_omits_older_changes(commands: Commands) -> None:
     late = told(86_400_000, "broker-1", Kind.ISR_EXPAND, Stage.COMPLETED, revision=2000)
     _tell(commands, [*leader_death(), late])
     since = format_time(BEGAN_MS + 3_600_000)
@@ -266,21 +263,21 @@ def test_since_leaves_out_what_is_older(commands: Commands) -> None:
     assert "election" not in result.stdout
 
 
-def test_a_service_that_is_not_heard_is_named(commands: Commands) -> None:
+def test_silent_services_are_named(commands: Commands) -> None:
     _tell(commands, leader_death())
     silent = commands.cluster.brokers[0]
     commands.in_loop(silent.close())
-    silent.alive = True  # others believe so
+    silent.alive = True  # other brokers take it for the active one
     result = commands.run("trace", "sea/0")
     assert f"Not heard: {silent.address}" in result.stderr
     assert "election" in result.stdout
 
 
-def test_a_service_that_is_not_heard_is_named_once_under_two_names(commands: Commands) -> None:
+def test_a_silent_service_with_two_names_is_named_once(commands: Commands) -> None:
     _tell(commands, leader_death())
     silent, heard = commands.cluster.brokers[0], commands.cluster.brokers[1]
     commands.in_loop(silent.close())
-    silent.alive = True  # others believe so
+    silent.alive = True  # other brokers take it for the active one
     host, _, port = silent.address.rpartition(":")
     assert host == "127.0.0.1"
     bootstrap = f"{heard.address},localhost:{port}"
@@ -289,7 +286,7 @@ def test_a_service_that_is_not_heard_is_named_once_under_two_names(commands: Com
     assert [note.split()[2] for note in notes if f":{port} (" in note] == [silent.address]
 
 
-def test_a_partition_that_nobody_remembers_is_said_to_be(commands: Commands) -> None:
+def test_a_partition_without_recorded_events_is_reported(commands: Commands) -> None:
     result = commands.run("trace", "sea/1")
     assert "No service remembers a change of sea/1" in result.stderr
     assert result.exit_code == ExitStatus.DONE
@@ -303,7 +300,7 @@ def test_a_quiet_partition_has_no_changes_since_a_time(commands: Commands) -> No
     assert result.exit_code == ExitStatus.DONE
 
 
-def test_following_goes_on_with_what_is_told(commands: Commands) -> None:
+def test_following_continues_with_new_events(commands: Commands) -> None:
     first, *rest = leader_death()
     other_topic, other_partition, broker_left = elsewhere()
 
@@ -323,8 +320,8 @@ def test_following_goes_on_with_what_is_told(commands: Commands) -> None:
     assert seen == [first, broker_left, rest[0]]
 
 
-def test_following_shows_nothing_of_the_past_again(capsys: pytest.CaptureFixture[str]) -> None:
-    """However it came: by the topic or by its service."""
+def test_following_does_not_repeat_past_events(capsys: pytest.CaptureFixture[str]) -> None:
+    """This holds for events from the topic and from the service."""
     *past, new = leader_death()
 
     class Streams:
@@ -342,15 +339,15 @@ async def _events_of(
 ) -> list[StateChange]:
     seen: list[StateChange] = []
     while len(seen) < at_least:
-        seen += [told for told in await anext(batches) if isinstance(told, StateChange)]
+        seen += [event for event in await anext(batches) if isinstance(event, StateChange)]
     return seen
 
 
-# What is not there.
+# Topics and partitions that do not exist.
 
 
 @pytest.mark.parametrize("wanted", ["nosuch", "nosuch/0", "sea/99"])
-def test_what_the_cluster_does_not_have_and_nobody_remembers_is_refused(
+def test_an_unknown_topic_without_recorded_events_is_rejected(
     commands: Commands, wanted: str
 ) -> None:
     creation = told(0, "broker-1", Kind.TOPIC_CREATION, Stage.COMPLETED, partition=-1)
@@ -362,7 +359,7 @@ def test_what_the_cluster_does_not_have_and_nobody_remembers_is_refused(
 
 
 @pytest.mark.parametrize("wanted", ["ore", "ore/0", "ore/5"])
-def test_a_topic_that_was_deleted_has_a_story(commands: Commands, wanted: str) -> None:
+def test_a_deleted_topic_has_a_trace(commands: Commands, wanted: str) -> None:
     deletion = told(0, "broker-1", Kind.TOPIC_DELETION, Stage.COMPLETED, topic="ore", partition=-1)
     _tell(commands, [deletion])
     result = commands.run("trace", wanted)
@@ -370,8 +367,8 @@ def test_a_topic_that_was_deleted_has_a_story(commands: Commands, wanted: str) -
     assert "topic_deletion  ore" in result.stdout
 
 
-def test_an_end_that_only_the_topic_could_tell_is_not_missed(commands: Commands) -> None:
-    """Its teller told the begin before the oldest that it remembers."""
+def test_an_end_that_only_the_topic_could_have_is_not_reported_missing(commands: Commands) -> None:
+    """The service logged the start before the oldest event that it remembers."""
     publish(commands.cluster, _unacknowledged())
     _tell(commands, [])
     result = commands.run("trace", "sea/0")
@@ -380,7 +377,7 @@ def test_an_end_that_only_the_topic_could_tell_is_not_missed(commands: Commands)
     assert "! become_follower of broker 1" in commands.run("trace", "sea/0").stdout
 
 
-def test_a_note_says_how_far_back_the_story_reaches(commands: Commands) -> None:
+def test_a_note_says_how_far_back_the_trace_reaches(commands: Commands) -> None:
     _tell(commands, [e for e in leader_death() if e.service == "broker-1"])
     _tell(commands, [told(99, "broker-3", Kind.HW_STALLED, Stage.COMPLETED)])
     note = f"broker-3 remembers nothing from before {format_time(BEGAN_MS + 99)}"
@@ -389,7 +386,7 @@ def test_a_note_says_how_far_back_the_story_reaches(commands: Commands) -> None:
     assert note not in commands.run("trace", "sea/0", "--since", since).stderr
 
 
-def test_of_a_topic_that_all_have_seen_begin_there_is_no_older_story(commands: Commands) -> None:
+def test_a_topic_younger_than_all_rings_has_a_complete_trace(commands: Commands) -> None:
     joined = of_broker(-99, Kind.BROKER_JOINED, 3)
     creation = told(-9, "controller-1", Kind.TOPIC_CREATION, Stage.COMPLETED, partition=-1)
     _tell(commands, [joined, joined._replace(service="broker-1"), creation, *leader_death()])
@@ -397,7 +394,7 @@ def test_of_a_topic_that_all_have_seen_begin_there_is_no_older_story(commands: C
     assert "remembers nothing from before" in commands.run("trace").stderr
 
 
-def test_without_any_service_trace_points_to_log_files(commands: Commands) -> None:
+def test_without_any_service_the_error_points_to_log_files(commands: Commands) -> None:
     result = commands.run("trace", "sea/0", "--bootstrap", "127.0.0.1:1")
     assert result.exit_code == ExitStatus.UNREACHABLE
     assert "no service of the cluster answers" in result.stderr

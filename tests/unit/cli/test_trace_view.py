@@ -1,4 +1,4 @@
-"""How changes are shown: why, for how long, and what is not known of them."""
+"""The display of changes: cause, duration, and unknown parts."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ REFUSED = [
 
 
 def _story(events: Sequence[StateChange], memories: Memories | None = None) -> list[str]:
-    *_, life = trace(events, SEA_0, memories)
-    return list(trace_view.story_lines(life))
+    *_, timeline = trace(events, SEA_0, memories)
+    return list(trace_view.story_lines(timeline))
 
 
 def _condensed(events: Sequence[StateChange]) -> str:
     return trace_view.condensed_lines(trace(events, TraceScope()))[-1]
 
 
-def test_why_a_change_failed_stands_with_its_failure() -> None:
+def test_a_failed_change_shows_the_reason_of_its_failure() -> None:
     headline, *stages = _story(REFUSED)
     assert headline.split("  ")[1:4] == ["isr_shrink", "sea/0", "because lag_time"]
     assert stages == [
@@ -36,30 +36,30 @@ def test_why_a_change_failed_stands_with_its_failure() -> None:
     ]
 
 
-def test_a_condensed_failure_says_why_it_was_wanted_and_why_it_failed() -> None:
+def test_a_condensed_failure_shows_the_cause_of_the_request_and_the_failure() -> None:
     words = _condensed(REFUSED).split("  ")
     assert "because lag_time" in words
     assert words[-1] == "FAILED (1 partition) because conflict"
 
 
-def test_a_failure_that_is_all_that_was_told_is_shown_as_one() -> None:
+def test_a_lone_failure_event_is_shown_as_a_failure() -> None:
     _, *rest = _story(REFUSED[1:])
     assert rest == ["      +4 ms  broker-1       failed, because conflict"]
 
 
-def test_a_document_has_the_cause_for_which_a_failed_change_was_requested() -> None:
-    (life,) = trace(REFUSED, SEA_0)
-    document = trace_view.document(life)
+def test_a_document_has_the_requested_cause_of_a_failed_change() -> None:
+    (timeline,) = trace(REFUSED, SEA_0)
+    document = trace_view.document(timeline)
     assert (document["cause"], document["failed"]) == ("lag_time", True)
     assert [stage["cause"] for stage in document["stages"]] == ["lag_time", "conflict"]
 
 
-def test_done_does_not_wait_for_those_that_come_back_later() -> None:
+def test_completion_does_not_wait_for_brokers_that_return_later() -> None:
     lines = trace_view.condensed_lines(trace(leader_death() + late_full_state(), SEA_0))
     assert lines[-1].endswith("  done +20 ms")
 
 
-def test_what_a_full_state_brings_later_is_shown_apart() -> None:
+def test_late_full_state_stages_are_shown_separately() -> None:
     assert _story(leader_death() + late_full_state())[-3:] == [
         "    later, by a full state: become_follower of broker 2 (broker epoch 55)",
         "    +18.6 s  broker-2       received, because full_state",
@@ -67,7 +67,7 @@ def test_what_a_full_state_brings_later_is_shown_apart() -> None:
     ]
 
 
-def test_an_end_that_nobody_can_remember_is_not_marked() -> None:
+def test_an_end_beyond_all_memories_is_not_marked() -> None:
     requested = REFUSED[:1]
     assert _story(requested, {"broker-1": BEGAN_MS})[-1].startswith("    ! isr_shrink")
     assert _story(requested, {"broker-1": BEGAN_MS + 1})[-1] == (
@@ -75,7 +75,7 @@ def test_an_end_that_nobody_can_remember_is_not_marked() -> None:
     )
 
 
-def test_what_failed_of_a_broker_says_why() -> None:
+def test_a_failed_broker_change_shows_the_reason() -> None:
     failed = of_broker(0, Kind.REGISTRATION, 2, cause=Cause.STORE_UNREACHABLE)
     line = _condensed([failed._replace(stage=Stage.FAILED)])
     assert line.split("  ")[1:] == [

@@ -1,5 +1,6 @@
-"""Every public call of every client that `tidelog.client` exports, found by introspection, and
-brokers that misbehave: what the tests of docs/client-guarantees.md combine."""
+"""All public calls of the clients that `tidelog.client` exports, found by introspection, and
+connections to brokers that do not respond. The tests of docs/client-guarantees.md combine them.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from unit.metadata.virtual_time import virtual_clock
 
 SEA = TopicPartition("sea", 0)
 
-# By the name of the parameter: one more of another name has to be added here.
+# By the name of the parameter: add a value here for every new name.
 ARGUMENTS: Mapping[str, Any] = MappingProxyType(
     {
         "broker_ids": [1],
@@ -51,7 +52,7 @@ ARGUMENTS: Mapping[str, Any] = MappingProxyType(
         "values": [b"v"],
     }
 )
-# Where one name means different things.
+# Arguments whose names have different meanings in different calls.
 OWN_ARGUMENTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "add_partitions": {"partitions": 2},
@@ -61,13 +62,13 @@ OWN_ARGUMENTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     }
 )
 PARTITIONS = [SEA]
-# What a call's row is not about: `close` is what the others are combined with, and `with` and
-# `async with` end with it.
+# Calls without a row: the other calls are combined with `close`, and `with` and `async with` end
+# with it.
 NOT_CALLS = frozenset({"close", "__init__", "__del__", "__aexit__", "__exit__"})
 
 
 class PublicCall(NamedTuple):
-    """One public call of a client, whatever kind of method it is. `str` names a test."""
+    """One public call of a client, of any kind of method. Its `str` is the id of a test."""
 
     client: type
     method: str
@@ -80,7 +81,7 @@ class PublicCall(NamedTuple):
         return "timeout_ms" in inspect.signature(getattr(self.client, self.method)).parameters
 
     async def start(self, client: Any, **more: Any) -> Any:
-        """Calls it, and waits for what it returns: a coroutine, a future, or the first item."""
+        """Calls it and waits for its result: a coroutine, a future, or the first item."""
         method = getattr(client, self.method)
         result = method(**arguments_of(method) | more)
         if inspect.isawaitable(result):
@@ -88,7 +89,9 @@ class PublicCall(NamedTuple):
         return await anext(result) if hasattr(result, "__anext__") else result
 
     def run(self, client: Any, timeout_ms: int | None = None) -> Any:
-        """The same of a client without async; within `timeout_ms`, where the call takes that."""
+        """Does the same for a client without async; within `timeout_ms`, where the call takes
+        it.
+        """
         method = getattr(client, self.method)
         arguments = arguments_of(method)
         if timeout_ms is not None and self.takes_a_timeout:
@@ -98,7 +101,7 @@ class PublicCall(NamedTuple):
 
 
 def arguments_of(method: Callable[..., Any]) -> dict[str, Any]:
-    """One argument for each parameter that needs one. Fails for a parameter that is not known."""
+    """One argument for each required parameter. Fails for an unknown parameter."""
     own = OWN_ARGUMENTS.get(method.__name__, {})
     needed = [
         name
@@ -113,8 +116,9 @@ def arguments_of(method: Callable[..., Any]) -> dict[str, Any]:
 
 
 def public_members(client: type) -> dict[str, Any]:
-    """All that a client's users reach: names without an underscore, and what its own classes define
-    for the language, as `__aenter__`."""
+    """All public members of a client: names without an underscore, and the special methods that its
+    own classes define, such as `__aenter__`.
+    """
     found: dict[str, Any] = {}
     for base in reversed(client.__mro__):
         if base.__module__ in ("builtins", "typing"):
@@ -127,7 +131,7 @@ def public_members(client: type) -> dict[str, Any]:
 
 
 def public_calls(*clients: type) -> list[PublicCall]:
-    """All but properties, which `properties` returns, and NOT_CALLS."""
+    """All members except properties, which `properties` returns, and NOT_CALLS."""
     return [
         PublicCall(client, name)
         for client in clients
@@ -146,15 +150,20 @@ def properties(*clients: type) -> list[tuple[type, str]]:
 
 
 def exported_clients() -> list[type]:
-    """What is exported and closed."""
+    """All exported classes that have `close`."""
     exported = (getattr(tidelog.client, name) for name in tidelog.client.__all__)
     return [each for each in exported if inspect.isclass(each) and hasattr(each, "close")]
 
 
-class Unwell:
-    """Connections to brokers and controllers all of which are silent (nothing is answered until
-    the call's own timeout) or dead (every call fails at once), or whose names have no addresses.
-    `calls`: how many were made."""
+class Unresponsive:
+    """Connections to brokers and controllers that do not respond.
+
+    - silent: no call is answered before its own timeout;
+    - dead: every call fails at once;
+    - unresolved: the names have no addresses.
+
+    `calls` is the number of calls.
+    """
 
     def __init__(self, *, silent: bool, unresolved: bool = False) -> None:
         self._silent = silent
@@ -163,7 +172,7 @@ class Unwell:
         self.closed = 0
 
     def broker(self, address: str) -> Any:
-        return _UnwellService(self, address)
+        return _UnresponsiveService(self, address)
 
     controller = broker
 
@@ -180,8 +189,8 @@ class Unwell:
         raise UnreachableError(address, reason, unresolved=self.unresolved)
 
 
-class _UnwellService:
-    def __init__(self, connections: Unwell, address: str) -> None:
+class _UnresponsiveService:
+    def __init__(self, connections: Unresponsive, address: str) -> None:
         self._connections = connections
         self._address = address
 
@@ -195,7 +204,7 @@ class _UnwellService:
 def new_client(
     client: type, connections: Any, assigned: Sequence[TopicPartition] = PARTITIONS
 ) -> Any:
-    """On virtual time. `assigned`: to a consumer."""
+    """A client on virtual time. `assigned` are the partitions of a consumer."""
     made = client(
         "127.0.0.1:1",
         connections=connections,
@@ -208,7 +217,7 @@ def new_client(
 
 
 async def outcome(task: asyncio.Task[Any]) -> str:
-    """The code of the task's error; "returned" where it has none."""
+    """The code of the task's error; "returned" if it has none."""
     try:
         await task
     except TidelogError as error:

@@ -1,4 +1,4 @@
-"""Services that describe themselves as a `DescribedCluster` says, without sockets."""
+"""Services that describe themselves as a `DescribedCluster` defines, without sockets."""
 
 from __future__ import annotations
 
@@ -28,16 +28,22 @@ class StandingClock:
 
 @dataclass
 class DescribedServices:
-    """`listening`: what a dial of those says that do not answer; REFUSES unless it is told.
-    `hanging` answer nothing. `takes_ms`: by address, how long each answer takes, health checks
-    too; the caller gives up before, or has it. `answers_after_ms`: the same on `clock`.
-    `describes_after_ms`, `names_after_ms`: by address, how long the loop waits for the full
-    description, and for one of which services there are alone; who was asked for the latter is
-    in `asked_for_names`.
-    `given_ms`: how long the caller waits for each. `well`: partitions that the controller tells
-    only when it is asked for who is in their ISRs; `registered_then`, where it is set, who is
-    registered by then. `explains`: by address, what Explain answers;
-    others cannot. `explaining`: who was asked to."""
+    """Services and how they answer. Dictionaries have addresses as keys.
+
+    - `listening`: the result of dialling a service that does not answer; the default is REFUSES.
+    - `hanging`: services that answer nothing.
+    - `takes_ms`: how long each answer takes, also that of a health check. The caller gives up
+      earlier, or gets the answer.
+    - `answers_after_ms`: the same on `clock`.
+    - `describes_after_ms`, `names_after_ms`: how long the event loop waits for the full
+      description, and for the list of services alone. `asked_for_names` has the addresses that got
+      the latter request.
+    - `given_ms`: the timeout that the caller gave each service.
+    - `well`: partitions that the controller returns only for a query by ISR member.
+    - `registered_then`: the registered brokers at that query, if they differ.
+    - `explains`: the answers to Explain; other services cannot answer it. `explaining` has the
+      addresses that got that request.
+    """
 
     states: list[ServiceState]
     listening: dict[str, Listening] = field(default_factory=dict)
@@ -78,7 +84,7 @@ class DescribedServices:
 
 
 def without_parts(state: ServiceState) -> ServiceState:
-    """As a service answers that is asked which services there are."""
+    """Reduces a service's description to the list of services."""
     if state.broker is not None:
         return replace(state, broker=replace(state.broker, replicas=()))
     assert state.controller is not None
@@ -128,13 +134,13 @@ class _Inspected:
         await asyncio.sleep(0)
         state = self._services.answer_of(self._address, timeout_ms)
         if request.in_isr and state.controller is not None:
-            told = tuple(
+            keys = tuple(
                 key
                 for key in self._services.well
                 if any(member.broker_id in request.in_isr for member in key.isr)
             )
             registered = self._services.registered_then or state.controller.registered
-            controller = replace(state.controller, partitions=told, registered=registered)
+            controller = replace(state.controller, partitions=keys, registered=registered)
             state = replace(state, controller=controller)
         return to_wire(state, inspect_pb2.DescribeServiceResponse)
 

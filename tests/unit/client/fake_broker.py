@@ -1,6 +1,7 @@
-"""A cluster in memory: every broker serves the same logs, and tests say who leads, who is
-dead and what goes wrong. `start` puts it behind real gRPC servers on loopback;
-`MemoryConnections` reaches it without any, for tests on virtual time."""
+"""A cluster in memory. Every broker serves the same logs; tests define the leaders, dead brokers
+and faults. `start` puts the cluster behind real gRPC servers on loopback. `MemoryConnections`
+reaches it without servers, for tests on virtual time.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ from unit.client.fake_producer_state import (
 if TYPE_CHECKING:
     from unit.client.fake_controller import FakeController
 
-# Servers of tests have nothing to finish.
+# Test servers have no requests to finish.
 NO_GRACE = None
 
 
@@ -54,7 +55,7 @@ class FakePartition:
     create_revision: int = 1
     # The epochs below which a named producer is fenced.
     fences: dict[int, int] = field(default_factory=dict)
-    # The first offset, and one past the last, of records that cannot be read any more.
+    # The first offset, and one past the last, of unreadable records.
     damaged: list[tuple[int, int]] = field(default_factory=list)
 
     @property
@@ -79,7 +80,7 @@ ServicerContext = grpc.aio.ServicerContext[Any, Any]
 
 @dataclass
 class Late:
-    """Nobody hears of the request any more, but after `ms` the broker carries it out."""
+    """The caller gets no answer, but the broker carries out the request after `ms`."""
 
     ms: int
 
@@ -93,7 +94,7 @@ class Unanswered:
 
 @dataclass
 class Slow:
-    """The request takes `ms` to arrive: others overtake it."""
+    """The request takes `ms` to arrive; later requests overtake it."""
 
     ms: int
 
@@ -116,13 +117,13 @@ class FakeCluster:
         self.controller: FakeController | None = None
         self.ids = FakeProducerIds()
         self.append_time_ms = 1_000
-        # The revision of the metadata store, which every broker has reached.
+        # The revision of the metadata store that every broker has reached.
         self.revision = 0
-        # Those that topics have, or had.
+        # Names of all topics, deleted ones included.
         self._names: set[str] = set()
 
     def in_memory(self, brokers: int = 1) -> FakeCluster:
-        """Without servers: for `MemoryConnections`."""
+        """Without servers, for `MemoryConnections`."""
         for broker_id in range(brokers):
             self.brokers[broker_id] = FakeBroker(self, broker_id)
             self.brokers[broker_id].address = f"broker-{broker_id}:1"
@@ -137,7 +138,7 @@ class FakeCluster:
         return [broker.address for broker in self.brokers.values()]
 
     def create(self, topic: str, leaders: list[int], **config: str) -> FakeTopic:
-        """Also again under a name that was there: another topic."""
+        """Creates a topic; an existing name is replaced by another topic."""
         partitions = [FakePartition(leader) for leader in leaders]
         self.revision += 1
         topic_id = f"id-of-{topic}" + (f"-{self.revision}" if topic in self._names else "")
@@ -148,7 +149,7 @@ class FakeCluster:
         return self.topics[topic]
 
     def resize(self, topic: str, leaders: list[int]) -> None:
-        """Adds partitions with these leaders, or removes those beyond as many."""
+        """Adds partitions with these leaders, or removes those beyond that number."""
         found = self.topics[topic]
         found.partitions[len(leaders) :] = []
         found.partitions += [FakePartition(leader) for leader in leaders[len(found.partitions) :]]
@@ -168,7 +169,7 @@ class FakeCluster:
         chosen.leader_epoch += 1
 
     def elect_uncleanly(self, topic: str, partition: int, leader: int, end: int) -> None:
-        """The new leader's log ends at `end`, a boundary of batches."""
+        """The new leader's log ends at `end`, which has to be a boundary of batches."""
         self.elect(topic, partition, leader)
         chosen = self.partition(topic, partition)
         chosen.unclean_leader_epoch = chosen.leader_epoch
@@ -181,7 +182,7 @@ class FakeCluster:
 
 
 class NotInspected:
-    """The fake brokers tell events, and nothing else of themselves."""
+    """The fake brokers provide events, and no other description of themselves."""
 
     async def describe(self, request: StateRequest) -> ServiceState:
         raise NotImplementedError
@@ -191,7 +192,7 @@ class NotInspected:
 
 
 def attached(request: AnyProduce) -> broker_pb2.ProduceRequest:
-    """With the records of its large batches in their places."""
+    """Inserts the detached records of large batches."""
     if not isinstance(request, DetachedProduce):
         return request
     for (partition, batch), records in request.records.items():
@@ -200,11 +201,13 @@ def attached(request: AnyProduce) -> broker_pb2.ProduceRequest:
 
 
 class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
-    """`script[rpc]` holds what goes wrong with the next calls, one after another;
-    `seen[rpc]` every request. `metadata_of` replaces what this broker tells (stale, or
-    nothing). `outdated`: how many batches of a partition it knows that was deposed and has not
-    heard of it; it does when it is to fence somebody. `names_epochs`: of a release that heeds
-    the epoch which InitProducerId names."""
+    """Faults and requests are recorded by RPC.
+
+    - `script`: the faults of the next calls. `seen`: every request.
+    - `metadata_of`: replaces the metadata that this broker returns (stale, or none).
+    - `outdated`: how many batches of a partition this deposed broker knows, until it has to fence.
+    - `names_epochs`: whether the broker's release supports the epoch in InitProducerId.
+    """
 
     def __init__(self, cluster: FakeCluster, broker_id: int) -> None:
         self.cluster = cluster
@@ -213,7 +216,7 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
         self.alive = True
         self.script: dict[str, deque[Script]] = defaultdict(deque)
         self.seen: dict[str, list[object]] = defaultdict(list)
-        self.traces: dict[str, list[str]] = defaultdict(list)  # ids of traces, by RPC
+        self.traces: dict[str, list[str]] = defaultdict(list)  # trace ids by RPC
         self.hint = True
         self.metadata_of: Callable[[], broker_pb2.MetadataResponse] | None = None
         self.outdated: dict[tuple[str, int], int] = {}
@@ -428,7 +431,7 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
                 )
                 answer.topics.add(name=name, error=error_to_wire(unknown))
                 continue
-            told = answer.topics.add(
+            described = answer.topics.add(
                 name=name,
                 topic_id=topic.topic_id,
                 config=topic.config,
@@ -440,7 +443,7 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
             if request.without_partitions:
                 continue
             for number, partition in enumerate(topic.partitions):
-                told.partitions.add(
+                described.partitions.add(
                     partition=number,
                     leader=partition.leader,
                     leader_epoch=partition.leader_epoch,

@@ -17,7 +17,7 @@ from unit.client.fake_broker import NO_GRACE, FakeCluster, Script, ServicerConte
 
 
 class FakeController(admin_pb2_grpc.AdminServiceServicer):
-    """Creates topics with all leaders on broker 0; `script` as in FakeBroker."""
+    """Creates topics with all leaders on broker 0; `script` works as in FakeBroker."""
 
     def __init__(self, cluster: FakeCluster, controller_id: int, epoch: int = 1) -> None:
         self.cluster = cluster
@@ -76,14 +76,14 @@ class FakeController(admin_pb2_grpc.AdminServiceServicer):
         request: admin_pb2.DescribeTopicsRequest,
         context: ServicerContext,  # noqa: ARG002
     ) -> admin_pb2.DescribeTopicsResponse:
-        """Those that are named, each at revision 1 and with all its partitions."""
+        """Describes the named topics, each at revision 1 and with all its partitions."""
         answer = admin_pb2.DescribeTopicsResponse()
         for name in request.topics:
             topic = self.cluster.topics.get(name)
             if topic is None:
                 error = error_to_wire(unknown_topic(name))
                 return admin_pb2.DescribeTopicsResponse(error=error)
-            told = answer.topics.add(
+            described = answer.topics.add(
                 topic=name,
                 topic_id=topic.topic_id,
                 partition_count=len(topic.partitions),
@@ -91,7 +91,7 @@ class FakeController(admin_pb2_grpc.AdminServiceServicer):
             )
             for number, partition in enumerate(topic.partitions):
                 led = partition.leader != NO_LEADER
-                told.partitions.add(
+                described.partitions.add(
                     partition=number,
                     leader=partition.leader,
                     leader_epoch=partition.leader_epoch,
@@ -104,7 +104,9 @@ class FakeController(admin_pb2_grpc.AdminServiceServicer):
         request: admin_pb2.RecoverPartitionsRequest,
         context: ServicerContext,  # noqa: ARG002
     ) -> admin_pb2.RecoverPartitionsResponse:
-        """Broker 0 leads whatever nobody led; a scripted error is that of each partition."""
+        """Broker 0 becomes the leader of all leaderless partitions; a scripted error applies to
+        each partition.
+        """
         self.calls += 1
         topic = self.cluster.topics.get(request.topic)
         if topic is None:

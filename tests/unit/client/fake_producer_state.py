@@ -1,5 +1,6 @@
-"""What a broker knows of producers, worked out from the log each time, so that a log which
-was cut has no other memory."""
+"""A broker's producer state, computed from the log each time, so that a truncated log keeps no
+other memory.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ _Wire = record_batch_pb2.BatchHeader
 
 
 class FakeProducerIds:
-    """Ids from 1; a name keeps its id, and each call its next epoch."""
+    """Ids begin at 1. A name keeps its id, and gets the next epoch with each call."""
 
     def __init__(self) -> None:
         self._last = 0
         self._named: dict[str, int] = {}
         self._epochs: Counter[str] = Counter()
-        # Of topics, by id and epoch: by how many partitions records are placed.
+        # By producer id and epoch: over how many partitions of each topic records are placed.
         self.counts: defaultdict[tuple[int, int], dict[str, int]] = defaultdict(dict)
 
     def take(self, name: str, epoch: int | None = None) -> tuple[int, int] | TidelogError:
@@ -63,8 +64,9 @@ def fence(
 def check_sequences(
     batches: Sequence[Batch], fences: Mapping[int, int], asked: Sequence[_Wire]
 ) -> BatchHeader | TidelogError | None:
-    """None: to be appended. A header: it was before, there. Batches that are asked for
-    together are of one producer, in order."""
+    """None: the batches are to be appended. A header: the batch is a duplicate. Batches of one
+    request are of one producer, in order.
+    """
     first = asked[0]
     if first.producer_id < 0:
         return None

@@ -1,4 +1,4 @@
-"""A producer that is idempotent, before a cluster in memory, on virtual time."""
+"""An idempotent producer and a cluster in memory, on virtual time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unit.client.fake_broker import FakeCluster, FakePartition
 from unit.client.memory_connections import MemoryConnections
 from unit.metadata.virtual_time import run, virtual_clock
 
-# Each record becomes a batch of its own, and is sent at once.
+# Each record becomes a batch of its own, which is sent at once.
 SINGLY: dict[str, Any] = {"batch_bytes": 1, "linger_ms": 0}
 
 
@@ -49,7 +49,7 @@ class World:
         )
 
     def script(self, *what: Any) -> None:
-        """What goes wrong with the next requests to the leader."""
+        """Sets the faults of the next requests to the leader."""
         self.broker.script["produce"].extend(what)
 
     def sequences(self) -> list[tuple[int, int]]:
@@ -57,7 +57,7 @@ class World:
         return [(b.header.producer_id, b.header.base_sequence) for b in self.sea.batches]
 
     def asked(self) -> list[tuple[int, int]]:
-        """Producer id and sequence of each batch that the leader was ever asked for."""
+        """Producer id and sequence of each batch that the leader has ever received."""
         requests: list[broker_pb2.ProduceRequest] = self.broker.seen["produce"]  # type: ignore[assignment]
         return [
             (batch.header.producer_id, batch.header.base_sequence)
@@ -69,7 +69,7 @@ class World:
 
 
 async def warm(producer: Producer) -> None:
-    """The producer has its id, so that what comes now is sent at once."""
+    """Waits until the producer has its id, so that records are sent at once from now on."""
     await (await producer.send("bay", b""))
 
 
@@ -77,14 +77,14 @@ async def milliseconds(ms: int) -> None:
     await asyncio.sleep(ms / 1000)
 
 
-def story(tell: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
-    """Makes a test of a coroutine that is given a fresh world, and runs it to its end."""
+def story(scenario: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
+    """Makes a test of a coroutine, which gets a fresh world and runs to its end."""
 
     def test() -> None:
         async def main() -> None:
-            await tell(World())
+            await scenario(World())
 
         run(main())
 
-    test.__name__ = tell.__name__
+    test.__name__ = scenario.__name__
     return test

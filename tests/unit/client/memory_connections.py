@@ -18,7 +18,7 @@ from tidelog.rpc.trace_context import Metadata, carried
 from tidelog.v1 import broker_pb2
 from unit.client.fake_broker import FakeBroker, FakeCluster
 
-# One way.
+# One-way latency.
 LATENCY_MS = 1
 
 _Answer = TypeVar("_Answer")
@@ -39,7 +39,7 @@ class _Context:
 
 
 def check_bounds(request: Any) -> None:
-    """Raises INVALID_REQUEST, as every server does, for more than a request may hold."""
+    """Raises INVALID_REQUEST, as every server does, for a request beyond the limits."""
     check_message(request)
     if not isinstance(request, broker_pb2.ProduceRequest):
         check_request_bytes(request.DESCRIPTOR.name, request.ByteSize(), MAX_REQUEST_BYTES)
@@ -75,7 +75,7 @@ class _MemoryBroker:
         if self._broker is None or not self._broker.alive:
             raise UnreachableError(self._address, "nobody listens")
         try:
-            # A copy, as a socket would make one.
+            # The request is copied, as a socket would do.
             copy = type(request).FromString(request.SerializeToString())
             check_bounds(copy)
             async with asyncio.timeout(timeout_ms / 1000):

@@ -1,4 +1,4 @@
-"""A topic `__state_changes` that holds what tests say."""
+"""A topic `__state_changes` with the events of a test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unit.client.fake_broker import FakeCluster
 def publish(
     cluster: FakeCluster, events: Sequence[StateChange], partition: int = 0, per_batch: int = 2
 ) -> None:
-    """Each at its own time."""
+    """Publishes each event at its own time."""
     for first in range(0, len(events), per_batch):
         some = events[first : first + per_batch]
         write(

@@ -68,7 +68,7 @@ def test_one_request_carries_all_partitions_of_a_broker() -> None:
     assert bench.drain() == []
 
 
-def test_a_request_ends_at_its_limit_and_the_next_goes_beside_it() -> None:
+def test_a_request_ends_at_its_limit_and_the_next_is_sent_in_parallel() -> None:
     bench = Bench(max_request_bytes=2500)
     for _ in range(4):
         bench.seal(P0, bytes(1000))
@@ -83,7 +83,7 @@ def gathers_until(bench: Bench, partition: TopicPartition, now_ms: int = GOES) -
     return bench.accumulator.gathers_until(now_ms, bench.leaders.get)(partition)
 
 
-def test_what_is_not_full_goes_alone_or_with_what_waits() -> None:
+def test_a_partial_batch_is_sent_alone_or_with_waiting_batches() -> None:
     bench = Bench()
     assert gathers_until(bench, P1) == GOES
     bench.seal(P0, b"a")
@@ -103,7 +103,7 @@ def test_what_is_not_full_goes_alone_or_with_what_waits() -> None:
     assert gathers_until(bench, P1) == GOES, "nobody knows its leader: its time runs"
 
 
-def test_an_answer_that_is_owed_for_long_holds_nothing_back() -> None:
+def test_an_answer_outstanding_for_long_delays_no_batch() -> None:
     bench = Bench(per_broker=3)
     bench.seal(P0, b"a")
     [slow] = bench.drain(500)
@@ -117,7 +117,7 @@ def test_an_answer_that_is_owed_for_long_holds_nothing_back() -> None:
     assert gathers_until(bench, P1) == GOES
 
 
-def test_what_waits_and_cannot_be_sent_takes_nothing_along() -> None:
+def test_a_waiting_batch_that_cannot_be_sent_takes_no_other_along() -> None:
     bench = Bench(per_broker=3)
     bench.seal(P0, b"a")
     bench.fail(bench.drain_group(980), RETRIABLE, 980)
@@ -128,7 +128,7 @@ def test_what_waits_and_cannot_be_sent_takes_nothing_along() -> None:
     assert gathers_until(bench, P1, 1_050) == 1_050, "and is sent now"
 
 
-def test_what_is_not_full_waits_for_its_partition() -> None:
+def test_a_partial_batch_waits_for_its_partition() -> None:
     bench = Bench(per_partition=1)
     bench.seal(P0, b"a")
     [request] = bench.drain(990)
@@ -140,7 +140,7 @@ def test_what_is_not_full_waits_for_its_partition() -> None:
     assert gathers_until(bench, P0) == GOES
 
 
-def test_what_is_not_full_waits_out_the_pause_before_a_retry() -> None:
+def test_a_partial_batch_waits_for_the_pause_before_a_retry() -> None:
     bench = Bench()
     bench.seal(P0, b"a")
     bench.fail(bench.drain_group(980), RETRIABLE, 980)
@@ -148,7 +148,7 @@ def test_what_is_not_full_waits_out_the_pause_before_a_retry() -> None:
     assert gathers_until(bench, P0, 1_050) == 1_050
 
 
-def test_what_is_not_full_waits_for_a_sequence() -> None:
+def test_a_partial_batch_waits_for_a_sequence() -> None:
     bench = Bench(per_broker=5, idempotence=Idempotence.UNNAMED)
     bench.accumulator.identified(Identity(7, 0))
     for _ in range(MAX_UNSETTLED_BATCHES):
@@ -185,7 +185,7 @@ def test_each_batch_of_a_group_gets_its_own_offset() -> None:
     assert bench.accumulator.unsettled == 0
 
 
-def test_what_failed_goes_before_what_came_later() -> None:
+def test_a_failed_batch_is_sent_before_later_ones() -> None:
     bench = Bench()
     bench.seal(P0, b"a")
     group = bench.drain_group()
@@ -218,7 +218,7 @@ def test_the_same_bytes_are_sent_again() -> None:
     assert bench.drain_group(50).batches[0].batch is sent
 
 
-def test_a_failed_leader_is_left_alone_for_a_while_and_a_newer_one_is_not() -> None:
+def test_a_failed_leader_is_avoided_for_a_while_and_a_newer_one_is_not() -> None:
     bench = Bench()
     bench.seal(P0, b"a")
     bench.fail(bench.drain_group(), RETRIABLE, now_ms=0)
@@ -228,7 +228,7 @@ def test_a_failed_leader_is_left_alone_for_a_while_and_a_newer_one_is_not() -> N
     assert bench.drain_group(1).leader.broker_id == 2
 
 
-def test_without_a_leader_a_partition_waits_and_asks_for_metadata() -> None:
+def test_without_a_leader_a_partition_waits_and_requests_metadata() -> None:
     bench = Bench()
     del bench.leaders[P0]
     bench.seal(P0, b"a")
@@ -236,14 +236,14 @@ def test_without_a_leader_a_partition_waits_and_asks_for_metadata() -> None:
     assert bench.accumulator.wants_metadata(bench.leaders.get)
 
 
-def test_what_no_retry_can_mend_is_reported() -> None:
+def test_an_error_that_no_retry_can_repair_is_reported() -> None:
     bench = Bench()
     bench.seal(P0, b"a")
     bench.fail(bench.drain_group(), FATAL)
     assert bench.settled == [(b"a", FATAL)]
 
 
-def test_a_batch_that_spoils_its_group_is_found() -> None:
+def test_a_batch_that_fails_its_entire_group_is_found() -> None:
     bench = Bench()
     for value in (b"a", b"b", b"c"):
         bench.seal(P0, value)
@@ -375,7 +375,7 @@ def test_a_batch_that_expired_in_flight_is_not_sent_again() -> None:
     assert values(bench) == [b"moved"]
 
 
-def test_an_early_batch_with_an_outcome_is_forgotten() -> None:
+def test_an_early_batch_with_an_outcome_is_removed_from_the_queue() -> None:
     bench, group = in_flight_with_an_early_batch()
     queue = bench.accumulator._queues[P0]
     assert queue.early == {group.batches[1]}
@@ -383,7 +383,7 @@ def test_an_early_batch_with_an_outcome_is_forgotten() -> None:
     assert not queue.early
 
 
-def test_a_fault_of_the_broker_may_have_come_after_the_append() -> None:
+def test_an_internal_error_of_the_broker_leaves_the_outcome_unknown() -> None:
     bench = Bench()
     bench.seal(P0, b"a")
     bench.fail(bench.drain_group(), TidelogError(ErrorCode.INTERNAL, "a fault"))
@@ -392,7 +392,7 @@ def test_a_fault_of_the_broker_may_have_come_after_the_append() -> None:
     assert error.outcome_unknown
 
 
-def test_what_had_no_answer_when_its_producer_was_fenced_may_have_been_appended() -> None:
+def test_an_unanswered_batch_has_an_unknown_outcome_when_its_producer_is_fenced() -> None:
     bench = Bench(idempotence=Idempotence.NAMED)
     bench.accumulator.identified(Identity(7, 0))
     bench.seal(P0, b"a")
@@ -404,14 +404,14 @@ def test_what_had_no_answer_when_its_producer_was_fenced_may_have_been_appended(
     fenced, unanswered = request.groups
     bench.fail(fenced, TidelogError(ErrorCode.FENCED_PRODUCER_EPOCH, "fenced"))
     bench.fail(unanswered, TidelogError(ErrorCode.REQUEST_TIMED_OUT, "no answer"))
-    told = {value: error for value, error in bench.settled if isinstance(error, TidelogError)}
-    assert {value: error.outcome_unknown for value, error in told.items()} == {
+    failures = {value: error for value, error in bench.settled if isinstance(error, TidelogError)}
+    assert {value: error.outcome_unknown for value, error in failures.items()} == {
         b"a": False,
         b"b": True,
     }
 
 
-def test_fail_all_settles_what_waits() -> None:
+def test_fail_all_settles_waiting_batches() -> None:
     bench = Bench()
     bench.seal(P0, b"a")
     bench.seal(P1, b"b")
@@ -420,8 +420,8 @@ def test_fail_all_settles_what_waits() -> None:
     assert bench.accumulator.waiting() == {}
 
 
-def test_batches_that_queue_up_behind_five_share_requests() -> None:
-    """Each answer makes room for one more batch; sent at once, it would go alone for ever."""
+def test_batches_queued_behind_five_in_flight_share_requests() -> None:
+    """Each answer makes room for one more batch. Sent at once, each would go alone for ever."""
     bench = Bench(per_broker=5, idempotence=Idempotence.UNNAMED)
     bench.accumulator.identified(Identity(1, 0))
     groups = []
@@ -437,7 +437,7 @@ def test_batches_that_queue_up_behind_five_share_requests() -> None:
     assert len(bench.drain_group().batches) == 3
 
 
-def test_a_batch_that_is_all_there_is_does_not_wait_for_company() -> None:
+def test_a_single_batch_is_sent_without_waiting_for_others() -> None:
     bench = Bench(per_broker=5, idempotence=Idempotence.UNNAMED)
     bench.accumulator.identified(Identity(1, 0))
     for _ in range(2):
@@ -446,7 +446,9 @@ def test_a_batch_that_is_all_there_is_does_not_wait_for_company() -> None:
 
 
 def test_no_sequence_of_a_deleted_partition_is_used_again() -> None:
-    """Its former leader may not know of the end yet, and would answer a record as a duplicate."""
+    """The previous leader may not know of the deletion yet, and would treat a new record as a
+    duplicate.
+    """
     bench = Bench(idempotence=Idempotence.UNNAMED)
     bench.accumulator.identified(Identity(7, 0))
     bench.seal(P0, b"a")

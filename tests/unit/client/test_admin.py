@@ -40,7 +40,7 @@ async def test_the_cluster_is_described(cluster: FakeCluster) -> None:
     assert [broker.broker_id for broker in described.brokers] == [0, 1, 2]
 
 
-async def test_controllers_that_stand_by_are_described_apart_from_the_active_one(
+async def test_standby_controllers_are_described_apart_from_the_active_one(
     cluster: FakeCluster,
 ) -> None:
     controller = await controlled(cluster)
@@ -71,7 +71,7 @@ async def test_the_controller_is_followed_on_failover(cluster: FakeCluster) -> N
         assert second.calls == 1
 
 
-async def test_another_controller_is_looked_for_when_one_is_not_active(
+async def test_another_controller_is_tried_when_one_is_not_active(
     cluster: FakeCluster,
 ) -> None:
     controller = await controlled(cluster)
@@ -81,7 +81,7 @@ async def test_another_controller_is_looked_for_when_one_is_not_active(
     assert controller.calls == 2
 
 
-async def test_all_tries_of_a_request_belong_to_one_trace(cluster: FakeCluster) -> None:
+async def test_all_attempts_of_a_request_belong_to_one_trace(cluster: FakeCluster) -> None:
     controller = await controlled(cluster)
     controller.script.append(TidelogError(ErrorCode.NOT_CONTROLLER, "ask another"))
     async with Admin(cluster.bootstrap()) as admin:
@@ -92,7 +92,7 @@ async def test_all_tries_of_a_request_belong_to_one_trace(cluster: FakeCluster) 
     assert first.trace_id != second.trace_id
 
 
-async def test_a_refusal_is_told_at_once(cluster: FakeCluster) -> None:
+async def test_a_rejection_is_reported_at_once(cluster: FakeCluster) -> None:
     controller = await controlled(cluster)
     async with Admin(cluster.bootstrap()) as admin:
         with pytest.raises(TidelogError) as caught:
@@ -103,7 +103,7 @@ async def test_a_refusal_is_told_at_once(cluster: FakeCluster) -> None:
     assert controller.calls == 2
 
 
-async def test_a_lost_answer_does_not_hide_what_was_done(cluster: FakeCluster) -> None:
+async def test_a_repeated_request_succeeds_if_its_answer_was_lost(cluster: FakeCluster) -> None:
     controller = await controlled(cluster)
     controller.script.extend(["die", "die"])
     async with Admin(cluster.bootstrap()) as admin:
@@ -113,7 +113,7 @@ async def test_a_lost_answer_does_not_hide_what_was_done(cluster: FakeCluster) -
 
 
 @pytest.mark.parametrize(("dead", "factor"), [(0, 3), (1, 2), (2, 1)])
-async def test_a_topic_has_three_replicas_or_one_on_every_broker(
+async def test_the_default_replication_factor_is_three_or_the_number_of_brokers(
     cluster: FakeCluster, dead: int, factor: int
 ) -> None:
     await controlled(cluster)
@@ -123,15 +123,15 @@ async def test_a_topic_has_three_replicas_or_one_on_every_broker(
         assert await admin.default_replication_factor("bay") == factor
 
 
-async def test_without_a_controller_it_ends_in_time(cluster: FakeCluster) -> None:
+async def test_without_a_controller_a_request_ends_in_time(cluster: FakeCluster) -> None:
     async with Admin(cluster.bootstrap()) as admin:
         with pytest.raises(TidelogError, match="no active controller is known") as end:
             await admin.create_topic("bay", timeout_ms=100)
-    # Nothing was sent.
+    # No request was sent.
     assert not end.value.outcome_unknown
 
 
-def test_a_change_that_was_sent_before_all_brokers_died_may_have_been_made() -> None:
+def test_a_change_sent_before_all_brokers_died_has_an_unknown_outcome() -> None:
     cluster = FakeCluster().in_memory(1)
     cluster.controller = FakeController(cluster, 1)  # type: ignore[abstract]
     cluster.controller.address = "controller:1"
@@ -166,7 +166,7 @@ async def test_partitions_are_recovered_one_by_one(cluster: FakeCluster) -> None
             await admin.recover_partitions("bay")
 
 
-async def test_a_recovery_out_of_time_is_an_answer(cluster: FakeCluster) -> None:
+async def test_a_recovery_that_times_out_returns_an_answer(cluster: FakeCluster) -> None:
     controller = await controlled(cluster)
     controller.script.append(TidelogError(ErrorCode.REQUEST_TIMED_OUT, "waits for [3]"))
     async with Admin(cluster.bootstrap()) as admin:

@@ -1,4 +1,4 @@
-"""What the client asks of controllers, and how it asks again."""
+"""Requests of the client to controllers, and their retries."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PLAN = pb.Plan(moves=[MOVE], move_count=1, replicas_added=1)
 
 
 class ScriptedController:
-    """Answers each call with the next of its script; an exception is one without an answer."""
+    """Answers each call with the next entry of its script; an exception is a missing answer."""
 
     def __init__(self, *script: Any) -> None:
         self.script = list(script)
@@ -63,7 +63,7 @@ class ScriptedController:
 
 
 class Scripted:
-    """Connections to real brokers, and to a controller with a script."""
+    """Connections to real brokers and to a scripted controller."""
 
     def __init__(self, controller: ScriptedController) -> None:
         self._grpc = GrpcConnections()
@@ -80,7 +80,7 @@ class Scripted:
 
 
 async def admin_of(cluster: FakeCluster, controller: ScriptedController, **settings: Any) -> Admin:
-    # That there is one, is told by the brokers.
+    # The brokers report that there is an active controller.
     if cluster.controller is None:
         cluster.controller = await FakeController(cluster, 1, 1).start()  # type: ignore[abstract]
     return Admin(
@@ -92,15 +92,15 @@ def unanswered() -> UnreachableError:
     return UnreachableError("a:1", "it died")
 
 
-def refused(response: Any, code: ErrorCode) -> Any:
+def rejected(response: Any, code: ErrorCode) -> Any:
     response.error.CopyFrom(error_to_wire(TidelogError(code, "why")))
     return response
 
 
-async def test_every_try_of_an_operation_has_the_same_id(cluster: FakeCluster) -> None:
+async def test_every_attempt_of_an_operation_has_the_same_id(cluster: FakeCluster) -> None:
     controller = ScriptedController(
         unanswered(),
-        refused(pb.RebalanceResponse(), ErrorCode.NOT_CONTROLLER),
+        rejected(pb.RebalanceResponse(), ErrorCode.NOT_CONTROLLER),
         pb.RebalanceResponse(operation=OPERATION, plan=PLAN),
         pb.RebalanceResponse(operation=OPERATION, plan=PLAN),
     )
@@ -127,7 +127,7 @@ async def test_an_operation_id_may_be_chosen_and_a_dry_run_needs_none(
     assert begun.operation is None
 
 
-async def test_requests_say_who_asks(cluster: FakeCluster) -> None:
+async def test_requests_name_the_caller(cluster: FakeCluster) -> None:
     controller = ScriptedController(pb.RebalanceResponse(), pb.DescribeThrottleResponse())
     async with await admin_of(cluster, controller, requested_by="ann") as admin:
         await admin.rebalance(dry_run=True)
@@ -139,15 +139,15 @@ async def test_requests_say_who_asks(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.parametrize("name", ["J\xfcrgen", "a\nb", "a" * 201])
-def test_a_name_that_cannot_be_sent_is_refused_at_once(name: str) -> None:
+def test_an_invalid_caller_name_is_rejected_at_once(name: str) -> None:
     with pytest.raises(TidelogError, match="printable characters of ASCII") as caught:
         Admin("127.0.0.1:1", requested_by=name)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
-async def test_a_refusal_is_raised_with_its_code(cluster: FakeCluster) -> None:
+async def test_a_rejection_is_raised_with_its_code(cluster: FakeCluster) -> None:
     controller = ScriptedController(
-        refused(pb.CancelOperationResponse(), ErrorCode.OPERATION_ENDED)
+        rejected(pb.CancelOperationResponse(), ErrorCode.OPERATION_ENDED)
     )
     async with await admin_of(cluster, controller) as admin:
         with pytest.raises(TidelogError) as caught:
@@ -155,7 +155,7 @@ async def test_a_refusal_is_raised_with_its_code(cluster: FakeCluster) -> None:
     assert caught.value.code is ErrorCode.OPERATION_ENDED
 
 
-async def test_a_plan_can_be_asked_for_exactly_as_it_was_shown(cluster: FakeCluster) -> None:
+async def test_a_plan_can_be_requested_exactly_as_it_was_shown(cluster: FakeCluster) -> None:
     begun = pb.ReassignResponse(operation=OPERATION, plan=PLAN)
     controller = ScriptedController(pb.RebalanceResponse(plan=PLAN), begun)
     async with await admin_of(cluster, controller) as admin:
@@ -191,7 +191,7 @@ async def test_a_plan_can_be_asked_for_exactly_as_it_was_shown(cluster: FakeClus
         ),
     ],
 )
-async def test_operations_are_asked_for_with_all_their_fields(
+async def test_operations_are_requested_with_all_their_fields(
     cluster: FakeCluster, ask: Callable[[Admin], Any], call: str, request_: object
 ) -> None:
     name = "".join(word.capitalize() for word in call.split("_"))
@@ -227,7 +227,7 @@ async def test_all_pages_of_operations_and_of_their_moves_are_read(cluster: Fake
     assert [request.page_token for request in controller.requests] == ["", "9", "", "1"]
 
 
-async def test_operations_are_asked_for_by_state_and_kind(cluster: FakeCluster) -> None:
+async def test_operations_are_requested_by_state_and_kind(cluster: FakeCluster) -> None:
     controller = ScriptedController(pb.ListOperationsResponse(operations=[OPERATION]))
     async with await admin_of(cluster, controller) as admin:
         await admin.list_operations(["running", "cancelling"], ["brokers_add"])
@@ -236,7 +236,7 @@ async def test_operations_are_asked_for_by_state_and_kind(cluster: FakeCluster) 
     assert list(asked.kinds) == [pb.OPERATION_KIND_BROKERS_ADD]
 
 
-async def test_a_state_that_is_none_is_refused_with_those_that_are(cluster: FakeCluster) -> None:
+async def test_an_unknown_state_is_rejected_with_the_known_ones(cluster: FakeCluster) -> None:
     controller = ScriptedController()
     async with await admin_of(cluster, controller) as admin:
         with pytest.raises(TidelogError, match="running, cancelling, done, cancelled, failed"):
@@ -244,7 +244,7 @@ async def test_a_state_that_is_none_is_refused_with_those_that_are(cluster: Fake
     assert controller.calls == []
 
 
-async def test_the_time_for_requests_without_one_of_their_own_is_the_clients(
+async def test_requests_without_a_timeout_use_that_of_the_client(
     cluster: FakeCluster,
 ) -> None:
     controller = ScriptedController(unanswered(), unanswered(), unanswered())
@@ -255,7 +255,7 @@ async def test_the_time_for_requests_without_one_of_their_own_is_the_clients(
     assert len(controller.calls) < 3
 
 
-async def test_a_topic_that_goes_on_on_the_next_page_is_one(cluster: FakeCluster) -> None:
+async def test_a_topic_that_continues_on_the_next_page_is_one_topic(cluster: FakeCluster) -> None:
     def page(topic: str, number: int, token: str) -> pb.DescribeTopicsResponse:
         partition = pb.PartitionDetails(
             partition=number,
@@ -338,7 +338,7 @@ async def test_topics_are_changed_with_all_fields(cluster: FakeCluster) -> None:
     assert (deleted.partitions, deleted.brokers) == (3, (1, 2))
 
 
-async def test_leaders_and_brokers_are_asked_about(cluster: FakeCluster) -> None:
+async def test_requests_about_leaders_and_brokers_have_all_fields(cluster: FakeCluster) -> None:
     why = error_to_wire(TidelogError(ErrorCode.NOT_ELIGIBLE_LEADER, "why"))
     result = pb.LeaderResult(topic="t", partition=4, leader_before=-1, leader=3, error=why)
     finding = pb.RestartFinding(
@@ -370,7 +370,7 @@ async def test_leaders_and_brokers_are_asked_about(cluster: FakeCluster) -> None
     assert list(move.moves) == [pb.LeaderMove(topic="t", partition=4, leader=3)]
 
 
-async def test_survivors_are_asked_for_and_one_of_them_is_chosen(cluster: FakeCluster) -> None:
+async def test_survivors_are_requested_and_one_of_them_is_chosen(cluster: FakeCluster) -> None:
     survivor = pb.ReplicaSurvivor(broker_id=2, described=True, log_end_offset=9, lost_records=0)
     survivor.high_watermark = 7
     unknown = pb.ReplicaSurvivor(broker_id=3, problem="why", last_epoch=-1)

@@ -1,5 +1,6 @@
-"""Whatever a public method is called with, it is answered at once: by a result, or by an error
-that says what is wrong and what would be right."""
+"""Every public method answers any arguments at once: with a result, or with an error that says what
+is wrong and what would be right.
+"""
 
 import asyncio
 import collections
@@ -77,7 +78,7 @@ USUAL: dict[str, Any] = {
     "position": "latest",
     "topic_id": "id-of-sea",
     "next_sequence": 0,
-    # Of the admin.
+    # Of the admin client.
     "replication_factor": 1,
     "moves": [],
     "broker_ids": [1],
@@ -91,9 +92,9 @@ USUAL: dict[str, Any] = {
     "epoch": 1,
     "known": {"sea": 1},
 }
-# They return when they are through with what was taken before, and are asked for nothing else.
+# These return when earlier records are done, and take no arguments.
 WITHOUT_ARGUMENTS = {"flush", "close"}
-# What an answer may take on a loop whose clock jumps: a lookup of a topic that is not there, say.
+# The time limit on a loop whose clock jumps; looking up an unknown topic takes some of it.
 AT_ONCE_MS = 1_500
 
 
@@ -118,7 +119,7 @@ def public(kind: type) -> Iterator[tuple[str, inspect.Signature]]:
 
 
 def calls(kind: type) -> Iterator[tuple[str, dict[str, Any], str, Any]]:
-    """Each parameter of each public method with each odd value, beside usual ones."""
+    """Each parameter of each public method with each odd value, and usual values for the others."""
     for name, signature in public(kind):
         parameters = [*signature.parameters.values()][1:]
         required = {p.name: USUAL[p.name] for p in parameters if p.default is p.empty}
@@ -128,7 +129,7 @@ def calls(kind: type) -> Iterator[tuple[str, dict[str, Any], str, Any]]:
 
 
 def wrong(error: BaseException) -> str:
-    """Empty: it is as it should be."""
+    """The problem with the error; empty if there is none."""
     if isinstance(error, SentError):
         return ""
     if not isinstance(error, TidelogError | ValueError):
@@ -220,7 +221,7 @@ def test_an_admin_answers_odd_arguments_at_once() -> None:
 
 
 @pytest.mark.parametrize("kind", [Producer, Consumer, Admin])
-def test_a_client_that_is_made_with_odd_arguments_says_so(kind: Any) -> None:
+def test_a_client_created_with_odd_arguments_raises_a_clear_error(kind: Any) -> None:
     async def main() -> None:
         found = []
         for name in [*inspect.signature(kind.__init__).parameters][1:]:
@@ -236,12 +237,12 @@ def test_a_client_that_is_made_with_odd_arguments_says_so(kind: Any) -> None:
     run(main())
 
 
-# -- words -----------------------------------------------------------------------------------
+# -- enumerations as strings ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("acks", ["all", "ALL", Acks.ALL])
 @pytest.mark.parametrize("codec", ["zstd", "Zstd", Codec.ZSTD])
-def test_enumerations_are_taken_as_words(acks: Any, codec: Any) -> None:
+def test_enumerations_can_be_given_as_strings(acks: Any, codec: Any) -> None:
     async def main() -> None:
         world = World()
         async with world.producer(acks=acks, codec=codec) as producer:
@@ -266,7 +267,7 @@ def test_enumerations_are_taken_as_words(acks: Any, codec: Any) -> None:
         ({"acks": 1}, r"acks is 1; give one of 'none', 'leader', 'all', or a member of Acks"),
     ],
 )
-def test_an_unknown_word_is_answered_with_those_that_there_are(
+def test_an_unknown_string_is_rejected_with_the_known_ones(
     wrong_word: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=says):
@@ -274,7 +275,7 @@ def test_an_unknown_word_is_answered_with_those_that_there_are(
 
 
 @pytest.mark.parametrize("wrong_pair", [(5, 1), (0, 1), (1, 2, 3), (1,), "12", (1, "2")])
-def test_a_wrong_back_off_is_an_invalid_argument(wrong_pair: Any) -> None:
+def test_a_wrong_backoff_is_an_invalid_argument(wrong_pair: Any) -> None:
     with pytest.raises(InvalidArgumentError):
         Producer("broker-0:1", retry_backoff_ms=wrong_pair)
 
@@ -284,7 +285,7 @@ BYTES_LIKE = [b"zz", bytearray(b"zz"), memoryview(b"zz"), memoryview(bytes(16)).
 
 @pytest.mark.parametrize("column", ["values", "keys", "timestamps_ms"])
 @pytest.mark.parametrize("wrong_column", [*BYTES_LIKE, {0: 1, 1: 2}, "zz", {1, 2}, 1.5, object()])
-def test_what_is_no_column_of_records_is_a_wrong_type(column: str, wrong_column: Any) -> None:
+def test_an_invalid_column_of_records_is_a_type_error(column: str, wrong_column: Any) -> None:
     async def main() -> None:
         async with World().producer() as producer:
             given: dict[str, Any] = {"values": [b"a", b"b"], column: wrong_column}
@@ -307,7 +308,7 @@ def test_any_sequence_is_a_column_of_records(kind: Any) -> None:
     run(main())
 
 
-def test_what_the_caller_changes_while_records_wait_is_not_sent() -> None:
+def test_changes_by_the_caller_while_records_wait_are_not_sent() -> None:
     async def main() -> None:
         world = World()
         async with world.producer(linger_ms=50) as producer:
@@ -325,7 +326,7 @@ def test_what_the_caller_changes_while_records_wait_is_not_sent() -> None:
     run(main())
 
 
-def test_an_unknown_start_is_answered_with_those_that_there_are() -> None:
+def test_an_unknown_start_position_is_rejected_with_the_known_ones() -> None:
     async def main() -> None:
         async with World().consumer() as consumer:
             with pytest.raises(InvalidArgumentError, match="start is 'newest'; give one of 'earl"):
@@ -349,7 +350,7 @@ def test_a_wrong_type_is_a_type_error_too() -> None:
         (Consumer, "max_bytes", 2**31 - 1),
     ],
 )
-def test_a_setting_that_no_request_can_hold_is_rejected_when_it_is_given(
+def test_a_setting_that_no_request_can_hold_is_rejected_at_construction(
     client: Callable[..., Any], setting: str, most: int
 ) -> None:
     client("broker-0:1", connections=NoConnections(), **{setting: most})
@@ -357,7 +358,7 @@ def test_a_setting_that_no_request_can_hold_is_rejected_when_it_is_given(
         client("broker-0:1", connections=NoConnections(), **{setting: most + 1})
 
 
-def test_a_name_that_no_topic_can_have_is_answered_without_asking() -> None:
+def test_an_invalid_topic_name_is_rejected_without_a_request() -> None:
     async def main() -> None:
         async with Admin("broker-0:1", connections=NoConnections()) as admin:
             with pytest.raises(InvalidTopicNameError, match="1 to 200 characters out of a-z"):
@@ -366,7 +367,7 @@ def test_a_name_that_no_topic_can_have_is_answered_without_asking() -> None:
     run(main())
 
 
-def test_a_parameter_without_a_rule_is_noticed_when_the_class_is_made() -> None:
+def test_a_parameter_without_a_check_is_rejected_when_the_class_is_defined() -> None:
     class Forgetful:
         def find(self, mood: float) -> None: ...
 
@@ -374,7 +375,7 @@ def test_a_parameter_without_a_rule_is_noticed_when_the_class_is_made() -> None:
         checks_arguments()(Forgetful)
 
 
-def test_clients_without_async_answer_the_same() -> None:
+def test_clients_without_async_raise_the_same_errors() -> None:
     cluster = World().cluster
     with SyncProducer("broker-0:1", connections=MemoryConnections(cluster)) as producer:
         for odd in (None, 5, "a/b", "\ud800"):
@@ -387,7 +388,7 @@ def test_clients_without_async_answer_the_same() -> None:
                 consumer.seek(("sea", 0), offset)  # type: ignore[arg-type]
 
 
-def test_identity_is_one() -> None:
+def test_identity_is_one_argument() -> None:
     with pytest.raises(InvalidArgumentError, match="identity is"):
         Producer("broker-0:1", identity=(1, 2))  # type: ignore[arg-type]
     assert Identity(1, 2).producer_id == 1

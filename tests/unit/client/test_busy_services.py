@@ -1,4 +1,4 @@
-"""Services that live, and cannot tell in time how they stand."""
+"""Services that run, but are too busy to describe themselves in time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ NEVER_MS = 60_000
 
 
 def busy_cluster(*, names_after_ms: int = 0) -> DescribedServices:
-    """Brokers that take connections, name others after a while, and tell no more in time."""
+    """Brokers that accept connections, return the list of services after a while, and never
+    describe themselves in time.
+    """
     cluster = DescribedCluster()
     cluster.partition("sea/0")
     services = DescribedServices(list(cluster.observed().states))
@@ -63,7 +65,7 @@ def causes(explanation: Explanation) -> list[tuple[str, int]]:
     return [(finding.cause, finding.broker) for finding in explanation.findings]
 
 
-def test_a_controller_that_only_busy_brokers_know_is_asked() -> None:
+def test_a_controller_known_only_to_busy_brokers_is_queried() -> None:
     async def story() -> None:
         explanation = await explained(busy_cluster())
         assert explanation.asked[0] == f"controller-1 at {CONTROLLER}"
@@ -72,7 +74,7 @@ def test_a_controller_that_only_busy_brokers_know_is_asked() -> None:
     run(story())
 
 
-def test_who_is_busy_names_others_and_then_none_is_asked_twice() -> None:
+def test_a_busy_service_lists_others_and_none_is_queried_twice() -> None:
     async def story() -> None:
         services = busy_cluster()
         await explained(services)
@@ -82,7 +84,7 @@ def test_who_is_busy_names_others_and_then_none_is_asked_twice() -> None:
     run(story())
 
 
-def test_who_tells_soon_how_it_stands_is_asked_once() -> None:
+def test_a_service_that_answers_soon_is_queried_once() -> None:
     async def story() -> None:
         services = busy_cluster()
         services.describes_after_ms = dict.fromkeys(BROKERS, SOON_MS - 1)
@@ -92,7 +94,7 @@ def test_who_tells_soon_how_it_stands_is_asked_once() -> None:
     run(story())
 
 
-def test_where_all_are_busy_that_is_explained_and_no_controller_is_missed() -> None:
+def test_where_all_are_busy_that_is_the_finding_and_no_controller_is_missing() -> None:
     async def story() -> None:
         services = busy_cluster()
         services.describes_after_ms[CONTROLLER] = NEVER_MS
@@ -108,7 +110,7 @@ def test_where_all_are_busy_that_is_explained_and_no_controller_is_missed() -> N
 
 
 @pytest.mark.parametrize("scope", [CLUSTER, Scope("sea", 0), Scope(broker=2)])
-def test_who_answers_health_checks_alone_is_busy_whatever_is_asked_for(scope: Scope) -> None:
+def test_a_service_that_answers_only_health_checks_is_busy_in_every_scope(scope: Scope) -> None:
     async def story() -> None:
         explanation = await explained(busy_cluster(names_after_ms=NEVER_MS), scope)
         [finding] = explanation.findings
@@ -118,7 +120,7 @@ def test_who_answers_health_checks_alone_is_busy_whatever_is_asked_for(scope: Sc
     run(story())
 
 
-def test_what_busy_services_tell_of_the_store_is_explained() -> None:
+def test_what_busy_services_report_of_the_store_is_explained() -> None:
     async def story() -> None:
         services = busy_cluster()
         services.describes_after_ms[CONTROLLER] = NEVER_MS
@@ -134,7 +136,7 @@ def test_what_busy_services_tell_of_the_store_is_explained() -> None:
     run(story())
 
 
-def test_a_service_that_is_itself_busy_explains_in_time() -> None:
+def test_a_busy_service_explains_in_time() -> None:
     async def story() -> None:
         services = busy_cluster()
 
@@ -152,7 +154,7 @@ def test_a_service_that_is_itself_busy_explains_in_time() -> None:
     run(story())
 
 
-def test_who_is_named_late_has_as_long_as_the_first() -> None:
+def test_a_service_found_late_gets_the_full_timeout() -> None:
     async def story() -> None:
         services = busy_cluster()
         services.describes_after_ms = {BROKERS[0]: 1_990, CONTROLLER: 1_000}
@@ -164,10 +166,8 @@ def test_who_is_named_late_has_as_long_as_the_first() -> None:
     run(story())
 
 
-def test_who_is_named_by_one_that_was_named_late_has_the_least_time_when_the_round_is_over() -> (
-    None
-):
-    """1 names 2, which names 3, each when its own time is nearly over."""
+def test_a_service_found_late_by_a_late_one_gets_the_minimum_timeout() -> None:
+    """Broker 1 names 2, which names 3, each when its own time is nearly over."""
 
     async def story() -> None:
         services = busy_cluster()
@@ -190,7 +190,7 @@ def test_who_is_named_by_one_that_was_named_late_has_the_least_time_when_the_rou
     run(story())
 
 
-def test_of_one_that_does_not_react_nobody_says_that_it_is_dead_where_nobody_knows() -> None:
+def test_an_unresponsive_broker_is_not_called_dead_where_no_service_knows() -> None:
     cluster = DescribedCluster()
     for broker_id in (1, 2):
         cluster.silence(broker_id, Listening.BUSY)

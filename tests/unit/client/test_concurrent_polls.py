@@ -1,5 +1,6 @@
-"""Several tasks use one consumer: no record comes twice, none is lost, and each poll goes on where
-the one before it ended, while batches are opened in threads."""
+"""Several tasks use one consumer. No record comes twice, none is lost, and each poll continues
+where the previous one ended, while batches are decoded in threads.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +25,7 @@ COSTLY = CHEAP_RECORDS + 1
 
 
 class Threads:
-    """In the place of `asyncio.to_thread`: each opening waits while `gate` is closed, and for
-    `pause_ms`."""
+    """Replaces `asyncio.to_thread`. Each call waits while `gate` is closed, and for `pause_ms`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.gate = asyncio.Event()
@@ -68,7 +68,7 @@ async def offsets(consumer: Consumer, max_records: int = 100, timeout_ms: int = 
     return [record.offset for record in await consumer.poll(timeout_ms, max_records)]
 
 
-def test_polls_at_once_share_the_opening_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_polls_share_the_opening_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         world, threads = World(), Threads(monkeypatch)
         append(world, batch_of(COSTLY))
@@ -86,7 +86,7 @@ def test_polls_at_once_share_the_opening_of_a_batch(monkeypatch: pytest.MonkeyPa
     run(main())
 
 
-def test_a_poll_that_is_cancelled_leaves_the_opening_to_the_others(
+def test_a_cancelled_poll_leaves_the_opening_to_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def main() -> None:
@@ -129,7 +129,7 @@ def test_a_poll_whose_records_another_took_ends_after_its_timeout(
 
 
 @pytest.mark.parametrize("batches_too", [False, True])
-def test_what_was_being_opened_before_a_seek_is_dropped(
+def test_a_batch_being_opened_at_a_seek_is_dropped(
     monkeypatch: pytest.MonkeyPatch, batches_too: bool
 ) -> None:
     async def main() -> None:
@@ -180,7 +180,7 @@ def test_a_batch_that_cannot_be_opened_is_an_error_of_each_poll_until_a_seek(
     run(main())
 
 
-def test_records_that_were_taken_are_not_lost_to_a_batch_that_cannot_be_opened() -> None:
+def test_taken_records_are_not_lost_to_a_batch_that_cannot_be_opened() -> None:
     async def main() -> None:
         world = World()
         append(world, batch_of(9))
@@ -198,7 +198,7 @@ def test_records_that_were_taken_are_not_lost_to_a_batch_that_cannot_be_opened()
 
 
 @pytest.mark.parametrize("size", [9, COSTLY])
-def test_other_partitions_are_read_on_beside_a_batch_that_cannot_be_opened(size: int) -> None:
+def test_other_partitions_are_read_beside_a_batch_that_cannot_be_opened(size: int) -> None:
     async def main() -> None:
         world = World()
         append(world, unreadable(size), batch_of(4))
@@ -238,7 +238,7 @@ def test_a_batch_of_many_headers_is_opened_in_a_thread(monkeypatch: pytest.Monke
     run(main())
 
 
-def test_consumers_that_share_a_room_hold_few_large_batches_together(
+def test_consumers_that_share_a_semaphore_hold_few_large_batches_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def main() -> None:
@@ -250,7 +250,7 @@ def test_consumers_that_share_a_room_hold_few_large_batches_together(
             consumer.assign([SEA])
         polls = [asyncio.create_task(offsets(each, COSTLY)) for each in consumers]
         await milliseconds(500)
-        # Which two come first is not said.
+        # The order of the consumers is unspecified.
         order = sorted(range(4), key=lambda number: not polls[number].done())
         consumers, polls = [consumers[n] for n in order], [polls[n] for n in order]
         assert [poll.done() for poll in polls] == [True, True, False, False]
@@ -268,11 +268,12 @@ def test_consumers_that_share_a_room_hold_few_large_batches_together(
     run(main())
 
 
-def test_a_batch_whose_later_slice_cannot_be_opened_is_not_taken_for_its_end() -> None:
+def test_a_batch_whose_later_slice_cannot_be_opened_is_not_taken_for_complete() -> None:
     async def main() -> None:
         world = World()
         right = batch_of(SLICE_RECORDS + 10)
-        # The lengths of the values are the last column: the last record's is no varint any more.
+        # The lengths of the values are the last column: the last record's length is no varint any
+        # more.
         wrong = new_batch(
             right.records[:-1] + b"\x80",
             codec=Codec.NONE,
@@ -294,7 +295,9 @@ def test_a_batch_whose_later_slice_cannot_be_opened_is_not_taken_for_its_end() -
 
 
 class Readers:
-    """Tasks that poll, are cancelled and seek as they like. `position`: of the next record."""
+    """Tasks that poll, are cancelled and seek at random. `position` is the offset of the next
+    record.
+    """
 
     def __init__(self, consumer: Consumer, end: int, rng: random.Random) -> None:
         self.consumer = consumer
@@ -304,7 +307,7 @@ class Readers:
         self.taken = 0
 
     def check(self, taken: list[int]) -> None:
-        """At once after a call, before any other task runs."""
+        """Runs right after a call, before any other task."""
         assert taken == list(range(self.position, self.position + len(taken)))
         self.position += len(taken)
         self.taken += len(taken)

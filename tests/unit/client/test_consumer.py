@@ -16,7 +16,9 @@ FAST: dict[str, Any] = {"max_wait_ms": 50}
 
 
 def fill(cluster: FakeCluster, count: int, *, topic: str = "sea", partition: int = 0) -> None:
-    """Batches of ten records, values 0 to count - 1, each at a time equal to its value."""
+    """Appends batches of ten records with the values 0 to count - 1, each at a time equal to its
+    value.
+    """
     log = cluster.partition(topic, partition)
     first = log.end
     for start in range(first, first + count, 10):
@@ -52,7 +54,7 @@ async def test_all_records_come_in_order(cluster: FakeCluster) -> None:
     assert records[12] == ("sea", 0, 12, 12, b"key-12", b"12", (), 1)
 
 
-async def test_iterating_waits_for_what_is_still_to_come(cluster: FakeCluster) -> None:
+async def test_iterating_waits_for_later_records(cluster: FakeCluster) -> None:
     async with Consumer(cluster.bootstrap(), **FAST) as consumer:
         consumer.assign([SEA])
         asyncio.get_running_loop().call_later(0.05, fill, cluster, 15)
@@ -66,7 +68,7 @@ async def test_iterating_waits_for_what_is_still_to_come(cluster: FakeCluster) -
 
 
 @pytest.mark.parametrize("steps", range(5))
-async def test_a_poll_can_be_cancelled_at_the_moment_in_which_records_come(
+async def test_a_poll_can_be_cancelled_at_the_moment_when_records_arrive(
     cluster: FakeCluster, steps: int
 ) -> None:
     async def read_on(consumer: Consumer) -> None:
@@ -86,7 +88,7 @@ async def test_a_poll_can_be_cancelled_at_the_moment_in_which_records_come(
     assert reading.cancelled()
 
 
-async def test_batches_come_whole_and_mix_with_records(cluster: FakeCluster) -> None:
+async def test_complete_batches_can_be_read_and_mixed_with_records(cluster: FakeCluster) -> None:
     fill(cluster, 30)
     async with Consumer(cluster.bootstrap(), **FAST) as consumer:
         consumer.assign([SEA])
@@ -99,7 +101,7 @@ async def test_batches_come_whole_and_mix_with_records(cluster: FakeCluster) -> 
         assert (await consumer.poll(1000, 1))[0].offset == 10
 
 
-async def test_seeking_into_a_batch_skips_what_lies_below(cluster: FakeCluster) -> None:
+async def test_seeking_into_a_batch_skips_earlier_records(cluster: FakeCluster) -> None:
     fill(cluster, 30)
     async with Consumer(cluster.bootstrap(), **FAST) as consumer:
         consumer.assign([SEA])
@@ -163,7 +165,7 @@ async def test_the_leader_is_followed_when_it_dies(cluster: FakeCluster) -> None
         grpc.StatusCode.UNAVAILABLE,
     ],
 )
-async def test_retriable_trouble_is_retried(cluster: FakeCluster, trouble: Any) -> None:
+async def test_retriable_errors_are_retried(cluster: FakeCluster, trouble: Any) -> None:
     fill(cluster, 10)
     cluster.brokers[0].script["fetch"].extend([trouble, trouble])
     cluster.brokers[0].script["list_offsets"].append(
@@ -174,7 +176,7 @@ async def test_retriable_trouble_is_retried(cluster: FakeCluster, trouble: Any) 
         assert len(await read(consumer, 10)) == 10
 
 
-async def test_a_partition_without_a_leader_keeps_no_other_from_being_read(
+async def test_a_partition_without_a_leader_does_not_block_others(
     cluster: FakeCluster,
 ) -> None:
     cluster.create("bay", [-1, 0])
@@ -187,7 +189,7 @@ async def test_a_partition_without_a_leader_keeps_no_other_from_being_read(
         assert {record.partition for record in await read(consumer, 10)} == {0}
 
 
-async def test_only_a_partition_without_a_leader_is_told_to_have_none(
+async def test_only_a_partition_without_a_leader_reports_that(
     cluster: FakeCluster,
 ) -> None:
     cluster.create("bay", [-1, 0])
@@ -201,7 +203,7 @@ async def test_only_a_partition_without_a_leader_is_told_to_have_none(
 
 
 async def read_despite(consumer: Consumer, count: int) -> list[Record]:
-    """Passes over what is told of partitions that cannot be read."""
+    """Reads on after errors of partitions that cannot be read."""
     records: list[Record] = []
     async with asyncio.timeout(10):
         while len(records) < count:
@@ -212,7 +214,7 @@ async def read_despite(consumer: Consumer, count: int) -> list[Record]:
     return records
 
 
-async def test_only_a_partition_that_does_not_exist_is_told_so(cluster: FakeCluster) -> None:
+async def test_only_a_missing_partition_is_reported_as_missing(cluster: FakeCluster) -> None:
     fill(cluster, 10)
     async with Consumer(cluster.bootstrap(), **FAST) as consumer:
         consumer.assign([SEA, ("sea", 7), ("nowhere", 0)])
@@ -247,7 +249,7 @@ async def test_out_of_range_may_reset(cluster: FakeCluster, policy: str, offset:
         assert (await read(consumer, 1))[0].offset == offset
 
 
-async def test_a_damaged_batch_is_never_given_out(cluster: FakeCluster) -> None:
+async def test_a_damaged_batch_is_never_returned(cluster: FakeCluster) -> None:
     fill(cluster, 20)
     batches = cluster.partition("sea").batches
     sound = batches[1]
@@ -263,7 +265,7 @@ async def test_a_damaged_batch_is_never_given_out(cluster: FakeCluster) -> None:
         assert (await read(consumer, 1))[0].offset == 10
 
 
-async def test_what_is_held_ahead_is_bounded(cluster: FakeCluster) -> None:
+async def test_the_prefetch_buffer_is_bounded(cluster: FakeCluster) -> None:
     log = cluster.partition("sea")
     for number in range(50):
         batch = encode([bytes(1000)], timestamps_ms=1)
@@ -276,7 +278,7 @@ async def test_what_is_held_ahead_is_bounded(cluster: FakeCluster) -> None:
         assert len(await read(consumer, 49)) == 49
 
 
-async def test_partitions_take_turns(cluster: FakeCluster) -> None:
+async def test_partitions_are_read_in_turn(cluster: FakeCluster) -> None:
     cluster.create("wide", [0, 1, 2])
     for partition in range(3):
         fill(cluster, 100, topic="wide", partition=partition)
@@ -288,7 +290,7 @@ async def test_partitions_take_turns(cluster: FakeCluster) -> None:
     assert {r.partition for r in records[:100]} == {0, 1, 2}
 
 
-async def test_a_topic_that_does_not_exist_is_told(cluster: FakeCluster) -> None:
+async def test_an_unknown_topic_is_an_error(cluster: FakeCluster) -> None:
     async with Consumer(cluster.bootstrap(), **FAST) as consumer:
         with pytest.raises(TidelogError, match="does not exist"):
             await consumer.assign_topic("nowhere")
@@ -301,7 +303,7 @@ async def test_a_topic_that_does_not_exist_is_told(cluster: FakeCluster) -> None
             await consumer.seek(("sea", 7), -1)
 
 
-async def test_a_topic_that_was_created_again_is_told(cluster: FakeCluster) -> None:
+async def test_a_recreated_topic_is_an_error(cluster: FakeCluster) -> None:
     fill(cluster, 10)
     async with Consumer(cluster.bootstrap(), **FAST) as consumer:
         consumer.assign([SEA])
@@ -311,7 +313,7 @@ async def test_a_topic_that_was_created_again_is_told(cluster: FakeCluster) -> N
             await consumer.poll(3000)
 
 
-async def test_a_closed_consumer_says_so(cluster: FakeCluster) -> None:
+async def test_a_closed_consumer_raises_an_error(cluster: FakeCluster) -> None:
     consumer = Consumer(cluster.bootstrap(), **FAST)
     consumer.assign([SEA])
     await consumer.close()

@@ -1,4 +1,4 @@
-"""docs/client-guarantees.md: every public call of the clients × what may happen to it."""
+"""docs/client-guarantees.md: every public call of the clients × every event that may affect it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from unit.client.contract_calls import (
     CLIENTS,
     CLOSED,
     PublicCall,
-    Unwell,
+    Unresponsive,
     new_client,
     outcome,
     properties,
@@ -32,19 +32,19 @@ from unit.client.idempotent_world import World, milliseconds
 from unit.metadata.virtual_time import run, virtual_clock
 
 GUARANTEES = Path(__file__).parents[3] / "docs" / "client-guarantees.md"
-# Within this a waiting call ends after `close`.
+# A waiting call ends within this time after `close`.
 CLOSE_BOUND_MS = 1_000
-# The longest default timeout, that of deliveries, and what may come on top of it.
+# The longest default timeout, that of deliveries, and a margin.
 LONGEST_MS = 130_000
-# A timeout that tests give, and how long the last request may take that began before its end.
+# A timeout that tests give, and the limit of a last request that began before its end.
 GIVEN_MS = 1_000
 LAST_REQUEST_MS = IDENTITY_TIMEOUT_MS + ANSWER_GRACE_MS
-# These raise INVALID_REQUEST where no partition is assigned, or not the one that they name.
+# These raise INVALID_REQUEST where no partition, or not the named one, is assigned.
 NEED_AN_ASSIGNMENT = frozenset(
     f"Consumer.{name}"
     for name in ("__aiter__", "__anext__", "poll", "poll_batches", "position", "seek")
 )
-# These only touch memory: there is no turn that they could give to other tasks.
+# These only access memory: they have nothing to wait for.
 PLAIN_CALLS = frozenset(
     {
         "Admin.new_operation_id",
@@ -83,7 +83,7 @@ async def close_soon(client: Any) -> None:
 @each_call
 @on_virtual_time
 async def test_a_call_ends_soon_after_close(call: PublicCall, silent: bool) -> None:
-    connections = Unwell(silent=silent)
+    connections = Unresponsive(silent=silent)
     client = new_client(call.client, connections)
     task = asyncio.create_task(call.start(client))
     await milliseconds(100)
@@ -102,7 +102,7 @@ async def test_a_call_ends_soon_after_close(call: PublicCall, silent: bool) -> N
 async def test_a_call_ends_with_an_error_of_its_own_within_its_timeout(
     call: PublicCall, silent: bool
 ) -> None:
-    client = new_client(call.client, Unwell(silent=silent))
+    client = new_client(call.client, Unresponsive(silent=silent))
     task = asyncio.create_task(call.start(client))
     begun_ms = virtual_clock().monotonic_ms()
     assert await outcome(task) in ("returned", "REQUEST_TIMED_OUT")
@@ -113,7 +113,7 @@ async def test_a_call_ends_with_an_error_of_its_own_within_its_timeout(
 @each_call
 @on_virtual_time
 async def test_a_call_ends_soon_where_no_bootstrap_name_can_be_resolved(call: PublicCall) -> None:
-    client = new_client(call.client, Unwell(silent=False, unresolved=True))
+    client = new_client(call.client, Unresponsive(silent=False, unresolved=True))
     begun_ms = virtual_clock().monotonic_ms()
     with suppress(BootstrapUnresolvedError):
         await call.start(client)
@@ -122,15 +122,15 @@ async def test_a_call_ends_soon_where_no_bootstrap_name_can_be_resolved(call: Pu
 
 
 @on_virtual_time
-async def test_a_call_waits_for_brokers_whose_name_can_be_resolved_in_time() -> None:
-    connections = Unwell(silent=False, unresolved=True)
+async def test_a_call_waits_for_brokers_whose_name_is_resolved_in_time() -> None:
+    connections = Unresponsive(silent=False, unresolved=True)
     client = new_client(Producer, connections)
     task = asyncio.create_task(client.partitions_of("sea"))
     await milliseconds(UNRESOLVED_TIMEOUT_MS - 200)
     connections.unresolved = False
     await milliseconds(UNRESOLVED_TIMEOUT_MS)
     assert not task.done()
-    # From then on it takes as long again.
+    # From then on the full time is available again.
     connections.unresolved = True
     with pytest.raises(BootstrapUnresolvedError, match=r"\(127\.0\.0\.1:1\)") as unresolved:
         await task
@@ -141,12 +141,10 @@ async def test_a_call_waits_for_brokers_whose_name_can_be_resolved_in_time() -> 
 @each_fault
 @pytest.mark.parametrize("call", [c for c in public_calls(*CLIENTS) if c.takes_a_timeout], ids=str)
 @on_virtual_time
-async def test_a_call_ends_within_the_timeout_that_it_is_given(
-    call: PublicCall, silent: bool
-) -> None:
+async def test_a_call_ends_within_its_timeout(call: PublicCall, silent: bool) -> None:
     client = call.client(
         [f"127.0.0.1:{port}" for port in range(1, 10)],
-        connections=Unwell(silent=silent),
+        connections=Unresponsive(silent=silent),
         clock=virtual_clock(),
     )
     if call.client is Consumer:
@@ -164,7 +162,7 @@ async def test_a_call_ends_within_the_timeout_that_it_is_given(
 async def test_a_call_without_an_assignment_ends_at_once_or_within_its_timeout(
     call: PublicCall, silent: bool
 ) -> None:
-    client = new_client(call.client, Unwell(silent=silent), assigned=())
+    client = new_client(call.client, Unresponsive(silent=silent), assigned=())
     task = asyncio.create_task(call.start(client))
     begun_ms = virtual_clock().monotonic_ms()
     found = await outcome(task)
@@ -180,7 +178,7 @@ async def test_a_call_without_an_assignment_ends_at_once_or_within_its_timeout(
 async def test_a_call_of_a_consumer_without_an_assignment_ends_soon_after_close(
     call: PublicCall,
 ) -> None:
-    client = new_client(call.client, Unwell(silent=True), assigned=())
+    client = new_client(call.client, Unresponsive(silent=True), assigned=())
     task = asyncio.create_task(call.start(client))
     await milliseconds(100)
     waits = not task.done()
@@ -190,7 +188,7 @@ async def test_a_call_of_a_consumer_without_an_assignment_ends_soon_after_close(
 
 @pytest.mark.parametrize("method", ["poll", "poll_batches", "__anext__"])
 @on_virtual_time
-async def test_a_call_that_waits_ends_once_nothing_is_assigned_any_more(method: str) -> None:
+async def test_a_waiting_call_ends_once_nothing_is_assigned_any_more(method: str) -> None:
     consumer = World().consumer()
     consumer.assign([("sea", 0)])
     task = asyncio.create_task(PublicCall(Consumer, method).start(consumer))
@@ -208,7 +206,7 @@ async def test_a_call_that_waits_ends_once_nothing_is_assigned_any_more(method: 
 async def test_a_cancelled_call_raises_cancelled_error_and_leaves_the_client_usable(
     call: PublicCall, silent: bool
 ) -> None:
-    client = new_client(call.client, Unwell(silent=silent))
+    client = new_client(call.client, Unresponsive(silent=silent))
     task = asyncio.create_task(call.start(client))
     await milliseconds(50)
     if task.cancel():
@@ -225,10 +223,10 @@ async def test_a_cancelled_call_raises_cancelled_error_and_leaves_the_client_usa
 @each_fault
 @each_call
 @on_virtual_time
-async def test_a_call_that_is_cancelled_changes_nothing_for_another_one_that_waits(
+async def test_a_cancelled_call_changes_nothing_for_another_waiting_one(
     call: PublicCall, silent: bool
 ) -> None:
-    client = new_client(call.client, Unwell(silent=silent))
+    client = new_client(call.client, Unresponsive(silent=silent))
     begun_ms = virtual_clock().monotonic_ms()
     given_up, other = (asyncio.create_task(call.start(client)) for _ in range(2))
     await milliseconds(50)
@@ -241,8 +239,8 @@ async def test_a_call_that_is_cancelled_changes_nothing_for_another_one_that_wai
 
 @each_call
 @on_virtual_time
-async def test_a_call_that_is_cancelled_and_closed_at_once_is_cancelled(call: PublicCall) -> None:
-    client = new_client(call.client, Unwell(silent=True))
+async def test_a_call_cancelled_and_closed_at_once_is_cancelled(call: PublicCall) -> None:
+    client = new_client(call.client, Unresponsive(silent=True))
     task = asyncio.create_task(call.start(client))
     await milliseconds(50)
     waits = not task.done()
@@ -261,7 +259,7 @@ async def test_a_call_that_is_cancelled_and_closed_at_once_is_cancelled(call: Pu
 async def test_a_call_after_close_raises_client_closed_and_connects_nowhere(
     call: PublicCall,
 ) -> None:
-    connections = Unwell(silent=False)
+    connections = Unresponsive(silent=False)
     client = new_client(call.client, connections)
     await close_soon(client)
     calls = connections.calls
@@ -275,10 +273,10 @@ async def test_a_call_after_close_raises_client_closed_and_connects_nowhere(
 @each_call
 @on_virtual_time
 async def test_a_call_after_a_fork_raises_client_forked(call: PublicCall) -> None:
-    connections = Unwell(silent=False)
+    connections = Unresponsive(silent=False)
     client = new_client(call.client, connections)
     with pytest.MonkeyPatch.context() as patch:
-        # As the child sees it; tests/integration/test_client_forks.py forks.
+        # The client sees this in the child; tests/integration/test_client_forks.py forks.
         patch.setattr(forks, "generation", forks.generation + 1)
         with pytest.raises(TidelogError) as forked:
             await call.start(client)
@@ -291,8 +289,8 @@ async def test_a_call_after_a_fork_raises_client_forked(call: PublicCall) -> Non
 @each_call
 @on_virtual_time
 async def test_a_call_in_another_threads_loop_is_rejected(call: PublicCall) -> None:
-    client = new_client(call.client, Unwell(silent=False))
-    # The first call decides.
+    client = new_client(call.client, Unresponsive(silent=False))
+    # The first call binds the client to its loop.
     client._lifecycle.check()
     raised: list[BaseException] = []
 
@@ -314,7 +312,7 @@ async def test_a_call_in_another_threads_loop_is_rejected(call: PublicCall) -> N
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
 @on_virtual_time
 async def test_properties_can_be_read_after_close_and_after_a_fork(client: type) -> None:
-    made = new_client(client, Unwell(silent=False))
+    made = new_client(client, Unresponsive(silent=False))
     names = [name for owner, name in properties(client) if owner is client]
     before = {name: getattr(made, name) for name in names}
     with pytest.MonkeyPatch.context() as patch:
@@ -330,8 +328,10 @@ async def test_properties_can_be_read_after_close_and_after_a_fork(client: type)
     "call", [c for c in public_calls(*CLIENTS) if str(c) not in PLAIN_CALLS], ids=str
 )
 @on_virtual_time
-async def test_calls_in_a_row_give_other_tasks_their_turn(call: PublicCall) -> None:
-    """Also where all that is needed is known and buffered, so that nothing has to be waited for."""
+async def test_consecutive_calls_let_other_tasks_run(call: PublicCall) -> None:
+    """Even if all that is needed is known and buffered, so that the call has nothing to wait
+    for.
+    """
     world = World()
     if call.client is Producer:
         client: Any = world.producer(linger_ms=60_000, batch_bytes=1 << 20)
@@ -343,14 +343,14 @@ async def test_calls_in_a_row_give_other_tasks_their_turn(call: PublicCall) -> N
         await client.assign_topic("sea")
         await milliseconds(100)
     else:
-        client = new_client(call.client, Unwell(silent=True))
+        client = new_client(call.client, Unresponsive(silent=True))
 
     async def call_in_a_row() -> None:
         for _ in range(SLICE_CALLS + 1):
             await call.start(client)
 
     task = asyncio.create_task(call_in_a_row())
-    # Until this task has its turn again, the other one has run without waiting for anything.
+    # Until this task runs again, the other one has run without waiting.
     await asyncio.sleep(0)
     assert not task.done()
     task.cancel()
@@ -361,7 +361,7 @@ async def test_calls_in_a_row_give_other_tasks_their_turn(call: PublicCall) -> N
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
 @on_virtual_time
 async def test_close_can_be_cancelled_and_repeated_and_ends_everything(client: type) -> None:
-    connections = Unwell(silent=True)
+    connections = Unresponsive(silent=True)
     made = new_client(client, connections)
     for cancelled_after_ms in (0, 1):
         closing = asyncio.create_task(made.close())
@@ -375,7 +375,7 @@ async def test_close_can_be_cancelled_and_repeated_and_ends_everything(client: t
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
 def test_a_client_is_closed_after_its_event_loop(client: type) -> None:
-    connections = Unwell(silent=True)
+    connections = Unresponsive(silent=True)
     made: list[Any] = []
 
     async def use() -> None:
@@ -394,13 +394,13 @@ def test_a_client_is_closed_after_its_event_loop(client: type) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
 def test_a_call_without_an_event_loop_is_rejected(client: type) -> None:
-    made = client("127.0.0.1:1", connections=Unwell(silent=True))
+    made = client("127.0.0.1:1", connections=Unresponsive(silent=True))
     with pytest.raises(TidelogError, match="without an event loop"):
         made._lifecycle.check()
 
 
 @on_virtual_time
-async def test_nothing_is_lost_where_polls_are_cancelled_again_and_again() -> None:
+async def test_no_record_is_lost_where_polls_are_cancelled_repeatedly() -> None:
     world = World()
     async with world.producer() as producer:
         await (await producer.send_many("sea", [b"%d" % n for n in range(200)]))

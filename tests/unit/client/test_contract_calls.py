@@ -1,4 +1,4 @@
-"""The matrix of docs/client-guarantees.md has a row for every public call, of whatever kind."""
+"""The matrix of docs/client-guarantees.md has a row for every public call, of every kind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from unit.client.contract_calls import (
     CLIENTS,
     SYNC_CLIENTS,
     PublicCall,
-    Unwell,
+    Unresponsive,
     exported_clients,
     new_client,
     public_calls,
@@ -40,7 +40,7 @@ def wrapped(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Planted:
-    """A client in which nothing guards a call."""
+    """A client with unguarded calls."""
 
     async def coroutine(self) -> None:
         await asyncio.sleep(3600)
@@ -97,7 +97,7 @@ def test_a_public_call_of_any_kind_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("method", ["coroutine", "future", "generator", "wrapped_coroutine"])
-def test_a_row_waits_for_what_the_call_waits_for(method: str) -> None:
+def test_a_row_waits_for_the_result_of_the_call(method: str) -> None:
     async def main() -> None:
         task = asyncio.create_task(PublicCall(Planted, method).start(Planted()))
         await asyncio.sleep(1)
@@ -108,7 +108,7 @@ def test_a_row_waits_for_what_the_call_waits_for(method: str) -> None:
     run(main())
 
 
-def test_all_clients_that_are_exported_are_in_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_exported_clients_are_in_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(CLIENTS) == {Producer, Consumer, Admin}
     assert set(SYNC_CLIENTS) == {SyncProducer, SyncConsumer, SyncAdmin}
     monkeypatch.setattr(tidelog.client, "Planted", Planted, raising=False)
@@ -119,7 +119,7 @@ def test_all_clients_that_are_exported_are_in_the_matrix(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
 def test_async_with_does_not_enter_a_closed_client(client: type) -> None:
     async def main() -> None:
-        made = new_client(client, Unwell(silent=True))
+        made = new_client(client, Unresponsive(silent=True))
         await made.close()
         entered = False
         with pytest.raises(TidelogError) as closed:

@@ -1,5 +1,6 @@
-"""docs/client-guarantees.md for the clients without async: every public method × what may happen
-to it. Threads take real time, so each test takes some milliseconds."""
+"""docs/client-guarantees.md for the clients without async: every public method × every event that
+may affect it. Threads take real time, so each test takes some milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +23,14 @@ from unit.client.contract_calls import (
     PARTITIONS,
     SYNC_CLIENTS,
     PublicCall,
-    Unwell,
+    Unresponsive,
     properties,
     public_calls,
 )
 
 CLOSE_BOUND_S = 1.0
 HANGS_AFTER_S = 10.0
-# What the tests of timeouts set them to, and the longest that a call may take then.
+# The timeouts of the tests, and the longest that a call may take then.
 SHORT_MS = 50
 TIMELY_S = 5.0
 SHORT_SETTINGS: dict[type, dict[str, int]] = {
@@ -37,7 +38,7 @@ SHORT_SETTINGS: dict[type, dict[str, int]] = {
     SyncConsumer: {"offsets_timeout_ms": SHORT_MS},
     SyncAdmin: {"timeout_ms": SHORT_MS},
 }
-# These raise INVALID_REQUEST where no partition is assigned, or not the one that they name.
+# These raise INVALID_REQUEST where no partition, or not the named one, is assigned.
 NEED_AN_ASSIGNMENT = frozenset(
     f"SyncConsumer.{name}" for name in ("__iter__", "poll", "poll_batches", "position", "seek")
 )
@@ -47,10 +48,10 @@ each_fault = pytest.mark.parametrize("is_silent", [True, False], ids=["silent", 
 
 
 @contextmanager
-def unwell(
+def unresponsive(
     client: type, *, is_silent: bool, assigned: bool = True, **settings: Any
-) -> Iterator[tuple[Any, Unwell]]:
-    connections = Unwell(silent=is_silent)
+) -> Iterator[tuple[Any, Unresponsive]]:
+    connections = Unresponsive(silent=is_silent)
     made = client("127.0.0.1:1", connections=connections, **settings)
     if isinstance(made, SyncConsumer) and assigned:
         made.assign(PARTITIONS)
@@ -60,13 +61,13 @@ def unwell(
         made.close()
 
 
-def silent(client: type) -> AbstractContextManager[tuple[Any, Unwell]]:
-    """A client whose brokers answer nothing; a consumer has a partition assigned."""
-    return unwell(client, is_silent=True)
+def silent(client: type) -> AbstractContextManager[tuple[Any, Unresponsive]]:
+    """A client whose brokers never answer; a consumer has a partition assigned."""
+    return unresponsive(client, is_silent=True)
 
 
 class InThread:
-    """Runs a method in a thread, and keeps how it ended."""
+    """Runs a method in a thread, and records how it ended."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work = work
@@ -117,7 +118,7 @@ def test_a_call_after_close_raises_client_closed(method: PublicCall) -> None:
 @each_method
 def test_a_call_after_a_fork_raises_client_forked(method: PublicCall) -> None:
     with silent(method.client) as (client, connections), pytest.MonkeyPatch.context() as patch:
-        # As the child sees it; tests/integration/test_client_forks.py forks.
+        # The client sees this in the child; tests/integration/test_client_forks.py forks.
         patch.setattr(forks, "generation", forks.generation + 1)
         with pytest.raises(ClientForkedError):
             method.run(client)
@@ -127,7 +128,7 @@ def test_a_call_after_a_fork_raises_client_forked(method: PublicCall) -> None:
 
 @each_method
 def test_a_call_in_the_clients_own_thread_is_rejected(method: PublicCall) -> None:
-    """As from a callback: it would wait for itself for ever."""
+    """For example from a callback: it would wait for itself for ever."""
     with silent(method.client) as (client, _):
         raised: list[TidelogError] = []
 
@@ -156,7 +157,10 @@ def test_a_call_ends_with_an_error_of_its_own_within_its_timeout(
     method: PublicCall, is_silent: bool, assigned: bool
 ) -> None:
     settings = SHORT_SETTINGS[method.client]
-    with unwell(method.client, is_silent=is_silent, assigned=assigned, **settings) as (client, _):
+    with unresponsive(method.client, is_silent=is_silent, assigned=assigned, **settings) as (
+        client,
+        _,
+    ):
         call = InThread(lambda: method.run(client, SHORT_MS))
         assert call.ended(TIMELY_S)
         code = getattr(call.error, "code", None)
@@ -168,7 +172,7 @@ def test_a_call_ends_with_an_error_of_its_own_within_its_timeout(
 
 
 def test_clients_without_async_have_no_properties() -> None:
-    """They would be read in the caller's thread, while the client's own writes."""
+    """A property would be read in the caller's thread while the client's own thread writes."""
     assert properties(*SYNC_CLIENTS) == []
 
 
@@ -185,9 +189,9 @@ def test_many_threads_call_and_close_at_once(method: PublicCall) -> None:
 
 
 @pytest.mark.parametrize("client", SYNC_CLIENTS, ids=lambda client: client.__name__)
-def test_a_client_that_is_never_closed_ends_with_its_last_reference(client: type) -> None:
+def test_an_unclosed_client_ends_with_its_last_reference(client: type) -> None:
     before = threads()
-    forgotten = [client("127.0.0.1:1", connections=Unwell(silent=True))]
+    forgotten = [client("127.0.0.1:1", connections=Unresponsive(silent=True))]
     with pytest.warns(ResourceWarning, match="was not closed"):
         forgotten.clear()
     until_s = time.monotonic() + HANGS_AFTER_S
@@ -196,8 +200,8 @@ def test_a_client_that_is_never_closed_ends_with_its_last_reference(client: type
     assert threads() == before
 
 
-def test_what_is_still_running_when_the_client_stops_ends_with_client_closed() -> None:
-    """Also for a client that does not end its calls by itself."""
+def test_a_call_still_running_when_the_client_stops_ends_with_client_closed() -> None:
+    """Also for a client that does not end its calls itself."""
 
     class Stubborn:
         async def close(self) -> None: ...
@@ -227,7 +231,7 @@ def test_a_client_works_within_a_running_event_loop() -> None:
     asyncio.run(main())
 
 
-def test_a_process_ends_at_once_that_has_not_closed_its_clients() -> None:
+def test_a_process_with_unclosed_clients_ends_at_once() -> None:
     script = (
         "from tidelog.client import SyncAdmin, SyncConsumer, SyncProducer\n"
         "clients = [c('127.0.0.1:1') for c in (SyncAdmin, SyncConsumer, SyncProducer)]\n"

@@ -1,4 +1,4 @@
-"""Which services are asked what happened."""
+"""Discovery of the services that are queried for events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONTROLLERS = (RegisteredController(1, ACTIVE), RegisteredController(2, STANDBY)
 
 
 def services() -> DescribedServices:
-    """Three brokers, an active controller and one that stands by."""
+    """Three brokers, an active controller and a standby."""
     *brokers, active = DescribedCluster().observed().states
     assert active.controller is not None
     waiting = ControllerState(active=False, controller_epoch=-1, controllers=CONTROLLERS)
@@ -50,7 +50,7 @@ async def test_any_broker_names_all_controllers_active_or_not() -> None:
     assert found.asked == []
 
 
-async def test_a_controller_that_stands_by_leads_to_all_others() -> None:
+async def test_a_standby_controller_leads_to_all_other_services() -> None:
     assert await asked(services(), STANDBY) == EVERYBODY
 
 
@@ -60,7 +60,7 @@ async def test_without_brokers_controllers_find_each_other() -> None:
     assert await asked(found, ACTIVE) == EVERYBODY
 
 
-async def test_what_does_not_answer_is_asked_all_the_same() -> None:
+async def test_unresponsive_services_are_queried_too() -> None:
     found = services()
     found.states.clear()
     assert await asked(found, ELSEWHERE) == [ELSEWHERE]

@@ -1,4 +1,4 @@
-"""The examples of the client's modules, as they stand there, against a running cluster."""
+"""The examples in the client's docstrings run against a cluster."""
 
 import asyncio
 import doctest
@@ -21,7 +21,7 @@ from unit.client.fake_controller import FakeController
 
 @pytest.fixture
 def bootstrap() -> Iterator[str]:
-    """A cluster in a thread of its own, as scripts find it."""
+    """A cluster in a thread of its own, as a script finds it."""
     address: Future[str] = Future()
     stop: Future[asyncio.Event] = Future()
 
@@ -69,7 +69,7 @@ def test_the_example_of_the_producer(bootstrap: str, capsys: pytest.CaptureFixtu
 def test_the_example_of_the_consumer(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
     with client.SyncProducer(bootstrap) as sender:
         sender.send("sea", b"calm", key=b"north")
-    # The example reads for ever.
+    # The example reads without end.
     code = example_of(consumer).rstrip() + "\n        break\n"
     run(code, bootstrap)
     assert capsys.readouterr().out == "0 b'north' b'calm'\n"
@@ -88,7 +88,7 @@ def test_the_example_without_async(bootstrap: str, capsys: pytest.CaptureFixture
     assert value == "b'calm'"
 
 
-def test_the_synchronous_face_reaches_everything(bootstrap: str) -> None:
+def test_the_synchronous_interface_reaches_everything(bootstrap: str) -> None:
     with client.SyncAdmin(bootstrap) as chief:
         chief.create_topic("bay", 2)
         assert len(chief.describe_topic("bay").partitions) == 2
@@ -118,5 +118,5 @@ def test_the_synchronous_face_reaches_everything(bootstrap: str) -> None:
         reader.poll(1)
 
 
-def test_the_examples_in_docstrings_hold() -> None:
+def test_the_doctests_pass() -> None:
     assert doctest.testmod(partitioner).failed == 0

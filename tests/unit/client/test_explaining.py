@@ -1,4 +1,6 @@
-"""Who is asked, what is made of those that do not answer, and who may explain."""
+"""Discovery of services, treatment of those that do not answer, and the choice of the service that
+explains.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,7 @@ async def test_one_address_finds_all_services(cluster: DescribedCluster) -> None
     assert sorted(services.asked) == ["127.0.0.1:7401", *map(address, (1, 2, 3))]
 
 
-async def test_a_broker_names_controllers_that_are_not_active(cluster: DescribedCluster) -> None:
+async def test_a_broker_names_standby_controllers(cluster: DescribedCluster) -> None:
     services = services_of(cluster)
     standby = replace(
         next(state for state in services.states if state.controller is not None),
@@ -96,21 +98,21 @@ def _knowing_a_controller(state: ServiceState) -> ServiceState:
     return replace(state, broker=replace(state.broker, controller_address="127.0.0.1:7401"))
 
 
-async def test_a_controller_is_an_address_to_begin_with_like_any_other(
+async def test_a_controller_address_is_a_valid_start(
     cluster: DescribedCluster,
 ) -> None:
     observed = await observe(services_of(cluster), "127.0.0.1:7401")
     assert names(observed) == ["broker-1", "broker-2", "broker-3", "controller-1"]
 
 
-async def test_where_a_departed_broker_was_it_is_looked_for(cluster: DescribedCluster) -> None:
+async def test_a_departed_broker_is_dialled_at_its_last_address(cluster: DescribedCluster) -> None:
     cluster.kill(2)
     observed = await observe(services_of(cluster), "127.0.0.1:7401")
     [silent] = observed.silent
     assert (silent.role, silent.id, silent.listening) == ("broker", 2, Listening.REFUSES)
 
 
-async def test_who_hangs_costs_no_more_than_the_time_that_all_were_given(
+async def test_a_hanging_service_costs_no_more_than_the_common_timeout(
     cluster: DescribedCluster,
 ) -> None:
     services = services_of(cluster)
@@ -123,7 +125,7 @@ async def test_who_hangs_costs_no_more_than_the_time_that_all_were_given(
 
 
 @pytest.mark.parametrize("timeout_ms", [LEAST_ANSWER_MS, 2_000])
-async def test_who_answers_a_while_after_its_time_is_busy_and_not_paused(
+async def test_a_service_that_answers_slightly_late_is_busy_and_not_paused(
     cluster: DescribedCluster, timeout_ms: int
 ) -> None:
     services = services_of(cluster)
@@ -135,7 +137,7 @@ async def test_who_answers_a_while_after_its_time_is_busy_and_not_paused(
     assert explained.silent == (f"broker-2 at {address(2)}",)
 
 
-async def test_a_controller_that_answers_a_while_after_its_time_is_not_said_to_stand_still(
+async def test_a_controller_that_answers_slightly_late_is_not_reported_as_paused(
     cluster: DescribedCluster,
 ) -> None:
     services = services_of(cluster)
@@ -149,7 +151,7 @@ async def test_a_controller_that_answers_a_while_after_its_time_is_not_said_to_s
     assert "lives and cannot be asked in time" in finding.summary
 
 
-async def test_partitions_that_a_silent_broker_leads_are_asked_for(
+async def test_partitions_led_by_a_silent_broker_are_queried(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("bay/0", (1, 3))
@@ -167,7 +169,7 @@ async def test_partitions_that_a_silent_broker_leads_are_asked_for(
         assert missing.because == ("broker_paused of broker 2",)
 
 
-async def test_partitions_that_a_starting_broker_led_are_asked_for(
+async def test_partitions_led_by_a_starting_broker_are_queried(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", (2, 1, 3))
@@ -182,7 +184,7 @@ async def test_partitions_that_a_starting_broker_led_are_asked_for(
     assert (missing.partitions, missing.because) == (("sea/0",), ("broker_starting of broker 2",))
 
 
-async def test_of_a_leader_that_came_back_meanwhile_nobody_says_that_it_is_gone(
+async def test_a_leader_that_came_back_meanwhile_is_not_reported_as_gone(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", (2, 1, 3))
@@ -200,7 +202,7 @@ async def test_of_a_leader_that_came_back_meanwhile_nobody_says_that_it_is_gone(
     assert "no_leader" in {finding.cause for finding in explained.findings}
 
 
-async def test_where_nobody_is_silent_the_controller_is_asked_once(
+async def test_where_no_broker_is_silent_the_controller_is_queried_once(
     cluster: DescribedCluster,
 ) -> None:
     services = services_of(cluster)
@@ -214,7 +216,7 @@ def _telling_no_keys(state: ServiceState) -> ServiceState:
     return replace(state, controller=replace(state.controller, partitions=()))
 
 
-async def test_an_address_that_was_asked_before_anybody_told_of_it_is_known_in_the_end(
+async def test_an_address_queried_before_it_was_known_is_identified_in_the_end(
     cluster: DescribedCluster,
 ) -> None:
     cluster.kill(2)
@@ -222,7 +224,7 @@ async def test_an_address_that_was_asked_before_anybody_told_of_it_is_known_in_t
     assert [(s.role, s.id) for s in observed.silent] == [("broker", 2)]
 
 
-async def test_who_is_to_be_at_an_address_may_be_known_beforehand(
+async def test_the_service_at_an_address_may_be_known_beforehand(
     cluster: DescribedCluster,
 ) -> None:
     cluster.kill(2)
@@ -247,7 +249,9 @@ async def test_a_service_at_two_addresses_is_one(cluster: DescribedCluster) -> N
     assert names(observed).count("broker-1") == 1
 
 
-async def test_nobody_who_answers_is_an_error_that_names_all(cluster: DescribedCluster) -> None:
+async def test_no_answer_at_all_is_an_error_that_names_all_addresses(
+    cluster: DescribedCluster,
+) -> None:
     services = services_of(cluster)
     services.states.clear()
     with pytest.raises(NobodyAnswersError, match=r"127\.0\.0\.1:7501 refuses connections"):
@@ -255,7 +259,7 @@ async def test_nobody_who_answers_is_an_error_that_names_all(cluster: DescribedC
     assert services.open_connections == 0
 
 
-async def test_without_an_active_controller_a_broker_tells_of_partitions(
+async def test_without_an_active_controller_a_broker_describes_partitions(
     cluster: DescribedCluster,
 ) -> None:
     cluster.controller_active = False
@@ -280,7 +284,7 @@ async def test_without_an_active_controller_a_broker_tells_of_partitions(
     assert (key.lost_records, unclean.lost_records) == (NOT_KNOWN, 0)
 
 
-async def test_a_topic_that_nobody_knows_is_refused(cluster: DescribedCluster) -> None:
+async def test_an_unknown_topic_is_rejected(cluster: DescribedCluster) -> None:
     services = services_of(cluster)
     error = errors_pb2.Error(
         code=errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION, message="no such topic"
@@ -288,12 +292,12 @@ async def test_a_topic_that_nobody_knows_is_refused(cluster: DescribedCluster) -
     services.metadata = broker_pb2.MetadataResponse(
         topics=[broker_pb2.TopicMetadata(name="bay", error=error)]
     )
-    with pytest.raises(TidelogError) as refused:
+    with pytest.raises(TidelogError) as rejected:
         await observe(services, "127.0.0.1:7401", scope=Scope("bay"))
-    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert rejected.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_a_partition_beyond_the_topics_is_refused(cluster: DescribedCluster) -> None:
+async def test_an_unknown_partition_of_a_known_topic_is_rejected(cluster: DescribedCluster) -> None:
     cluster.keys.clear()
     services = services_of(cluster)
     services.metadata = broker_pb2.MetadataResponse(
@@ -307,7 +311,7 @@ async def test_a_partition_beyond_the_topics_is_refused(cluster: DescribedCluste
         await observe(services, "127.0.0.1:7401", scope=Scope("sea", 7))
 
 
-async def test_a_broker_that_nobody_has_heard_of_is_refused(cluster: DescribedCluster) -> None:
+async def test_a_broker_unknown_to_all_services_is_rejected(cluster: DescribedCluster) -> None:
     known = r"no service knows a broker 9; known are \[1, 2, 3\]"
     with pytest.raises(UnknownBrokerError, match=known):
         await observe(services_of(cluster), scope=Scope(broker=9))
@@ -318,7 +322,7 @@ async def test_a_broker_whose_start_was_rejected_is_known(cluster: DescribedClus
     await observe(services_of(cluster), scope=Scope(broker=9))
 
 
-async def test_a_leader_of_a_replica_that_lags_is_looked_at_twice(
+async def test_the_leader_of_a_lagging_replica_is_queried_twice(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", isr=(1, 3))
@@ -329,7 +333,7 @@ async def test_a_leader_of_a_replica_that_lags_is_looked_at_twice(
     assert services.asked.count(address(1)) == 2
 
 
-async def test_who_had_all_a_moment_ago_is_no_reason_for_a_second_look(
+async def test_a_replica_that_caught_up_a_moment_ago_causes_no_second_query(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", isr=(1, 3))
@@ -339,7 +343,7 @@ async def test_who_had_all_a_moment_ago_is_no_reason_for_a_second_look(
     assert services.asked.count(address(1)) == 1
 
 
-async def test_the_service_that_explains_asks_itself_without_a_call(
+async def test_the_explaining_service_describes_itself_without_a_call(
     cluster: DescribedCluster,
 ) -> None:
     services = services_of(cluster)
@@ -355,10 +359,12 @@ async def test_the_service_that_explains_asks_itself_without_a_call(
     assert address(1) not in services.asked
 
 
-# Who explains.
+# The service that explains.
 
 
-def told(*, silent: int, listening: Listening | None = None) -> inspect_pb2.ExplainResponse:
+def explain_response(
+    *, silent: int, listening: Listening | None = None
+) -> inspect_pb2.ExplainResponse:
     return inspect_pb2.ExplainResponse(
         findings=[inspect_pb2.Finding(cause="told", severity="info")],
         asked=[f"broker-{i} at {address(i)}" for i in (1, 2)],
@@ -369,42 +375,42 @@ def told(*, silent: int, listening: Listening | None = None) -> inspect_pb2.Expl
 
 async def test_a_service_that_reaches_all_others_explains(cluster: DescribedCluster) -> None:
     services = services_of(cluster)
-    services.explains[address(1)] = told(silent=0)
+    services.explains[address(1)] = explain_response(silent=0)
     given = [address(1), address(2)]
     explained = await explain_cluster(given, CLUSTER, 1_000, None, services.connect)
     assert [finding.cause for finding in explained.findings] == ["told"]
 
 
-async def test_while_a_service_explains_nobody_else_is_asked(cluster: DescribedCluster) -> None:
+async def test_while_a_service_explains_no_other_is_queried(cluster: DescribedCluster) -> None:
     services = services_of(cluster)
-    services.explains |= {address(broker_id): told(silent=0) for broker_id in (1, 2)}
+    services.explains |= {address(broker_id): explain_response(silent=0) for broker_id in (1, 2)}
     await explain_cluster([address(1), address(2)], CLUSTER, 1_000, None, services.connect)
     assert (services.explaining, services.asked) == ([address(1)], [])
 
 
-async def test_a_service_that_is_not_there_is_not_asked_to_explain(
+async def test_an_unreachable_service_is_not_asked_to_explain(
     cluster: DescribedCluster,
 ) -> None:
     services = services_of(cluster)
     services.hanging = {address(1)}
-    services.explains |= {address(broker_id): told(silent=0) for broker_id in (1, 2)}
+    services.explains |= {address(broker_id): explain_response(silent=0) for broker_id in (1, 2)}
     await explain_cluster([address(1), address(2)], CLUSTER, 1_000, None, services.connect)
     assert services.explaining == [address(2)]
 
 
-async def test_who_answers_neither_the_service_nor_from_here_is_not_asked_again(
+async def test_a_service_unreachable_from_both_sides_is_not_queried_again(
     cluster: DescribedCluster,
 ) -> None:
     services = services_of(cluster)
     services.hanging = {address(2)}
-    services.explains[address(1)] = told(silent=1)
+    services.explains[address(1)] = explain_response(silent=1)
     explained = await explain_cluster([address(1)], CLUSTER, 1_000, None, services.connect)
     assert [finding.cause for finding in explained.findings] == ["told"]
     assert services.asked == []
 
 
 @pytest.mark.parametrize("timeout_ms", [-5, 0, LEAST_ANSWER_MS - 1])
-async def test_a_time_in_which_nobody_could_answer_is_refused(
+async def test_a_timeout_in_which_no_service_could_answer_is_rejected(
     cluster: DescribedCluster, timeout_ms: int
 ) -> None:
     services = services_of(cluster)
@@ -412,22 +418,22 @@ async def test_a_time_in_which_nobody_could_answer_is_refused(
         await explain_cluster([address(1)], CLUSTER, timeout_ms, None, services.connect)
 
 
-async def test_addresses_that_the_service_did_not_ask_are_asked_from_here(
+async def test_addresses_that_the_service_did_not_query_are_queried_directly(
     cluster: DescribedCluster,
 ) -> None:
     services = services_of(cluster)
-    services.explains[address(1)] = told(silent=0)
+    services.explains[address(1)] = explain_response(silent=0)
     given = [address(1), "127.0.0.1:7401"]
     explained = await explain_cluster(given, CLUSTER, 1_000, None, services.connect)
     assert "controller-1 at 127.0.0.1:7401" in explained.asked
 
 
 @pytest.mark.parametrize("listening", [Listening.BUSY, Listening.ACCEPTS])
-async def test_who_is_busy_or_stands_still_by_a_services_word_is_not_asked_again_from_here(
+async def test_a_service_reported_as_busy_or_paused_is_not_queried_again_directly(
     cluster: DescribedCluster, listening: Listening
 ) -> None:
     services = services_of(cluster)
-    services.explains[address(1)] = told(silent=1, listening=listening)
+    services.explains[address(1)] = explain_response(silent=1, listening=listening)
     explained = await explain_cluster([address(1)], CLUSTER, 1_000, None, services.connect)
     assert [finding.cause for finding in explained.findings] == ["told"]
     assert explained.listening == (listening.value,)
@@ -435,32 +441,32 @@ async def test_who_is_busy_or_stands_still_by_a_services_word_is_not_asked_again
 
 
 @pytest.mark.parametrize("listening", [Listening.SILENT, Listening.REFUSES, Listening.ERRS])
-async def test_who_is_out_of_a_services_reach_and_answers_here_is_asked_from_here(
+async def test_a_service_that_only_the_client_reaches_is_queried_directly(
     cluster: DescribedCluster, listening: Listening
 ) -> None:
     services = services_of(cluster)
-    services.explains[address(1)] = told(silent=1, listening=listening)
+    services.explains[address(1)] = explain_response(silent=1, listening=listening)
     explained = await explain_cluster([address(1)], CLUSTER, 1_000, None, services.connect)
     assert (len(explained.asked), explained.silent) == (3, ())
 
 
-async def test_where_a_service_reaches_fewer_than_can_be_reached_from_here_that_counts(
+async def test_the_client_explains_where_it_reaches_more_services(
     cluster: DescribedCluster,
 ) -> None:
     services = services_of(cluster)
-    services.explains[address(1)] = told(silent=1)
+    services.explains[address(1)] = explain_response(silent=1)
     explained = await explain_cluster([address(1)], CLUSTER, 1_000, None, services.connect)
     assert len(explained.asked) == 3
     assert services.open_connections == 0
 
 
-async def test_where_no_service_explains_it_is_done_from_here(cluster: DescribedCluster) -> None:
+async def test_where_no_service_explains_the_client_does(cluster: DescribedCluster) -> None:
     services = services_of(cluster)
     explained = await explain_cluster(["127.0.0.1:7401"], CLUSTER, 1_000, None, services.connect)
     assert explained.findings == ()
 
 
-async def test_an_error_of_the_one_who_explains_is_the_callers(cluster: DescribedCluster) -> None:
+async def test_an_error_of_the_explaining_service_is_raised(cluster: DescribedCluster) -> None:
     services = services_of(cluster)
     services.explains[address(1)] = inspect_pb2.ExplainResponse(
         error=errors_pb2.Error(

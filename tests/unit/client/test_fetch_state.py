@@ -87,13 +87,13 @@ class Bench:
             self.state.failed(want, leader, OUT, now_ms, stale=False, answer=answer)
 
 
-def test_a_partition_is_asked_for_once_at_a_time() -> None:
+def test_a_partition_is_requested_once_at_a_time() -> None:
     bench = Bench()
     bench.plan()
     assert bench.state.plan(0, bench.leader) == []
 
 
-def test_an_answer_to_a_question_before_a_seek_is_dropped() -> None:
+def test_an_answer_to_a_request_before_a_seek_is_dropped() -> None:
     bench = Bench()
     plan = bench.plan()
     bench.assigned.seek(3)
@@ -108,7 +108,7 @@ def test_a_batch_that_begins_below_the_offset_is_cut() -> None:
     assert [r.offset for r in bench.state.take_records(10)] == [15, 16, 17]
 
 
-def test_out_of_range_is_believed_the_second_time() -> None:
+def test_out_of_range_is_reported_the_second_time() -> None:
     bench = Bench()
     bench.out_of_range(bench.plan(), epoch=1)
     assert bench.state.take_records(1) == []
@@ -118,7 +118,7 @@ def test_out_of_range_is_believed_the_second_time() -> None:
         bench.state.take_records(1)
 
 
-def test_out_of_range_without_an_epoch_is_that_of_the_question() -> None:
+def test_out_of_range_without_an_epoch_has_that_of_the_request() -> None:
     bench = Bench(epoch=3)
     for now_ms in (0, 50):
         bench.out_of_range(bench.plan(now_ms), epoch=0, now_ms=now_ms)
@@ -127,14 +127,14 @@ def test_out_of_range_without_an_epoch_is_that_of_the_question() -> None:
 
 
 @pytest.mark.rule("zombie-resets-no-client")
-def test_out_of_range_from_a_zombie_is_not_believed() -> None:
+def test_out_of_range_from_a_zombie_is_ignored() -> None:
     bench = Bench(policy=OnOutOfRange.EARLIEST, epoch=6)
     for now_ms in range(0, 500, 50):
         bench.out_of_range(bench.plan(now_ms), epoch=5, now_ms=now_ms)
     assert bench.assigned.position == 15
 
 
-def test_a_leader_older_than_what_was_read_is_not_asked() -> None:
+def test_a_leader_older_than_the_records_read_is_not_queried() -> None:
     bench = Bench(epoch=6)
     bench.receive(bench.plan(), batch(15, epoch=6), epoch=6)
     bench.epoch = 5
@@ -142,7 +142,7 @@ def test_a_leader_older_than_what_was_read_is_not_asked() -> None:
     assert bench.state.wants_metadata(bench.leader)
 
 
-def test_out_of_range_resets_after_what_was_read_is_handed_out() -> None:
+def test_out_of_range_resets_after_buffered_records_are_returned() -> None:
     bench = Bench(policy=OnOutOfRange.LATEST)
     bench.receive(bench.plan(), batch(15))
     for now_ms in (0, 50):
@@ -153,7 +153,7 @@ def test_out_of_range_resets_after_what_was_read_is_handed_out() -> None:
     assert list(bench.state.to_find()) == [OffsetPosition.LATEST]
 
 
-def test_an_error_waits_until_what_was_read_before_is_handed_out() -> None:
+def test_an_error_waits_until_earlier_records_are_returned() -> None:
     bench = Bench()
     bench.receive(bench.plan(), batch(15))
     bench.assigned.error = OUT
@@ -166,7 +166,7 @@ DECODED_BYTES = 1 << 20
 
 
 def bombs(count: int, codec: Codec = Codec.ZSTD) -> list[Batch]:
-    """A kilobyte or less each, and DECODED_BYTES once decompressed."""
+    """Each is a kilobyte or less, and DECODED_BYTES after decompression."""
     plain = encode([bytes(DECODED_BYTES)], timestamps_ms=1, codec=codec)
     return [
         stamp(plain, base_offset=15 + n, leader_epoch=1, append_time_ms=1) for n in range(count)
@@ -174,7 +174,7 @@ def bombs(count: int, codec: Codec = Codec.ZSTD) -> list[Batch]:
 
 
 @pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.GZIP, Codec.LZ4])
-def test_a_consumer_holds_no_more_than_its_share_once_it_is_decompressed(codec: Codec) -> None:
+def test_a_consumer_holds_no_more_than_its_share_after_decompression(codec: Codec) -> None:
     bench = Bench(prefetch_bytes=8 * DECODED_BYTES)
     held = bombs(1_024, codec)
     assert sum(len(batch.records) for batch in held) < 5 << 20
@@ -184,14 +184,14 @@ def test_a_consumer_holds_no_more_than_its_share_once_it_is_decompressed(codec: 
     assert bench.state.plan(0, bench.leader) == []
     assert len(bench.state.take_batches(4)) == 4
     plan = bench.plan()
-    # What was not kept is requested again, and about as much of it as there is room for.
+    # Dropped batches are requested again, in about the amount that there is room for.
     assert plan.wants[0][0].offset == 22
     assert plan.wants[0][0].max_bytes <= 6 * len(held[0].records)
     bench.receive(plan, *held[7:])
     assert bench.state.buffered_bytes < 8 * DECODED_BYTES
 
 
-def test_of_each_answer_one_batch_is_kept_however_large() -> None:
+def test_one_batch_of_each_answer_is_kept_whatever_its_size() -> None:
     bench = Bench()
     bench.receive(bench.plan(), batch(14))
     assert 0 < bench.state.buffered_bytes < 500
@@ -199,7 +199,7 @@ def test_of_each_answer_one_batch_is_kept_however_large() -> None:
     assert len(bench.assigned.buffered) == 2
 
 
-def test_a_frame_that_states_more_than_any_reader_opens_counts_as_much_as_that() -> None:
+def test_a_frame_that_states_more_than_any_reader_opens_counts_as_that_limit() -> None:
     plain = compress(Codec.ZSTD, bytes(1 << 30))
     bomb = new_batch(
         plain, codec=Codec.ZSTD, record_count=1, base_timestamp_ms=1, max_timestamp_ms=1
@@ -222,7 +222,7 @@ def test_an_unstated_size_counts_as_a_multiple_and_an_unknown_codec_as_its_bytes
     assert decoded_size(of_codec(b"123", codec=Codec.NONE)) == 3
 
 
-def test_a_partition_with_half_its_share_asks_for_no_more() -> None:
+def test_a_partition_with_half_its_share_buffered_requests_no_more() -> None:
     bench = Bench()
     bench.receive(bench.plan(), batch(15, count=300))
     assert bench.assigned.buffered_bytes > 500
@@ -231,7 +231,7 @@ def test_a_partition_with_half_its_share_asks_for_no_more() -> None:
     assert bench.plan().wants[0][0].max_bytes == 1000
 
 
-def test_assigning_again_keeps_what_stays() -> None:
+def test_assigning_again_keeps_the_state_of_remaining_partitions() -> None:
     bench = Bench()
     bench.receive(bench.plan(), batch(15))
     bench.state.assign([P0, P1], OffsetPosition.EARLIEST)
@@ -245,14 +245,14 @@ def fence(offset: int) -> Batch:
     return stamp(plain, base_offset=offset, leader_epoch=1, append_time_ms=1)
 
 
-def test_the_fence_of_a_producer_is_no_record_and_is_read_past() -> None:
+def test_a_producer_fence_is_no_record_and_is_skipped() -> None:
     bench = Bench()
     bench.receive(bench.plan(), fence(15), batch(16), fence(18))
     assert [record.offset for record in bench.state.take_records(10)] == [16, 17]
     assert bench.assigned.position == 19
 
 
-def test_the_fence_of_a_producer_is_no_batch_either() -> None:
+def test_a_producer_fence_is_no_batch_either() -> None:
     bench = Bench()
     bench.receive(bench.plan(), fence(15), batch(16), fence(18))
     assert [taken.first_offset for taken in bench.state.take_batches(10)] == [16]
@@ -272,7 +272,7 @@ def test_damaged_records_are_an_error_with_their_offsets_until_the_consumer_seek
 
 
 @pytest.mark.rule("damage-costs-only-its-batch")
-def test_damaged_records_are_skipped_where_that_is_configured() -> None:
+def test_damaged_records_are_skipped_if_configured() -> None:
     bench = Bench(on_damage=OnDamage.SKIP)
     bench.damaged(bench.plan())
     assert bench.state.take_records(10) == []
@@ -283,7 +283,7 @@ def test_damaged_records_are_skipped_where_that_is_configured() -> None:
     assert bench.state.take_skipped() == []
 
 
-def test_what_was_read_before_the_damaged_records_is_handed_out_first() -> None:
+def test_records_before_the_damaged_ones_are_returned_first() -> None:
     bench = Bench()
     bench.assigned.seek(13)
     bench.receive(bench.plan(), batch(13))

@@ -1,4 +1,4 @@
-"""How a gateway that is silent is found at its address."""
+"""State of a silent gateway, as its address shows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def at(address: str, host: str = "") -> AnnouncedGateway:
     return AnnouncedGateway(address, host or socket.gethostname(), 7, "0.1.0", 0, 20_000)
 
 
-async def test_one_that_answers_http_is_busy() -> None:
+async def test_a_gateway_that_answers_http_is_busy() -> None:
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
         writer.close()
@@ -28,19 +28,19 @@ async def test_one_that_answers_http_is_busy() -> None:
         assert await dial_gateway(at(f"127.0.0.1:{port}")) is Listening.BUSY
 
 
-async def test_one_that_stands_still_takes_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_paused_gateway_accepts_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateways, "DIAL_GATEWAY_MS", 200)
-    # As the kernel does for a stopped process.
+    # The kernel does the same for a stopped process.
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         assert await dial_gateway(at(f"127.0.0.1:{port}")) is Listening.ACCEPTS
 
 
-async def test_a_dead_one_refuses() -> None:
+async def test_a_dead_gateway_refuses_connections() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     assert await dial_gateway(at(f"127.0.0.1:{port}")) is Listening.REFUSES
 
 
-async def test_the_loopback_address_of_another_host_is_not_asked() -> None:
+async def test_the_loopback_address_of_another_host_is_not_dialled() -> None:
     assert await dial_gateway(at("127.0.0.1:7600", "elsewhere")) is None

@@ -1,5 +1,6 @@
-"""A producer whose identity and sequences others have found: what is written once rests on each
-record having the sequence that it would have again."""
+"""A producer with a given identity and given sequences. Exactly-once writes need each record to get
+the same sequence when it is sent again.
+"""
 
 import asyncio
 
@@ -15,7 +16,7 @@ from unit.client.test_idempotent_producer import LATE, outcome, send, send_slowl
 NAMED = FIRST_NAMED_ID
 
 
-def given(world: World, **settings: int) -> Producer:
+def given_producer(world: World, **settings: int) -> Producer:
     producer = world.producer(identity=Identity(NAMED, 7), **settings)
     producer.begin_at("sea", 0, 0)
     return producer
@@ -23,26 +24,26 @@ def given(world: World, **settings: int) -> Producer:
 
 @pytest.mark.rule("repeated-micro-batch-written-once")
 @story
-async def test_behind_a_batch_that_is_refused_nothing_takes_its_sequence(world: World) -> None:
-    async with given(world) as producer:
+async def test_after_a_rejected_batch_its_sequence_is_not_used_again(world: World) -> None:
+    async with given_producer(world) as producer:
         await asyncio.gather(*await send(producer, 1))
         world.script(TidelogError(ErrorCode.INVALID_BATCH, "no batch"))
-        refused, *others = await send(producer, 4, first=1)
-        told = await outcome(refused)
-        assert isinstance(told, TidelogError)
-        assert told.message == "no batch"
+        rejected, *others = await send(producer, 4, first=1)
+        error = await outcome(rejected)
+        assert isinstance(error, TidelogError)
+        assert error.message == "no batch"
         for other in others:
-            told = await outcome(other)
-            assert isinstance(told, TidelogError)
-            assert "a batch for sea/0 was not written (no batch)" in told.message
+            error = await outcome(other)
+            assert isinstance(error, TidelogError)
+            assert "a batch for sea/0 was not written (no batch)" in error.message
         with pytest.raises(TidelogError, match="was not written"):
             await producer.send("sea", b"more")
     assert world.sequences() == [(NAMED, 0)]
 
 
 @story
-async def test_behind_a_batch_that_was_too_late_nothing_takes_its_sequence(world: World) -> None:
-    async with given(world, delivery_timeout_ms=500) as producer:
+async def test_after_an_expired_batch_its_sequence_is_not_used_again(world: World) -> None:
+    async with given_producer(world, delivery_timeout_ms=500) as producer:
         await asyncio.gather(*await send(producer, 1))
         world.script(*[TidelogError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few")] * 100)
         [late] = await send(producer, 1, first=1)
@@ -55,8 +56,8 @@ async def test_behind_a_batch_that_was_too_late_nothing_takes_its_sequence(world
 
 
 @story
-async def test_a_deleted_topic_ends_it_for_records_of_other_topics_too(world: World) -> None:
-    async with given(world) as producer:
+async def test_a_deleted_topic_ends_the_producer_for_other_topics_too(world: World) -> None:
+    async with given_producer(world) as producer:
         producer.begin_at("bay", 0, 0)
         for topic in ("sea", "bay"):
             await producer.partitions_of(topic)
@@ -65,14 +66,14 @@ async def test_a_deleted_topic_ends_it_for_records_of_other_topics_too(world: Wo
         await milliseconds(50)
         world.cluster.delete("sea")
         for delivery in deliveries:
-            told = await outcome(delivery)
-            assert isinstance(told, TidelogError)
-            assert not told.outcome_unknown
+            error = await outcome(delivery)
+            assert isinstance(error, TidelogError)
+            assert not error.outcome_unknown
 
 
 @story
-async def test_one_in_doubt_ends_it_too(world: World) -> None:
-    async with given(world, delivery_timeout_ms=500) as producer:
+async def test_a_batch_in_doubt_ends_the_producer_too(world: World) -> None:
+    async with given_producer(world, delivery_timeout_ms=500) as producer:
         world.script(*[LATE] * 100)
         for delivery in await send(producer, 2):
             assert isinstance(await outcome(delivery), TidelogError)
@@ -81,10 +82,10 @@ async def test_one_in_doubt_ends_it_too(world: World) -> None:
 
 
 @story
-async def test_its_own_batch_that_comes_again_behind_many_others_does_not_end_it(
+async def test_a_late_retry_of_its_own_batch_does_not_end_the_producer(
     world: World,
 ) -> None:
-    async with given(world) as producer:
+    async with given_producer(world) as producer:
         await asyncio.gather(*await send(producer, 1))
         world.script(Unanswered(200))
         deliveries = await send_slowly(producer, 11, first=1)

@@ -1,5 +1,6 @@
-"""A caller that stops waiting changes nothing about what is delivered, and every record is
-delivered or reported within its delivery timeout, which begins with `send`."""
+"""A caller that stops waiting does not affect delivery. Every record is delivered or reported
+within its delivery timeout, which begins with `send`.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ from unit.metadata.virtual_time import run, virtual_clock
 
 
 async def give_up(wait: Any, ms: int = 0) -> None:
-    """Waits for so long, and then not any more."""
+    """Waits for this time, and then cancels the wait."""
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(ms / 1000):
             await wait
 
 
 async def delivery_of(producer: Producer, method: str) -> Any:
-    """What the user gets for one record."""
+    """The result that the user gets for one record."""
     if method == "send":
         return await producer.send("sea", b"a")
     found = await producer.send_many("sea", [b"a"])
@@ -80,7 +81,7 @@ WAYS_TO_GIVE_UP: list[Callable[[Any], Awaitable[None]]] = [
 @pytest.mark.parametrize("method", ["send", "send_many", "batches"])
 @pytest.mark.parametrize("way", WAYS_TO_GIVE_UP, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("fails", [False, True], ids=["delivered", "failed"])
-def test_a_wait_that_is_given_up_changes_nothing_for_others(
+def test_an_abandoned_wait_changes_nothing_for_others(
     method: str, way: Callable[[Any], Awaitable[None]], fails: bool
 ) -> None:
     @story
@@ -107,7 +108,7 @@ def test_a_wait_that_is_given_up_changes_nothing_for_others(
 
 
 @story
-async def test_what_send_returns_works_as_a_future(world: World) -> None:
+async def test_the_result_of_send_works_as_a_future(world: World) -> None:
     producer = world.producer()
     await warm(producer)
     first, second = [await producer.send("sea", value) for value in (b"a", b"b")]
@@ -130,7 +131,7 @@ async def test_what_send_returns_works_as_a_future(world: World) -> None:
 
 
 @story
-async def test_waits_that_are_given_up_leave_nothing_behind(world: World) -> None:
+async def test_abandoned_waits_leave_nothing_behind(world: World) -> None:
     producer = world.producer()
     await warm(producer)
     world.broker.gate.clear()
@@ -143,7 +144,7 @@ async def test_waits_that_are_given_up_leave_nothing_behind(world: World) -> Non
 
 
 @story
-async def test_flush_delivers_what_the_waits_for_send_many_were_given_up_for(world: World) -> None:
+async def test_flush_delivers_records_of_abandoned_send_many_calls(world: World) -> None:
     producer = world.producer()
     await warm(producer)
     delivery = await producer.send_many("sea", [b"a", b"b"])
@@ -155,7 +156,7 @@ async def test_flush_delivers_what_the_waits_for_send_many_were_given_up_for(wor
 
 
 @story
-async def test_close_delivers_what_the_waits_for_send_were_given_up_for(world: World) -> None:
+async def test_close_delivers_records_of_abandoned_send_calls(world: World) -> None:
     async with world.producer(batch_bytes=1000, linger_ms=50) as producer:
         deliveries = [await producer.send("sea", b"%d" % n) for n in range(4)]
         for delivery in deliveries[:2]:
@@ -166,7 +167,7 @@ async def test_close_delivers_what_the_waits_for_send_were_given_up_for(world: W
 
 
 @story
-async def test_futures_of_a_delivery_that_are_cancelled_are_not_those_that_flush_waits_for(
+async def test_cancelled_futures_of_a_delivery_do_not_affect_flush(
     world: World,
 ) -> None:
     producer = world.producer()
@@ -181,7 +182,7 @@ async def test_futures_of_a_delivery_that_are_cancelled_are_not_those_that_flush
 
 
 @story
-async def test_a_flush_that_is_cancelled_changes_nothing(world: World) -> None:
+async def test_a_cancelled_flush_changes_nothing(world: World) -> None:
     producer = world.producer(batch_bytes=1000, linger_ms=1000)
     await producer.send("sea", b"a")
     await give_up(producer.flush())
@@ -191,7 +192,7 @@ async def test_a_flush_that_is_cancelled_changes_nothing(world: World) -> None:
 
 
 @story
-async def test_a_send_that_is_cancelled_under_back_pressure_has_sent_nothing(world: World) -> None:
+async def test_a_send_cancelled_under_back_pressure_has_sent_nothing(world: World) -> None:
     producer = world.producer(buffer_bytes=100)
     await warm(producer)
     sends = [asyncio.create_task(producer.send("sea", bytes([n]) * 90)) for n in range(20)]
@@ -208,7 +209,7 @@ async def test_a_send_that_is_cancelled_under_back_pressure_has_sent_nothing(wor
 
 
 @story
-async def test_a_send_that_is_cancelled_under_back_pressure_holds_up_no_smaller_one(
+async def test_a_send_cancelled_under_back_pressure_does_not_block_a_smaller_one(
     world: World,
 ) -> None:
     producer = world.producer(buffer_bytes=100)
@@ -229,12 +230,12 @@ async def test_a_send_that_is_cancelled_under_back_pressure_holds_up_no_smaller_
 
 
 @story
-async def test_a_send_that_is_cancelled_where_it_fills_a_batch_has_sent_nothing(
+async def test_a_send_cancelled_while_it_fills_a_batch_has_sent_nothing(
     world: World,
 ) -> None:
     producer = world.producer()
     await warm(producer)
-    # Fills a batch, so that the next one lets others run first.
+    # It fills a batch, so that the next call lets others run first.
     await producer.send("sea", b"a")
     await give_up(producer.send("sea", b"b"))
     await producer.flush()
@@ -243,7 +244,7 @@ async def test_a_send_that_is_cancelled_where_it_fills_a_batch_has_sent_nothing(
 
 
 @story
-async def test_a_close_that_is_cancelled_goes_on_and_a_later_one_waits_for_its_end(
+async def test_a_cancelled_close_continues_and_a_later_one_waits_for_its_end(
     world: World,
 ) -> None:
     producer = world.producer()
@@ -271,7 +272,7 @@ async def test_a_close_without_flush_ends_one_that_flushes(world: World) -> None
     assert virtual_clock().monotonic_ms() - begun_ms < 1000
     with pytest.raises(ClientClosedError, match="not known") as closed:
         await delivery
-    # It was on its way.
+    # The record was in flight.
     assert closed.value.outcome_unknown
     await asyncio.sleep(0)
     assert [report.error for report in reports] == [None, closed.value]
@@ -279,7 +280,7 @@ async def test_a_close_without_flush_ends_one_that_flushes(world: World) -> None
 
 
 @story
-async def test_records_that_were_never_sent_are_reported_as_such_by_close(world: World) -> None:
+async def test_close_reports_records_that_were_never_sent_as_such(world: World) -> None:
     producer = world.producer(batch_bytes=1000, linger_ms=10_000)
     await warm(producer)
     delivery = await producer.send("sea", b"a")
@@ -291,7 +292,9 @@ async def test_records_that_were_never_sent_are_reported_as_such_by_close(world:
 
 
 async def reported_after_ms(producer: Producer) -> int:
-    """How long after `send` its error comes, with certainty that nothing was written."""
+    """The time after `send` at which its error comes, which has to state that nothing was
+    written.
+    """
     begun_ms = virtual_clock().monotonic_ms()
     with pytest.raises(RequestTimedOutError, match="delivery_timeout_ms"):
         await (await producer.send("sea", b"a"))
@@ -316,11 +319,11 @@ async def test_the_delivery_timeout_counts_the_wait_for_metadata(world: World) -
 
 
 @story
-async def test_the_delivery_timeout_counts_the_wait_for_room(world: World) -> None:
+async def test_the_delivery_timeout_counts_the_wait_for_buffer_room(world: World) -> None:
     world.broker.gate.clear()
     async with world.producer(buffer_bytes=10, delivery_timeout_ms=3_000) as producer:
         first = await producer.send("sea", b"123456789")
-        # Room is only made by the end of the first, at nearly the same time.
+        # Only the end of the first record makes room, at nearly the same time.
         await milliseconds(100)
         begun_ms = virtual_clock().monotonic_ms()
         with pytest.raises(RequestTimedOutError):
@@ -348,7 +351,7 @@ async def test_the_delivery_timeout_ends_a_request_without_an_answer(world: Worl
 async def test_the_delivery_timeout_counts_the_wait_for_a_turn(world: World) -> None:
     async with world.producer(buffer_bytes=10, delivery_timeout_ms=3_000) as producer:
         await warm(producer)
-        # Each of four batches waits for room until the one before is delivered.
+        # Each of four batches waits for room until the previous one is delivered.
         world.script(*[Slow(1_400)] * 4)
         many = asyncio.create_task(producer.send_many("sea", [bytes(9)] * 4))
         await milliseconds(100)
@@ -379,7 +382,7 @@ async def test_a_record_of_a_removed_partition_keeps_its_delivery_timeout(world:
 
 
 @pytest.mark.parametrize("other", ["sea", "bay"])
-def test_the_delivery_timeout_ends_the_wait_for_an_answer_that_others_share(other: str) -> None:
+def test_the_delivery_timeout_ends_the_wait_for_a_shared_answer(other: str) -> None:
     async def main() -> None:
         world = World()
         async with world.producer(delivery_timeout_ms=3_000) as producer:
@@ -404,9 +407,9 @@ def test_the_delivery_timeout_ends_the_wait_for_an_answer_that_others_share(othe
 
 
 @story
-async def test_what_on_delivery_raises_stops_nothing(world: World) -> None:
+async def test_an_exception_in_on_delivery_stops_nothing(world: World) -> None:
     raised: list[Any] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, told: raised.append(told))
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
 
     def fails(report: BatchReport) -> None:
         raise RuntimeError(report.record_count)
@@ -418,7 +421,7 @@ async def test_what_on_delivery_raises_stops_nothing(world: World) -> None:
     assert len(raised) == 3
 
 
-def test_a_producer_whose_event_loop_is_gone_logs_what_it_has_not_delivered(
+def test_a_producer_without_its_event_loop_logs_its_undelivered_records(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     producers: list[Producer] = []
@@ -432,7 +435,7 @@ def test_a_producer_whose_event_loop_is_gone_logs_what_it_has_not_delivered(
     assert "1 batches that are not known to be delivered: its event loop" in caplog.text
 
 
-def test_a_producer_that_is_never_closed_logs_what_it_has_not_delivered(
+def test_an_unclosed_producer_logs_its_undelivered_records(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def send() -> None:

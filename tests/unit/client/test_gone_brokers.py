@@ -1,4 +1,4 @@
-"""A cluster is described with the brokers that are gone, wherever the controller is."""
+"""The description of a cluster includes departed brokers, if the controller can be reached."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from unit.admin_api.fakes import FakeAdmin
 
 
 class Without(FakeAdmin):
-    """No active controller is known, or it fails, or never answers."""
+    """A client without a controller: none is active, or it fails, or it never answers."""
 
     def __init__(self, fault: str) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Without(FakeAdmin):
 
 
 @pytest.mark.parametrize("fault", ["none", "error", "silent"])
-async def test_without_a_controller_a_broker_that_is_gone_has_no_address(
+async def test_without_a_controller_a_departed_broker_has_no_address(
     fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gone_brokers, "ADDRESSES_TIMEOUT_SECONDS", 0.01)

@@ -1,4 +1,4 @@
-"""One question to several services: what becomes of those that do not win."""
+"""One request to several services, and the results of those that do not win."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class _WrongError(Exception):
     pass
 
 
-async def test_an_error_that_comes_with_the_first_answer_is_seen(
+async def test_an_error_that_arrives_with_the_first_answer_is_retrieved(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Both tasks are done before anybody looks at one; the answer is looked at first."""
+    """Both tasks are done before either result is read; the answer is read first."""
     both = asyncio.Event()
 
     async def ask(address: str) -> str:
@@ -34,7 +34,7 @@ async def test_an_error_that_comes_with_the_first_answer_is_seen(
     assert _unseen(caplog) == []
 
 
-async def test_errors_of_those_that_are_given_up_are_seen(caplog: pytest.LogCaptureFixture) -> None:
+async def test_errors_of_abandoned_tasks_are_retrieved(caplog: pytest.LogCaptureFixture) -> None:
     async def ask(address: str) -> str:
         if address == "answers":
             return address
@@ -49,7 +49,7 @@ async def test_errors_of_those_that_are_given_up_are_seen(caplog: pytest.LogCapt
     assert _unseen(caplog) == []
 
 
-async def test_of_two_errors_at_once_both_are_given() -> None:
+async def test_of_two_simultaneous_errors_both_are_raised() -> None:
     both = asyncio.Event()
 
     async def ask(address: str) -> str:
@@ -63,7 +63,7 @@ async def test_of_two_errors_at_once_both_are_given() -> None:
     assert [str(failure) for failure in failures] == ["first", "second"]
 
 
-async def test_an_error_that_does_not_pass_is_raised_and_the_others_are_seen(
+async def test_an_unexpected_error_is_raised_and_the_others_are_retrieved(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     both = asyncio.Event()
@@ -81,6 +81,8 @@ async def test_an_error_that_does_not_pass_is_raised_and_the_others_are_seen(
 
 
 def _unseen(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Of tasks of these tests; what others left behind may be collected now, too."""
+    """Unretrieved errors of tasks of these tests; tasks of other tests may be collected now,
+    too.
+    """
     messages = (r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR)
     return [message for message in messages if "test_hedging.py" in message]

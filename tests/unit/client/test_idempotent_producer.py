@@ -1,5 +1,6 @@
-"""What an idempotent producer does when answers are lost, late or refusals: batches are
-written once, in order, or their outcome is told as unknown."""
+"""Idempotent producers whose answers are lost, late or rejections: batches are written once and in
+order, or their outcome is reported as unknown.
+"""
 
 import asyncio
 from typing import Any
@@ -73,7 +74,7 @@ async def test_a_batch_whose_answer_was_lost_is_written_once(world: World) -> No
 
 
 @story
-async def test_every_answer_of_a_full_pipeline_lost_keeps_order(world: World) -> None:
+async def test_losing_every_answer_of_a_full_pipeline_keeps_the_order(world: World) -> None:
     async with world.producer() as producer:
         await warm(producer)
         world.script(*[LOST] * 5)
@@ -83,7 +84,7 @@ async def test_every_answer_of_a_full_pipeline_lost_keeps_order(world: World) ->
 
 
 @story
-async def test_a_batch_that_is_overtaken_is_followed_by_the_others(world: World) -> None:
+async def test_an_overtaken_batch_is_followed_by_the_others(world: World) -> None:
     async with world.producer() as producer:
         await warm(producer)
         world.script(Slow(30))
@@ -94,7 +95,7 @@ async def test_a_batch_that_is_overtaken_is_followed_by_the_others(world: World)
 
 
 @story
-async def test_at_most_five_batches_are_on_their_way(world: World) -> None:
+async def test_at_most_five_batches_are_in_flight(world: World) -> None:
     async with world.producer() as producer:
         await warm(producer)
         world.broker.gate.clear()
@@ -142,10 +143,10 @@ async def test_a_new_leader_knows_what_the_old_one_appended(world: World) -> Non
 
 @pytest.mark.rule("waiting-produce-ends-with-epoch")
 @story
-async def test_a_batch_without_an_answer_is_still_remembered_when_it_comes_again(
+async def test_a_late_retry_of_an_unanswered_batch_is_recognised(
     world: World,
 ) -> None:
-    """However many batches behind it have been answered meanwhile."""
+    """However many later batches have been answered meanwhile."""
     async with world.producer() as producer:
         await warm(producer)
         world.script(Unanswered(200))
@@ -163,14 +164,14 @@ async def test_a_duplicate_of_long_ago_counts_as_acknowledged(world: World) -> N
 
 
 @story
-async def test_no_id_is_asked_for_before_it_is_needed(world: World) -> None:
+async def test_no_id_is_requested_before_it_is_needed(world: World) -> None:
     async with world.producer():
         await milliseconds(100)
     assert not any(b.seen["init_producer_id"] for b in world.cluster.brokers.values())
 
 
 @story
-async def test_an_id_is_asked_for_until_a_broker_gives_one(world: World) -> None:
+async def test_an_id_is_requested_until_a_broker_returns_one(world: World) -> None:
     unavailable = TidelogError(ErrorCode.METADATA_STORE_UNAVAILABLE, "no store")
     for broker in world.cluster.brokers.values():
         broker.script["init_producer_id"].extend([unavailable, unavailable])
@@ -191,10 +192,10 @@ async def test_without_an_id_batches_expire_with_the_reason(world: World) -> Non
 
 
 @story
-async def test_a_refused_name_is_told_at_once(world: World) -> None:
-    refused = TidelogError(ErrorCode.INVALID_REQUEST, "bad name")
+async def test_a_rejected_name_is_reported_at_once(world: World) -> None:
+    rejected = TidelogError(ErrorCode.INVALID_REQUEST, "bad name")
     for broker in world.cluster.brokers.values():
-        broker.script["init_producer_id"].append(refused)
+        broker.script["init_producer_id"].append(rejected)
     async with world.producer() as producer:
         [delivery] = await send(producer, 1)
         with pytest.raises(TidelogError, match="bad name"):
@@ -202,41 +203,41 @@ async def test_a_refused_name_is_told_at_once(world: World) -> None:
 
 
 @story
-async def test_what_was_refused_gives_its_sequence_back(world: World) -> None:
+async def test_a_rejected_batch_frees_its_sequence(world: World) -> None:
     async with world.producer() as producer:
         await warm(producer)
         world.script(TidelogError(ErrorCode.INVALID_BATCH, "no batch"))
-        [refused] = await send(producer, 1)
-        assert isinstance(await outcome(refused), TidelogError)
+        [rejected] = await send(producer, 1)
+        assert isinstance(await outcome(rejected), TidelogError)
         await asyncio.gather(*await send(producer, 2, first=1))
     assert world.sequences() == [(1, 0), (1, 1)]
 
 
 @story
-async def test_what_follows_a_refused_batch_is_numbered_anew(world: World) -> None:
+async def test_batches_after_a_rejected_one_are_renumbered(world: World) -> None:
     async with world.producer() as producer:
         await warm(producer)
         world.script(TidelogError(ErrorCode.INVALID_BATCH, "no batch"))
-        refused, *others = await send(producer, 5)
-        assert isinstance(await outcome(refused), TidelogError)
+        rejected, *others = await send(producer, 5)
+        assert isinstance(await outcome(rejected), TidelogError)
         assert [await outcome(other) for other in others] == [0, 1, 2, 3]
     assert world.sea.values() == values(5)[1:]
     assert world.sequences() == [(1, n) for n in range(4)]
 
 
 @story
-async def test_what_nobody_can_write_is_numbered_anew_even_in_doubt(world: World) -> None:
+async def test_batches_after_a_rejected_one_are_renumbered_even_in_doubt(world: World) -> None:
     async with world.producer() as producer:
         await warm(producer)
         world.script(TidelogError(ErrorCode.INVALID_BATCH, "no batch"), LATE)
-        refused, *others = await send(producer, 4)
-        assert isinstance(await outcome(refused), TidelogError)
+        rejected, *others = await send(producer, 4)
+        assert isinstance(await outcome(rejected), TidelogError)
         assert [await outcome(other) for other in others] == [0, 1, 2]
     assert world.sequences() == [(2, 0), (2, 1), (2, 2)]
 
 
 @story
-async def test_after_an_unknown_outcome_a_new_id_goes_on(world: World) -> None:
+async def test_after_an_unknown_outcome_the_producer_continues_with_a_new_id(world: World) -> None:
     world.script(*[LATE] * 1000)
     async with world.producer(delivery_timeout_ms=500) as producer:
         [unknown] = await send(producer, 1)
@@ -249,7 +250,7 @@ async def test_after_an_unknown_outcome_a_new_id_goes_on(world: World) -> None:
 
 
 @story
-async def test_a_batch_of_unknown_outcome_that_comes_late_is_written_once(world: World) -> None:
+async def test_a_batch_of_unknown_outcome_that_arrives_late_is_written_once(world: World) -> None:
     world.script(*[Late(3000)] * 100)
     async with world.producer(delivery_timeout_ms=500) as producer:
         [unknown] = await send(producer, 1)
@@ -262,8 +263,8 @@ async def test_a_batch_of_unknown_outcome_that_comes_late_is_written_once(world:
 
 
 @story
-async def test_no_new_id_is_used_before_the_old_one_is_settled(world: World) -> None:
-    """The first is lost for good, the second is in doubt: a third waits for both."""
+async def test_no_new_id_is_used_before_the_outcomes_of_the_old_one_are_known(world: World) -> None:
+    """The first batch is lost, the second is in doubt: a third waits for both."""
     settings: dict[str, Any] = {"delivery_timeout_ms": 500, "retry_backoff_ms": (20, 20)}
     async with world.producer(**settings) as producer:
         await warm(producer)
@@ -281,7 +282,7 @@ async def test_no_new_id_is_used_before_the_old_one_is_settled(world: World) -> 
 
 
 @story
-async def test_what_was_refused_until_its_time_was_up_leaves_no_gap(world: World) -> None:
+async def test_a_batch_rejected_until_it_expires_leaves_no_gap(world: World) -> None:
     world.script(*[TOO_FEW] * 1000)
     async with world.producer(delivery_timeout_ms=500) as producer:
         [expired] = await send(producer, 1)
@@ -295,7 +296,7 @@ async def test_what_was_refused_until_its_time_was_up_leaves_no_gap(world: World
 
 
 @story
-async def test_an_unknown_producer_without_doubt_takes_a_new_id(world: World) -> None:
+async def test_an_unknown_producer_without_a_batch_in_doubt_gets_a_new_id(world: World) -> None:
     async with world.producer() as producer:
         await asyncio.gather(*await send(producer, 2))
         world.sea.batches.clear()
@@ -304,7 +305,7 @@ async def test_an_unknown_producer_without_doubt_takes_a_new_id(world: World) ->
 
 
 @story
-async def test_an_unknown_producer_in_doubt_stays_unknown(world: World) -> None:
+async def test_a_batch_in_doubt_of_an_unknown_producer_has_an_unknown_outcome(world: World) -> None:
     async with world.producer() as producer:
         await asyncio.gather(*await send(producer, 1))
         world.script(LATE)
@@ -318,7 +319,7 @@ async def test_an_unknown_producer_in_doubt_stays_unknown(world: World) -> None:
 
 
 @story
-async def test_sequences_that_an_unclean_election_took_back_get_a_new_id(world: World) -> None:
+async def test_after_an_unclean_election_removed_sequences_a_new_id_is_used(world: World) -> None:
     async with world.producer() as producer:
         await asyncio.gather(*await send(producer, 3))
         world.cluster.elect_uncleanly("sea", 0, leader=1, end=1)
@@ -327,7 +328,7 @@ async def test_sequences_that_an_unclean_election_took_back_get_a_new_id(world: 
 
 
 @story
-async def test_a_doubtful_batch_that_is_refused_may_have_been_written(world: World) -> None:
+async def test_a_rejected_batch_in_doubt_may_have_been_written(world: World) -> None:
     world.script(LATE, TidelogError(ErrorCode.BATCH_TOO_LARGE, "the limit was lowered"))
     async with world.producer() as producer:
         [doubtful] = await send(producer, 1)
@@ -338,7 +339,7 @@ async def test_a_doubtful_batch_that_is_refused_may_have_been_written(world: Wor
 
 
 @story
-async def test_a_leader_that_hangs_is_given_up_for_a_newer_one(world: World) -> None:
+async def test_a_hanging_leader_is_abandoned_for_a_newer_one(world: World) -> None:
     async with world.producer() as producer:
         await warm(producer)
         await asyncio.gather(*await send(producer, 1))
@@ -356,8 +357,8 @@ async def test_a_leader_that_hangs_is_given_up_for_a_newer_one(world: World) -> 
 
 
 @story
-async def test_what_was_answered_a_moment_ago_is_not_given_up(world: World) -> None:
-    """The answer itself names the newer leader, for whose sake it would be given up."""
+async def test_a_request_answered_a_moment_ago_is_not_abandoned(world: World) -> None:
+    """The answer itself names the newer leader that would be a reason to abandon the request."""
     async with world.producer() as producer:
         await warm(producer)
         stale = world.broker.metadata(broker_pb2.MetadataRequest(topics=["sea", "bay"]))
@@ -371,7 +372,7 @@ async def test_what_was_answered_a_moment_ago_is_not_given_up(world: World) -> N
 
 
 @story
-async def test_a_slow_leader_is_not_given_up_while_there_is_no_newer(world: World) -> None:
+async def test_a_slow_leader_is_not_abandoned_while_there_is_no_newer(world: World) -> None:
     world.script(Slow(5000))
     async with world.producer() as producer:
         [delivery] = await send(producer, 1)
@@ -390,20 +391,22 @@ async def test_a_slow_leader_is_not_given_up_while_there_is_no_newer(world: Worl
         ({"idempotent": True, "max_in_flight_per_partition": 6}, "at most 5"),
     ],
 )
-def test_settings_that_contradict_each_other_are_told(settings: dict[str, Any], told: str) -> None:
+def test_contradictory_settings_are_rejected(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         Producer("localhost:1", **settings)
 
 
 @story
-async def test_whoever_calls_first_is_first_in_the_log(world: World) -> None:
+async def test_records_are_logged_in_the_order_of_the_calls(world: World) -> None:
     """Also where the first callers wait for the topic's metadata, and later ones find it."""
     async with world.producer() as producer:
         calls = [asyncio.create_task(producer.send_many("sea", [b"0"]))]
         await asyncio.sleep(0)
         for _ in range(2):  # requests until the topic is known
             await milliseconds(LATENCY_MS)
-        for number in range(1, 50):  # one in each turn of the loop in which the answer comes
+        for number in range(
+            1, 50
+        ):  # one in each iteration of the loop during which the answer arrives
             calls.append(asyncio.create_task(producer.send_many("sea", [b"%d" % number])))
             await asyncio.sleep(0)
         for call in calls:

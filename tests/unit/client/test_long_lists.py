@@ -1,4 +1,4 @@
-"""Every public call that takes a list × a list that is longer than one request may be."""
+"""Every public call that takes a list × a list longer than one request may be."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from unit.client.fake_broker import FakeCluster
 from unit.client.memory_connections import MemoryConnections, check_bounds
 from unit.metadata.virtual_time import run, virtual_clock
 
-# More bytes than a request may have, too, where each of them names its topic.
+# More bytes than a request may have, too, where each entry names its topic.
 TOPIC = "t" * MAX_TOPIC_NAME_LENGTH
 PARTITION_COUNT = 2 * max(MAX_FETCH_PARTITIONS, MAX_DESCRIBE_PRODUCERS_PARTITIONS) + 500
 MANY = MAX_ENTRIES_PER_REQUEST + 1
 PARTITIONS = [TopicPartition(TOPIC, number) for number in range(PARTITION_COUNT)]
 NAMES = [f"{'n' * (MAX_TOPIC_NAME_LENGTH - 6)}{number}" for number in range(MANY)]
 
-# By the name of the parameter: one more of another name has to be added here.
+# By the name of the parameter: add a value here for every new name.
 LISTS: MappingProxyType[str, Any] = MappingProxyType(
     {
         "assignment": [[0]] * MANY,
@@ -63,9 +63,9 @@ LISTS: MappingProxyType[str, Any] = MappingProxyType(
 # `partitions` of one topic, by number or by topic, or of any.
 NUMBERS = frozenset({"describe_producers", "describe_recovery", "recover_partitions"})
 BY_TOPIC = frozenset({"elect_preferred_leaders"})
-# One needs the other, of the same length.
+# One argument needs the other, of the same length.
 COMPANIONS = MappingProxyType({"keys": ("values",), "timestamps_ms": ("values",)})
-# What is one change, or judged as one, is not divided. All else has to be.
+# Changes that are applied, or evaluated, as one are not divided. All other lists have to be.
 REJECTED = frozenset(
     {
         ("add_brokers", "broker_ids"),
@@ -90,7 +90,7 @@ _LIST_ANNOTATIONS = ("Sequence", "Mapping", "Iterable", "Assignment", "Headers",
 
 
 class _Controller:
-    """Takes what a controller takes, and answers each request with nothing."""
+    """Accepts what a controller accepts, and answers each request with nothing."""
 
     controller_id = 1
     address = "controller:1"
@@ -152,7 +152,7 @@ def many(call: PublicCall, parameter: str) -> Any:
         assert parameter in LISTS, f"{call} needs a long list for {parameter!r}"
         return LISTS[parameter]
     if call.method in NUMBERS:
-        # More than a request names, though there are fewer.
+        # More than one request may name, although there are fewer than MANY.
         return range(PARTITION_COUNT if call.method == "describe_producers" else MANY)
     return dict.fromkeys(NAMES, (0,)) if call.method in BY_TOPIC else PARTITIONS
 
@@ -189,7 +189,7 @@ def test_a_list_of_any_length_is_answered_or_rejected_before_it_is_sent(
     run(main())
 
 
-def test_every_answer_to_a_divided_question_is_there() -> None:
+def test_every_answer_to_a_divided_request_is_returned() -> None:
     async def main() -> None:
         cluster, controller = new_cluster()
         numbers = range(PARTITION_COUNT)
@@ -211,7 +211,7 @@ def test_every_answer_to_a_divided_question_is_there() -> None:
     run(main())
 
 
-def test_a_leader_is_asked_few_parts_of_a_question_at_once() -> None:
+def test_few_parts_of_a_request_are_sent_to_a_leader_at_once() -> None:
     async def main() -> None:
         cluster, controller = new_cluster()
         at_once = most = 0
@@ -262,7 +262,7 @@ def test_a_named_producer_finds_its_positions_in_more_partitions_than_a_request_
     run(main())
 
 
-def test_a_consumer_reads_the_last_of_more_topics_than_its_requests_name() -> None:
+def test_a_consumer_finds_the_ends_of_more_topics_than_its_requests_name() -> None:
     async def main() -> None:
         cluster, controller = new_cluster()
         for name in NAMES:
@@ -276,7 +276,7 @@ def test_a_consumer_reads_the_last_of_more_topics_than_its_requests_name() -> No
     run(main())
 
 
-def test_what_every_broker_rejects_is_reported_as_it_is() -> None:
+def test_an_error_of_every_broker_is_reported_unchanged() -> None:
     async def main() -> None:
         cluster, controller = new_cluster()
         rejected = TidelogError(ErrorCode.INVALID_REQUEST, "no broker takes this")

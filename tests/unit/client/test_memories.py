@@ -1,4 +1,4 @@
-"""How far back services remember what they told."""
+"""How far back the event rings of services reach."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ EVENT = event_to_wire(told(500, "broker-1", Kind.HW_STALLED, Stage.COMPLETED))
 
 
 class _Ring:
-    """A service of which nothing is known but its ring. `since_ms`: how far back that reaches,
-    as each question is told in turn."""
+    """A service that only has an event ring. `since_ms`: its oldest event at each request, in
+    turn.
+    """
 
     def __init__(self, *since_ms: int) -> None:
         self._since_ms = list(since_ms)
@@ -54,11 +55,11 @@ async def _memories(*since_ms: int) -> dict[str, int]:
         return (await streams.recent(TraceScope("sea", 0))).memories
 
 
-async def test_a_service_remembers_as_far_back_as_its_ring_reaches() -> None:
+async def test_the_memory_of_a_service_begins_with_its_ring() -> None:
     assert await _memories(BEGAN_MS, BEGAN_MS) == {"broker-1": BEGAN_MS}
 
 
-async def test_of_a_ring_its_newest_can_be_asked_for_alone() -> None:
+async def test_the_newest_events_of_a_ring_can_be_requested_alone() -> None:
     ring: Any = _Ring(BEGAN_MS)
     async with EventStreams(RING, connections=ring) as streams:
         await streams.newest(7, kinds=[Kind.HW_STALLED], since_ms=BEGAN_MS)
@@ -68,14 +69,14 @@ async def test_of_a_ring_its_newest_can_be_asked_for_alone() -> None:
     ]
 
 
-async def test_what_it_forgets_between_two_questions_it_does_not_remember() -> None:
+async def test_events_evicted_between_two_requests_shorten_the_memory() -> None:
     assert await _memories(BEGAN_MS, BEGAN_MS + 9) == {"broker-1": BEGAN_MS + 9}
 
 
-async def test_of_one_that_does_not_say_the_oldest_that_it_tells_counts() -> None:
+async def test_without_a_stated_start_the_oldest_event_counts() -> None:
     assert await _memories(0, 0) == {"broker-1": BEGAN_MS + 500}
 
 
-async def test_what_a_service_tells_it_remembers_though_its_clock_was_put_back() -> None:
+async def test_a_returned_event_counts_although_the_clock_went_back() -> None:
     later = BEGAN_MS + 900
     assert await _memories(later, later) == {"broker-1": BEGAN_MS + 500}

@@ -1,4 +1,4 @@
-"""Metadata has an age: running clients notice partitions and topics that come and go."""
+"""Metadata has an age: running clients notice new and removed partitions and topics."""
 
 import asyncio
 from itertools import pairwise
@@ -37,21 +37,21 @@ async def value_error(producer: Producer, **where: Any) -> tuple[ErrorCode, bool
 
 
 @story
-async def test_a_producer_uses_added_partitions_within_the_age_of_its_metadata(
+async def test_a_producer_uses_added_partitions_within_the_metadata_age(
     world: World,
 ) -> None:
     async with world.producer(metadata_max_age_ms=AGE_MS) as producer:
         await (await producer.send("sea", b"x", key=KEYS[0]))
         world.cluster.resize("sea", [0, 1, 0])
         await milliseconds(AGE_MS + 100)
-        told = [(await (await producer.send("sea", b"x", key=key))).partition for key in KEYS]
-        assert told == [partition_for_key(key, 3) for key in KEYS]
+        chosen = [(await (await producer.send("sea", b"x", key=key))).partition for key in KEYS]
+        assert chosen == [partition_for_key(key, 3) for key in KEYS]
         free = {(await (await producer.send("sea", b"x"))).partition for _ in range(6)}
         assert free == {0, 1, 2}
 
 
 @story
-async def test_one_producer_changes_from_one_mapping_to_the_next_once(world: World) -> None:
+async def test_one_producer_changes_once_from_one_mapping_to_the_next(world: World) -> None:
     key = key_of(1, 2)
     async with world.producer(metadata_max_age_ms=AGE_MS) as producer:
         await (await producer.send("sea", b"x", key=key))
@@ -80,7 +80,7 @@ async def test_a_consumer_of_a_topic_reads_added_partitions_from_their_beginning
 
 
 @story
-async def test_a_consumer_of_chosen_partitions_keeps_to_them(world: World) -> None:
+async def test_a_consumer_of_chosen_partitions_reads_no_others(world: World) -> None:
     async with world.consumer(metadata_max_age_ms=AGE_MS) as consumer:
         await consumer.assign_topic("sea")
         consumer.assign([("sea", 0)])
@@ -91,7 +91,7 @@ async def test_a_consumer_of_chosen_partitions_keeps_to_them(world: World) -> No
 
 
 @story
-async def test_a_check_asks_for_no_partitions_and_a_client_at_rest_for_nothing_else(
+async def test_a_check_requests_no_partitions_and_an_idle_client_nothing_else(
     world: World,
 ) -> None:
     async with world.producer(metadata_max_age_ms=AGE_MS) as producer:
@@ -103,7 +103,7 @@ async def test_a_check_asks_for_no_partitions_and_a_client_at_rest_for_nothing_e
         assert sum(request.without_partitions for request in asked) == 10
 
 
-# -- partitions and topics are gone ----------------------------------------------------------
+# -- deleted partitions and topics -----------------------------------------------------------
 
 
 @story
@@ -121,14 +121,14 @@ async def test_records_for_a_removed_partition_fail_soon_and_for_certain(world: 
 
 
 @story
-async def test_records_without_a_key_go_to_the_partitions_that_are_left(world: World) -> None:
+async def test_records_without_a_key_go_to_the_remaining_partitions(world: World) -> None:
     world.cluster.resize("sea", [0, 0, 0])
     reports: list[BatchReport] = []
     async with world.producer(batch_bytes=1 << 16, on_delivery=reports.append) as producer:
         await (await producer.send("sea", b"x", partition=0))
         world.cluster.resize("sea", [0])
         sent = [await producer.send("sea", b"%d" % n) for n in range(4)]
-        # The second shares a batch with them, whichever partition that is for.
+        # The second record shares a batch with others, whichever partition that is for.
         fixed = [await producer.send("sea", b"fixed", key=key) for key in KEYS]
         await producer.flush()
         assert [(await one).partition for one in sent] == [0] * 4
@@ -142,7 +142,7 @@ async def test_records_without_a_key_go_to_the_partitions_that_are_left(world: W
 
 
 @story
-async def test_a_record_that_may_be_in_a_removed_partition_is_sent_to_no_other(
+async def test_a_record_that_may_be_in_a_removed_partition_is_not_sent_to_another(
     world: World,
 ) -> None:
     world.cluster.resize("sea", [0] * 9)
@@ -160,7 +160,7 @@ async def test_a_record_that_may_be_in_a_removed_partition_is_sent_to_no_other(
 
 
 @story
-async def test_send_many_without_keys_passes_over_removed_partitions(world: World) -> None:
+async def test_send_many_without_keys_skips_removed_partitions(world: World) -> None:
     world.cluster.resize("sea", [0, 0, 0])
     async with world.producer() as producer:
         await producer.partitions_of("sea")
@@ -199,7 +199,7 @@ async def test_a_record_that_may_be_in_a_deleted_topic_is_in_doubt(world: World)
 
 
 @story
-async def test_a_later_topic_of_the_name_is_written_to_by_the_same_producer(world: World) -> None:
+async def test_a_later_topic_of_the_name_is_written_by_the_same_producer(world: World) -> None:
     async with world.producer() as producer:
         await (await producer.send("sea", b"x"))
         world.cluster.delete("sea")
@@ -210,7 +210,7 @@ async def test_a_later_topic_of_the_name_is_written_to_by_the_same_producer(worl
 
 
 @story
-async def test_a_named_producer_outlives_a_deleted_topic(world: World) -> None:
+async def test_a_named_producer_survives_a_deleted_topic(world: World) -> None:
     async with world.producer(producer_name="pilot") as producer:
         await (await producer.send("sea", b"x"))
         world.cluster.delete("sea")
@@ -219,7 +219,7 @@ async def test_a_named_producer_outlives_a_deleted_topic(world: World) -> None:
 
 
 @story
-async def test_a_broker_that_is_behind_deletes_no_topic(world: World) -> None:
+async def test_stale_metadata_deletes_no_topic(world: World) -> None:
     behind = world.cluster.brokers[1]
     async with world.producer(metadata_max_age_ms=AGE_MS) as producer:
         await (await producer.send("sea", b"x"))
@@ -249,7 +249,7 @@ async def test_a_consumer_of_a_deleted_topic_ends_with_an_error(world: World) ->
 
 
 @story
-async def test_a_consumer_reads_what_is_left_before_it_reports_a_removed_partition(
+async def test_a_consumer_reads_remaining_records_before_it_reports_a_removed_partition(
     world: World,
 ) -> None:
     world.cluster.resize("sea", [0, 0])
@@ -266,11 +266,11 @@ async def test_a_consumer_reads_what_is_left_before_it_reports_a_removed_partiti
         assert [r.value for r in await consumer.poll(500)] == [b"more"]
 
 
-# -- names that no topic has -----------------------------------------------------------------
+# -- unknown names ---------------------------------------------------------------------------
 
 
 @story
-async def test_nothing_is_kept_about_names_that_no_topic_has(world: World) -> None:
+async def test_no_state_is_kept_about_unknown_names(world: World) -> None:
     async def send(number: int) -> None:
         with pytest.raises(UnknownTopicError):
             await producer.send(f"none-{number}", b"x")
@@ -288,7 +288,7 @@ async def test_nothing_is_kept_about_names_that_no_topic_has(world: World) -> No
 
 
 @story
-async def test_topics_that_come_and_go_are_forgotten(world: World) -> None:
+async def test_deleted_topics_are_forgotten(world: World) -> None:
     async with world.producer(metadata_max_age_ms=AGE_MS) as producer:
         for number in range(20):
             world.cluster.create(f"brief-{number}", [0])
@@ -303,7 +303,7 @@ async def test_topics_that_come_and_go_are_forgotten(world: World) -> None:
 
 
 @story
-async def test_turns_are_taken_in_the_order_of_the_calls(world: World) -> None:  # noqa: ARG001
+async def test_calls_get_their_turns_in_order(world: World) -> None:  # noqa: ARG001
     turns, order = TopicTurns(), []
 
     async def take(number: int) -> None:
@@ -318,7 +318,7 @@ async def test_turns_are_taken_in_the_order_of_the_calls(world: World) -> None: 
 # -- the cache -------------------------------------------------------------------------------
 
 
-def test_partitions_without_replicas_yet_leave_the_others_in_their_places() -> None:
+def test_partitions_without_replicas_leave_the_others_in_place() -> None:
     cache = MetadataCache()
     cache.apply(
         broker_pb2.MetadataResponse(

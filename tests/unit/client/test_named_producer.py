@@ -1,4 +1,4 @@
-"""A producer with a name: its sequences go on from holder to holder, one at a time."""
+"""A producer with a name: its sequences continue from holder to holder, one holder at a time."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ NAMED = FIRST_NAMED_ID
 
 
 @story
-async def test_the_next_holder_of_a_name_goes_on_where_the_last_one_ended(world: World) -> None:
+async def test_the_next_holder_of_a_name_continues_after_the_previous_one(world: World) -> None:
     for first in (0, 3):
         async with world.producer(producer_name="tide") as producer:
             await asyncio.gather(*await send(producer, 3, first))
@@ -28,7 +28,7 @@ async def test_the_next_holder_of_a_name_goes_on_where_the_last_one_ended(world:
 
 
 @story
-async def test_sequences_begin_at_0_again_after_the_last(world: World) -> None:
+async def test_sequences_wrap_to_0_after_the_last(world: World) -> None:
     last = encode_records(values(2), timestamps_ms=1).to_batch(NAMED, 0, 2**31 - 3)
     world.sea.batches.append(stamp(last, base_offset=0, leader_epoch=1, append_time_ms=1))
     world.cluster.ids.take("tide")
@@ -39,7 +39,7 @@ async def test_sequences_begin_at_0_again_after_the_last(world: World) -> None:
 
 
 @story
-async def test_its_own_batch_that_comes_again_behind_many_others_is_no_strangers(
+async def test_a_late_retry_of_its_own_batch_is_recognised(
     world: World,
 ) -> None:
     async with world.producer(producer_name="tide") as producer:
@@ -51,7 +51,7 @@ async def test_its_own_batch_that_comes_again_behind_many_others_is_no_strangers
 
 
 @story
-async def test_a_fenced_holder_ends_for_good(world: World) -> None:
+async def test_a_fenced_holder_stays_fenced(world: World) -> None:
     old = world.producer(producer_name="tide")
     await asyncio.gather(*await send(old, 1))
     async with world.producer(producer_name="tide") as new:
@@ -67,8 +67,10 @@ async def test_a_fenced_holder_ends_for_good(world: World) -> None:
 
 
 @story
-async def test_a_holder_is_fenced_where_the_next_one_has_only_asked(world: World) -> None:
-    """Else a batch of the old one would be a duplicate of the new one's first."""
+async def test_a_holder_is_fenced_where_the_next_one_has_only_read_its_position(
+    world: World,
+) -> None:
+    """Otherwise a batch of the old holder would be a duplicate of the new one's first."""
     old = world.producer(producer_name="tide")
     await asyncio.gather(*await send(old, 1))
     world.script(Slow(100))
@@ -82,7 +84,7 @@ async def test_a_holder_is_fenced_where_the_next_one_has_only_asked(world: World
 
 
 @story
-async def test_a_leader_is_asked_again_until_it_knows_the_committed_end(world: World) -> None:
+async def test_a_leader_is_queried_until_it_knows_the_committed_end(world: World) -> None:
     unknown = TidelogError(ErrorCode.OFFSET_NOT_AVAILABLE, "not yet")
     world.broker.script["describe_producers"].extend([unknown, unknown])
     async with world.producer(producer_name="tide") as producer:
@@ -91,7 +93,7 @@ async def test_a_leader_is_asked_again_until_it_knows_the_committed_end(world: W
 
 
 @story
-async def test_the_position_is_asked_of_the_leader(world: World) -> None:
+async def test_the_position_is_read_from_the_leader(world: World) -> None:
     world.cluster.elect("sea", 0, leader=1)
     async with world.producer(producer_name="tide") as producer:
         assert await outcome((await send(producer, 1))[0]) == 0
@@ -108,7 +110,7 @@ async def test_a_lost_answer_is_found_in_the_log(world: World) -> None:
 
 
 @story
-async def test_after_an_unknown_outcome_a_name_cannot_go_on(world: World) -> None:
+async def test_after_an_unknown_outcome_a_named_producer_cannot_continue(world: World) -> None:
     async with world.producer(producer_name="tide", delivery_timeout_ms=500) as producer:
         await warm(producer)
         world.script(*[LATE] * 100)
@@ -120,18 +122,20 @@ async def test_after_an_unknown_outcome_a_name_cannot_go_on(world: World) -> Non
 
 
 @story
-async def test_what_follows_a_refused_batch_keeps_the_name(world: World) -> None:
+async def test_batches_after_a_rejected_one_keep_the_id_of_the_name(world: World) -> None:
     async with world.producer(producer_name="tide") as producer:
         await asyncio.gather(*await send(producer, 1))
         world.script(TidelogError(ErrorCode.INVALID_BATCH, "no batch"))
-        refused, *others = await send(producer, 4, first=1)
-        assert isinstance(await outcome(refused), TidelogError)
+        rejected, *others = await send(producer, 4, first=1)
+        assert isinstance(await outcome(rejected), TidelogError)
         assert [await outcome(other) for other in others] == [1, 2, 3]
     assert world.sequences() == [(NAMED, n) for n in range(4)]
 
 
 @story
-async def test_a_sequence_that_was_there_before_its_batch_is_somebody_elses(world: World) -> None:
+async def test_a_sequence_written_before_its_batch_belongs_to_another_producer(
+    world: World,
+) -> None:
     async with world.producer(producer_name="tide") as producer:
         await asyncio.gather(*await send(producer, 1))
         world.script(TidelogError(ErrorCode.DUPLICATE_SEQUENCE, "long ago"))
@@ -141,10 +145,10 @@ async def test_a_sequence_that_was_there_before_its_batch_is_somebody_elses(worl
 
 
 @story
-async def test_a_sequence_that_somebody_else_wrote_while_its_batch_was_in_doubt_is_no_success(
+async def test_a_sequence_written_by_another_while_its_batch_was_in_doubt_is_no_success(
     world: World,
 ) -> None:
-    """After an unclean election has lost the fence, a former holder may write again."""
+    """After an unclean election has lost the fence, a previous holder may write again."""
     async with world.producer(producer_name="tide") as producer:
         await asyncio.gather(*await send(producer, 1))
         late = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "too late")
@@ -156,7 +160,9 @@ async def test_a_sequence_that_somebody_else_wrote_while_its_batch_was_in_doubt_
 
 
 @story
-async def test_what_an_unclean_election_took_back_is_found_out_by_asking(world: World) -> None:
+async def test_records_lost_by_an_unclean_election_are_noticed_from_the_position(
+    world: World,
+) -> None:
     async with world.producer(producer_name="tide") as producer:
         await asyncio.gather(*await send(producer, 3))
         world.cluster.elect_uncleanly("sea", 0, leader=1, end=1)
@@ -173,7 +179,7 @@ def admin(world: World) -> Admin:
 
 
 @story
-async def test_admin_tells_how_far_producers_have_come(world: World) -> None:
+async def test_admin_describes_the_positions_of_producers(world: World) -> None:
     async with world.producer(producer_name="tide") as producer, admin(world) as chief:
         await asyncio.gather(*await send(producer, 2))
         found = await chief.describe_producers("sea", producer_ids=[NAMED])
@@ -196,8 +202,8 @@ async def test_admin_takes_and_fences_a_name(world: World) -> None:
 
 
 @story
-async def test_admin_takes_no_other_epoch_than_the_one_it_names(world: World) -> None:
-    """A broker of an older release does not know the field; it moves the name on no further."""
+async def test_admin_accepts_no_epoch_other_than_the_one_it_names(world: World) -> None:
+    """A broker of an older release does not know the field; it increments the epoch no further."""
     async with admin(world) as chief:
         assert await chief.init_producer_id("tide", epoch=3) == Identity(NAMED, 3)
         for broker in world.cluster.brokers.values():
@@ -211,7 +217,7 @@ async def test_admin_takes_no_other_epoch_than_the_one_it_names(world: World) ->
 
 
 @story
-async def test_admin_asks_the_next_broker_for_an_id(world: World) -> None:
+async def test_admin_requests_an_id_from_the_next_broker(world: World) -> None:
     for broker in world.cluster.brokers.values():
         unavailable = TidelogError(ErrorCode.METADATA_STORE_UNAVAILABLE, "no store")
         broker.script["init_producer_id"].append(unavailable)

@@ -51,7 +51,7 @@ def test_a_batch_is_due_when_it_has_lingered(bench: Bench) -> None:
     assert bench.due(115) == ([P1], None)
 
 
-def test_what_gathers_on_holds_up_nothing(bench: Bench) -> None:
+def test_a_gathering_batch_delays_no_other(bench: Bench) -> None:
     bench.until_ms = {P0: 140}
     bench.add(P0, 100)
     bench.add(P1, 105)
@@ -65,7 +65,7 @@ def test_what_gathers_on_holds_up_nothing(bench: Bench) -> None:
     assert bench.due(140) == ([P0], None)
 
 
-def test_nothing_gathers_on_beyond_its_bound(bench: Bench) -> None:
+def test_gathering_ends_at_its_limit(bench: Bench) -> None:
     end = 110 + MAX_GATHERING_MS
     bench.until_ms = {P0: end + 1}
     bench.add(P0, 100)
@@ -73,7 +73,7 @@ def test_nothing_gathers_on_beyond_its_bound(bench: Bench) -> None:
     assert bench.due(end) == ([P0], None)
 
 
-def test_whether_a_batch_has_lingered_and_gathers_on(bench: Bench) -> None:
+def test_a_batch_that_has_lingered_is_recognised_while_it_gathers(bench: Bench) -> None:
     assert not bench.open.has_lingered(P0, 1_000)
     bench.add(P0, 100)
     assert not bench.open.has_lingered(P0, 110)
@@ -81,7 +81,7 @@ def test_whether_a_batch_has_lingered_and_gathers_on(bench: Bench) -> None:
     assert not bench.open.has_lingered(P1, 111)
 
 
-def test_the_first_of_those_that_have_yet_to_linger_is_looked_for(bench: Bench) -> None:
+def test_the_next_batch_to_linger_is_found(bench: Bench) -> None:
     bench.add(P0, 100)
     assert bench.open.last_is_next(100)
     bench.add(P1, 105)

@@ -25,7 +25,7 @@ BUSY, FAILED = TopicPartition("sea", 0), TopicPartition("sea", 1)
 
 
 class Busy:
-    """Two partitions, of which one is refilled before each call. A batch has ten records."""
+    """Two partitions, one of which is refilled before each call. A batch has ten records."""
 
     def __init__(self) -> None:
         self.state = FetchState(
@@ -38,7 +38,7 @@ class Busy:
             self.state.get(partition).seek(0)
 
     def fill(self, partition: TopicPartition, batches: int = 4) -> None:
-        """One answer with as many batches, where the partition has room for any."""
+        """Receives an answer with this many batches, if the partition has room for any."""
         leader = Leader(1, 1, "one:1", "id")
         plans = self.state.plan(0, lambda p: leader if p == partition else None)
         for plan in plans:
@@ -60,7 +60,7 @@ class Busy:
         self.state.errors.add(self.state.get(FAILED), error)
 
     def take(self, batches: bool) -> set[TopicPartition]:
-        """One call, of which partitions gave something."""
+        """Makes one call; returns the partitions of the records."""
         self.fill(BUSY)
         if batches:
             return {batch.partition for batch in self.state.take_batches(1)}
@@ -71,7 +71,7 @@ by_call = pytest.mark.parametrize("batches", [False, True], ids=["records", "bat
 
 
 @by_call
-def test_a_new_error_is_raised_by_the_next_call_whatever_others_have(batches: bool) -> None:
+def test_a_new_error_is_raised_by_the_next_call_even_if_others_have_records(batches: bool) -> None:
     busy = Busy()
     busy.take(batches)
     busy.fail()
@@ -80,7 +80,7 @@ def test_a_new_error_is_raised_by_the_next_call_whatever_others_have(batches: bo
 
 
 @by_call
-def test_an_error_that_was_raised_keeps_no_other_partition_from_the_caller(batches: bool) -> None:
+def test_a_raised_error_does_not_block_other_partitions(batches: bool) -> None:
     busy = Busy()
     busy.fail()
     with pytest.raises(TidelogError, match="damaged"):
@@ -92,7 +92,7 @@ def test_an_error_that_was_raised_keeps_no_other_partition_from_the_caller(batch
 
 
 @by_call
-def test_what_was_read_before_an_error_is_handed_out_beside_a_busy_partition(batches: bool) -> None:
+def test_records_before_an_error_are_returned_beside_a_busy_partition(batches: bool) -> None:
     busy = Busy()
     busy.take(batches)
     busy.fill(FAILED, batches=1)
@@ -109,21 +109,21 @@ def test_what_was_read_before_an_error_is_handed_out_beside_a_busy_partition(bat
 
 
 @by_call
-def test_an_error_that_a_seek_ended_is_not_raised(batches: bool) -> None:
+def test_a_seek_discards_a_pending_error(batches: bool) -> None:
     busy = Busy()
     busy.fail()
     busy.state.get(FAILED).seek(0)
     assert busy.take(batches) == {BUSY}
 
 
-def test_an_error_of_a_partition_that_was_assigned_before_is_not_raised() -> None:
+def test_an_error_of_an_unassigned_partition_is_not_raised() -> None:
     busy = Busy()
     busy.fail()
     busy.state.assign([BUSY], OffsetPosition.EARLIEST)
     assert busy.take(batches=False) == {BUSY}
 
 
-# -- partitions that are missing, and exist again ----------------------------------------
+# -- partitions that are missing, and return ----------------------------------------------
 
 
 async def one_error(consumer: Consumer) -> TidelogError:
@@ -134,13 +134,11 @@ async def one_error(consumer: Consumer) -> TidelogError:
 
 @pytest.mark.parametrize("gone_ms", [0, AGE_MS // 2, 2 * AGE_MS], ids=lambda ms: f"{ms}ms")
 @pytest.mark.parametrize("back_ms", [0, AGE_MS // 2, 2 * AGE_MS], ids=lambda ms: f"{ms}ms")
-def test_a_topic_that_was_created_again_is_one_error_and_one_seek(
-    gone_ms: int, back_ms: int
-) -> None:
-    """Also where the consumer has noticed the deletion between, and nothing since."""
+def test_a_recreated_topic_is_one_error_and_one_seek(gone_ms: int, back_ms: int) -> None:
+    """Also if the consumer has noticed the deletion, and nothing since."""
 
     @story
-    async def tell(world: World) -> None:
+    async def scenario(world: World) -> None:
         append(world, b"of the former")
         async with world.consumer(metadata_max_age_ms=AGE_MS) as consumer:
             consumer.assign([SEA])
@@ -154,13 +152,13 @@ def test_a_topic_that_was_created_again_is_one_error_and_one_seek(
             await consumer.seek(SEA, 0)
             assert await read(consumer, 1) == [b"of the new"]
 
-    tell()
+    scenario()
 
 
 @pytest.mark.parametrize("back_ms", [0, AGE_MS // 2, 2 * AGE_MS], ids=lambda ms: f"{ms}ms")
 def test_after_the_error_of_a_deleted_topic_a_seek_is_enough(back_ms: int) -> None:
     @story
-    async def tell(world: World) -> None:
+    async def scenario(world: World) -> None:
         for leader in (1, 0, 1, 0):
             world.cluster.elect("sea", 0, leader)
         append(world, b"of the former")
@@ -176,11 +174,11 @@ def test_after_the_error_of_a_deleted_topic_a_seek_is_enough(back_ms: int) -> No
             await consumer.seek_to_beginning()
             assert await read(consumer, 1) == [b"of the new"]
 
-    tell()
+    scenario()
 
 
 async def removed_and_added(world: World, consumer: Consumer, gone_ms: int) -> None:
-    """Partition 1, of which one record was read."""
+    """Partition 1, of which one record was read, is removed and added again."""
     world.cluster.resize("sea", [0, 0])
     append(world, b"former", partition=1)
     consumer.assign([("sea", 1)])
@@ -193,33 +191,33 @@ async def removed_and_added(world: World, consumer: Consumer, gone_ms: int) -> N
 
 
 @pytest.mark.parametrize("gone_ms", [0, 2 * AGE_MS], ids=["unnoticed", "noticed"])
-def test_a_partition_that_was_removed_and_added_again_is_a_log_that_was_cut(gone_ms: int) -> None:
+def test_a_partition_removed_and_added_again_is_a_truncated_log(gone_ms: int) -> None:
     @story
-    async def tell(world: World) -> None:
+    async def scenario(world: World) -> None:
         async with world.consumer(metadata_max_age_ms=AGE_MS) as consumer:
             await removed_and_added(world, consumer, gone_ms)
             assert isinstance(await one_error(consumer), LogTruncatedError)
 
-    tell()
+    scenario()
 
 
 @pytest.mark.parametrize("gone_ms", [0, 2 * AGE_MS], ids=["unnoticed", "noticed"])
-def test_a_reader_that_goes_to_the_earliest_offset_continues_in_a_partition_that_is_back(
+def test_a_reader_that_resets_to_the_earliest_offset_continues_in_a_readded_partition(
     gone_ms: int,
 ) -> None:
     @story
-    async def tell(world: World) -> None:
+    async def scenario(world: World) -> None:
         async with world.consumer(
             metadata_max_age_ms=AGE_MS, on_out_of_range="earliest"
         ) as consumer:
             await removed_and_added(world, consumer, gone_ms)
             assert await read(consumer, 1) == [b"new"]
 
-    tell()
+    scenario()
 
 
 @story
-async def test_a_deleted_topic_is_reported_only_after_a_broker_was_asked_again(
+async def test_a_deleted_topic_is_reported_only_after_another_metadata_request(
     world: World,
 ) -> None:
     append(world, b"read")

@@ -12,7 +12,7 @@ from unit.client.test_accumulator import P0, Bench
 
 # A broker that answers with one of these may have appended the batch before.
 IN_DOUBT = {ErrorCode.INTERNAL, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.LEADER_CHANGED}
-# Kept by the client for itself: no broker sends them.
+# Errors of the client: no broker sends them.
 OWN = {ErrorCode.CLIENT_CLOSED, ErrorCode.CLIENT_FORKED}
 
 
@@ -23,7 +23,7 @@ def outcome(bench: Bench) -> TidelogError:
 
 
 @pytest.mark.parametrize("code", set(ErrorCode) - OWN, ids=lambda code: code.name)
-def test_after_each_error_of_a_broker_the_flag_says_whether_it_may_be_written(
+def test_the_flag_says_for_each_error_of_a_broker_whether_the_record_may_be_written(
     code: ErrorCode,
 ) -> None:
     bench = Bench()
@@ -40,7 +40,7 @@ def test_after_each_error_of_a_broker_the_flag_says_whether_it_may_be_written(
 
 @pytest.mark.parametrize("first", IN_DOUBT, ids=lambda code: code.name)
 @pytest.mark.parametrize("last", set(ErrorCode) - OWN, ids=lambda code: code.name)
-def test_a_doubt_is_not_forgotten_by_what_comes_after(first: ErrorCode, last: ErrorCode) -> None:
+def test_later_errors_do_not_clear_the_doubt(first: ErrorCode, last: ErrorCode) -> None:
     bench = Bench()
     bench.seal(P0, b"x", deadline_ms=1_000)
     bench.fail(bench.drain_group(), TidelogError(first, "no answer"), now_ms=0)
@@ -50,12 +50,12 @@ def test_a_doubt_is_not_forgotten_by_what_comes_after(first: ErrorCode, last: Er
     bench.accumulator.expire(1_000)
     if isinstance(bench.settled[0][1], TidelogError):
         assert outcome(bench).outcome_unknown
-        # Nothing has timed out where an answer ended it.
+        # Nothing has timed out if an answer ended it.
         assert not at_once or outcome(bench).code in (first, last)
 
 
 @pytest.mark.parametrize("code", set(ErrorCode), ids=lambda code: code.name)
-def test_what_was_never_sent_is_not_written_whatever_ended_the_producer(code: ErrorCode) -> None:
+def test_an_unsent_record_is_not_written_however_the_producer_ends(code: ErrorCode) -> None:
     bench = Bench()
     bench.seal(P0, b"x")
     bench.accumulator.fail_all(TidelogError(code, "over", outcome_unknown=True))
@@ -94,7 +94,7 @@ async def _closed_while_waiting(producer: Producer) -> TidelogError:
 
 
 @story
-async def test_what_was_sent_without_an_answer_is_in_doubt_when_the_producer_closes(
+async def test_a_sent_record_without_an_answer_is_in_doubt_when_the_producer_closes(
     world: World,
 ) -> None:
     producer = world.producer(idempotent=False)
@@ -104,7 +104,7 @@ async def test_what_was_sent_without_an_answer_is_in_doubt_when_the_producer_clo
 
 
 @story
-async def test_what_was_not_sent_is_known_not_to_be_written_when_the_producer_closes(
+async def test_an_unsent_record_is_known_not_to_be_written_when_the_producer_closes(
     world: World,
 ) -> None:
     producer = world.producer(linger_ms=10_000, batch_bytes=1 << 16)

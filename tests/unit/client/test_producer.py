@@ -19,7 +19,7 @@ from unit.loop_turns import Turns
 FAST: dict[str, Any] = {"retry_backoff_ms": (5, 20), "linger_ms": 1}
 
 
-async def test_a_record_is_delivered_with_its_place(cluster: FakeCluster) -> None:
+async def test_a_record_is_delivered_with_its_offset(cluster: FakeCluster) -> None:
     async with Producer(cluster.bootstrap()) as producer:
         first = await producer.send("sea", b"ebb", key=b"k", timestamp_ms=5, headers=[("h", b"v")])
         second = await producer.send("sea", None, timestamp_ms=6)
@@ -31,7 +31,7 @@ async def test_a_record_is_delivered_with_its_place(cluster: FakeCluster) -> Non
 
 
 @pytest.mark.parametrize("codec", Codec)
-async def test_every_codec_arrives(cluster: FakeCluster, codec: Codec) -> None:
+async def test_records_of_every_codec_arrive(cluster: FakeCluster, codec: Codec) -> None:
     async with Producer(cluster.bootstrap(), codec=codec) as producer:
         await (await producer.send_many("sea", [b"tide" * 100] * 50))
     [batch] = cluster.partition("sea").batches
@@ -79,7 +79,7 @@ async def test_a_request_carries_many_partitions(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.rule("clients-find-moved-leaders")
-async def test_the_leader_hint_is_used_without_metadata(cluster: FakeCluster) -> None:
+async def test_the_leader_hint_of_an_error_is_used_without_metadata(cluster: FakeCluster) -> None:
     async with Producer(cluster.bootstrap(), **FAST) as producer:
         await (await producer.send("sea", b"1"))
         stale = cluster.brokers[0].metadata(broker_pb2.MetadataRequest(topics=["sea"]))
@@ -100,7 +100,7 @@ async def test_without_a_hint_metadata_leads_to_the_new_leader(cluster: FakeClus
 
 
 @pytest.mark.rule("failed-send-reaches-next-leader")
-async def test_writes_go_on_when_the_leader_dies(cluster: FakeCluster) -> None:
+async def test_writes_continue_when_the_leader_dies(cluster: FakeCluster) -> None:
     loop = asyncio.get_running_loop()
     async with Producer(cluster.bootstrap()) as producer:
         await (await producer.send("sea", b"1"))
@@ -111,7 +111,7 @@ async def test_writes_go_on_when_the_leader_dies(cluster: FakeCluster) -> None:
         cluster.elect("sea", 0, leader=1)
         elected = loop.time()
         assert (await waiting).leader_epoch == 2
-        # Metadata is polled at least every 100 ms; the rest is room for a busy machine.
+        # Metadata is polled at least every 100 ms; the rest is a margin for a busy machine.
         assert loop.time() - elected < 1
     assert cluster.partition("sea").values() == [b"1", b"2"]
 
@@ -126,7 +126,7 @@ async def test_writes_go_on_when_the_leader_dies(cluster: FakeCluster) -> None:
         grpc.StatusCode.DEADLINE_EXCEEDED,
     ],
 )
-async def test_retriable_trouble_is_retried(cluster: FakeCluster, trouble: Any) -> None:
+async def test_retriable_errors_are_retried(cluster: FakeCluster, trouble: Any) -> None:
     cluster.brokers[0].script["produce"].extend([trouble, trouble])
     async with Producer(cluster.bootstrap(), **FAST) as producer:
         assert (await (await producer.send("sea", b"1"))).offset == 0
@@ -140,9 +140,9 @@ async def test_a_lost_answer_may_duplicate_without_idempotence(cluster: FakeClus
     assert cluster.partition("sea").values() == [b"1", b"1"]
 
 
-async def test_what_no_retry_can_mend_is_told(cluster: FakeCluster) -> None:
-    refused = TidelogError(ErrorCode.INVALID_BATCH, "no batch")
-    cluster.brokers[0].script["produce"].append(refused)
+async def test_an_error_that_no_retry_can_repair_is_reported(cluster: FakeCluster) -> None:
+    rejected = TidelogError(ErrorCode.INVALID_BATCH, "no batch")
+    cluster.brokers[0].script["produce"].append(rejected)
     async with Producer(cluster.bootstrap()) as producer:
         delivery = await producer.send("sea", b"1")
         with pytest.raises(TidelogError, match="no batch"):
@@ -169,7 +169,7 @@ async def test_a_batch_too_large_for_the_topic_fails_alone(cluster: FakeCluster)
     assert cluster.partition("small").values() == [b"1", b"3"]
 
 
-async def test_a_batch_that_no_topic_takes_fails_alone_and_names_the_limit(
+async def test_a_batch_beyond_the_limit_of_any_topic_fails_alone_and_names_the_limit(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(record_limits, "HIGHEST_MAX_BATCH_BYTES", 3_000)
@@ -189,7 +189,7 @@ async def test_a_batch_that_no_topic_takes_fails_alone_and_names_the_limit(
     assert cluster.partition("sea").values() == [b"1", b"3"]
 
 
-async def test_batches_share_no_request_that_is_larger_than_a_broker_takes(
+async def test_batches_do_not_share_a_request_that_is_larger_than_a_broker_accepts(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer_module, "MAX_SHARED_REQUEST_BYTES", 2_500)
@@ -218,7 +218,7 @@ async def test_many_records_in_one_call_let_other_tasks_run(
         await sending
 
 
-async def test_a_long_call_keeps_its_place_before_a_later_one(cluster: FakeCluster) -> None:
+async def test_a_long_call_is_not_overtaken_by_a_later_one(cluster: FakeCluster) -> None:
     async with Producer(cluster.bootstrap()) as producer:
         long = asyncio.create_task(producer.send_many("sea", [b"1"] * 10_000))
         await asyncio.sleep(0)
@@ -227,7 +227,7 @@ async def test_a_long_call_keeps_its_place_before_a_later_one(cluster: FakeClust
         await (await long)
 
 
-async def test_delivery_is_given_up_in_time(cluster: FakeCluster) -> None:
+async def test_delivery_times_out(cluster: FakeCluster) -> None:
     cluster.elect("sea", 0, leader=-1)
     async with Producer(cluster.bootstrap(), delivery_timeout_ms=150) as producer:
         delivery = await producer.send("sea", b"1")
@@ -235,14 +235,14 @@ async def test_delivery_is_given_up_in_time(cluster: FakeCluster) -> None:
             await delivery
 
 
-async def test_a_hanging_leader_is_noticed(cluster: FakeCluster) -> None:
+async def test_a_hanging_leader_is_replaced(cluster: FakeCluster) -> None:
     cluster.brokers[0].script["produce"].append("hang")
     settings = FAST | {"request_timeout_ms": 1, "delivery_timeout_ms": 5000}
     async with Producer(cluster.bootstrap(), **settings) as producer:
         assert (await (await producer.send("sea", b"1"))).offset == 0
 
 
-async def test_a_full_buffer_holds_senders_back(cluster: FakeCluster) -> None:
+async def test_a_full_buffer_blocks_senders(cluster: FakeCluster) -> None:
     cluster.brokers[0].gate.clear()
     async with Producer(cluster.bootstrap(), buffer_bytes=3000, batch_bytes=1000) as producer:
         sending = asyncio.create_task(producer.send_many("sea", [bytes(1000)] * 10))
@@ -275,7 +275,7 @@ async def test_order_is_kept_through_retries_with_one_in_flight(cluster: FakeClu
         ({"topic": "sea", "value": bytes(2 << 20)}, "max_request_bytes"),
     ],
 )
-async def test_what_cannot_be_sent_raises_at_once(
+async def test_unsendable_records_raise_at_once(
     cluster: FakeCluster, arguments: dict[str, Any], error: str
 ) -> None:
     async with Producer(cluster.bootstrap()) as producer:
@@ -298,20 +298,20 @@ async def test_wrong_types_raise_at_once(cluster: FakeCluster) -> None:
     assert cluster.partition("sea").batches == []
 
 
-def test_settings_out_of_range_are_told() -> None:
+def test_settings_out_of_range_are_rejected() -> None:
     with pytest.raises(ValueError, match="batch_bytes is 0"):
         Producer("localhost:1", batch_bytes=0)
     with pytest.raises(TidelogError, match="host:port"):
         Producer("localhost")
 
 
-async def test_reports_come_by_callback(cluster: FakeCluster) -> None:
+async def test_delivery_reports_come_by_callback(cluster: FakeCluster) -> None:
     reports: list[BatchReport] = []
-    refused = TidelogError(ErrorCode.INVALID_BATCH, "no batch")
+    rejected = TidelogError(ErrorCode.INVALID_BATCH, "no batch")
     async with Producer(cluster.bootstrap(), on_delivery=reports.append) as producer:
         await producer.send_many("sea", [b"1", b"2"])
         await producer.flush()
-        cluster.brokers[0].script["produce"].append(refused)
+        cluster.brokers[0].script["produce"].append(rejected)
         await producer.send_many("sea", [b"3"])
     await asyncio.sleep(0)
     assert [(r.base_offset, r.record_count) for r in reports] == [(0, 2), (-1, 1)]
@@ -326,7 +326,7 @@ async def test_acks_none_gives_no_offset(cluster: FakeCluster) -> None:
     assert request.acks == Acks.NONE  # type: ignore[attr-defined]
 
 
-async def test_closing_delivers_what_lingers(cluster: FakeCluster) -> None:
+async def test_closing_delivers_lingering_records(cluster: FakeCluster) -> None:
     async with Producer(cluster.bootstrap(), linger_ms=60_000) as producer:
         await producer.send("sea", b"1")
     assert cluster.partition("sea").values() == [b"1"]
@@ -334,7 +334,7 @@ async def test_closing_delivers_what_lingers(cluster: FakeCluster) -> None:
         await producer.send("sea", b"2")
 
 
-async def test_closing_without_flush_settles_all(cluster: FakeCluster) -> None:
+async def test_closing_without_flush_ends_all_deliveries(cluster: FakeCluster) -> None:
     cluster.brokers[0].gate.clear()
     producer = Producer(cluster.bootstrap(), max_in_flight_per_broker=1, linger_ms=0)
     in_flight = await producer.send("sea", b"1")
@@ -349,12 +349,14 @@ async def test_closing_without_flush_settles_all(cluster: FakeCluster) -> None:
 
 async def until_asked(broker: FakeBroker, produces: int) -> None:
     async with asyncio.timeout(10):
-        while len(broker.seen["produce"]) < produces:  # noqa: ASYNC110 - a broker tells nobody of it
+        while len(broker.seen["produce"]) < produces:  # noqa: ASYNC110 - a broker reports it to no one
             await asyncio.sleep(0.001)
 
 
 async def owe_an_answer(producer: Producer, leader: FakeBroker, topic: str) -> None:
-    """To a record of partition 0, until the gate is set; each partition has one before."""
+    """Lets the leader owe an answer to a record of partition 0 until the gate is set. Each
+    partition has one record before that.
+    """
     for partition in range(await producer.partitions_of(topic)):
         await (await producer.send(topic, b"", partition=partition))
     leader.gate.clear()
@@ -380,7 +382,7 @@ async def test_records_gather_while_their_leader_owes_an_answer(cluster: FakeClu
         for value in (b"1", b"2", b"3", b"4"):
             sent.append(await producer.send("river", value, partition=0))
             await asyncio.sleep(0.01)
-        # Another leader is not waited for.
+        # Records of another leader do not wait for it.
         await (await producer.send("river", b"5", partition=1))
         owing.gate.set()
         await asyncio.gather(*sent)
@@ -388,7 +390,7 @@ async def test_records_gather_while_their_leader_owes_an_answer(cluster: FakeClu
     assert counts == [1, 1, 3]
 
 
-async def test_a_leader_that_hangs_holds_up_its_other_partitions_once(cluster: FakeCluster) -> None:
+async def test_a_hanging_leader_delays_its_other_partitions_once(cluster: FakeCluster) -> None:
     cluster.create("river", [0, 0])
     leader, loop = cluster.brokers[0], asyncio.get_running_loop()
     producer = Producer(cluster.bootstrap(), linger_ms=0)
@@ -398,7 +400,7 @@ async def test_a_leader_that_hangs_holds_up_its_other_partitions_once(cluster: F
     await until_asked(leader, 2)
     began = loop.time()
     await (await producer.send("river", b"2", partition=1))
-    # Were each held back, they would take as many times 100 ms.
+    # If each were delayed, they would take as many times 100 ms.
     for _ in range(50):
         await (await producer.send("river", b"3", partition=1))
     assert loop.time() - began < 3
@@ -409,14 +411,14 @@ async def test_a_leader_that_hangs_holds_up_its_other_partitions_once(cluster: F
 
 
 @pytest.mark.usefixtures("gathering_for_long")
-async def test_records_without_a_key_pass_over_what_gathers(cluster: FakeCluster) -> None:
+async def test_records_without_a_key_skip_gathering_batches(cluster: FakeCluster) -> None:
     cluster.create("delta", [0, 1, 2])
     owing = cluster.brokers[0]
     async with Producer(cluster.bootstrap(), linger_ms=0) as producer:
         await owe_an_answer(producer, owing, "delta")
         for _ in range(12):
             sent = await producer.send("delta", b"")
-            await asyncio.wait([sent], timeout=1)  # in vain for the one that gathers
+            await asyncio.wait([sent], timeout=1)  # in vain for the batch that gathers
         owing.gate.set()
         await producer.flush()
     ends = [cluster.partition("delta", partition).end for partition in range(3)]
@@ -425,7 +427,7 @@ async def test_records_without_a_key_pass_over_what_gathers(cluster: FakeCluster
 
 
 @pytest.mark.usefixtures("gathering_for_long")
-async def test_what_is_full_takes_along_what_gathers(cluster: FakeCluster) -> None:
+async def test_full_batches_take_gathering_ones_along(cluster: FakeCluster) -> None:
     cluster.create("river", [0, 0])
     leader = cluster.brokers[0]
     async with Producer(cluster.bootstrap(), linger_ms=0) as producer:
@@ -440,21 +442,21 @@ async def test_what_is_full_takes_along_what_gathers(cluster: FakeCluster) -> No
         await full
     request = leader.seen["produce"][3]
     assert isinstance(request, broker_pb2.ProduceRequest)
-    assert {told.partition for told in request.partitions} == {0, 1}
+    assert {group.partition for group in request.partitions} == {0, 1}
 
 
-async def test_an_unwatched_failure_is_logged(
+async def test_an_unobserved_failure_is_logged(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refused = TidelogError(ErrorCode.INVALID_BATCH, "no batch")
-    cluster.brokers[0].script["produce"].append(refused)
+    rejected = TidelogError(ErrorCode.INVALID_BATCH, "no batch")
+    cluster.brokers[0].script["produce"].append(rejected)
     async with Producer(cluster.bootstrap()) as producer:
         await producer.send("sea", b"1")
     gc.collect()
     assert "never retrieved" in caplog.text
 
 
-async def test_a_broker_that_hangs_does_not_hold_up_metadata(cluster: FakeCluster) -> None:
+async def test_a_hanging_broker_does_not_block_metadata_requests(cluster: FakeCluster) -> None:
     for broker_id in (0, 1):
         cluster.brokers[broker_id].script["metadata"].append("hang")
     async with Producer(cluster.bootstrap()) as producer:
@@ -463,7 +465,7 @@ async def test_a_broker_that_hangs_does_not_hold_up_metadata(cluster: FakeCluste
         assert asyncio.get_running_loop().time() - started < 1.5
 
 
-async def test_no_broker_at_all_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_reachable_broker_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidelog.client.cluster_metadata.UNREACHABLE_TIMEOUT_MS", 100)
     async with Producer("127.0.0.1:1") as producer:
         with pytest.raises(TidelogError, match=r"no broker answered.*check that the cluster runs"):

@@ -1,4 +1,4 @@
-"""What a leader describes in pages is one answer here."""
+"""Paged descriptions of producers are merged into one answer."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from tidelog.v1 import broker_pb2 as pb
 LEADER = Leader(1, 5, "127.0.0.1:1", "topic-id")
 PARTITIONS = [TopicPartition("sea", number) for number in range(3)]
 ASKED = [(partition, LEADER) for partition in PARTITIONS]
-# Of each partition.
+# Producer ids of each partition.
 IDS = range(1, 6)
 
 
 class Pages:
-    """A broker that describes `size` producers in an answer; 0: none and no end."""
+    """A broker that returns `size` producers in an answer; with 0 it returns none and claims
+    more.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -49,13 +51,13 @@ class Pages:
 
 async def described(size: int, *ids: int) -> tuple[Pages, dict[int, Any]]:
     pages: Any = Pages(size)
-    told = await describe_many_producers(pages, ASKED, ids)
-    assert [partition for partition, _, _ in told] == PARTITIONS
+    answers = await describe_many_producers(pages, ASKED, ids)
+    assert [partition for partition, _, _ in answers] == PARTITIONS
     return pages, {
         partition.partition: found
         if isinstance(found, TidelogError)
         else [position.producer_id for position in found]
-        for partition, _, found in told
+        for partition, _, found in answers
     }
 
 
@@ -68,7 +70,7 @@ async def test_all_pages_are_read(size: int) -> None:
     assert all(request.page_size == 100_000 for request in pages.requests)
 
 
-async def test_what_is_done_is_not_requested_again() -> None:
+async def test_completed_partitions_are_not_requested_again() -> None:
     pages, _ = await described(7)
     assert [[p.partition for p in r.partitions] for r in pages.requests] == [[0, 1, 2], [1]]
 
@@ -78,7 +80,7 @@ async def test_pages_of_named_ids_are_read() -> None:
     assert found[0] == found[1] == [1, 3, 5]
 
 
-async def test_a_broker_whose_pages_have_no_end_is_not_asked_for_ever() -> None:
+async def test_a_broker_whose_pages_never_end_is_not_queried_for_ever() -> None:
     pages: Any = Pages(0)
     with pytest.raises(TidelogError, match="no part of what was requested") as caught:
         await describe_many_producers(pages, ASKED[:2], ())

@@ -1,4 +1,4 @@
-"""What the topic `__state_changes` tells, and what is said where it cannot be read."""
+"""Events in the topic `__state_changes`, and the notes where it cannot be read."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read(cluster: FakeCluster, scope: TraceScope = SEA_0, **bounds: Any) -> Publ
 
 
 def shrinks(count: int) -> list[StateChange]:
-    """One each second."""
+    """One event each second."""
     return [
         told(n * 1_000, "broker-1", Kind.ISR_SHRINK, Stage.COMPLETED, revision=n + 1)
         for n in range(count)
@@ -60,19 +60,19 @@ def revisions(found: Published) -> list[int]:
     return sorted(event.revision for event in found.events)
 
 
-def test_what_is_of_the_scope_is_told_from_all_partitions(cluster: FakeCluster) -> None:
+def test_events_of_the_scope_are_returned_from_all_partitions(cluster: FakeCluster) -> None:
     events = leader_death()
     publish(cluster, events[:3] + elsewhere(), 0)
     publish(cluster, events[3:7], 1)
     publish(cluster, events[7:], 2)
     found = read(cluster)
-    broker_left = elsewhere()[-1]  # which `relevant` leaves out: it is not asked whose it is
+    broker_left = elsewhere()[-1]  # dropped by `relevant`, which does not check its broker
     by_identity = {event.identity for event in found.events}
     assert by_identity == {event.identity for event in [*events, broker_left]}
     assert found.notes == ()
 
 
-def test_what_is_older_than_asked_for_is_neither_told_nor_read(cluster: FakeCluster) -> None:
+def test_events_older_than_requested_are_neither_returned_nor_read(cluster: FakeCluster) -> None:
     publish(cluster, shrinks(20), per_batch=5)
     found = read(cluster, SEA_0._replace(since_ms=BEGAN_MS + 12_000))
     assert revisions(found) == list(range(13, 21))
@@ -81,7 +81,7 @@ def test_what_is_older_than_asked_for_is_neither_told_nor_read(cluster: FakeClus
     assert min(partition.fetch_offset for partition in asked) == 10
 
 
-def test_of_a_long_topic_the_newest_are_read_and_it_says_where_it_cut(
+def test_of_a_long_topic_the_newest_events_are_read_and_a_note_says_from_when(
     cluster: FakeCluster,
 ) -> None:
     publish(cluster, shrinks(20))
@@ -92,12 +92,12 @@ def test_of_a_long_topic_the_newest_are_read_and_it_says_where_it_cut(
     assert f"the newest 6 events were read: before {format_time(BEGAN_MS + 14_000)}" in note
 
 
-def test_where_it_ends_within_the_bound_nothing_is_cut(cluster: FakeCluster) -> None:
+def test_a_topic_within_the_limit_is_read_without_a_note(cluster: FakeCluster) -> None:
     publish(cluster, shrinks(6))
     assert read(cluster, max_events_per_partition=6).notes == ()
 
 
-def test_a_partition_without_a_leader_costs_the_others_nothing(cluster: FakeCluster) -> None:
+def test_a_partition_without_a_leader_does_not_affect_the_others(cluster: FakeCluster) -> None:
     publish(cluster, shrinks(3), 0)
     publish(cluster, shrinks(3), 1)
     cluster.elect(STATE_CHANGES_TOPIC, 1, NOBODY)
@@ -107,7 +107,7 @@ def test_a_partition_without_a_leader_costs_the_others_nothing(cluster: FakeClus
     assert f"{STATE_CHANGES_TOPIC}/1" in note
 
 
-def test_when_the_time_is_up_what_was_read_is_told(cluster: FakeCluster) -> None:
+def test_at_the_timeout_the_events_read_so_far_are_returned(cluster: FakeCluster) -> None:
     publish(cluster, shrinks(3), 0)
     publish(cluster, shrinks(3), 1)
     cluster.brokers[1].script["fetch"].extend(["hang"] * 9)
@@ -131,7 +131,7 @@ def _no_broker(cluster: FakeCluster) -> None:
     ("fault", "said"),
     [(_no_topic, "There is no topic __state_changes"), (_no_broker, "could not be read")],
 )
-def test_what_is_in_the_way_is_a_note(
+def test_an_obstacle_becomes_a_note(
     cluster: FakeCluster, fault: Callable[[FakeCluster], None], said: str
 ) -> None:
     fault(cluster)
@@ -141,7 +141,7 @@ def test_what_is_in_the_way_is_a_note(
     assert said in note
 
 
-def test_not_even_a_fault_of_the_client_is_more_than_a_note(
+def test_even_a_bug_of_the_client_becomes_a_note(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -153,7 +153,7 @@ def test_not_even_a_fault_of_the_client_is_more_than_a_note(
     )
 
 
-def test_an_event_of_a_newer_version_is_passed_over(cluster: FakeCluster) -> None:
+def test_an_event_of_a_newer_version_is_skipped(cluster: FakeCluster) -> None:
     write(cluster, [b'{"kind": "melted"}', b"no JSON"], [b"sea/0", b"sea/0"], [1, 1])
     publish(cluster, shrinks(1))
     assert revisions(read(cluster)) == [1]

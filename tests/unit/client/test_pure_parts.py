@@ -50,7 +50,7 @@ def answer(
 
 
 @pytest.mark.rule("zombie-resets-no-client")
-def test_an_older_leader_epoch_is_not_taken() -> None:
+def test_an_older_leader_epoch_is_ignored() -> None:
     cache = MetadataCache()
     cache.apply(answer(1, 5))
     cache.apply(answer(2, 4))
@@ -58,32 +58,32 @@ def test_an_older_leader_epoch_is_not_taken() -> None:
 
 
 def resized(leader: int, epoch: int, count: int, revision: int) -> broker_pb2.MetadataResponse:
-    told = answer(leader, epoch)
-    topic = told.topics[0]
+    response = answer(leader, epoch)
+    topic = response.topics[0]
     topic.partition_count, topic.revision = count, revision
     for partition in range(1, count):
         topic.partitions.append(broker_pb2.PartitionMetadata(partition=partition, leader=leader))
-    return told
+    return response
 
 
 def count_after(*answers: broker_pb2.MetadataResponse) -> int:
     cache = MetadataCache()
-    for told in answers:
-        cache.apply(told)
+    for response in answers:
+        cache.apply(response)
     known = cache.topic("sea")
     assert known is not None
     return known.partitions
 
 
 def test_a_partition_counts_before_its_replicas_are_chosen() -> None:
-    """A key goes where it will go when all of them are there."""
-    told = resized(1, 5, 3, 10)
-    del told.topics[0].partitions[1:]
-    assert count_after(told) == 3
+    """A key goes to the same partition as when all partitions have replicas."""
+    response = resized(1, 5, 3, 10)
+    del response.topics[0].partitions[1:]
+    assert count_after(response) == 3
 
 
 @pytest.mark.parametrize("counts", [(3, 2, 3), (2, 3, 2)], ids=["removed", "added"])
-def test_how_many_partitions_there_are_is_told_by_the_newest_whoever_is_behind(
+def test_the_number_of_partitions_is_that_of_the_newest_revision(
     counts: tuple[int, int, int],
 ) -> None:
     before, now, late = counts
@@ -91,21 +91,21 @@ def test_how_many_partitions_there_are_is_told_by_the_newest_whoever_is_behind(
     assert count_after(*answers) == now
 
 
-def test_one_that_is_behind_may_still_tell_a_later_leader() -> None:
+def test_stale_metadata_may_still_have_a_later_leader() -> None:
     cache = MetadataCache()
     cache.apply(resized(1, 5, 2, 20))
     cache.apply(resized(2, 6, 1, 10))
     assert cache.leader(SEA) == Leader(2, 6, "b2:1", "id")
 
 
-def test_another_topic_id_begins_anew() -> None:
+def test_another_topic_id_resets_the_leader_epoch() -> None:
     cache = MetadataCache()
     cache.apply(answer(1, 5))
     cache.apply(answer(2, 1, topic_id="new", create_revision=2))
     assert cache.leader(SEA) == Leader(2, 1, "b2:1", "new")
 
 
-def test_a_newer_hint_is_taken_at_once_and_an_older_one_is_not() -> None:
+def test_a_newer_hint_is_used_at_once_and_an_older_one_is_not() -> None:
     cache = MetadataCache()
     cache.apply(answer(1, 5))
     assert not cache.apply_hint(SEA, "id", LeaderHint(2, 5, "b2:1"))
@@ -120,7 +120,7 @@ def test_no_leader_is_none() -> None:
     assert cache.leader(TopicPartition("sea", 9)) is None
 
 
-def test_an_older_life_of_a_broker_does_not_bring_its_address_back() -> None:
+def test_an_older_incarnation_of_a_broker_does_not_restore_its_address() -> None:
     cache = MetadataCache()
     cache.apply(answer(1, 5))
     old = broker_pb2.BrokerEndpoint(broker_id=1, address="old:1", broker_epoch=0)
@@ -128,7 +128,7 @@ def test_an_older_life_of_a_broker_does_not_bring_its_address_back() -> None:
     assert "old:1" not in cache.addresses()
 
 
-def test_an_older_controller_epoch_is_not_taken() -> None:
+def test_an_older_controller_epoch_is_ignored() -> None:
     cache = MetadataCache()
     for epoch in (3, 2):
         controller = broker_pb2.ControllerEndpoint(address=f"c{epoch}:1", controller_epoch=epoch)
@@ -139,7 +139,7 @@ def test_an_older_controller_epoch_is_not_taken() -> None:
 @pytest.mark.parametrize(
     "wrong", ["", "host", "host:", ":7500", "host:99999", "a..b:1", "host:١", ["a:1", "b"]]
 )
-def test_a_bootstrap_address_that_is_none_is_told(wrong: Any) -> None:
+def test_an_invalid_bootstrap_address_is_rejected(wrong: Any) -> None:
     with pytest.raises(TidelogError, match="host:port"):
         parse_bootstrap(wrong)
 
@@ -162,7 +162,7 @@ def test_keys_spread_over_partitions() -> None:
     assert min(counts) > 800
 
 
-def test_sticky_moves_in_turn_over_partitions_with_a_leader() -> None:
+def test_the_sticky_partitioner_moves_in_turn_over_partitions_with_a_leader() -> None:
     sticky = StickyPartitioner(random.Random(1))
     first = sticky.move("sea", [0, 2, 5])
     assert sticky.current("sea") == first
@@ -170,7 +170,7 @@ def test_sticky_moves_in_turn_over_partitions_with_a_leader() -> None:
     assert sticky.move("sea", [3]) == 3
 
 
-def test_pauses_double_up_to_their_limit_and_differ() -> None:
+def test_backoffs_double_up_to_their_limit_and_differ() -> None:
     backoff = Backoff(random.Random(1), 50, 1000)
     for attempt, ceiling in ((1, 50), (2, 100), (3, 200), (9, 1000), (999, 1000)):
         pauses = {backoff.pause_ms(attempt) for _ in range(50)}
@@ -190,7 +190,7 @@ def test_a_route_opens_to_a_newer_epoch_and_after_its_pause() -> None:
 
 
 def failing_route(*failures: tuple[Leader, int]) -> Route:
-    """`failures`: of whom, and when (ms)."""
+    """A route after `failures`: pairs of leader and time (ms)."""
     route, backoff = Route(), Backoff(random.Random(1), 50, 1_000)
     for leader, now_ms in failures:
         route.failed(leader, now_ms, backoff, stale=True)
@@ -203,23 +203,25 @@ def test_requests_that_fail_together_pause_a_route_once() -> None:
     assert (route.failures, route.open_to(leader, 50)) == (1, True)
 
 
-def test_failures_one_after_another_make_longer_pauses() -> None:
+def test_successive_failures_make_longer_pauses() -> None:
     leader = Leader(1, 5, "a:1", "")
     assert failing_route((leader, 0), (leader, 60), (leader, 200)).failures == 3
 
 
-def test_a_leader_owes_nothing_to_the_failures_of_its_predecessor() -> None:
-    former, leader = Leader(1, 5, "a:1", ""), Leader(2, 6, "b:1", "")
-    route = failing_route((former, 0), (former, 60), (former, 200), (former, 500), (leader, 600))
+def test_a_leader_does_not_inherit_the_failures_of_its_predecessor() -> None:
+    previous, leader = Leader(1, 5, "a:1", ""), Leader(2, 6, "b:1", "")
+    route = failing_route(
+        (previous, 0), (previous, 60), (previous, 200), (previous, 500), (leader, 600)
+    )
     assert (route.failures, route.open_to(leader, 650)) == (1, True)
 
 
-def test_a_late_failure_of_a_former_leader_pauses_nobody() -> None:
-    former, leader = Leader(1, 5, "a:1", ""), Leader(2, 6, "b:1", "")
-    assert failing_route((former, 0), (leader, 10), (former, 100)).open_to(leader, 100)
+def test_a_late_failure_of_a_previous_leader_pauses_nothing() -> None:
+    previous, leader = Leader(1, 5, "a:1", ""), Leader(2, 6, "b:1", "")
+    assert failing_route((previous, 0), (leader, 10), (previous, 100)).open_to(leader, 100)
 
 
-def test_pieces_are_as_large_as_allowed() -> None:
+def test_chunks_are_as_large_as_allowed() -> None:
     columns = RecordColumns([bytes(1024)] * 130, None, 5)
     pieces = list(cut(columns, columns.sizes(), 65536))
     assert [(len(piece.values), size) for piece, size in pieces] == [
@@ -256,12 +258,12 @@ def check_all(columns: RecordColumns) -> None:
 
 
 @pytest.mark.parametrize("wrong", [["text"], [b"a", 3], [bytearray(b"a")], b"bytes", "text"])
-def test_values_that_are_no_bytes_are_a_type_error(wrong: Any) -> None:
+def test_values_that_are_not_bytes_are_a_type_error(wrong: Any) -> None:
     with pytest.raises(TypeError, match="bytes"):
         check_all(RecordColumns(wrong, None, 5))
 
 
-def test_a_key_or_a_value_that_is_no_bytes_is_named() -> None:
+def test_a_key_or_a_value_that_is_not_bytes_is_named() -> None:
     with pytest.raises(TypeError, match=r"^key is str; it must be bytes or None"):
         check_content("key", "text")
     with pytest.raises(TypeError, match=r"^values\[1\] is int"):
@@ -270,7 +272,7 @@ def test_a_key_or_a_value_that_is_no_bytes_is_named() -> None:
         check_all(RecordColumns([b"v"] * 20_001, [b"k"] * 20_000 + ["k"], 5))  # type: ignore[list-item]
 
 
-def test_wrong_timestamps_and_headers_are_refused() -> None:
+def test_wrong_timestamps_and_headers_are_rejected() -> None:
     with pytest.raises(TypeError):
         check_timestamps([1.5])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="from 0"):
@@ -294,11 +296,11 @@ def test_wrong_timestamps_and_headers_are_refused() -> None:
         "a@b:1",
     ],
 )
-def test_what_is_no_address_is_rejected_at_the_call(address: str) -> None:
+def test_an_invalid_address_is_rejected_at_the_call(address: str) -> None:
     with pytest.raises(TidelogError, match="is not host:port, as in"):
         parse_bootstrap(address)
 
 
 @pytest.mark.parametrize("address", ["[::1]:7501", "broker_1.internal:7501", "b\u00fccher.org:1"])
-def test_what_is_an_address_is_taken(address: str) -> None:
+def test_a_valid_address_is_accepted(address: str) -> None:
     assert parse_bootstrap(f" {address} ,") == [address]

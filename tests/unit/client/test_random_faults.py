@@ -1,5 +1,6 @@
-"""Idempotent producers under seeded faults: lost answers, requests that arrive late or out
-of order, refusals, leaders that change or hang, deliveries that run out of time."""
+"""Idempotent producers under seeded faults: lost answers, requests that arrive late or out of
+order, rejections, leaders that change or hang, deliveries that expire.
+"""
 
 import asyncio
 import random
@@ -32,7 +33,7 @@ def fault(rng: random.Random) -> Script:
 
 
 async def trouble(world: World, rng: random.Random) -> None:
-    """Goes on until it is cancelled."""
+    """Runs until it is cancelled."""
     while True:
         await milliseconds(rng.randint(1, 400))
         broker = world.cluster.brokers[world.sea.leader]
@@ -90,8 +91,8 @@ def test_nothing_is_written_twice_or_out_of_order(seed: int) -> None:
     assert not set(written) & set(by_outcome.get("not written", []))
 
 
-def test_the_faults_bring_about_every_outcome() -> None:
-    """Else the test above would show less than it seems to."""
+def test_the_faults_cause_every_outcome() -> None:
+    """Otherwise the test above would prove less than it seems to."""
     world = World()
     outcomes: set[str] = set()
 

@@ -1,4 +1,4 @@
-"""What no field of a request can hold is refused before anything is sent."""
+"""Values that no field of a request can hold are rejected before a request is sent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from unit.client.fake_broker import FakeCluster
 NO_UTF8 = "s\udcff"
 
 
-def test_what_fields_can_hold_is_in_the_message() -> None:
+def test_values_in_range_are_in_the_message() -> None:
     assert built(pb.AddBrokersRequest, broker_ids=[4, 5]) == pb.AddBrokersRequest(broker_ids=[4, 5])
 
 
@@ -44,7 +44,7 @@ def test_what_fields_can_hold_is_in_the_message() -> None:
         ),
     ],
 )
-def test_the_refusal_names_the_field_and_what_it_holds(
+def test_the_rejection_names_the_field_and_its_range(
     build: Callable[[], object], told: str
 ) -> None:
     with pytest.raises(TidelogError) as caught:
@@ -72,12 +72,12 @@ def test_the_refusal_names_the_field_and_what_it_holds(
         lambda admin: admin.describe_producers("sea", fence=Identity(1, 2**31)),
     ],
 )
-async def test_no_request_of_the_client_ends_in_another_error(
+async def test_every_unencodable_request_of_the_client_raises_the_same_error(
     cluster: FakeCluster, ask: Callable[[Admin], Awaitable[object]]
 ) -> None:
     async with Admin(cluster.bootstrap()) as admin:
         with pytest.raises(TidelogError, match=r"cannot be sent|give an integer from") as caught:
             await ask(admin)
         assert caught.value.code is ErrorCode.INVALID_REQUEST
-        # A name that was refused spoils no later question.
+        # A rejected name does not affect later requests.
         assert [topic.name for topic in await admin.list_topics()] == ["sea"]

@@ -1,5 +1,6 @@
-"""A consumer goes on where another one has ended, perhaps long ago, and is told where the log
-is no longer the one that was read."""
+"""A consumer continues where another one has ended, perhaps long ago, and gets an error if the log
+is no longer the one that was read.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def offsets_asked(cluster: FakeCluster) -> list[int]:
     return [asked.fetch_offset for request in requests for asked in request.partitions]
 
 
-async def test_under_the_leader_that_was_read_from_nothing_is_compared(
+async def test_with_the_same_leader_nothing_is_compared(
     cluster: FakeCluster,
 ) -> None:
     fill(cluster, 30)
@@ -33,7 +34,9 @@ async def test_under_the_leader_that_was_read_from_nothing_is_compared(
     assert 19 not in offsets_asked(cluster)
 
 
-async def test_a_new_leader_shows_the_record_before(cluster: FakeCluster) -> None:
+async def test_a_new_leader_returns_the_previous_record_for_comparison(
+    cluster: FakeCluster,
+) -> None:
     fill(cluster, 30)
     cluster.elect("sea", 0, leader=1)
     async with Consumer(cluster.bootstrap(), **FAST) as consumer:
@@ -42,18 +45,18 @@ async def test_a_new_leader_shows_the_record_before(cluster: FakeCluster) -> Non
     assert offsets_asked(cluster)[0] == 19
 
 
-async def test_a_log_that_was_cut_is_told(cluster: FakeCluster) -> None:
+async def test_a_truncated_log_is_an_error(cluster: FakeCluster) -> None:
     fill(cluster, 30)
     cluster.elect_uncleanly("sea", 0, leader=1, end=10)
     async with Consumer(cluster.bootstrap(), **FAST) as consumer:
         await consumer.resume(SEA, 20, topic_id=ID, read_epoch=1)
-        with pytest.raises(LogTruncatedError) as told:
+        with pytest.raises(LogTruncatedError) as raised:
             await consumer.poll(5000)
-    assert (told.value.offset, told.value.read_epoch, told.value.leader_epoch) == (20, 1, 2)
+    assert (raised.value.offset, raised.value.read_epoch, raised.value.leader_epoch) == (20, 1, 2)
 
 
 @pytest.mark.rule("stream-offsets-detect-losses")
-async def test_a_log_that_has_grown_again_is_told_too(cluster: FakeCluster) -> None:
+async def test_a_truncated_log_that_has_grown_again_is_an_error_too(cluster: FakeCluster) -> None:
     fill(cluster, 30)
     cluster.elect_uncleanly("sea", 0, leader=1, end=10)
     fill(cluster, 30)
@@ -63,7 +66,7 @@ async def test_a_log_that_has_grown_again_is_told_too(cluster: FakeCluster) -> N
             await consumer.poll(5000)
 
 
-async def test_what_was_read_may_be_deleted(cluster: FakeCluster) -> None:
+async def test_records_that_were_read_may_be_deleted(cluster: FakeCluster) -> None:
     fill(cluster, 30)
     cluster.elect("sea", 0, leader=1)
     cluster.partition("sea").log_start = 20
@@ -72,18 +75,18 @@ async def test_what_was_read_may_be_deleted(cluster: FakeCluster) -> None:
         assert (await read(consumer, 1))[0].offset == 20
 
 
-async def test_another_topic_of_the_name_is_told(cluster: FakeCluster) -> None:
+async def test_another_topic_of_the_name_is_an_error(cluster: FakeCluster) -> None:
     fill(cluster, 30)
     cluster.create("sea", [1])
     fill(cluster, 30)
     async with Consumer(cluster.bootstrap(), **FAST) as consumer:
         await consumer.resume(SEA, 20, topic_id=ID)
-        with pytest.raises(TidelogError, match="deleted and created again") as told:
+        with pytest.raises(TidelogError, match="deleted and created again") as raised:
             await consumer.poll(5000)
-    assert told.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+    assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_ID
 
 
-async def test_no_more_is_fetched_than_up_to_the_end(cluster: FakeCluster) -> None:
+async def test_nothing_beyond_the_end_offset_is_fetched(cluster: FakeCluster) -> None:
     fill(cluster, 10_000)
     async with Consumer(cluster.bootstrap(), **FAST, max_bytes=100) as consumer:
         await consumer.resume(SEA, 20, topic_id=ID, end_offset=35)
@@ -92,7 +95,7 @@ async def test_no_more_is_fetched_than_up_to_the_end(cluster: FakeCluster) -> No
     assert max(offsets_asked(cluster)) < 35
 
 
-async def test_the_epoch_of_a_record_is_told_by_whoever_leads(cluster: FakeCluster) -> None:
+async def test_the_epoch_of_a_record_is_read_from_the_current_leader(cluster: FakeCluster) -> None:
     fill(cluster, 10)
     cluster.elect("sea", 0, leader=1)
     fill(cluster, 10)
@@ -103,17 +106,17 @@ async def test_the_epoch_of_a_record_is_told_by_whoever_leads(cluster: FakeClust
         assert (await consumer.record_epochs({SEA: 99}))[SEA].record_epoch == NO_EPOCH
 
 
-async def test_of_a_damaged_record_no_epoch_is_known(cluster: FakeCluster) -> None:
+async def test_the_epoch_of_a_damaged_record_is_unknown(cluster: FakeCluster) -> None:
     fill(cluster, 10)
     cluster.partition("sea").damaged = [(5, 10)]
     async with Consumer(cluster.bootstrap(), **FAST) as consumer:
-        told = await consumer.record_epochs({SEA: 7})
-    assert told[SEA] == RecordEpoch(NO_EPOCH, 1, ID, 0, 10, damaged=True)
+        raised = await consumer.record_epochs({SEA: 7})
+    assert raised[SEA] == RecordEpoch(NO_EPOCH, 1, ID, 0, 10, damaged=True)
 
 
-async def test_offsets_come_with_who_told_them(cluster: FakeCluster) -> None:
+async def test_offsets_come_with_epoch_and_topic_id(cluster: FakeCluster) -> None:
     fill(cluster, 10)
     cluster.elect("sea", 0, leader=1)
     async with Consumer(cluster.bootstrap(), **FAST) as consumer:
-        told = await consumer.told_offsets(OffsetPosition.LATEST, [SEA])
-    assert told == {SEA: FoundOffset(10, 2, ID)}
+        raised = await consumer.told_offsets(OffsetPosition.LATEST, [SEA])
+    assert raised == {SEA: FoundOffset(10, 2, ID)}

@@ -32,7 +32,7 @@ def sequence_of(batch: SealedBatch) -> int | None:
     return None if batch.batch is None else batch.batch.header.base_sequence
 
 
-def test_the_examples_hold() -> None:
+def test_the_docstring_examples_hold() -> None:
     assert doctest.testmod(sequences).failed == 0
 
 
@@ -46,14 +46,14 @@ def test_after_the_last_sequence_comes_0() -> None:
     assert list(map(sequence_of, made)) == [2**31 - 2, 0]
 
 
-def test_no_more_than_five_are_without_an_outcome() -> None:
+def test_at_most_five_batches_are_without_an_outcome() -> None:
     numbering, made = numbered(5)
     assert not numbering.may_number
     numbering.settled(made[0], Fate.WRITTEN)
     assert numbering.may_number
 
 
-def test_no_more_than_five_get_sequences_from_the_first_without_an_outcome_on() -> None:
+def test_at_most_five_batches_are_numbered_from_the_first_without_an_outcome_on() -> None:
     numbering, made = numbered(4)
     for batch in made[1:]:
         numbering.settled(batch, Fate.WRITTEN)
@@ -62,13 +62,13 @@ def test_no_more_than_five_get_sequences_from_the_first_without_an_outcome_on() 
     assert numbering.room == 5
 
 
-def test_the_last_one_refused_gives_its_sequence_to_the_next() -> None:
+def test_the_last_rejected_batch_frees_its_sequence_for_the_next() -> None:
     numbering, made = numbered(2)
     numbering.settled(made[1], Fate.NOT_WRITTEN)
     assert numbering.next_sequence == 1
 
 
-def test_behind_a_refused_one_nothing_is_numbered_until_it_is_mended() -> None:
+def test_behind_a_rejected_batch_nothing_is_numbered_until_it_is_repaired() -> None:
     numbering, made = numbered(3)
     numbering.settled(made[0], Fate.WRITTEN)
     numbering.settled(made[1], Fate.NOT_WRITTEN)
@@ -79,7 +79,7 @@ def test_behind_a_refused_one_nothing_is_numbered_until_it_is_mended() -> None:
     assert sequence_of(made[2]) is None
 
 
-def test_a_doubt_behind_a_refused_one_costs_the_id() -> None:
+def test_a_batch_in_doubt_behind_a_rejected_one_needs_a_new_id() -> None:
     numbering, made = numbered(2)
     made[1].in_doubt = True
     numbering.settled(made[0], Fate.NOT_WRITTEN)
@@ -91,8 +91,8 @@ def test_a_doubt_behind_a_refused_one_costs_the_id() -> None:
     assert numbering.may_number
 
 
-def test_a_name_keeps_a_doubt_behind_a_refused_one_as_it_is() -> None:
-    """Its sequences will be used again, and then a late copy would fit."""
+def test_a_named_producer_keeps_a_batch_in_doubt_behind_a_rejected_one() -> None:
+    """Its sequences will be used again, and then a late copy would be accepted."""
     numbering, made = numbered(2, named=True)
     made[1].in_doubt = True
     numbering.settled(made[0], Fate.NOT_WRITTEN)
@@ -101,7 +101,7 @@ def test_a_name_keeps_a_doubt_behind_a_refused_one_as_it_is() -> None:
     assert not numbering.may_number
 
 
-def test_a_doubt_before_an_alien_leader_keeps_its_sequence() -> None:
+def test_a_batch_in_doubt_before_a_leader_with_unknown_state_keeps_its_sequence() -> None:
     numbering, made = numbered(3)
     made[0].in_doubt = True
     numbering.spoil()

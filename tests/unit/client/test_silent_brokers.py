@@ -1,5 +1,6 @@
-"""A broker that takes connections and never answers, as a paused one does, costs an administrator's
-request a part of its time."""
+"""A broker that accepts connections and never answers, as a paused one does, uses only a part of
+the time of an administrator's request.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plain TCP connect says of an address."""
+"""Results of a plain TCP connect to an address."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog.client.tcp_dial import dial
 from tidelog.inspection.explain import Listening
 
 
-async def test_a_listener_takes_connections_and_a_closed_port_refuses_them() -> None:
+async def test_a_listener_accepts_connections_and_a_closed_port_refuses_them() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
@@ -24,7 +24,7 @@ async def test_a_listener_takes_connections_and_a_closed_port_refuses_them() -> 
 
 
 @pytest.mark.parametrize("how", ["there is no such name", "no name server answers"])
-async def test_a_name_that_is_not_resolved(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+async def test_an_unresolvable_name_is_reported(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     async def resolve(*_: Any, **__: Any) -> Any:
         if how == "there is no such name":
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -35,6 +35,6 @@ async def test_a_name_that_is_not_resolved(monkeypatch: pytest.MonkeyPatch, how:
     assert await dial("broker-3.sea:7303") is Listening.UNRESOLVED
 
 
-async def test_what_is_no_address() -> None:
+async def test_an_invalid_address_is_reported() -> None:
     assert await dial("127.0.0.1:no") is Listening.SILENT
     assert await dial(f"{'x' * 70}.sea:7303") is Listening.UNRESOLVED

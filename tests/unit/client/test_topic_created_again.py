@@ -1,5 +1,6 @@
-"""A topic is deleted and created again under its name: to a client it is another topic, whose
-offsets and leader epochs begin anew."""
+"""A topic is deleted and created again under its name. To a client it is another topic, whose
+offsets and leader epochs begin at 0.
+"""
 
 import asyncio
 import random
@@ -27,11 +28,11 @@ def leader_of(topic_id: str, epoch: int, *, unclean_epoch: int = -1) -> Leader:
     return Leader(1, epoch, "one:1", topic_id, unclean_epoch)
 
 
-# -- what a consumer reads ---------------------------------------------------------------
+# -- reading ----------------------------------------------------------------------------
 
 
 class Reader:
-    """Has read a batch of two records of the former topic, in leader epoch 5."""
+    """A reader that has read a batch of two records of the previous topic, in leader epoch 5."""
 
     def __init__(self) -> None:
         self.leader = leader_of("former", 5)
@@ -48,7 +49,7 @@ class Reader:
         return self.state.plan(now_ms, lambda _: self.leader)
 
     def receive(self) -> None:
-        """The next batch, from the leader that there is."""
+        """Receives the next batch from the current leader."""
         [plan] = self.plans()
         ((want, leader),) = plan.wants
         batch = stamp(
@@ -60,8 +61,8 @@ class Reader:
         self.state.finish(plan)
         self.state.received(want, leader, Fetched(leader.leader_epoch, 99, 0, [batch]), 0)
 
-    def goes_on_in_the_new_topic(self) -> None:
-        """Its leader epoch is 0."""
+    def continues_in_the_new_topic(self) -> None:
+        """The leader epoch of the new topic is 0."""
         self.leader = leader_of("new", 0)
         assert self.plans() == []
         assert self.state.take_records(10)
@@ -71,31 +72,31 @@ class Reader:
 
 
 @pytest.mark.rule("recreated-topic-is-another-topic")
-def test_after_a_seek_the_new_topic_is_read_though_its_epochs_are_lower() -> None:
+def test_after_a_seek_the_new_topic_is_read_although_its_epochs_are_lower() -> None:
     reader = Reader()
-    reader.goes_on_in_the_new_topic()
+    reader.continues_in_the_new_topic()
     [plan] = reader.plans()
     assert plan.leader == reader.leader
     assert not reader.state.wants_metadata(lambda _: reader.leader)
 
 
-def test_a_new_topic_is_not_read_before_somebody_seeks() -> None:
+def test_a_new_topic_is_not_read_before_a_seek() -> None:
     reader = Reader()
     reader.leader = leader_of("new", 0)
     assert reader.plans() == []
     assert reader.plans(9999) == []
 
 
-def test_a_new_leader_of_the_new_topic_is_asked_for_what_was_read_of_it() -> None:
+def test_a_new_leader_of_the_new_topic_is_compared_with_its_records() -> None:
     reader = Reader()
-    reader.goes_on_in_the_new_topic()
+    reader.continues_in_the_new_topic()
     reader.receive()
     reader.leader = leader_of("new", 2)
     [plan] = reader.plans()
     assert [want.offset for want, _ in plan.wants] == [1]
 
 
-def test_failures_of_the_former_topic_do_not_hold_up_the_new_one() -> None:
+def test_failures_of_the_previous_topic_do_not_delay_the_new_one() -> None:
     route = Route()
     route.failed(leader_of("former", 5), 0, Backoff(random.Random(1)), stale=True)
     assert not route.open_to(leader_of("former", 5), 1)
@@ -120,7 +121,7 @@ async def test_a_consumer_reads_the_new_topic_after_a_seek(world: World) -> None
 
 
 @story
-async def test_a_topic_that_is_created_again_before_the_first_fetch_is_answered_is_told(
+async def test_a_topic_recreated_before_the_first_fetch_is_answered_is_reported(
     world: World,
 ) -> None:
     append(world, b"of the former")
@@ -138,7 +139,7 @@ async def test_a_topic_that_is_created_again_before_the_first_fetch_is_answered_
 
 
 @pytest.mark.parametrize("seeks", [False, True])
-def test_an_offset_that_a_leader_reported_is_read_in_its_topic_alone(seeks: bool) -> None:
+def test_a_reported_offset_is_valid_only_in_its_topic(seeks: bool) -> None:
     async def main() -> None:
         world = World()
         append(world, b"1", b"2")
@@ -166,12 +167,12 @@ def test_an_assigned_topic_is_read_by_its_id_and_others_by_their_names() -> None
     state = Reader().state
     bay, calm = TopicPartition("bay", 0), TopicPartition("calm", 0)
     state.assign([SEA, bay, calm], OffsetPosition.EARLIEST, {"sea": "another", "bay": "id"})
-    # What was read of one stays what it was read of.
+    # The topic of records already read does not change.
     assert [state.get(each).topic_id for each in (SEA, bay, calm)] == ["former", "id", ""]
 
 
 @story
-async def test_a_leader_that_hangs_is_given_up_by_a_reader_for_a_new_topic(world: World) -> None:
+async def test_a_reader_abandons_a_hanging_leader_for_a_new_topic(world: World) -> None:
     world.cluster.elect("sea", 0, leader=0)
     async with world.consumer(max_wait_ms=2000) as consumer:
         consumer.assign([SEA])
@@ -179,13 +180,13 @@ async def test_a_leader_that_hangs_is_given_up_by_a_reader_for_a_new_topic(world
         await milliseconds(100)
         world.cluster.create("sea", [1])
         append(world, b"of the new")
-        # Nothing of the former topic was read, and so nothing is to be told.
+        # No record of the previous topic was read, so there is nothing to report.
         assert [record.value for record in await consumer.poll(4000)] == [b"of the new"]
         world.broker.gate.set()
 
 
 @story
-async def test_a_leader_that_hangs_is_given_up_by_a_writer_for_a_new_topic(world: World) -> None:
+async def test_a_writer_abandons_a_hanging_leader_for_a_new_topic(world: World) -> None:
     world.cluster.elect("sea", 0, leader=0)
     async with world.producer() as producer:
         await warm(producer)
@@ -200,7 +201,7 @@ async def test_a_leader_that_hangs_is_given_up_by_a_writer_for_a_new_topic(world
 
 
 @story
-async def test_a_record_that_may_be_in_the_former_topic_is_in_doubt(world: World) -> None:
+async def test_a_record_that_may_be_in_the_previous_topic_is_in_doubt(world: World) -> None:
     async with world.producer() as producer:
         await (await producer.send("sea", b"of the former"))
         world.script(TidelogError(ErrorCode.REQUEST_TIMED_OUT, "too late"))
@@ -214,11 +215,11 @@ async def test_a_record_that_may_be_in_the_former_topic_is_in_doubt(world: World
     assert world.sea.values() == [b"of the new"]
 
 
-# -- which topic there is ----------------------------------------------------------------
+# -- the current topic -------------------------------------------------------------------
 
 
 @pytest.mark.rule("zombie-resets-no-client")
-def test_a_broker_that_is_behind_does_not_bring_the_former_topic_back() -> None:
+def test_stale_metadata_does_not_restore_the_previous_topic() -> None:
     cache = MetadataCache()
     cache.apply(answer(1, 7, topic_id="former", create_revision=10))
     cache.apply(answer(2, 0, topic_id="new", create_revision=20))
@@ -226,7 +227,7 @@ def test_a_broker_that_is_behind_does_not_bring_the_former_topic_back() -> None:
     assert cache.leader(SEA) == Leader(2, 0, "b2:1", "new")
 
 
-def test_who_does_not_tell_when_a_topic_was_created_does_not_bring_the_former_one_back() -> None:
+def test_metadata_without_a_creation_revision_does_not_restore_the_previous_topic() -> None:
     cache = MetadataCache()
     cache.apply(answer(2, 0, topic_id="new", create_revision=20))
     cache.apply(answer(2, 0, topic_id="new", create_revision=0))
@@ -234,14 +235,14 @@ def test_who_does_not_tell_when_a_topic_was_created_does_not_bring_the_former_on
     assert cache.leader(SEA) == Leader(2, 0, "b2:1", "new")
 
 
-def test_a_hint_for_the_former_topic_says_nothing_of_the_new_one() -> None:
+def test_a_hint_for_the_previous_topic_does_not_apply_to_the_new_one() -> None:
     cache = MetadataCache()
     cache.apply(answer(2, 0, topic_id="new", create_revision=20))
     assert not cache.apply_hint(SEA, "former", LeaderHint(1, 7, "b1:1"))
     assert cache.leader(SEA) == Leader(2, 0, "b2:1", "new")
 
 
-def test_another_cluster_at_the_same_addresses_begins_anew() -> None:
+def test_another_cluster_at_the_same_addresses_resets_the_metadata() -> None:
     cache = MetadataCache()
     controller = broker_pb2.ControllerEndpoint(address="c:1", controller_epoch=9)
     cache.apply(answer(1, 7, create_revision=100, cluster_id="first", controller=controller))
@@ -254,8 +255,8 @@ def test_another_cluster_at_the_same_addresses_begins_anew() -> None:
     assert cache.controller_address == "d:1"
 
 
-def former_told_by_broker_0(world: World) -> None:
-    """Broker 0 led the former topic, in epoch 5, and is behind."""
+def previous_topic_in_stale_metadata_of_broker_0(world: World) -> None:
+    """Broker 0 led the previous topic, in epoch 5, and has stale metadata."""
     for leader in (1, 0, 1, 0):
         world.cluster.elect("sea", 0, leader)
     stale = world.broker.metadata(broker_pb2.MetadataRequest(topics=["sea"]))
@@ -264,8 +265,10 @@ def former_told_by_broker_0(world: World) -> None:
 
 
 @story
-async def test_a_consumer_of_the_new_topic_is_not_sent_back_to_the_former(world: World) -> None:
-    former_told_by_broker_0(world)
+async def test_a_consumer_of_the_new_topic_is_not_sent_back_to_the_previous_one(
+    world: World,
+) -> None:
+    previous_topic_in_stale_metadata_of_broker_0(world)
     async with world.consumer() as consumer:
         consumer.assign([SEA])
         for number in range(6):
@@ -275,8 +278,10 @@ async def test_a_consumer_of_the_new_topic_is_not_sent_back_to_the_former(world:
 
 
 @story
-async def test_a_producer_of_the_new_topic_is_not_sent_back_to_the_former(world: World) -> None:
-    former_told_by_broker_0(world)
+async def test_a_producer_of_the_new_topic_is_not_sent_back_to_the_previous_one(
+    world: World,
+) -> None:
+    previous_topic_in_stale_metadata_of_broker_0(world)
     async with world.producer() as producer:
         await (await producer.send("sea", b"0"))
         world.broker.seen["produce"].clear()
@@ -291,7 +296,7 @@ async def test_a_producer_of_the_new_topic_is_not_sent_back_to_the_former(world:
 
 
 @story
-async def test_a_topic_whose_partitions_are_told_later_can_be_read(world: World) -> None:
+async def test_a_topic_whose_partitions_appear_later_can_be_read(world: World) -> None:
     topic = world.cluster.topics["sea"]
     topic.partitions, coming = [], topic.partitions
     async with world.consumer() as consumer:
@@ -302,7 +307,7 @@ async def test_a_topic_whose_partitions_are_told_later_can_be_read(world: World)
 
 
 @story
-async def test_a_partition_that_is_told_later_can_be_read(world: World) -> None:
+async def test_a_partition_that_appears_later_can_be_read(world: World) -> None:
     topic = world.cluster.create("lake", [0, 0])
     second = TopicPartition("lake", 1)
     last = topic.partitions.pop()
@@ -316,7 +321,7 @@ async def test_a_partition_that_is_told_later_can_be_read(world: World) -> None:
 # -- unclean elections -------------------------------------------------------------------
 
 
-def test_an_unclean_election_is_told_though_the_former_topic_had_a_later_one() -> None:
+def test_an_unclean_election_is_reported_although_the_previous_topic_had_a_later_one() -> None:
     elections = UncleanElections()
     elections.reached(SEA, "former", 5, 100)
     assert elections.news(lambda _: leader_of("former", 6, unclean_epoch=6))
@@ -325,7 +330,7 @@ def test_an_unclean_election_is_told_though_the_former_topic_had_a_later_one() -
     assert found == [UncleanElection(SEA, 2, 10, 1)]
 
 
-def test_what_was_reached_in_the_former_topic_is_not_lost_in_the_new_one() -> None:
+def test_positions_in_the_previous_topic_are_not_lost_in_the_new_one() -> None:
     elections = UncleanElections()
     elections.reached(SEA, "former", 1, 100)
     assert elections.news(lambda _: leader_of("new", 2, unclean_epoch=2)) == []

@@ -10,7 +10,7 @@ from unit.loop_turns import Turns
 
 
 @pytest.mark.parametrize(("topics", "slices"), [(1, 4), (8, 0.5), (40, 0.1)])
-async def test_the_loop_gets_its_turns(topics: int, slices: float) -> None:
+async def test_conversion_lets_other_tasks_run(topics: int, slices: float) -> None:
     partitions = int(slices * PARTITIONS_PER_TURN)
     wire = [
         TopicMetadata(

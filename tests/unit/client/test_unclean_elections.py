@@ -1,4 +1,4 @@
-"""Records that were committed are gone: clients learn of it, and pass over nothing."""
+"""Committed records are lost: clients get an error, and skip nothing."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ SEA = TopicPartition("sea", 0)
 
 
 def append(world: World, *values: bytes, partition: int = 0) -> None:
-    """Each a batch of its own."""
+    """Appends each value as a batch of its own."""
     log = world.cluster.partition("sea", partition)
     for value in values:
         batch = encode([value], timestamps_ms=1)
@@ -39,7 +39,7 @@ async def read(consumer: Consumer, count: int) -> list[bytes | None]:
 
 
 @story
-async def test_a_new_leader_is_asked_for_the_last_batch_again_and_reading_goes_on(
+async def test_a_new_leader_is_asked_for_the_last_batch_again_and_reading_continues(
     world: World,
 ) -> None:
     append(world, b"0", b"1", b"2")
@@ -59,7 +59,7 @@ async def test_a_new_leader_is_asked_for_the_last_batch_again_and_reading_goes_o
 
 @pytest.mark.rule("unclean-elections-are-marked")
 @story
-async def test_a_log_that_has_grown_beyond_a_truncation_is_not_read_on(world: World) -> None:
+async def test_a_log_that_has_grown_beyond_a_truncation_is_not_read_further(world: World) -> None:
     append(world, b"0", b"1", b"2")
     async with world.consumer() as consumer:
         consumer.assign([SEA])
@@ -90,7 +90,7 @@ async def test_a_log_that_ends_below_the_position_is_truncated(world: World) -> 
 
 
 @story
-async def test_after_a_truncation_a_policy_goes_where_it_says(world: World) -> None:
+async def test_after_a_truncation_the_reset_policy_applies(world: World) -> None:
     append(world, b"0", b"1", b"2")
     async with world.consumer(on_out_of_range="earliest") as consumer:
         consumer.assign([SEA])
@@ -101,30 +101,32 @@ async def test_after_a_truncation_a_policy_goes_where_it_says(world: World) -> N
         await milliseconds(500)
 
 
-def test_a_truncation_that_a_policy_mends_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    test_after_a_truncation_a_policy_goes_where_it_says()
-    told = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    assert len([message for message in told if "truncated below offset 3" in message]) == 1
-    assert len([message for message in told if "unclean election of sea/0" in message]) == 1
+def test_a_truncation_handled_by_a_policy_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    test_after_a_truncation_the_reset_policy_applies()
+    reported = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert len([message for message in reported if "truncated below offset 3" in message]) == 1
+    assert len([message for message in reported if "unclean election of sea/0" in message]) == 1
 
 
 @story
-async def test_a_producer_is_told_though_its_leader_leads_again(world: World) -> None:
-    told: list[UncleanElection] = []
-    async with world.producer(on_unclean_election=told.append) as producer:
+async def test_a_producer_reports_an_unclean_election_even_if_its_leader_leads_again(
+    world: World,
+) -> None:
+    reported: list[UncleanElection] = []
+    async with world.producer(on_unclean_election=reported.append) as producer:
         await (await producer.send("sea", b"0"))
         world.cluster.elect_uncleanly("sea", 0, leader=0, end=1)
         await (await producer.send("sea", b"1"))
         await milliseconds(500)
-    assert [election.leader_epoch for election in told] == [2]
+    assert [election.leader_epoch for election in reported] == [2]
 
 
 @story
-async def test_a_producer_is_told_when_the_first_broker_that_it_asks_is_behind(
+async def test_a_producer_reports_an_unclean_election_even_if_the_first_broker_is_behind(
     world: World,
 ) -> None:
-    told: list[UncleanElection] = []
-    async with world.producer(on_unclean_election=told.append) as producer:
+    reported: list[UncleanElection] = []
+    async with world.producer(on_unclean_election=reported.append) as producer:
         await (await producer.send("sea", b"0"))
         stale = world.broker.metadata(broker_pb2.MetadataRequest(topics=["sea"]))
         for broker in world.cluster.brokers.values():
@@ -132,16 +134,16 @@ async def test_a_producer_is_told_when_the_first_broker_that_it_asks_is_behind(
         world.cluster.elect_uncleanly("sea", 0, leader=1, end=1)
         await (await producer.send("sea", b"1"))
         await milliseconds(500)
-        assert told == []
+        assert reported == []
         for broker in world.cluster.brokers.values():
             broker.metadata_of = None
         await (await producer.send("sea", b"2"))
         await milliseconds(500)
-    assert [election.leader_epoch for election in told] == [2]
+    assert [election.leader_epoch for election in reported] == [2]
 
 
 @story
-async def test_what_was_read_and_is_no_longer_kept_is_not_compared(world: World) -> None:
+async def test_records_that_are_no_longer_retained_are_not_compared(world: World) -> None:
     append(world, b"0", b"1", b"2")
     async with world.consumer() as consumer:
         consumer.assign([SEA])
@@ -153,7 +155,7 @@ async def test_what_was_read_and_is_no_longer_kept_is_not_compared(world: World)
 
 
 @story
-async def test_a_leader_that_shows_nothing_yet_is_asked_again(world: World) -> None:
+async def test_a_leader_that_returns_nothing_yet_is_asked_again(world: World) -> None:
     append(world, b"0", b"1", b"2")
     async with world.consumer() as consumer:
         consumer.assign([SEA])
@@ -167,7 +169,7 @@ async def test_a_leader_that_shows_nothing_yet_is_asked_again(world: World) -> N
 
 
 @story
-async def test_a_leader_that_hangs_is_given_up_by_a_reader_for_a_newer_one(world: World) -> None:
+async def test_a_reader_abandons_a_hanging_leader_for_a_newer_one(world: World) -> None:
     append(world, b"0")
     async with world.consumer() as consumer:
         consumer.assign([SEA])
@@ -184,10 +186,10 @@ async def test_a_leader_that_hangs_is_given_up_by_a_reader_for_a_newer_one(world
 
 @pytest.mark.rule("unclean-elections-are-marked")
 @story
-async def test_a_reader_is_told_of_an_unclean_election_once(world: World) -> None:
-    told: list[UncleanElection] = []
+async def test_a_reader_reports_an_unclean_election_once(world: World) -> None:
+    reported: list[UncleanElection] = []
     append(world, b"0", b"1")
-    async with world.consumer(on_unclean_election=told.append) as consumer:
+    async with world.consumer(on_unclean_election=reported.append) as consumer:
         consumer.assign([SEA])
         await read(consumer, 2)
         world.cluster.elect_uncleanly("sea", 0, leader=1, end=2)
@@ -197,30 +199,32 @@ async def test_a_reader_is_told_of_an_unclean_election_once(world: World) -> Non
         world.cluster.elect("sea", 0, leader=0)
         append(world, b"3")
         await read(consumer, 1)
-    assert told == [UncleanElection(SEA, 2, 2, 1)]
+    assert reported == [UncleanElection(SEA, 2, 2, 1)]
 
 
 @story
-async def test_a_writer_is_told_of_an_unclean_election_once(world: World) -> None:
-    told: list[UncleanElection] = []
-    async with world.producer(on_unclean_election=told.append) as producer:
+async def test_a_writer_reports_an_unclean_election_once(world: World) -> None:
+    reported: list[UncleanElection] = []
+    async with world.producer(on_unclean_election=reported.append) as producer:
         await asyncio.gather(*await send(producer, 3))
         world.cluster.elect_uncleanly("sea", 0, leader=1, end=1)
         assert await outcome((await send(producer, 1))[0]) == 1
         await milliseconds(500)
-    assert told == [UncleanElection(SEA, 2, 3, 1)]
+    assert reported == [UncleanElection(SEA, 2, 3, 1)]
 
 
 @story
-async def test_a_writer_that_begins_after_an_unclean_election_is_not_told(world: World) -> None:
-    told: list[UncleanElection] = []
+async def test_a_writer_that_begins_after_an_unclean_election_does_not_report_it(
+    world: World,
+) -> None:
+    reported: list[UncleanElection] = []
     world.cluster.elect_uncleanly("sea", 0, leader=1, end=0)
-    async with world.producer(on_unclean_election=told.append) as producer:
+    async with world.producer(on_unclean_election=reported.append) as producer:
         assert not isinstance(await outcome((await send(producer, 1))[0]), TidelogError)
-    assert told == []
+    assert reported == []
 
 
-def test_what_was_reached_after_the_election_does_not_hide_it() -> None:
+def test_positions_reached_after_the_election_do_not_hide_it() -> None:
     elections = UncleanElections()
     elections.reached(SEA, "id", 4, 10)
     elections.reached(SEA, "id", 5, 8)

@@ -1,4 +1,4 @@
-"""Produce and fetch requests belong to the user's span, where there is one."""
+"""Produce and fetch requests belong to the user's span, if there is one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE_S = 20
 
 @contextmanager
 def span(trace_id: int) -> Iterator[str]:
-    """As a user's OpenTelemetry makes it current; gives the trace's id."""
+    """A span that is current, as a user's OpenTelemetry sets it; yields the trace id."""
     made = trace.NonRecordingSpan(trace.SpanContext(trace_id, 0xB2, is_remote=False))
     token = context.attach(trace.set_span_in_context(made))
     try:
@@ -47,7 +47,7 @@ async def test_fetches_carry_the_span_of_the_last_poll(cluster: FakeCluster) -> 
                 await consumer.assign_topic("sea")
                 while users not in traces(cluster, "fetch"):
                     await consumer.poll(timeout_ms=100)
-            # A fetch that is under way has the span in which it began.
+            # A fetch in flight keeps the span in which it began.
             while traces(cluster, "fetch")[-1] == users:
                 await consumer.poll(timeout_ms=100)
     assert traces(cluster, "fetch")[-1] == ""

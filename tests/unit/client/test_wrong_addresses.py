@@ -1,4 +1,4 @@
-"""Bootstrap addresses of services that are no brokers."""
+"""Bootstrap addresses of services that are not brokers."""
 
 from collections.abc import AsyncIterator
 
@@ -12,7 +12,7 @@ from unit.client.fake_broker import FakeCluster
 
 @pytest.fixture
 async def stranger() -> AsyncIterator[str]:
-    """A gRPC server that has none of the methods, as a controller has none of a broker's."""
+    """A gRPC server without the broker's methods, such as a controller."""
     server = grpc.aio.server()
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -21,7 +21,7 @@ async def stranger() -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("name", ["", "tide"])
-async def test_one_among_brokers_is_passed_over(
+async def test_a_wrong_address_among_brokers_is_skipped(
     cluster: FakeCluster, stranger: str, name: str
 ) -> None:
     for bootstrap in ([stranger, *cluster.bootstrap()], [*cluster.bootstrap(), stranger]):
@@ -31,7 +31,7 @@ async def test_one_among_brokers_is_passed_over(
             await admin.init_producer_id(name)
 
 
-async def test_where_there_is_no_other_it_is_named_at_once(stranger: str) -> None:
+async def test_a_wrong_address_without_alternatives_is_reported_at_once(stranger: str) -> None:
     async with Producer(stranger) as producer:
         with pytest.raises(InvalidRequestError, match=f"{stranger} does not know"):
             await producer.send("sea", b"1")

@@ -1,4 +1,4 @@
-"""Where a broker or controller listens, and what it refuses to be told about it."""
+"""Listening addresses of brokers and controllers, and which ones they reject."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog_runtime.config import load
 REQUIRED = ("--broker-id=1", "--data-dir=/data")
 
 
-def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+def error_text(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     with pytest.raises(SystemExit) as ended:
         load(BrokerConfig, [*REQUIRED, *argv])
     assert ended.value.code == 2
@@ -21,7 +21,7 @@ def test_without_an_external_listener_there_is_no_external_address() -> None:
     assert load(BrokerConfig, REQUIRED).external_address == ""
 
 
-def test_an_external_listener_is_advertised_as_it_is() -> None:
+def test_the_default_external_address_is_that_of_the_external_listener() -> None:
     config = load(BrokerConfig, [*REQUIRED, "--external-listen=192.0.2.1:7501"])
     assert config.external_address == "192.0.2.1:7501"
 
@@ -49,7 +49,7 @@ def test_the_external_advertised_address_wins() -> None:
         (["--external-listen=[::]:7501"], "set external_advertised_address"),
     ],
 )
-def test_an_address_that_nobody_could_use_is_refused(
+def test_an_unusable_address_is_rejected(
     argv: list[str], remedy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert remedy in refused(capsys, *argv)
+    assert remedy in error_text(capsys, *argv)

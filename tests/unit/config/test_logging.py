@@ -67,7 +67,7 @@ def test_a_line_below_the_level_is_left_out(output: io.StringIO) -> None:
     assert output.getvalue() == ""
 
 
-def test_a_library_that_logs_by_the_standard_way_has_the_same_form(output: io.StringIO) -> None:
+def test_standard_library_loggers_have_the_same_form(output: io.StringIO) -> None:
     configure_logging("controller", stream=output)
 
     logging.getLogger("some.library").info("chatter")
@@ -104,11 +104,11 @@ def test_the_console_form_is_for_people(output: io.StringIO) -> None:
     assert "{" not in output.getvalue()
 
 
-def test_the_console_form_puts_what_happened_to_what_before_its_details(
+def test_the_console_form_shows_the_event_before_its_details(
     output: io.StringIO,
 ) -> None:
     configure_logging("broker-2", log_format="console", clock=FixedClock(), stream=output)
-    told = StateChange(
+    change = StateChange(
         1_700_000_000_042,
         "broker-2",
         Kind.ISR_SHRINK,
@@ -122,9 +122,9 @@ def test_the_console_form_puts_what_happened_to_what_before_its_details(
         revision=99,
         details={"isr": [1, 2]},
     )
-    event = json_form.to_fields(told)
+    event = json_form.to_fields(change)
     structlog.get_logger().info(
-        json_form.EVENT, time=json_form.format_time(told.time_ms), service=told.service, **event
+        json_form.EVENT, time=json_form.format_time(change.time_ms), service=change.service, **event
     )
     line, details = output.getvalue().split(" details=")
     assert line.replace("[info     ] ", "").split() == [
@@ -144,10 +144,10 @@ def test_the_console_form_puts_what_happened_to_what_before_its_details(
     assert details == "{'isr': [1, 2]}\n"
 
 
-def test_a_log_on_a_full_disk_ends_nothing(output: io.StringIO) -> None:
-    # The fixture restores what is configured.
+def test_a_full_disk_of_the_log_ends_nothing(output: io.StringIO) -> None:
+    # The fixture restores the configuration.
     del output
-    full = open("/dev/full", "w", buffering=1)  # noqa: PTH123, SIM115 - it cannot be closed well
+    full = open("/dev/full", "w", buffering=1)  # noqa: PTH123, SIM115 - closing it fails
     configure_logging("broker-1", stream=full)
     structlog.get_logger().info("started")
     write_lines([Line("2026-11-27T00:00:00.000Z", "info", "broker-1", "started", {})])
@@ -156,7 +156,7 @@ def test_a_log_on_a_full_disk_ends_nothing(output: io.StringIO) -> None:
         full.close()
 
 
-def test_many_memory_errors_of_libraries_are_two_lines_and_one_traceback(
+def test_repeated_memory_errors_of_libraries_are_two_lines_and_one_traceback(
     output: io.StringIO,
 ) -> None:
     configure_logging("broker", stream=output)
@@ -181,9 +181,9 @@ def test_many_memory_errors_of_libraries_are_two_lines_and_one_traceback(
     assert ["exception" in line for line in lines] == [False, True, False]
 
 
-def test_memory_errors_that_go_on_are_logged_seldom_and_without_a_traceback() -> None:
-    now, told = [0.0], []
-    passes = MemoryErrors(lambda: told.append(now[0]), lambda: now[0])
+def test_continuing_memory_errors_are_logged_rarely_and_without_a_traceback() -> None:
+    now, logged = [0.0], []
+    passes = MemoryErrors(lambda: logged.append(now[0]), lambda: now[0])
     kept = []
     for second in range(25):
         now[0] = float(second)
@@ -194,4 +194,4 @@ def test_memory_errors_that_go_on_are_logged_seldom_and_without_a_traceback() ->
         if passes.filter(record):
             kept.append((second, record.exc_info is not None))
     assert kept == [(0, True), (10, False), (20, False)]
-    assert told == [0.0]
+    assert logged == [0.0]

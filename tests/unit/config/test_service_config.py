@@ -1,4 +1,4 @@
-"""Configuration: which source wins, and what is said of a wrong value."""
+"""Configuration: which source takes precedence, and how invalid values are reported."""
 
 from pathlib import Path
 from typing import Self
@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+def error_text(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     with pytest.raises(SystemExit) as ended:
         load(StoreConfig, argv)
     assert ended.value.code == 2
@@ -47,7 +47,7 @@ def test_the_file_is_read(file: Path) -> None:
     assert config.cluster == "default"
 
 
-def test_a_variable_wins_over_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_overrides_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDELOG_DATA_DIR", "/variable")
     monkeypatch.setenv("TIDELOG_ETCD_ENDPOINTS", "c:3, d:4")
 
@@ -57,7 +57,7 @@ def test_a_variable_wins_over_the_file(file: Path, monkeypatch: pytest.MonkeyPat
     assert config.etcd_endpoints == ["c:3", "d:4"]
 
 
-def test_a_flag_wins_over_all(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flag_overrides_file_and_variable(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDELOG_DATA_DIR", "/variable")
 
     config = load(
@@ -70,7 +70,7 @@ def test_a_flag_wins_over_all(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert config.lease_ttl_seconds == 4
 
 
-def test_a_variable_of_another_program_is_left_alone(
+def test_variables_of_other_programs_are_ignored(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIDELOG_ETCD", "127.0.0.1:2379")
@@ -78,7 +78,7 @@ def test_a_variable_of_another_program_is_left_alone(
     assert load(StoreConfig, ["--config", str(file)]).store_id == 1
 
 
-def test_others_reach_a_service_where_it_listens_unless_told_otherwise(file: Path) -> None:
+def test_the_advertised_address_defaults_to_the_listening_one(file: Path) -> None:
     argv = ["--config", str(file)]
 
     assert load(StoreConfig, argv).address == "127.0.0.1:7500"
@@ -96,16 +96,16 @@ def test_others_reach_a_service_where_it_listens_unless_told_otherwise(file: Pat
         (["--metrics-listen", "off"], None),
     ],
 )
-def test_metrics_are_served_on_loopback_a_thousand_above_unless_told_otherwise(
+def test_metrics_default_to_loopback_and_a_port_one_thousand_higher(
     file: Path, flags: list[str], address: tuple[str, int] | None
 ) -> None:
     assert load(StoreConfig, ["--config", str(file), *flags]).metrics_address == address
 
 
-def test_an_address_for_metrics_that_is_none_is_refused(
+def test_an_invalid_metrics_address_is_rejected(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    message = refused(capsys, "--config", str(file), "--metrics-listen", "on")
+    message = error_text(capsys, "--config", str(file), "--metrics-listen", "on")
 
     assert "'on' is not an address; give host:port, such as 127.0.0.1:8500, or off" in message
 
@@ -128,92 +128,92 @@ def test_help_lists_every_field_with_description_and_default(
 def test_a_missing_value_is_named_with_the_ways_to_set_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    message = refused(capsys, "--data-dir", "/x")
+    message = error_text(capsys, "--data-dir", "/x")
 
     assert "store_id is not set (a number that no other store has)" in message
     assert "TIDELOG_STORE_ID" in message
     assert "--store-id" in message
 
 
-def test_a_value_out_of_range_says_where_it_came_from_and_the_range(
+def test_an_out_of_range_value_names_its_source_and_the_range(
     capsys: pytest.CaptureFixture[str], file: Path
 ) -> None:
-    message = refused(capsys, "--config", str(file), "--lease-ttl-seconds=1")
+    message = error_text(capsys, "--config", str(file), "--lease-ttl-seconds=1")
 
     assert "lease_ttl_seconds = '1' (from the flag --lease-ttl-seconds)" in message
     assert "greater than or equal to 2" in message
 
 
-def test_a_wrong_variable_is_named(
+def test_an_invalid_variable_is_named(
     capsys: pytest.CaptureFixture[str], file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIDELOG_ETCD_ENDPOINTS", "a:1,nowhere")
 
-    message = refused(capsys, "--config", str(file))
+    message = error_text(capsys, "--config", str(file))
 
     assert "from the variable TIDELOG_ETCD_ENDPOINTS" in message
     assert "'nowhere' is not an address; give host:port, such as 127.0.0.1:7500" in message
 
 
 @pytest.mark.parametrize("host", ["a..b", "n" * 64])
-def test_a_host_that_no_resolver_can_take_is_rejected(
+def test_an_unresolvable_host_syntax_is_rejected(
     capsys: pytest.CaptureFixture[str], file: Path, host: str
 ) -> None:
-    message = refused(capsys, "--config", str(file), f"--listen={host}:7500")
+    message = error_text(capsys, "--config", str(file), f"--listen={host}:7500")
 
     assert f"no resolver can look up the host '{host}'" in message
 
 
-def test_a_wrong_value_in_the_file_is_named(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+def test_an_invalid_value_in_the_file_is_named(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
     file.write_text('store_id = "one"\ndata_dir = "/x"\n')
 
-    message = refused(capsys, "--config", str(file))
+    message = error_text(capsys, "--config", str(file))
 
     assert "store_id = 'one' (from the configuration file)" in message
 
 
-def test_a_key_of_the_file_that_does_not_exist_gets_the_nearest(
+def test_an_unknown_key_in_the_file_is_answered_with_the_nearest(
     capsys: pytest.CaptureFixture[str], file: Path
 ) -> None:
     file.write_text('store_id = 1\ndata_dri = "/x"\n')
 
-    message = refused(capsys, "--config", str(file))
+    message = error_text(capsys, "--config", str(file))
 
     assert "sets data_dri, which does not exist; did you mean data_dir?" in message
 
 
 def test_an_unknown_flag_is_named(capsys: pytest.CaptureFixture[str], file: Path) -> None:
-    assert "--colour" in refused(capsys, "--config", str(file), "--colour", "red")
+    assert "--colour" in error_text(capsys, "--config", str(file), "--colour", "red")
 
 
-def test_a_file_that_is_not_there_is_named(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     missing = tmp_path / "missing.toml"
 
-    message = refused(capsys, "--config", str(missing))
+    message = error_text(capsys, "--config", str(missing))
 
     assert f"there is no configuration file {missing}" in message
 
 
-def test_a_file_that_is_no_toml_is_named(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+def test_a_malformed_toml_file_is_named(capsys: pytest.CaptureFixture[str], file: Path) -> None:
     file.write_text("store_id: 1\n")
 
-    message = refused(capsys, "--config", str(file))
+    message = error_text(capsys, "--config", str(file))
 
     assert f"{file} cannot be read as TOML" in message
 
 
 @pytest.mark.parametrize("value", ["7500", "host", ":7500", "host:", "host:port", "host:70000"])
-def test_what_is_no_address_is_refused(
+def test_an_invalid_address_is_rejected(
     capsys: pytest.CaptureFixture[str], file: Path, value: str
 ) -> None:
-    assert "host:port" in refused(capsys, "--config", str(file), "--listen", value)
+    assert "host:port" in error_text(capsys, "--config", str(file), "--listen", value)
 
 
-def test_settings_that_do_not_fit_together_are_told_in_the_services_words(
+def test_conflicting_settings_have_the_message_of_the_service(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    message = refused(capsys, "--store-id", "1", "--data-dir", "/")
+    message = error_text(capsys, "--store-id", "1", "--data-dir", "/")
 
     assert "do not fit together: data_dir is the root directory; choose one" in message

@@ -1,4 +1,4 @@
-"""What a topic's configuration may hold."""
+"""Valid values of a topic's configuration."""
 
 import pytest
 
@@ -19,17 +19,17 @@ def test_every_number_fits_64_bits(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["retention_ms", "segment_ms", "timestamp_max_ahead_ms"])
-def test_the_largest_number_of_64_bits_is_taken(key: str) -> None:
+def test_the_largest_64_bit_number_is_accepted(key: str) -> None:
     assert TopicConfig.parse({key: str(2**63 - 1)}).as_text()[key] == str(2**63 - 1)
 
 
 @pytest.mark.parametrize("number", ["9" * 19, "1" + 30 * "0", "9" * 5_000])
-def test_a_stored_number_of_a_former_release_is_the_largest_one(number: str) -> None:
+def test_an_oversized_number_stored_by_a_previous_release_becomes_the_maximum(number: str) -> None:
     stored = TopicConfig.parse_stored({"retention_ms": number})
     assert stored == TopicConfig.parse({"retention_ms": str(2**63 - 1)})
 
 
 @pytest.mark.parametrize("number", ["-1", "0", "604800000"])
-def test_any_other_stored_number_stands(number: str) -> None:
+def test_other_stored_numbers_are_unchanged(number: str) -> None:
     stored = TopicConfig.parse_stored({"retention_ms": number})
     assert stored == TopicConfig.parse({"retention_ms": number})

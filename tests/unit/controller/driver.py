@@ -1,5 +1,5 @@
-"""Plays everything around the controller's core, synchronously: the store, the brokers
-and time. What happens is written down as a transcript, which stories compare whole."""
+"""A synchronous environment of the controller's core: the store, the brokers and time. It records
+a transcript, which tests compare as a whole."""
 
 from __future__ import annotations
 
@@ -106,35 +106,35 @@ ASKER = Asker("ann", "ipv4:10.1.1.1:99")
 
 @dataclass
 class FakeBroker:
-    """Acknowledges everything, unless told otherwise."""
+    """Acknowledges everything, unless configured otherwise."""
 
     broker_epoch: int
     mute: bool = False  # leaves commands without an answer
     lose: bool = False  # its answers, and perhaps the commands, are lost
     refuse: Callable[[TopicPartition], TidelogError | None] = lambda _: None
-    # What was told of each replica, by topic id and number: its newest revision.
-    told: dict[tuple[str, int], int] = field(default_factory=dict)
+    # The newest revision of each replica that this broker was sent, by topic id and partition.
+    revisions: dict[tuple[str, int], int] = field(default_factory=dict)
     # Log end offset and epochs of each replica, by its number; others are empty.
     logs: dict[int, tuple[int, tuple[tuple[int, int], ...]]] = field(default_factory=dict)
-    # Bytes of each replica's log, and what replicas that are added to it lack, by its number.
+    # Bytes of each replica's log, and bytes that added replicas lack, both by partition.
     sizes: dict[int, int] = field(default_factory=dict)
     lacks: dict[int, dict[int, int]] = field(default_factory=dict)
-    silent: bool = False  # leaves questions about logs without an answer
+    silent: bool = False  # leaves requests for logs without an answer
     under_repair: set[int] = field(default_factory=set)  # partitions
-    lost_questions: int = 0  # so many of the next questions are lost
+    lost_questions: int = 0  # number of the next requests that are lost
 
     def took(self, result: CommandResult) -> None:
         for topic_id, number, revision, error in result.partitions:
             if error is None:
-                self.told[topic_id, number] = revision
+                self.revisions[topic_id, number] = revision
 
     def describe(self, question: DescribeReplicasCommand) -> DescribeReplicasResult:
         replicas = []
         for key in question.partitions:
-            if key in self.told and key[1] not in self.under_repair:
+            if key in self.revisions and key[1] not in self.under_repair:
                 end, epochs = self.logs.get(key[1], (0, ()))
                 size, lacks = self.sizes.get(key[1], -1), self.lacks.get(key[1], {})
-                summary = ReplicaSummary(*key, self.told[key], 0, end, epochs)
+                summary = ReplicaSummary(*key, self.revisions[key], 0, end, epochs)
                 summary = summary._replace(size_bytes=size, lacks=tuple(lacks.items()))
                 replicas.append(summary)
         return DescribeReplicasResult(replicas=replicas)
@@ -145,9 +145,9 @@ class Driver:
         self, store: TableStore | None = None, internal_topics: Sequence[InternalTopic] = ()
     ) -> None:
         self.store = store or TableStore(KEYS.root)
-        self.internal_topics = internal_topics  # of the next reign
-        self.leader_balancing: LeaderBalancing | None = None  # of the next reign
-        self.intervals = Intervals(0, 0)  # of the next reign
+        self.internal_topics = internal_topics  # of the next controller term
+        self.leader_balancing: LeaderBalancing | None = None  # of the next controller term
+        self.intervals = Intervals(0, 0)  # of the next controller term
         self.now_ms = 1_000
         self.brokers: dict[int, FakeBroker] = {}
         self.transcript: list[str] = []
@@ -157,14 +157,14 @@ class Driver:
         self.unanswered: list[SendLeaderAndIsr | SendStopReplica] = []
         self.replies: dict[int, AdminReply] = {}
         self.logs: list[tuple[str, Mapping[str, Any]]] = []
-        self.told: list[Tell] = []
+        self.published: list[Tell] = []
         self.stepped_down: str | None = None
         self.reads: list[ReadKeys] = []
-        # How many of the next transactions the store leaves without an answer, and
-        # whether it applies them all the same.
+        # How many of the next transactions get no answer from the store, and whether the store
+        # applies them all the same.
         self.unanswered_transactions = 0
         self.apply_unanswered = False
-        # Runs before a transaction reaches the store: what another client does then.
+        # Runs before a transaction reaches the store: what another client does at that moment.
         self.before_transaction: Callable[[Transaction], None] | None = None
         self.hold_transactions = False
         self.held: list[Transact] = []
@@ -204,7 +204,7 @@ class Driver:
         self.feed(Loaded(self.store.snapshot()))
 
     def take_over(self) -> None:
-        """Another controller is elected; what the former one had in flight is lost."""
+        """Elects another controller; what the previous one had in flight is lost."""
         self.held.clear()
         self.unanswered.clear()
         self.hold_transactions = False
@@ -388,7 +388,7 @@ class Driver:
         return self._last_request
 
     def ask(self, request: AdminRequest) -> AdminReply:
-        """Whatever its number."""
+        """Sends the request under the next request number."""
         self._last_request += 1
         self.feed(request._replace(request_id=self._last_request))
         return self.replies[self._last_request]
@@ -414,8 +414,7 @@ class Driver:
         operation: str = "op",
         cancelled: bool = False,
     ) -> None:
-        """What an operation wants of a partition, beside what others want; no target:
-        nothing any more."""
+        """Sets the target move of a partition; without a target, withdraws it."""
         context = self.controller.context
         wanted = dict(context.wanted_moves)
         wanted.pop(TopicPartition(topic, partition), None)
@@ -428,17 +427,16 @@ class Driver:
     # Reports.
 
     def report(self, reporter: int, *leaders: int) -> None:
-        """The leaders that a broker cannot reach, as it says, in their present lives."""
-        lives = {b: broker.broker_epoch for b, broker in self.brokers.items()}
+        """A broker reports leaders, in their current incarnations, as unreachable."""
+        epochs = {b: broker.broker_epoch for b, broker in self.brokers.items()}
         named = tuple(
-            UnreachableLeader(b, lives[b], 2_500, Change(f"r{reporter}-{b}", Cause.NO_ANSWER))
+            UnreachableLeader(b, epochs[b], 2_500, Change(f"r{reporter}-{b}", Cause.NO_ANSWER))
             for b in leaders
         )
-        self.feed(LeadersUnreachable(UnreachableLeadersReport(reporter, lives[reporter], named)))
+        self.feed(LeadersUnreachable(UnreachableLeadersReport(reporter, epochs[reporter], named)))
 
     def report_disk(self, broker_id: int, *numbers: int, is_rejecting: bool = True) -> None:
-        """The partitions of "t" that a broker leads and whose logs its full disk rejects, in
-        their present epochs."""
+        """A broker with a full disk reports partitions of "t" that it leads."""
         led = tuple(
             FailingLeadership(
                 TopicPartition("t", number),
@@ -464,26 +462,26 @@ class Driver:
         return [decode_leader_and_isr(self.store.items[key].value) for key in keys]
 
     def leader_writes_isr(self, partition: int, *broker_ids: int, topic: str = "t") -> int:
-        """What a leader's own compare-and-swap does to the ISR."""
+        """Changes the ISR as the leader's own compare-and-swap does."""
         state = self.state(partition, topic)
         members = [Member(b, self.brokers[b].broker_epoch) for b in broker_ids]
         key = KEYS.leader_and_isr(TopicPartition(topic, partition))
         return self.store.put(key, encode_leader_and_isr(state.with_isr(members)))
 
-    # What was told.
+    # Published events.
 
-    def tells(self, *kinds: Kind, stage: Stage | None = None) -> list[Tell]:
-        """Of these kinds, or of all."""
+    def published_events(self, *kinds: Kind, stage: Stage | None = None) -> list[Tell]:
+        """The events of these kinds, or all."""
         return [
-            told
-            for told in self.told
-            if (not kinds or told.kind in kinds) and stage in (None, told.stage)
+            event
+            for event in self.published
+            if (not kinds or event.kind in kinds) and stage in (None, event.stage)
         ]
 
     # The loop.
 
     def feed(self, event: Event) -> None:
-        """The event and all that follows from it."""
+        """Handles the event and all that follows from it."""
         pending = deque(self.controller.handle(event, self.now_ms, WALL_MS + self.now_ms))
         for _ in range(MAX_STEPS):
             if pending:
@@ -521,7 +519,7 @@ class Driver:
             self.feed(self._transact(command))
 
     def answer(self, command: SendLeaderAndIsr | SendStopReplica) -> None:
-        """A late answer."""
+        """Delivers a late answer."""
         self.feed(self._answer(command, FakeBroker(command.command.broker_epoch)))
 
     def _handle(self, event: Event) -> list[Command]:
@@ -555,7 +553,7 @@ class Driver:
                 what = "open" if isinstance(command, OpenChannel) else "close"
                 self.transcript.append(f"{what} {broker_id}@{epoch}")
             case Tell() | TellEach():
-                self.told += command.told if isinstance(command, TellEach) else [command]
+                self.published += command.told if isinstance(command, TellEach) else [command]
             case Log(event, fields, _):
                 self.logs.append((event, fields))
             case StepDown(reason):
@@ -577,7 +575,7 @@ class Driver:
         return plan_made(command)
 
     def make_plan(self) -> None:
-        """The last that was held back, from now on none."""
+        """Makes the plan that was held back last; later plans are not held back."""
         self.hold_plans = False
         self.feed(self._planned(self.plans[-1]))
 
@@ -591,7 +589,7 @@ class Driver:
                 self.store.transact(command.transaction)
             return OutcomeUnknown(command.id)
         result = self.store.transact(command.transaction)
-        # How brokers left is written along with what follows from it.
+        # Departure records are written along with the changes that follow from them.
         keys = [change.key for change in command.transaction.changes]
         told = sum(not key.startswith(KEYS.departures) for key in keys) or "departures"
         verdict = "done" if result.succeeded else "refused"

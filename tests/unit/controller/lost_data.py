@@ -21,7 +21,7 @@ T0 = TopicPartition("t", 0)
 def down(
     *, partitions: int = 1, config: Mapping[str, str] | None = None, min_isr: int = 1
 ) -> Driver:
-    """A topic on brokers 1 to 3, all of which have gone; all were in sync to the last."""
+    """A topic on brokers 1 to 3. All of them are gone, and all were in the last ISR."""
     driver = cluster(1, 2, 3)
     settings = {"min_insync_replicas": str(min_isr), **(config or {})}
     driver.create_topic(partitions=partitions, config=settings)
@@ -38,7 +38,7 @@ def down(
 
 
 def leaderless_with(now: LeaderAndIsr, before: LeaderAndIsr) -> LeaderAndIsr:
-    """They went at one stroke, and not one by one."""
+    """The brokers left at the same moment, not one by one."""
     return LeaderAndIsr(
         now.topic_id, now.replicas, 1, NO_LEADER, now.leader_epoch, before.isr, (), now.min_isr
     )
@@ -49,7 +49,7 @@ def write(driver: Driver, state: LeaderAndIsr, number: int = 0) -> None:
 
 
 def reboot(driver: Driver, *broker_ids: int, end: int = 5) -> None:
-    """They come back without what they had not synced; their logs end there."""
+    """The brokers return without unsynced data; these are the ends of their logs."""
     for broker_id in broker_ids:
         broker = driver.start_broker(broker_id)
         broker.logs = dict.fromkeys(range(len(driver.states())), (end, ((0, 0),)))

@@ -1,4 +1,4 @@
-"""What the shell runs off its event loop, run in place."""
+"""Work that the shell runs off its event loop, run synchronously."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters with operations."""
+"""Helpers for clusters with operations."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def by_hand(*moves: tuple[int, tuple[int, ...]]) -> Reassignment:
 
 
 def with_topic(partitions: int = 3, *, brokers: int = 4, factor: int = 2) -> Driver:
-    """The last broker has nothing: it came after the topic."""
+    """The last broker starts after the topic was created, and holds nothing."""
     driver = cluster(*range(1, brokers))
     driver.create_topic(partitions=partitions, replication_factor=factor)
     driver.start_broker(brokers)
     driver.watch()
-    driver.told.clear()
+    driver.published.clear()
     driver.transcript.clear()
     return driver
 
 
 def catch_up(driver: Driver) -> None:
-    """Every replica of every partition comes into sync, until nothing moves any more."""
+    """Adds every replica of every partition to its ISR, until no partition moves any more."""
     for _ in range(100):
         numbers = range(len(driver.states()))
         moving = [number for number in numbers if driver.state(number).moving is not None]
@@ -89,8 +89,9 @@ def plan_keys(driver: Driver) -> list[str]:
 
 
 def interrupted(driver: Driver, transactions: int) -> None:
-    """The controller dies after so many more transactions; whoever asked asks the next one for
-    the same."""
+    """The controller dies after so many more transactions; the client repeats its request to the
+    next one.
+    """
     left = [transactions]
 
     def last(_: object) -> None:

@@ -1,5 +1,6 @@
-"""What the controller's shell is run against: brokers without sockets, a dialler that
-says what it is told, and logs that can be read back."""
+"""The environment of the controller's shell: brokers without sockets, a scripted dialler, and
+captured logs.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ class FakeReplicaControl:
         return CommandResult(None, [PartitionResult(*name, None) for name in named])
 
     async def describe_replicas(self, command: DescribeReplicasCommand) -> DescribeReplicasResult:
-        """Every log is empty, and at the newest revision that the broker was told."""
+        """Every log is empty, and at the newest revision that the broker was sent."""
         self._reach()
         self._network.commands.append((self._address, command))
         told = {
@@ -197,11 +198,11 @@ class ControllerProcess:
         await self.may_block.wait()
         work()
 
-    def told(self, kind: Kind, stage: Stage | None = None) -> list[StateChange]:
+    def published(self, kind: Kind, stage: Stage | None = None) -> list[StateChange]:
         found = self.state_changes.recent(Filter(kinds=frozenset({kind.value})))
         return [change for change in found if stage in (None, change.stage)]
 
     async def stop(self) -> None:
-        """As SIGTERM does."""
+        """Stops as SIGTERM does."""
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The store of the controller's driver: its rules without I/O."""
+"""The store of the controller's driver: the rules without I/O."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog_runtime.metadata.store import (
 
 
 class TableStore:
-    """The store's rules without its I/O; `unseen` is what the watch has yet to deliver."""
+    """`unseen` holds what the watch has yet to deliver."""
 
     def __init__(self, root: str) -> None:
         self.root = root

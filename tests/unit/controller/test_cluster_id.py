@@ -14,7 +14,7 @@ from tidelog_runtime.metadata.store import Put, Transaction
 KEYS = Keys("test")
 
 
-async def test_whoever_comes_first_names_the_cluster() -> None:
+async def test_the_first_process_to_start_chooses_the_cluster_id() -> None:
     store = MemoryStore(SystemClock())
     first = await ensure_cluster(store, KEYS, random.Random(1))
     second = await ensure_cluster(store, KEYS, random.Random(2))
@@ -22,7 +22,7 @@ async def test_whoever_comes_first_names_the_cluster() -> None:
     assert len(first) == 22
 
 
-async def test_metadata_of_a_later_version_is_refused() -> None:
+async def test_metadata_of_a_later_version_is_rejected() -> None:
     store = MemoryStore(SystemClock())
     later = encode(ClusterEntry("id", format_version=99))
     await store.transact(Transaction([], [Put(KEYS.cluster, later)]))

@@ -1,4 +1,4 @@
-"""Bad conditions at the start of the process, and its configuration."""
+"""Failures at the start of the process, and its configuration."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_usual_settings_need_only_an_id() -> None:
     assert config.command_timeout_ms == 10_000
 
 
-def test_listening_everywhere_needs_an_address_for_others(
+def test_listening_on_all_interfaces_needs_an_advertised_address(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as exit_info:

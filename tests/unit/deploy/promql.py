@@ -1,5 +1,5 @@
-"""Reads as much of a query as checks need, without parsing it; Prometheus itself does that in
-tests/monitoring."""
+"""Reads queries as far as the checks need, without parsing them. Prometheus itself parses them
+in tests/monitoring."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tidelog_runtime.telemetry.metrics.metric import Metric, MetricType
 METRICS: dict[str, Metric] = {
     metric.name: metric for metrics in CATALOGUE.values() for metric in metrics
 }
-# Given to every series by the targets that Prometheus scrapes.
+# Labels that Prometheus adds to every series of its scrape targets.
 TARGET_LABELS = frozenset({"cluster", "service", "job", "instance"})
-# Made by Prometheus itself and by its client library.
+# Series of Prometheus itself and of its client library.
 OTHER_METRICS = {
     "up": frozenset[str](),
     "ALERTS": frozenset({"alertname", "alertstate", "severity", "broker", "follower"}),
@@ -24,7 +24,7 @@ OTHER_METRICS = {
     "process_open_fds": frozenset[str](),
     "process_max_fds": frozenset[str](),
 }
-# Those of Spark's queries.
+# Series of Spark queries.
 OTHER_METRICS |= {figure.name: frozenset(figure.labels) for figure in query_figures.GAUGES}
 OTHER_METRICS |= {
     f"{figure.name}_total": frozenset(figure.labels) for figure in query_figures.COUNTERS
@@ -37,13 +37,13 @@ _COUNTED = re.compile(r"\b(?:rate|increase)\(([a-z_]+)")
 
 
 def selectors(query: str) -> Iterator[tuple[str, list[str]]]:
-    """The name of each metric, and the labels that it is chosen by."""
+    """The name and the label matchers of each metric."""
     for name, matchers in _SELECTOR.findall(query):
         yield name, _MATCHER.findall(matchers)
 
 
 def labels_of(name: str) -> frozenset[str]:
-    """Raises KeyError for a series that no service has."""
+    """The labels of a series. Raises KeyError if no service has it."""
     if name in OTHER_METRICS:
         return OTHER_METRICS[name] | TARGET_LABELS
     base = re.sub(r"_(bucket|count|sum)$", "", name)
@@ -56,13 +56,13 @@ def labels_of(name: str) -> frozenset[str]:
 
 
 def kept_labels(query: str) -> Iterator[set[str]]:
-    """Of each aggregation."""
+    """The labels that each aggregation keeps."""
     for names in _KEPT.findall(query):
         yield {name.strip() for name in names.split(",")}
 
 
 def counted(query: str) -> list[str]:
-    """The metrics whose rate or increase is asked for."""
+    """The metrics to which rate or increase is applied."""
     return _COUNTED.findall(query)
 
 

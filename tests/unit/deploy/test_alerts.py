@@ -1,5 +1,5 @@
-"""The alert rules: of series that exist, each with its tests. Whether they fire is for promtool,
-in tests/monitoring."""
+"""Alert rules use series that exist, and each has tests. Promtool checks in tests/monitoring
+when they fire."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ def without_comments(text: str) -> str:
 
 
 @pytest.mark.parametrize("rule", NAMED)
-def test_an_alert_is_of_series_and_labels_that_exist(rule: str) -> None:
+def test_an_alert_uses_existing_series_and_labels(rule: str) -> None:
     query = without_comments(rule).partition("expr:")[2].partition("labels:")[0]
-    asked = list(promql.selectors(query))
+    selectors = list(promql.selectors(query))
 
-    assert asked
-    for name, labels in asked:
+    assert selectors
+    for name, labels in selectors:
         assert set(labels) <= promql.labels_of(name)
 
 
 @pytest.mark.parametrize("rule", NAMED)
-def test_an_alert_says_what_is_wrong_what_that_means_and_what_to_run(rule: str) -> None:
+def test_an_alert_has_problem_meaning_and_command(rule: str) -> None:
     assert re.search(r"severity: (critical|warning)\}", rule)
     for annotation in ("summary", "description", "runbook"):
         assert re.search(rf"^ +{annotation}: .*\S", rule, re.MULTILINE)
 
 
 @pytest.mark.parametrize("rule", NAMED)
-def test_promtool_is_told_when_an_alert_fires_and_when_not(rule: str) -> None:
+def test_every_alert_has_promtool_tests_for_firing_and_not_firing(rule: str) -> None:
     name = rule.splitlines()[0]
     test = re.search(rf"- name: {name}\b.*?(?=\n  - name:|\Z)", TESTS, re.DOTALL)
 

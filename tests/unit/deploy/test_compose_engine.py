@@ -1,4 +1,4 @@
-"""When the suites that need containers may be left out: only where the machine can have none."""
+"""The suites that need containers are skipped only on a machine that can have no engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from compose.engine import CANNOT_BE_HAD, ROOT, STANDIN_VARIABLE
 
 NO_ENGINE = "exit 1"
-# An engine without any image, and no way to a registry.
+# An engine without any image and without access to a registry.
 NO_IMAGES = 'case "$1" in image|pull) exit 1;; esac'
 SCRIPT = "#!/bin/sh\n"
 
@@ -23,7 +23,7 @@ Program = Callable[[str, str], Path]
 
 @pytest.fixture
 def program(tmp_path: Path) -> Program:
-    """Writes one, by its name and what its shell does."""
+    """Writes an executable of this name with this shell body."""
 
     def write(name: str, script: str) -> Path:
         path = tmp_path / "bin" / name
@@ -47,9 +47,7 @@ def prepared(docker: Path, standins: Path | None = None) -> subprocess.Completed
 
 
 @pytest.mark.parametrize("docker", [NO_ENGINE, NO_IMAGES])
-def test_what_the_machine_lacks_and_nobody_brings_has_a_status_of_its_own(
-    program: Program, docker: str
-) -> None:
+def test_a_missing_engine_has_its_own_exit_status(program: Program, docker: str) -> None:
     ended = prepared(program("docker", docker))
     assert ended.returncode == CANNOT_BE_HAD
     assert STANDIN_VARIABLE in ended.stderr or "no registry gives" in ended.stderr
@@ -58,14 +56,12 @@ def test_what_the_machine_lacks_and_nobody_brings_has_a_status_of_its_own(
 
 @pytest.mark.parametrize("docker", [NO_ENGINE, NO_IMAGES])
 @pytest.mark.parametrize("standins", ["exit 3", "exit 0"], ids=["fails", "brings nothing"])
-def test_a_program_that_does_not_bring_it_is_a_failure(
-    program: Program, docker: str, standins: str
-) -> None:
+def test_a_broken_engine_is_a_failure(program: Program, docker: str, standins: str) -> None:
     ended = prepared(program("docker", docker), program("standins", standins))
     assert ended.returncode == 1, ended.stderr
 
 
-def test_where_all_is_there_nothing_is_made(program: Program) -> None:
+def test_an_existing_engine_needs_no_stand_ins(program: Program) -> None:
     ended = prepared(program("docker", "exit 0"), program("standins", "exit 1"))
     assert ended.returncode == 0, ended.stderr
 
@@ -74,7 +70,7 @@ def test_where_all_is_there_nothing_is_made(program: Program) -> None:
     ("status", "passes", "runs"),
     [(0, True, True), (CANNOT_BE_HAD, True, False), (1, False, False), (124, False, False)],
 )
-def test_ci_leaves_the_suites_out_only_where_there_can_be_no_engine(
+def test_ci_skips_the_suites_only_where_there_can_be_no_engine(
     tmp_path: Path, program: Program, status: int, passes: bool, runs: bool
 ) -> None:
     (tmp_path / ".ci").mkdir()

@@ -1,4 +1,4 @@
-"""docker-compose.yml and the images that it builds, as they are written."""
+"""Static checks of docker-compose.yml and of the images that it builds."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tidelog_runtime.config import ENVIRONMENT_PREFIX, ServiceConfig
 ROOT = Path(__file__).resolve().parents[3]
 SERVICES = ("broker", "controller", "admin-api")
 IMAGES = (*SERVICES, "pipeline")
-# Jobs, which serve nobody.
+# Jobs, which have no listener.
 JOBS = {"archive", "lag", "pipeline"}
-# What runs once, and what has no program that asks it how it is.
+# One-off containers, and those without a health check program.
 WITHOUT_HEALTH_CHECK = {"tools", "grafana", *JOBS}
-# What a health check may run: real images have no shell and no curl.
+# Programs that a health check may run: real images have no shell and no curl.
 OWN_PROGRAMS = {"python", "/usr/local/bin/etcdctl", "/bin/promtool"}
 
 
@@ -55,7 +55,7 @@ def test_the_build_stage_is_the_same_in_all_images() -> None:
 
 
 @pytest.mark.parametrize("service", IMAGES)
-def test_an_image_is_labelled_with_the_version_of_the_package(service: str) -> None:
+def test_image_labels_have_the_package_version(service: str) -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert f"ARG VERSION={version}\n" in dockerfile(service)
 
@@ -70,7 +70,7 @@ def test_images_are_built_without_buildkit(service: str) -> None:
 
 @pytest.mark.parametrize("service", IMAGES)
 def test_an_image_runs_as_a_numbered_user(service: str) -> None:
-    """Kubernetes checks `runAsNonRoot` by the number alone."""
+    """Kubernetes checks `runAsNonRoot` only for numeric user ids."""
     final = dockerfile(service).rpartition("FROM ")[2]
     assert re.findall(r"^USER (.*)$", final, re.MULTILINE) == ["10001:10001"]
 
@@ -82,34 +82,34 @@ def pins(lock: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("lock", ["requirements-services.lock", "requirements-build.lock"])
-def test_images_hold_what_was_tested(lock: str) -> None:
+def test_images_contain_the_tested_versions(lock: str) -> None:
     tested = pins("requirements.lock")
     assert {name: tested.get(name) for name in pins(lock)} == pins(lock)
 
 
-def test_sparks_lock_has_no_other_versions_than_services_have() -> None:
-    """One virtual environment is made of both."""
+def test_spark_and_service_locks_have_the_same_versions() -> None:
+    """Both are installed into one virtual environment."""
     services, spark = pins("requirements-services.lock"), pins("requirements-spark.lock")
     assert {name: services[name] for name in spark if name in services} == {
         name: version for name, version in spark.items() if name in services
     }
 
 
-def test_ports_are_published_on_loopback_alone(services: dict[str, dict[str, Any]]) -> None:
+def test_ports_are_published_only_on_loopback(services: dict[str, dict[str, Any]]) -> None:
     ports = [port for service in services.values() for port in service.get("ports", [])]
     assert ports
     assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
 
 
-def test_images_from_elsewhere_are_pinned(services: dict[str, dict[str, Any]]) -> None:
+def test_external_images_are_pinned(services: dict[str, dict[str, Any]]) -> None:
     foreign = {s["image"] for s in services.values() if "build" not in s}
     assert [image for image in sorted(foreign) if not re.search(r":v?\d+\.\d+\.\d+$", image)] == []
 
 
-def test_stand_ins_are_made_for_the_images_that_are_used(
+def test_every_image_in_use_has_a_stand_in(
     services: dict[str, dict[str, Any]],
 ) -> None:
-    """For all but Grafana's, of which there is none."""
+    """Grafana is the exception and has no stand-in."""
     used = {
         s["image"] for s in services.values() if "build" not in s and "grafana" not in s["image"]
     }
@@ -119,21 +119,21 @@ def test_stand_ins_are_made_for_the_images_that_are_used(
     assert set(found.values()) == used | bases
 
 
-def test_every_service_is_asked_how_it_is_by_a_program_of_its_own(
+def test_every_service_has_a_health_check_program(
     services: dict[str, dict[str, Any]],
 ) -> None:
-    asked: dict[str, str] = {}
+    programs: dict[str, str] = {}
     for name, service in services.items():
         if name in WITHOUT_HEALTH_CHECK:
             continue
         if "healthcheck" in service:
-            asked[name] = service["healthcheck"]["test"][1]
+            programs[name] = service["healthcheck"]["test"][1]
         else:
             text = (ROOT / service["build"]["dockerfile"]).read_text()
             found = re.search(r"HEALTHCHECK[^\[]*(\[.*\])", text)
             assert found, f"{name} has no health check"
-            asked[name] = json.loads(found[1])[0]
-    assert set(asked.values()) <= OWN_PROGRAMS
+            programs[name] = json.loads(found[1])[0]
+    assert set(programs.values()) <= OWN_PROGRAMS
 
 
 def test_every_service_is_confined(services: dict[str, dict[str, Any]]) -> None:
@@ -153,10 +153,10 @@ def test_every_service_is_confined(services: dict[str, dict[str, Any]]) -> None:
         ("admin-api", AdminApiConfig),
     ],
 )
-def test_only_settings_that_exist_are_set(
+def test_only_existing_settings_are_set(
     role: str, config: type[ServiceConfig], services: dict[str, dict[str, Any]]
 ) -> None:
-    """A variable that no service knows is passed over in silence."""
+    """Services silently ignore unknown variables."""
     known = {ENVIRONMENT_PREFIX + field.upper() for field in config.model_fields}
     for service in (s for name, s in services.items() if name.startswith(role)):
         assert set(service["environment"]) <= known
@@ -166,26 +166,26 @@ def test_only_settings_that_exist_are_set(
 
 
 @pytest.mark.parametrize("role", ["broker", "controller"])
-def test_clients_on_this_machine_are_told_the_ports_that_are_published(
+def test_clients_on_this_machine_get_the_published_ports(
     role: str, services: dict[str, dict[str, Any]]
 ) -> None:
     found = {name: s for name, s in services.items() if name.startswith(f"{role}-")}
     assert found
     for service in found.values():
-        told = service["environment"]["TIDELOG_EXTERNAL_ADVERTISED_ADDRESS"]
+        host = service["environment"]["TIDELOG_EXTERNAL_ADVERTISED_ADDRESS"]
         port = service["environment"]["TIDELOG_EXTERNAL_LISTEN"].rpartition(":")[2]
-        assert service["ports"] == [f"{told}:{port}"]
-        # As the client's usual bootstrap, and `make up`, have them.
-        assert f":-{port}}}" in told
+        assert service["ports"] == [f"{host}:{port}"]
+        # The default bootstrap of clients and `make up`.
+        assert f":-{port}}}" in host
 
 
-def test_brokers_stand_in_two_racks(services: dict[str, dict[str, Any]]) -> None:
+def test_brokers_are_in_two_racks(services: dict[str, dict[str, Any]]) -> None:
     brokers = [s["environment"] for name, s in services.items() if name.startswith("broker-")]
     assert len(brokers) == 3
     assert len({environment["TIDELOG_RACK"] for environment in brokers}) == 2
 
 
-def test_a_stop_is_waited_for_longer_than_a_broker_may_take(
+def test_the_stop_grace_period_exceeds_that_of_a_broker(
     services: dict[str, dict[str, Any]],
 ) -> None:
     shutdown_ms = BrokerConfig.model_fields["shutdown_timeout_ms"].default
@@ -203,9 +203,9 @@ def test_prometheus_scrapes_the_drivers_that_serve_metrics(
     ]
     kept, mounted = "./deploy/compose/prometheus-spark.json", "/etc/prometheus/spark/compose.json"
     assert f"{kept}:{mounted}:ro" in services["prometheus"]["volumes"]
-    (told,) = json.loads((ROOT / kept).read_text())
-    assert told["targets"] == [f"archive:{listens.rpartition(':')[2]}"]
-    assert set(told["labels"]) == {"cluster", "service"}
+    (document,) = json.loads((ROOT / kept).read_text())
+    assert document["targets"] == [f"archive:{listens.rpartition(':')[2]}"]
+    assert set(document["labels"]) == {"cluster", "service"}
 
 
 def test_prometheus_scrapes_every_service_under_its_own_name(
@@ -220,7 +220,7 @@ def test_prometheus_scrapes_every_service_under_its_own_name(
     }
 
 
-def test_what_is_mounted_from_the_repository_is_there(compose: dict[str, Any]) -> None:
+def test_mounted_repository_files_exist(compose: dict[str, Any]) -> None:
     mounts = [m for s in compose["services"].values() for m in s.get("volumes", [])]
     from_here = [mount.split(":")[0] for mount in mounts if mount.startswith("./")]
     assert from_here

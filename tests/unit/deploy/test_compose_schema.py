@@ -1,7 +1,7 @@
-"""Compose files against the schema by which Compose v2 validates what it loads.
+"""Validates compose files against the schema by which Compose v2 validates them.
 
-That one is not on every machine: tests/compose runs them with it where it is installed, else with
-docker-compose 1.29.
+Compose v2 is not on every machine: tests/compose runs the files with it where it is installed,
+else with docker-compose 1.29.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OVERRIDES = {
 
 
 def loaded(text: str) -> dict[str, Any]:
-    """Variables have their defaults: Compose sets them before it validates."""
+    """The compose file with default values of variables, which Compose sets before validation."""
     interpolated = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
     assert "$" not in interpolated, "a variable without a default"
     found: dict[str, Any] = yaml.safe_load(interpolated)
@@ -60,7 +60,7 @@ def test_the_compose_file_is_valid() -> None:
 
 
 @pytest.mark.parametrize("name", OVERRIDES)
-def test_what_faults_change_in_it_is_valid(name: str) -> None:
+def test_the_file_with_fault_overrides_is_valid(name: str) -> None:
     assert findings(loaded(OVERRIDES[name])) == []
 
 
@@ -68,7 +68,7 @@ def test_what_faults_change_in_it_is_valid(name: str) -> None:
     ("field", "value"),
     [("mem_limitt", "1g"), ("cpus", [1]), ("healthcheck", {"tests": []}), ("restart", True)],
 )
-def test_a_wrong_field_is_found(field: str, value: object) -> None:
+def test_an_invalid_field_is_found(field: str, value: object) -> None:
     broken = copy.deepcopy(loaded(TEXT))
     broken["services"]["prometheus"][field] = value
     found = findings(broken)
@@ -77,14 +77,14 @@ def test_a_wrong_field_is_found(field: str, value: object) -> None:
 
 
 def test_no_key_is_given_twice() -> None:
-    """docker-compose 1.29 takes the last of them; v2 refuses the file."""
+    """docker-compose 1.29 takes the last duplicate; v2 rejects the file."""
     assert list(keys_given_twice(yaml.compose(TEXT))) == []
     twice = yaml.compose("services:\n  a: {image: x}\n  b:\n    - {c: 1, d: 2, c: 3}\n")
     assert list(keys_given_twice(twice)) == ["c"]
 
 
-def test_services_wait_for_services_that_are_there() -> None:
-    """The schema does not say so; v2 refuses the file where they are not."""
+def test_services_depend_on_existing_services() -> None:
+    """The schema does not require this; v2 rejects the file if a service is missing."""
     services = loaded(TEXT)["services"]
     awaited = {name for service in services.values() for name in service.get("depends_on", {})}
     assert awaited

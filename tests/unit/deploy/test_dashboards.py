@@ -1,4 +1,4 @@
-"""The committed dashboards: what the code makes of them, with queries for series that exist."""
+"""The committed dashboards match the generator and query series that exist."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILES = files()
 DASHBOARDS = {name: json.loads(content) for name, content in FILES.items()}
 
 GRID_WIDTH = 24
-# What a description tells people to do.
+# Verbs that introduce an action in a description.
 _WHAT_TO_DO = re.compile(
     r"\b(look|run|start|compare|bring|lower|raise|let|do what|divide|place|spread|scrape less|"
     r"find out|stop no)\b",
@@ -45,7 +45,7 @@ QUERIES = [
 ]
 
 
-def test_the_committed_files_are_what_the_code_makes() -> None:
+def test_the_committed_files_match_the_generator() -> None:
     committed = {path.name: path.read_text() for path in DIRECTORY.glob("*.json")}
 
     assert committed == FILES, "run `make dashboards` and commit what it writes"
@@ -76,45 +76,45 @@ def test_no_two_panels_have_the_same_id(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(DASHBOARDS))
-def test_health_comes_first(name: str) -> None:
+def test_the_first_panels_show_health(name: str) -> None:
     first, *_ = panels_of(DASHBOARDS[name])
 
     assert first["type"] == "stat"
 
 
 @pytest.mark.parametrize("panel", PANELS)
-def test_a_panel_asks_a_question(panel: Panel) -> None:
+def test_panel_titles_are_questions(panel: Panel) -> None:
     assert panel["title"].endswith("?")
 
 
 @pytest.mark.parametrize("panel", PANELS)
-def test_a_panel_says_what_to_do(panel: Panel) -> None:
+def test_panel_descriptions_have_an_action(panel: Panel) -> None:
     assert panel["description"].endswith(".")
     assert _WHAT_TO_DO.search(panel["description"])
 
 
 @pytest.mark.parametrize("panel", PANELS)
-def test_a_panel_of_numbers_has_a_unit(panel: Panel) -> None:
+def test_numeric_panels_have_a_unit(panel: Panel) -> None:
     if panel["type"] in ("stat", "timeseries"):
         assert panel["fieldConfig"]["defaults"]["unit"]
 
 
 @pytest.mark.parametrize("target", QUERIES)
-def test_a_query_names_series_and_labels_that_exist(target: dict[str, Any]) -> None:
-    asked = list(promql.selectors(target["expr"]))
+def test_queries_use_existing_series_and_labels(target: dict[str, Any]) -> None:
+    selectors = list(promql.selectors(target["expr"]))
 
-    assert asked
-    for name, labels in asked:
+    assert selectors
+    for name, labels in selectors:
         assert set(labels) <= promql.labels_of(name)
 
 
 @pytest.mark.parametrize("target", QUERIES)
-def test_a_query_is_of_one_cluster(target: dict[str, Any]) -> None:
+def test_every_query_selects_one_cluster(target: dict[str, Any]) -> None:
     assert all("cluster" in labels for _, labels in promql.selectors(target["expr"]))
 
 
 @pytest.mark.parametrize("target", QUERIES)
-def test_labels_that_are_kept_exist(target: dict[str, Any]) -> None:
+def test_aggregations_keep_existing_labels(target: dict[str, Any]) -> None:
     known = frozenset[str]().union(
         *(promql.labels_of(name) for name, _ in promql.selectors(target["expr"]))
     )
@@ -123,23 +123,23 @@ def test_labels_that_are_kept_exist(target: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("target", QUERIES)
-def test_a_legend_has_only_labels_that_are_kept(target: dict[str, Any]) -> None:
-    wanted = set(re.findall(r"\{\{(\w+)\}\}", target.get("legendFormat", "")))
+def test_legends_use_only_kept_labels(target: dict[str, Any]) -> None:
+    expected = set(re.findall(r"\{\{(\w+)\}\}", target.get("legendFormat", "")))
     kept = list(promql.kept_labels(target["expr"]))
     known = [promql.labels_of(name) for name, _ in promql.selectors(target["expr"])]
 
-    assert all(wanted <= labels for labels in (kept or known))
+    assert all(expected <= labels for labels in (kept or known))
 
 
 @pytest.mark.parametrize("target", QUERIES)
-def test_rates_are_of_counters_and_counters_have_rates(target: dict[str, Any]) -> None:
+def test_rates_are_applied_to_counters_and_only_to_them(target: dict[str, Any]) -> None:
     counted = promql.counted(target["expr"])
-    asked = [name for name, _ in promql.selectors(target["expr"])]
+    names = [name for name, _ in promql.selectors(target["expr"])]
 
     assert all(promql.is_counter(name) for name in counted)
-    assert all(name in counted for name in asked if promql.is_counter(name))
+    assert all(name in counted for name in names if promql.is_counter(name))
 
 
 @pytest.mark.parametrize("target", QUERIES)
-def test_no_query_makes_up_data(target: dict[str, Any]) -> None:
+def test_no_query_invents_data(target: dict[str, Any]) -> None:
     assert not re.search(r"\bvector\(|\bscalar\(|\babsent", target["expr"])

@@ -1,4 +1,4 @@
-"""What Grafana finds in the container of docker-compose.yml when it starts: it runs in no suite."""
+"""What Grafana finds at startup in the container of docker-compose.yml. No suite runs Grafana."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 PROVISIONING = ROOT / "deploy/grafana/provisioning"
-# As its image is made; GF_PATHS_PROVISIONING would be another.
+# The default path of its image; GF_PATHS_PROVISIONING would change it.
 LOOKS_IN = PurePosixPath("/etc/grafana/provisioning")
 WRITES_TO = PurePosixPath("/var/lib/grafana")
-# Of the directories there, those that are Grafana's own.
+# The directories there that belong to Grafana itself.
 KINDS = {"access-control", "alerting", "dashboards", "datasources", "plugins"}
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())[
     "services"
 ]
 GRAFANA = SERVICES["grafana"]
 ENVIRONMENT: dict[str, str] = GRAFANA["environment"]
-# Each target and its source.
+# Each mount target and its source.
 MOUNTS = {
     PurePosixPath(target): source
     for source, target, *_ in (mount.split(":") for mount in GRAFANA["volumes"])
@@ -35,7 +35,7 @@ DASHBOARDS = {
 
 
 def provisioned(kind: str) -> list[dict[str, Any]]:
-    """What the files of a directory hold, with Grafana's variables put in as it does."""
+    """The content of the files in a directory, with Grafana's variable substitution."""
     listed = []
     for path in sorted((PROVISIONING / kind).iterdir()):
         text = re.sub(r"\$\{(\w+)\}", lambda found: ENVIRONMENT[found[1]], path.read_text())
@@ -55,23 +55,23 @@ def data_sources_of(part: object) -> Iterator[dict[str, str]]:
             yield from data_sources_of(child)
 
 
-def test_provisioning_lies_where_grafana_looks() -> None:
+def test_provisioning_files_are_where_grafana_reads_them() -> None:
     assert "GF_PATHS_PROVISIONING" not in ENVIRONMENT
     assert ROOT / MOUNTS[LOOKS_IN] == PROVISIONING
     files = list(PROVISIONING.rglob("*.yml"))
     assert {path.relative_to(PROVISIONING).parts[0] for path in files} <= KINDS
-    # Of other names it takes no notice.
+    # Grafana ignores other file names.
     assert [p for p in PROVISIONING.rglob("*") if p.is_file() and p not in files] == []
 
 
-def test_files_and_container_name_the_same_variables() -> None:
+def test_files_and_container_use_the_same_variables() -> None:
     texts = [path.read_text() for path in PROVISIONING.rglob("*.yml")]
-    asked = {name for text in texts for name in re.findall(r"\$\{(\w+)\}", text)}
-    assert asked
-    assert asked == {name for name in ENVIRONMENT if not name.startswith("GF_")}
+    variables = {name for text in texts for name in re.findall(r"\$\{(\w+)\}", text)}
+    assert variables
+    assert variables == {name for name in ENVIRONMENT if not name.startswith("GF_")}
 
 
-def test_dashboards_lie_where_they_are_looked_for() -> None:
+def test_dashboards_are_in_the_provisioned_directory() -> None:
     (provider,) = provisioned("dashboards")
     assert provider["type"] == "file"
     directory = ROOT / MOUNTS[PurePosixPath(provider["options"]["path"])]
@@ -79,7 +79,7 @@ def test_dashboards_lie_where_they_are_looked_for() -> None:
     assert DASHBOARDS
 
 
-def test_the_data_source_is_the_prometheus_of_the_same_file() -> None:
+def test_the_data_source_is_the_prometheus_of_the_compose_file() -> None:
     (source,) = provisioned("datasources")
     (listens,) = [
         argument.rpartition(":")[2]
@@ -92,8 +92,9 @@ def test_the_data_source_is_the_prometheus_of_the_same_file() -> None:
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_a_dashboard_asks_a_data_source_that_is_provisioned(name: str) -> None:
-    """By its uid, or by a variable that offers those of its type, one of them the default."""
+def test_dashboards_use_a_provisioned_data_source(name: str) -> None:
+    """A dashboard names a uid, or a variable that offers data sources of its type, one of them
+    the default."""
     uids = {source["uid"]: source["type"] for source in provisioned("datasources")}
     defaults = {s["type"] for s in provisioned("datasources") if s["isDefault"]}
     offered = {
@@ -102,21 +103,21 @@ def test_a_dashboard_asks_a_data_source_that_is_provisioned(name: str) -> None:
         if variable["type"] == "datasource"
     }
     assert set(offered.values()) <= defaults
-    asked = list(data_sources_of(DASHBOARDS[name]))
-    assert asked
+    sources = list(data_sources_of(DASHBOARDS[name]))
+    assert sources
     known = uids | offered
-    assert [source for source in asked if known.get(source["uid"]) != source["type"]] == []
+    assert [source for source in sources if known.get(source["uid"]) != source["type"]] == []
 
 
-def test_who_comes_may_look_and_nobody_can_log_in() -> None:
-    """Without the account that it would make at its first start; provisioning needs none."""
+def test_visitors_may_view_and_logins_are_disabled() -> None:
+    """The default admin account is not created; provisioning needs none."""
     assert ENVIRONMENT["GF_AUTH_ANONYMOUS_ENABLED"] == "true"
     assert ENVIRONMENT["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
     assert ENVIRONMENT["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
 
 
-def test_it_writes_to_a_volume() -> None:
-    """Its root file system is read-only; it logs to the console."""
+def test_grafana_writes_only_to_a_volume() -> None:
+    """The root file system is read-only, and logs go to the console."""
     assert GRAFANA["read_only"] is True
     assert not MOUNTS[WRITES_TO].startswith(".")
     assert not {"GF_PATHS_DATA", "GF_PATHS_PLUGINS", "GF_LOG_MODE"} & set(ENVIRONMENT)

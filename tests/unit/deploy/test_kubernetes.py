@@ -1,4 +1,5 @@
-"""deploy/kubernetes against the schemas of Kubernetes, and against what services need."""
+"""Checks deploy/kubernetes against the schemas of Kubernetes and the requirements of the
+services."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from tidelog_controller.config import ControllerConfig
 from tidelog_runtime.config import ENVIRONMENT_PREFIX, ServiceConfig
 
 MANIFESTS = Path(__file__).resolve().parents[3] / "deploy" / "kubernetes"
-# The pod index is a label since 1.28.
+# The pod index is a label since Kubernetes 1.28.
 VERSIONS = ("1.28", "1.34")
 SERVICE_MONITOR = "ServiceMonitor"
 
@@ -42,7 +43,7 @@ def container(name: str) -> dict[str, Any]:
 
 
 def settings(name: str) -> dict[str, str]:
-    """Those that are told by a variable of their own, or by the configuration of all."""
+    """The settings from the variables of a workload or from the shared configuration."""
     given = {entry["name"]: entry.get("value", "") for entry in container(name)["env"]}
     return given | (ALL["ConfigMap/tidelog"]["data"] if "envFrom" in container(name) else {})
 
@@ -78,15 +79,15 @@ def test_the_service_monitor_is_valid() -> None:
 
 def test_the_service_monitor_finds_the_ports_of_services() -> None:
     monitor = ALL[f"{SERVICE_MONITOR}/tidelog"]
-    wanted = {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]}
+    expected = {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]}
     labels = monitor["spec"]["selector"]["matchLabels"].items()
     scraped = set()
     for service in (found for found in ALL.values() if found["kind"] == "Service"):
         assert labels <= service["metadata"]["labels"].items()
-        ports = wanted & {port["name"] for port in service["spec"]["ports"]}
+        ports = expected & {port["name"] for port in service["spec"]["ports"]}
         assert len(ports) == 1, service["metadata"]["name"]
         scraped |= ports
-    assert scraped == wanted
+    assert scraped == expected
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -95,7 +96,7 @@ def test_a_pod_is_confined(name: str) -> None:
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["runAsUser"] == 10001
     assert container(name)["securityContext"]["readOnlyRootFilesystem"] is True
-    # Else the names of services would become settings.
+    # Otherwise variables with the names of services would become settings.
     assert pod["enableServiceLinks"] is False
 
 
@@ -120,7 +121,7 @@ def test_a_workload_has_a_disruption_budget_and_a_service(name: str) -> None:
         ("StatefulSet/tidelog-controller", ControllerConfig),
     ],
 )
-def test_only_settings_that_exist_are_set(name: str, config: type[ServiceConfig]) -> None:
+def test_only_existing_settings_are_set(name: str, config: type[ServiceConfig]) -> None:
     own = {n for n in settings(name) if n.startswith(ENVIRONMENT_PREFIX)}
     known = {ENVIRONMENT_PREFIX + field.upper() for field in config.model_fields}
     assert own <= known
@@ -128,8 +129,9 @@ def test_only_settings_that_exist_are_set(name: str, config: type[ServiceConfig]
 
 
 @pytest.mark.parametrize("role", ["broker", "controller"])
-def test_pods_are_found_while_they_start(role: str) -> None:
-    """A broker serves once a controller has reached it, so it cannot wait to be found."""
+def test_services_publish_pods_that_are_not_ready(role: str) -> None:
+    """A broker is ready only after a controller has reached it, so its address must resolve
+    before."""
     service = ALL[f"Service/tidelog-{role}s"]
     assert service["spec"]["publishNotReadyAddresses"] is True
     advertised = settings(f"StatefulSet/tidelog-{role}")["TIDELOG_ADVERTISED_ADDRESS"]
@@ -137,10 +139,10 @@ def test_pods_are_found_while_they_start(role: str) -> None:
     assert advertised == f"$(POD_NAME).tidelog-{role}s.$(POD_NAMESPACE).svc:{port}"
 
 
-def test_the_gateway_asks_pods_that_exist() -> None:
-    told = settings("Deployment/tidelog-admin-api")
+def test_the_gateway_is_configured_with_existing_pods() -> None:
+    variables = settings("Deployment/tidelog-admin-api")
     for setting, role in (("TIDELOG_BOOTSTRAP", "broker"), ("TIDELOG_CONTROLLERS", "controller")):
         replicas = ALL[f"StatefulSet/tidelog-{role}"]["spec"]["replicas"]
         port = container(f"StatefulSet/tidelog-{role}")["ports"][0]["containerPort"]
-        asked = [f"tidelog-{role}-{i}.tidelog-{role}s:{port}" for i in range(replicas)]
-        assert told[setting].split(",") == asked
+        addresses = [f"tidelog-{role}-{i}.tidelog-{role}s:{port}" for i in range(replicas)]
+        assert variables[setting].split(",") == addresses

@@ -1,4 +1,4 @@
-"""What is said in many places is said in one way."""
+"""Statements that many documents repeat are the same everywhere."""
 
 import re
 from pathlib import Path
@@ -29,15 +29,15 @@ SOURCES = (
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_how_leadership_returns_to_preferred_replicas(place: str) -> None:
-    said = re.sub(r"\s+(?://(?= ))?\s*", " ", (REPOSITORY / place).read_text())
-    assert PREFERRED_RETURN in said
+def test_every_statement_on_preferred_leadership_is_the_same(place: str) -> None:
+    text = re.sub(r"\s+(?://(?= ))?\s*", " ", (REPOSITORY / place).read_text())
+    assert PREFERRED_RETURN in text
 
 
-def test_the_document_of_the_gateway_says_it_of_maintenance() -> None:
-    said = MaintenanceRequest.model_fields["maintenance"].description
-    assert said is not None
-    assert PREFERRED_RETURN in said
+def test_the_openapi_document_has_the_statement_on_maintenance() -> None:
+    text = MaintenanceRequest.model_fields["maintenance"].description
+    assert text is not None
+    assert PREFERRED_RETURN in text
 
 
 def test_the_statement_has_the_defaults_of_the_controller() -> None:
@@ -48,7 +48,7 @@ def test_the_statement_has_the_defaults_of_the_controller() -> None:
     assert fields["leader_balance"].default is True
 
 
-def test_no_other_statement_is_made() -> None:
+def test_there_is_no_other_statement_on_it() -> None:
     others = re.compile(
         r"come back by automatic balance|go back to (the )?preferred|"
         r"returns by the rules of leader_balance",

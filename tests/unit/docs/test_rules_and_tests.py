@@ -118,7 +118,8 @@ def unresolved(text: str) -> list[str]:
         if not re.search(rf"^## {number}\. ", PAGES.get(page, ""), re.MULTILINE):
             found.append(f"section {number} of {page}")
     for title, page in re.findall(r'"([^"]+)" in (docs/internals/[\w-]+\.md)', flat):
-        if not re.search(rf"^##+ {re.escape(title)}$", PAGES.get(page, ""), re.MULTILINE):
+        heading = rf"^##+ (?:\d+\. )?{re.escape(title)}$"
+        if not re.search(heading, PAGES.get(page, ""), re.MULTILINE):
             found.append(f'"{title}" in {page}')
     pages = re.findall(r"docs/\w+/[\w-]+\.md", flat)
     found += [page for page in pages if not (ROOT / page).is_file()]

@@ -1,4 +1,4 @@
-"""The check of words finds what it has to, and no name or code."""
+"""The wording check finds banned words and ignores names and code."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Which requests a server serves: bounded before they are parsed, before they are served, and by
-how many their client has. With a real server, whose service counts what reaches it."""
+"""Which requests a server accepts: limits before parsing, before serving, and per client. Uses a
+real server, whose service counts the requests that reach it."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def public_rpcs() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("method", list(public_rpcs()))
-def test_bytes_that_are_no_message_are_a_wrong_request(method: str) -> None:
+def test_undecodable_bytes_are_an_invalid_request(method: str) -> None:
     descriptor = request_type(method)
     assert descriptor is not None
     parse = bounded_deserializer(method, GetMessageClass(descriptor).FromString, descriptor)
@@ -179,7 +179,7 @@ def entries(count: int, text: int = 1) -> list[pb.FetchPartition]:
         ),
     ],
 )
-def test_counts_and_texts_are_bounded_in_whatever_message(message: Any, said: str) -> None:
+def test_counts_and_strings_are_bounded_in_every_message(message: Any, said: str) -> None:
     if not said:
         check_message(message)
         return
@@ -189,7 +189,7 @@ def test_counts_and_texts_are_bounded_in_whatever_message(message: Any, said: st
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_every_field_that_has_a_limit_of_its_own_exists() -> None:
+def test_every_field_with_a_special_limit_exists() -> None:
     for module in iter_modules(v1.__path__):
         import_module(f"{v1.__name__}.{module.name}")
     pool = pb.DESCRIPTOR.pool
@@ -197,7 +197,7 @@ def test_every_field_that_has_a_limit_of_its_own_exists() -> None:
         assert pool.FindFieldByName(name).is_repeated
 
 
-def test_a_large_message_of_many_fields_is_not_parsed() -> None:
+def test_a_large_message_with_many_fields_is_not_parsed() -> None:
     many = pb.ProducePartition(batches=[record_batch_pb2.Batch()] * MAX_FIELDS)
     data = pb.ProduceRequest(partitions=[many]).SerializeToString()
     with pytest.raises(TidelogError, match="has more than 16000 fields"):
@@ -214,7 +214,7 @@ def test_a_large_message_of_many_fields_is_not_parsed() -> None:
     check_message(largest)
 
 
-async def test_the_requests_of_one_client_are_bounded_and_freed_when_they_end() -> None:
+async def test_concurrent_requests_of_one_client_are_bounded_and_released_at_their_end() -> None:
     async with serving(CallerLimits(max_requests_per_client=2)) as (service, callers, stub):
         waiting = [asyncio.ensure_future(stub.Metadata(pb.MetadataRequest())) for _ in range(2)]
         await service.all_there.wait()
@@ -233,7 +233,7 @@ async def test_the_requests_of_one_client_are_bounded_and_freed_when_they_end() 
         await stub.Metadata(pb.MetadataRequest())
 
 
-def test_connections_and_all_clients_together_are_bounded_by_name() -> None:
+def test_limits_on_connections_and_on_all_clients_are_named() -> None:
     callers = Callers(CallerLimits(3, 3, 1))
     callers.begin("ipv4:10.0.0.7:1", 5)
     callers.begin("ipv4:10.0.0.7:1", 5)
@@ -253,9 +253,9 @@ def test_connections_and_all_clients_together_are_bounded_by_name() -> None:
     assert address_of("unix:/tmp/x") == "unix:/tmp/x"
 
 
-def test_a_limit_is_reported_once_until_its_client_has_left_it() -> None:
-    told: list[LimitReached] = []
-    callers = Callers(CallerLimits(9, 1, 9), told.append)
+def test_a_limit_is_reported_once_until_its_client_is_below_it_again() -> None:
+    reported: list[LimitReached] = []
+    callers = Callers(CallerLimits(9, 1, 9), reported.append)
     callers.begin("ipv4:10.0.0.7:1", 0)
 
     def rejected_at(now_ms: int) -> None:
@@ -264,12 +264,12 @@ def test_a_limit_is_reported_once_until_its_client_has_left_it() -> None:
 
     rejected_at(5)
     rejected_at(OVER_AFTER_MS + 5)
-    assert len(told) == 1
+    assert len(reported) == 1
     now_ms = OVER_AFTER_MS + 5
     assert [(each.requests, each.since_ms) for each in callers.reached(now_ms)] == [(2, 5)]
     assert callers.reached(now_ms + OVER_AFTER_MS + 1) == []
     rejected_at(now_ms + OVER_AFTER_MS + 1)
-    assert [each.since_ms for each in told] == [5, now_ms + OVER_AFTER_MS + 1]
+    assert [each.since_ms for each in reported] == [5, now_ms + OVER_AFTER_MS + 1]
     assert [each.requests for each in callers.reached(now_ms + OVER_AFTER_MS + 1)] == [1]
 
 
@@ -295,8 +295,8 @@ async def test_a_client_at_its_limit_is_logged_once_and_can_still_describe_the_s
         await service.first_there.wait()
         for _ in range(3):
             await rejection(stub.Metadata(pb.MetadataRequest()))
-        asked: Any = inspect_pb2_grpc.InspectServiceStub(channel)
-        state = await asked.DescribeService(inspect_pb2.DescribeServiceRequest())
+        inspect_stub: Any = inspect_pb2_grpc.InspectServiceStub(channel)
+        state = await inspect_stub.DescribeService(inspect_pb2.DescribeServiceRequest())
         service.go.set()
         await waiting
     await server.stop(None)
@@ -306,7 +306,7 @@ async def test_a_client_at_its_limit_is_logged_once_and_can_still_describe_the_s
     assert caplog.text.count("client limit reached: requests of client 127.0.0.1") == 1
 
 
-def test_brokers_and_controllers_among_themselves_are_not_counted() -> None:
+def test_internal_requests_are_not_counted() -> None:
     assert is_internal("/tidelog.v1.ReplicaService/ReplicaFetch")
     assert is_internal("/tidelog.v1.ReplicaControlService/LeaderAndIsr")
     assert is_internal("/tidelog.v1.ControllerService/ReportUnreachableLeaders")

@@ -1,6 +1,6 @@
-"""No handler of brokers' and the controller's RPCs reads the largest request that its limits allow
-without letting others run: a slice makes no more than so many calls of functions, whatever machine
-it runs on."""
+"""Handlers of broker and controller RPCs yield to the event loop while they read the largest
+request that their limits allow. A slice makes a bounded number of function calls, which does not
+depend on the machine."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tidelog_controller.edge.controller import ControllerServicer
 from tidelog_controller.state.commands import AdminReply
 from tidelog_runtime.replica_control import CommandResult, DescribeReplicasResult
 
-# A call of a function takes about 0.1 µs where it is C, and 0.3 µs with what it does where it is
-# Python: a slice of so many takes some five milliseconds.
+# A C function call takes about 0.1 µs, and a Python call 0.3 µs with its body,
+# so a slice of this many calls takes some five milliseconds.
 MAX_CALLS = 30_000
 ERROR = TidelogError(ErrorCode.INVALID_REQUEST, "not done")
 
@@ -37,7 +37,7 @@ PUBLIC = [
 
 
 class Calls:
-    """Of functions since the loop's turn began; `most` of any turn."""
+    """Function calls since the loop's turn began; `most` is the maximum over all turns."""
 
     def __init__(self) -> None:
         self.most = self._now = 0
@@ -59,7 +59,7 @@ class Calls:
 
 
 async def most_calls(work: Coroutine[Any, Any, Any]) -> int:
-    """In any one turn of the loop while the work is done."""
+    """The maximum number of calls in any one turn of the loop while the work is done."""
     calls = Calls()
 
     async def others() -> None:
@@ -76,7 +76,7 @@ async def most_calls(work: Coroutine[Any, Any, Any]) -> int:
 
 
 @pytest.mark.parametrize("rpc", PUBLIC)
-def test_the_check_of_the_largest_request_is_done_in_slices(rpc: Any) -> None:
+def test_checking_the_largest_request_yields_to_the_loop(rpc: Any) -> None:
     request = largest(rpc)
     with Calls() as calls:
         for _ in check_in_slices(request):
@@ -139,7 +139,7 @@ HANDLERS = (
 
 
 @pytest.mark.parametrize(("rpc", "handle"), HANDLERS, ids=[method_name(r) for r, _ in HANDLERS])
-async def test_the_largest_request_is_read_in_slices(
+async def test_reading_the_largest_request_yields_to_the_loop(
     rpc: Any, handle: Callable[[Any, Any], Coroutine[Any, Any, Any]]
 ) -> None:
     request = largest(rpc)
@@ -147,19 +147,19 @@ async def test_the_largest_request_is_read_in_slices(
 
 
 INTERNAL = [pytest.param(r, h, id=r.name) for r, h in HANDLERS if is_internal(method_name(r))]
-# The check that counts calls takes long: of more, each has the cost of these.
+# The check that counts calls is slow; further entries cost as much as these.
 COUNTED_ENTRIES = 150_000
 
 
 @pytest.mark.parametrize(("rpc", "handle"), INTERNAL)
-async def test_full_lists_that_entries_nest_are_read_in_slices(
+async def test_reading_full_nested_lists_yields_to_the_loop(
     rpc: Any, handle: Callable[[Any, Any], Coroutine[Any, Any, Any]]
 ) -> None:
     request = empty_entries(rpc, COUNTED_ENTRIES)
     assert await most_calls(handle(request, Context())) <= MAX_CALLS
 
 
-async def test_a_digest_with_full_lists_is_read_in_slices() -> None:
+async def test_reading_a_full_digest_yields_to_the_loop() -> None:
     (rpc,) = rpcs_of((replica_pb2,))
     request = empty_entries(rpc)
     assert len(request.digests[0].contents) == MAX_RANGE_BATCHES
@@ -169,8 +169,9 @@ async def test_a_digest_with_full_lists_is_read_in_slices() -> None:
     assert await most_calls(request_from_wire(request)) <= MAX_CALLS
 
 
-def test_handlers_of_all_services_that_have_large_requests_are_tried() -> None:
-    """Those of BrokerService need logs: `bench/pauses` measures them, and ReplicaService's."""
+def test_every_handler_of_large_requests_is_tested() -> None:
+    """Handlers of BrokerService need logs, so `bench/pauses` measures them and those of
+    ReplicaService."""
     tried = {method_name(rpc) for rpc, _ in HANDLERS}
     modules = (admin_pb2, broker_pb2, controller_pb2, replica_control_pb2)
     missing = {method_name(rpc) for rpc in rpcs_of(modules) if not rpc.server_streaming} - tried

@@ -37,7 +37,7 @@ def request_of(*partitions: list[Batch]) -> pb.ProduceRequest:
 
 
 def parsed(data: bytes) -> tuple[pb.ProduceRequest, list[list[Batch]]]:
-    """The parser's own."""
+    """The result of the protobuf parser."""
     message = pb.ProduceRequest.FromString(data)
     return message, [[batch_from_wire(b) for b in p.batches] for p in message.partitions]
 
@@ -54,7 +54,7 @@ SMALL, LARGE = batch_of(100), batch_of(2 * DETACHED_BYTES)
         [[SMALL, batch_of(DETACHED_BYTES - 200)], [batch_of(DETACHED_BYTES + 1)]],
     ],
 )
-def test_a_request_of_large_batches_has_all_that_the_parser_finds(
+def test_a_request_of_large_batches_has_the_content_that_the_parser_finds(
     partitions: list[list[Batch]],
 ) -> None:
     data = request_of(*partitions).SerializeToString()
@@ -78,7 +78,7 @@ def test_the_records_of_a_large_batch_are_not_copied() -> None:
     assert records.obj is data
 
 
-def test_a_small_request_is_the_parsers() -> None:
+def test_a_small_request_is_parsed_normally() -> None:
     request = request_of([SMALL])
     assert parse_produce(request.SerializeToString()) == request
 
@@ -88,21 +88,21 @@ def field(number: int, content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("order", [(SMALL, LARGE), (LARGE, SMALL), (LARGE, LARGE, SMALL, LARGE)])
-def test_of_records_that_come_twice_the_last_ones_count(order: tuple[Batch, ...]) -> None:
+def test_of_duplicate_records_fields_the_last_counts(order: tuple[Batch, ...]) -> None:
     wire = b"".join(field(2, batch.records) for batch in order)
     data = field(3, field(4, wire) + field(4, b""))
     assert batches_of(parse_produce(data)) == parsed(data)[1]
 
 
 @pytest.mark.parametrize("cut", [1, 100, DETACHED_BYTES])
-def test_a_request_that_is_cut_short_is_rejected_by_the_parser(cut: int) -> None:
+def test_a_truncated_request_is_rejected_by_the_parser(cut: int) -> None:
     data = request_of([LARGE]).SerializeToString()
     with pytest.raises(DecodeError):
         parse_produce(data[:-cut])
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_what_a_broker_does_with_records_takes_a_view_of_them(codec: Codec) -> None:
+def test_brokers_accept_memory_views_of_records(codec: Codec) -> None:
     batch = batch_of(4 * DETACHED_BYTES, codec)
     ((viewed,),) = batches_of(parse_produce(request_of([batch]).SerializeToString()))
     assert isinstance(viewed.records, memoryview)

@@ -1,4 +1,4 @@
-"""A handler that fails ends its request alone, with a typed error. With a real server."""
+"""A failing handler ends only its own request, with a typed error. Uses a real server."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def typed(error: grpc.aio.AioRpcError) -> TidelogError:
         (TidelogError(ErrorCode.STORAGE_ERROR, "full"), ErrorCode.STORAGE_ERROR, "full"),
     ],
 )
-async def test_a_handler_that_fails_ends_its_request_with_a_typed_error_and_the_service_goes_on(
+async def test_a_failing_handler_ends_its_request_with_a_typed_error_and_the_service_continues(
     error: Exception, code: ErrorCode, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = Broker()
@@ -83,7 +83,7 @@ async def test_a_handler_that_fails_ends_its_request_with_a_typed_error_and_the_
     assert logged == (0 if isinstance(error, TidelogError) else 1)
 
 
-async def test_a_stream_that_fails_ends_with_a_typed_error_after_what_it_has_sent() -> None:
+async def test_a_failing_stream_ends_with_a_typed_error_after_its_messages() -> None:
     async with serving(Broker()) as (_, stub):
         call = stub.WatchEvents(inspect_pb2.WatchEventsRequest())
         assert (await call.read()).dropped == 7

@@ -1,4 +1,4 @@
-"""No address keeps more connections than it may, idle ones included. With a real server."""
+"""The number of connections per address is bounded, idle ones included. Uses a real server."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Serving:
         return self.table.accepted(self.ports, 0)
 
     async def connect(self, stack: AsyncExitStack, count: int) -> list[grpc.aio.Channel]:
-        """Each by a connection of its own."""
+        """Opens clients with one connection each."""
         channels = [
             await stack.enter_async_context(open_channel(self.address)) for _ in range(count)
         ]
@@ -76,7 +76,8 @@ class Serving:
         return channels
 
     async def step(self) -> None:
-        """Once all that came in is idle for long enough, and what was closed is gone."""
+        """Run the check after all input has been idle long enough and closed connections are
+        gone."""
         await asyncio.sleep(MIN_IDLE_MS / 1000 + 0.1)
         await self.idle.step()
         await asyncio.sleep(0.3)
@@ -102,7 +103,7 @@ async def serving(host: str = "127.0.0.1") -> AsyncIterator[tuple[Serving, Async
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
-async def test_idle_connections_beyond_the_limit_are_closed_and_busy_ones_are_not(
+async def test_only_idle_connections_beyond_the_limit_are_closed(
     host: str,
 ) -> None:
     async with serving(host) as (on, stack):
@@ -119,13 +120,13 @@ async def test_idle_connections_beyond_the_limit_are_closed_and_busy_ones_are_no
         assert on.callers.rejected["max_connections_per_client"] == 6
         (reached,) = on.callers.reached(SystemClock().monotonic_ms())
         assert (reached.address, reached.value) == (host.strip("[]"), LIMIT)
-        # A gRPC client connects again by itself: the busy ones are those that were there.
+        # A gRPC client reconnects by itself, so the busy connections are those that existed before.
         on.service.go.set()
         assert all([await call == pb.MetadataResponse() for call in calls])
         assert await reading == replica_control_pb2.WatchResponse()
 
 
-async def test_what_was_closed_stays_closed() -> None:
+async def test_closed_connections_stay_closed() -> None:
     async with serving() as (on, _):
         host, port = on.address.split(":")
         pairs = [await asyncio.open_connection(host, int(port)) for _ in range(LIMIT + 6)]
@@ -140,7 +141,7 @@ async def test_what_was_closed_stays_closed() -> None:
             writer.close()
 
 
-async def test_at_the_limit_of_open_files_connections_are_closed_all_the_same() -> None:
+async def test_at_the_open_file_limit_connections_are_closed_all_the_same() -> None:
     async with serving() as (on, stack):
         await on.connect(stack, LIMIT + 6)
         await asyncio.sleep(MIN_IDLE_MS / 1000 + 0.1)
@@ -166,22 +167,22 @@ def connections(address: str, count: int, idle_ms: int = 10_000) -> list[Connect
     return [Connection(n, f"ipv4:{address}:{n}", idle_ms + n) for n in range(count)]
 
 
-def test_those_that_have_been_idle_for_longest_are_closed_and_each_address_counts_alone() -> None:
+def test_the_longest_idle_connections_are_closed_per_address() -> None:
     found = surplus([*connections("10.0.0.1", 6), *connections("10.0.0.2", 4)], 4, lambda _: False)
     assert found == connections("10.0.0.1", 6)[:3:-1]
 
 
-def test_neither_busy_ones_nor_those_that_have_just_received_something_are_closed() -> None:
+def test_neither_busy_nor_recently_active_connections_are_closed() -> None:
     fresh = connections("10.0.0.1", 3, idle_ms=MIN_IDLE_MS - 10)
     idle = connections("10.0.0.1", 3)
     assert surplus([*fresh, *idle], 1, lambda peer: peer == idle[1].peer) == [idle[2], idle[0]]
     assert surplus(fresh, 1, lambda _: False) == []
 
 
-def test_a_table_that_is_closed_finds_nothing_and_touches_no_file() -> None:
+def test_a_closed_table_finds_nothing_and_touches_no_file() -> None:
     table = SocketTable()
     table.close()
-    # They have the numbers that the table had.
+    # These files have the descriptors that the table had.
     others = [os.open(__file__, os.O_RDONLY | os.O_CLOEXEC) for _ in range(2)]
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:

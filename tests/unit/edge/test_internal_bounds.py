@@ -1,5 +1,5 @@
-"""What brokers and controllers ask of each other is bounded, too, before it is parsed: an entry
-takes two bytes on the wire, and an object and a look-up where it is served."""
+"""Requests between brokers and controllers are bounded before they are parsed, too. An entry
+takes two bytes on the wire, but an object and a look-up in the server."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def parsed(method: str, data: bytes) -> Any:
 
 
 def entries_of(field: FieldDescriptor, count: int, size: int = 0) -> bytes:
-    """Each an unknown field of so many bytes, which every message may hold."""
+    """Entries with one unknown field of this size, which every message accepts."""
     held = b"" if size == 0 else encode_varint(1000 << 3 | 2) + encode_varint(size) + bytes(size)
     return (encode_varint(field.number << 3 | 2) + encode_varint(len(held)) + held) * count
 
@@ -76,7 +76,7 @@ def test_each_list_has_its_limit(method: str, field: FieldDescriptor) -> None:
 
 
 @pytest.mark.parametrize(("method", "field"), LISTS, ids=[field.full_name for _, field in LISTS])
-def test_each_entry_has_its_bytes(method: str, field: FieldDescriptor) -> None:
+def test_each_entry_has_a_byte_limit(method: str, field: FieldDescriptor) -> None:
     limit = entry_bytes_limit(field.full_name)
     assert not isinstance(parsed(method, entries_of(field, 1, limit - 10)), Rejected)
     rejected = parsed(method, entries_of(field, 1, limit))
@@ -119,7 +119,7 @@ def nested_in(path: list[FieldDescriptor], entries: bytes) -> bytes:
 
 
 def wire_entries(field: FieldDescriptor, first: int, count: int) -> bytes:
-    """Packed where they are numbers, and with a key where it is a map."""
+    """Wire bytes of a list: packed for numbers, and with a key for a map."""
     if field.message_type is None and field.type != FieldDescriptor.TYPE_STRING:
         return wire_field(field, b"\x96\x01" * count)
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
@@ -130,7 +130,7 @@ def wire_entries(field: FieldDescriptor, first: int, count: int) -> bytes:
 
 
 def padded(data: bytes) -> bytes:
-    """Large enough to be parsed in slices."""
+    """The request, padded so that it is parsed in slices."""
     return data + encode_varint(1000 << 3 | 2) + encode_varint(100_000) + bytes(100_000)
 
 
@@ -142,7 +142,7 @@ def too_many(request: Any, path: list[FieldDescriptor]) -> None:
     assert path[-1].name in request.error.message
 
 
-def test_there_are_lists_in_lists_of_every_kind() -> None:
+def test_nested_lists_of_every_kind_are_covered() -> None:
     names = {path[-1].full_name for _, path in NESTED}
     assert {
         "tidelog.v1.RangeDigest.contents",
@@ -154,7 +154,7 @@ def test_there_are_lists_in_lists_of_every_kind() -> None:
 
 
 @OF_NESTED
-def test_each_list_in_an_entry_has_its_limit(method: str, path: list[FieldDescriptor]) -> None:
+def test_each_nested_list_has_its_limit(method: str, path: list[FieldDescriptor]) -> None:
     limit = entries_limit(path[-1].full_name)
     allowed = nested_in(path, wire_entries(path[-1], 0, limit))
     descriptor = request_type(method)
@@ -170,8 +170,9 @@ def test_each_list_in_an_entry_has_its_limit(method: str, path: list[FieldDescri
 
 
 @OF_NESTED
-def test_a_list_in_parts_has_the_limit_of_all(method: str, path: list[FieldDescriptor]) -> None:
-    """A message that is no list may come in several parts, and numbers unpacked as well."""
+def test_a_list_in_several_parts_has_one_limit(method: str, path: list[FieldDescriptor]) -> None:
+    """A non-repeated message field may arrive in several parts, and so may numbers in unpacked
+    form."""
     limit = entries_limit(path[-1].full_name)
     half = limit // 2 + 1
     parts = [wire_entries(path[-1], first, half) for first in (0, half)]
@@ -181,7 +182,7 @@ def test_a_list_in_parts_has_the_limit_of_all(method: str, path: list[FieldDescr
     too_many(parsed(method, padded(rejected)), path)
 
 
-def test_numbers_that_are_not_packed_are_counted() -> None:
+def test_unpacked_numbers_are_counted() -> None:
     method, path = next((m, p) for m, p in NESTED if p[-1].name == "replicas")
     number = encode_varint(path[-1].number << 3) + b"\x01"
     limit = entries_limit(path[-1].full_name)
@@ -190,8 +191,8 @@ def test_numbers_that_are_not_packed_are_counted() -> None:
         assert isinstance(found, Rejected) == (count > limit)
 
 
-def test_entries_that_are_short_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """None has more than its list may have, and all together do."""
+def test_short_entries_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No list exceeds its own limit, but together they exceed the common one."""
     method, path = next((m, p) for m, p in NESTED if p[-1].name == "isr")
     monkeypatch.setitem(TOTAL_LIMITS, "tidelog.v1.LeaderAndIsrRequest", 20_000)
     entry = wire_field(path[0], wire_entries(path[-1], 0, 49))
@@ -201,7 +202,7 @@ def test_entries_that_are_short_are_counted_together(monkeypatch: pytest.MonkeyP
     assert "in all its lists together; it has at most 20000" in rejected.error.message
 
 
-async def test_an_entry_that_takes_long_is_parsed_in_slices() -> None:
+async def test_a_costly_entry_is_parsed_in_slices() -> None:
     limit = MAX_RANGE_BATCHES
     digest = replica_pb2.RangeDigest(
         topic_id="t" * 22,
@@ -222,7 +223,7 @@ async def test_an_entry_that_takes_long_is_parsed_in_slices() -> None:
         assert turns.taken() >= 3 * limit // FIELDS_PER_SLICE
 
 
-def test_a_request_has_its_bytes() -> None:
+def test_a_request_has_a_byte_limit() -> None:
     method, _ = LISTS[0]
     rejected = parsed(method, bytes(MAX_INTERNAL_REQUEST_BYTES + 1))
     assert isinstance(rejected, Rejected)
@@ -247,7 +248,7 @@ async def test_a_large_request_is_parsed_in_slices() -> None:
 
 
 @pytest.mark.parametrize("cut", [b"\x08", b"\x0b", b"\x4a\x7f", b"\x08" + b"\xff" * 11])
-def test_a_large_request_that_is_no_message_is_rejected(cut: bytes) -> None:
+def test_an_undecodable_large_request_is_rejected(cut: bytes) -> None:
     method, field = LISTS[0]
     rejected = parsed(method, entries_of(field, 9_000, 1) + cut)
     assert isinstance(rejected, Rejected)
@@ -264,7 +265,7 @@ class Replicas(replica_pb2_grpc.ReplicaServiceServicer):
             yield replica_pb2.ReplicaFetchResponse(session_id=len(request.partitions))
 
 
-async def test_a_stream_ends_with_the_first_request_that_is_too_much() -> None:
+async def test_a_stream_ends_with_the_first_request_beyond_a_limit() -> None:
     server = new_server()
     replica_pb2_grpc.add_ReplicaServiceServicer_to_server(Replicas(), server)
     port = server.add_insecure_port("127.0.0.1:0")

@@ -1,5 +1,4 @@
-"""Reports of unreachable leaders over gRPC, from a broker's client to the controller's
-service."""
+"""Reports of unreachable leaders over gRPC, from a broker's client to the controller's service."""
 
 from __future__ import annotations
 
@@ -72,7 +71,7 @@ async def test_a_report_arrives_with_all_its_fields() -> None:
     assert controller.reports == [REPORT]
 
 
-async def test_a_report_of_a_disk_arrives_with_all_its_fields() -> None:
+async def test_a_disk_report_arrives_with_all_its_fields() -> None:
     controllers = GrpcControllers()
     change = Change("broker-3-disk-5", Cause.DISK_FULL, 5)
     failing = FailingLeadership(TopicPartition("sea", 4), 7, Cause.DISK_FULL, 1_500, change)
@@ -87,17 +86,20 @@ async def test_a_report_of_a_disk_arrives_with_all_its_fields() -> None:
     assert rejection.code is ErrorCode.NOT_CONTROLLER
 
 
-async def test_a_refusal_comes_back_with_its_code() -> None:
+async def test_a_rejection_returns_with_its_code() -> None:
     controllers = GrpcControllers()
     async with serving() as controller:
         controller.refusal = TidelogError(ErrorCode.NOT_CONTROLLER, "controller 2 is active")
-        refusal = await controllers.report_unreachable_leaders(controller.address, REPORT)
+        rejection = await controllers.report_unreachable_leaders(controller.address, REPORT)
         await controllers.close()
-    assert refusal is not None
-    assert (refusal.code, refusal.message) == (ErrorCode.NOT_CONTROLLER, "controller 2 is active")
+    assert rejection is not None
+    assert (rejection.code, rejection.message) == (
+        ErrorCode.NOT_CONTROLLER,
+        "controller 2 is active",
+    )
 
 
-async def test_the_next_controller_is_told_at_its_own_address() -> None:
+async def test_the_next_controller_is_called_at_its_own_address() -> None:
     controllers = GrpcControllers()
     async with serving() as first, serving() as second:
         for controller in (first, second):
@@ -106,7 +108,7 @@ async def test_the_next_controller_is_told_at_its_own_address() -> None:
     assert (len(first.reports), len(second.reports)) == (1, 1)
 
 
-async def test_a_controller_that_is_gone_is_unreachable() -> None:
+async def test_a_stopped_controller_is_unreachable() -> None:
     controllers = GrpcControllers()
     async with serving() as controller:
         pass

@@ -32,7 +32,8 @@ def request_by(follower: int, sequence: int = 0) -> ReplicaFetchRequest:
 
 
 class Leader:
-    """Answers when it is told to, or hurried; `stop` fails where something holds it up."""
+    """Answers when the test says so, or when a fetch is completed early; `stop` fails if
+    anything delays it."""
 
     def __init__(self) -> None:
         self.hurried: list[tuple[int, int]] = []
@@ -67,7 +68,7 @@ class Leader:
 
 
 class _OlderService(replica_pb2_grpc.ReplicaServiceServicer):
-    """One answer to each message, one after another; the field it does not know is lost."""
+    """Answers messages strictly in order; the unknown field is lost."""
 
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
@@ -80,7 +81,7 @@ class _OlderService(replica_pb2_grpc.ReplicaServiceServicer):
         newest = 0
         async for request in request_iterator:
             if request.session_sequence <= newest:
-                yield pb.ReplicaFetchResponse()  # It comes late.
+                yield pb.ReplicaFetchResponse()  # The answer comes late.
                 continue
             newest = request.session_sequence
             answer = await self._leader.answer(await replica_codec.request_from_wire(request))
@@ -107,13 +108,13 @@ async def served(of: type[Leader] = Leader) -> AsyncIterator[tuple[Leader, GrpcP
         await leader.server.stop(None)
 
 
-async def test_a_stream_that_waits_for_its_next_request_does_not_hold_up_the_end() -> None:
+async def test_an_idle_stream_does_not_delay_shutdown() -> None:
     async with served() as (leader, peers):
         leader.may_answer.set()
         await peers.replica_fetch(leader.address, request_by(2))
 
 
-async def test_who_was_reached_is_asked_on_the_stream_that_reached_it() -> None:
+async def test_a_reached_leader_is_called_on_the_same_stream() -> None:
     async with served() as (leader, peers):
         await peers.reach(leader.address)
         await peers.reach(leader.address)
@@ -123,7 +124,7 @@ async def test_who_was_reached_is_asked_on_the_stream_that_reached_it() -> None:
         assert len(peer._idle) == 1
 
 
-async def test_who_refuses_connections_is_not_reached() -> None:
+async def test_a_leader_that_refuses_connections_is_not_reached() -> None:
     async with served() as (leader, peers):
         pass
     peers = GrpcPeers()
@@ -132,62 +133,62 @@ async def test_who_refuses_connections_is_not_reached() -> None:
     await peers.close()
 
 
-async def test_a_fetch_that_waits_for_data_does_not_hold_up_the_end() -> None:
+async def test_a_fetch_that_waits_for_data_does_not_delay_shutdown() -> None:
     async with served() as (leader, peers):
-        asked = asyncio.create_task(peers.replica_fetch(leader.address, request_by(2)))
+        fetch = asyncio.create_task(peers.replica_fetch(leader.address, request_by(2)))
         await leader.came.acquire()
     with suppress(PeerUnreachableError):
-        await asked
+        await fetch
 
 
-async def test_a_fetch_whose_channel_is_closed_fails_and_cancels_nobody() -> None:
+async def test_a_fetch_on_a_closed_channel_fails_and_cancels_no_task() -> None:
     """The end of a leader and that of its follower's channel may come in either order."""
     async with served() as (leader, peers):
-        asked = asyncio.create_task(peers.replica_fetch(leader.address, request_by(2)))
+        fetch = asyncio.create_task(peers.replica_fetch(leader.address, request_by(2)))
         await leader.came.acquire()
         await peers.close()
         with pytest.raises(PeerUnreachableError, match="the channel was closed"):
-            await asked
+            await fetch
 
 
-async def test_a_fetch_that_is_given_up_is_cancelled() -> None:
+async def test_an_abandoned_fetch_is_cancelled() -> None:
     async with served() as (leader, peers):
-        asked = asyncio.create_task(peers.replica_fetch(leader.address, request_by(2)))
+        fetch = asyncio.create_task(peers.replica_fetch(leader.address, request_by(2)))
         await leader.came.acquire()
-        asked.cancel()
+        fetch.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asked
+            await fetch
 
 
-async def test_a_fetch_that_is_hurried_is_answered_and_so_are_those_after_it() -> None:
+async def test_a_fetch_completed_early_is_answered_and_so_are_later_ones() -> None:
     async with served() as (leader, peers):
         for sequence in (1, 2, 3):
             leader.may_answer.clear()
-            wanted = request_by(2, sequence)
-            asked = asyncio.create_task(peers.replica_fetch(leader.address, wanted))
+            request = request_by(2, sequence)
+            fetch = asyncio.create_task(peers.replica_fetch(leader.address, request))
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await leader.came.acquire()
-                peers.hurry(leader.address, wanted)
-                assert (await asked).session_id == sequence
+                peers.hurry(leader.address, request)
+                assert (await fetch).session_id == sequence
     assert leader.hurried == [(2, 1), (2, 2), (2, 3)]
     assert leader.asked == [2, 2, 2]
 
 
-async def test_a_fetch_is_hurried_also_before_it_is_sent() -> None:
+async def test_a_fetch_can_be_completed_early_before_it_is_sent() -> None:
     async with served() as (leader, peers):
-        wanted = request_by(2, 1)
-        asked = asyncio.create_task(peers.replica_fetch(leader.address, wanted))
+        request = request_by(2, 1)
+        fetch = asyncio.create_task(peers.replica_fetch(leader.address, request))
         await asyncio.sleep(0)
         assert leader.asked == []
-        peers.hurry(leader.address, wanted)
-        peers.hurry(leader.address, wanted)
+        peers.hurry(leader.address, request)
+        peers.hurry(leader.address, request)
         async with asyncio.timeout(PATIENCE_SECONDS):
-            assert (await asked).session_id == 1
+            assert (await fetch).session_id == 1
     assert leader.hurried == [(2, 1)]
 
 
-async def test_a_fetch_that_is_hurried_while_it_is_read_does_not_wait() -> None:
-    """It is served by nobody yet, who could be told."""
+async def test_a_fetch_completed_early_while_it_is_read_does_not_wait() -> None:
+    """No handler serves it yet, so none can be notified."""
     many = [pb.ReplicaFetchPartition(partition=number) for number in range(ITEMS_PER_TURN + 1)]
     waits_ms: list[int] = []
 
@@ -205,33 +206,31 @@ async def test_a_fetch_that_is_hurried_while_it_is_read_does_not_wait() -> None:
     assert (len(answers), waits_ms) == (2, [0, 500])
 
 
-async def test_to_hurry_what_has_been_answered_sends_nothing() -> None:
+async def test_early_completion_of_an_answered_fetch_sends_nothing() -> None:
     async with served() as (leader, peers):
         leader.may_answer.set()
         for sequence in (1, 2):
-            wanted = request_by(2, sequence)
-            assert (await peers.replica_fetch(leader.address, wanted)).session_id == sequence
-            peers.hurry(leader.address, wanted)
+            request = request_by(2, sequence)
+            assert (await peers.replica_fetch(leader.address, request)).session_id == sequence
+            peers.hurry(leader.address, request)
     assert leader.hurried == []
 
 
-async def test_an_older_leader_answers_a_hurried_fetch_in_its_time_and_no_answer_is_mixed_up() -> (
-    None
-):
+async def test_an_older_leader_answers_in_its_time_and_answers_stay_matched() -> None:
     async with served(OlderLeader) as (leader, peers):
         for sequence in (1, 2, 3):
             leader.may_answer.clear()
-            wanted = request_by(2, sequence)
-            asked = asyncio.create_task(peers.replica_fetch(leader.address, wanted))
+            request = request_by(2, sequence)
+            fetch = asyncio.create_task(peers.replica_fetch(leader.address, request))
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await leader.came.acquire()
-                peers.hurry(leader.address, wanted)
+                peers.hurry(leader.address, request)
                 leader.may_answer.set()
-                assert (await asked).session_id == sequence
+                assert (await fetch).session_id == sequence
     assert leader.asked == [2, 2, 2]
 
 
-async def test_a_stop_does_not_cut_short_the_writing_of_an_answer() -> None:
+async def test_shutdown_does_not_interrupt_the_writing_of_an_answer() -> None:
     """gRPC would forget the call without ending it."""
     stopped, written = asyncio.Event(), asyncio.Event()
 
@@ -243,7 +242,7 @@ async def test_a_stop_does_not_cut_short_the_writing_of_an_answer() -> None:
         await asyncio.Event().wait()
 
     async def serve() -> list[pb.ReplicaFetchResponse]:
-        """What gRPC does, with a write that is done when the test says so."""
+        """Serves like gRPC, with a write that is done when the test says so."""
         answers = []
         async for response in service.ReplicaFetch(requests(), None):  # type: ignore[arg-type]
             answers.append(response)
@@ -262,7 +261,7 @@ async def test_a_stop_does_not_cut_short_the_writing_of_an_answer() -> None:
     assert len(await serving) == 1
 
 
-async def test_two_fetches_at_once_have_a_stream_each() -> None:
+async def test_concurrent_fetches_have_separate_streams() -> None:
     async with served() as (leader, peers):
         fetches = [
             asyncio.create_task(peers.replica_fetch(leader.address, request_by(follower)))

@@ -24,7 +24,7 @@ class FakeScrubber:
         return ScrubStatus(state, 100, bool(self.begun), enabled=True, running=True)
 
 
-async def test_a_pass_begins_only_where_that_is_requested_and_the_status_is_returned() -> None:
+async def test_a_pass_begins_only_on_request_and_the_status_is_returned() -> None:
     scrubber, server = FakeScrubber(), new_server()
     add_ScrubServiceServicer_to_server(ScrubService(cast(Scrubber, scrubber)), server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
@@ -33,11 +33,11 @@ async def test_a_pass_begins_only_where_that_is_requested_and_the_status_is_retu
         stub = ScrubServiceStub(channel)
         shown = (await stub.Scrub(pb.ScrubRequest())).status
         assert scrubber.begun == []
-        begun = (await stub.Scrub(pb.ScrubRequest(begin=True, full_rate=True))).status
+        started = (await stub.Scrub(pb.ScrubRequest(begin=True, full_rate=True))).status
     await server.stop(None)
     assert scrubber.begun == [True]
-    assert (shown.full_rate, begun.full_rate) == (False, True)
-    assert begun == pb.ScrubStatus(
+    assert (shown.full_rate, started.full_rate) == (False, True)
+    assert started == pb.ScrubStatus(
         enabled=True,
         running=True,
         full_rate=True,

@@ -1,4 +1,4 @@
-"""Bad input of operators, as each face takes it."""
+"""Invalid input of operators, as each interface takes it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MANY_BROKERS = list(range(100, 151))
 
 
 class BadInput(NamedTuple):
-    """`says`: what the reason has to name, the fix included. `grpc`, `rest`, `cli` None: it cannot
-    be said there. `apart`: faces that refuse it before the controller is asked, in words of their
-    own, which name their own options."""
+    """`says`: what the reason must name, the fix included. `grpc`, `rest`, `cli`: None if the
+    input cannot be expressed there. `apart`: interfaces that reject it before they call the
+    controller, with their own message and their own option names."""
 
     code: ErrorCode
     says: tuple[str, ...]
@@ -417,9 +417,9 @@ CHANGES = {
 
 
 def _stale(grpc: Ask, rest: Asked, cli: str, *says: str) -> BadInput:
-    asked = Asked(rest.method, rest.path, rest.body, IF_MATCH, rest.query)
+    request = Asked(rest.method, rest.path, rest.body, IF_MATCH, rest.query)
     cli = f"{cli} --expected-revision {STALE}"
-    return BadInput(ErrorCode.REVISION_CONFLICT, (*says, "no longer at 1"), grpc, asked, cli)
+    return BadInput(ErrorCode.REVISION_CONFLICT, (*says, "no longer at 1"), grpc, request, cli)
 
 
 STALE_REVISIONS = {

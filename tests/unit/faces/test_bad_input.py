@@ -1,5 +1,5 @@
-"""What is no good is refused alike by the gRPC client, the REST gateway and the commands: with the
-same code, the same reason, and what would be right."""
+"""The gRPC client, the REST gateway and the commands reject invalid input alike: with the same
+code, the same reason and the same fix."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ def world() -> Iterator[World]:
 
 
 def answers(world: World, bad: BadInput) -> dict[str, Refusal | None]:
-    """By face, of those in which it can be said."""
-    told: dict[str, Refusal | None] = {}
+    """The answer of each interface in which the input can be expressed."""
+    reported: dict[str, Refusal | None] = {}
     if bad.grpc is not None:
-        told["grpc"] = world.by_grpc(bad.grpc)
+        reported["grpc"] = world.by_grpc(bad.grpc)
     if bad.rest is not None:
-        told["rest"] = world.by_rest(bad.rest)
+        reported["rest"] = world.by_rest(bad.rest)
     if bad.cli is not None:
-        told["cli"] = world.by_command(tuple(shlex.split(bad.cli)), bad.stdin)
-    return told
+        reported["cli"] = world.by_command(tuple(shlex.split(bad.cli)), bad.stdin)
+    return reported
 
 
 @pytest.mark.parametrize("bad", BAD_INPUT.values(), ids=BAD_INPUT.keys())
-def test_bad_input_is_refused_alike_by_every_face_and_changes_nothing(
+def test_bad_input_is_rejected_alike_by_every_interface_and_changes_nothing(
     world: World, bad: BadInput
 ) -> None:
-    told = answers(world, bad)
+    reported = answers(world, bad)
 
-    codes = {face: refusal.code if refusal else "accepted" for face, refusal in told.items()}
-    assert codes == dict.fromkeys(told, bad.code.name)
-    messages = {face: refusal.message for face, refusal in told.items() if refusal is not None}
+    codes = {face: each.code if each else "accepted" for face, each in reported.items()}
+    assert codes == dict.fromkeys(reported, bad.code.name)
+    messages = {face: each.message for face, each in reported.items() if each is not None}
     for message in messages.values():
         assert all(phrase in message for phrase in bad.says), message
     assert len({message for face, message in messages.items() if face not in bad.apart}) <= 1
-    assert all(refusal.fix != "" for refusal in told.values() if refusal is not None)
+    assert all(each.fix != "" for each in reported.values() if each is not None)
     assert world.in_loop(world.kept()) == world.before

@@ -1,4 +1,4 @@
-"""One production controller over the store in memory, and the three faces of it: the gRPC client,
+"""A production controller over the in-memory store, and its three interfaces: the gRPC client,
 the REST gateway and the commands. Brokers acknowledge everything and never catch up."""
 
 from __future__ import annotations
@@ -55,12 +55,13 @@ from unit.controller.shell_fakes import (
 T = TypeVar("T")
 WAIT_SECONDS = 60
 BROKERS = (1, 2, 3)
-# Holds all of topic "reef", and is gone.
+# This broker held all replicas of topic "reef" and has departed.
 LOST_BROKER = 4
 
 
 class Refusal(NamedTuple):
-    """What a face answers. `fix` None: it has no place for one beside the message."""
+    """The answer of an interface. `fix` is None if the interface has no field for it beside the
+    message."""
 
     code: str
     message: str
@@ -69,7 +70,7 @@ class Refusal(NamedTuple):
 
 @dataclass
 class Asked:
-    """A request of the REST gateway."""
+    """A request to the REST gateway."""
 
     method: str
     path: str
@@ -79,7 +80,7 @@ class Asked:
 
 
 class _Active:
-    """As brokers tell of the active controller."""
+    """Brokers' reports of the active controller."""
 
     controller_id = 1
     epoch = 1
@@ -92,7 +93,7 @@ class _Active:
 
 
 class World:
-    """Runs in a loop of its own thread, because a command runs a loop itself."""
+    """Runs in an event loop with its own thread, because a command runs a loop itself."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -110,7 +111,7 @@ class World:
         self._thread.join(WAIT_SECONDS)
         self.loop.close()
 
-    # The three faces.
+    # The three interfaces.
 
     def by_grpc(self, ask: Callable[[Admin], Coroutine[Any, Any, object]]) -> Refusal | None:
         try:
@@ -132,22 +133,22 @@ class World:
                 params=asked.query,
             )
         )
-        told = answer.json()
+        body = answer.json()
         if answer.status_code >= 400:
-            return Refusal(told["code"], told["detail"], told["fix"])
-        return _first_failure(told.get("items") or told.get("results") or [])
+            return Refusal(body["code"], body["detail"], body["fix"])
+        return _first_failure(body.get("items") or body.get("results") or [])
 
     def by_command(self, words: tuple[str, ...], input_: str = "") -> Refusal | None:
         session = Session(",".join(self._cluster.bootstrap()), interactive=False)
         ended = CliRunner().invoke(
             commands, [*words, "--json"], obj=session, input=input_, catch_exceptions=False
         )
-        told = json.loads(ended.stdout)
+        document = json.loads(ended.stdout)
         if ended.exit_code == 0:
             return None
-        error = told.get("error")
+        error = document.get("error")
         if error is None:
-            return _first_failure(told.get("partitions") or told["results"])
+            return _first_failure(document.get("partitions") or document["results"])
         assert error["message"] in ended.stderr
         return Refusal(error["code"], error["message"])
 
@@ -191,8 +192,8 @@ class World:
         self._gateway = await self._closing.enter_async_context(client)
 
     async def _fill(self) -> None:
-        """sea: sound. bay: broker 2 is out of sync. reef: without a leader. tide: moves, and
-        never arrives. Operation "ended" is done, "busy" runs."""
+        """Topic sea is healthy. In bay, broker 2 is out of sync. Topic reef has no leader. Topic
+        tide has a move that never ends. Operation "ended" is done, "busy" runs."""
         admin, two = self.admin, {"min_insync_replicas": "2"}
         await admin.create_topic("sea", assignment=[(1, 2), (2, 3), (3, 1)], config=two)
         await admin.create_topic("bay", assignment=[(1, 2)])
@@ -222,7 +223,7 @@ class World:
         return decode_leader_and_isr(held.value), held.mod_revision
 
     async def kept(self) -> dict[str, bytes]:
-        """All that requests could have changed."""
+        """Everything that requests could have changed."""
         snapshot = await self._store.snapshot(KEYS.root)
         return {key: held.value for key, held in snapshot.items.items()}
 

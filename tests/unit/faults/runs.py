@@ -1,4 +1,4 @@
-"""Runs to judge: a success every so often, and what struck them."""
+"""Fault runs to judge: regular successes, and the faults that struck."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +19,7 @@ SEA = TopicPartition("sea", 0)
 
 
 def report(without: Window | None = None, every_ms: int = 50) -> Report:
-    """Of a success every so often, but in one window."""
+    """A report of regular successes, except in one window."""
     found = Report()
     found.sends[Outcome.OK] = 1_000
     found.success_times_ms = {

@@ -1,4 +1,4 @@
-"""Segments of sound frames."""
+"""Log segments with intact frames."""
 
 from pathlib import Path
 

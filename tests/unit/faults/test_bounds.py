@@ -1,4 +1,4 @@
-"""How long no write may succeed, by kind and circumstances."""
+"""Bounds on the time without a successful write, by fault kind and circumstances."""
 
 import pytest
 
@@ -36,15 +36,15 @@ def test_each_kind_has_its_bound(kind: str, limit: int) -> None:
     assert limit_ms(kind) == limit
 
 
-def test_where_the_controller_ignored_a_crash_the_lease_decides() -> None:
+def test_where_the_controller_ignored_a_crash_the_lease_expiry_is_the_bound() -> None:
     assert limit_ms("kill_leader", ignored=True) == 5_000
 
 
-def test_a_full_disk_holds_up_what_its_broker_follows_for_the_lag_time() -> None:
+def test_a_full_disk_delays_the_partitions_of_its_followers_for_the_lag_time() -> None:
     bound_of = KINDS["fill_disk"].bound
     assert bound_of is not None
     assert bound_of(Circumstances(Timings(3_000, 10_000), 100)).limit_ms == 11_000
 
 
-def test_what_nobody_should_notice_is_measured_against_ordinary_times() -> None:
+def test_imperceptible_faults_are_compared_with_quiet_times() -> None:
     assert limit_ms("kill_controller", ordinary_gap_ms=400) == 400

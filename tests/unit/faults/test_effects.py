@@ -1,4 +1,4 @@
-"""A fault without a measured effect is told."""
+"""Faults without a measured effect are reported."""
 
 import pytest
 
@@ -8,12 +8,12 @@ from faults.plan import ROUND_TRIP, STORIES, TRUNCATION
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_measured_is_no_effect(kind: str) -> None:
+def test_no_measurement_is_no_effect(kind: str) -> None:
     assert lacking(kind, {})
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_its_rules_ask_for_is_an_effect(kind: str) -> None:
+def test_the_effect_that_the_rules_require_counts(kind: str) -> None:
     assert lacking(kind, {rule.measure: rule.least for rule in RULES[kind]}) == []
 
 
@@ -31,30 +31,30 @@ def test_what_its_rules_ask_for_is_an_effect(kind: str) -> None:
         ),
     ],
 )
-def test_half_an_effect_is_none(kind: str, measures: dict[str, float], lacks: str) -> None:
-    [told] = lacking(kind, measures)
+def test_a_partial_effect_is_none(kind: str, measures: dict[str, float], lacks: str) -> None:
+    [reported] = lacking(kind, measures)
 
-    assert told.startswith(lacks)
-
-
-def test_a_cut_over_which_nothing_was_sent_has_none() -> None:
-    [told] = lacking("cut_follower", {"packets_lost": 0})
-
-    assert told.startswith("packets_lost is 0, at least 1 shows an effect")
+    assert reported.startswith(lacks)
 
 
-def test_a_flipped_bit_that_nobody_found_has_none() -> None:
+def test_a_cut_without_traffic_has_no_effect() -> None:
+    [reported] = lacking("cut_follower", {"packets_lost": 0})
+
+    assert reported.startswith("packets_lost is 0, at least 1 shows an effect")
+
+
+def test_an_undetected_bit_flip_has_no_effect() -> None:
     assert lacking("flip_bit", {"lives_ended": 1, "damage_told": 0})
 
 
-def test_what_only_a_fault_that_lasts_can_show_is_yet_to_show() -> None:
+def test_an_effect_that_needs_a_lasting_fault_is_still_pending() -> None:
     assert is_yet_to_show("kill_controller", {"other_active": 0})
     assert not is_yet_to_show("kill_controller", {"other_active": 1, "lives_ended": 0})
     assert not is_yet_to_show("kill_leader", {})
 
 
 @pytest.mark.parametrize(("told", "lacks"), [(0, 1), (1, 1), (2, 0)])
-def test_each_cut_off_of_a_truncation_has_a_replica_that_cuts_something_off(
+def test_each_isolation_of_a_truncation_story_needs_a_truncated_replica(
     told: int, lacks: int
 ) -> None:
     assert len(lacking_of_story(TRUNCATION, told)) == lacks
@@ -63,13 +63,13 @@ def test_each_cut_off_of_a_truncation_has_a_replica_that_cuts_something_off(
 @pytest.mark.parametrize(
     ("told_ms", "told"), [([], 0), ([5], 0), ([12, 15], 1), ([12, 20], 2), ([31, 40], 1)]
 )
-def test_two_that_are_told_after_one_fault_are_not_the_next_ones(
+def test_two_truncations_reported_after_one_fault_do_not_count_for_the_next(
     told_ms: list[int], told: int
 ) -> None:
     assert told_after([10, 20], told_ms) == told
 
 
-def test_what_a_story_is_to_bring_about_is_asked_of_stories_that_there_are() -> None:
+def test_required_effects_belong_to_existing_stories() -> None:
     stories = {story.name: story for story in STORIES}
     for name, rule in STORY_RULES.items():
         assert rule.after in stories[name].kinds

@@ -18,7 +18,7 @@ from tidelog.inspection.model import Finding
 from unit.faults.runs import report, run, seen
 
 BEGIN_MS = 10_000
-# Longer than every grace, and than an answer may take.
+# Longer than every grace period and than the longest answer.
 HEALED_MS = 24_000
 WINDOW = Window(BEGIN_MS, 28_000)
 EXPECTED_KINDS = [kind for kind, explicable in EXPLICABLE.items() if explicable.expected]
@@ -32,8 +32,8 @@ def finding(
     evidence: Sequence[str] = (),
     summary: str = "",
 ) -> Finding:
-    said = summary or f"broker {broker}: {cause}"
-    return Finding(cause, severity, said, evidence, "", broker=broker)
+    message = summary or f"broker {broker}: {cause}"
+    return Finding(cause, severity, message, evidence, "", broker=broker)
 
 
 def ask(at_ms: int, *findings: Finding, problem: str = "") -> Asked:
@@ -69,7 +69,7 @@ def counts(explained: Explained, kind: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("kind", EXPECTED_KINDS)
-def test_a_cluster_that_says_nothing_leaves_each_kind_unexplained(kind: str) -> None:
+def test_without_findings_each_kind_is_unexplained(kind: str) -> None:
     explained = judge_explanations(every_second(), [struck(kind)])
 
     assert counts(explained, kind) == {"unexplained": 1}
@@ -78,7 +78,7 @@ def test_a_cluster_that_says_nothing_leaves_each_kind_unexplained(kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", EXPECTED_KINDS)
-def test_a_cluster_that_names_the_cause_explains_each_kind(kind: str) -> None:
+def test_a_finding_of_the_cause_explains_each_kind(kind: str) -> None:
     explained = judge_explanations(every_second(*right(kind)), [struck(kind)])
 
     assert counts(explained, kind) == {"explained": 1}
@@ -86,7 +86,7 @@ def test_a_cluster_that_names_the_cause_explains_each_kind(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", EXPECTED_KINDS)
-def test_the_right_cause_at_another_broker_explains_only_what_strikes_no_broker(kind: str) -> None:
+def test_the_right_cause_at_another_broker_explains_only_faults_without_a_broker(kind: str) -> None:
     elsewhere = [finding(found.cause, 2) for found in right(kind)]
     explained = judge_explanations(every_second(*elsewhere), [struck(kind)])
 
@@ -98,15 +98,15 @@ def test_the_right_cause_at_another_broker_explains_only_what_strikes_no_broker(
 
 
 @pytest.mark.parametrize("kind", EXPECTED_KINDS)
-def test_no_answer_at_all_leaves_each_kind_unexplained(kind: str) -> None:
+def test_without_an_answer_each_kind_is_unexplained(kind: str) -> None:
     unanswered = [replace(asked, problem="nobody answers") for asked in every_second()]
 
-    for asks in (unanswered, []):
-        assert judge_explanations(asks, [struck(kind)]).unexplained
+    for each in (unanswered, []):
+        assert judge_explanations(each, [struck(kind)]).unexplained
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if not EXPLICABLE[kind].expected])
-def test_what_no_service_can_see_needs_no_explanation_and_says_why(kind: str) -> None:
+def test_invisible_faults_need_no_explanation_and_have_a_reason(kind: str) -> None:
     assert counts(judge_explanations(every_second(), [struck(kind)]), kind) == {"nothing": 1}
     assert EXPLICABLE[kind].nothing
 
@@ -117,14 +117,14 @@ def test_a_fault_that_ends_within_its_grace_needs_no_explanation() -> None:
     assert counts(judge_explanations(every_second(), [short]), "kill_leader") == {"too_short": 1}
 
 
-def test_a_short_fault_that_is_named_within_its_grace_is_explained() -> None:
+def test_a_short_fault_explained_within_its_grace_counts() -> None:
     short = struck("kill_leader", end_ms=BEGIN_MS + 2_100)
-    asks = [ask(BEGIN_MS + 800, *right("kill_leader"))]
+    explanations = [ask(BEGIN_MS + 800, *right("kill_leader"))]
 
-    assert counts(judge_explanations(asks, [short]), "kill_leader") == {"explained": 1}
+    assert counts(judge_explanations(explanations, [short]), "kill_leader") == {"explained": 1}
 
 
-def test_a_full_proof_explains_each_kind_that_lasts_long_enough() -> None:
+def test_a_full_proof_needs_explanations_of_each_lasting_kind() -> None:
     short = [struck(kind, end_ms=BEGIN_MS + 1_000) for kind in ("kill_leader", "drop_packets")]
     short += [struck("restart_all_brokers", end_ms=BEGIN_MS + 1_000)]
     result = Result(judge_runs([run(short, report())]))
@@ -134,32 +134,35 @@ def test_a_full_proof_explains_each_kind_that_lasts_long_enough() -> None:
     assert not any("never long" in problem for problem in result.problems(is_full=False))
 
 
-def test_each_explanation_after_the_grace_has_to_name_the_cause() -> None:
-    asks = [*every_second(*right("kill_leader"))]
-    asks[8] = ask(asks[8].asked_ms, finding(causes.BROKER_STOPPED))
-    [unexplained] = judge_explanations(asks, [struck("kill_leader")]).unexplained
+def test_each_explanation_after_the_grace_must_name_the_cause() -> None:
+    explanations = [*every_second(*right("kill_leader"))]
+    explanations[8] = ask(explanations[8].asked_ms, finding(causes.BROKER_STOPPED))
+    [unexplained] = judge_explanations(explanations, [struck("kill_leader")]).unexplained
 
     assert unexplained.after_s == 8.0
     assert "broker_stopped" in unexplained.said
 
 
-def test_an_explanation_within_the_grace_may_still_say_nothing() -> None:
-    asks = [ask(BEGIN_MS + 500), *every_second(*right("kill_leader"), since_ms=BEGIN_MS + 1_500)]
+def test_an_explanation_within_the_grace_may_be_empty() -> None:
+    explanations = [
+        ask(BEGIN_MS + 500),
+        *every_second(*right("kill_leader"), since_ms=BEGIN_MS + 1_500),
+    ]
 
-    assert judge_explanations(asks, [struck("kill_leader")]).problems == []
+    assert judge_explanations(explanations, [struck("kill_leader")]).problems == []
 
 
-def test_what_lasts_is_explained_by_one_explanation() -> None:
-    asks = [*every_second(), ask(WINDOW.end_ms - 400, *right("start_second_process"))]
+def test_one_explanation_suffices_for_a_lasting_fault() -> None:
+    explanations = [*every_second(), ask(WINDOW.end_ms - 400, *right("start_second_process"))]
 
-    assert judge_explanations(asks, [struck("start_second_process")]).problems == []
+    assert judge_explanations(explanations, [struck("start_second_process")]).problems == []
 
 
 @pytest.mark.parametrize(("again", "explains"), [("12:00:05Z", False), ("12:09:00Z", True)])
-def test_what_was_said_before_the_strike_does_not_explain_it(again: str, explains: bool) -> None:
+def test_an_explanation_before_the_strike_does_not_count(again: str, explains: bool) -> None:
     def contested(at: str, ago: str) -> Finding:
-        said = f"the other process: at {SECOND}, at {at} ({ago} ago): belongs to another"
-        return finding(causes.BROKER_ID_CONTESTED, evidence=[said])
+        message = f"the other process: at {SECOND}, at {at} ({ago} ago): belongs to another"
+        return finding(causes.BROKER_ID_CONTESTED, evidence=[message])
 
     before = ask(BEGIN_MS - 1_000, contested("12:00:05Z", "4.2 s"))
     after = every_second(contested(again, "1 min 3 s"))
@@ -174,9 +177,7 @@ SECOND_KINDS = [kind for kind, known in KINDS.items() if known.needs is Ability.
 
 @pytest.mark.parametrize("kind", SECOND_KINDS)
 @pytest.mark.parametrize("other", ["10.0.0.9:75001", "110.0.0.9:7500", "10.0.0.8:7500"])
-def test_a_finding_that_does_not_name_the_second_process_explains_none(
-    kind: str, other: str
-) -> None:
+def test_a_finding_must_name_the_second_process(kind: str, other: str) -> None:
     unnamed = [
         replace(found, evidence=[line.replace(SECOND, other) for line in found.evidence])
         for found in right(kind)
@@ -201,24 +202,24 @@ def taken_over(place: str) -> Finding:
     )
 
 
-def test_a_copy_that_registered_when_the_broker_was_killed_explains_itself() -> None:
+def test_a_copy_that_registered_when_the_broker_was_killed_needs_no_finding() -> None:
     explained = copied_and_killed("broker-1", taken_over(SECOND))
 
     assert counts(explained, "start_copied_process") == {"explained": 1}
 
 
 @pytest.mark.parametrize(("killed", "place"), [("broker-2", SECOND), ("broker-1", "10.0.0.1:7500")])
-def test_a_registration_of_a_live_broker_or_of_the_first_directory_explains_no_copy(
+def test_a_registration_of_a_live_broker_or_of_the_original_directory_is_no_excuse(
     killed: str, place: str
 ) -> None:
-    """A copy that took the id from a live broker would be a fault of the product."""
+    """A copy that took the id from a live broker would be a bug of the product."""
     explained = copied_and_killed(killed, taken_over(place))
 
     assert counts(explained, "start_copied_process") == {"unexplained": 1}
 
 
 @pytest.mark.parametrize("cause", sorted(BLAMING))
-def test_a_broker_that_no_fault_touches_is_misblamed(cause: str) -> None:
+def test_a_finding_on_an_unaffected_broker_is_misblame(cause: str) -> None:
     found = judge_explanations(
         every_second(*right("kill_leader"), finding(cause, 2)), [struck("kill_leader")]
     )
@@ -227,52 +228,52 @@ def test_a_broker_that_no_fault_touches_is_misblamed(cause: str) -> None:
     assert f"broker 2: {cause}" in found.problems[0]
 
 
-def test_what_strikes_clients_touches_no_broker() -> None:
-    asks = every_second(finding(causes.BROKER_UNREACHABLE))
+def test_faults_of_clients_affect_no_broker() -> None:
+    explanations = every_second(finding(causes.BROKER_UNREACHABLE))
 
-    assert len(judge_explanations(asks, [struck("cut_off_clients")]).misblamed) == 1
+    assert len(judge_explanations(explanations, [struck("cut_off_clients")]).misblamed) == 1
 
 
-def test_notes_and_symptoms_blame_nobody() -> None:
+def test_notes_and_symptoms_are_not_misblame() -> None:
     note = finding(causes.REPLICA_CATCHING_UP, 2, severity=causes.INFO)
     symptom = finding(causes.UNDER_MIN_ISR, 2)
-    asks = every_second(*right("kill_leader"), note, symptom)
+    explanations = every_second(*right("kill_leader"), note, symptom)
 
-    assert judge_explanations(asks, [struck("kill_leader")]).misblamed == []
+    assert judge_explanations(explanations, [struck("kill_leader")]).misblamed == []
 
 
-def test_a_finding_while_no_fault_is_in_force_is_misblamed() -> None:
-    asks = [ask(2_000, finding(causes.REPLICA_DEAD)), *every_second(*right("kill_leader"))]
-    [misblamed] = judge_explanations(asks, [struck("kill_leader")]).misblamed
+def test_a_finding_without_a_fault_in_force_is_misblame() -> None:
+    explanations = [ask(2_000, finding(causes.REPLICA_DEAD)), *every_second(*right("kill_leader"))]
+    [misblamed] = judge_explanations(explanations, [struck("kill_leader")]).misblamed
 
     assert misblamed.step == ""
 
 
 @pytest.mark.parametrize("cause", sorted(LASTING))
-def test_what_stays_true_after_a_fault_is_not_misblamed_later(cause: str) -> None:
+def test_a_lasting_finding_after_its_fault_is_not_misblame(cause: str) -> None:
     earlier = struck("start_second_process", window=Window(1_000, 9_000), end_ms=4_000)
     later = struck("kill_leader", target="broker-2")
-    asks = [
+    explanations = [
         ask(2_000, finding(cause)),
         *every_second(finding(causes.REPLICA_DEAD, 2), finding(cause)),
     ]
 
-    assert judge_explanations(asks, [earlier, later]).misblamed == []
+    assert judge_explanations(explanations, [earlier, later]).misblamed == []
 
 
 @pytest.mark.parametrize("cause", [*sorted(LASTING), causes.REPLICA_DEAD])
 def test_only_lasting_findings_may_come_from_an_earlier_run(cause: str) -> None:
     earlier = struck("start_second_process", window=Window(1_000, 9_000), end_ms=4_000)
     later = struck("kill_leader", target="broker-2")
-    asks = every_second(finding(causes.REPLICA_DEAD, 2), finding(cause))
+    explanations = every_second(finding(causes.REPLICA_DEAD, 2), finding(cause))
 
-    misblamed = judge_explanations(asks, [later], [earlier]).misblamed
+    misblamed = judge_explanations(explanations, [later], [earlier]).misblamed
 
     assert (not misblamed) == (cause in LASTING)
-    assert judge_explanations(asks, [later]).misblamed
+    assert judge_explanations(explanations, [later]).misblamed
 
 
-def test_a_link_that_was_cut_has_two_ends() -> None:
+def test_a_cut_link_affects_both_ends() -> None:
     cut = finding(causes.REPLICA_CUT_OFF, 3, evidence=["broker-3 cannot fetch from broker 1"])
     other = finding(causes.REPLICA_CUT_OFF, 3, evidence=["broker-3 cannot fetch from broker 2"])
     steps = [struck("cut_leader_from_etcd")]
@@ -282,7 +283,7 @@ def test_a_link_that_was_cut_has_two_ends() -> None:
     assert len(judge_explanations(every_second(*well, other), steps).misblamed) == 1
 
 
-def test_what_strikes_the_store_strikes_all_brokers() -> None:
+def test_faults_of_the_store_affect_all_brokers() -> None:
     of_one = finding(causes.STORE_UNREACHABLE, 2)
 
     step = struck("kill_all_etcd", target="all of etcd")
@@ -290,9 +291,7 @@ def test_what_strikes_the_store_strikes_all_brokers() -> None:
 
 
 @pytest.mark.parametrize(("starved_ms", "misblamed"), [(25_500, 0), (45_000, 1)])
-def test_a_broker_without_cpu_looks_like_one_that_was_struck(
-    starved_ms: int, misblamed: int
-) -> None:
+def test_a_broker_without_cpu_counts_as_affected(starved_ms: int, misblamed: int) -> None:
     blamed = ask(BEGIN_MS + 2_000, *right("kill_leader"), finding(causes.BROKER_UNREACHABLE, 2))
     starved = ask(starved_ms, finding(causes.CPU_STARVED, 2))
     found = judge_explanations([blamed, starved], [struck("kill_leader")])
@@ -300,13 +299,13 @@ def test_a_broker_without_cpu_looks_like_one_that_was_struck(
     assert len(found.misblamed) == misblamed
 
 
-def test_what_is_unexplained_or_misblamed_fails_the_run_and_is_counted() -> None:
+def test_unexplained_and_misblamed_faults_fail_the_run_and_are_counted() -> None:
     steps = [struck("kill_leader")]
-    asked = every_second(finding(causes.REPLICA_DEAD, 2))
-    result = Result(judge_runs([replace(run(steps, report()), asks=asked)]))
-    told = result.as_json()
+    requested = every_second(finding(causes.REPLICA_DEAD, 2))
+    result = Result(judge_runs([replace(run(steps, report()), asks=requested)]))
+    reported = result.as_json()
 
-    assert (told["unexplained"], told["misblamed"]) == (1, 1)
-    assert told["explanations"] == {"kill_leader": {"unexplained": 1}}
+    assert (reported["unexplained"], reported["misblamed"]) == (1, 1)
+    assert reported["explanations"] == {"kill_leader": {"unexplained": 1}}
     assert len(result.problems(is_full=False)) == 2
-    assert told["wrong_explanations"] == result.problems(is_full=False)
+    assert reported["wrong_explanations"] == result.problems(is_full=False)

@@ -1,4 +1,4 @@
-"""How long no write succeeded, and on whose account."""
+"""Gaps without a successful write, and the faults that they are attributed to."""
 
 from faults.gaps import NOWHERE, Window, gap_in, ordinary, worst_in
 from tidelog.history.write_gaps import NO_GAP, Gap
@@ -7,11 +7,11 @@ from tidelog.model import TopicPartition
 CALM, ROUGH = TopicPartition("sea", 0), TopicPartition("sea", 1)
 
 
-def test_a_gap_that_began_before_its_fault_counts_whole() -> None:
+def test_a_gap_that_began_before_its_fault_counts_in_full() -> None:
     assert gap_in([0, 90, 400, 410], Window(100, 200), 1_000) == Gap(90, 400)
 
 
-def test_a_gap_that_begins_before_the_window_ends_counts_whole() -> None:
+def test_a_gap_that_begins_within_the_window_counts_in_full() -> None:
     assert gap_in([0, 100, 190, 900], Window(100, 200), 1_000) == Gap(190, 900)
 
 
@@ -19,11 +19,11 @@ def test_a_gap_outside_the_window_does_not_count() -> None:
     assert gap_in([0, 500, 510, 520, 2_000], Window(505, 515), 3_000) == Gap(500, 510)
 
 
-def test_a_partition_that_never_comes_back_has_a_gap_until_the_load_ends() -> None:
+def test_an_unrecovered_partition_has_a_gap_until_the_load_ends() -> None:
     assert gap_in([0, 100], Window(150, 300), 5_000) == Gap(100, 5_000)
 
 
-def test_what_succeeded_after_the_window_alone_tells_nothing_of_it() -> None:
+def test_successes_only_after_the_window_say_nothing_about_it() -> None:
     assert gap_in([400, 900], Window(100, 200), 1_000) == NO_GAP
 
 
@@ -37,7 +37,7 @@ def test_the_worst_partition_counts() -> None:
     assert worst_in(successes, Window(90, 210), 300) == (Gap(100, 280), ROUGH)
 
 
-def test_ordinary_is_what_no_window_touches() -> None:
+def test_quiet_time_excludes_all_windows() -> None:
     successes = {CALM: [0, 50, 120, 1_000, 1_040, 1_130, 1_200]}
 
     worst = ordinary(successes, [Window(100, 1_010)], Window(0, 1_200))
@@ -45,7 +45,7 @@ def test_ordinary_is_what_no_window_touches() -> None:
     assert worst == (Gap(1_040, 1_130), CALM)
 
 
-def test_windows_that_overlap_leave_no_ordinary_time_between_them() -> None:
+def test_overlapping_windows_leave_no_quiet_time_between_them() -> None:
     successes = {CALM: [0, 10, 400, 900, 1_000]}
 
     worst = ordinary(successes, [Window(5, 500), Window(450, 950)], Window(0, 1_000))
@@ -53,6 +53,6 @@ def test_windows_that_overlap_leave_no_ordinary_time_between_them() -> None:
     assert worst == NOWHERE
 
 
-def test_what_lasts_beyond_the_time_that_is_asked_about_is_cut_off_there() -> None:
+def test_gaps_are_clipped_to_the_requested_time() -> None:
     assert gap_in([0, 100, 900], Window(0, 400), until_ms=400) == Gap(100, 400)
     assert gap_in([0, 100, 900], Window(0, 400), until_ms=2_000) == Gap(100, 900)

@@ -1,4 +1,4 @@
-"""What a run leaves behind, and where."""
+"""The files that a run leaves behind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from faults import __main__ as faults
 
 
 @pytest.mark.parametrize("status", [0, 1])
-def test_the_history_of_a_failure_is_kept_and_takes_the_place_of_an_earlier_one(
+def test_the_history_of_a_failure_is_kept_and_replaces_an_earlier_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     earlier = tmp_path / "faults-failed" / "run-9"
@@ -41,7 +41,7 @@ def test_the_history_of_a_failure_is_kept_and_takes_the_place_of_an_earlier_one(
         (["--local", "--out", "elsewhere.json"], "elsewhere.json"),
     ],
 )
-def test_what_proves_less_does_not_take_the_place_of_a_full_proof(
+def test_a_weaker_proof_does_not_replace_a_full_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], out: str
 ) -> None:
     outs: list[Path] = []

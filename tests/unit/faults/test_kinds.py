@@ -1,4 +1,4 @@
-"""What is measured of a fault is what it did."""
+"""The measured effect of a fault is what the fault did."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from unit.faults.segments import write_segment
 
 
 class Cluster:
-    """Services come back as others whatever is done to them. `ended`: members of etcd."""
+    """Services always come back with other processes. `ended`: members of etcd that ended."""
 
     brokers: Sequence[str] = ()
     etcd_members = ("etcd-1", "etcd-2", "etcd-3")
@@ -46,8 +46,8 @@ class Cluster:
         return self._ended
 
 
-class There:
-    """A scene in which whoever is asked for is there."""
+class PresentScene:
+    """A scene in which every requested service is present."""
 
     topic = "sea"
 
@@ -68,25 +68,25 @@ class There:
 
 
 def scene(**cluster: Any) -> Scene:
-    return cast(Scene, There(Cluster(**cluster)))
+    return cast(Scene, PresentScene(Cluster(**cluster)))
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-async def test_a_stop_that_had_to_be_a_kill_after_all_is_none(is_clean: bool) -> None:
-    told = await (await stop_leader(scene(is_clean=is_clean))).measured()
-    assert (lacking("stop_leader", told) == []) is is_clean
-    told = await (await stop_controller(scene(is_clean=is_clean))).measured()
-    assert told["clean_ends"] == is_clean
+async def test_a_stop_that_ended_in_a_kill_is_not_a_stop(is_clean: bool) -> None:
+    measured = await (await stop_leader(scene(is_clean=is_clean))).measured()
+    assert (lacking("stop_leader", measured) == []) is is_clean
+    measured = await (await stop_controller(scene(is_clean=is_clean))).measured()
+    assert measured["clean_ends"] == is_clean
 
 
 @pytest.mark.parametrize(("ended", "all_ended"), [(1, 0), (2, 0), (3, 1)])
-async def test_etcd_is_away_where_all_of_its_members_ended(ended: int, all_ended: int) -> None:
-    told = await (await kill_all_etcd(scene(ended=ended))).measured()
+async def test_etcd_is_down_when_all_of_its_members_ended(ended: int, all_ended: int) -> None:
+    measured = await (await kill_all_etcd(scene(ended=ended))).measured()
 
-    assert told["all_ended"] == all_ended
+    assert measured["all_ended"] == all_ended
 
 
-async def test_a_bit_flips_where_the_newest_segment_is_not_just_begun(tmp_path: Path) -> None:
+async def test_a_bit_flip_strikes_a_newest_segment_with_enough_data(tmp_path: Path) -> None:
     for number, batches in enumerate((0, 40, 2)):
         write_segment(tmp_path / "replicas" / f"sea-{number}.id", batches)
 

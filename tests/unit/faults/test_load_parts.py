@@ -1,4 +1,4 @@
-"""What a load writes down: values, who acknowledged, and its course."""
+"""The records of a load: values, acknowledging brokers, and its course."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ SEA = TopicPartition("sea", 0)
 BEGIN_S = 1_767_225_600.0
 
 
-def test_values_of_two_clients_never_meet() -> None:
+def test_values_of_two_clients_differ() -> None:
     first, second = (set(islice(values_of_client(n), 1_000)) for n in (1, 2))
 
     assert not first & second
 
 
-def test_a_value_is_found_again_in_its_record() -> None:
+def test_a_value_is_recovered_from_its_record() -> None:
     assert value_of(payload(7 << 32)) == 7 << 32
 
 
 @pytest.mark.parametrize("record", [None, b"", b"17", payload(17)[:-1], b"x" + payload(17)[1:]])
-def test_what_is_no_such_record_has_no_value(record: bytes | None) -> None:
+def test_a_foreign_record_has_no_value(record: bytes | None) -> None:
     assert value_of(record) == UNREADABLE_VALUE
 
 
 @pytest.mark.parametrize(
     ("base_offset", "offsets"), [(40, [40, 41, 42]), (NO_OFFSET, [NO_OFFSET] * 3)]
 )
-def test_a_batch_is_noted_where_it_was_acknowledged_or_nowhere(
+def test_a_batch_is_recorded_where_it_was_acknowledged_or_nowhere(
     base_offset: int, offsets: list[int], tmp_path: Path
 ) -> None:
     settings = LoadSettings("", "", "", [], {}, SEA.topic, partitions=1, rate=1)
@@ -70,7 +70,7 @@ def batch(sequence: int) -> Sequenced:
     return Sequenced(SEA, producer_id=1, base_sequence=sequence)
 
 
-def test_who_acknowledged_is_told_of_each_batch_of_a_request() -> None:
+def test_the_acknowledging_broker_is_recorded_for_each_batch_of_a_request() -> None:
     acknowledgers = Acknowledgers()
     acknowledgers.acknowledged([batch(0)], 3, 100, broker_id=1)
     acknowledgers.acknowledged([batch(10), batch(20)], 3, 110, broker_id=2)
@@ -79,7 +79,7 @@ def test_who_acknowledged_is_told_of_each_batch_of_a_request() -> None:
     assert acknowledgers.of(SEA, 4, 100) == NO_BROKER
 
 
-def test_what_is_sent_again_is_no_first_time() -> None:
+def test_a_resend_is_not_a_first_attempt() -> None:
     acknowledgers = Acknowledgers()
 
     assert acknowledgers.sent([batch(0)])
@@ -104,7 +104,7 @@ def test_seconds_without_an_acknowledgement_are_in_the_series() -> None:
     assert series.points() == [Point(1, 20, 9, 9), Point(2, 0, 0, 0), Point(3, 10, 7, 7)]
 
 
-def test_settings_are_read_as_they_were_written(tmp_path: Path) -> None:
+def test_settings_round_trip(tmp_path: Path) -> None:
     settings = LoadSettings(
         "h", "s", "r", ["b:1"], {"b:1": "127.0.0.1:2"}, "sea", 6, 1_200, producers=2
     )
@@ -118,15 +118,15 @@ def line(kind: str, time: str = "2026-01-01T00:00:00.500Z") -> bytes:
     return json.dumps({"time": time, "event": "state_change", "kind": kind}).encode()
 
 
-def test_state_changes_of_a_kind_are_found_and_torn_lines_are_not() -> None:
+def test_state_changes_of_a_kind_are_found_and_torn_lines_are_skipped() -> None:
     lines = [line("store_lost"), line("store_back"), b"store_lost", line("store_lost")[:-3]]
 
     assert told_ms(lines, "store_lost") == [round(BEGIN_S * 1000) + 500]
 
 
-def test_state_changes_of_other_topics_are_not_the_loads() -> None:
-    told = json.loads(line("truncation"))
-    lines = [json.dumps(told | {"topic": topic}).encode() for topic in ("sea", "lake", "lake")]
+def test_state_changes_of_other_topics_are_ignored() -> None:
+    document = json.loads(line("truncation"))
+    lines = [json.dumps(document | {"topic": topic}).encode() for topic in ("sea", "lake", "lake")]
 
     assert len(told_ms(lines, "truncation", "sea")) == 1
     assert len(told_ms(lines, "truncation")) == 3
@@ -144,23 +144,23 @@ def test_state_changes_of_other_topics_are_not_the_loads() -> None:
         ("completed", {"removals": 2}, []),
     ],
 )
-def test_a_fence_is_ignored_where_the_controller_tells_of_removals(
+def test_a_fence_is_ignored_where_the_controller_reports_removals(
     stage: str, details: dict[str, int], found: list[tuple[int, str]]
 ) -> None:
-    told = json.loads(line("broker_fenced"))
-    told |= {"stage": stage, "broker": 3, "details": details}
+    document = json.loads(line("broker_fenced"))
+    document |= {"stage": stage, "broker": 3, "details": details}
 
-    assert fences_ignored([json.dumps(told).encode()]) == found
+    assert fences_ignored([json.dumps(document).encode()]) == found
 
 
-def test_the_worst_moment_is_told_in_the_order_of_time() -> None:
+def test_the_worst_moment_is_listed_in_chronological_order() -> None:
     logs = {
         "broker-1": [line("election", "2026-01-01T00:00:02Z"), b"no JSON"],
         "broker-2": [line("isr_shrink"), line("late", "2026-01-01T00:01:00Z")],
     }
-    said, left_out = said_between(logs, 1_767_225_600.0, 1_767_225_602.0, SEA)
+    moments, left_out = said_between(logs, 1_767_225_600.0, 1_767_225_602.0, SEA)
 
-    assert [(one.service, one.what) for one in said] == [
+    assert [(one.service, one.what) for one in moments] == [
         ("clients", "last_write"),
         ("broker-2", "isr_shrink"),
         ("broker-1", "election"),
@@ -181,29 +181,31 @@ def test_the_worst_moment_is_told_in_the_order_of_time() -> None:
         ({"partition": "sea/1"}, False),
     ],
 )
-def test_the_worst_moment_is_told_of_its_partition_and_of_none(
+def test_the_worst_moment_lists_events_of_its_partition_and_of_none(
     fields: dict[str, object], is_told: bool
 ) -> None:
-    told = json.loads(line("election")) | fields
-    said, _ = said_between({"broker-1": [json.dumps(told).encode()]}, BEGIN_S, BEGIN_S + 1, SEA)
+    document = json.loads(line("election")) | fields
+    moments, _ = said_between(
+        {"broker-1": [json.dumps(document).encode()]}, BEGIN_S, BEGIN_S + 1, SEA
+    )
 
-    assert ("election" in [one.what for one in said]) is is_told
+    assert ("election" in [one.what for one in moments]) is is_told
 
 
-def test_the_end_of_the_worst_moment_is_told_however_much_is_said_before_it() -> None:
+def test_the_end_of_the_worst_moment_is_listed_however_many_events_precede_it() -> None:
     times = [f"2026-01-01T00:00:00.{number:03}Z" for number in range(999)]
     lines = [line("isr_shrink", time) for time in times]
     lines.append(line("election", "2026-01-01T00:00:01.900Z"))
 
-    said, left_out = said_between({"broker-1": lines}, BEGIN_S, BEGIN_S + 2, SEA)
+    moments, left_out = said_between({"broker-1": lines}, BEGIN_S, BEGIN_S + 2, SEA)
 
-    assert [one.what for one in said][-2:] == ["election", "writes_resume"]
-    assert said[0].what == "last_write"
-    assert said[1].at_s == BEGIN_S
-    assert (len(said), left_out) == (402, 600)
+    assert [one.what for one in moments][-2:] == ["election", "writes_resume"]
+    assert moments[0].what == "last_write"
+    assert moments[1].at_s == BEGIN_S
+    assert (len(moments), left_out) == (402, 600)
 
 
-def test_composed_services_stay_down_and_brokers_have_disks_of_their_own() -> None:
+def test_composed_services_stay_down_and_brokers_have_separate_disks() -> None:
     text = override({"broker-1": Path("/disk")}, ["etcd-1", "broker-1"], None, "")
     services = json.loads(text)["services"]
 
@@ -212,7 +214,7 @@ def test_composed_services_stay_down_and_brokers_have_disks_of_their_own() -> No
     assert services["broker-1"]["volumes"] == ["/disk:/var/lib/tidelog"]
 
 
-def test_brokers_run_as_the_user_whose_their_directories_are() -> None:
+def test_brokers_run_as_the_owner_of_their_directories() -> None:
     text = override({"broker-1": Path("/d")}, ["etcd-1", "broker-1"], None, "", user="7:8")
     services = json.loads(text)["services"]
 
@@ -220,16 +222,16 @@ def test_brokers_run_as_the_user_whose_their_directories_are() -> None:
     assert "user" not in services["etcd-1"]
 
 
-def test_composed_services_keep_their_addresses_through_their_lives() -> None:
-    told = json.loads(override({}, ["etcd-1", "broker-1"], None, ""))
-    subnet = ipaddress.ip_network(told["networks"]["default"]["ipam"]["config"][0]["subnet"])
-    given = [s["networks"]["default"]["ipv4_address"] for s in told["services"].values()]
+def test_composed_services_keep_their_addresses_across_restarts() -> None:
+    document = json.loads(override({}, ["etcd-1", "broker-1"], None, ""))
+    subnet = ipaddress.ip_network(document["networks"]["default"]["ipam"]["config"][0]["subnet"])
+    given = [s["networks"]["default"]["ipv4_address"] for s in document["services"].values()]
 
     assert len(set(given)) == 2
     assert all(ipaddress.ip_address(address) in subnet for address in given)
 
 
-def test_clocks_are_files_that_every_broker_reads() -> None:
+def test_clock_offsets_are_files_that_every_broker_reads() -> None:
     text = override({"broker-1": Path("/d")}, ["broker-1"], {"broker-1": Path("/c")}, "b:faketime")
     broker = json.loads(text)["services"]["broker-1"]
 
@@ -241,7 +243,7 @@ def test_clocks_are_files_that_every_broker_reads() -> None:
 @pytest.mark.parametrize(
     ("flip", "offset"), [(flip_in_last_whole_frame, 37), (flip_in_first_whole_frame, 0)]
 )
-def test_a_flipped_bit_is_damage_that_the_checksum_tells(
+def test_a_flipped_bit_is_detected_by_the_checksum(
     tmp_path: Path, flip: Callable[[Path], str], offset: int
 ) -> None:
     replica = tmp_path / "sea-0.id"
@@ -254,7 +256,7 @@ def test_a_flipped_bit_is_damage_that_the_checksum_tells(
     assert where.endswith(f"offset {offset}")
 
 
-def test_a_broker_of_this_machine_has_a_clock_file_of_its_own(tmp_path: Path) -> None:
+def test_a_local_broker_has_its_own_clock_file(tmp_path: Path) -> None:
     library = Path("/usr/lib/x/faketime/libfaketime.so.1")
     clock = tmp_path / "broker-2" / "offset"
     clock.parent.mkdir()

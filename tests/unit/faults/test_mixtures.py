@@ -1,5 +1,5 @@
-"""In a mixture each kind has its effect, whichever brokers the others have struck before it: held
-against a small cluster, in which the kinds strike in every order and choose in every way."""
+"""In a mixture each kind has its effect, whichever brokers the others have struck before. The
+test applies the kinds to a small cluster in every order and with every choice of brokers."""
 
 from collections.abc import Iterator, Sequence
 from itertools import permutations
@@ -12,12 +12,12 @@ from faults.plan import ALONE_ONLY, Step, make_plan, may_mix
 
 BROKERS = frozenset({1, 2, 3})
 SEEDS = range(1_000)
-# Runs, and the seconds of each.
+# The number of runs, and the seconds of each.
 LENGTHS = [(1, 60), (1, 120), (3, 120), (1, 240), (3, 360), (1, 900)]
 
 LEADER, FOLLOWER = "a leader", "a follower"
 PAIR, ALL = "a follower and its leader", "all brokers"
-# Whom each kind strikes; the others: no broker.
+# The broker that each kind strikes; the other kinds strike no broker.
 STRIKES = {
     "kill_leader": LEADER,
     "stop_leader": LEADER,
@@ -37,8 +37,8 @@ STRIKES = {
     "flip_bit": FOLLOWER,
     "skew_clock": LEADER,
 }
-# By packets between it and a broker that is there each of these is measured, or by records that
-# are committed with one.
+# These kinds are measured by packets between the broker and a live one,
+# or by records that are committed together with one.
 WITH_ANOTHER = {
     "cut_leader_from_followers",
     "cut_one_way",
@@ -56,7 +56,7 @@ class Struck(NamedTuple):
 
 
 def choices(kind: str, free: frozenset[int]) -> Iterator[frozenset[int]]:
-    """Whom it may strike of those that nothing else strikes."""
+    """The brokers that it may strike, out of those that nothing else strikes."""
     strikes = STRIKES.get(kind)
     if strikes is None:
         yield frozenset()
@@ -70,7 +70,7 @@ def choices(kind: str, free: frozenset[int]) -> Iterator[frozenset[int]]:
 
 
 def outcomes(kinds: Sequence[str], struck: tuple[Struck, ...] = ()) -> Iterator[tuple[Struck, ...]]:
-    """Each way in which they may strike, in this order; shorter where one finds nobody."""
+    """Every sequence of strikes in this order; shorter where one finds no broker."""
     if not kinds:
         yield struck
         return
@@ -83,7 +83,7 @@ def outcomes(kinds: Sequence[str], struck: tuple[Struck, ...] = ()) -> Iterator[
 
 
 def what_lacks(kinds: Sequence[str]) -> str:
-    """Empty: each finds whom to strike, and with whom it has its effect."""
+    """Empty if each kind finds a broker to strike, and one with which it has its effect."""
     if len(CONTROLLERS.intersection(kinds)) > 1:
         return "of two controllers both are struck"
     if len(MEMBERS.intersection(kinds)) > 1:
@@ -104,7 +104,7 @@ def mixtures(plan: tuple[tuple[Step, ...], ...]) -> set[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize(("runs", "seconds"), LENGTHS)
-def test_whatever_the_seed_each_kind_of_a_mixture_has_its_effect(runs: int, seconds: int) -> None:
+def test_each_kind_of_a_mixture_has_its_effect_for_every_seed(runs: int, seconds: int) -> None:
     drawn = set[tuple[str, ...]]()
     for seed in SEEDS:
         drawn |= mixtures(make_plan(KINDS, runs=runs, seconds=seconds, seed=seed).runs)
@@ -113,7 +113,7 @@ def test_whatever_the_seed_each_kind_of_a_mixture_has_its_effect(runs: int, seco
     assert {kinds: lacks for kinds in drawn if (lacks := what_lacks(kinds))} == {}
 
 
-def test_whatever_is_asked_for_alone_each_kind_of_a_mixture_has_its_effect() -> None:
+def test_each_kind_of_a_requested_mixture_has_its_effect() -> None:
     drawn = set[tuple[str, ...]]()
     for seed in SEEDS:
         plan = make_plan(KINDS, runs=1, seconds=200, seed=seed, only="mixed")
@@ -126,19 +126,19 @@ def test_whatever_is_asked_for_alone_each_kind_of_a_mixture_has_its_effect() -> 
 @pytest.mark.parametrize(
     "kinds",
     [
-        # As they were drawn once: nobody was left that follows.
+        # Drawn like this once: no follower was left.
         ("cut_follower", "kill_leader", "pause_leader"),
         ("pause_follower", "stop_leader", "cut_off_leader"),
-        # Below the min ISR nothing comes to the disk, nor a stamp of the clock.
+        # Below the min ISR no record reaches the disk, and no clock stamp.
         ("fill_disk", "kill_leader", "pause_leader"),
         ("skew_clock", "kill_leader", "stop_leader"),
-        # Nobody is there from whom it is cut off.
+        # No broker is left to cut it off from.
         ("cut_leader_from_followers", "kill_leader", "stop_leader"),
         ("kill_controller", "pause_controller"),
         ("kill_etcd_leader", "kill_etcd_member"),
     ],
 )
-def test_kinds_that_need_the_same_brokers_are_told_by_the_cluster_and_do_not_mix(
+def test_kinds_that_need_the_same_brokers_are_rejected_by_the_cluster_and_do_not_mix(
     kinds: tuple[str, ...],
 ) -> None:
     assert what_lacks(kinds)
@@ -153,6 +153,6 @@ def test_kinds_that_need_the_same_brokers_are_told_by_the_cluster_and_do_not_mix
         ("fill_disk", "pause_follower", "kill_etcd_leader"),
     ],
 )
-def test_kinds_for_which_there_are_brokers_enough_mix(kinds: tuple[str, ...]) -> None:
+def test_kinds_with_enough_brokers_mix(kinds: tuple[str, ...]) -> None:
     assert not what_lacks(kinds)
     assert may_mix(kinds)

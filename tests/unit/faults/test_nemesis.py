@@ -1,4 +1,4 @@
-"""How a fault comes several times: one after another, each to a cluster that is whole."""
+"""Repetitions of a fault: one after another, each on a recovered cluster."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ ONCE = Fault("kill_controller", 0.0, 0.0)
 
 
 class Killed:
-    """Whom it strikes next, in what order, until when the cluster becomes whole."""
+    """The targets of its strikes in order, and when the cluster recovers."""
 
     def __init__(self, targets: Sequence[str], whole_times: int) -> None:
         self.did: list[str] = []
@@ -49,7 +49,7 @@ class Killed:
 
 
 class LateController:
-    """Another becomes active at the third look, unless the first is there again before."""
+    """Another controller becomes active at the third poll, unless the first is back before."""
 
     target = "controller-1"
 
@@ -90,7 +90,7 @@ async def injected(
         )
 
 
-async def test_a_fault_comes_again_once_the_cluster_is_whole(
+async def test_a_fault_is_repeated_after_the_cluster_has_recovered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed = Killed(["broker-2", "broker-1", "broker-2"], whole_times=2)
@@ -102,7 +102,7 @@ async def test_a_fault_comes_again_once_the_cluster_is_whole(
     assert fault.lacks == []
 
 
-async def test_each_time_has_its_own_target_and_time(
+async def test_each_repetition_has_its_own_target_and_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed = Killed(["broker-2", "broker-1", "broker-2"], whole_times=2)
@@ -115,7 +115,7 @@ async def test_each_time_has_its_own_target_and_time(
     assert fault.target == "broker-2; broker-1"
 
 
-async def test_how_long_the_cluster_took_between_two_times_is_kept(
+async def test_the_recovery_time_between_two_repetitions_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed = Killed(["broker-2", "broker-1", "broker-2"], whole_times=2)
@@ -125,7 +125,7 @@ async def test_how_long_the_cluster_took_between_two_times_is_kept(
     assert [wait_s >= 1.0 for wait_s in fault.waits_s] == [True, True]
 
 
-async def test_a_cluster_that_does_not_become_whole_is_not_struck_again(
+async def test_an_unrecovered_cluster_is_not_struck_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed = Killed(["broker-2", "broker-1"], whole_times=0)
@@ -137,7 +137,7 @@ async def test_a_cluster_that_does_not_become_whole_is_not_struck_again(
     assert fault.lacks
 
 
-async def test_a_fault_lasts_until_what_only_it_can_show_was_seen(
+async def test_a_fault_lasts_until_its_own_effect_was_observed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = LateController()
@@ -148,7 +148,7 @@ async def test_a_fault_lasts_until_what_only_it_can_show_was_seen(
     assert fault.lacks == []
 
 
-async def test_a_fault_without_effect_is_healed_when_its_time_is_up(
+async def test_a_fault_without_effect_is_healed_when_it_times_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nemesis, "LONGER_S", 0)
@@ -161,7 +161,7 @@ async def test_a_fault_without_effect_is_healed_when_its_time_is_up(
     assert fault.lacks
 
 
-async def test_whom_a_fault_failed_to_strike_others_may_strike(
+async def test_a_broker_that_a_fault_failed_to_strike_is_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed = Killed([], whole_times=0)
@@ -177,7 +177,7 @@ async def test_whom_a_fault_failed_to_strike_others_may_strike(
 
 
 class Log:
-    """What one broker tells of two topics, by its wall clock."""
+    """Log events of one broker about two topics, by its wall clock."""
 
     def __init__(self, told: Sequence[tuple[str, int]]) -> None:
         self._told = told
@@ -189,7 +189,7 @@ class Log:
 @pytest.mark.parametrize(
     ("of_the_load", "told"), [((1_000, 1_500), 1), ((1_000, 21_000), 2), ((500,), 0)]
 )
-async def test_truncations_of_the_load_are_told_after_each_cut_off(
+async def test_truncations_under_load_are_read_after_each_isolation(
     monkeypatch: pytest.MonkeyPatch, of_the_load: Sequence[int], told: int
 ) -> None:
     monkeypatch.setattr(nemesis, "wall_ahead_ms", lambda: 0)

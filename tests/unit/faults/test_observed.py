@@ -1,4 +1,4 @@
-"""How far consumers came, which high watermarks were read, how long producers waited."""
+"""Consumer positions, observed high watermarks, and the waiting times of producers."""
 
 import asyncio
 from collections.abc import Sequence
@@ -50,14 +50,14 @@ def test_a_producer_waits_until_the_load_ends() -> None:
     assert observer.finish(700, []).producer_gap_ms == 700
 
 
-def test_high_watermarks_count_that_were_told() -> None:
+def test_reported_high_watermarks_are_counted() -> None:
     observer = observed(read(5, SEA), read(9, SEA), read(11, SEA, Outcome.INFO), read(8, LAKE))
 
     assert observer.finish(20, []).hw_read_ms == {SEA: 9, LAKE: 8}
 
 
 class Polled:
-    """A consumer whose polls give these errors, and then nothing; so long the load lasts."""
+    """A consumer whose polls raise these errors and then return nothing, until the load ends."""
 
     def __init__(self, errors: Sequence[TidelogError]) -> None:
         self._errors = iter(errors)
@@ -78,7 +78,7 @@ class Polled:
         self.sought += 1
 
 
-async def test_a_reader_that_reads_nothing_is_behind_and_tells_what_it_heard(
+async def test_a_reader_without_records_is_behind_and_keeps_its_errors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(readers, "RETRY_PAUSE_S", 0)

@@ -1,4 +1,4 @@
-"""The page holds what was found, and what was not shown."""
+"""The report page has the findings and the omitted faults."""
 
 from dataclasses import replace
 
@@ -17,20 +17,20 @@ POINTS = [Point(second, 100 * second, 2, 9) for second in range(10, 15)]
 RUN = RunVerdict(1_234, dict.fromkeys(Anomaly, 0), [], [], QuietGaps(NOWHERE, NOWHERE))
 
 
-def test_problems_are_told_first() -> None:
+def test_problems_are_listed_first() -> None:
     text = page(Result([RUN]), [RunPictures(POINTS, 10.0)], None, ["a < b"], seed=7)
 
     assert "Failed (seed 7)" in text
     assert "<li>a &lt; b</li>" in text
 
 
-def test_without_problems_all_is_well() -> None:
+def test_a_run_without_problems_is_reported_as_passed() -> None:
     text = page(Result([RUN]), [RunPictures(POINTS, 10.0)], None, [], seed=7)
 
     assert "All is well (seed 7): 1,234 records acknowledged." in text
 
 
-def test_what_was_left_out_is_named() -> None:
+def test_omitted_faults_are_named() -> None:
     result = Result([RUN], {"skew_clock": "no clocks"})
 
     assert "<li>skew_clock: no clocks</li>" in page(
@@ -38,7 +38,7 @@ def test_what_was_left_out_is_named() -> None:
     )
 
 
-def test_faults_are_drawn_where_they_were() -> None:
+def test_faults_are_drawn_at_their_times() -> None:
     picture = throughput(POINTS, [Span(0.0, 2.0, "kill_leader")], 10.0)
 
     assert '<rect x="60.0"' in picture
@@ -46,7 +46,7 @@ def test_faults_are_drawn_where_they_were() -> None:
     assert "kill_leader" in picture
 
 
-def test_a_gap_without_a_bound_is_not_said_to_be_within_it() -> None:
+def test_a_gap_without_a_bound_is_not_shown_as_within_it() -> None:
     step = DoneStep(ROUND_TRIP, [], Window(0, 1), 2.0)
     run = replace(RUN, steps=[step], gaps=[[JudgedGap(ROUND_TRIP.name, "", NOWHERE)]])
     text = page(Result([run]), [RunPictures(POINTS, 10.0)], None, [], seed=7)
@@ -54,7 +54,7 @@ def test_a_gap_without_a_bound_is_not_said_to_be_within_it() -> None:
     assert "<td></td><td>–</td>" in text
 
 
-def test_what_is_ordinary_is_told_quiet_and_stirred() -> None:
+def test_ordinary_gaps_are_shown_quiet_and_disturbed() -> None:
     quiet = QuietGaps(PartitionGap(Gap(0, 70), None), PartitionGap(Gap(0, 410), None))
     run = replace(RUN, quiet=quiet, producer_gap_ms=1_250)
     text = page(Result([run]), [RunPictures(POINTS, 10.0)], None, [], seed=7)

@@ -1,4 +1,4 @@
-"""What a plan holds: every kind that is possible, the named stories, and mixtures of a seed."""
+"""Content of a plan: every possible kind, the named stories, and seeded mixtures."""
 
 import pytest
 
@@ -28,32 +28,32 @@ def names(plan_runs: tuple[tuple[object, ...], ...]) -> list[str]:
     return [step.name for steps in plan_runs for step in steps]  # type: ignore[attr-defined]
 
 
-def test_every_kind_comes_alone_where_there_is_time() -> None:
+def test_every_kind_is_planned_alone_where_time_allows() -> None:
     plan = make_plan(ALL, runs=3, seconds=LONG_S, seed=1)
 
     assert set(KINDS) <= set(names(plan.runs))
     assert plan.no_time == ()
 
 
-def test_every_story_is_told_where_there_is_time() -> None:
+def test_every_story_is_planned_where_time_allows() -> None:
     plan = make_plan(ALL, runs=3, seconds=LONG_S, seed=1)
 
     assert {story.name for story in STORIES} <= set(names(plan.runs))
 
 
-def test_what_a_cluster_lacks_is_left_out_with_why() -> None:
+def test_kinds_that_the_cluster_lacks_are_omitted_with_a_reason() -> None:
     abilities = frozenset(Ability) - {Ability.FULL_DISK, Ability.CLOCK}
-    told = left_out(abilities, {Ability.FULL_DISK: "mount: permission denied"})
+    reported = left_out(abilities, {Ability.FULL_DISK: "mount: permission denied"})
 
     needs = {name: kind.needs for name, kind in KINDS.items()}
-    assert {needs[name] for name in told} == {Ability.FULL_DISK, Ability.CLOCK}
-    for name, why in told.items():
+    assert {needs[name] for name in reported} == {Ability.FULL_DISK, Ability.CLOCK}
+    for name, why in reported.items():
         lacks = f"this cluster lacks {needs[name].value}"
         is_disk = needs[name] is Ability.FULL_DISK
         assert why == (f"{lacks}: mount: permission denied" if is_disk else lacks)
 
 
-def test_what_does_not_fit_is_left_out_by_name() -> None:
+def test_kinds_without_time_are_omitted_by_name() -> None:
     plan = make_plan(ALL, runs=1, seconds=60, seed=1)
 
     assert set(plan.no_time) | set(plan.kinds) >= set(KINDS)
@@ -61,7 +61,7 @@ def test_what_does_not_fit_is_left_out_by_name() -> None:
     assert not set(plan.no_time) & {*plan.kinds, *names(plan.runs)}
 
 
-def test_what_comes_in_a_mixture_alone_is_left_out_of_a_longer_run_by_name() -> None:
+def test_kinds_planned_only_in_a_mixture_are_omitted_by_name_in_a_longer_run() -> None:
     plan = make_plan(ALL, runs=1, seconds=SHORT_RUN_S, seed=1)
 
     assert set(plan.no_time) | set(names(plan.runs)) >= {*KINDS, *(s.name for s in STORIES)}
@@ -102,7 +102,7 @@ def test_a_run_of_a_minute_or_more_has_at_least_twelve_kinds(seed: int, seconds:
 
 
 @pytest.mark.parametrize("seconds", [60, 120, 180, 240])
-def test_in_a_short_run_nothing_lasts_longer_than_it_takes_to_have_its_effect(
+def test_in_a_short_run_faults_last_only_until_their_effect(
     seconds: float,
 ) -> None:
     plan = make_plan(ALL, runs=3, seconds=seconds, seed=1)
@@ -116,9 +116,7 @@ def test_in_a_short_run_nothing_lasts_longer_than_it_takes_to_have_its_effect(
 
 @pytest.mark.parametrize("seconds", [120, SHORT_RUN_S])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_mixture_has_what_leaves_nobody_to_lead_or_takes_a_measure_away(
-    seed: int, seconds: float
-) -> None:
+def test_mixtures_keep_a_possible_leader_and_every_measurement(seed: int, seconds: float) -> None:
     for step in mixtures(make_plan(ALL, runs=3, seconds=seconds, seed=seed)):
         assert len(set(step.kinds)) == len(step.kinds) >= 2
         assert all(len(family.intersection(step.kinds)) <= 1 for family in ONE_AT_A_TIME)
@@ -127,7 +125,7 @@ def test_no_mixture_has_what_leaves_nobody_to_lead_or_takes_a_measure_away(
             assert beside in BESIDE[kind]
 
 
-def test_what_has_nothing_harmless_beside_it_comes_alone() -> None:
+def test_a_kind_without_a_compatible_partner_is_planned_alone() -> None:
     plan = make_plan(["flip_bit", "kill_leader", "pause_leader"], runs=1, seconds=600, seed=1)
 
     assert "flip_bit" in names(plan.runs)
@@ -137,13 +135,13 @@ def test_what_has_nothing_harmless_beside_it_comes_alone() -> None:
     }
 
 
-def test_no_run_is_expected_to_last_longer_than_it_may() -> None:
+def test_the_expected_duration_is_within_the_limit() -> None:
     plan = make_plan(ALL, runs=3, seconds=SHORT_RUN_S, seed=3)
 
     assert all(sum(step.expected_s for step in steps) <= SHORT_RUN_S for steps in plan.runs)
 
 
-def test_a_seed_gives_the_same_plan_again() -> None:
+def test_a_seed_reproduces_its_plan() -> None:
     first = make_plan(ALL, runs=3, seconds=LONG_S, seed=7)
 
     assert first == make_plan(ALL, runs=3, seconds=LONG_S, seed=7)
@@ -174,7 +172,7 @@ def test_the_round_trip_has_a_partition_a_pause_and_a_cut_client_under_latency()
 
 
 @pytest.mark.parametrize("lease_ms", [LEASE_MS, LEASE_TTL_S * 1000])
-def test_a_controller_stays_killed_until_another_can_have_won(lease_ms: int) -> None:
+def test_a_controller_stays_killed_until_another_can_be_elected(lease_ms: int) -> None:
     plans = [make_plan(ALL, runs=3, seconds=seconds, seed=1) for seconds in (120, LONG_S)]
     faults = [fault for plan in plans for steps in plan.runs for s in steps for fault in s.faults]
 
@@ -186,38 +184,38 @@ def test_truncation_has_several_failovers() -> None:
     assert sum(fault.times for fault in TRUNCATION.faults) >= 4
 
 
-def test_a_story_goes_on_without_the_kinds_that_are_not_possible() -> None:
+def test_a_story_continues_without_the_impossible_kinds() -> None:
     plan = make_plan(["delay_clients", "pause_leader"], runs=1, seconds=LONG_S, seed=1)
     story = next(step for step in plan.runs[0] if step.name == "round_trip")
 
     assert [fault.kind for fault in story.faults] == ["delay_clients", "pause_leader"]
 
 
-def test_only_one_name_is_repeated() -> None:
+def test_a_single_requested_name_is_repeated() -> None:
     plan = make_plan(ALL, runs=2, seconds=100, seed=1, only="kill_leader")
 
     assert set(names(plan.runs)) == {"kill_leader"}
     assert all(len(steps) > 1 for steps in plan.runs)
 
 
-def test_a_name_that_is_not_known_is_told_with_those_that_are() -> None:
+def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"'kill_laeder' cannot be injected here.*kill_leader"):
         make_plan(ALL, runs=1, seconds=60, seed=1, only="kill_laeder")
 
 
-def test_a_kind_that_is_not_possible_cannot_be_asked_for() -> None:
+def test_an_impossible_kind_cannot_be_requested() -> None:
     with pytest.raises(ValueError, match="cannot be injected here"):
         make_plan(["kill_leader"], runs=1, seconds=60, seed=1, only="skew_clock")
 
 
-def test_mixtures_leave_somebody_that_may_lead() -> None:
+def test_mixtures_leave_a_possible_leader() -> None:
     plan = make_plan(ALL, runs=1, seconds=5_000, seed=2, only="mixed")
 
     assert not ALONE_ONLY.intersection(plan.kinds)
     assert all(not step.is_single for step in plan.runs[0])
 
 
-def test_what_a_cluster_cannot_suffer_is_left_out_by_name_and_reason() -> None:
+def test_unsupported_kinds_are_omitted_by_name_and_reason() -> None:
     lacking = left_out(frozenset(Ability) - {Ability.CLOCK})
 
     assert lacking == {"skew_clock": "this cluster lacks clocks that can be set"}

@@ -1,4 +1,4 @@
-"""A planted bug is found by what the code without it does not show."""
+"""A planted bug counts as found if the unmodified code does not show the anomaly."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ TREE = Path("/with-a-bug")
 
 
 class Strikes:
-    """`shows`: by step and seed; others show nothing."""
+    """`shows`: anomalies by step and seed; other runs show none."""
 
     def __init__(self, shows: Mapping[tuple[str, int], Shown]) -> None:
         self._shows = shows
@@ -40,7 +40,7 @@ def test_every_planted_bug_and_every_step_exists() -> None:
     assert set(PLANTED.values()) <= {*KINDS, *(story.name for story in STORIES)}
 
 
-def test_the_control_strikes_the_code_as_it_is_by_each_step_with_as_many_seeds() -> None:
+def test_the_control_runs_the_unmodified_code_with_each_step_and_as_many_seeds() -> None:
     strikes, brief = Strikes({}), Strikes({})
     steps = ["kill_leader", "untold_shrink"]
 
@@ -58,7 +58,7 @@ def test_the_control_strikes_the_code_as_it_is_by_each_step_with_as_many_seeds()
         (Shown(no_verdict="no etcd"), "no verdict of kill_leader, seed 3: no etcd"),
     ],
 )
-def test_a_control_that_is_not_clean_is_told(shown: Shown, told: str) -> None:
+def test_a_failed_control_is_reported(shown: Shown, told: str) -> None:
     brief = Strikes({("kill_leader", 3): shown})
     runs = control(["kill_leader", "untold_shrink"], Strikes({}), brief)
 
@@ -66,7 +66,7 @@ def test_a_control_that_is_not_clean_is_told(shown: Shown, told: str) -> None:
     assert len(brief.were) == 3
 
 
-def test_a_bug_is_hunted_until_an_anomaly_shows() -> None:
+def test_a_bug_is_run_until_an_anomaly_is_found() -> None:
     strikes = Strikes({("kill_leader", 2): Shown("1 lost")})
 
     runs = hunt(TREE, "kill_leader", strikes, lambda: True)
@@ -74,7 +74,7 @@ def test_a_bug_is_hunted_until_an_anomaly_shows() -> None:
     assert [(run.seed, run.shown.anomalies) for run in runs] == [(1, ""), (2, "1 lost")]
 
 
-def test_a_bug_that_no_run_shows_survives() -> None:
+def test_a_bug_without_an_anomaly_survives() -> None:
     strikes = Strikes({("kill_leader", 1): Shown(no_verdict="no etcd")})
 
     runs = hunt(TREE, "kill_leader", strikes, lambda: True)
@@ -83,14 +83,14 @@ def test_a_bug_that_no_run_shows_survives() -> None:
     assert not any(run.shown.anomalies for run in runs)
 
 
-def test_no_run_is_begun_that_would_last_too_long() -> None:
+def test_a_run_that_would_exceed_the_time_is_not_started() -> None:
     has_time = iter([True, False])
 
     assert len(hunt(TREE, "kill_leader", Strikes({}), lambda: next(has_time))) == 1
 
 
 @pytest.mark.parametrize(("shows", "status"), [("1 lost", 0), ("", 1)])
-def test_what_each_bug_and_the_code_without_showed_is_written(
+def test_the_results_of_each_bug_and_of_the_control_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shows: str, status: int
 ) -> None:
     def strike(tree: Path, _: str, seed: int, **__: object) -> Shown:
@@ -101,10 +101,10 @@ def test_what_each_bug_and_the_code_without_showed_is_written(
     monkeypatch.chdir(tmp_path)
 
     assert faults_planted.main(["--only", "ack-from-log-end"]) == status
-    told = json.loads((tmp_path / "out/faults-planted.partial.json").read_text())
+    document = json.loads((tmp_path / "out/faults-planted.partial.json").read_text())
     step = PLANTED["ack-from-log-end"]
-    assert [run["seed"] for run in told["control"]] == [1, 2, 3]
-    assert told["bugs"]["ack-from-log-end"][1] == {
+    assert [run["seed"] for run in document["control"]] == [1, 2, 3]
+    assert document["bugs"]["ack-from-log-end"][1] == {
         "step": step,
         "seed": 2,
         "anomalies": shows,
@@ -127,7 +127,7 @@ def test_what_each_bug_and_the_code_without_showed_is_written(
         ),
     ],
 )
-def test_a_run_shows_anomalies_or_that_there_are_none_under_faults(
+def test_a_run_reports_anomalies_or_their_absence_under_faults(
     found: dict[str, object], said: str, shown: Shown
 ) -> None:
     assert judge(found, said) == shown

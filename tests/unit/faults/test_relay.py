@@ -1,4 +1,4 @@
-"""The relay, on loopback."""
+"""The relay on loopback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @asynccontextmanager
 async def relayed() -> AsyncIterator[SharedRelay]:
-    """In front of a server that gives back what it is sent."""
+    """A relay in front of an echo server."""
     server = await asyncio.start_server(_echo, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
     relay = SharedRelay(f"{host}:{port}")
@@ -47,7 +47,7 @@ class Client:
             return await self._reader.read(1024)
 
     async def says_in_vain(self, data: bytes) -> bool:
-        """Whether the connection breaks, with a reset or an end."""
+        """Whether the connection breaks on a send, with a reset or an end."""
         try:
             return await self.say(data) == b""
         except ConnectionError:
@@ -66,7 +66,7 @@ async def connect(relay: Relay) -> Client:
     return Client(*await asyncio.open_connection(host, int(port)))
 
 
-async def test_what_is_said_goes_through_both_ways() -> None:
+async def test_data_passes_in_both_directions() -> None:
     async with relayed() as relay:
         client = await connect(relay)
 
@@ -75,7 +75,7 @@ async def test_what_is_said_goes_through_both_ways() -> None:
         assert relay.counts.bytes_delayed == 0
 
 
-async def test_what_was_said_before_the_end_arrives_late_and_whole() -> None:
+async def test_data_sent_before_the_end_arrives_late_and_intact() -> None:
     async with relayed() as relay:
         await relay.behave(Manner(delay_ms=20))
         client = await connect(relay)
@@ -86,7 +86,7 @@ async def test_what_was_said_before_the_end_arrives_late_and_whole() -> None:
         assert await client.hears(WAIT_S) == b""
 
 
-async def test_a_delay_is_that_of_each_way() -> None:
+async def test_a_delay_applies_to_each_direction() -> None:
     async with relayed() as relay:
         client = await connect(relay)
         await client.say(b"calm")
@@ -100,7 +100,7 @@ async def test_a_delay_is_that_of_each_way() -> None:
         assert relay.counts.least_delay_ms >= 40
 
 
-async def test_a_cut_breaks_connections_and_makes_no_others() -> None:
+async def test_a_cut_breaks_connections_and_accepts_no_others() -> None:
     async with relayed() as relay:
         client = await connect(relay)
         await client.say(b"calm")
@@ -112,7 +112,7 @@ async def test_a_cut_breaks_connections_and_makes_no_others() -> None:
         assert relay.counts.connections_cut == 2
 
 
-async def test_after_a_cut_new_connections_go_through() -> None:
+async def test_after_a_cut_new_connections_pass() -> None:
     async with relayed() as relay:
         await relay.behave(Manner(cut=True))
         await relay.behave(Manner())
@@ -121,7 +121,7 @@ async def test_after_a_cut_new_connections_go_through() -> None:
 
 
 @pytest.mark.parametrize("way", Way)
-async def test_one_way_is_held_back_until_it_is_not(way: Way) -> None:
+async def test_one_direction_can_be_held_back(way: Way) -> None:
     async with relayed() as relay:
         client = await connect(relay)
         await client.say(b"calm")
@@ -137,7 +137,7 @@ async def test_one_way_is_held_back_until_it_is_not(way: Way) -> None:
         assert await client.hears(WAIT_S) == b"held"
 
 
-async def test_connections_to_nobody_break() -> None:
+async def test_connections_without_a_server_break() -> None:
     relay = Relay("127.0.0.1:1")
     await relay.start()
     try:
@@ -149,7 +149,7 @@ async def test_connections_to_nobody_break() -> None:
         await relay.stop()
 
 
-async def test_manners_of_several_faults_hold_together() -> None:
+async def test_conditions_of_several_faults_apply_together() -> None:
     async with relayed() as relay:
         slow = RelayedTraffic([relay], Manner(delay_ms=20))
         cut = RelayedTraffic([relay], Manner(cut=True))
@@ -165,7 +165,7 @@ async def test_manners_of_several_faults_hold_together() -> None:
         assert (await slow.counts()).bytes_delayed == 8
 
 
-def test_the_longest_delay_holds() -> None:
+def test_the_longest_delay_applies() -> None:
     manner = together([Manner(delay_ms=20), Manner(delay_ms=100, held=[Way.OUT])])
 
     assert manner == Manner(100, False, [Way.OUT])

@@ -1,4 +1,4 @@
-"""What all runs together say, and what they lack of a proof."""
+"""The result of all runs together, and what they lack of a full proof."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from tidelog.history import Anomaly, Outcome
 from unit.faults.runs import done, judged, report
 
 
-def test_the_result_has_the_keys_that_were_asked_for_and_no_others() -> None:
+def test_the_result_has_exactly_the_required_keys() -> None:
     assert Result([judged([])]).as_json().keys() == {
         "acknowledged",
         "failed",
@@ -48,28 +48,28 @@ def test_faults_are_counted_with_and_without_effect() -> None:
     }
 
 
-def test_what_was_not_acknowledged_is_counted_and_how_long_one_producer_waited() -> None:
+def test_unacknowledged_records_and_the_longest_producer_wait_are_counted() -> None:
     found = report()
     found.sends.update({Outcome.FAIL: 20, Outcome.INFO: 3})
-    told = Result([judged([], found), judged([], found)]).as_json()
+    reported = Result([judged([], found), judged([], found)]).as_json()
 
-    assert [told[key] for key in ("failed", "unknown", "producer_gap_seconds")] == [40, 6, 0.08]
+    assert [reported[key] for key in ("failed", "unknown", "producer_gap_seconds")] == [40, 6, 0.08]
 
 
-def test_the_longest_time_to_become_whole_counts() -> None:
+def test_the_longest_recovery_time_counts() -> None:
     runs = [judged([done("kill_leader", 10_000, whole_s=seconds)]) for seconds in (3.0, 7.5)]
 
     assert Result(runs).as_json()["whole_again_seconds"] == 7.5
 
 
-def test_the_time_to_become_whole_between_two_times_of_a_fault_counts() -> None:
+def test_the_recovery_time_between_two_repetitions_counts() -> None:
     step = done("kill_leader", 10_000, whole_s=3.0)
     bounced = replace(step, faults=[replace(step.faults[0], waits_s=[2.0, 9.5])])
 
     assert Result([judged([bounced])]).as_json()["whole_again_seconds"] == 9.5
 
 
-def test_gaps_are_told_by_kind_beside_that_without_any_fault() -> None:
+def test_gaps_are_listed_by_kind_beside_the_quiet_one() -> None:
     verdict = judged([done("kill_leader", 10_000)], report(without=Window(10_050, 10_800)))
 
     assert Result([verdict]).as_json()["gaps_seconds"] == {
@@ -79,7 +79,7 @@ def test_gaps_are_told_by_kind_beside_that_without_any_fault() -> None:
     }
 
 
-def test_a_run_without_an_acknowledged_record_shows_nothing() -> None:
+def test_a_run_without_an_acknowledged_record_proves_nothing() -> None:
     found = report()
     found.sends.clear()
 
@@ -88,7 +88,7 @@ def test_a_run_without_an_acknowledged_record_shows_nothing() -> None:
     ]
 
 
-def test_a_run_without_a_fault_shows_nothing() -> None:
+def test_a_run_without_a_fault_proves_nothing() -> None:
     assert Result([judged([])]).problems(is_full=False, only="kill_all_etcd") == [
         "no fault was injected, so nothing was shown",
         "kill_all_etcd was not injected",
@@ -97,7 +97,7 @@ def test_a_run_without_a_fault_shows_nothing() -> None:
 
 
 @pytest.mark.parametrize("noisy", [Window(3_000, 4_050), Window(50_000, 51_050)])
-def test_a_machine_that_is_late_without_any_fault_judges_no_gaps_in_full(noisy: Window) -> None:
+def test_on_a_slow_machine_gaps_are_not_fully_judged(noisy: Window) -> None:
     result = Result([judged([done("kill_controller", 10_000)], report(without=noisy))])
 
     assert any("too noisy" in problem for problem in result.problems(is_full=True))
@@ -116,7 +116,7 @@ def test_a_full_proof_has_enough_kinds_and_records() -> None:
     ]
 
 
-def test_a_full_proof_on_containers_leaves_no_kind_out() -> None:
+def test_a_full_proof_on_containers_omits_no_kind() -> None:
     result = Result([judged([])], left_out={"fill_disk": "this cluster lacks a disk"})
 
     problem = "fill_disk was left out: this cluster lacks a disk"
@@ -124,7 +124,7 @@ def test_a_full_proof_on_containers_leaves_no_kind_out() -> None:
     assert problem not in result.problems(is_full=True)
 
 
-def test_a_full_proof_leaves_nothing_out_for_want_of_time() -> None:
+def test_a_full_proof_omits_nothing_for_lack_of_time() -> None:
     result = Result([judged([])], no_time=("round_trip",))
 
     assert "round_trip did not fit into the time" in result.problems(is_full=True)

@@ -1,5 +1,5 @@
-"""When a cluster counts as whole: services by what they tell, the store by what it answers. Who is
-struck, and by one fault at a time."""
+"""When a cluster counts as healthy: services by their reports, the store by its answers. Also
+the choice of targets, with one fault per broker at a time."""
 
 import asyncio
 from collections import Counter
@@ -24,8 +24,8 @@ BROKERS = ["broker-1", "broker-2", "broker-3"]
 
 
 class World:
-    """A cluster and its admin client at once. Services go on to tell what they knew when etcd
-    went away."""
+    """A cluster and its admin client in one. After etcd goes away, services still report what
+    they knew before."""
 
     def __init__(self) -> None:
         self.brokers = BROKERS
@@ -64,14 +64,14 @@ async def missing(world: World) -> Sequence[str]:
     return await Scene(world, "sea", world).missing()  # type: ignore[arg-type]
 
 
-async def test_a_cluster_whose_store_writes_is_whole() -> None:
+async def test_a_cluster_with_a_writable_store_is_healthy() -> None:
     world = World()
 
     assert await missing(world) == []
     assert world.asked_store == [PROBE_PRODUCER]
 
 
-async def test_a_cluster_without_etcd_is_not_whole_whatever_its_services_tell() -> None:
+async def test_a_cluster_without_etcd_is_unhealthy_whatever_its_services_report() -> None:
     world = World()
     world.silent = set(world.etcd_members)
 
@@ -80,7 +80,7 @@ async def test_a_cluster_without_etcd_is_not_whole_whatever_its_services_tell() 
     ]
 
 
-async def test_each_etcd_member_that_should_run_has_to_answer() -> None:
+async def test_each_expected_etcd_member_has_to_answer() -> None:
     world = World()
     world.silent = {"etcd-2"}
 
@@ -90,18 +90,18 @@ async def test_each_etcd_member_that_should_run_has_to_answer() -> None:
 @pytest.mark.parametrize(
     "error", [TidelogError(ErrorCode.METADATA_STORE_UNAVAILABLE, "etcd is away"), TimeoutError()]
 )
-async def test_a_store_to_which_no_broker_comes_keeps_the_cluster_from_being_whole(
+async def test_a_store_without_broker_requests_keeps_the_cluster_unhealthy(
     error: Exception,
 ) -> None:
     world = World()
     world.store_error = error
 
-    [told] = await missing(world)
+    [reported] = await missing(world)
 
-    assert told.startswith("no broker writes to the metadata store")
+    assert reported.startswith("no broker writes to the metadata store")
 
 
-async def test_the_store_is_not_asked_while_services_are_missing() -> None:
+async def test_the_store_is_not_checked_while_services_are_missing() -> None:
     world = World()
     world.isr = (1, 2)
 
@@ -109,7 +109,7 @@ async def test_the_store_is_not_asked_while_services_are_missing() -> None:
     assert world.asked_store == []
 
 
-async def test_whom_one_fault_strikes_no_other_takes_for_a_follower_or_its_leader() -> None:
+async def test_a_struck_broker_is_not_chosen_as_a_follower_or_its_leader() -> None:
     world = World()
     scene = Scene(world, "sea", world)  # type: ignore[arg-type]
     scene.view().strike("broker-2")
@@ -117,7 +117,7 @@ async def test_whom_one_fault_strikes_no_other_takes_for_a_follower_or_its_leade
     assert await scene.view().follower_and_leader() == ("broker-3", "broker-1")
 
 
-async def test_who_finds_no_free_follower_waits_until_one_is_released(
+async def test_a_fault_without_a_free_follower_waits_until_one_is_released(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(scenes, "LOOK_PAUSE_S", 0)
@@ -135,7 +135,7 @@ async def test_who_finds_no_free_follower_waits_until_one_is_released(
     assert await found == ("broker-2", "broker-1")
 
 
-async def test_a_link_that_is_cut_is_kept_from_others_at_both_ends() -> None:
+async def test_a_cut_link_is_reserved_at_both_ends() -> None:
     world = World()
     struck = Counter[str]()
     scene = Scene(world, "sea", world, struck)  # type: ignore[arg-type]

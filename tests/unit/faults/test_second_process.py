@@ -1,4 +1,5 @@
-"""A second process of a broker's id: what it logged is the effect, and its place is its own."""
+"""A second process with a broker's id: its log events are the effect, and it has its own address
+and data."""
 
 import json
 import shutil
@@ -43,7 +44,7 @@ def lines(*logged: dict[str, Any]) -> list[bytes]:
         ((FAILED, NOT_INTACT), None, set()),
     ],
 )
-def test_what_a_second_process_logs_is_the_effect_of_its_kind(
+def test_log_events_of_a_second_process_are_the_effect_of_its_kind(
     kind: str, logged: tuple[dict[str, Any], ...], exit_status: int | None, shows: set[str]
 ) -> None:
     measures = {**seen_of_second(lines(*logged), exit_status), "seen_stopped": 1}
@@ -51,13 +52,13 @@ def test_what_a_second_process_logs_is_the_effect_of_its_kind(
     assert (lacking(kind, measures) == []) is (kind in shows)
 
 
-def test_a_torn_line_is_none() -> None:
+def test_a_torn_line_is_no_effect() -> None:
     torn = lines(WAITS)[0][:-5]
 
     assert seen_of_second([torn], None)["waits_reported"] == 0
 
 
-def test_a_second_container_has_its_own_address_and_data_and_else_what_the_first_has() -> None:
+def test_a_second_container_differs_from_the_first_in_address_and_data() -> None:
     like = {
         "Config": {
             "Image": "tidelog-broker:faults",
@@ -85,7 +86,7 @@ def test_a_second_container_has_its_own_address_and_data_and_else_what_the_first
     assert settings[-1] == f"--env=TIDELOG_ADVERTISED_ADDRESS={second_address(0)}:7500"
 
 
-def test_no_service_has_the_address_of_a_second_process() -> None:
+def test_no_service_uses_the_address_of_a_second_process() -> None:
     taken = set(addresses(SERVICES).values())
 
     assert taken.isdisjoint(second_address(number) for number in range(len(SECONDS)))

@@ -1,4 +1,4 @@
-"""A machine on which no disk can be mounted says why, and leaves nothing behind."""
+"""A machine on which no disk can be mounted reports the reason and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def program(directory: Path, name: str, script: str) -> None:
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """All that there are."""
+    """The only programs that exist."""
     directory = tmp_path / "programs"
     directory.mkdir()
     monkeypatch.setenv("PATH", str(directory))
     return directory
 
 
-async def test_a_mount_that_is_refused_is_the_reason(tmp_path: Path, programs: Path) -> None:
+async def test_a_failed_mount_is_the_reason(tmp_path: Path, programs: Path) -> None:
     program(programs, "mkfs.ext4", "exit 0")
     program(programs, "mount", "echo permission denied >&2; exit 32")
     program(programs, "umount", "exit 32")
@@ -35,22 +35,20 @@ async def test_a_mount_that_is_refused_is_the_reason(tmp_path: Path, programs: P
 
 
 @pytest.mark.usefixtures("programs")
-async def test_a_program_that_is_not_there_is_the_reason(tmp_path: Path) -> None:
+async def test_a_missing_program_is_the_reason(tmp_path: Path) -> None:
     why = await why_no_small_disks(tmp_path / "probe")
     assert why.startswith("mkfs.ext4 does not run here")
     assert not (tmp_path / "probe").exists()
 
 
-async def test_where_a_disk_can_be_mounted_there_is_no_reason(
-    tmp_path: Path, programs: Path
-) -> None:
+async def test_a_mountable_disk_leaves_no_reason(tmp_path: Path, programs: Path) -> None:
     for name in ("mkfs.ext4", "mount", "umount"):
         program(programs, name, "exit 0")
     assert await why_no_small_disks(tmp_path / "probe") == ""
     assert not (tmp_path / "probe").exists()
 
 
-def test_a_directory_that_holds_an_earlier_run_is_refused(
+def test_a_directory_that_holds_an_earlier_run_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "run-1").mkdir()

@@ -1,4 +1,4 @@
-"""What makes a run fail."""
+"""Conditions that fail a run."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from tidelog.model import TopicPartition
 from unit.faults.runs import LOAD, SEA, done, judged, report, run, seen
 
 
-def test_a_run_in_which_all_is_well_has_no_problems() -> None:
+def test_a_clean_run_has_no_problems() -> None:
     assert judged([done("kill_leader", 10_000)]).problems == []
 
 
@@ -39,7 +39,7 @@ def test_a_gap_within_its_bound_is_no_problem() -> None:
     assert judged(steps, report(without=Window(10_050, 11_000))).late == []
 
 
-def test_a_gap_beyond_its_bound_is_told_with_the_bound() -> None:
+def test_a_gap_beyond_its_bound_is_reported_with_the_bound() -> None:
     steps = [done("kill_leader", 10_000)]
 
     [problem] = judged(steps, report(without=Window(10_050, 11_100))).late
@@ -57,7 +57,7 @@ def test_a_gap_beyond_its_bound_is_a_problem_but_on_a_busy_machine() -> None:
     assert Result([verdict]).problems(is_full=False, bounds_gaps=False) == []
 
 
-def test_what_is_ordinary_all_runs_tell_together() -> None:
+def test_ordinary_gaps_are_taken_over_all_runs() -> None:
     killed = [done("kill_controller", 10_000)]
     late = run(killed, report(without=Window(10_050, 10_450)))
     slow = run(killed, report(without=Window(30_050, 30_450)))
@@ -66,7 +66,7 @@ def test_what_is_ordinary_all_runs_tell_together() -> None:
     assert [len(run.late) for run in judge_runs([late])] == [1]
 
 
-def test_what_bystanders_do_to_the_machine_is_told_apart_and_bounds_as_well() -> None:
+def test_gaps_under_other_load_are_reported_separately_and_raise_the_bound() -> None:
     killed = [done("kill_controller", 10_000)]
     stirred = run(killed, report(without=Window(3_000, 3_400)))
     late = run(killed, report(without=Window(10_050, 10_450)))
@@ -79,7 +79,7 @@ def test_what_bystanders_do_to_the_machine_is_told_apart_and_bounds_as_well() ->
 @pytest.mark.parametrize(
     ("times", "minutes_apart", "limit_ms"), [(3, 0.2, 5_000), (4, 0.2, 45_000), (4, 0.4, 5_000)]
 )
-def test_a_leader_cut_off_for_the_fourth_time_within_a_minute_may_stay_so_for_the_rest(
+def test_a_leader_isolated_four_times_within_a_minute_may_stay_so_for_the_rest(
     times: int, minutes_apart: float, limit_ms: int
 ) -> None:
     begins = [round(10_000 + number * minutes_apart * 60_000) for number in range(times)]
@@ -98,7 +98,7 @@ def test_a_leader_cut_off_for_the_fourth_time_within_a_minute_may_stay_so_for_th
         (40_000, "broker-1", 1_000),
     ],
 )
-def test_the_lease_decides_where_the_controller_told_that_it_ignored_this_crash(
+def test_the_lease_expiry_is_the_bound_where_the_controller_ignored_this_crash(
     at_ms: int, broker: str, limit_ms: int
 ) -> None:
     steps = [done("kill_leader", begin) for begin in (10_000, 20_000, 30_000)]
@@ -115,7 +115,7 @@ BOUNCED = [
 
 
 def bounced(without: Window) -> RunVerdict:
-    """The controller ignored the third crash alone."""
+    """Three crashes, of which the controller ignored only the third."""
     step = Step("cell", (Fault("kill_leader", 0, 2, len(BOUNCED)),))
     cell = DoneStep(
         step, [InjectedFault("kill_leader", len(BOUNCED), BOUNCED)], Window(10_000, 40_000), 2.0
@@ -124,20 +124,20 @@ def bounced(without: Window) -> RunVerdict:
     return verdict
 
 
-def test_each_strike_is_held_against_its_own_bound() -> None:
+def test_each_strike_is_compared_with_its_own_bound() -> None:
     assert bounced(Window(30_050, 34_900)).late == []
     [late] = bounced(Window(20_050, 24_900)).late
     assert "at most 1000 ms" in late
 
 
-def test_what_lasts_into_the_next_strike_is_that_ones() -> None:
+def test_a_gap_that_lasts_into_the_next_strike_counts_for_that_one() -> None:
     verdict = bounced(Window(29_950, 34_900))
 
     assert verdict.late == []
     assert [gap.worst.gap.length_ms for gap in verdict.all_gaps] == [50, 50, 4_950]
 
 
-def test_a_fault_that_came_fewer_times_than_it_should_have_fails_the_run() -> None:
+def test_too_few_repetitions_of_a_fault_fail_the_run() -> None:
     single = done("kill_leader", 10_000)
     bounced_once = replace(single, faults=[replace(single.faults[0], times=5)])
 
@@ -146,7 +146,7 @@ def test_a_fault_that_came_fewer_times_than_it_should_have_fails_the_run() -> No
     assert "it came 1 of 5 times" in problem
 
 
-def test_one_time_does_not_lend_its_effect_to_another() -> None:
+def test_one_repetition_does_not_lend_its_effect_to_another() -> None:
     single = done("kill_controller", 10_000).faults[0].strikes[0]
     unseen = replace(single, measures={"lives_ended": 1, "other_active": 0})
     fault = InjectedFault("kill_controller", 2, [single, unseen])
@@ -155,7 +155,7 @@ def test_one_time_does_not_lend_its_effect_to_another() -> None:
 
 
 @pytest.mark.parametrize(("told", "problems"), [(0, 1), (1, 1), (2, 0)])
-def test_a_truncation_without_a_replica_that_was_truncated_fails_the_run(
+def test_a_truncation_story_without_a_truncated_replica_fails_the_run(
     told: int, problems: int
 ) -> None:
     story = replace(done("kill_leader", 10_000), step=TRUNCATION, told=told)
@@ -177,7 +177,7 @@ def test_a_truncation_without_a_replica_that_was_truncated_fails_the_run(
         ),
     ],
 )
-def test_a_consumer_that_does_not_read_what_was_acknowledged_fails_the_run(
+def test_a_consumer_that_misses_acknowledged_records_fails_the_run(
     reader: ReaderSeen, problems: list[str]
 ) -> None:
     observed = Observed({SEA: LOAD.end_ms}, 80, [reader])
@@ -187,7 +187,7 @@ def test_a_consumer_that_does_not_read_what_was_acknowledged_fails_the_run(
 
 
 @pytest.mark.parametrize(("read_ms", "problems"), [({}, 1), ({SEA: 13_999}, 1), ({SEA: 14_000}, 0)])
-def test_a_high_watermark_that_nobody_read_after_the_last_fault_fails_the_run(
+def test_a_high_watermark_unread_after_the_last_fault_fails_the_run(
     read_ms: dict[TopicPartition, int], problems: int
 ) -> None:
     observed = Observed(read_ms, 80)
@@ -207,13 +207,13 @@ def test_gaps_of_mixtures_are_reported_and_not_judged() -> None:
     assert verdict.all_gaps[0].worst.gap.length_ms == 8_950
 
 
-def test_a_cluster_that_does_not_become_whole_fails_the_run() -> None:
+def test_an_unrecovered_cluster_fails_the_run() -> None:
     assert judged([done("kill_leader", 10_000, whole_s=None)]).problems == [
         "not whole within 60 s of kill_leader"
     ]
 
 
-def test_a_cluster_that_takes_too_long_between_two_times_of_a_fault_fails_the_run() -> None:
+def test_a_slow_recovery_between_two_repetitions_fails_the_run() -> None:
     step = done("kill_leader", 10_000)
     bounced = replace(step, faults=[replace(step.faults[0], waits_s=[61.0])])
 
@@ -227,7 +227,7 @@ def test_partitions_without_final_reads_fail_the_run() -> None:
     assert judged([], found).problems == ["no final reads of sea/0"]
 
 
-def test_acknowledgements_that_do_not_say_where_fail_the_run() -> None:
+def test_acknowledgements_without_offsets_fail_the_run() -> None:
     found = report()
     found.without_offset = 3
 

@@ -1,7 +1,8 @@
-"""One defect planted in a sound history: each makes the operations show exactly one class
-of anomaly, and perhaps the companions that are named beside it.
+"""Defects planted in a correct history. Each makes the operations show exactly one class of
+anomaly, and possibly the companions listed with it.
 
-A defect lists the histories that it can make; a test takes one of them."""
+A defect yields all histories that it can make; a test takes one of them.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class Defect(NamedTuple):
 
 
 def _polls(history: History, records: int = 1) -> Iterator[tuple[int, PollEnded]]:
-    """Polls of so many records at least, the drain's left out."""
+    """Polls with at least this many records, except those of the drain."""
     for index, operation in enumerate(history):
         if (
             isinstance(operation, PollEnded)
@@ -53,7 +54,7 @@ def _acknowledged(history: History) -> Iterator[tuple[int, SendEnded]]:
 
 
 def _unknown_but_read(history: History) -> list[tuple[int, int, int]]:
-    """Partition, offset and value of what nobody acknowledged and the drain read."""
+    """Partition, offset and value of the unacknowledged records that the drain read."""
     ended = {one.value for one in history if isinstance(one, SendEnded)}
     unknown = {
         one.value for one in history if isinstance(one, SendInvoked) and one.value not in ended
@@ -102,7 +103,8 @@ def _polled_as(history: History, partition: int, value: int, other: int) -> Hist
 
 
 def _ends(history: History) -> dict[int, int]:
-    """Of partitions that a poll has given a record of: another defect may have hidden all."""
+    """The ends of partitions from which a poll returned a record; another defect may have hidden
+    all."""
     ends: dict[int, int] = {}
     for one in history:
         if isinstance(one, PollEnded) and one.offsets:
@@ -162,7 +164,7 @@ def skip_a_poll(history: History) -> Iterator[History]:
 
 
 def _neighbours(history: History, index: int, poll: PollEnded) -> tuple[bool, bool]:
-    """Whether polls with records join on before and after."""
+    """Whether polls with records are adjacent before and after."""
     joined = []
     for others in (reversed(history[:index]), iter(history[index + 1 :])):
         same = (
@@ -254,7 +256,7 @@ DEFECTS = (
     Defect(
         Anomaly.LOST_WRITE,
         lose_a_record,
-        # Whoever read past the record skipped its offset.
+        # Readers past the record have skipped its offset.
         frozenset({Anomaly.POLL_SKIP, Anomaly.INTERNAL_SKIP}),
     ),
     Defect(Anomaly.UNSEEN, hide_the_last_record),

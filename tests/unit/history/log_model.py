@@ -1,4 +1,4 @@
-"""A tiny log that keeps every promise, and the history that its clients write down."""
+"""A minimal correct log, and the history that its clients record."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ PARTITIONS = 2
 CLIENTS = 2
 DRAIN_POLL_RECORDS = 4
 
-# The value of a fence, which no client is given.
+# The value of a fence, which no client receives.
 FENCE = -2
 
-# What is done; where, by whom; how, how many.
+# The action; its partition and client; its variant and count.
 Step = tuple[str, int, int]
 
 
@@ -42,8 +42,9 @@ class LogModel:
         return self.history
 
     def send(self, partition: int, client: int, how: int) -> None:
-        """`how`: 0, 1 acknowledged; 2 and its offset not told; 3 later; 4 failed; 5 unknown
-        and written; 6 unknown and not; 7 written and never ended."""
+        """Send a record. `how`: 0, 1: acknowledged; 2: acknowledged without the offset; 3:
+        acknowledged later; 4: failed; 5: unknown outcome, written; 6: unknown outcome, not
+        written; 7: written and never ended."""
         self.values += 1
         value, producer = self.values, f"p{client}"
         named = NO_PARTITION if how % 2 else partition
@@ -65,7 +66,7 @@ class LogModel:
             self.history.end(value, Outcome.INFO, client=producer, partition=named)
 
     def take_over_name(self, partition: int, client: int, how: int) -> None:
-        """Perhaps several times in a row."""
+        """Take over a producer name, possibly several times in a row."""
         fences = 1 + (client + how) % 3
         self.logs[partition] += [(FENCE, self.epochs[partition])] * fences
 
@@ -100,7 +101,8 @@ class LogModel:
         self.epochs[partition] += 1
 
     def read_high_watermark(self, partition: int, client: int, how: int) -> None:
-        """Of partition 0, by its leader or a cut-off one; perhaps while a send goes on."""
+        """Read the high watermark of partition 0 from its leader or an isolated one, possibly
+        during a send."""
         if how == 7 and self.zombies:
             epoch, high_watermark = self.zombies[partition - 1]
             self.readers += 1
@@ -119,7 +121,7 @@ class LogModel:
 
     def _acknowledge_late(self) -> None:
         for value, offset, partition, epoch, producer in reversed(self.late_ends):
-            # The leader that wrote it, though another may lead by now.
+            # The leader that wrote it, although another may lead by now.
             broker = self._leader(partition, epoch)
             self.history.end(value, Outcome.OK, offset, producer, partition, epoch, broker)
         self.late_ends.clear()
@@ -151,7 +153,7 @@ class LogModel:
 
     def _drain(self) -> None:
         for partition, log in enumerate(self.logs):
-            # The last poll is empty: the drain has seen the end.
+            # The last poll is empty: the drain has reached the end.
             for position in range(0, len(log) + DRAIN_POLL_RECORDS, DRAIN_POLL_RECORDS):
                 records = log[position : position + DRAIN_POLL_RECORDS]
                 self._polled(("drain", partition), position, records, final=True)

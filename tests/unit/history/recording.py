@@ -1,4 +1,4 @@
-"""A short way to write histories in tests: one topic, time grows by 10 ms an operation."""
+"""Compact notation for histories in tests: one topic, and each operation takes 10 ms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STEP_MS = 10
 
 
 class Recording:
-    """Operations lie at lines 1, 2, … Partition 0, leader epoch 1, broker 1 unless said."""
+    """Operations are at lines 1, 2, … By default in partition 0, leader epoch 1, on broker 1."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
@@ -79,7 +79,7 @@ class Recording:
         final: bool = False,
         epochs: Sequence[int] = (),
     ) -> None:
-        """`records`: offset and value of each. `epochs`: theirs, where it is not one of all."""
+        """`records`: offset and value of each. `epochs`: their leader epochs, where they differ."""
         self.operations.append(
             PollEnded(
                 self.now_ms,
@@ -143,5 +143,5 @@ def report_of(operations: Sequence[Operation]) -> Report:
 
 
 def found_in(operations: Sequence[Operation]) -> dict[Anomaly, int]:
-    """Anomalies and how many, without the excused."""
+    """Anomalies with their counts, without the excused ones."""
     return dict(report_of(operations).findings.counts)

@@ -37,7 +37,7 @@ def sound() -> Recording:
     return history
 
 
-def test_a_sound_history_is_valid(path: Path) -> None:
+def test_a_correct_history_is_valid(path: Path) -> None:
     history = sound()
     history.drained([(0, 1), (1, 2)])
     result = check(write(path, history))
@@ -97,7 +97,7 @@ def test_the_report_as_json(path: Path) -> None:
     assert document["longest_write_gap"] == {"begin_ms": 10, "end_ms": 40, "length_ms": 30}
 
 
-def test_what_is_no_history_is_wrong_usage(path: Path) -> None:
+def test_an_invalid_history_is_wrong_usage(path: Path) -> None:
     assert check(path).exit_code == ExitStatus.USAGE
     path.write_bytes(b"no history\n")
     result = check(path)
@@ -106,10 +106,10 @@ def test_what_is_no_history_is_wrong_usage(path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_a_history_that_contradicts_itself_is_wrong_usage(path: Path, options: list[str]) -> None:
+def test_a_contradictory_history_is_wrong_usage(path: Path, options: list[str]) -> None:
     history = sound()
     history.invoke(1)
     result = check(write(path, history), *options)
     assert result.exit_code == ExitStatus.USAGE
-    told = json.loads(result.stdout)["error"]["message"] if options else result.stderr
-    assert f"{path}, line 7: value 1 is sent a second time" in told
+    message = json.loads(result.stdout)["error"]["message"] if options else result.stderr
+    assert f"{path}, line 7: value 1 is sent a second time" in message

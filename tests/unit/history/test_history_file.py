@@ -1,4 +1,4 @@
-"""History files: what is written is read again; what is no history is refused."""
+"""History files round-trip, and invalid ones are rejected."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "run.history"
 
 
-def test_what_is_written_is_read_with_its_lines(path: Path) -> None:
+def test_a_written_history_is_read_with_its_line_numbers(path: Path) -> None:
     with HistoryWriter(path) as history:
         history.write(OPERATIONS[0])
         history.write_all(OPERATIONS[1:])
@@ -65,7 +65,7 @@ def test_the_lines_of_a_send_are_short() -> None:
     assert encode_operation(OPERATIONS[1]) == ended
 
 
-def test_a_writer_goes_on_where_another_ended(path: Path) -> None:
+def test_a_writer_continues_where_another_ended(path: Path) -> None:
     for operation in OPERATIONS:
         with HistoryWriter(path) as history:
             history.write(operation)
@@ -83,7 +83,7 @@ with HistoryWriter(Path(path)) as history:
 """
 
 
-def test_processes_share_a_file(path: Path) -> None:
+def test_processes_can_share_a_file(path: Path) -> None:
     processes = [
         subprocess.Popen([sys.executable, "-c", WRITING_PROGRAM, path, str(writer), str(WRITES)])
         for writer in range(WRITERS)
@@ -109,7 +109,7 @@ def test_no_history_begins_with_a_torn_header(path: Path, monkeypatch: pytest.Mo
     assert list(path.parent.iterdir()) == []
 
 
-def test_reading_tells_how_far_it_is(path: Path) -> None:
+def test_reading_reports_its_progress(path: Path) -> None:
     with HistoryWriter(path) as history:
         for _ in range(30):
             history.write(Nemesis(0, "x" * 100_000))
@@ -134,7 +134,7 @@ def test_reading_tells_how_far_it_is(path: Path) -> None:
         (header_line() + b"{}{}\n", "line 2: no JSON object that takes the whole line"),
     ],
 )
-def test_what_is_no_history_is_refused(path: Path, content: bytes, complaint: str) -> None:
+def test_an_invalid_history_is_rejected(path: Path, content: bytes, complaint: str) -> None:
     path.write_bytes(content)
     with pytest.raises(HistoryError) as caught:
         list(read_history(path))
@@ -172,7 +172,7 @@ def test_what_is_no_history_is_refused(path: Path, content: bytes, complaint: st
         ('{"k":"mark","t":1,"tp":"sea","p":0,"why":"","e0":0,"e1":1}', "a mark says why"),
     ],
 )
-def test_a_wrong_field_is_named(line: str, complaint: str) -> None:
+def test_an_invalid_field_is_named(line: str, complaint: str) -> None:
     with pytest.raises(HistoryError) as caught:
         decode_operation(line.encode() + b"\n")
     assert complaint in str(caught.value)

@@ -1,4 +1,4 @@
-"""What a loss mark excuses, and what none does."""
+"""What a loss mark excuses, and what it does not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def history() -> Recording:
     return Recording()
 
 
-def test_marked_loss_is_excused_in_its_epochs_and_offsets_alone(history: Recording) -> None:
+def test_marked_loss_is_excused_only_in_its_epochs_and_offsets(history: Recording) -> None:
     history.sent(1, 0, epoch=1)
     history.sent(2, 1, epoch=1)
     history.sent(3, 2, epoch=2)
@@ -28,7 +28,7 @@ def test_marked_loss_is_excused_in_its_epochs_and_offsets_alone(history: Recordi
 
 
 @pytest.mark.parametrize(("first_offset", "excused"), [(0, 1), (1, 0)])
-def test_what_has_no_offset_is_excused_by_a_mark_over_all_offsets_alone(
+def test_a_record_without_an_offset_is_excused_only_by_a_mark_over_all_offsets(
     history: Recording, first_offset: int, excused: int
 ) -> None:
     history.invoke(1)
@@ -39,7 +39,7 @@ def test_what_has_no_offset_is_excused_by_a_mark_over_all_offsets_alone(
 
 
 @pytest.mark.parametrize(("first_offset", "excused"), [(4, 1), (5, 0)])
-def test_a_high_watermark_goes_back_with_the_last_record_below_it(
+def test_a_high_watermark_may_fall_with_the_last_record_below_it(
     history: Recording, first_offset: int, excused: int
 ) -> None:
     history.saw_high_watermark(5, epoch=1)
@@ -48,13 +48,13 @@ def test_a_high_watermark_goes_back_with_the_last_record_below_it(
     assert history.report().excused_count == excused
 
 
-def test_all_that_follows_from_marked_loss_is_excused(history: Recording) -> None:
+def test_all_consequences_of_marked_loss_are_excused(history: Recording) -> None:
     history.sent(1, 0, epoch=1)
     history.sent(2, 1, epoch=1)
     history.polled([(0, 1), (1, 2)], epoch=1, high_watermark=2)
     history.invoke(4)
     history.lost(1, 1)
-    # The first two are gone; the second is sent again, by a retry.
+    # The first two are lost; the second is sent again by a retry.
     history.polled([(0, 4), (1, 5)], epoch=2, repositioned=True, high_watermark=1)
     history.polled([(2, 2)], epoch=2)
     history.sent(5, 1, epoch=2, client="p2")
@@ -66,14 +66,14 @@ def test_all_that_follows_from_marked_loss_is_excused(history: Recording) -> Non
         Anomaly.NON_MONOTONIC_SEND: 1,
         Anomaly.HW_REGRESSION: 1,
     }
-    # 4 and 6 are both of epoch 2, which nobody gave up.
+    # Offsets 4 and 6 are both of epoch 2, which was not given up.
     assert dict(report.findings.counts) == {
         Anomaly.INCONSISTENT_OFFSETS: 1,
         Anomaly.LOST_WRITE: 1,
     }
 
 
-def test_who_read_what_was_given_up_has_not_read_past_what_came_in_its_place(
+def test_reading_a_given_up_record_is_not_reading_past_its_replacement(
     history: Recording,
 ) -> None:
     history.sent(1, 0, epoch=1)
@@ -84,7 +84,7 @@ def test_who_read_what_was_given_up_has_not_read_past_what_came_in_its_place(
     assert history.found() == {}
 
 
-def test_what_came_in_the_place_of_a_loss_is_lost_where_somebody_read_past_it(
+def test_a_replacement_record_that_a_client_read_past_is_lost(
     history: Recording,
 ) -> None:
     history.sent(1, 0, epoch=1)
@@ -96,7 +96,7 @@ def test_what_came_in_the_place_of_a_loss_is_lost_where_somebody_read_past_it(
     assert history.found() == {Anomaly.LOST_WRITE: 1}
 
 
-def test_what_came_in_the_place_of_a_loss_is_unseen_where_the_drain_does_not_show_it(
+def test_a_replacement_record_missing_from_the_drain_is_unseen(
     history: Recording,
 ) -> None:
     history.sent(1, 0, epoch=1)
@@ -107,7 +107,7 @@ def test_what_came_in_the_place_of_a_loss_is_unseen_where_the_drain_does_not_sho
     assert history.found() == {Anomaly.UNSEEN: 1}
 
 
-def test_who_read_beyond_a_loss_has_read_past_what_was_not_given_up(history: Recording) -> None:
+def test_reading_beyond_a_loss_reads_past_records_that_were_kept(history: Recording) -> None:
     history.sent(1, 0, epoch=1)
     history.sent(2, 1, epoch=1)
     history.sent(3, 2, epoch=1)
@@ -116,7 +116,7 @@ def test_who_read_beyond_a_loss_has_read_past_what_was_not_given_up(history: Rec
     assert history.found() == {Anomaly.LOST_WRITE: 1}
 
 
-def test_who_read_up_to_a_loss_has_read_past_all_of_later_epochs(history: Recording) -> None:
+def test_reading_up_to_a_loss_reads_past_all_records_of_later_epochs(history: Recording) -> None:
     history.sent(1, 1, epoch=1)
     history.sent(2, 2, epoch=1)
     history.polled([(1, 1), (2, 2)], epoch=1)
@@ -125,7 +125,7 @@ def test_who_read_up_to_a_loss_has_read_past_all_of_later_epochs(history: Record
     assert history.found() == {Anomaly.LOST_WRITE: 1}
 
 
-def test_a_poll_over_several_epochs_reads_past_what_came_in_the_place_of_a_loss(
+def test_a_poll_over_several_epochs_reads_past_replacement_records(
     history: Recording,
 ) -> None:
     history.sent(1, 1, epoch=1)
@@ -136,7 +136,7 @@ def test_a_poll_over_several_epochs_reads_past_what_came_in_the_place_of_a_loss(
     assert history.found() == {Anomaly.LOST_WRITE: 1}
 
 
-def test_what_was_given_up_is_skipped_by_nobody_who_read_a_later_log(history: Recording) -> None:
+def test_given_up_records_are_not_skipped_by_a_reader_of_a_later_log(history: Recording) -> None:
     history.sent(1, 0, epoch=1)
     history.sent(2, 1, epoch=1)
     history.lost(1, 1, first_offset=1)
@@ -145,7 +145,7 @@ def test_what_was_given_up_is_skipped_by_nobody_who_read_a_later_log(history: Re
     assert history.found() == {}
 
 
-def test_what_came_in_the_place_of_a_loss_is_skipped_by_nobody_who_read_what_was_given_up(
+def test_replacement_records_are_not_skipped_by_a_reader_of_given_up_ones(
     history: Recording,
 ) -> None:
     history.sent(1, 0, epoch=1)
@@ -156,7 +156,7 @@ def test_what_came_in_the_place_of_a_loss_is_skipped_by_nobody_who_read_what_was
     assert history.found() == {}
 
 
-def test_what_was_given_up_is_skipped_by_who_read_on_in_what_was_given_up(
+def test_given_up_records_are_skipped_by_a_reader_of_later_given_up_ones(
     history: Recording,
 ) -> None:
     history.sent(1, 0, epoch=1)
@@ -168,10 +168,11 @@ def test_what_was_given_up_is_skipped_by_who_read_on_in_what_was_given_up(
     assert history.found() == {Anomaly.INTERNAL_SKIP: 1}
 
 
-def test_what_a_loss_brought_back_is_skipped_by_nobody_who_read_what_it_gave_up(
+def test_records_restored_by_a_loss_are_not_skipped_by_a_reader_of_the_given_up_ones(
     history: Recording,
 ) -> None:
-    """Two leaders before it had written there; who leads after it has the log of the first."""
+    """Two earlier leaders had written there; the leader after the election has the log of the
+    first."""
     history.sent(1, 0, epoch=1)
     history.sent(2, 2, epoch=2)
     history.invoke(3)
@@ -181,7 +182,9 @@ def test_what_a_loss_brought_back_is_skipped_by_nobody_who_read_what_it_gave_up(
     assert history.found() == {}
 
 
-def test_what_became_unreadable_later_is_skipped_by_nobody_who_was_told(history: Recording) -> None:
+def test_records_that_became_unreadable_are_not_skipped_by_informed_readers(
+    history: Recording,
+) -> None:
     history.sent(1, 0, epoch=1)
     history.sent(2, 1, epoch=1)
     history.sent(3, 2, epoch=1)
@@ -189,12 +192,12 @@ def test_what_became_unreadable_later_is_skipped_by_nobody_who_was_told(history:
     history.polled([(0, 1), (2, 3)], epoch=1)
     history.lost(0, 9, first_offset=1, end_offset=2)
     assert history.found() == {}
-    # Nor where an election gives up what comes next.
+    # Nor is it skipped where an election gives up the next record.
     history.lost(1, 1, first_offset=2)
     assert history.found() == {}
 
 
-def test_what_became_unreadable_in_part_is_skipped_no_further(history: Recording) -> None:
+def test_a_partly_unreadable_range_excuses_no_further_skip(history: Recording) -> None:
     history.sent(1, 0, epoch=1)
     history.sent(2, 1, epoch=1)
     history.sent(3, 2, epoch=1)
@@ -204,7 +207,7 @@ def test_what_became_unreadable_in_part_is_skipped_no_further(history: Recording
     assert history.found() != {}
 
 
-def test_no_loss_above_or_below_it_explains_a_skip(history: Recording) -> None:
+def test_a_loss_above_or_below_explains_no_skip(history: Recording) -> None:
     history.sent(1, 0, epoch=1)
     history.sent(2, 1, epoch=1)
     history.sent(3, 2, epoch=2)
@@ -226,7 +229,7 @@ def test_no_loss_above_or_below_it_explains_a_skip(history: Recording) -> None:
         ([(3, OPEN_END)], None),
     ],
 )
-def test_the_highest_that_was_kept_lies_below_every_mark_that_reaches_the_end(
+def test_the_highest_kept_offset_is_below_every_mark_that_reaches_the_end(
     ranges: list[tuple[int, int]], kept: int | None
 ) -> None:
     marks = LossMarks()

@@ -1,5 +1,5 @@
-"""Each class of anomaly: found by name, with the operations that show it; and what is
-near it and none."""
+"""Each class of anomaly is found by name with the operations that show it, and similar correct
+histories show none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lines_of(history: Recording, anomaly: Anomaly) -> list[int]:
     return [reference.line for reference in finding.references]
 
 
-def test_a_sound_history_shows_nothing(history: Recording) -> None:
+def test_a_correct_history_has_no_anomalies(history: Recording) -> None:
     for offset in range(4):
         history.sent(100 + offset, offset)
     history.polled([(0, 100), (1, 101)])
@@ -80,7 +80,7 @@ def test_one_value_at_two_offsets_is_a_duplicate(history: Recording) -> None:
     assert lines_of(history, Anomaly.DUPLICATE) == [2, 3, 3]
 
 
-def test_each_place_of_a_duplicate_is_named_once(history: Recording) -> None:
+def test_each_position_of_a_duplicate_is_listed_once(history: Recording) -> None:
     history.invoke(1)
     history.polled([(0, 1), (1, 1)])
     history.polled([(1, 1)], client="c2")
@@ -88,13 +88,15 @@ def test_each_place_of_a_duplicate_is_named_once(history: Recording) -> None:
     assert lines_of(history, Anomaly.DUPLICATE) == [2, 2]
 
 
-def test_a_value_polled_elsewhere_than_acknowledged_is_a_duplicate(history: Recording) -> None:
+def test_a_value_polled_at_another_position_than_acknowledged_is_a_duplicate(
+    history: Recording,
+) -> None:
     history.sent(1, 0)
     history.polled([(3, 1)])
     assert history.found() == {Anomaly.DUPLICATE: 1}
 
 
-def test_one_value_polled_again_at_its_offset_is_no_duplicate(history: Recording) -> None:
+def test_one_value_polled_twice_at_its_offset_is_not_a_duplicate(history: Recording) -> None:
     history.sent(1, 0)
     history.polled([(0, 1)])
     history.polled([(0, 1)], repositioned=True)
@@ -111,7 +113,7 @@ def test_a_failed_send_that_is_polled_is_an_aborted_read(history: Recording) -> 
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_a_send_of_unknown_outcome_may_be_read_or_not(history: Recording, ended: bool) -> None:
+def test_a_send_with_unknown_outcome_may_be_read_or_not(history: Recording, ended: bool) -> None:
     for value in (1, 2):
         history.invoke(value)
         if ended:
@@ -121,7 +123,7 @@ def test_a_send_of_unknown_outcome_may_be_read_or_not(history: Recording, ended:
     assert history.found() == {}
 
 
-def test_a_value_that_nobody_sent_is_a_phantom_read(history: Recording) -> None:
+def test_a_value_that_no_client_sent_is_a_phantom_read(history: Recording) -> None:
     history.polled([(0, 9), (1, UNREADABLE_VALUE), (2, UNREADABLE_VALUE)])
     assert history.found() == {Anomaly.PHANTOM_READ: 3}
 
@@ -133,7 +135,7 @@ def test_a_value_sent_to_another_partition_is_a_phantom_read(history: Recording)
     assert history.found() == {Anomaly.PHANTOM_READ: 1}
 
 
-def test_a_send_to_an_unknown_partition_belongs_where_it_was_read(history: Recording) -> None:
+def test_a_send_without_a_partition_belongs_where_it_was_read(history: Recording) -> None:
     history.invoke(1, partition=NO_PARTITION)
     history.invoke(2, partition=NO_PARTITION)
     history.invoke(3, partition=NO_PARTITION)
@@ -147,7 +149,7 @@ def test_a_send_to_an_unknown_partition_belongs_where_it_was_read(history: Recor
     assert history.found() == {Anomaly.ABORTED_READ: 1, Anomaly.PHANTOM_READ: 1}
 
 
-def test_an_acknowledged_record_that_others_read_past_is_lost(history: Recording) -> None:
+def test_an_acknowledged_record_that_clients_read_past_is_lost(history: Recording) -> None:
     history.sent(1, 0)
     history.sent(2, 1)
     history.sent(3, 2)
@@ -157,7 +159,7 @@ def test_an_acknowledged_record_that_others_read_past_is_lost(history: Recording
     assert lines_of(history, Anomaly.LOST_WRITE) == [4]
 
 
-def test_what_lies_before_a_clients_first_record_is_lost_without_any_drain(
+def test_a_record_below_the_first_record_of_a_client_is_lost_without_any_drain(
     history: Recording,
 ) -> None:
     history.sent(1, 5)
@@ -167,7 +169,7 @@ def test_what_lies_before_a_clients_first_record_is_lost_without_any_drain(
     assert lines_of(history, Anomaly.LOST_WRITE) == [2]
 
 
-def test_a_loss_before_the_place_where_a_client_was_put_shows_in_the_drain_alone(
+def test_a_loss_before_the_start_position_of_a_client_shows_only_in_the_drain(
     history: Recording,
 ) -> None:
     history.sent(1, 0)
@@ -178,7 +180,7 @@ def test_a_loss_before_the_place_where_a_client_was_put_shows_in_the_drain_alone
     assert history.found() == {Anomaly.LOST_WRITE: 1}
 
 
-def test_who_was_put_somewhere_before_its_first_record_has_not_read_past_what_lies_before(
+def test_a_positioned_client_has_not_read_past_earlier_records(
     history: Recording,
 ) -> None:
     history.sent(1, 0)
@@ -188,7 +190,7 @@ def test_who_was_put_somewhere_before_its_first_record_has_not_read_past_what_li
     assert history.found() == {}
 
 
-def test_who_seeks_has_not_read_past_what_lies_between(history: Recording) -> None:
+def test_a_seeking_client_has_not_read_past_the_records_between(history: Recording) -> None:
     for offset in range(4):
         history.sent(offset + 1, offset)
     history.polled([(0, 1)])
@@ -196,7 +198,7 @@ def test_who_seeks_has_not_read_past_what_lies_between(history: Recording) -> No
     assert history.found() == {}
 
 
-def test_a_loss_counts_though_its_reader_moved_on(history: Recording) -> None:
+def test_a_loss_counts_although_its_reader_moved_on(history: Recording) -> None:
     for offset in range(3):
         history.sent(offset + 1, offset)
     history.polled([(0, 1), (2, 3)])
@@ -204,7 +206,7 @@ def test_a_loss_counts_though_its_reader_moved_on(history: Recording) -> None:
     assert history.found() == {Anomaly.INTERNAL_SKIP: 1, Anomaly.LOST_WRITE: 1}
 
 
-def test_what_any_client_read_is_not_lost(history: Recording) -> None:
+def test_a_record_read_by_any_client_is_not_lost(history: Recording) -> None:
     history.sent(1, 0)
     history.sent(2, 1)
     history.polled([(0, 1)], client="c2")
@@ -212,7 +214,7 @@ def test_what_any_client_read_is_not_lost(history: Recording) -> None:
     assert history.found() == {}
 
 
-def test_an_acknowledged_record_that_the_drain_does_not_reach_is_unseen(
+def test_an_acknowledged_record_missing_from_the_drain_is_unseen(
     history: Recording,
 ) -> None:
     history.sent(1, 0)
@@ -222,13 +224,13 @@ def test_an_acknowledged_record_that_the_drain_does_not_reach_is_unseen(
     assert lines_of(history, Anomaly.UNSEEN) == [4]
 
 
-def test_a_drain_that_reads_nothing_shows_what_is_unseen(history: Recording) -> None:
+def test_an_empty_drain_shows_unseen_records(history: Recording) -> None:
     history.sent(1, 0)
     history.drained([])
     assert history.found() == {Anomaly.UNSEEN: 1}
 
 
-def test_an_acknowledgement_without_an_offset_can_be_unseen(history: Recording) -> None:
+def test_a_record_acknowledged_without_an_offset_can_be_unseen(history: Recording) -> None:
     history.invoke(1)
     history.end(1, Outcome.OK)
     history.sent(2, 0)
@@ -236,14 +238,14 @@ def test_an_acknowledgement_without_an_offset_can_be_unseen(history: Recording) 
     assert history.found() == {Anomaly.UNSEEN: 1}
 
 
-def test_without_a_drain_nothing_is_unseen_and_the_report_says_so(history: Recording) -> None:
+def test_without_a_drain_no_record_is_unseen_and_the_report_says_so(history: Recording) -> None:
     history.sent(1, 0)
     report = history.report()
     assert report.anomaly_count == 0
     assert [str(partition) for partition in report.undrained] == ["sea/0"]
 
 
-def test_what_is_acknowledged_after_the_drain_began_is_not_unseen(history: Recording) -> None:
+def test_a_record_acknowledged_after_the_drain_began_is_not_unseen(history: Recording) -> None:
     history.operations.append(PollInvoked(0, "drain", TOPIC, 0, final=True))
     history.sent(1, 0)
     history.polled([], client="drain", final=True)
@@ -265,13 +267,13 @@ def test_a_jump_between_polls_is_a_poll_skip(history: Recording) -> None:
     assert finding.summary == "c1 was given offset 2 after 0, and there is a record at 1"
 
 
-def test_an_offset_at_which_nobody_knows_a_record_is_passed_over_like_a_fence(
+def test_an_offset_without_a_known_record_may_be_passed_over(
     history: Recording,
 ) -> None:
     history.sent(1, 0)
     history.sent(2, 2)
     history.sent(3, 4)
-    # Of unknown outcome, and given to nobody: it may never have been written.
+    # It has an unknown outcome and no client received it, so it may never have been written.
     history.invoke(4)
     history.polled([(0, 1), (2, 2)])
     history.polled([(4, 3)])
@@ -290,7 +292,7 @@ def test_a_record_that_was_acknowledged_at_an_offset_passed_over_is_skipped(
     assert history.found() == {Anomaly.POLL_SKIP: 1, Anomaly.LOST_WRITE: 1}
 
 
-def test_records_at_both_ends_of_what_was_passed_over_are_not_skipped(history: Recording) -> None:
+def test_records_at_both_ends_of_a_passed_range_are_not_skipped(history: Recording) -> None:
     for value, offset in ((1, 0), (2, 1), (3, 4), (4, 5)):
         history.sent(value, offset)
     history.polled([(0, 1), (1, 2)])
@@ -298,7 +300,7 @@ def test_records_at_both_ends_of_what_was_passed_over_are_not_skipped(history: R
     assert history.found() == {}
 
 
-def test_a_record_without_a_value_is_skipped_like_any(history: Recording) -> None:
+def test_a_record_without_a_value_can_be_skipped_like_any(history: Recording) -> None:
     history.sent(1, 0)
     history.sent(2, 2)
     history.polled([(0, 1), (2, 2)])
@@ -321,7 +323,7 @@ def test_after_repositioning_any_offset_may_follow(history: Recording, offset: i
     for value in range(6):
         history.invoke(value)
     history.polled([(0, 0), (1, 1)])
-    # What follows the repositioning may come in a later poll.
+    # Records after the repositioning may come in a later poll.
     history.polled([], repositioned=True)
     history.polled([(offset, offset)])
     assert history.found() == {}
@@ -336,7 +338,7 @@ def test_after_a_poll_of_unknown_outcome_any_offset_may_follow(history: Recordin
     assert history.found() == {}
 
 
-def test_clients_and_partitions_have_positions_of_their_own(history: Recording) -> None:
+def test_clients_and_partitions_have_separate_positions(history: Recording) -> None:
     for value in range(3):
         history.invoke(value, partition=NO_PARTITION)
     history.polled([(0, 0)], client="c1")
@@ -345,7 +347,7 @@ def test_clients_and_partitions_have_positions_of_their_own(history: Recording) 
     assert history.found() == {}
 
 
-def test_jumps_inside_a_poll_have_their_own_names(history: Recording) -> None:
+def test_jumps_inside_a_poll_have_separate_names(history: Recording) -> None:
     for value in range(8):
         history.invoke(value)
     history.polled([(0, 0), (2, 2), (3, 3)])
@@ -356,7 +358,7 @@ def test_jumps_inside_a_poll_have_their_own_names(history: Recording) -> None:
     assert lines_of(history, Anomaly.INTERNAL_NON_MONOTONIC) == [11]
 
 
-def test_a_shuffled_poll_is_found_though_its_ends_fit(history: Recording) -> None:
+def test_a_shuffled_poll_is_found_although_its_ends_fit(history: Recording) -> None:
     for value in range(4):
         history.invoke(value)
     history.polled([(0, 0), (2, 2), (1, 1), (3, 3)])
@@ -402,33 +404,33 @@ def test_another_client_sees_the_high_watermark_go_back_in_one_epoch(history: Re
     assert history.found() == {Anomaly.HW_REGRESSION: 1}
 
 
-def test_a_reading_that_overlaps_another_may_be_older(history: Recording) -> None:
+def test_an_overlapping_reading_may_be_older(history: Recording) -> None:
     history.asks_high_watermark("c2")
     history.saw_high_watermark(5, client="c1")
     history.told_high_watermark(4, client="c2")
     assert history.found() == {}
 
 
-def test_a_newer_epoch_shows_no_less_than_an_older_one(history: Recording) -> None:
+def test_a_newer_epoch_shows_no_lower_high_watermark_than_an_older_one(history: Recording) -> None:
     history.polled(high_watermark=3, client="c1", epoch=2)
     history.polled(high_watermark=4, client="c2", epoch=1)
     assert history.found() == {Anomaly.HW_REGRESSION: 1}
 
 
-def test_a_cut_off_leader_may_show_its_old_end(history: Recording) -> None:
+def test_an_isolated_leader_may_show_its_old_high_watermark(history: Recording) -> None:
     history.saw_high_watermark(5, client="c1", epoch=2)
     history.saw_high_watermark(3, client="c2", epoch=1)
     assert history.found() == {}
 
 
-def test_a_poll_may_hand_out_what_was_fetched_before_a_reading(history: Recording) -> None:
+def test_a_poll_may_return_records_fetched_before_a_reading(history: Recording) -> None:
     history.saw_high_watermark(5, client="c1")
     history.polled(high_watermark=4, client="c1")
     history.polled(high_watermark=3, client="c2")
     assert history.found() == {}
 
 
-def test_without_their_epochs_only_one_clients_high_watermarks_are_compared(
+def test_without_epochs_only_high_watermarks_of_one_client_are_compared(
     history: Recording,
 ) -> None:
     history.saw_high_watermark(5, client="c1", epoch=NO_EPOCH)
@@ -448,7 +450,7 @@ def test_two_brokers_that_acknowledge_in_one_epoch(history: Recording) -> None:
     assert lines_of(history, Anomaly.TWO_LEADERS) == [4, 6]
 
 
-def test_only_known_brokers_that_acknowledge_are_leaders(history: Recording) -> None:
+def test_only_acknowledging_brokers_with_known_ids_are_leaders(history: Recording) -> None:
     history.sent(1, 0, epoch=4, broker=1)
     history.sent(2, 1, epoch=4, broker=NO_BROKER)
     history.sent(3, 2, epoch=NO_EPOCH, broker=2)
@@ -467,7 +469,7 @@ def test_replicas_with_different_digests_of_one_range(history: Recording) -> Non
     assert lines_of(history, Anomaly.REPLICA_DIVERGENCE) == [1, 2, 4]
 
 
-def test_all_are_counted_and_few_are_kept(history: Recording) -> None:
+def test_all_anomalies_are_counted_and_few_are_kept(history: Recording) -> None:
     for value in range(50):
         history.sent(value, value)
     history.drained([])

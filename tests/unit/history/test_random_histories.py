@@ -1,5 +1,5 @@
-"""Random executions of a log that keeps its promises show nothing; with one defect
-planted, exactly its anomaly."""
+"""Random executions of a correct log show no anomaly. With one planted defect they show exactly
+its anomaly."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KINDS = (
 STEPS = st.lists(
     st.tuples(st.sampled_from(KINDS), st.integers(0, 3), st.integers(0, 7)), max_size=40
 )
-# Enough of everything on partition 0 for each defect to have a place.
+# Enough operations on partition 0 for each defect to have a place.
 RICH: list[Step] = [
     ("seek", 0, 0),
     ("send", 0, 0),
@@ -57,7 +57,7 @@ LAST: list[Step] = [("send", 0, 0)]
 
 @settings(max_examples=150)
 @given(STEPS)
-def test_a_log_that_keeps_its_promises_shows_nothing(steps: list[Step]) -> None:
+def test_a_correct_log_has_no_anomalies(steps: list[Step]) -> None:
     assert found_in(LogModel().run(steps).operations) == {}
 
 
@@ -76,9 +76,11 @@ def test_one_defect_shows_as_its_anomaly(
 
 @settings(max_examples=50)
 @given(STEPS, st.sampled_from(DEFECTS), st.integers(0, 1 << 20))
-def test_partitions_may_be_checked_apart(steps: list[Step], defect: Defect, choice: int) -> None:
+def test_partitions_may_be_checked_separately(
+    steps: list[Step], defect: Defect, choice: int
+) -> None:
     planted = list(defect.plant(LogModel().run([*steps, *RICH]).operations))
-    # Where a send names no partition, it has to be placed first, by its value.
+    # A send without a partition has to be placed first, by its value.
     numbered = list(enumerate(_placed(planted[choice % len(planted)]), 1))
     merged = Report()
     for partition in range(PARTITIONS):
@@ -107,12 +109,12 @@ def _is_of(operation: Operation, partition: int) -> bool:
     return not isinstance(operation, Nemesis) and operation.partition == partition
 
 
-def test_every_anomaly_has_its_defect() -> None:
+def test_every_anomaly_has_a_defect() -> None:
     assert {defect.anomaly for defect in DEFECTS} == set(Anomaly)
 
 
 @settings(max_examples=25)
 @given(STEPS)
-def test_operations_are_read_as_they_were_written(steps: list[Step]) -> None:
+def test_operations_round_trip(steps: list[Step]) -> None:
     for operation in LogModel().run(steps).operations:
         assert decode_operation(encode_operation(operation)) == operation

@@ -1,4 +1,4 @@
-"""What is reported and not judged."""
+"""Gaps and delays, which are reported without a verdict."""
 
 from __future__ import annotations
 
@@ -48,17 +48,15 @@ WINDOWS = st.lists(st.builds(Window, MOMENTS, st.none() | MOMENTS), max_size=6)
 
 
 @given(st.sets(MOMENTS, max_size=20).map(sorted), WINDOWS)
-def test_gaps_of_times_that_are_not_kept_are_the_same(
-    times: list[int], windows: list[Window]
-) -> None:
+def test_gaps_of_unstored_times_are_the_same(times: list[int], windows: list[Window]) -> None:
     longest, around = longest_gaps(iter(times), windows)
     assert longest == longest_gap(times)
     assert around == [longest_gap_around(times, *window) for window in windows]
 
 
 def recorded() -> Report:
-    """Sends at 10, 30, then none until 90, while broker 2 is away and one attempt fails;
-    the record of the second is polled 20 ms later."""
+    """Sends at 10 and 30, then none until 90, while broker 2 is down and one attempt fails. The
+    record of the second is polled 20 ms later."""
     history = Recording()
     history.sent(1, 0)
     history.sent(2, 0, partition=1)
@@ -98,7 +96,7 @@ def test_the_slowest_record_to_be_seen() -> None:
     assert report.only_in_final_reads == 2
 
 
-def test_a_record_polled_before_its_acknowledgement_waited_for_nothing() -> None:
+def test_a_record_polled_before_its_acknowledgement_has_no_delay() -> None:
     history = Recording()
     history.invoke(1)
     history.polled([(0, 1)])

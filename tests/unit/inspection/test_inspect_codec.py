@@ -1,4 +1,4 @@
-"""Values and messages of `inspect.proto` say the same."""
+"""Values and messages of `inspect.proto` correspond."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_values_and_messages_have_the_same_fields(value: type, message: type) ->
     assert names == {field.name for field in message.DESCRIPTOR.fields}  # type: ignore[attr-defined]
 
 
-def test_a_service_travels_whole() -> None:
+def test_a_service_round_trips() -> None:
     state = model.ServiceState(
         "broker",
         2,
@@ -96,13 +96,13 @@ def test_an_error_travels_beside_the_state() -> None:
     assert (arrived.error.code, arrived.error.message) == (state.error.code, state.error.message)
 
 
-def test_what_was_not_asked_stays_unset() -> None:
+def test_omitted_parts_stay_unset() -> None:
     assert from_wire(pb.DescribeServiceRequest(topic="sea"), model.StateRequest).partition is None
-    asked = pb.DescribeServiceRequest(topic="sea", partition=0)
-    assert from_wire(asked, model.StateRequest).partition == 0
+    request = pb.DescribeServiceRequest(topic="sea", partition=0)
+    assert from_wire(request, model.StateRequest).partition == 0
 
 
-def test_a_state_change_travels_whole() -> None:
+def test_a_state_change_round_trips() -> None:
     change = StateChange(
         5,
         "controller-1",
@@ -125,12 +125,12 @@ def test_a_state_change_travels_whole() -> None:
     assert event_from_wire(event_to_wire(change)) == change
 
 
-def test_a_state_change_without_anything_else_travels_as_such() -> None:
+def test_a_minimal_state_change_round_trips() -> None:
     change = StateChange(5, "broker-1", Kind.STORE_LOST, Stage.COMPLETED)
     assert event_from_wire(event_to_wire(change)) == change
 
 
-def test_the_cause_of_a_newer_version_is_none_here() -> None:
+def test_an_unknown_cause_of_a_newer_version_becomes_none() -> None:
     wire = event_to_wire(StateChange(5, "broker-1", Kind.STORE_LOST, Stage.COMPLETED))
     wire.cause = "moonlight"
     assert event_from_wire(wire).cause is Cause.NONE

@@ -1,6 +1,6 @@
-"""In place of a broker, controller or gateway: listens where its configuration says, and notes
-in a file of the cluster's directory when it is asked to end. The gateway's answers health
-checks."""
+"""Stands in for a broker, controller or gateway: listens where its configuration says, and
+records its stop request in a file of the cluster's directory. The stand-in of the gateway
+answers health checks."""
 
 import signal
 import socket

@@ -18,8 +18,8 @@ STAND_IN = (sys.executable, "-I", "-S", str(Path(__file__).with_name("stand_in.p
 
 
 class ListeningView:
-    """Whoever listens serves, is registered and known to all; the first controller that
-    does is active. `heard_of`: the brokers that another knows, where they are not all.
+    """Every listening service serves, is registered and is known to all; the first such
+    controller is active. `heard_of`: the brokers that another one knows, where they are not all.
     `unregistered`: ids of controllers that serve and are not registered."""
 
     heard_of: ClassVar[dict[str, set[str]]] = {}
@@ -85,7 +85,7 @@ def cluster_json(cluster: LocalCluster) -> dict[str, Any]:
     return content
 
 
-async def test_it_is_ready_once_every_part_serves(cluster: LocalCluster) -> None:
+async def test_the_cluster_is_ready_once_every_part_serves(cluster: LocalCluster) -> None:
     await cluster.ready()
 
     view = ListeningView(cluster.directory)
@@ -93,7 +93,7 @@ async def test_it_is_ready_once_every_part_serves(cluster: LocalCluster) -> None
     assert await cluster.active_controller() == 1
 
 
-async def test_it_is_not_ready_while_a_part_is_missing(cluster: LocalCluster) -> None:
+async def test_the_cluster_is_not_ready_while_a_part_is_missing(cluster: LocalCluster) -> None:
     await cluster.ready()
     cluster.pause(2)
     await cluster.kill_controller(1)
@@ -103,7 +103,7 @@ async def test_it_is_not_ready_while_a_part_is_missing(cluster: LocalCluster) ->
         await cluster.ready(timeout_seconds=0.2)
 
 
-async def test_it_is_not_ready_before_its_brokers_have_heard_of_each_other(
+async def test_the_cluster_is_not_ready_before_its_brokers_know_each_other(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = (broker["address"] for broker in cluster_json(cluster)["brokers"])
@@ -115,7 +115,7 @@ async def test_it_is_not_ready_before_its_brokers_have_heard_of_each_other(
     await cluster.ready()
 
 
-async def test_it_is_not_ready_before_a_controller_that_serves_is_registered(
+async def test_the_cluster_is_not_ready_before_a_serving_controller_is_registered(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ListeningView, "unregistered", {2})
@@ -126,7 +126,7 @@ async def test_it_is_not_ready_before_a_controller_that_serves_is_registered(
     await cluster.ready()
 
 
-async def test_a_killed_broker_is_started_again_where_it_was(cluster: LocalCluster) -> None:
+async def test_a_killed_broker_is_restarted_in_its_place(cluster: LocalCluster) -> None:
     await cluster.ready()
     before = cluster_json(cluster)["brokers"][0]
 
@@ -158,7 +158,7 @@ async def test_after_a_stop_the_file_names_no_process(cluster: LocalCluster) -> 
     assert [part["pid"] for part in content["controllers"] + content["brokers"]] == [None] * 4
 
 
-async def test_started_again_it_has_the_same_addresses(cluster: LocalCluster) -> None:
+async def test_a_restarted_cluster_has_the_same_addresses(cluster: LocalCluster) -> None:
     addresses = cluster.bootstrap
     await cluster.stop()
 
@@ -170,14 +170,14 @@ async def test_started_again_it_has_the_same_addresses(cluster: LocalCluster) ->
         await again.stop()
 
 
-async def test_a_second_cluster_in_the_directory_is_refused(cluster: LocalCluster) -> None:
+async def test_a_second_cluster_in_the_directory_is_rejected(cluster: LocalCluster) -> None:
     with pytest.raises(DirectoryInUseError, match="choose another directory"):
         await new_cluster(cluster.directory).start()
 
     await cluster.ready()
 
 
-async def test_a_part_that_dies_is_told_with_its_log(tmp_path: Path) -> None:
+async def test_a_dead_part_is_reported_with_its_log(tmp_path: Path) -> None:
     cluster = new_cluster(tmp_path, broker_config={"rack": "on fire"})
     await cluster.start()
     try:
@@ -194,7 +194,7 @@ def environment_of(pid: int | None) -> str:
     return Path(f"/proc/{pid}/environ").read_text()
 
 
-async def test_settings_reach_the_services_and_no_variable_wins_over_them(
+async def test_settings_reach_the_services_and_override_variables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIDELOG_RACK", "elsewhere")
@@ -211,7 +211,7 @@ async def test_settings_reach_the_services_and_no_variable_wins_over_them(
     assert "TIDELOG_LOG_LEVEL=debug" in environment
 
 
-async def test_a_part_that_does_not_exist_is_named_with_those_that_do(
+async def test_an_unknown_part_is_answered_with_the_existing_ones(
     cluster: LocalCluster,
 ) -> None:
     with pytest.raises(ClusterError, match="there is no broker 7; there are: 1, 2"):
@@ -232,7 +232,7 @@ async def test_a_gateway_knows_the_services_and_ends_before_them(tmp_path: Path)
     assert (tmp_path / "ended").read_text().split()[0] == "admin-api"
 
 
-async def test_it_is_not_ready_while_its_gateway_does_not_answer(tmp_path: Path) -> None:
+async def test_the_cluster_is_not_ready_while_its_gateway_does_not_answer(tmp_path: Path) -> None:
     cluster = new_cluster(tmp_path, gateway=True)
     await cluster.start()
     try:
@@ -244,7 +244,7 @@ async def test_it_is_not_ready_while_its_gateway_does_not_answer(tmp_path: Path)
         await cluster.stop()
 
 
-async def test_a_gateway_is_found_where_it_was(tmp_path: Path) -> None:
+async def test_a_gateway_keeps_its_address(tmp_path: Path) -> None:
     addresses = []
     for _ in range(2):
         cluster = new_cluster(tmp_path, gateway=True)
@@ -254,7 +254,7 @@ async def test_a_gateway_is_found_where_it_was(tmp_path: Path) -> None:
     assert addresses[0] == addresses[1]
 
 
-async def test_a_broker_that_is_added_while_it_runs_is_one_of_its_parts(
+async def test_a_broker_added_at_run_time_is_a_part_of_the_cluster(
     cluster: LocalCluster,
 ) -> None:
     assert cluster.add_broker() == 3
@@ -269,7 +269,7 @@ async def test_a_broker_that_is_added_while_it_runs_is_one_of_its_parts(
     assert len({p["address"] for p in cluster_json(cluster)["brokers"]}) == 3
 
 
-async def test_an_added_broker_is_stopped_and_started_again_with_the_others(
+async def test_an_added_broker_is_stopped_and_restarted_with_the_others(
     cluster: LocalCluster,
 ) -> None:
     cluster.add_broker()
@@ -285,13 +285,13 @@ async def test_an_added_broker_is_stopped_and_started_again_with_the_others(
     assert cluster.broker_address(3) == address
 
 
-async def test_no_broker_is_added_to_a_cluster_that_does_not_run(tmp_path: Path) -> None:
+async def test_a_stopped_cluster_accepts_no_added_broker(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="start it first"):
         new_cluster(tmp_path).add_broker()
 
 
 @pytest.mark.parametrize("wrong", ["nonsense", "http://127.0.0.1:2379", ":2379", "a:1,b:2"])
-async def test_an_etcd_address_that_is_none_is_rejected_before_anything_starts(
+async def test_an_invalid_etcd_address_is_rejected_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
 ) -> None:
     monkeypatch.setenv("TIDELOG_ETCD", wrong)

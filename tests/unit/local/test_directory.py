@@ -1,4 +1,4 @@
-"""What a local cluster keeps in its directory: the lock, the addresses, configuration."""
+"""Files in the directory of a local cluster: the lock, the addresses, configuration."""
 
 import json
 import os
@@ -49,14 +49,14 @@ def test_a_directory_is_locked_by_one_cluster(tmp_path: Path) -> None:
     DirectoryLock(tmp_path).release()
 
 
-def test_a_directory_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_named(tmp_path: Path) -> None:
     # Neither permissions nor a missing parent stop root; a file in the way does.
     (tmp_path / "file").touch()
     with pytest.raises(DirectoryNotWritableError, match=r"cannot be written to .*; choose"):
         DirectoryLock(tmp_path / "file" / "cluster")
 
 
-def test_the_holder_of_a_directory_is_known_while_it_holds_it(tmp_path: Path) -> None:
+def test_the_lock_holder_is_known_while_it_holds_the_lock(tmp_path: Path) -> None:
     assert DirectoryLock.holder(tmp_path / "none") is None
     lock = DirectoryLock(tmp_path)
     assert DirectoryLock.holder(tmp_path) == os.getpid()
@@ -64,13 +64,13 @@ def test_the_holder_of_a_directory_is_known_while_it_holds_it(tmp_path: Path) ->
     assert DirectoryLock.holder(tmp_path) is None
 
 
-def test_the_cluster_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_the_cluster_file_round_trips(tmp_path: Path) -> None:
     FILE.write(tmp_path)
 
     assert read_cluster_file(tmp_path) == FILE
 
 
-def test_a_cluster_file_of_a_cluster_without_a_gateway_is_read(tmp_path: Path) -> None:
+def test_a_cluster_file_without_a_gateway_is_read(tmp_path: Path) -> None:
     replace(FILE, gateway=None).write(tmp_path)
     path = tmp_path / "cluster.json"
     content = json.loads(path.read_text())
@@ -116,14 +116,14 @@ def test_a_new_directory_has_no_cluster_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"cluster": 1, "etcd": 1, "brokers": [1]}'])
-def test_what_is_no_cluster_file_is_refused(tmp_path: Path, content: str) -> None:
+def test_an_invalid_cluster_file_is_rejected(tmp_path: Path, content: str) -> None:
     (tmp_path / "cluster.json").write_text(content)
 
     with pytest.raises(ClusterFileError, match=r"is not a cluster file .*; delete it"):
         read_cluster_file(tmp_path)
 
 
-def test_a_port_in_use_is_passed_over() -> None:
+def test_a_port_in_use_is_skipped() -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
         taken: set[int] = set()
@@ -134,14 +134,14 @@ def test_a_port_in_use_is_passed_over() -> None:
     assert taken == {chosen}
 
 
-def test_a_free_port_is_given_once() -> None:
+def test_a_free_port_is_allocated_once() -> None:
     taken: set[int] = set()
     first = choose_port(None, taken=taken, rng=random.Random(2))
 
     assert choose_port(first, taken=taken, rng=random.Random(3)) != first
 
 
-def test_a_configuration_file_says_what_it_was_given(tmp_path: Path) -> None:
+def test_a_configuration_file_has_the_given_settings(tmp_path: Path) -> None:
     settings: dict[str, service_file.Setting] = {
         "text": 'a "quoted" \\ path\nof ünïcode 🌊',
         "number": 3,
@@ -156,7 +156,7 @@ def test_a_configuration_file_says_what_it_was_given(tmp_path: Path) -> None:
     assert tomllib.loads(path.read_text()) == settings
 
 
-def test_an_occupied_port_is_reported_with_the_one_that_is_used_instead() -> None:
+def test_an_occupied_port_is_reported_with_its_replacement() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

@@ -1,4 +1,5 @@
-"""A cluster whose disk is full says so in a line: before it starts, while it runs, at its end."""
+"""A cluster with a full disk says so in one line: before it starts, while it runs, and at its
+end."""
 
 from __future__ import annotations
 
@@ -27,13 +28,13 @@ def no_space(*_: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_directory_that_is_not_there_yet_has_its_parents_disk(tmp_path: Path) -> None:
+def test_a_missing_directory_is_measured_on_the_disk_of_its_parent(tmp_path: Path) -> None:
     assert free_bytes(tmp_path / "a" / "b") > 0
     check_space(tmp_path / "a" / "b")
 
 
 @pytest.mark.parametrize(("free", "needed"), [(0, 160), (100_000_000, 160)])
-def test_a_disk_without_room_for_a_first_start_is_one_line(
+def test_a_disk_too_small_for_a_first_start_is_one_line(
     free: int,
     needed: int,
     tmp_path: Path,
@@ -57,7 +58,7 @@ def test_a_disk_that_fills_during_the_start_is_one_line(
     assert "free some of it" in line
 
 
-def test_an_etcd_that_ends_for_want_of_space_shows_no_trace_of_it(
+def test_an_etcd_that_ends_for_lack_of_space_shows_no_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     etcd = LocalEtcd(tmp_path, tmp_path / "log", _Ports(1, 2), fsync=True)
@@ -83,7 +84,7 @@ async def test_a_cluster_on_a_full_disk_stops_and_restarts_nothing(
     DirectoryLock(tmp_path).release()
 
 
-def test_the_line_of_a_part_that_died_says_that_the_disk_is_full(
+def test_the_message_of_a_dead_part_says_that_the_disk_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(make_up, "how_it_ended", lambda _: "exit status 1")

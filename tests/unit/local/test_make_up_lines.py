@@ -1,4 +1,4 @@
-"""What `make up` prints is for people and shells, whatever the directory is called."""
+"""Output of `make up` is readable and shell-safe whatever the directory is called."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def dead_broker(directory: Path) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_command_that_starts_a_part_again_is_one_for_a_shell(
+def test_the_command_that_restarts_a_part_is_shell_quoted(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(make_up, "how_it_ended", lambda _: "exit status 1")
@@ -42,7 +42,7 @@ def test_the_command_that_starts_a_part_again_is_one_for_a_shell(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_command_that_starts_a_cluster_is_one_for_a_shell(name: str, tmp_path: Path) -> None:
+def test_the_command_that_starts_a_cluster_is_shell_quoted(name: str, tmp_path: Path) -> None:
     with pytest.raises(ClusterError) as raised:
         request_start(tmp_path / name, "broker-2")
     _, _, command = str(raised.value).partition("start it: ")
@@ -79,7 +79,7 @@ def test_the_command_that_starts_a_cluster_has_the_options_of_the_last_start(
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("part", [(), ("--start", "broker-2")])
-def test_an_error_names_the_directory_as_it_is(
+def test_an_error_has_the_unescaped_directory(
     name: str, part: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = tmp_path / name
@@ -91,7 +91,7 @@ def test_an_error_names_the_directory_as_it_is(
 
 
 @pytest.mark.parametrize("width", [20, 40, 80])
-def test_no_address_of_a_part_is_cut_off_on_a_narrow_terminal(width: int, tmp_path: Path) -> None:
+def test_part_addresses_are_not_truncated_on_a_narrow_terminal(width: int, tmp_path: Path) -> None:
     parts = cluster_file(tmp_path, gateway=True, embedded_etcd=True)
     shown = SimpleNamespace(
         describe=lambda: parts, directory=tmp_path, replaced_ports={}, etcd=object()
@@ -106,7 +106,7 @@ def test_no_address_of_a_part_is_cut_off_on_a_narrow_terminal(width: int, tmp_pa
 
 
 @pytest.mark.parametrize("name", ["", "a\0b"])
-def test_what_is_no_directory_is_wrong_usage(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_directory_is_wrong_usage(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as raised:
         make_up.main(["--directory", name])
     assert cast(int, raised.value.code) == 2

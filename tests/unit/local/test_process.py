@@ -1,4 +1,4 @@
-"""One process of a local cluster: it ends when asked, when made to, and with its parent."""
+"""A process of a local cluster ends on request, by force, and with its parent."""
 
 import asyncio
 import os
@@ -38,7 +38,7 @@ class Started:
 
 async def eventually(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110 - another process's state can only be asked for
+        while not holds():  # noqa: ASYNC110 - another process's state can only be polled
             await asyncio.sleep(0.01)
 
 
@@ -47,7 +47,7 @@ async def until_logged(process: LocalProcess, text: str) -> None:
 
 
 def has_ended(pid: int) -> bool:
-    """Ended, whether whoever adopted it has reaped it yet or not."""
+    """Whether the process ended, even if its adoptive parent has not reaped it yet."""
     stat = Path(f"/proc/{pid}/stat")
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
@@ -60,7 +60,7 @@ async def started(tmp_path: Path) -> AsyncIterator[Started]:
         await process.kill()
 
 
-async def test_it_ends_when_asked(started: Started) -> None:
+async def test_a_process_ends_on_request(started: Started) -> None:
     process = await started(f"{ECHO_READY}; {SLEEP}")
 
     assert process.running
@@ -70,14 +70,14 @@ async def test_it_ends_when_asked(started: Started) -> None:
     assert not process.died
 
 
-async def test_it_is_killed_where_it_does_not_end_in_time(started: Started) -> None:
+async def test_a_process_that_does_not_end_in_time_is_killed(started: Started) -> None:
     process = await started(f"{STUBBORN}; {ECHO_READY}; {SLEEP}")
 
     assert not await process.stop(timeout_seconds=0.1)
     assert process.exit_status == -signal.SIGKILL
 
 
-async def test_it_can_be_stopped_while_it_is_paused(started: Started) -> None:
+async def test_a_paused_process_can_be_stopped(started: Started) -> None:
     process = await started(f"{ECHO_READY}; {SLEEP}")
 
     process.pause()
@@ -86,11 +86,11 @@ async def test_it_can_be_stopped_while_it_is_paused(started: Started) -> None:
 
 
 def state_of(process: LocalProcess) -> str:
-    """As `ps` has it; T: stopped."""
+    """The state as `ps` shows it; T means stopped."""
     return Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2][0]
 
 
-async def test_it_stands_still_as_soon_as_it_is_paused(started: Started) -> None:
+async def test_a_paused_process_is_stopped_at_once(started: Started) -> None:
     process = await started(f"{ECHO_READY}\nwhile True: pass")
 
     process.pause()
@@ -98,7 +98,7 @@ async def test_it_stands_still_as_soon_as_it_is_paused(started: Started) -> None
     assert state_of(process) == "T"
 
 
-async def test_it_can_be_started_again_and_keeps_its_log(started: Started) -> None:
+async def test_a_restarted_process_keeps_its_log(started: Started) -> None:
     process = await started(f"import os; print('life', os.getpid(), flush=True); {SLEEP}", "life")
     first = process.pid
     await process.kill()
@@ -110,14 +110,14 @@ async def test_it_can_be_started_again_and_keeps_its_log(started: Started) -> No
     assert process.pid != first
 
 
-async def test_it_cannot_be_started_twice_at_once(started: Started) -> None:
+async def test_a_running_process_cannot_be_started_again(started: Started) -> None:
     process = await started(f"{ECHO_READY}; {SLEEP}")
 
     with pytest.raises(RuntimeError, match=f"part is running already, as process {process.pid}"):
         process.start()
 
 
-async def test_one_that_ends_by_itself_has_died(started: Started) -> None:
+async def test_a_process_that_ends_by_itself_counts_as_dead(started: Started) -> None:
     process = await started(f"{ECHO_READY}; raise SystemExit(3)")
 
     await process.wait()
@@ -128,13 +128,13 @@ async def test_one_that_ends_by_itself_has_died(started: Started) -> None:
     assert process.died, "a stop afterwards does not make it an end that was asked for"
 
 
-async def test_the_tail_is_the_last_lines(started: Started) -> None:
+async def test_the_tail_has_the_last_lines(started: Started) -> None:
     process = await started("print(*range(100), sep='\\n'); print('ready', flush=True)")
 
     assert process.log_tail(3) == "98\n99\nready"
 
 
-async def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+async def test_a_process_ends_with_its_parent(tmp_path: Path) -> None:
     parent = (
         "import os, sys, pathlib, signal\n"
         "from tidelog_runtime.local.process import LocalProcess\n"

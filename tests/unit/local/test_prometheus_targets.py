@@ -10,7 +10,7 @@ from tidelog_runtime.local.cluster_file import (
 from tidelog_runtime.local.prometheus_targets import TARGETS_FILE, write_targets
 
 
-def test_every_part_that_measures_is_a_target_that_names_its_cluster_and_itself(
+def test_every_part_with_metrics_is_a_target_labelled_with_cluster_and_instance(
     tmp_path: Path,
 ) -> None:
     cluster = ClusterFile(

@@ -1,4 +1,4 @@
-"""A part that has ended is started again by a command beside `make up`."""
+"""A command beside `make up` restarts a part that has ended."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def held(tmp_path: Path) -> Iterator[Path]:
 
 
 def answering(directory: Path, start: Callable[[str], None]) -> Callable[[float], None]:
-    """Takes the place of the pauses of the command: the cluster answers meanwhile."""
+    """Replaces the pauses of the command; the cluster answers in them."""
     return lambda _: deque(answer_requests(directory, start), maxlen=0).clear()
 
 
-def test_the_cluster_starts_what_is_requested(held: Path) -> None:
+def test_the_cluster_starts_the_requested_part(held: Path) -> None:
     started: list[str] = []
     request_start(held, "broker-2", sleep=answering(held, started.append))
     assert started == ["broker-2"]
     assert not list((held / "start").iterdir())
 
 
-def test_what_the_cluster_answers_is_raised(held: Path) -> None:
+def test_an_error_of_the_cluster_is_raised(held: Path) -> None:
     def start(name: str) -> None:
         raise ClusterError(f"{name} is running, as process 7")
 
@@ -48,24 +48,24 @@ def test_what_the_cluster_answers_is_raised(held: Path) -> None:
         request_start(held, "broker-2", sleep=answering(held, start))
 
 
-def test_a_cluster_that_does_not_answer_is_not_waited_for_long(held: Path) -> None:
+def test_an_unanswered_request_times_out_soon(held: Path) -> None:
     with pytest.raises(ClusterError, match="did not answer in 10 s"):
         request_start(held, "broker-2", sleep=lambda _: None)
     assert not list((held / "start").iterdir())
 
 
 @pytest.mark.parametrize("name", ["../broker", "", "broker-2.answer", "-x"])
-def test_only_a_name_of_a_part_is_requested(held: Path, name: str) -> None:
+def test_only_names_of_parts_are_requested(held: Path, name: str) -> None:
     with pytest.raises(ClusterError, match="is no part of a cluster"):
         request_start(held, name)
 
 
-def test_without_a_cluster_the_command_that_starts_one_is_named(tmp_path: Path) -> None:
+def test_without_a_cluster_the_command_to_start_one_is_named(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"no cluster runs in .*: .*python -m "):
         request_start(tmp_path, "broker-2")
 
 
-async def test_a_part_that_died_is_reported_in_one_line_and_started_again(tmp_path: Path) -> None:
+async def test_a_dead_part_is_reported_in_one_line_and_restarted(tmp_path: Path) -> None:
     cluster = new_cluster(tmp_path)
     await cluster.start()
     try:
@@ -79,7 +79,7 @@ async def test_a_part_that_died_is_reported_in_one_line_and_started_again(tmp_pa
         assert line.startswith("broker-2 ended by itself (signal SIGKILL); its log: ")
         assert line.endswith(f"-m tidelog_runtime.local --directory {tmp_path} --start broker-2")
         assert "\n" not in line
-        # As the table of parts has it.
+        # As in the table of parts.
         cluster.restart("broker 2")
         await cluster.ready()
         with pytest.raises(ClusterError, match="broker-2 is running, as process"):
@@ -90,13 +90,13 @@ async def test_a_part_that_died_is_reported_in_one_line_and_started_again(tmp_pa
         await cluster.stop()
 
 
-def test_a_part_may_be_named_as_in_the_table_of_parts() -> None:
+def test_a_part_may_be_given_as_in_the_table_of_parts() -> None:
     assert part_name("gateway") == GATEWAY
     assert part_name("controller 1") == part_name("controller-1") == "controller-1"
 
 
 @pytest.mark.parametrize("part", ["broker-2", "etcd"])
-def test_the_command_concerns_the_cluster_from_every_directory(
+def test_the_command_finds_the_cluster_from_every_directory(
     part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

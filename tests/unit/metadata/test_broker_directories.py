@@ -1,4 +1,4 @@
-"""What the store keeps of broker ids, as other releases read and write it."""
+"""Stored records of broker ids, as other releases read and write them."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def test_fields_of_a_later_release_are_ignored() -> None:
     assert decode_broker_directory(value[:-1] + b',"later":1}') == directory
 
 
-def test_the_keys_are_parsed_and_do_not_look_like_registrations() -> None:
+def test_directory_keys_are_parsed_and_differ_from_registration_keys() -> None:
     keys = Keys("test")
     assert keys.parse(keys.directory(3)) == BrokerDirectoryKey(3)
     assert isinstance(keys.parse(keys.rejected_start(3)), RejectedStartKey)
     assert not keys.directory(3).startswith(keys.brokers)
 
 
-def test_a_directory_of_another_registration_is_not_described() -> None:
+def test_a_directory_of_another_registration_is_ignored() -> None:
     """A broker of the previous release has registered since."""
     known = KnownDirectories()
     known.directories[1] = BrokerDirectory("3f2a", "token", host="north", not_intact_reason="x")
@@ -55,10 +55,10 @@ def test_a_directory_of_another_registration_is_not_described() -> None:
 
 
 @pytest.mark.parametrize(("ran_at", "has_run_since"), [(0, False), (5, False), (9, True)])
-def test_whether_a_broker_has_run_since_a_rejected_start_goes_by_revisions(
+def test_runs_since_a_rejected_start_are_found_by_revision(
     ran_at: int, has_run_since: bool
 ) -> None:
-    """Its directory's record is written with each registration and each clean stop."""
+    """The record of a directory is written at each registration and each clean stop."""
     known = KnownDirectories()
     start = encode_rejected_start(RejectedStart(RejectionCause.ADDRESS, "r", 1))
     known.apply(RejectedStartKey(3), KeyValue("rejected", start, 7, 7))

@@ -1,4 +1,4 @@
-"""What is sent again and what never is, shown by a server on loopback that counts."""
+"""Which requests are retried and which never are, shown by a counting server on loopback."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COMPACTED: Failure = (grpc.StatusCode.OUT_OF_RANGE, "required revision has been 
 
 
 class CountingEtcd(rpc.KV):  # type: ignore[misc]  # aetcd has no types
-    """Fails as it is told to, then answers."""
+    """Fails as configured, then answers."""
 
     def __init__(self) -> None:
         self.failures: list[Failure] = []
@@ -73,7 +73,7 @@ class FirstOfAll(random.Random):
 
 
 class MovedClock(SystemClock):
-    """Ahead of the machine's by what the test has let pass."""
+    """A clock that is ahead of the machine's by the time that the test has let pass."""
 
     moved_ms = 0
 
@@ -106,36 +106,32 @@ async def store(etcd: CountingEtcd) -> AsyncIterator[EtcdStore]:
     await server.stop(0)
 
 
-async def test_a_read_is_sent_again(etcd: CountingEtcd, store: EtcdStore) -> None:
+async def test_a_read_is_retried(etcd: CountingEtcd, store: EtcdStore) -> None:
     etcd.failures = [UNAVAILABLE, UNAVAILABLE]
     assert await store.get("/a") is None
     assert etcd.requests == 3
 
 
-async def test_a_transaction_is_never_sent_again(etcd: CountingEtcd, store: EtcdStore) -> None:
+async def test_a_transaction_is_never_retried(etcd: CountingEtcd, store: EtcdStore) -> None:
     etcd.failures = [UNAVAILABLE]
     with pytest.raises(StoreUnavailableError, match="leader changed"):
         await store.transact(Transaction([], [Put("/a", b"1")]))
     assert etcd.requests == 1
 
 
-async def test_a_refused_read_is_not_sent_again(etcd: CountingEtcd, store: EtcdStore) -> None:
+async def test_a_rejected_read_is_not_retried(etcd: CountingEtcd, store: EtcdStore) -> None:
     etcd.failures = [(grpc.StatusCode.PERMISSION_DENIED, "etcdserver: permission denied")]
     with pytest.raises(StoreError, match="permission denied"):
         await store.get("/a")
     assert etcd.requests == 1
 
 
-async def test_a_snapshot_begins_again_after_a_compaction(
-    etcd: CountingEtcd, store: EtcdStore
-) -> None:
+async def test_a_snapshot_restarts_after_a_compaction(etcd: CountingEtcd, store: EtcdStore) -> None:
     etcd.failures = [COMPACTED]
     assert (await store.snapshot("/")).revision == 7
 
 
-async def test_a_snapshot_does_not_begin_again_for_ever(
-    etcd: CountingEtcd, store: EtcdStore
-) -> None:
+async def test_a_snapshot_does_not_restart_forever(etcd: CountingEtcd, store: EtcdStore) -> None:
     etcd.failures = [COMPACTED] * (MAX_SNAPSHOT_ATTEMPTS + 1)
     with pytest.raises(StoreUnavailableError, match="compact less often"):
         await store.snapshot("/")
@@ -153,17 +149,17 @@ async def test_pauses_grow_and_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:2379", "127.0.0.1", ""])
-async def test_an_address_that_is_none_is_refused(address: str) -> None:
+async def test_an_invalid_address_is_rejected(address: str) -> None:
     with pytest.raises(ValueError, match="is not host:port"):
         EtcdStore([address], clock=SystemClock(), rng=random.Random(1))
 
 
-async def test_no_address_is_refused() -> None:
+async def test_an_empty_address_list_is_rejected() -> None:
     with pytest.raises(ValueError, match="at least one"):
         EtcdStore([], clock=SystemClock(), rng=random.Random(1))
 
 
-async def test_of_two_members_the_one_that_does_not_answer_is_known_and_known_again(
+async def test_the_unresponsive_one_of_two_members_is_known_until_it_answers(
     etcd: CountingEtcd,
 ) -> None:
     server = grpc.aio.server()
@@ -199,11 +195,11 @@ ON_TIME, LATE = MAX_OWN_LATENESS_MS - 1, MAX_OWN_LATENESS_MS
         ([(0, LATE), (2_000, LATE)], None),
         ([(0, LATE), (2_000, ON_TIME), (4_000, LATE)], None),
         ([(0, LATE), (2_000, ON_TIME), (4_000, ON_TIME)], 2_000),
-        # A process that is late all the time.
+        # A process that is permanently late.
         ([(2_000 * n, LATE) for n in range(MAX_LATE_ATTEMPTS + 2)], 2_000 * MAX_LATE_ATTEMPTS),
     ],
 )
-async def test_a_member_is_lost_after_several_attempts_of_a_process_that_was_not_late(
+async def test_a_member_is_lost_after_several_attempts_of_a_timely_process(
     attempts: list[tuple[int, int]], lost_since_ms: int | None
 ) -> None:
     endpoint = Endpoint("127.0.0.1:1")
@@ -216,20 +212,20 @@ async def test_a_member_is_lost_after_several_attempts_of_a_process_that_was_not
     await endpoint.close()
 
 
-async def test_a_process_that_stands_still_during_its_attempts_calls_no_member_lost() -> None:
-    """Its time-outs run out whatever the member does."""
+async def test_a_process_paused_during_its_attempts_calls_no_member_lost() -> None:
+    """Its timeouts expire whatever the member does."""
     clock = MovedClock()
     endpoints = EtcdEndpoints(
         ["127.0.0.1:1", "127.0.0.1:2"], clock=clock, rng=FirstOfAll(), request_timeout_ms=1_000
     )
     away = endpoints._endpoints[1]
 
-    async def stands_still(timeout_ms: int) -> bool:  # noqa: ARG001  # named as the original
+    async def paused_call(timeout_ms: int) -> bool:  # noqa: ARG001  # named as the original
         await asyncio.sleep(0)
         clock.moved_ms += ATTEMPTS_APART_MS
         return False
 
-    away.connect = stands_still  # type: ignore[method-assign]
+    away.connect = paused_call  # type: ignore[method-assign]
     for _ in range(MAX_LATE_ATTEMPTS):
         await endpoints.probe_others(lambda *_: asyncio.sleep(0))
     assert [member.unreachable_ms for member in endpoints.members] == [NOT_KNOWN, NOT_KNOWN]
@@ -239,10 +235,10 @@ async def test_a_process_that_stands_still_during_its_attempts_calls_no_member_l
 @pytest.mark.parametrize(
     ("status", "says"), [(Maintenance(), WITHOUT_MAJORITY), (None, "check that it runs")]
 )
-async def test_a_member_that_lacks_the_others_says_that_it_is_there(
+async def test_a_member_without_its_peers_reports_itself_as_alive(
     etcd: CountingEtcd, status: Maintenance | None, says: str
 ) -> None:
-    """What needs a majority has no answer in time; what it says of itself has one."""
+    """It cannot answer requests that need a majority, but it can report its own status."""
     server = grpc.aio.server()
     add_KVServicer_to_server(etcd, server)
     if status is not None:

@@ -1,4 +1,4 @@
-"""A watch whose connection lives and which brings nothing, on loopback."""
+"""A watch with a live connection and no events, on loopback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEY = b"/test/a"
 
 
 class MuteEtcd(rpc.KV, rpc.Watch):  # type: ignore[misc]  # aetcd has no types
-    """Answers reads; begins watches, and then says nothing on them."""
+    """Answers reads; accepts watches and then sends nothing on them."""
 
     def __init__(self) -> None:
         self.revision = 5
@@ -65,7 +65,7 @@ async def store(etcd: MuteEtcd, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 @pytest.mark.rule("silent-watch-is-read-again")
-async def test_what_a_silent_watch_has_not_brought_is_read(
+async def test_revisions_missing_from_a_silent_watch_are_read(
     etcd: MuteEtcd, store: EtcdStore
 ) -> None:
     watch = store.watch(await store.snapshot("/test/"))
@@ -78,7 +78,7 @@ async def test_what_a_silent_watch_has_not_brought_is_read(
     async with asyncio.timeout(PATIENCE_SECONDS):
         (change,) = await changes
         assert (change.key, change.revision) == (KEY.decode(), 7)
-        # And it goes on from there.
+        # The watch continues from there.
         again = asyncio.ensure_future(anext(watch))
         await etcd.began.acquire()
     assert etcd.watches == [5, 7]
@@ -86,7 +86,7 @@ async def test_what_a_silent_watch_has_not_brought_is_read(
     await asyncio.wait([again])
 
 
-async def test_a_watch_is_not_silent_where_there_is_nothing_to_bring(
+async def test_a_watch_without_pending_changes_is_not_silent(
     etcd: MuteEtcd, store: EtcdStore
 ) -> None:
     watch = store.watch(await store.snapshot("/test/"))

@@ -1,4 +1,4 @@
-"""How a store answers is known, and its loss is told once."""
+"""Measurements of a store's answers, and a single report of its loss."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _World:
             await self.store.get("/a")
 
 
-def test_the_largest_value_of_the_window_is_known_until_it_is_too_old() -> None:
+def test_the_maximum_of_the_window_is_known_until_it_expires() -> None:
     largest = SlidingMaximum(100)
     for now_ms, value in ((0, 9), (10, 3), (60, 5)):
         largest.add(value, now_ms)
@@ -69,7 +69,7 @@ def test_the_largest_value_of_the_window_is_known_until_it_is_too_old() -> None:
     assert found == [(9, 0), (9, 0), (5, 60), (5, 60), None]
 
 
-def test_times_of_the_window_are_kept_apart() -> None:
+def test_durations_of_the_window_are_kept_separately() -> None:
     times = SparseTimes(100, 10)
     for at_ms in (0, 4, 12, 40, 49):
         times.add(at_ms)
@@ -77,7 +77,7 @@ def test_times_of_the_window_are_kept_apart() -> None:
     assert times.ages(105) == (93, 65)
 
 
-def test_latencies_of_the_last_answer_and_the_longest_are_known() -> None:
+def test_the_last_and_the_longest_latency_are_known() -> None:
     async def story() -> None:
         world = _World(virtual_clock())
         assert world.store.health.last_latency_ms == NOT_KNOWN
@@ -90,7 +90,7 @@ def test_latencies_of_the_last_answer_and_the_longest_are_known() -> None:
     run(story())
 
 
-def test_when_it_was_slow_and_when_it_was_quick_is_known() -> None:
+def test_times_of_slow_and_quick_answers_are_known() -> None:
     async def story() -> None:
         world = _World(virtual_clock())
         for world.inner.latency_ms in (10, 2_000, 30):
@@ -98,21 +98,21 @@ def test_when_it_was_slow_and_when_it_was_quick_is_known() -> None:
         await asyncio.sleep(5)
         health = world.store.health
         assert (health.max_latency_ms, health.max_latency_ago_ms) == (2_000, 5_030)
-        # Asked at the begin, and again when the slow answer had come.
+        # Read at the start, and again after the slow answer.
         assert health.quick_answers_ms == (7_040, 5_030)
 
     run(story())
 
 
-def test_that_this_process_was_late_is_no_fault_of_the_store() -> None:
+def test_a_late_event_loop_is_not_attributed_to_the_store() -> None:
     async def story() -> None:
         clock = virtual_clock()
         world = _World(clock)
         world.inner.latency_ms = 100
-        asking = asyncio.create_task(world.store.get("/a"))
+        read = asyncio.create_task(world.store.get("/a"))
         await asyncio.sleep(0.06)
         clock.stand_still(3)
-        await asking
+        await read
         health = world.store.health
         assert max(health.last_latency_ms, health.max_latency_ms) <= 100
         assert health.last_slow_ago_ms == NOT_KNOWN
@@ -120,13 +120,13 @@ def test_that_this_process_was_late_is_no_fault_of_the_store() -> None:
     run(story())
 
 
-def test_a_process_whose_every_turn_takes_long_is_late_all_the_time() -> None:
+def test_a_process_with_long_loop_turns_is_always_late() -> None:
     async def story() -> None:
         clock = virtual_clock()
         world = _World(clock)
         world.inner.latency_ms = 1_000
-        asking = asyncio.create_task(world.store.get("/a"))
-        while not asking.done():
+        read = asyncio.create_task(world.store.get("/a"))
+        while not read.done():
             await asyncio.sleep(0)
             clock.stand_still(0.1)
         assert world.store.health.max_latency_ms <= 1_000 * TICK_MS // 100 + 100
@@ -134,21 +134,21 @@ def test_a_process_whose_every_turn_takes_long_is_late_all_the_time() -> None:
     run(story())
 
 
-def test_a_store_that_is_slow_is_slow_also_to_a_process_that_was_late_a_little() -> None:
+def test_a_slow_store_is_slow_also_for_a_slightly_late_process() -> None:
     async def story() -> None:
         clock = virtual_clock()
         world = _World(clock)
         world.inner.latency_ms = 2_000
-        asking = asyncio.create_task(world.store.get("/a"))
+        read = asyncio.create_task(world.store.get("/a"))
         await asyncio.sleep(0.5)
         clock.stand_still(0.3)
-        await asking
+        await read
         assert 1_700 <= world.store.health.max_latency_ms <= 1_700 + TICK_MS
 
     run(story())
 
 
-def test_when_it_was_slow_last_is_known_for_a_minute() -> None:
+def test_the_last_slow_answer_is_known_for_a_minute() -> None:
     async def story() -> None:
         world = _World(virtual_clock())
         for world.inner.latency_ms in (2_000, 500, 499):
@@ -162,7 +162,7 @@ def test_when_it_was_slow_last_is_known_for_a_minute() -> None:
     run(story())
 
 
-def test_a_store_that_is_lost_is_told_of_once_and_again_when_it_is_back() -> None:
+def test_a_lost_store_is_reported_once_and_its_return_too() -> None:
     async def story() -> None:
         await asyncio.sleep(1)
         world = _World(virtual_clock())
@@ -183,7 +183,7 @@ def test_a_store_that_is_lost_is_told_of_once_and_again_when_it_is_back() -> Non
     run(story())
 
 
-def test_one_lost_request_among_others_that_are_answered_is_no_lost_store() -> None:
+def test_one_failed_request_among_answered_ones_is_no_lost_store() -> None:
     async def story() -> None:
         world = _World(virtual_clock())
         failing = asyncio.create_task(world.fail(latency_ms=3_000))
@@ -196,7 +196,7 @@ def test_one_lost_request_among_others_that_are_answered_is_no_lost_store() -> N
     run(story())
 
 
-def test_a_store_that_nobody_asks_is_probed() -> None:
+def test_an_idle_store_is_probed() -> None:
     async def story() -> None:
         world = _World(virtual_clock())
         probing = asyncio.create_task(world.store.probe())
@@ -209,7 +209,7 @@ def test_a_store_that_nobody_asks_is_probed() -> None:
     run(story())
 
 
-def test_a_store_that_is_in_use_is_not_probed() -> None:
+def test_a_store_in_use_is_not_probed() -> None:
     async def story() -> None:
         world = _World(virtual_clock())
         probing = asyncio.create_task(world.store.probe())
@@ -222,7 +222,7 @@ def test_a_store_that_is_in_use_is_not_probed() -> None:
     run(story())
 
 
-def test_a_request_without_an_answer_counts_with_its_wait() -> None:
+def test_an_unanswered_request_counts_with_its_wait() -> None:
     async def story() -> None:
         world = _World(virtual_clock())
         await world.fail(latency_ms=3_000)
@@ -237,7 +237,7 @@ def test_a_request_without_an_answer_counts_with_its_wait() -> None:
     run(story())
 
 
-def test_a_request_that_is_refused_at_once_is_no_slow_one() -> None:
+def test_an_immediately_rejected_request_is_not_slow() -> None:
     async def story() -> None:
         world = _World(virtual_clock())
         await world.fail(latency_ms=2)
@@ -247,7 +247,7 @@ def test_a_request_that_is_refused_at_once_is_no_slow_one() -> None:
     run(story())
 
 
-def test_a_store_that_fails_at_once_after_it_was_slow_is_not_quick_again() -> None:
+def test_a_store_that_fails_at_once_after_being_slow_is_not_quick_again() -> None:
     async def story() -> None:
         world = _World(virtual_clock())
         await world.fail(latency_ms=3_000)
@@ -268,7 +268,7 @@ class _OfMembers(_SlowStore):
         self.probes += 1
 
 
-def test_members_of_a_store_are_asked_beside_its_requests() -> None:
+def test_members_of_a_store_are_probed_besides_its_requests() -> None:
     async def story() -> None:
         clock = virtual_clock()
         inner = _OfMembers(clock)
@@ -283,7 +283,7 @@ def test_members_of_a_store_are_asked_beside_its_requests() -> None:
 
 
 class _FullStore(_SlowStore):
-    """`is_full`: as etcd is with the alarm NOSPACE. Tells it when it is asked, and not before."""
+    """`is_full` acts like etcd with the alarm NOSPACE. The store reports it only on request."""
 
     is_full = True
 
@@ -299,7 +299,7 @@ class _FullStore(_SlowStore):
 _PUT = Transaction([], [Put("/a", b"")])
 
 
-def test_a_full_store_answers_and_takes_no_writes() -> None:
+def test_a_full_store_answers_reads_and_rejects_writes() -> None:
     async def story() -> None:
         clock = virtual_clock()
         inner = _FullStore(clock)
@@ -310,7 +310,7 @@ def test_a_full_store_answers_and_takes_no_writes() -> None:
         health = store.health
         assert (health.unreachable_ms, health.rejects_writes_ms) == (NOT_KNOWN, 3_000)
         assert health.write_problem == "etcd takes no writes: no space"
-        # What deletes alone is taken, and says nothing of writes.
+        # A request that only deletes is accepted, and says nothing about writes.
         await store.transact(Transaction([], [Delete("/a")]))
         await store.get("/a")
         assert store.health.write_problem
@@ -321,7 +321,7 @@ def test_a_full_store_answers_and_takes_no_writes() -> None:
     run(story())
 
 
-def test_a_process_that_writes_nothing_notices_that_the_store_is_full() -> None:
+def test_a_process_without_writes_notices_a_full_store() -> None:
     async def story() -> None:
         clock = virtual_clock()
         inner = _FullStore(clock)

@@ -1,4 +1,4 @@
-"""What the store in memory has beyond the contract: time that can jump, and faults."""
+"""Features of the in-memory store beyond the contract: a settable clock, and faults."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def leased(store: MemoryStore, key: str = "/a") -> int:
     return lease.id
 
 
-def test_a_lease_is_kept_alive_for_ever() -> None:
+def test_a_lease_is_kept_alive_indefinitely() -> None:
     async def story() -> None:
         store = MemoryStore(virtual_clock())
         await leased(store)
@@ -42,7 +42,7 @@ def test_a_lease_is_kept_alive_for_ever() -> None:
 @pytest.mark.parametrize(
     ("held_seconds", "left_seconds"), [(0, 3), (0.9, 2.1), (1.5, 2.5), (11.75, 2.25)]
 )
-def test_a_lease_runs_out_one_time_to_live_after_its_last_keep_alive(
+def test_a_lease_expires_one_time_to_live_after_its_last_keep_alive(
     held_seconds: float, left_seconds: float
 ) -> None:
     async def story() -> None:
@@ -58,7 +58,7 @@ def test_a_lease_runs_out_one_time_to_live_after_its_last_keep_alive(
     run(story())
 
 
-def test_a_lease_can_be_ended_at_once() -> None:
+def test_a_lease_can_be_revoked_at_once() -> None:
     async def story() -> None:
         store = MemoryStore(virtual_clock())
         lease = await store.grant_lease(TTL_SECONDS)
@@ -68,7 +68,7 @@ def test_a_lease_can_be_ended_at_once() -> None:
     run(story())
 
 
-def test_the_leases_of_a_closed_store_run_out() -> None:
+def test_the_leases_of_a_closed_store_expire() -> None:
     async def story() -> None:
         data = MemoryData()
         dead, alive = MemoryStore(virtual_clock(), data), MemoryStore(virtual_clock(), data)
@@ -136,7 +136,7 @@ def test_a_watch_catches_up_after_a_disconnection() -> None:
     run(story())
 
 
-def test_a_wiped_store_is_noticed() -> None:
+def test_a_wiped_store_is_detected() -> None:
     async def story() -> None:
         store = MemoryStore(virtual_clock())
         await put(store)

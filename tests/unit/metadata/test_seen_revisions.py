@@ -1,4 +1,4 @@
-"""A store that was wiped, restored or exchanged is noticed, and one that lags is not."""
+"""A wiped, restored or replaced store is detected; a lagging one is not mistaken for that."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def test_answers_may_arrive_out_of_order() -> None:
 
 
 @pytest.mark.rule("other-or-older-store-rejected")
-def test_an_answer_older_than_what_was_seen_before_it_was_asked_for_is_a_rollback() -> None:
+def test_an_answer_older_than_a_revision_seen_before_the_request_is_a_rollback() -> None:
     with pytest.raises(StoreRolledBackError, match="revision 6 and was at 7"):
         seen_up_to(7).answered(6, cluster_id=1, at_least=7)
 
 
-def test_a_write_that_takes_a_revision_that_was_seen_before_it_is_a_rollback() -> None:
+def test_a_write_at_a_revision_seen_before_is_a_rollback() -> None:
     seen_up_to(7).answered(8, cluster_id=1, at_least=7, wrote=True)
     with pytest.raises(StoreRolledBackError, match="revision 6 and was at 7"):
         seen_up_to(7).answered(7, cluster_id=1, at_least=7, wrote=True)
 
 
-def test_what_others_have_told_of_counts_as_seen() -> None:
+def test_revisions_reported_by_others_count_as_seen() -> None:
     seen = seen_up_to(7)
     seen.heard_of(9)
     seen.heard_of(8)
@@ -49,7 +49,7 @@ def test_a_rollback_is_not_forgotten_when_the_store_grows_again() -> None:
         seen.check()
 
 
-def test_a_member_that_lags_is_only_behind() -> None:
+def test_a_lagging_member_is_only_behind() -> None:
     seen = seen_up_to(7)
     assert seen.is_behind(6, cluster_id=1)
     assert not seen.is_behind(7, cluster_id=1)

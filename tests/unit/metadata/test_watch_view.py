@@ -1,4 +1,4 @@
-"""What a watch hands out: every revision once, whole, and in order."""
+"""A watch delivers every revision once, complete and in order."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def snapshot(revision: int, *items: KeyValue) -> Snapshot:
     return Snapshot("/", revision, {one.key: one for one in items})
 
 
-def test_what_the_snapshot_has_is_skipped() -> None:
+def test_revisions_in_the_snapshot_are_skipped() -> None:
     view = WatchView(snapshot(5))
     assert view.take([written("/a", 4), written("/a", 5), written("/a", 6)]) == [
         (written("/a", 6),)
     ]
 
 
-def test_what_was_handed_out_is_not_handed_out_again() -> None:
+def test_delivered_revisions_are_not_delivered_again() -> None:
     view = WatchView(snapshot(5))
     view.take([written("/a", 6), written("/a", 7)])
     assert view.take([written("/a", 6), written("/a", 7), written("/a", 8)]) == [
@@ -38,7 +38,7 @@ def test_what_was_handed_out_is_not_handed_out_again() -> None:
     ]
 
 
-def test_a_revision_of_which_more_may_come_waits_for_its_rest() -> None:
+def test_a_possibly_incomplete_revision_waits_for_its_rest() -> None:
     view = WatchView(snapshot(5))
     groups = view.take([written("/a", 6), written("/a", 7)], more=True)
     assert groups == [(written("/a", 6),)]
@@ -49,21 +49,21 @@ def test_a_revision_of_which_more_may_come_waits_for_its_rest() -> None:
     assert groups == [(written("/a", 7), written("/b", 7), written("/c", 7)), (written("/a", 8),)]
 
 
-def test_an_incomplete_revision_comes_anew_after_its_stream_is_lost() -> None:
+def test_an_incomplete_revision_is_delivered_again_after_its_stream_is_lost() -> None:
     view = WatchView(snapshot(5))
     view.take([written("/a", 6)], more=True)
     view.lose_stream()
     assert view.take([written("/a", 6), written("/b", 6)]) == [(written("/a", 6), written("/b", 6))]
 
 
-def test_progress_never_goes_back() -> None:
+def test_progress_never_decreases() -> None:
     view = WatchView(snapshot(5))
     view.advance(9)
     view.advance(7)
     assert view.revision == 9
 
 
-def test_differences_are_judged_against_what_was_handed_out() -> None:
+def test_a_snapshot_is_compared_with_the_delivered_state() -> None:
     view = WatchView(snapshot(5, item("/same", 1), item("/gone", 2), item("/again", 3)))
     view.take([written("/new", 6), Changed("/gone", None, 7)])
     later = snapshot(
@@ -76,13 +76,13 @@ def test_differences_are_judged_against_what_was_handed_out() -> None:
     assert view.revision == 20
 
 
-def test_a_deletion_is_noticed_at_the_revision_of_the_later_snapshot() -> None:
+def test_a_deletion_gets_the_revision_of_the_later_snapshot() -> None:
     view = WatchView(snapshot(5, item("/gone", 2)))
     assert view.catch_up(snapshot(20)) == (Changed("/gone", None, 20),)
     assert view.catch_up(snapshot(21)) == ()
 
 
-def test_a_silence_in_which_nothing_was_missed_is_borne_twice_as_long_up_to_a_bound() -> None:
+def test_a_harmless_silence_doubles_the_tolerated_silence_up_to_a_limit() -> None:
     silence = SilenceBound()
     borne = []
     for _ in range(9):
@@ -92,7 +92,7 @@ def test_a_silence_in_which_nothing_was_missed_is_borne_twice_as_long_up_to_a_bo
     assert borne[-2:] == [MAX_SILENCE_MS, MAX_SILENCE_MS]
 
 
-def test_after_a_silence_in_which_something_was_missed_the_bound_is_short_again() -> None:
+def test_a_silence_with_missed_changes_resets_the_tolerated_silence() -> None:
     silence = SilenceBound()
     silence.read_anew(has_differences=False)
     silence.read_anew(has_differences=True)

@@ -1,5 +1,5 @@
-"""An event loop whose clock jumps to the next timer instead of waiting for it, and which has no
-threads: those take real time."""
+"""An event loop whose clock jumps to the next timer instead of waiting for it. It has no
+threads, because those take real time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         func: Callable[[Unpack[Ts]], T],
         *args: *Ts,
     ) -> asyncio.Future[T]:
-        """Done at once, by the caller."""
+        """Runs at once in the caller."""
         assert executor is None
         done: asyncio.Future[T] = self.create_future()
         try:
@@ -48,7 +48,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._instant.now
 
     def stand_still(self, seconds: float) -> None:
-        """As a process that is stopped: what is due meanwhile comes at once, and late."""
+        """Acts like a stopped process: timers that become due meanwhile fire late and all at
+        once."""
         self._instant.now += seconds
 
     def monotonic_ms(self) -> int:
@@ -64,7 +65,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 
 
 def virtual_clock() -> VirtualTimeLoop:
-    """The running loop, which is a `Clock` too."""
+    """The running loop, which is also a `Clock`."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
     return loop

@@ -1,4 +1,4 @@
-"""The conventions that every metric keeps, as promtool's check has them and a little more."""
+"""Naming conventions for all metrics: those of promtool's check and a few more."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tidelog_runtime.telemetry.metrics.catalogue import CATALOGUE
 from tidelog_runtime.telemetry.metrics.metric import Metric, MetricType
 
 MAX_BROKER_SERIES = 2_100
-# The library's own: process_*, python_*.
+# Metrics of the client library: process_*, python_*.
 LIBRARY_SERIES = 30
 
 _METRICS = sorted(
     {f"{service}:{metric.name}": metric for service in CATALOGUE for metric in CATALOGUE[service]}
     .items()
 )  # fmt: skip
-# What a name may end with, after `_total`: a unit, or the things that are counted.
+# Valid name suffixes before `_total`: a unit, or the counted things.
 _COUNTED = {
     *("seconds", "bytes", "records", "batches", "partitions", "replicas", "leaders", "brokers"),
     *("topics", "segments", "series", "changes", "requests", "refused", "errors", "timeouts"),
@@ -45,7 +45,7 @@ def metric(request: pytest.FixtureRequest) -> Metric:
     return found
 
 
-def test_a_name_is_lower_case_words_after_the_prefix(metric: Metric) -> None:
+def test_a_name_has_lower_case_words_after_the_prefix(metric: Metric) -> None:
     assert re.fullmatch(r"tidelog(_[a-z]+)+", metric.name)
 
 
@@ -54,22 +54,22 @@ def test_a_name_has_base_units_written_out(metric: Metric) -> None:
     assert "milliseconds" not in metric.name
 
 
-def test_a_name_ends_with_its_unit_or_with_what_it_counts(metric: Metric) -> None:
+def test_a_name_ends_with_its_unit_or_the_counted_noun(metric: Metric) -> None:
     last_word = metric.name.removesuffix("_total").rpartition("_")[2]
     assert last_word in _COUNTED or metric.name in _STATES
 
 
-def test_counters_alone_end_with_total(metric: Metric) -> None:
+def test_only_counters_end_with_total(metric: Metric) -> None:
     assert metric.name.endswith("_total") == (metric.type is MetricType.COUNTER)
 
 
-def test_no_name_says_what_type_it_has_nor_takes_what_the_format_reserves(metric: Metric) -> None:
+def test_no_name_has_its_type_or_a_reserved_suffix(metric: Metric) -> None:
     words = set(metric.name.split("_"))
     assert not words & {"gauge", "counter", "histogram", "metric", "count", "sum", "bucket"}
     assert not {"le", "quantile", "job", "instance"} & set(metric.labels)
 
 
-def test_a_histogram_is_of_seconds_in_growing_buckets(metric: Metric) -> None:
+def test_a_histogram_is_in_seconds_with_increasing_buckets(metric: Metric) -> None:
     if metric.type is not MetricType.HISTOGRAM:
         return
     assert metric.name.endswith("_seconds")
@@ -77,7 +77,7 @@ def test_a_histogram_is_of_seconds_in_growing_buckets(metric: Metric) -> None:
     assert metric.buckets
 
 
-def test_the_help_tells_what_it_is_and_then_what_to_do(metric: Metric) -> None:
+def test_the_help_has_a_meaning_and_then_an_action(metric: Metric) -> None:
     assert metric.tells.endswith(".")
     assert metric.remedy.endswith(".")
     assert re.split(r"\W", metric.remedy.lower())[0] in _FIRST_WORDS
@@ -89,17 +89,17 @@ def test_every_series_has_a_value_for_every_label(metric: Metric) -> None:
     assert len(set(metric.series)) == len(metric.series)
 
 
-def test_a_metric_has_series_from_the_start_or_a_bound(metric: Metric) -> None:
+def test_a_metric_has_fixed_series_or_a_bound(metric: Metric) -> None:
     assert metric.series or metric.bound
 
 
 @pytest.mark.parametrize("service", sorted(CATALOGUE))
-def test_no_service_has_a_name_twice(service: str) -> None:
+def test_metric_names_are_unique_per_service(service: str) -> None:
     names = [metric.name for metric in CATALOGUE[service]]
     assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize("service", sorted(CATALOGUE))
-def test_all_series_together_stay_within_the_bound(service: str) -> None:
+def test_the_total_number_of_series_is_within_the_bound(service: str) -> None:
     most = sum(metric.max_series for metric in CATALOGUE[service]) + LIBRARY_SERIES
     assert most <= MAX_BROKER_SERIES

@@ -1,4 +1,4 @@
-"""What is counted, and what a scrape makes of it."""
+"""Metrics are recorded and rendered for a scrape."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TIME = histogram("tidelog_time_seconds", "Time.", "Look.", (0.1, 1.0))
 BUILD = ("broker-1", "default", "0.1.0")
 
 
-class StandingClock:
+class ManualClock:
     def monotonic_ms(self) -> int:
         return 1
 
@@ -42,7 +42,7 @@ def collector(metrics: tuple[Metric, ...] = BROKER_METRICS) -> LoopCollector:
     return LoopCollector(metrics, nothing, LoopWatch(lambda: 1.0), BUILD)
 
 
-def test_a_counter_has_its_known_series_before_anything_is_counted() -> None:
+def test_a_counter_has_its_fixed_series_before_the_first_count() -> None:
     assert Counts(SENT).values == {("a",): 0, ("b",): 0}
 
 
@@ -59,7 +59,7 @@ def test_a_counter_takes_no_more_series_than_its_bound() -> None:
     ("seconds", "cumulative"),
     [(0.05, [1, 1, 1]), (0.1, [1, 1, 1]), (0.5, [0, 1, 1]), (5, [0, 0, 1])],
 )
-def test_a_bucket_holds_what_is_at_most_its_bound(seconds: float, cumulative: list[int]) -> None:
+def test_a_bucket_includes_its_bound(seconds: float, cumulative: list[int]) -> None:
     durations = Distributions(TIME)
 
     durations.of().observe(seconds)
@@ -68,7 +68,7 @@ def test_a_bucket_holds_what_is_at_most_its_bound(seconds: float, cumulative: li
     assert durations.of().total == seconds
 
 
-def test_a_sheet_leaves_out_what_is_beyond_the_bound_and_counts_it() -> None:
+def test_a_snapshot_omits_and_counts_series_beyond_the_bound() -> None:
     sheet = Sheet([DEPTH])
 
     for label in ("a", "b", "c"):
@@ -78,30 +78,30 @@ def test_a_sheet_leaves_out_what_is_beyond_the_bound_and_counts_it() -> None:
     assert sheet.left_out == 1
 
 
-def test_a_metric_that_the_catalogue_does_not_name_is_refused() -> None:
+def test_an_uncatalogued_metric_is_rejected() -> None:
     with pytest.raises(KeyError):
         Sheet([DEPTH]).tell(SENT, 1, "a")
 
 
-def test_a_value_without_its_labels_is_refused() -> None:
+def test_a_value_with_missing_labels_is_rejected() -> None:
     with pytest.raises(ValueError, match="labels"):
         Sheet([DEPTH]).tell(DEPTH, 1)
 
 
-def test_every_counter_and_histogram_of_a_broker_is_there_at_zero() -> None:
+def test_every_counter_and_histogram_of_a_broker_starts_at_zero() -> None:
     sheet = Sheet(BROKER_METRICS)
 
     sheet.begin()
 
-    told = {name: set(series) for name, series in sheet.values.items()}
-    told |= {name: set(series) for name, series in sheet.distributions.items()}
+    reported = {name: set(series) for name, series in sheet.values.items()}
+    reported |= {name: set(series) for name, series in sheet.distributions.items()}
     beginning = {m.name: set(m.series) for m in BROKER_METRICS if m.type.value != "gauge"}
-    assert told == beginning
+    assert reported == beginning
     assert not any(value for series in sheet.values.values() for value in series.values())
 
 
-def test_a_state_change_is_counted_by_kind_and_stage_and_its_time_where_that_is_kept() -> None:
-    log = StateChangeLog("controller-1", StandingClock())
+def test_a_state_change_is_counted_by_kind_and_stage_and_timed_where_a_duration_is_kept() -> None:
+    log = StateChangeLog("controller-1", ManualClock())
     meter = StateChangeMeter(log, STATE_CHANGE_DURATION.of([("election", "completed")]))
     for stage in (Stage.REQUESTED, Stage.COMPLETED):
         log.add(StateChange(1, "controller-1", Kind.ELECTION, stage, duration_ms=20))
@@ -117,8 +117,8 @@ def test_a_state_change_is_counted_by_kind_and_stage_and_its_time_where_that_is_
     assert duration[("election", "completed")].total == 0.02
 
 
-def test_a_state_change_without_a_time_counts_and_is_not_timed() -> None:
-    log = StateChangeLog("controller-1", StandingClock())
+def test_a_state_change_without_a_duration_is_counted_and_not_timed() -> None:
+    log = StateChangeLog("controller-1", ManualClock())
     meter = StateChangeMeter(log, STATE_CHANGE_DURATION.of([("election", "completed")]))
     log.add(StateChange(1, "controller-1", Kind.ELECTION, Stage.COMPLETED))
     sheet = Sheet(BROKER_METRICS)
@@ -129,8 +129,8 @@ def test_a_state_change_without_a_time_counts_and_is_not_timed() -> None:
     assert sum(durations[("election", "completed")].counts) == 0
 
 
-def test_events_that_were_dropped_are_counted() -> None:
-    log = StateChangeLog("controller-1", StandingClock())
+def test_dropped_events_are_counted() -> None:
+    log = StateChangeLog("controller-1", ManualClock())
     meter, sheet = StateChangeMeter(log, STATE_CHANGE_DURATION), Sheet(BROKER_METRICS)
 
     log.dropped = 3
@@ -139,7 +139,7 @@ def test_events_that_were_dropped_are_counted() -> None:
     assert sheet.values["tidelog_events_dropped_total"] == {(): 3}
 
 
-async def test_a_scrape_has_what_the_loop_tells_in_the_words_of_prometheus() -> None:
+async def test_a_scrape_has_the_values_of_the_loop_in_prometheus_format() -> None:
     async def collect(sheet: Sheet) -> None:
         assert threading.current_thread() is threading.main_thread()
         sheet.tell(DEPTH, 3, "a")
@@ -172,19 +172,19 @@ async def test_a_scrape_has_what_the_loop_tells_in_the_words_of_prometheus() -> 
     assert list(text_string_to_metric_families(text))
 
 
-def test_a_scrape_while_the_loop_is_not_there_tells_that_alone() -> None:
-    told = {family.name: family.samples[0].value for family in collector().collect()}
+def test_a_scrape_without_a_responding_loop_reports_only_that() -> None:
+    reported = {family.name: family.samples[0].value for family in collector().collect()}
 
-    assert told.keys() == {
+    assert reported.keys() == {
         "tidelog_build_info",
         "tidelog_event_loop_silent_seconds",
         "tidelog_scrape_timeouts",
         "tidelog_scrape_collection_seconds",
     }
-    assert told["tidelog_scrape_timeouts"] == 1
+    assert reported["tidelog_scrape_timeouts"] == 1
 
 
-def test_a_loop_that_comes_to_no_timer_is_silent_from_when_it_was_due() -> None:
+def test_a_loop_with_an_overdue_timer_is_unresponsive_since_it_was_due() -> None:
     now = [10.0]
     watch = LoopWatch(lambda: now[0])
 

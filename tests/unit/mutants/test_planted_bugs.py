@@ -1,5 +1,5 @@
-"""The planted bugs still fit the code, and each says what it breaks. Whether they are found is
-for `make mutants`."""
+"""The planted bugs still apply to the code, and each names the rule that it breaks. `make
+mutants` checks whether they are found."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MUTANTS = all_mutants()
 MIN_MUTANTS = 25
 
 
-def test_there_are_enough_of_them() -> None:
+def test_there_are_enough_planted_bugs() -> None:
     assert len(MUTANTS) >= MIN_MUTANTS
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_planted_bug_fits_the_present_code_and_leaves_python(
+def test_a_planted_bug_applies_to_the_present_code_and_yields_valid_python(
     mutant: Mutant, tmp_path: Path
 ) -> None:
     for name in mutant.files:
@@ -42,14 +42,14 @@ def test_a_planted_bug_fits_the_present_code_and_leaves_python(
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_planted_bug_names_its_rule_and_a_scenario_that_there_is(mutant: Mutant) -> None:
+def test_a_planted_bug_names_its_rule_and_an_existing_scenario(mutant: Mutant) -> None:
     assert len(mutant.rule) > 20
     assert mutant.story.endswith(".")
     scenario(mutant.model.split() or ["faults=1", "records=1", "epochs=1"])
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_planted_bug_names_faults_stories_and_plans_that_there_are(mutant: Mutant) -> None:
+def test_a_planted_bug_names_existing_faults_stories_and_plans(mutant: Mutant) -> None:
     assert set(mutant.faults) <= set(KINDS)
     assert set(mutant.stories) <= set(STORY_NAMES)
     assert mutant.plan in {"", *(plan.name for plan in stored_plans())}
@@ -79,14 +79,12 @@ def write(path: Path, text: str) -> Path:
         (f"{HEAD}\nIn: libs/x.py f\nReplace:\n    a\n", "indented"),
     ],
 )
-def test_a_planted_bug_that_is_written_wrongly_is_rejected(
-    tmp_path: Path, text: str, said: str
-) -> None:
+def test_a_malformed_planted_bug_is_rejected(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(PatchError, match=said):
         read(write(tmp_path / "a.txt", text))
 
 
-def test_a_planted_bug_that_does_not_fit_the_code_is_rejected(tmp_path: Path) -> None:
+def test_a_planted_bug_that_does_not_apply_is_rejected(tmp_path: Path) -> None:
     mutant = read(write(tmp_path / "a.txt", f"{HEAD}\n{CHANGE}"))
     (tmp_path / "libs").mkdir()
     (tmp_path / "libs" / "x.py").write_text("def f(a):\n    return a + 1\n")
@@ -96,11 +94,11 @@ def test_a_planted_bug_that_does_not_fit_the_code_is_rejected(tmp_path: Path) ->
         apply(mutant, tmp_path)
 
 
-def test_a_scenario_that_there_cannot_be_is_refused() -> None:
+def test_an_impossible_scenario_is_rejected() -> None:
     with pytest.raises(ValueError, match="nothing that a scenario has"):
         scenario(["kinds=flood"])
 
 
-def test_a_scenario_may_be_of_a_synced_topic_and_of_one_with_unclean_elections() -> None:
+def test_a_scenario_may_have_a_synced_topic_or_one_with_unclean_elections() -> None:
     assert scenario(["faults=1", "records=1", "epochs=2", "synced"]).synced
     assert scenario(["faults=1", "records=1", "epochs=2", "unclean"]).unclean

@@ -1,4 +1,4 @@
-"""Counters are planted where a bug changed the code."""
+"""Execution counters are planted where a bug changed the code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(tmp_path: Path, text: str, *lines: int) -> dict[str, object]:
         ("a b c d", "a b c d", []),
     ],
 )
-def test_changed_lines_are_those_added_and_the_one_behind_those_removed(
+def test_changed_lines_are_the_added_ones_and_the_one_behind_removed_ones(
     before: str, after: str, lines: list[int]
 ) -> None:
     assert changed_lines("\n".join(before.split()), "\n".join(after.split())) == lines
@@ -67,7 +67,7 @@ def test_a_part_of_a_longer_condition_is_counted_when_it_is_evaluated(
         ("for n in range(5):\n    if n > 9:\n        m = n\n    elif n > 8:\n        m = 1\n", 4),
     ],
 )
-def test_a_condition_is_counted_whether_it_holds_or_not(
+def test_a_condition_is_counted_whether_true_or_false(
     tmp_path: Path, counts: dict[str, int], text: str, line: int
 ) -> None:
     run(tmp_path, text, line)
@@ -86,7 +86,7 @@ def test_the_head_of_a_function_is_counted_with_its_calls(
     assert counts == {"x.py: n=1,": 2}
 
 
-def test_code_that_never_runs_has_no_count(tmp_path: Path, counts: dict[str, int]) -> None:
+def test_unexecuted_code_has_no_count(tmp_path: Path, counts: dict[str, int]) -> None:
     run(
         tmp_path, '"""Text."""\n\nfrom __future__ import annotations\n\ndef f():\n    return 1\n', 6
     )

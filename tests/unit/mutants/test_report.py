@@ -1,4 +1,4 @@
-"""Where the report goes."""
+"""Where the mutants report is written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mutants.planted import Mutant, all_mutants
 
 @pytest.fixture
 def directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Where nothing is planted in truth, and everything is found."""
+    """A working directory in which nothing is really planted and everything counts as found."""
 
     def judge(mutant: Mutant, _: int) -> Outcome:
         return Outcome(mutant, Verdict("an_invariant", 1), 0.1, {"libs/a.py: return 3": 2})
@@ -25,28 +25,28 @@ def directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def test_some_mutants_do_not_take_the_place_of_what_all_have_shown(directory: Path) -> None:
+def test_a_partial_run_does_not_replace_the_report_on_all_mutants(directory: Path) -> None:
     one = all_mutants()[0].name
     assert main(["--no-baseline", "--only", one]) == 0
     assert [path.name for path in directory.iterdir()] == ["mutants.partial.json"]
 
 
-def test_all_mutants_are_the_proof_even_when_each_is_named(directory: Path) -> None:
+def test_naming_all_mutants_yields_the_full_report(directory: Path) -> None:
     every = [mutant.name for mutant in all_mutants()]
     for options in ([], ["--only", *every]):
         assert main(["--no-baseline", *options]) == 0
         assert [path.name for path in directory.iterdir()] == ["mutants.json"]
 
 
-def test_the_report_says_how_often_each_changed_line_ran(directory: Path) -> None:
+def test_the_report_has_the_execution_count_of_each_changed_line(directory: Path) -> None:
     one = all_mutants()[0].name
     main(["--no-baseline", "--only", one])
-    (told,) = json.loads((directory / "mutants.partial.json").read_text())
-    assert told["executed"] == {"libs/a.py: return 3": 2}
-    assert told["times_executed"] == 2
+    (document,) = json.loads((directory / "mutants.partial.json").read_text())
+    assert document["executed"] == {"libs/a.py: return 3": 2}
+    assert document["times_executed"] == 2
 
 
-def test_a_run_that_is_resumed_plants_what_was_not_found_yet(
+def test_a_resumed_run_plants_the_bugs_not_yet_found(
     monkeypatch: pytest.MonkeyPatch, directory: Path
 ) -> None:
     first, second, third = (mutant.name for mutant in all_mutants()[:3])
@@ -63,8 +63,8 @@ def test_a_run_that_is_resumed_plants_what_was_not_found_yet(
     assert main([*options, first, second]) == 1
     assert main([*options, first, second, third]) == 0
     assert judged == [first, second, second, third]
-    told = json.loads((directory / "mutants.partial.json").read_text())
-    assert [(entry["name"], entry["commit"], entry["found_by"]) for entry in told] == [
+    document = json.loads((directory / "mutants.partial.json").read_text())
+    assert [(entry["name"], entry["commit"], entry["found_by"]) for entry in document] == [
         (first, "after 0", "an_invariant"),
         (second, "after 2", "an_invariant"),
         (third, "after 2", "an_invariant"),
@@ -75,7 +75,7 @@ def test_a_run_that_is_resumed_plants_what_was_not_found_yet(
     ("executed", "why"),
     [({}, "never reached"), ({"libs/a.py: return 3": 7}, "reached, not judged")],
 )
-def test_a_survivor_that_was_never_reached_is_told_from_one_that_was(
+def test_an_unreached_survivor_is_distinguished_from_a_reached_one(
     executed: dict[str, int], why: str
 ) -> None:
     outcome = Outcome(all_mutants()[0], Verdict("", 5), 0.1, executed)

@@ -1,4 +1,4 @@
-"""Planted bugs are located by symbol and syntax, whatever comments and layout are."""
+"""Planted bugs are located by symbol and syntax, independent of comments and layout."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_head_of_a_function_is_replaced() -> None:
     assert changed == normalized(SOURCE).replace("close(self, n)", "close(self, n=1)")
 
 
-def test_a_body_may_lose_its_head() -> None:
+def test_a_body_may_be_unwrapped() -> None:
     changed = planted("if n > 0 and self.open:\n    ...", "...")
     assert "        self.n += n\n        return True\n        return False\n" in changed
 
@@ -57,6 +57,6 @@ def test_a_body_may_lose_its_head() -> None:
         ("", "Log.append", "at least one statement"),
     ],
 )
-def test_a_change_that_is_not_clear_is_rejected(old: str, symbol: str, said: str) -> None:
+def test_an_ambiguous_change_is_rejected(old: str, symbol: str, said: str) -> None:
     with pytest.raises(PatchError, match=said):
         planted(old, "pass", symbol)

@@ -7,7 +7,7 @@ import structlog
 
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
-    """A job logs to the stderr that it finds, which pytest closes when the test has ended."""
+    """A job logs to the stderr of its start, which pytest closes when the test has ended."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield

@@ -1,4 +1,5 @@
-"""A history of many clusters' worth of topics, with every kind of anomaly planted in it."""
+"""A history with as many topics as many clusters have, and with every kind of anomaly planted in
+it."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _VALUES_OF_ONE = 1 << 41
 
 
 def planted_history(seed: int, count: int = len(DEFECTS)) -> list[Operation]:
-    """Of so many small ones, one defect in each, in turn with each other."""
+    """Joins this many small histories, with one defect each, in rotation."""
     rng = random.Random(seed)
     histories = [iter(_small(rng, number)) for number in range(count)]
     operations = []
@@ -41,7 +42,7 @@ def _small(rng: random.Random, number: int) -> Iterator[Operation]:
 
 
 def _moved(operation: Any, number: int) -> Operation:
-    """To partitions and values of its own."""
+    """The history with its own partitions and values."""
     fields: dict[str, Any] = {}
     if hasattr(operation, "topic"):
         fields["topic"] = f"sea{number % TOPICS}"

@@ -1,4 +1,4 @@
-"""The check's plan without Spark: the same stages over the same rows, in lists."""
+"""The plan of the check without Spark: the same stages over the same rows, in lists."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ Fields = Mapping[str, Any]
 
 
 def check(operations: Sequence[Operation], tasks: int = 2) -> tuple[Report, WriteTiming]:
-    """`tasks`: among how many the groups of each stage are dealt. Raises `HistoryError`."""
+    """Check a history. `tasks`: the number of tasks among which the groups of each stage are
+    distributed. Raises `HistoryError`."""
     lines = ((number, encode_operation(one)) for number, one in enumerate(operations, 1))
     rows = _named(decoded_lines(lines), tables.OPERATIONS)
     marks = _marks(rows)
@@ -55,8 +56,10 @@ def check(operations: Sequence[Operation], tasks: int = 2) -> tuple[Report, Writ
     acknowledged = [row for row in sends if row["outcome"] == Outcome.OK.value]
     by_offset = _staged(_log(rows, acknowledged, read), log_stage(marks), tasks)
     by_sender = _staged(acknowledged, sender_stage(marks), tasks)
-    told = [row for row in chain(sends, read, by_offset, by_sender) if row["report"] is not None]
-    verdict = joined([tuple(row[name] for name in tables.VERDICTS.names) for row in told])
+    reported = [
+        row for row in chain(sends, read, by_offset, by_sender) if row["report"] is not None
+    ]
+    verdict = joined([tuple(row[name] for name in tables.VERDICTS.names) for row in reported])
     if verdict.error is not None:
         raise HistoryError(verdict.error[1])
     report = verdict.report

@@ -1,4 +1,4 @@
-"""What the job says of what is no history, without Spark."""
+"""How the job reports invalid histories, without Spark."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         (header_line().replace(b"1}", b"9}"), "a history of version 9; this program reads 1"),
     ],
 )
-def test_what_is_no_history_is_told_before_spark_starts(
+def test_an_invalid_history_is_reported_before_spark_starts(
     content: bytes | None, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "history"
     if content is not None:
         path.write_bytes(content)
     assert pipeline.main(["check", "--history", str(path)]) == EXIT_FAULT
-    told = json.loads(capsys.readouterr().err)
-    assert problem in told["problem"]
-    assert told["event"] == "job_failed"
+    document = json.loads(capsys.readouterr().err)
+    assert problem in document["problem"]
+    assert document["event"] == "job_failed"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_what_is_no_history_is_told_before_spark_starts(
         (["--histroy", "h"], "histroy"),
     ],
 )
-def test_a_wrong_setting_says_what_would_be_right(
+def test_an_invalid_setting_is_answered_with_valid_values(
     arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -60,15 +60,15 @@ def test_a_wrong_setting_says_what_would_be_right(
     assert problem in capsys.readouterr().err
 
 
-def test_a_job_that_does_not_exist_is_told_with_those_that_do(
+def test_an_unknown_job_is_answered_with_the_known_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         pipeline.main(["chekc"])
     assert ended.value.code == 2
-    told = capsys.readouterr().err
-    assert "there is no job 'chekc'" in told
-    assert all(name in told for name in pipeline.JOBS)
+    reported = capsys.readouterr().err
+    assert "there is no job 'chekc'" in reported
+    assert all(name in reported for name in pipeline.JOBS)
     with pytest.raises(SystemExit) as ended:
         pipeline.main(["--help"])
     assert ended.value.code == 0

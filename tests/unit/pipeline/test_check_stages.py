@@ -1,4 +1,4 @@
-"""A history that is checked in parts shows what it shows as a whole."""
+"""A check in parts gives the same result as a check of the whole history."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEFECTS_OF_ONE = st.lists(
 )
 
 
-def as_whole(operations: list[Operation]) -> dict[str, object]:
+def unsplit(operations: list[Operation]) -> dict[str, object]:
     report = check_history(enumerate(operations, 1))
     return document(report, report.write_timing())
 
@@ -56,32 +56,32 @@ def verdict_or_error(check: object, operations: list[Operation]) -> object:
 @pytest.mark.rule("check-uses-rules-of-one-machine")
 @settings(max_examples=150, deadline=None)
 @given(STEPS, STEPS, DEFECTS_OF_ONE)
-def test_random_histories_with_planted_anomalies_show_the_same(
+def test_the_staged_check_finds_the_planted_anomalies_of_random_histories(
     before: list[Step], after: list[Step], defects: list[tuple[Defect, int]]
 ) -> None:
     history = with_defects(LogModel().run([*before, *RICH, *after, *LAST]).operations, defects)
-    assert verdict_or_error(in_parts, history) == verdict_or_error(as_whole, history)
+    assert verdict_or_error(in_parts, history) == verdict_or_error(unsplit, history)
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.plant.__name__)
-def test_each_kind_of_anomaly_is_found_in_parts(defect: Defect) -> None:
+def test_each_kind_of_anomaly_is_found_by_the_staged_check(defect: Defect) -> None:
     history = LogModel().run([*RICH, *LAST]).operations
     planted = next(defect.plant(history))
     found = in_parts(planted)
     assert defect.anomaly.value in [one["anomaly"] for one in found["anomalies"]]  # type: ignore[attr-defined]
-    assert found == as_whole(planted)
+    assert found == unsplit(planted)
 
 
 @pytest.mark.rule("check-uses-rules-of-one-machine")
 @pytest.mark.parametrize("tasks", [1, 3, 7])
-def test_it_makes_no_difference_among_how_many_the_parts_are_dealt(tasks: int) -> None:
+def test_the_number_of_tasks_makes_no_difference(tasks: int) -> None:
     history = LogModel().run([*RICH, *LAST]).operations
     for defect in DEFECTS:
         planted = next(defect.plant(history))
-        assert in_parts(planted, tasks) == as_whole(planted)
+        assert in_parts(planted, tasks) == unsplit(planted)
 
 
-def test_marked_loss_is_excused_in_parts_too() -> None:
+def test_marked_loss_is_excused_by_the_staged_check_too() -> None:
     history = Recording()
     history.sent(1, 0, epoch=1)
     history.sent(2, 1, epoch=1)
@@ -95,10 +95,10 @@ def test_marked_loss_is_excused_in_parts_too() -> None:
     history.lost(1, 1)
     history.drained([(0, 4)])
     assert len(in_parts(history.operations)["anomalies"]) > 3  # type: ignore[arg-type]
-    assert in_parts(history.operations) == as_whole(history.operations)
+    assert in_parts(history.operations) == unsplit(history.operations)
 
 
-def test_records_without_a_value_and_sends_that_nobody_can_place() -> None:
+def test_records_without_a_value_and_sends_without_a_position_are_checked() -> None:
     history = Recording()
     history.sent(1, 0)
     history.invoke(2, partition=NO_PARTITION)
@@ -106,28 +106,28 @@ def test_records_without_a_value_and_sends_that_nobody_can_place() -> None:
     history.polled([(0, 1), (1, -1), (2, 2)], partition=1)
     history.polled([(0, 1), (2, 2)], client="c2", partition=1)
     history.polled([(0, 1), (5, -1)], client="c3")
-    assert in_parts(history.operations) == as_whole(history.operations)
+    assert in_parts(history.operations) == unsplit(history.operations)
 
 
-def test_acknowledgements_without_an_offset_are_counted_in_parts_too() -> None:
+def test_acknowledgements_without_an_offset_are_counted_by_the_staged_check_too() -> None:
     history = Recording()
     history.sent(1, NO_OFFSET)
     history.sent(2, 0)
     history.sent(3, NO_OFFSET, partition=1)
     assert in_parts(history.operations)["without_offset"] == 2
-    assert in_parts(history.operations) == as_whole(history.operations)
+    assert in_parts(history.operations) == unsplit(history.operations)
 
 
-def test_of_several_contradictions_the_first_is_told() -> None:
+def test_the_first_of_several_contradictions_is_reported() -> None:
     first = SendEnded(0, "p1", TOPIC, 0, 7, Outcome.OK, 0)
     second = SendInvoked(0, "p1", TOPIC, 0, 1)
     history = LogModel().run(RICH).operations
     for planted in ([*history, first, second], [*history, second, first]):
-        assert verdict_or_error(in_parts, planted) == verdict_or_error(as_whole, planted)
+        assert verdict_or_error(in_parts, planted) == verdict_or_error(unsplit, planted)
         assert "line" in str(verdict_or_error(in_parts, planted))
 
 
 def test_a_reading_that_was_not_invoked_is_a_contradiction() -> None:
     history = [*LogModel().run(RICH).operations, HighWatermarkEnded(0, "z", TOPIC, 0, Outcome.OK)]
-    told = verdict_or_error(in_parts, history)
-    assert told == verdict_or_error(as_whole, history)
+    reported = verdict_or_error(in_parts, history)
+    assert reported == verdict_or_error(unsplit, history)

@@ -1,4 +1,4 @@
-"""Which bytes of a history are whose lines."""
+"""Which ranges of a history file own which lines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LINES = st.lists(st.binary(max_size=9).map(lambda line: line.replace(b"\n", b" "
 
 @settings(max_examples=200, deadline=None)
 @given(parts=st.lists(LINES, min_size=1, max_size=3), range_bytes=st.integers(1, 40))
-def test_every_line_is_of_one_range_whatever_their_size(
+def test_every_line_belongs_to_one_range_whatever_their_size(
     tmp_path_factory: pytest.TempPathFactory, parts: list[list[bytes]], range_bytes: int
 ) -> None:
     directory = tmp_path_factory.mktemp("history")
@@ -41,7 +41,7 @@ def test_every_line_is_of_one_range_whatever_their_size(
     assert [count_lines(span) for span in ranges] == [len(of_one) for of_one in of_ranges]
 
 
-def test_a_last_line_without_an_end_is_one(tmp_path: Path) -> None:
+def test_a_last_line_without_a_newline_is_a_line(tmp_path: Path) -> None:
     path = tmp_path / "history"
     path.write_bytes(b"one\ntwo\nthr")
     ranges = ranges_of([HistoryFile(str(path), 11)], 6)
@@ -49,9 +49,7 @@ def test_a_last_line_without_an_end_is_one(tmp_path: Path) -> None:
     assert [count_lines(span) for span in ranges] == [2, 1]
 
 
-def test_a_line_without_an_end_is_held_in_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_truncated_line_is_read_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_files, "MAX_LINE_BYTES", 4)
     path = tmp_path / "history"
     path.write_bytes(b"a" * 100)
@@ -67,7 +65,7 @@ def test_a_directory_is_one_history_in_the_order_of_names(tmp_path: Path) -> Non
     assert [Path(file.uri).name for file in find_files(str(tmp_path))] == ["part-0", "part-1"]
 
 
-def test_a_file_may_be_named_by_its_uri(tmp_path: Path) -> None:
+def test_a_file_may_be_given_as_a_uri(tmp_path: Path) -> None:
     path = tmp_path / "history"
     with HistoryWriter(path) as history:
         history.write(Nemesis(0, "kill"))
@@ -75,7 +73,7 @@ def test_a_file_may_be_named_by_its_uri(tmp_path: Path) -> None:
     assert list(lines_of(ranges_of([file])[0])) == path.read_bytes().splitlines(keepends=True)
 
 
-def test_what_is_no_history_says_so(tmp_path: Path) -> None:
+def test_an_invalid_history_is_reported(tmp_path: Path) -> None:
     with pytest.raises(HistoryNotFoundError, match=r"there is no history .*give a file"):
         find_files(str(tmp_path / "none"))
     with pytest.raises(HistoryError, match="is empty"):

@@ -1,4 +1,4 @@
-"""The page about an incident."""
+"""The incident page."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class _Balanced(HTMLParser):
 
 @pytest.mark.rule("incident-page-loads-nothing")
 @pytest.mark.parametrize("incident", [quiet(), troubled()], ids=["quiet", "troubled"])
-def test_a_page_is_well_formed_and_loads_nothing(incident: Incident) -> None:
+def test_a_page_is_well_formed_and_loads_no_resources(incident: Incident) -> None:
     text = page(incident)
     parser = _Balanced()
     parser.feed(text)
@@ -97,7 +97,7 @@ def test_a_page_is_well_formed_and_loads_nothing(incident: Incident) -> None:
     assert "<sea>" not in text
 
 
-def test_it_tells_of_the_slowest_failover_step_by_step() -> None:
+def test_a_page_shows_the_slowest_failover_step_by_step() -> None:
     text = page(troubled())
     assert (
         "&lt;sea&gt;/0: 1,000 ms, of which until a controller asked for an election 700 ms" in text
@@ -105,9 +105,9 @@ def test_it_tells_of_the_slowest_failover_step_by_step() -> None:
     assert text.count("<svg") == 3
 
 
-def test_what_is_left_out_is_counted() -> None:
+def test_omitted_entries_are_counted() -> None:
     assert "8 more are in the table." in page(troubled())
 
 
-def test_where_nothing_was_the_matter_it_says_so() -> None:
+def test_a_page_without_incidents_says_so() -> None:
     assert "No partition was without a leader" in page(quiet())

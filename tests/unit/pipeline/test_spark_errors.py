@@ -13,17 +13,17 @@ org.apache.spark.sql.AnalysisException: SOME_ERROR
 """
 
 
-def test_the_error_of_python_code_is_told_and_nothing_of_javas() -> None:
+def test_a_python_error_is_reported_without_java_lines() -> None:
     assert cause_of(STREAM) == "topic 'sea' was deleted and created again"
 
 
-def test_without_one_the_first_line_is_told() -> None:
+def test_without_a_python_error_the_first_line_is_reported() -> None:
     assert cause_of("[PATH_NOT_FOUND] Path does not exist.\n\tat org.apache") == (
         "[PATH_NOT_FOUND] Path does not exist."
     )
 
 
-def test_a_query_that_java_ended_is_reported_by_the_innermost_cause() -> None:
+def test_a_query_ended_by_java_is_reported_by_the_innermost_cause() -> None:
     full_disk = """\
 [STREAM_FAILED] Query [id = a, runId = b] terminated with exception: Return Message: Traceback
   File "writing.py", line 238, in _staged_rows
@@ -43,7 +43,7 @@ Caused by: java.io.IOException: No space left on device
 
 
 def test_an_error_of_java_is_reported_by_its_innermost_cause_in_one_line() -> None:
-    """As py4j reports what PySpark has no class for."""
+    """py4j reports Java errors like this if PySpark has no class for them."""
     overflow = (
         "An error occurred while calling o36.filter.\n"
         ": java.lang.StackOverflowError\n"
@@ -51,7 +51,7 @@ def test_an_error_of_java_is_reported_by_its_innermost_cause_in_one_line() -> No
     )
     assert cause_of_java(overflow) == "Spark failed with java.lang.StackOverflowError"
     nested = overflow + "Caused by: java.io.IOException: No space left on device\n\tat java.io\n"
-    told = "Spark failed with java.io.IOException: No space left on device"
-    assert cause_of_java(nested) == told
+    expected = "Spark failed with java.io.IOException: No space left on device"
+    assert cause_of_java(nested) == expected
     assert cause_of_java("Answer from Java side is empty") == "Answer from Java side is empty"
     assert cause_of_java(STREAM) == "topic 'sea' was deleted and created again"

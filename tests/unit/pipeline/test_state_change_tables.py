@@ -1,4 +1,4 @@
-"""What the tables tell of a partition's life."""
+"""The tables about the partitions' availability, failovers and ISR."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ END_MS = 30_000
 def tables(
     events: list[StateChange], name: TopicPartition = SEA
 ) -> dict[str, list[dict[str, Any]]]:
-    """Times since the story began."""
+    """The tables of these events. Times count from the start of the events."""
     period = Told(BEGAN_MS - 1_000, BEGAN_MS + END_MS)
     own = [event for event in events if event.topic == name.topic]
     found: dict[str, list[dict[str, Any]]] = {}
@@ -52,11 +52,11 @@ def intervals(events: list[StateChange], trouble: str) -> list[tuple[int, int, b
 
 def isr_change(at_ms: int, kind: Kind, brokers: list[int], isr: list[int]) -> list[StateChange]:
     change = Change(f"i{at_ms}", Cause.LAG_TIME, BEGAN_MS + at_ms)
-    asked = told(
+    request = told(
         at_ms, "broker-3", kind, Stage.REQUESTED, change=change, brokers=brokers, isr=isr, min_isr=2
     )
     done = told(at_ms + 2, "broker-3", kind, Stage.COMPLETED, change=change, revision=1100 + at_ms)
-    return [asked, done]
+    return [request, done]
 
 
 def election(at_ms: int, before: int, leader: int, revision: int, kind: Kind) -> StateChange:
@@ -73,7 +73,7 @@ def creation(at_ms: int, leader: int, revision: int, **given: Any) -> StateChang
 
 
 def deletion(at_ms: int, leader: int, revision: int, **given: Any) -> list[StateChange]:
-    """First of its replicas, then of its key."""
+    """Deletion of its replicas, then of its key."""
     change = Change(f"d{at_ms}", Cause.TOPIC_DELETED, BEGAN_MS + at_ms)
     stop = told(at_ms, "controller-1", Kind.STOP, Stage.COMPLETED, change=change)
     isr = [] if leader == NO_LEADER else [1, 2, 3]
@@ -87,8 +87,9 @@ def deletion(at_ms: int, leader: int, revision: int, **given: Any) -> list[State
 
 
 @pytest.mark.rule("state-changes-show-leaderless-time")
-def test_a_partition_is_without_a_leader_from_the_first_sign_until_the_next_one_leads() -> None:
-    # The leader's address refused at 8, the store had the next one at 14, which led at 19.
+def test_a_partition_has_no_leader_from_the_first_sign_until_the_next_leader_leads() -> None:
+    # The leader's address refused connections at 8, the store had the next leader at 14, and it led
+    # at 19.
     assert intervals(leader_death() + elsewhere(), "no leader") == [(8, 19, False)]
 
 
@@ -101,27 +102,27 @@ def test_a_failover_consists_of_its_steps() -> None:
     assert (failover["broker_lost"], failover["leader"], failover["is_whole"]) == (2, 3, True)
 
 
-def test_a_failover_of_which_the_new_leader_tells_nothing_ends_with_the_store() -> None:
+def test_a_failover_without_events_of_the_new_leader_ends_with_the_store_write() -> None:
     silent = [event for event in leader_death() if event.service != "broker-3"]
     [failover] = tables(silent)["failovers"]
     assert (failover["total_ms"], failover["told_ms"], failover["is_whole"]) == (6, None, False)
 
 
-def test_a_full_state_that_comes_late_changes_nothing_of_it() -> None:
+def test_a_late_full_state_does_not_change_the_failover() -> None:
     assert (
         tables(leader_death() + late_full_state())["failovers"]
         == (tables(leader_death())["failovers"])
     )
 
 
-def test_a_hand_over_costs_no_time_of_the_former_leader() -> None:
+def test_a_leadership_transfer_costs_no_time_of_the_previous_leader() -> None:
     events = [election(100, 3, 1, 2000, Kind.ELECTION)]
     assert intervals(events, "no leader") == []
     [failover] = tables(events)["failovers"]
     assert (failover["broker_lost"], failover["total_ms"]) == (-1, 0)
 
 
-def test_who_cannot_be_replaced_is_missed_until_somebody_leads_again() -> None:
+def test_a_leader_without_a_replacement_is_missing_until_a_leader_is_back() -> None:
     lost = election(100, 3, -1, 2000, Kind.LEADER_LOST)
     back = election(700, -1, 3, 2001, Kind.UNCLEAN_ELECTION)
     assert intervals([lost], "no leader") == [(100, END_MS, True)]
@@ -133,7 +134,7 @@ def test_who_cannot_be_replaced_is_missed_until_somebody_leads_again() -> None:
 
 
 @pytest.mark.rule("state-changes-separate-recreated-partitions")
-def test_what_is_deleted_is_observed_until_then_and_misses_nothing() -> None:
+def test_a_deleted_partition_is_observed_until_then_and_lacks_nothing() -> None:
     found = tables([creation(10, 1, 1000), *deletion(500, 1, 2000)])
     [observed] = found["observed"]
     assert (observed["begin_at"], observed["end_at"]) == (10, 500)
@@ -142,7 +143,7 @@ def test_what_is_deleted_is_observed_until_then_and_misses_nothing() -> None:
 
 
 @pytest.mark.rule("state-changes-separate-recreated-partitions")
-def test_what_a_partition_misses_it_misses_until_it_is_deleted() -> None:
+def test_an_unavailability_lasts_until_the_partition_is_deleted() -> None:
     shrink = isr_change(100, Kind.ISR_SHRINK, [1, 2], [3])
     lost = election(300, 3, -1, 1500, Kind.LEADER_LOST)
     found = tables([creation(10, 3, 1000), *shrink, lost, *deletion(500, NO_LEADER, 2000)])
@@ -154,14 +155,14 @@ def test_what_a_partition_misses_it_misses_until_it_is_deleted() -> None:
 
 @pytest.mark.rule("state-changes-separate-recreated-partitions")
 @pytest.mark.parametrize("is_told", [True, False])
-def test_a_topic_that_is_created_again_is_another_one(is_told: bool) -> None:
-    former = [creation(10, 1, 1000), *(deletion(500, 1, 2000) if is_told else [])]
+def test_a_recreated_topic_is_another_topic(is_told: bool) -> None:
+    previous = [creation(10, 1, 1000), *(deletion(500, 1, 2000) if is_told else [])]
     new = creation(900, 2, 3000, topic_id="id-of-new-sea")
-    # A replica of the former one that comes back late.
+    # A replica of the previous topic that returns late.
     stray = told(
         950, "broker-3", Kind.DELETE, Stage.COMPLETED, broker=3, cause=Cause.STRAY, revision=3100
     )
-    found = tables([*former, new, stray])
+    found = tables([*previous, new, stray])
     assert [(row["topic_id"], row["begin_at"], row["end_at"]) for row in found["observed"]] == [
         ("id-of-sea", 10, 500 if is_told else 900),
         ("id-of-new-sea", 900, END_MS),
@@ -170,7 +171,7 @@ def test_a_topic_that_is_created_again_is_another_one(is_told: bool) -> None:
 
 
 @pytest.mark.rule("state-changes-separate-recreated-partitions")
-def test_a_partition_that_is_removed_and_added_again_is_another_one() -> None:
+def test_a_removed_and_added_partition_is_another_partition() -> None:
     removed = deletion(500, 1, 2000, cause=Cause.PARTITIONS_REMOVED)
     added = creation(900, 2, 3000, cause=Cause.PARTITIONS_ADDED)
     found = tables([creation(10, 1, 1000), *removed, added])
@@ -180,8 +181,8 @@ def test_a_partition_that_is_removed_and_added_again_is_another_one() -> None:
     assert "failovers" not in found
 
 
-def test_another_topic_of_that_name_is_known_by_its_id_alone() -> None:
-    """Its creation and the former one's deletion are in logs that are not read."""
+def test_another_topic_of_the_same_name_is_distinguished_by_its_id() -> None:
+    """Its creation and the deletion of the previous topic are in logs that are not read."""
     later = election(900, 1, 2, 3000, Kind.ELECTION)._replace(topic_id="id-of-new-sea")
     found = tables([creation(10, 1, 1000), later])
     assert [(row["topic_id"], row["begin_at"], row["end_at"]) for row in found["observed"]] == [
@@ -190,22 +191,22 @@ def test_another_topic_of_that_name_is_known_by_its_id_alone() -> None:
     ]
 
 
-def test_what_is_left_of_a_former_topic_is_no_partition_that_is_observed() -> None:
+def test_a_leftover_replica_of_a_previous_topic_is_not_an_observed_partition() -> None:
     stray = told(
         5, "broker-3", Kind.DELETE, Stage.COMPLETED, broker=3, cause=Cause.STRAY, revision=900
     )
-    former = stray._replace(topic_id="id-of-former-sea")
-    [observed] = tables([former, creation(10, 1, 1000)])["observed"]
+    previous = stray._replace(topic_id="id-of-former-sea")
+    [observed] = tables([previous, creation(10, 1, 1000)])["observed"]
     assert (observed["topic_id"], observed["begin_at"]) == ("id-of-sea", 10)
 
 
-def test_a_replica_alone_tells_of_a_partition_that_is_there_all_the_time() -> None:
+def test_replica_events_alone_imply_a_partition_that_exists_throughout() -> None:
     damaged = told(50, "broker-3", Kind.REPLICA_DAMAGED, Stage.COMPLETED, broker=3)
     [observed] = tables([damaged])["observed"]
     assert (observed["begin_at"], observed["end_at"]) == (-1_000, END_MS)
 
 
-def test_it_is_under_min_isr_while_too_few_are_in_sync() -> None:
+def test_a_partition_is_under_min_isr_while_too_few_replicas_are_in_sync() -> None:
     shrink = isr_change(100, Kind.ISR_SHRINK, [1, 2], [3])
     expand = isr_change(900, Kind.ISR_EXPAND, [1], [1, 3])
     assert intervals([*shrink, *expand], "under min ISR") == [(102, 902, False)]
@@ -213,7 +214,7 @@ def test_it_is_under_min_isr_while_too_few_are_in_sync() -> None:
     assert tables(shrink)["observed"][0]["min_isr"] == 2
 
 
-def test_a_min_isr_that_is_told_later_counts_for_what_came_before() -> None:
+def test_a_min_isr_logged_later_applies_to_earlier_times() -> None:
     expand = isr_change(900, Kind.ISR_EXPAND, [1], [1, 3])
     down_to_one = [
         event._replace(details={**event.details, "isr": [3]}) if "isr" in event.details else event
@@ -224,7 +225,7 @@ def test_a_min_isr_that_is_told_later_counts_for_what_came_before() -> None:
     assert tables(down_to_one)["observed"][0]["min_isr"] is None
 
 
-def test_who_left_an_isr_and_came_back() -> None:
+def test_members_that_left_and_rejoined_the_isr_are_listed() -> None:
     events = [*leader_death(), *isr_change(900, Kind.ISR_EXPAND, [2], [1, 2, 3])]
     assert [(row["broker"], row["joined"]) for row in tables(events)["isr_changes"]] == [
         (2, False),
@@ -232,15 +233,15 @@ def test_who_left_an_isr_and_came_back() -> None:
     ]
 
 
-def test_a_change_that_failed_is_no_change_of_the_isr() -> None:
-    asked, done = isr_change(100, Kind.ISR_SHRINK, [1, 2], [3])
+def test_a_failed_change_does_not_change_the_isr() -> None:
+    requested, done = isr_change(100, Kind.ISR_SHRINK, [1, 2], [3])
     failed = done._replace(stage=Stage.FAILED, cause=Cause.CONFLICT)
-    assert "isr_changes" not in tables([asked, failed])
-    [change] = tables([asked, failed])["changes"]
+    assert "isr_changes" not in tables([requested, failed])
+    [change] = tables([requested, failed])["changes"]
     assert (change["is_failed"], change["cause"]) == (True, "lag_time")
 
 
-def test_changes_have_their_stages_and_say_what_is_missing() -> None:
+def test_changes_have_their_stages_and_name_missing_ones() -> None:
     unfinished = [
         event
         for event in leader_death()
@@ -257,7 +258,7 @@ def test_changes_have_their_stages_and_say_what_is_missing() -> None:
     assert found["changes"][0]["is_unfinished"]
 
 
-def test_events_come_from_log_lines_and_from_the_topic_alike() -> None:
+def test_events_from_log_lines_and_from_the_topic_are_equal() -> None:
     events = leader_death()
     values: list[Row] = [(value_of(event),) for event in events]
     lines: list[Row] = [
@@ -274,8 +275,8 @@ def test_events_come_from_log_lines_and_from_the_topic_alike() -> None:
     assert from_topic[-1][-3:] == (len(events) + 1, 0, 1)
 
 
-def test_what_is_told_of_a_topic_as_a_whole_is_known_to_its_partitions_and_counts_once() -> None:
-    """Strays of two partitions are deleted as one, which overtakes what was commanded before."""
+def test_topic_wide_events_apply_to_its_partitions_and_count_once() -> None:
+    """Strays of two partitions are deleted as one, which supersedes the earlier commands."""
     change = Change("b1-aside-7", Cause.STRAY, BEGAN_MS)
     strays = told(
         50, "broker-1", Kind.DELETE, Stage.COMPLETED, change=change, partition=-1, broker=1,

@@ -1,4 +1,4 @@
-"""What the job says of wrong settings, without Spark."""
+"""How the job reports invalid settings, without Spark."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tidelog_runtime.config import load
         ),
     ],
 )
-def test_a_wrong_setting_says_what_would_be_right(
+def test_an_invalid_setting_is_answered_with_valid_values(
     arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -36,7 +36,7 @@ def test_a_wrong_setting_says_what_would_be_right(
     assert problem in capsys.readouterr().err
 
 
-def test_log_files_that_are_not_there_are_told_before_spark_starts(
+def test_missing_log_files_are_reported_before_spark_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job, "spark_session", None)
@@ -45,7 +45,7 @@ def test_log_files_that_are_not_there_are_told_before_spark_starts(
     assert "there is no file or directory" in json.loads(capsys.readouterr().err)["problem"]
 
 
-def test_a_time_without_an_offset_is_of_utc() -> None:
+def test_a_time_without_an_offset_is_in_utc() -> None:
     arguments = ["--output", "o", "--logs", "l", "--since", "1970-01-01T00:01", "--until"]
     config = load(StateChangesConfig, [*arguments, "1970-01-01T03:00:00+01:00"])
     assert config.window == (60_000, 7_200_000)

@@ -1,4 +1,5 @@
-"""Small pieces to plant bad states with: one partition on three brokers, lives 11, 12, 13."""
+"""Helpers that plant invalid states: one partition on three brokers, with incarnations 11, 12,
+13."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def registration(
 
 
 class Store:
-    """Writes keys, one a revision, and has the rules judge each."""
+    """Writes keys, one per revision, and has the rules check each."""
 
     def __init__(self) -> None:
         self.losses = DataLosses()
@@ -67,7 +68,7 @@ class Store:
         self.put(KEYS.topic(NAME.topic), encode(TopicEntry(TOPIC_ID, 1, 3)))
 
     def register(self, broker_id: int, whole_since: int = 0) -> int:
-        """The broker epoch."""
+        """Register a broker and return its broker epoch."""
         self.put(KEYS.broker(broker_id), encode(registration(whole_since)))
         return self.revision
 
@@ -77,7 +78,7 @@ class Store:
         self.rules.absorb([Changed(key, item, self.revision)])
 
     def configure(self, **config: str) -> None:
-        """The topic."""
+        """Configure the topic."""
         self.put(KEYS.topic(NAME.topic), encode(TopicEntry(TOPIC_ID, 1, 3, config)))
 
     def delete(self, key: str) -> None:
@@ -85,15 +86,15 @@ class Store:
         self.rules.absorb([Changed(key, None, self.revision)])
 
     def delete_topic(self) -> None:
-        """Its deletion begins."""
+        """Begin the deletion of the topic."""
         self.put(KEYS.topic_deletion(NAME.topic), encode(TopicDeletion(TOPIC_ID)))
 
     def shrink(self) -> None:
-        """The removal of its only partition begins."""
+        """Begin the removal of the topic's only partition."""
         self.put(KEYS.topic(NAME.topic), encode(TopicEntry(TOPIC_ID, 0, 3)))
 
     def remove_partition(self, last_epoch: int) -> None:
-        """And adds it again, without replicas yet."""
+        """Remove the partition and add it again, without replicas yet."""
         self.shrink()
         self.write(state(leader=NO_LEADER, epoch=last_epoch, isr=()))
         self.delete(KEYS.leader_and_isr(NAME))
@@ -112,7 +113,7 @@ class Life:
 
 @dataclass
 class Shown:
-    """What a partition shows of itself."""
+    """The observable state of a partition."""
 
     state: LeaderAndIsr | None = None
     revision: int = 0
@@ -129,9 +130,9 @@ class Cluster:
         self.rules = ReplicaRules(self.store.rules, self.losses.append)
         self.replicas: dict[int, Replica] = {}
         self.shown: dict[int, Shown] = {}
-        for broker_id, life in (A, B, C):
+        for broker_id, incarnation in (A, B, C):
             self.replicas[broker_id] = self.rules.of(broker_id, PARTITION)
-            self.open(broker_id, f"broker-{broker_id}/1", life, 0)
+            self.open(broker_id, f"broker-{broker_id}/1", incarnation, 0)
 
     def open(
         self, broker_id: int, name: str, broker_epoch: int, end: int, *, lost: bool = False
@@ -140,7 +141,7 @@ class Cluster:
         self.rules.opened(self.replicas[broker_id], Life(name, broker_epoch), 0, end, lost=lost)
 
     def append(self, epoch: int, *broker_ids: int, content: int = 0) -> None:
-        """One record to the end of each of these."""
+        """Append one record to the end of each of these."""
         for broker_id in broker_ids:
             log = self.replicas[broker_id].log
             log.add(Entry(log.end, log.end + 1, epoch, content or 1000 * epoch + log.end))
@@ -160,11 +161,11 @@ class Cluster:
         self.show(broker_id, replace(self.shown[broker_id], high_watermark=high_watermark))
 
     def lose_all(self) -> Member:
-        """All come back in new lives, none of them whole; returns that of broker 2."""
+        """All return in new incarnations, none of them intact. Returns that of broker 2."""
         return [Member(b, self.store.register(b)) for b in (1, 2, 3)][1]
 
     def commit(self, count: int = 3, epoch: int = 5) -> None:
-        """Broker 1 leads, and all have `count` records that are committed."""
+        """Broker 1 leads, and all have `count` committed records."""
         self.lead(1, state(epoch=epoch))
         for _ in range(count):
             self.append(epoch, 1, 2, 3)
@@ -172,7 +173,7 @@ class Cluster:
 
 
 class Finds:
-    """`with finds("name"):` a violation of this name, and no other."""
+    """`with finds("name"):` expects a violation of exactly this name."""
 
     def __init__(self, name: str) -> None:
         self._name = name

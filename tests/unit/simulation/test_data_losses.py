@@ -1,11 +1,11 @@
-"""Which directory a machine has."""
+"""Which data directory a machine has."""
 
 from __future__ import annotations
 
 from simulation.data_losses import DataLosses
 
 
-def test_a_directory_that_is_put_back_is_the_same_and_what_was_in_its_place_is_not() -> None:
+def test_a_restored_directory_is_the_same_and_its_replacement_is_not() -> None:
     losses = DataLosses()
     began = losses.count
     first = losses.directory_at(1, began)
@@ -17,7 +17,7 @@ def test_a_directory_that_is_put_back_is_the_same_and_what_was_in_its_place_is_n
     assert losses.directory_at(1, losses.count) == first
 
 
-def test_each_replacement_makes_a_directory_of_its_own() -> None:
+def test_each_replacement_creates_a_separate_directory() -> None:
     losses = DataLosses()
     had = [losses.directory_at(1, losses.count)]
     for _ in range(2):
@@ -26,7 +26,7 @@ def test_each_replacement_makes_a_directory_of_its_own() -> None:
     assert len(set(had)) == 3
 
 
-def test_another_machine_has_kept_its_own() -> None:
+def test_another_machine_keeps_its_own_directory() -> None:
     losses = DataLosses()
     own = losses.directory_at(2, 0)
     losses.contents_replaced(1)
@@ -34,7 +34,7 @@ def test_another_machine_has_kept_its_own() -> None:
     assert losses.directory_at(1, 0) != own
 
 
-def test_of_a_directory_and_its_copy_the_first_that_registers_is_the_same() -> None:
+def test_of_a_directory_and_its_copy_the_first_to_register_is_the_same() -> None:
     for first, second in ((1, 101), (101, 1)):
         losses = DataLosses()
         losses.registered(1)

@@ -1,4 +1,4 @@
-"""What a log claims to have synced is compared with the bytes on the simulated disk."""
+"""Compares the synced end that a log claims with the bytes on the simulated disk."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write(disk: SimDisk, end: DurableEnd, end_offset: int, size: int, data: byte
     end.written(end_offset, 0, size)
 
 
-def test_what_was_synced_is_durable_once_its_name_is(disk: SimDisk) -> None:
+def test_synced_bytes_are_durable_once_the_file_name_is(disk: SimDisk) -> None:
     end = DurableEnd()
     write(disk, end, 3, 4, b"abcd")
     disk.open(SEGMENT).sync()
@@ -35,7 +35,7 @@ def test_what_was_synced_is_durable_once_its_name_is(disk: SimDisk) -> None:
     assert end.look(disk, DIRECTORY) == 3
 
 
-def test_what_was_written_after_the_sync_is_not_durable(disk: SimDisk) -> None:
+def test_bytes_written_after_the_sync_are_not_durable(disk: SimDisk) -> None:
     end = DurableEnd()
     write(disk, end, 3, 4, b"abcd")
     disk.open(SEGMENT).sync()
@@ -44,7 +44,7 @@ def test_what_was_written_after_the_sync_is_not_durable(disk: SimDisk) -> None:
     assert end.look(disk, DIRECTORY) == 3
 
 
-def test_what_a_failed_sync_dropped_is_not_durable_after_the_next(disk: SimDisk) -> None:
+def test_bytes_dropped_by_a_failed_sync_are_not_durable_after_the_next(disk: SimDisk) -> None:
     end = DurableEnd()
     write(disk, end, 3, 4, b"abcd")
     disk.sync_directory(DIRECTORY)
@@ -55,7 +55,7 @@ def test_what_a_failed_sync_dropped_is_not_durable_after_the_next(disk: SimDisk)
     assert end.look(disk, DIRECTORY) == 0
 
 
-def test_a_cut_takes_back_what_was_durable(disk: SimDisk) -> None:
+def test_a_truncation_shrinks_the_durable_end(disk: SimDisk) -> None:
     end = DurableEnd()
     write(disk, end, 3, 4, b"abcd")
     disk.open(SEGMENT).sync()
@@ -65,8 +65,8 @@ def test_a_cut_takes_back_what_was_durable(disk: SimDisk) -> None:
     assert end.offset == 1
 
 
-def test_a_power_failure_may_leave_a_file_in_its_full_length_with_other_bytes() -> None:
-    """In some of many; what was synced is as it was."""
+def test_a_power_failure_may_leave_a_file_of_full_length_with_other_bytes() -> None:
+    """This happens in some of many runs; synced bytes are unchanged."""
     contents = set()
     for number in range(60):
         disk = SimDisk()

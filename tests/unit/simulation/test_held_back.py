@@ -1,4 +1,4 @@
-"""What counts as held back."""
+"""Conditions that hold back a replica or the high watermark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidelog.model import NO_OFFSET
         (8, None),
     ],
 )
-def test_a_joiner_is_held_back_below_the_high_watermark_and_the_start_of_the_epoch(
+def test_a_replica_is_not_admitted_below_the_high_watermark_and_the_start_of_the_epoch(
     end: int, why: str | None
 ) -> None:
     assert why_not_joined(end, high_watermark=5, epoch_start=8) == why
@@ -34,7 +34,7 @@ def test_a_joiner_is_held_back_below_the_high_watermark_and_the_start_of_the_epo
 @pytest.mark.parametrize(
     ("committed", "proposed", "min_isr", "why"),
     [
-        # Brokers 1 and 2 have 9, 3 has 5, as the high watermark.
+        # Brokers 1 and 2 have 9; broker 3 has 5, like the high watermark.
         ((1, 2), None, 2, None),
         ((1,), None, 2, BY_MIN_ISR),
         ((1, 2), (1, 2, 3), 2, BY_PENDING_CHANGE),
@@ -43,7 +43,7 @@ def test_a_joiner_is_held_back_below_the_high_watermark_and_the_start_of_the_epo
         ((3,), None, 2, None),
     ],
 )
-def test_the_high_watermark_is_held_where_one_isr_alone_would_have_it_higher(
+def test_the_high_watermark_is_held_back_by_the_maximal_isr(
     committed: tuple[int, ...], proposed: tuple[int, ...] | None, min_isr: int, why: str | None
 ) -> None:
     held = 9 if why is None and committed == (1, 2) else 5

@@ -1,4 +1,4 @@
-"""What the simulator takes for wrong in the steps of a move."""
+"""Violations that the simulator finds in the steps of a move."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def broken(
     return found.name if found else None
 
 
-def test_the_steps_of_a_move_are_no_violation_and_are_counted() -> None:
+def test_the_steps_of_a_move_are_valid_and_are_counted() -> None:
     seen: Counter[str] = Counter()
-    begun = replace(state(), replicas=TO_4.replicas, moving=TO_4)
-    for old, new in ((state(), begun), (MOVING, SWITCHED_STATE), (MOVING, BACK)):
+    started = replace(state(), replicas=TO_4.replicas, moving=TO_4)
+    for old, new in ((state(), started), (MOVING, SWITCHED_STATE), (MOVING, BACK)):
         assert judge_step(old, new, {}, seen) is None
     assert +seen == {ACTIVATED: 1, SWITCHED: 1, LEADER_LEFT: 1, CANCELLED: 1}
 
@@ -62,17 +62,17 @@ def test_the_steps_of_a_move_are_no_violation_and_are_counted() -> None:
         (MOVING, replace(BACK, min_isr=1), "min_isr_of_wrong_set"),
     ],
 )
-def test_what_no_step_may_do_is_found(old: LeaderAndIsr, new: LeaderAndIsr, name: str) -> None:
+def test_invalid_steps_are_found(old: LeaderAndIsr, new: LeaderAndIsr, name: str) -> None:
     assert broken(old, new) == name
 
 
-def test_the_min_isr_that_a_topic_sets_is_in_force_whatever_the_replicas() -> None:
+def test_the_min_isr_of_a_topic_applies_whatever_the_replicas() -> None:
     config = {"min_insync_replicas": "1"}
     assert broken(MOVING, BACK, config) == "min_isr_of_wrong_set"
     assert broken(MOVING, replace(BACK, min_isr=1), config) is None
 
 
-def test_every_write_of_the_store_is_judged_so() -> None:
+def test_every_write_of_the_store_is_checked() -> None:
     store = Store()
     store.write(state())
     store.write(replace(state(), replicas=TO_4.replicas, moving=TO_4))
@@ -80,12 +80,12 @@ def test_every_write_of_the_store_is_judged_so() -> None:
         store.write(replace(SWITCHED_STATE, isr=(B,)))
 
 
-def test_who_stays_at_the_end_of_a_move_has_to_hold_what_is_committed() -> None:
+def test_a_replica_that_stays_after_a_move_must_hold_committed_records() -> None:
     store = Store()
-    asked = []
-    store.rules.on_joined = lambda _, member: asked.append(member)
+    joined = []
+    store.rules.on_joined = lambda _, member: joined.append(member)
     store.write(state())
     to_12 = Moving("op", (1, 2, 3), (1, 2))
     store.write(replace(state(), moving=to_12))
     store.write(replace(state(epoch=6, isr=(A, B)), replicas=(1, 2)))
-    assert asked == [A, B]
+    assert joined == [A, B]

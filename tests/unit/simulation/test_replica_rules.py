@@ -26,13 +26,13 @@ def cluster() -> Cluster:
     return Cluster()
 
 
-def test_what_the_design_allows_is_no_violation(cluster: Cluster) -> None:
+def test_valid_behaviour_is_no_violation(cluster: Cluster) -> None:
     cluster.commit(3)
     cluster.follow(2, state(), high_watermark=2)
     cluster.append(5, 1, 2)
     cluster.lead(2, state(leader=2, epoch=6, isr=(B, C)), high_watermark=2)
     cluster.append(6, 2)
-    # The deposed leader cuts what was never committed, and follows.
+    # The deposed leader truncates uncommitted records and follows.
     cluster.show(1, replace(cluster.shown[1], leading=None))
     cluster.rules.before_cut(cluster.replicas[1], 3)
     cluster.rules.cut(cluster.replicas[1], 3)
@@ -43,7 +43,7 @@ def test_what_the_design_allows_is_no_violation(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(("first", "end", "is_allowed"), [(1, 3, True), (1, 4, False)])
-def test_an_unreadable_batch_may_stand_for_those_that_were_committed(
+def test_an_unreadable_batch_may_replace_committed_ones(
     cluster: Cluster, first: int, end: int, *, is_allowed: bool
 ) -> None:
     cluster.commit(3)
@@ -57,14 +57,14 @@ def test_an_unreadable_batch_may_stand_for_those_that_were_committed(
             cluster.follow(2, state(), high_watermark=3)
 
 
-def test_a_leader_that_commits_what_a_member_lacks_is_found(cluster: Cluster) -> None:
+def test_a_commit_that_a_member_lacks_is_found(cluster: Cluster) -> None:
     cluster.lead(1, state())
     cluster.append(5, 1, 2)
     with finds("committed_without_member"):
         cluster.move(1, 1)
 
 
-def test_a_removal_counts_only_once_the_store_has_taken_it(cluster: Cluster) -> None:
+def test_a_removal_counts_only_after_the_store_has_accepted_it(cluster: Cluster) -> None:
     cluster.lead(1, state())
     cluster.append(5, 1, 2)
     shrunk = Shown(state(isr=(A, B)), 1000, 1, cluster.shown[1].leading)
@@ -72,7 +72,7 @@ def test_a_removal_counts_only_once_the_store_has_taken_it(cluster: Cluster) -> 
         cluster.show(1, shrunk)
 
 
-def test_a_member_that_the_store_has_and_the_leader_does_not_know_of_counts(
+def test_a_member_in_the_store_unknown_to_the_leader_counts(
     cluster: Cluster,
 ) -> None:
     cluster.lead(1, state(isr=(A, B)))
@@ -82,14 +82,14 @@ def test_a_member_that_the_store_has_and_the_leader_does_not_know_of_counts(
         cluster.move(1, 1)
 
 
-def test_a_member_whose_machine_lost_data_is_not_to_blame(cluster: Cluster) -> None:
+def test_a_member_whose_machine_lost_data_is_excused(cluster: Cluster) -> None:
     cluster.lead(1, state())
     cluster.append(5, 1, 2)
     cluster.store.losses.machine_lost(3)
     cluster.move(1, 1)
 
 
-def test_a_member_whose_replica_is_damaged_is_not_to_blame(cluster: Cluster) -> None:
+def test_a_member_with_a_damaged_replica_is_excused(cluster: Cluster) -> None:
     cluster.lead(1, state())
     cluster.append(5, 1, 2)
     cluster.store.losses.replica_damaged(3, PARTITION)
@@ -130,7 +130,7 @@ def test_a_new_leader_without_a_committed_record_is_found(cluster: Cluster) -> N
         cluster.lead(2, state(leader=2, epoch=6, isr=(B, C)))
 
 
-def test_what_was_committed_before_the_isr_shrank_stays_so(cluster: Cluster) -> None:
+def test_records_committed_before_the_isr_shrank_stay_committed(cluster: Cluster) -> None:
     cluster.commit(3)
     smaller = state(isr=(A,), eligible=(B, C))
     revision = cluster.store.write(smaller)
@@ -182,7 +182,7 @@ def test_a_second_leader_of_an_epoch_is_found(cluster: Cluster) -> None:
         cluster.show(2, Shown(cluster.shown[1].state, cluster.shown[1].revision, 0, object()))
 
 
-def test_another_life_of_the_leader_that_leads_on_in_its_epoch_is_found(cluster: Cluster) -> None:
+def test_another_incarnation_of_the_leader_in_the_same_epoch_is_found(cluster: Cluster) -> None:
     cluster.lead(1, state())
     before = cluster.shown[1]
     cluster.open(1, "broker-1/2", 40, 0)
@@ -190,13 +190,13 @@ def test_another_life_of_the_leader_that_leads_on_in_its_epoch_is_found(cluster:
         cluster.show(1, Shown(before.state, before.revision, 0, object()))
 
 
-def test_a_member_that_cuts_committed_records_is_found(cluster: Cluster) -> None:
+def test_a_member_that_truncates_committed_records_is_found(cluster: Cluster) -> None:
     cluster.commit(3)
     with finds("member_cut_committed"):
         cluster.rules.before_cut(cluster.replicas[2], 2)
 
 
-def test_a_member_that_begins_anew_above_what_others_have_deleted_is_found(
+def test_a_member_that_restarts_above_the_deletions_of_others_is_found(
     cluster: Cluster,
 ) -> None:
     cluster.commit(3)
@@ -206,19 +206,19 @@ def test_a_member_that_begins_anew_above_what_others_have_deleted_is_found(
     cluster.rules.before_reset(cluster.replicas[2], 3)
 
 
-def test_whoever_has_left_the_isr_may_cut(cluster: Cluster) -> None:
+def test_a_replica_outside_the_isr_may_truncate(cluster: Cluster) -> None:
     cluster.commit(3)
     cluster.store.write(state(isr=(A, C)))
     cluster.rules.before_cut(cluster.replicas[2], 2)
 
 
-def test_a_former_life_in_the_isr_is_not_the_present_one(cluster: Cluster) -> None:
+def test_a_previous_incarnation_in_the_isr_is_not_the_present_one(cluster: Cluster) -> None:
     cluster.commit(3)
     cluster.open(2, "broker-2/2", 40, 3)
     cluster.rules.before_cut(cluster.replicas[2], 2)
 
 
-def test_a_joiner_that_lacks_a_committed_record_is_found(cluster: Cluster) -> None:
+def test_an_admission_without_a_committed_record_is_found(cluster: Cluster) -> None:
     cluster.lead(1, state(isr=(A, B)))
     cluster.append(5, 1, 2)
     cluster.move(1, 1)
@@ -226,7 +226,7 @@ def test_a_joiner_that_lacks_a_committed_record_is_found(cluster: Cluster) -> No
         cluster.store.write(state())
 
 
-def test_a_leader_that_cuts_its_log_is_found(cluster: Cluster) -> None:
+def test_a_leader_that_truncates_its_log_is_found(cluster: Cluster) -> None:
     cluster.commit(3)
     with finds("leader_cut_its_log"):
         cluster.rules.before_cut(cluster.replicas[1], 3)
@@ -238,7 +238,7 @@ def test_a_member_that_is_set_aside_is_found(cluster: Cluster) -> None:
         cluster.rules.removed(cluster.replicas[3])
 
 
-def test_what_a_member_had_when_its_topic_was_deleted_counts_while_the_leader_has_yet_to_hear(
+def test_a_replica_of_a_deleted_topic_counts_until_the_leader_learns_of_the_deletion(
     cluster: Cluster,
 ) -> None:
     cluster.lead(1, state())
@@ -251,7 +251,7 @@ def test_what_a_member_had_when_its_topic_was_deleted_counts_while_the_leader_ha
         cluster.move(1, 2)
 
 
-def test_what_a_member_had_when_a_move_left_it_counts_while_the_leader_has_yet_to_hear(
+def test_a_replica_removed_by_a_move_counts_until_the_leader_learns_of_it(
     cluster: Cluster,
 ) -> None:
     cluster.lead(1, state())
@@ -264,7 +264,7 @@ def test_what_a_member_had_when_a_move_left_it_counts_while_the_leader_has_yet_t
         cluster.move(1, 2)
 
 
-def test_a_log_that_shrinks_over_a_restart_without_loss_is_found(cluster: Cluster) -> None:
+def test_a_log_that_shrinks_across_a_restart_without_loss_is_found(cluster: Cluster) -> None:
     cluster.commit(3)
     with finds("written_records_lost"):
         cluster.open(2, "broker-2/2", 40, 2)
@@ -276,7 +276,7 @@ def test_a_log_may_shrink_where_its_machine_lost_data(cluster: Cluster) -> None:
     assert cluster.replicas[2].log.end == 2
 
 
-def test_a_log_whose_start_was_lost_too_begins_lower(cluster: Cluster) -> None:
+def test_a_log_whose_start_was_lost_too_may_begin_lower(cluster: Cluster) -> None:
     cluster.commit(3)
     cluster.replicas[2].log.forget_below(3)
     cluster.open(2, "broker-2/2", 40, 0, lost=True)
@@ -284,7 +284,7 @@ def test_a_log_whose_start_was_lost_too_begins_lower(cluster: Cluster) -> None:
     assert cluster.replicas[2].log.end == 0
 
 
-def test_a_marked_unclean_leader_gives_up_what_it_lacks_and_says_so(cluster: Cluster) -> None:
+def test_a_marked_unclean_leader_gives_up_missing_records_and_reports_it(cluster: Cluster) -> None:
     cluster.commit(3)
     cluster.rules.cut(cluster.replicas[2], 1)
     cluster.store.configure(unclean_leader_election="true")
@@ -294,14 +294,14 @@ def test_a_marked_unclean_leader_gives_up_what_it_lacks_and_says_so(cluster: Clu
     ]
 
 
-def test_a_recovery_that_elects_not_the_longest_log_is_found(cluster: Cluster) -> None:
+def test_a_recovery_that_elects_a_shorter_log_is_found(cluster: Cluster) -> None:
     cluster.commit(3)
     cluster.rules.cut(cluster.replicas[2], 1)
     with finds("recovery_gave_up_too_much"):
         cluster.lead(2, state(leader=2, epoch=6, isr=(cluster.lose_all(),), unclean=6, min_isr=1))
 
 
-def test_what_a_member_of_a_synced_partition_has_not_synced_is_not_committed(
+def test_unsynced_records_of_a_synced_partition_are_not_committed(
     cluster: Cluster,
 ) -> None:
     cluster.store.configure(durability="synced")
@@ -315,7 +315,7 @@ def test_what_a_member_of_a_synced_partition_has_not_synced_is_not_committed(
         cluster.move(1, 2)
 
 
-def test_what_was_synced_in_a_former_life_counts(cluster: Cluster) -> None:
+def test_records_synced_by_a_previous_incarnation_count(cluster: Cluster) -> None:
     replica = cluster.replicas[3]
     cluster.append(5, 3)
     replica.durable.offset = 1
@@ -325,7 +325,7 @@ def test_what_was_synced_in_a_former_life_counts(cluster: Cluster) -> None:
     assert replica.synced_end == 0
 
 
-def test_a_new_leader_that_tells_an_end_below_what_was_committed_before_is_found(
+def test_a_new_leader_that_reports_an_end_below_committed_records_is_found(
     cluster: Cluster,
 ) -> None:
     cluster.commit(3)
@@ -335,7 +335,7 @@ def test_a_new_leader_that_tells_an_end_below_what_was_committed_before_is_found
         cluster.rules.judge_end(cluster.replicas[2], 6, 1)
 
 
-def test_after_an_unclean_election_other_replicas_are_not_judged_by_what_was_given_up(
+def test_after_an_unclean_election_given_up_records_do_not_count_against_other_replicas(
     cluster: Cluster,
 ) -> None:
     cluster.commit(3)
@@ -354,7 +354,7 @@ def test_after_an_unclean_election_other_replicas_are_not_judged_by_what_was_giv
         cluster.follow(3, unclean, high_watermark=2)
 
 
-def test_what_was_read_after_a_loss_is_what_is_judged(cluster: Cluster) -> None:
+def test_the_log_read_after_a_loss_is_checked(cluster: Cluster) -> None:
     cluster.commit(3)
     replica = cluster.replicas[2]
     owner = replica.owner
@@ -364,13 +364,13 @@ def test_what_was_read_after_a_loss_is_what_is_judged(cluster: Cluster) -> None:
         cluster.follow(2, state(), high_watermark=1)
 
 
-def test_a_life_that_was_never_registered_has_no_claim(cluster: Cluster) -> None:
+def test_an_unregistered_incarnation_has_no_claim(cluster: Cluster) -> None:
     assert cluster.store.rules.has_lost_data_since(Member(2, 999), PARTITION)
     assert not cluster.store.rules.has_lost_data_since(B, PARTITION)
     assert not cluster.store.rules.has_lost_data_since(C, PARTITION)
 
 
-def test_a_partition_that_was_added_again_owes_nothing_of_the_removed_one(
+def test_a_recreated_partition_does_not_have_to_hold_records_of_the_removed_one(
     cluster: Cluster,
 ) -> None:
     cluster.commit(3)
@@ -441,7 +441,7 @@ def header(offset: int, producer_epoch: int) -> BatchHeader:
     return BatchHeader(offset, 5, 0, 1000 + offset, 0, 0, 1, 0, 0, 77, producer_epoch, offset)
 
 
-def test_a_former_holder_of_a_name_that_is_appended_after_the_next_is_found(
+def test_a_batch_of_a_previous_name_holder_appended_after_the_next_is_found(
     cluster: Cluster,
 ) -> None:
     replica = cluster.replicas[1]
@@ -450,14 +450,14 @@ def test_a_former_holder_of_a_name_that_is_appended_after_the_next_is_found(
         cluster.rules.appended(replica, [header(3, 1)])
 
 
-def test_a_fence_that_was_cut_again_fences_no_one(cluster: Cluster) -> None:
+def test_a_truncated_fence_fences_no_producer(cluster: Cluster) -> None:
     replica = cluster.replicas[1]
     cluster.rules.appended(replica, [header(0, 1), header(1, 2)])
     cluster.rules.cut(replica, 1)
     cluster.rules.appended(replica, [header(1, 1)])
 
 
-def test_a_replica_that_deletes_above_what_is_committed_is_found(cluster: Cluster) -> None:
+def test_a_replica_that_deletes_uncommitted_records_is_found(cluster: Cluster) -> None:
     cluster.commit(3)
     cluster.append(5, 2)
     cluster.rules.start_moved(cluster.replicas[2], 3)

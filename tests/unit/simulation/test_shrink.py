@@ -3,11 +3,11 @@ import random
 from simulation.shrink import shrink
 
 
-def test_what_alone_causes_the_failure_is_left() -> None:
+def test_only_the_faults_that_cause_the_failure_remain() -> None:
     assert shrink(range(20), lambda plan: 13 in plan) == [13]
 
 
-def test_faults_that_fail_only_together_are_all_left_in_their_order() -> None:
+def test_faults_that_fail_only_together_all_remain_in_order() -> None:
     assert shrink(range(30), lambda plan: {3, 17, 29} <= set(plan)) == [3, 17, 29]
 
 
@@ -19,7 +19,7 @@ def test_a_single_fault_is_kept() -> None:
     assert shrink([1], lambda plan: plan == [1]) == [1]
 
 
-def test_nothing_of_the_result_can_be_left_out() -> None:
+def test_the_result_is_minimal() -> None:
     for seed in range(50):
         rng = random.Random(seed)
         plan = list(range(rng.randint(1, 25)))
@@ -27,7 +27,7 @@ def test_nothing_of_the_result_can_be_left_out() -> None:
         assert shrink(plan, needed.issubset) == sorted(needed)
 
 
-def test_the_search_ends_with_its_runs_and_keeps_what_it_has() -> None:
+def test_the_search_ends_after_its_runs_and_keeps_its_best_result() -> None:
     runs = []
 
     def fails(plan: list[int]) -> bool:

@@ -31,13 +31,13 @@ def store() -> Store:
     return store
 
 
-def test_what_the_design_allows_is_no_violation(store: Store) -> None:
+def test_valid_writes_are_no_violation(store: Store) -> None:
     store.write(state(isr=(A, B)))
     store.write(state(isr=(A,), eligible=(B,)))
     store.write(state(leader=NO_LEADER, epoch=6, isr=(A,), eligible=(B,)))
-    life = store.register(2, whole_since=B.broker_epoch)
-    store.write(state(leader=2, epoch=7, isr=(Member(2, life),), eligible=(A,)))
-    store.write(state(leader=2, epoch=7, isr=(Member(2, life), C)))
+    incarnation = store.register(2, whole_since=B.broker_epoch)
+    store.write(state(leader=2, epoch=7, isr=(Member(2, incarnation),), eligible=(A,)))
+    store.write(state(leader=2, epoch=7, isr=(Member(2, incarnation), C)))
     assert store.rules.seen == {"left without a leader": 1, "elected from the eligible set": 1}
 
 
@@ -51,7 +51,7 @@ def test_a_member_of_both_sets_is_found(store: Store) -> None:
         store.write(state(isr=(A,), eligible=(A, B)))
 
 
-def test_an_epoch_that_falls_is_found(store: Store) -> None:
+def test_a_decreasing_epoch_is_found(store: Store) -> None:
     with finds("leader_epoch_fell"):
         store.write(state(epoch=4))
 
@@ -61,27 +61,27 @@ def test_another_leader_in_the_same_epoch_is_found(store: Store) -> None:
         store.write(state(leader=2))
 
 
-def test_another_life_of_the_leader_in_the_same_epoch_is_found(store: Store) -> None:
-    life = store.register(1, whole_since=A.broker_epoch)
+def test_another_incarnation_of_the_leader_in_the_same_epoch_is_found(store: Store) -> None:
+    incarnation = store.register(1, whole_since=A.broker_epoch)
     with finds("leader_changed_within_epoch"):
-        store.write(state(isr=(Member(1, life), B, C)))
+        store.write(state(isr=(Member(1, incarnation), B, C)))
 
 
-def test_a_joiner_that_is_gone_is_found(store: Store) -> None:
+def test_an_admission_of_a_departed_broker_is_found(store: Store) -> None:
     store.write(state(isr=(A, B)))
     store.delete(KEYS.broker(3))
     with finds("joiner_not_running"):
         store.write(state())
 
 
-def test_a_joiner_that_is_stopping_is_found(store: Store) -> None:
+def test_an_admission_of_a_stopping_broker_is_found(store: Store) -> None:
     store.write(state(isr=(A, B)))
     store.put(KEYS.broker(3), encode(registration(where=STOPPING)), C.broker_epoch)
     with finds("joiner_not_running"):
         store.write(state())
 
 
-def test_a_joiner_in_a_former_life_is_found(store: Store) -> None:
+def test_an_admission_of_a_previous_incarnation_is_found(store: Store) -> None:
     store.write(state(isr=(A, B)))
     store.delete(KEYS.broker(3))
     store.register(3, whole_since=C.broker_epoch)
@@ -94,7 +94,7 @@ def test_a_registration_written_over_another_is_found(store: Store) -> None:
         store.put(KEYS.broker(2), encode(registration()), B.broker_epoch)
 
 
-def test_an_eligible_set_that_forgets_a_member_is_found(store: Store) -> None:
+def test_an_eligible_set_that_omits_a_member_is_found(store: Store) -> None:
     store.write(state(isr=(A, B)))
     with finds("eligible_set"):
         store.write(state(isr=(A,)))
@@ -105,7 +105,7 @@ def test_an_eligible_set_beside_a_large_enough_isr_is_found(store: Store) -> Non
         store.write(state(isr=(A, B), eligible=(C,)))
 
 
-def test_an_eligible_set_that_outlives_a_full_isr_is_found(store: Store) -> None:
+def test_an_eligible_set_that_remains_after_a_full_isr_is_found(store: Store) -> None:
     store.write(state(isr=(A, B)))
     store.write(state(isr=(A,), eligible=(B,)))
     with finds("eligible_set"):
@@ -118,15 +118,15 @@ def test_an_election_by_a_deposed_controller_is_found(store: Store) -> None:
         store.write(state(leader=2, epoch=6))
 
 
-def test_a_controller_epoch_given_twice_is_found(store: Store) -> None:
+def test_a_reused_controller_epoch_is_found(store: Store) -> None:
     with finds("controller_epoch_fell"):
         store.put(KEYS.controller_epoch, b"7")
 
 
-def test_a_leader_that_is_not_whole_and_not_marked_is_found(store: Store) -> None:
-    life = store.register(2)
+def test_an_unmarked_leader_that_is_not_intact_is_found(store: Store) -> None:
+    incarnation = store.register(2)
     with finds("elected_not_whole"):
-        store.write(state(leader=2, epoch=6, isr=(Member(2, life), C)))
+        store.write(state(leader=2, epoch=6, isr=(Member(2, incarnation), C)))
 
 
 def test_a_leader_from_outside_both_sets_is_found(store: Store) -> None:
@@ -141,7 +141,7 @@ def test_a_leader_that_resigned_is_not_elected_as_clean(store: Store) -> None:
         store.write(state(leader=2, epoch=6, isr=(B, C)))
 
 
-def test_an_unclean_election_beside_a_whole_member_is_found(store: Store) -> None:
+def test_an_unclean_election_beside_an_intact_member_is_found(store: Store) -> None:
     store.write(state(isr=(A, B)))
     with finds("unclean_without_need"):
         store.write(state(leader=3, epoch=6, isr=(C,), unclean=6))
@@ -159,78 +159,78 @@ def consent(store: Store, *, live: bool = False) -> None:
 
 
 def all_lost(store: Store) -> Member:
-    """All are back, none whole, and nobody leads; returns the life of broker 3."""
+    """All have returned, none intact, and no broker leads. Returns the incarnation of broker 3."""
     lives = {broker_id: store.register(broker_id) for broker_id in (1, 2, 3)}
     store.write(state(leader=NO_LEADER, epoch=6))
     return Member(3, lives[3])
 
 
-def test_a_recovery_by_hand_without_consent_is_found(store: Store) -> None:
+def test_a_manual_recovery_without_consent_is_found(store: Store) -> None:
     store.configure(recovery="manual")
-    life = all_lost(store)
+    incarnation = all_lost(store)
     with finds("recovered_without_consent"):
-        store.write(state(leader=3, epoch=7, isr=(life,), unclean=7))
+        store.write(state(leader=3, epoch=7, isr=(incarnation,), unclean=7))
 
 
-def test_a_consent_serves_one_recovery(store: Store) -> None:
+def test_a_consent_permits_one_recovery(store: Store) -> None:
     store.configure(recovery="manual")
-    life = all_lost(store)
+    incarnation = all_lost(store)
     consent(store)
-    store.write(state(leader=3, epoch=7, isr=(life,), unclean=7))
+    store.write(state(leader=3, epoch=7, isr=(incarnation,), unclean=7))
     assert store.rules.seen["recovered by consent"] == 1
-    store.write(state(leader=NO_LEADER, epoch=8, isr=(life,), unclean=7))
+    store.write(state(leader=NO_LEADER, epoch=8, isr=(incarnation,), unclean=7))
     again = Member(3, store.register(3))
     with finds("recovered_without_consent"):
         store.write(state(leader=3, epoch=9, isr=(again,), unclean=9))
 
 
-def test_a_consent_that_ends_without_an_election_serves_none(store: Store) -> None:
+def test_a_consent_that_ends_without_an_election_permits_none(store: Store) -> None:
     store.configure(recovery="manual")
-    life = all_lost(store)
+    incarnation = all_lost(store)
     consent(store)
     store.delete(KEYS.recovery(NAME))
     assert store.rules.seen["consent not needed after all"] == 1
     with finds("recovered_without_consent"):
-        store.write(state(leader=3, epoch=7, isr=(life,), unclean=7))
+        store.write(state(leader=3, epoch=7, isr=(incarnation,), unclean=7))
 
 
-def test_a_consent_to_a_partition_with_a_leader_is_found(store: Store) -> None:
+def test_a_consent_for_a_partition_with_a_leader_is_found(store: Store) -> None:
     with finds("consent_to_led_partition"):
         consent(store)
 
 
-def test_a_recovery_without_all_who_were_in_sync_is_found(store: Store) -> None:
+def test_a_recovery_without_all_last_known_members_is_found(store: Store) -> None:
     store.delete(KEYS.broker(1))
-    life = Member(3, store.register(3))
+    incarnation = Member(3, store.register(3))
     store.write(state(leader=NO_LEADER, epoch=6, isr=(A,), eligible=(B, C)))
     store.register(2)
     with finds("recovered_without_member"):
-        store.write(state(leader=3, epoch=7, isr=(life,), unclean=7))
+        store.write(state(leader=3, epoch=7, isr=(incarnation,), unclean=7))
 
 
-def test_somebody_may_give_up_who_is_away(store: Store) -> None:
+def test_an_administrator_may_give_up_absent_members(store: Store) -> None:
     store.delete(KEYS.broker(1))
-    life = Member(3, store.register(3))
+    incarnation = Member(3, store.register(3))
     store.write(state(leader=NO_LEADER, epoch=6, isr=(A,), eligible=(B, C)))
     store.register(2)
     consent(store, live=True)
-    store.write(state(leader=3, epoch=7, isr=(life,), unclean=7))
+    store.write(state(leader=3, epoch=7, isr=(incarnation,), unclean=7))
     assert store.rules.permits_loss(PARTITION, 7)
 
 
-def test_a_topic_that_is_being_deleted_forgets_its_members(store: Store) -> None:
+def test_a_topic_in_deletion_forgets_its_members(store: Store) -> None:
     store.delete_topic()
     store.write(state(leader=NO_LEADER, epoch=6, isr=()))
 
 
-def test_a_partition_that_is_removed_from_a_topic_that_stays_forgets_its_members(
+def test_a_partition_removed_from_a_remaining_topic_forgets_its_members(
     store: Store,
 ) -> None:
     store.shrink()
     store.write(state(leader=NO_LEADER, epoch=6, isr=()))
 
 
-def test_a_partition_that_is_added_again_begins_beyond_the_removed_one(store: Store) -> None:
+def test_a_recreated_partition_begins_beyond_the_removed_one(store: Store) -> None:
     store.remove_partition(last_epoch=6)
     store.write(state(epoch=7))
     assert store.rules.first_epoch == {PARTITION: 7}
@@ -238,14 +238,12 @@ def test_a_partition_that_is_added_again_begins_beyond_the_removed_one(store: St
 
 
 @pytest.mark.parametrize("epoch", [0, 6])
-def test_a_partition_that_is_added_again_with_known_epochs_is_found(
-    store: Store, epoch: int
-) -> None:
+def test_a_recreated_partition_with_reused_epochs_is_found(store: Store, epoch: int) -> None:
     store.remove_partition(last_epoch=6)
     with finds("epochs_begin_again"):
         store.write(state(epoch=epoch))
 
 
-def test_members_are_not_forgotten_without_a_deletion(store: Store) -> None:
+def test_members_are_kept_without_a_deletion(store: Store) -> None:
     with finds("eligible_set"):
         store.write(state(leader=NO_LEADER, epoch=6, isr=()))

@@ -9,7 +9,7 @@ from unit.client.fake_broker import FakeCluster
 
 @pytest.fixture
 async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeCluster]:
-    """Two brokers; topic "sea" has two partitions. What is denied is soon believed."""
+    """Two brokers; topic "sea" has two partitions. Timeouts for denied topics are short."""
     monkeypatch.setattr(cluster_lookups, "GONE_AFTER_MS", 300)
     monkeypatch.setattr(cluster_lookups, "LOOK_PAUSE_MS", 20)
     monkeypatch.setattr(ask_leaders, "DENIED_MS", 300)

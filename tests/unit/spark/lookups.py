@@ -1,4 +1,4 @@
-"""A fake cluster as drivers ask it, with records in numbers."""
+"""A fake cluster as drivers query it, with numbers as records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from unit.client.fake_broker import FakeCluster
 
 
 def fill(cluster: FakeCluster, count: int, *, topic: str = "sea", partition: int = 0) -> None:
-    """Batches of five, each record at a time equal to its offset."""
+    """Append batches of five records; the timestamp of each equals its offset."""
     log = cluster.partition(topic, partition)
     for first in range(log.end, log.end + count, 5):
         batch = encode([b"%d" % n for n in range(5)], timestamps_ms=list(range(first, first + 5)))

@@ -1,4 +1,4 @@
-"""Arrow batches have what the records have, whatever is cut off at both ends."""
+"""Arrow batches have the records' content, wherever both ends are cut."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def rows_of(batch: pa.RecordBatch | None) -> list[dict[str, object]]:
     st.integers(0, 7),
     st.integers(0, 40),
 )
-def test_every_record_is_there_as_it_was_written(
+def test_every_record_is_returned_as_it_was_written(
     batches: list[list[Record]], codec: Codec, skip: int, end: int
 ) -> None:
     arrow = ArrowBatches(SCHEMA, SEA)
@@ -91,26 +91,26 @@ def test_every_record_is_there_as_it_was_written(
         assert taken.schema == SCHEMA
 
 
-def test_a_time_that_spark_does_not_know_is_null() -> None:
+def test_a_time_out_of_range_for_spark_is_null() -> None:
     last_ms = (2**63 - 1) // 1000
     times_ms = [5, last_ms, last_ms + 1, 2**62 - 1]
     arrow = ArrowBatches(SCHEMA, SEA)
     for offset, time_ms in enumerate(times_ms):
         fill(arrow, fetched([(None, b"x", time_ms, [])], offset, Codec.NONE), FAR_END)
-    told = arrow.take()
-    assert told is not None
-    micros = told.column("timestamp").cast(pa.int64()).to_pylist()
+    taken = arrow.take()
+    assert taken is not None
+    micros = taken.column("timestamp").cast(pa.int64()).to_pylist()
     assert micros == [5_000, last_ms * 1000, None, None]
 
 
-def test_only_the_columns_that_are_wanted_are_made() -> None:
+def test_only_requested_columns_are_built() -> None:
     schema = to_arrow_schema(schema_of(chosen_columns(["offset", "value"])), timezone="UTC")
     arrow = ArrowBatches(schema, SEA)
     fill(arrow, fetched([(None, b"x", 1, [])], 9, Codec.NONE), FAR_END)
     assert rows_of(arrow.take()) == [{"offset": 9, "value": b"x"}]
 
 
-def test_what_gathers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_buffered_bytes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow_batches, "BATCH_BYTES", 10)
     arrow = ArrowBatches(SCHEMA, SEA)
     fill(arrow, fetched([(b"key", b"value", 1, [])], 0, Codec.NONE), FAR_END)
@@ -122,7 +122,7 @@ def test_what_gathers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert arrow.take() is None
 
 
-def test_headers_count_as_the_objects_that_they_are_until_then() -> None:
+def test_buffered_headers_count_with_the_size_of_their_objects() -> None:
     bare, rich = ArrowBatches(SCHEMA, SEA), ArrowBatches(SCHEMA, SEA)
     enough = BATCH_BYTES // HEADER_OBJECTS_BYTES
     fill(bare, fetched([(None, None, 1, [])] * enough, 0, Codec.NONE), FAR_END)
@@ -131,7 +131,7 @@ def test_headers_count_as_the_objects_that_they_are_until_then() -> None:
     assert rich.is_full
 
 
-def test_headers_that_nobody_wants_cost_nothing() -> None:
+def test_unrequested_headers_cost_nothing() -> None:
     schema = to_arrow_schema(schema_of(chosen_columns(["offset"])), timezone="UTC")
     batch = fetched([(None, None, 1, [("k", b"v")])] * 5_000, 0, Codec.NONE)
     peaks = []
@@ -145,7 +145,7 @@ def test_headers_that_nobody_wants_cost_nothing() -> None:
     assert without < with_them / 3
 
 
-def test_a_batch_that_cannot_be_opened_is_named() -> None:
+def test_an_unreadable_batch_is_named() -> None:
     wrong = encode([b"v"], timestamps_ms=1)._replace(records=b"\xff" * 9)
     stamped = stamp(wrong, base_offset=7, leader_epoch=5, append_time_ms=1)
     with pytest.raises(InvalidBatchError) as caught:

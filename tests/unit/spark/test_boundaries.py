@@ -1,4 +1,4 @@
-"""Where reading begins and ends."""
+"""The start and end of a read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def at(offset: int) -> str:
     return f'{{"sea": {{"0": {offset}}}}}'
 
 
-def test_all_is_read_unless_it_is_told_otherwise() -> None:
+def test_all_records_are_read_by_default() -> None:
     assert (starts(options(), NOW, {}), ends(options(), NOW, {})) == ({SEA: 10}, {SEA: 20})
 
 
@@ -33,42 +33,42 @@ def test_offsets_are_taken_as_they_are(given: int, offset: int) -> None:
 
 
 @pytest.mark.parametrize("offset", [9, 21])
-def test_an_offset_that_is_not_in_the_log_is_told_with_what_is(offset: int) -> None:
+def test_an_offset_out_of_range_is_reported_with_the_valid_range(offset: int) -> None:
     with pytest.raises(OptionError, match=f"startingOffsets: offset {offset} .* must be 10 to 20"):
         starts(options(startingOffsets=at(offset)), NOW, {})
     with pytest.raises(OptionError, match=f"endingOffsets: offset {offset} .* must be 10 to 20"):
         ends(options(endingOffsets=at(offset)), NOW, {})
 
 
-def test_what_is_deleted_may_be_passed_over() -> None:
+def test_deleted_offsets_may_be_skipped() -> None:
     lenient = options(startingOffsets=at(9), failOnDataLoss="false")
     assert starts(lenient, NOW, {}) == {SEA: 10}
 
 
-def test_a_time_is_looked_up() -> None:
+def test_a_time_is_resolved_to_an_offset() -> None:
     timed = options(startingTimestamp="5", endingTimestamp="9")
     assert times_wanted(timed.starting, [SEA]) == {5: [SEA]}
     assert starts(timed, NOW, {SEA: 13}) == {SEA: 13}
     assert ends(timed, NOW, {SEA: 17}) == {SEA: 17}
 
 
-def test_where_no_record_is_as_young_the_end_is_at_the_end() -> None:
+def test_an_end_time_after_all_records_is_the_log_end() -> None:
     assert ends(options(endingTimestamp="9"), NOW, {SEA: NO_OFFSET}) == {SEA: 20}
 
 
-def test_and_the_start_is_an_error_unless_that_is_allowed() -> None:
+def test_a_start_time_after_all_records_is_an_error_unless_allowed() -> None:
     with pytest.raises(OptionError, match="no record of sea/0 is as young as 5; give an earlier"):
         starts(options(startingTimestamp="5"), NOW, {SEA: NO_OFFSET})
     lenient = options(startingTimestamp="5", startingOffsetsByTimestampStrategy="latest")
     assert starts(lenient, NOW, {SEA: NO_OFFSET}) == {SEA: 20}
 
 
-def test_an_end_before_the_start_is_told() -> None:
+def test_an_end_before_the_start_is_reported() -> None:
     crossed = options(startingOffsets=at(15), endingOffsets=at(12))
     with pytest.raises(OptionError, match=r"read from offset 15 .startingOffsets. to 12"):
         check_order(crossed, starts(crossed, NOW, {}), ends(crossed, NOW, {}))
 
 
-def test_by_time_it_is_nothing_to_read() -> None:
+def test_an_end_time_before_the_start_time_reads_nothing() -> None:
     crossed = options(startingTimestamp="9", endingTimestamp="5")
     check_order(crossed, {SEA: 15}, {SEA: 12})

@@ -1,4 +1,4 @@
-"""Where a stream goes on, and what it is told is lost."""
+"""Where a stream continues, and the data loss that it reports."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def where(found: GoingOn) -> ReadTo:
     return found.offsets["sea"].partitions[0]
 
 
-def test_where_nothing_is_lost_nothing_is_told() -> None:
+def test_without_loss_nothing_is_reported() -> None:
     found = going_on(read(ReadTo(7, 2)), now(PartitionNow(7, 9, 2)), {})
     assert (where(found), found.losses) == (ReadTo(7, 2), ())
 
 
-def test_what_retention_deleted_is_told_by_its_offsets() -> None:
+def test_offsets_deleted_by_retention_are_reported() -> None:
     found = going_on(read(ReadTo(7, 2)), now(PartitionNow(12, 20, 2)), {})
     assert where(found) == ReadTo(12)
     assert found.losses == (
@@ -50,12 +50,12 @@ def test_what_retention_deleted_is_told_by_its_offsets() -> None:
     )
 
 
-def test_what_was_read_may_be_deleted() -> None:
+def test_records_already_read_may_be_deleted() -> None:
     found = going_on(read(ReadTo(7, 2)), now(PartitionNow(6, 20, 2)), {})
     assert found.losses == ()
 
 
-def test_a_topic_that_was_created_again_is_read_from_its_start() -> None:
+def test_a_recreated_topic_is_read_from_its_start() -> None:
     found = going_on(read(ReadTo(7, 2)), now(PartitionNow(0, 3, 0), topic_id="new", revision=9), {})
     assert where(found) == ReadTo(0)
     assert found.offsets["sea"].topic_id == "new"
@@ -64,20 +64,20 @@ def test_a_topic_that_was_created_again_is_read_from_its_start() -> None:
     assert "nothing from offsets 0: 7 on" in loss
 
 
-def test_a_broker_that_is_behind_tells_of_no_new_topic() -> None:
-    former = now(PartitionNow(0, 3, 0), topic_id="former", revision=2)
-    assert behind(read(ReadTo(7, 2)), former) == ["sea"]
+def test_metadata_of_a_lagging_broker_is_no_evidence_of_a_recreated_topic() -> None:
+    previous = now(PartitionNow(0, 3, 0), topic_id="former", revision=2)
+    assert behind(read(ReadTo(7, 2)), previous) == ["sea"]
     assert behind(read(ReadTo(7, 2)), now(PartitionNow(0, 3, 0), topic_id="n", revision=9)) == []
-    assert behind({}, former) == []
+    assert behind({}, previous) == []
 
 
-def test_a_broker_that_is_behind_tells_of_no_partition_that_is_gone() -> None:
+def test_metadata_of_a_lagging_broker_is_no_evidence_of_a_removed_partition() -> None:
     grown = read(ReadTo(7), ReadTo(3), as_of=8)
     assert behind(grown, now(PartitionNow(0, 9, 0), as_of=6)) == ["sea"]
     assert behind(grown, now(PartitionNow(0, 9, 0), as_of=9)) == []
 
 
-def test_a_topic_that_is_gone_is_told() -> None:
+def test_a_deleted_topic_is_reported() -> None:
     found = going_on(read(ReadTo(7, 2), ReadTo(3)), {}, {})
     assert found.offsets == {}
     assert found.losses == (
@@ -85,7 +85,7 @@ def test_a_topic_that_is_gone_is_told() -> None:
     )
 
 
-def test_a_partition_that_is_gone_is_told() -> None:
+def test_a_removed_partition_is_reported() -> None:
     found = going_on(read(ReadTo(7), ReadTo(3)), now(PartitionNow(0, 9, 0)), {})
     assert found.losses == ("sea/1 was removed: nothing from offset 3 on can be read any more",)
 
@@ -96,25 +96,25 @@ def test_a_new_partition_is_read_from_its_start() -> None:
     assert found.losses == ()
 
 
-def test_a_new_topic_is_no_loss_whatever_its_retention_has_deleted() -> None:
+def test_a_new_topic_is_no_loss_whatever_retention_has_deleted() -> None:
     found = going_on({}, now(PartitionNow(4, 9, 0)), {})
     assert (where(found), found.losses) == (ReadTo(4), ())
 
 
-def test_of_a_new_partition_of_a_known_topic_that_is_a_loss() -> None:
+def test_deletions_in_a_new_partition_of_a_known_topic_are_a_loss() -> None:
     new = PartitionNow(4, 9, 0, create_revision=7)
     found = going_on(read(ReadTo(7)), now(PartitionNow(0, 9, 0), new), {})
     assert found.losses[0].startswith("offsets 0 to 3 of sea/1 were deleted before they were read")
 
 
-def test_an_old_partition_that_was_not_asked_for_before_is_read_as_far_as_it_is_kept() -> None:
+def test_an_old_partition_requested_later_is_read_from_what_retention_kept() -> None:
     old = PartitionNow(4, 9, 0, create_revision=6)
     found = going_on(read(ReadTo(7)), now(PartitionNow(0, 9, 0), old), {})
     assert found.offsets["sea"].partitions[1] == ReadTo(4)
     assert found.losses == ()
 
 
-def test_a_partition_that_was_removed_and_added_again_is_read_from_its_start() -> None:
+def test_a_recreated_partition_is_read_from_its_start() -> None:
     again = now(PartitionNow(0, 9, 4, create_revision=8), as_of=8)
     assert to_verify(read(ReadTo(7, 2)), again) == {}
     found = going_on(read(ReadTo(7, 2)), again, {})
@@ -123,11 +123,11 @@ def test_a_partition_that_was_removed_and_added_again_is_read_from_its_start() -
         "sea/0 was removed and added again: of the former one nothing from offset 7 on can be read "
         "any more, and the new one is read from its start",
     )
-    # Told once.
+    # Reported once.
     assert going_on(found.offsets, again, {}).losses == ()
 
 
-def test_a_truncated_log_is_read_from_where_it_was_cut() -> None:
+def test_a_truncated_log_is_read_from_the_truncation() -> None:
     found = going_on(read(ReadTo(7, 2)), now(PartitionNow(0, 9, 4)), {SEA: Truncation(5, 4, 1)})
     assert where(found) == ReadTo(5, 1)
     assert found.losses == (
@@ -137,13 +137,13 @@ def test_a_truncated_log_is_read_from_where_it_was_cut() -> None:
     )
 
 
-def test_only_a_newer_leader_can_have_cut_what_was_read() -> None:
+def test_only_a_newer_leader_can_have_truncated_read_records() -> None:
     assert to_verify(read(ReadTo(7, 2)), now(PartitionNow(0, 9, 3))) == {SEA: ReadTo(7, 2)}
     assert to_verify(read(ReadTo(7, 2)), now(PartitionNow(0, 9, 2))) == {}
 
 
 @pytest.mark.rule("stream-offsets-detect-losses")
-def test_a_leader_that_was_deposed_tells_of_no_truncation() -> None:
+def test_a_deposed_leader_is_no_evidence_of_truncation() -> None:
     assert to_verify(read(ReadTo(7, 2)), now(PartitionNow(0, 3, 1))) == {}
     assert going_on(read(ReadTo(7, 2)), now(PartitionNow(0, 3, 1)), {}).losses == ()
 
@@ -154,7 +154,7 @@ def test_nothing_is_compared_where_nothing_was_read() -> None:
     assert to_verify(read(ReadTo(7, 2)), now(PartitionNow(0, 9, 3), topic_id="other")) == {}
 
 
-def test_the_error_says_what_can_be_done() -> None:
+def test_the_error_has_the_next_step() -> None:
     assert DataLossError(["this is gone", "that is gone"]).message == (
         "this is gone; that is gone. To go on with what is there set failOnDataLoss to false; to "
         "read all of it again begin with a new checkpointLocation"

@@ -1,4 +1,4 @@
-"""Which leader epochs the edges of tasks have, and how seldom somebody is asked for them."""
+"""Leader epochs at the edges of tasks, and how rarely a broker is queried for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SEA, LAND = TopicPartition("sea", 0), TopicPartition("land", 0)
 
 
 class Log:
-    """Each record of the epoch that is its offset by hundreds; `gone`: below it there is none."""
+    """The epoch of each record is its offset divided by 100; `gone`: the log start."""
 
     def __init__(self, gone: int = 0, error: TidelogError | None = None) -> None:
         self.questions = 0
@@ -47,7 +47,7 @@ def parts_of(partition: TopicPartition, start: ReadTo, end: ReadTo) -> list[Offs
 
 
 @pytest.mark.parametrize("gone", [0, 250, 1_000])
-async def test_every_edge_has_that_of_the_record_before_it(gone: int) -> None:
+async def test_every_edge_has_the_epoch_of_the_record_before_it(gone: int) -> None:
     log = Log(gone)
     first, last = parts_of(SEA, ReadTo(0), ReadTo(1_000)), parts_of(LAND, ReadTo(0), ReadTo(400))
     found = await with_edge_epochs([*first, *last], log)
@@ -58,22 +58,24 @@ async def test_every_edge_has_that_of_the_record_before_it(gone: int) -> None:
     assert all(one.end == after.start for one, after in pairwise(found[:20]))
 
 
-async def test_within_one_epoch_nobody_is_asked() -> None:
+async def test_within_one_epoch_no_broker_is_queried() -> None:
     log = Log()
     found = await with_edge_epochs(parts_of(SEA, ReadTo(301, 3), ReadTo(399, 3)), log)
     assert {part.start.leader_epoch for part in found} == {3}
     assert log.questions == 0
 
 
-async def test_what_is_gone_is_left_to_its_task() -> None:
+async def test_deleted_offsets_are_left_to_their_task() -> None:
     gone = TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone")
     parts = parts_of(SEA, ReadTo(0), ReadTo(100))
     assert await with_edge_epochs(parts, Log(error=gone)) == parts
 
 
 @pytest.mark.rule("tasks-detect-changed-logs")
-async def test_a_cut_between_two_tasks_of_a_partition_is_told(cluster: FakeCluster) -> None:
-    """Also where the log has grown again."""
+async def test_a_truncation_between_two_tasks_of_a_partition_is_reported(
+    cluster: FakeCluster,
+) -> None:
+    """This holds also if the log has grown again."""
     fill(cluster, 40)
     given = {"bootstrap.servers": ",".join(cluster.bootstrap()), "assign": '{"sea": [0]}'}
     options = ReadOptions.of_batch({**given, "minPartitions": "2"})
@@ -87,7 +89,7 @@ async def test_a_cut_between_two_tasks_of_a_partition_is_told(cluster: FakeClust
 
 
 @pytest.mark.rule("tasks-detect-changed-logs")
-async def test_tasks_of_a_micro_batch_have_them_too(cluster: FakeCluster) -> None:
+async def test_tasks_of_a_micro_batch_have_epochs_too(cluster: FakeCluster) -> None:
     fill(cluster, 20)
     cluster.elect("sea", 0, leader=1)
     fill(cluster, 20)

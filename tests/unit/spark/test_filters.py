@@ -1,4 +1,4 @@
-"""Which of Spark's filters a batch reader carries out itself."""
+"""Which of Spark's filters a batch reader applies itself."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def narrowed(*filters: Filter) -> tuple[Narrowed, list[Filter]]:
     return left, left.take(filters)
 
 
-def test_without_filters_all_is_read() -> None:
+def test_without_filters_everything_is_read() -> None:
     left, rest = narrowed()
     assert (left.first_offset, left.end_offset, left.time_ms, rest) == (0, None, None, [])
     assert left.reads(TopicPartition("sea", 3))
@@ -54,7 +54,7 @@ def test_without_filters_all_is_read() -> None:
         (Not(In(("partition",), (0, 1))), {2, 3}),
     ],
 )
-def test_partitions_are_chosen(one: Filter, read: set[int]) -> None:
+def test_partitions_are_selected(one: Filter, read: set[int]) -> None:
     left, rest = narrowed(one)
     assert {p for p in range(4) if left.reads(TopicPartition("sea", p))} == read
     assert rest == []
@@ -70,7 +70,7 @@ def test_partitions_are_chosen(one: Filter, read: set[int]) -> None:
         (Not(StringContains(("topic",), "an")), {"sea"}),
     ],
 )
-def test_topics_are_chosen(one: Filter, read: set[str]) -> None:
+def test_topics_are_selected(one: Filter, read: set[str]) -> None:
     left, rest = narrowed(one)
     assert {t for t in ("sea", "sand", "land") if left.reads(TopicPartition(t, 0))} == read
     assert rest == []
@@ -85,14 +85,16 @@ def test_topics_are_chosen(one: Filter, read: set[str]) -> None:
         ((LessThanOrEqual(("offset",), 7), LessThan(("offset",), 9)), (0, 8)),
     ],
 )
-def test_offsets_are_bounded(filters: tuple[Filter, ...], bounds: tuple[int, int | None]) -> None:
+def test_offset_filters_bound_the_range(
+    filters: tuple[Filter, ...], bounds: tuple[int, int | None]
+) -> None:
     left, rest = narrowed(*filters)
     assert (left.first_offset, left.end_offset) == bounds
     assert rest == []
 
 
 @pytest.mark.parametrize("kind", [GreaterThan, GreaterThanOrEqual, EqualTo])
-def test_a_time_moves_the_start_and_is_filtered_again(
+def test_a_time_filter_moves_the_start_and_is_left_to_spark_too(
     kind: type[GreaterThan | GreaterThanOrEqual | EqualTo],
 ) -> None:
     one = kind(("timestamp",), NOON + timedelta(microseconds=1_900))
@@ -101,7 +103,7 @@ def test_a_time_moves_the_start_and_is_filtered_again(
     assert rest == [one]
 
 
-def test_an_upper_bound_of_time_ends_nothing_since_records_need_not_be_in_its_order() -> None:
+def test_an_upper_time_bound_does_not_end_the_range_as_timestamps_may_be_unordered() -> None:
     one = LessThan(("timestamp",), NOON)
     left, rest = narrowed(one)
     assert (left.end_offset, left.time_ms, rest) == (None, None, [one])
@@ -124,12 +126,12 @@ def test_an_upper_bound_of_time_ends_nothing_since_records_need_not_be_in_its_or
         Not(IsNotNull(("offset",))),
     ],
 )
-def test_everything_else_is_sparks(one: Filter) -> None:
+def test_all_other_filters_are_left_to_spark(one: Filter) -> None:
     left, rest = narrowed(one)
     assert rest == [one]
     assert (left.first_offset, left.end_offset, left.time_ms) == (0, None, None)
     assert left.reads(TopicPartition("sea", 1))
 
 
-def test_what_is_never_null_is_not_looked_at() -> None:
+def test_null_filters_on_non_null_columns_are_dropped() -> None:
     assert narrowed(IsNotNull(("offset",)))[1] == []

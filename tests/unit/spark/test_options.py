@@ -1,4 +1,4 @@
-"""Options of readers and writers: what they mean, and what a wrong one is told."""
+"""Options of readers and writers: their meaning, and errors about invalid ones."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def stream(**options: str) -> ReadOptions:
     return ReadOptions.of_stream({**NEEDED, **options})
 
 
-def test_a_batch_reads_all_there_is() -> None:
+def test_a_batch_reads_everything_by_default() -> None:
     options = batch()
     assert (options.starting.everywhere, options.ending.everywhere) == (EARLIEST, LATEST)
     assert options.fail_on_data_loss
     assert not options.skip_damaged
 
 
-def test_a_stream_begins_at_the_end() -> None:
+def test_a_stream_begins_at_the_end_by_default() -> None:
     assert stream().starting.everywhere == LATEST
 
 
-def test_names_of_options_have_no_case() -> None:
+def test_option_names_are_case_insensitive() -> None:
     options = ReadOptions.of_stream(
         {**NEEDED, "maxoffsetspertrigger": "9", "STARTINGOFFSETS": "Earliest"}
     )
@@ -54,19 +54,19 @@ def test_offsets_are_given_by_partition() -> None:
     assert starting.of(TopicPartition("sea", 2)) == LATEST
 
 
-def test_a_partition_that_is_read_has_to_be_named() -> None:
+def test_offsets_must_name_every_partition_that_is_read() -> None:
     starting = batch(startingOffsets='{"sea": {"0": 23}}').starting
     with pytest.raises(OptionError, match="startingOffsets does not name sea/1; name every"):
         starting.of(TopicPartition("sea", 1))
 
 
-def test_a_partition_that_is_named_has_to_be_read() -> None:
+def test_offsets_must_not_name_a_partition_that_is_not_read() -> None:
     starting = batch(startingOffsets='{"sea": {"0": 23, "7": 1}}').starting
     with pytest.raises(OptionError, match="names sea/7, which is not read; there are sea/0"):
         starting.check_named([TopicPartition("sea", 0)])
 
 
-def test_a_time_goes_before_times_and_these_before_offsets() -> None:
+def test_a_common_time_overrides_times_per_partition_and_these_override_offsets() -> None:
     times = '{"sea": {"0": 1700000000000}}'
     options = batch(startingOffsets="earliest", startingOffsetsByTimestamp=times)
     assert options.starting.of(TopicPartition("sea", 0)) == Point(PointKind.TIME, 1700000000000)
@@ -74,12 +74,12 @@ def test_a_time_goes_before_times_and_these_before_offsets() -> None:
     assert options.starting.everywhere == Point(PointKind.TIME, 5)
 
 
-def test_headers_are_left_out_unless_they_are_asked_for() -> None:
+def test_headers_are_omitted_by_default() -> None:
     assert [c.name for c in batch().columns] == [c.name for c in COLUMNS if c.name != "headers"]
     assert batch(includeHeaders="true").columns == COLUMNS
 
 
-def test_columns_come_in_the_order_in_which_they_are_asked_for() -> None:
+def test_columns_are_in_the_requested_order() -> None:
     assert [c.name for c in batch(columns="offset, headers,value").columns] == [
         "offset",
         "headers",
@@ -93,7 +93,7 @@ def test_a_pattern_matches_whole_names() -> None:
     assert not options.topics.matches("red-sea-1")
 
 
-def test_assigned_partitions_have_to_exist() -> None:
+def test_assigned_partitions_must_exist() -> None:
     options = ReadOptions.of_batch({"bootstrap.servers": "h:1", "assign": '{"sea": [2, 0, 2]}'})
     assert options.topics.partitions("sea", 3) == [0, 2]
     with pytest.raises(OptionError, match=r"partition 2 of topic 'sea', which has 2 \(0 to 1\)"):
@@ -145,10 +145,10 @@ def test_assigned_partitions_have_to_exist() -> None:
         ({"subscribePattern": "a"}, "subscribe and subscribePattern given; give one"),
     ],
 )
-def test_what_is_wrong_is_told_with_what_would_be_right(wrong: dict[str, str], told: str) -> None:
-    with pytest.raises(OptionError) as refusal:
+def test_an_invalid_option_is_answered_with_valid_values(wrong: dict[str, str], told: str) -> None:
+    with pytest.raises(OptionError) as raised:
         ReadOptions.of_batch({**NEEDED, **wrong})
-    assert told in refusal.value.message
+    assert told in raised.value.message
 
 
 @pytest.mark.parametrize(
@@ -160,22 +160,22 @@ def test_what_is_wrong_is_told_with_what_would_be_right(wrong: dict[str, str], t
         ({"bootstrap.servers": "h:1", "assign": '{"sea": []}'}, "each topic with its partitions"),
     ],
 )
-def test_what_is_missing_is_told(given: dict[str, str], told: str) -> None:
-    with pytest.raises(OptionError) as refusal:
+def test_a_missing_option_is_reported(given: dict[str, str], told: str) -> None:
+    with pytest.raises(OptionError) as raised:
         ReadOptions.of_batch(given)
-    assert told in refusal.value.message
+    assert told in raised.value.message
 
 
-def test_a_stream_has_no_end() -> None:
+def test_a_stream_rejects_an_end() -> None:
     with pytest.raises(OptionError, match="endingOffsets is for spark"):
         stream(endingOffsets="latest")
 
 
-def test_every_option_for_reading_is_told_once() -> None:
+def test_every_read_option_is_documented_once() -> None:
     assert len(set(READ_OPTIONS)) == len(READ_OPTIONS)
 
 
-def test_a_writer_passes_over_what_spark_adds() -> None:
+def test_a_writer_ignores_options_that_spark_adds() -> None:
     options = WriteOptions.of(
         {
             "bootstrap.servers": "h:1",
@@ -187,7 +187,7 @@ def test_a_writer_passes_over_what_spark_adds() -> None:
     assert (options.topic, options.codec) == ("sea", Codec.ZSTD)
 
 
-def test_a_writer_is_told_what_is_wrong() -> None:
+def test_a_writer_rejects_invalid_options() -> None:
     with pytest.raises(OptionError, match="compression is 'brotli'; it must be one of none, gzip"):
         WriteOptions.of({"bootstrap.servers": "h:1", "compression": "brotli"})
     with pytest.raises(OptionError, match="subscribe does not exist"):

@@ -28,7 +28,7 @@ def range_of(partition: int, first: int, end: int) -> OffsetRange:
 
 @settings(deadline=None)
 @given(SIZES, st.integers(1, 20_000), st.integers(0, 2**40))
-def test_as_much_as_may_be_is_taken_and_no_more(
+def test_a_batch_takes_up_to_its_limit(
     sizes: dict[TopicPartition, int], most: int, turn: int
 ) -> None:
     taken = limited(sizes, most, turn)
@@ -39,7 +39,7 @@ def test_as_much_as_may_be_is_taken_and_no_more(
 
 @settings(deadline=None)
 @given(SIZES, st.integers(1, 20_000))
-def test_each_that_has_something_gets_something(
+def test_each_partition_with_records_gets_a_share(
     sizes: dict[TopicPartition, int], most: int
 ) -> None:
     waiting = [partition for partition, size in sizes.items() if size]
@@ -48,11 +48,11 @@ def test_each_that_has_something_gets_something(
         assert all(taken[partition] for partition in waiting)
 
 
-def test_large_ones_give_more_in_proportion() -> None:
+def test_large_partitions_give_proportionally_more() -> None:
     assert limited({sea(0): 1_000, sea(1): 3_000}, 400, 0) == {sea(0): 100, sea(1): 300}
 
 
-def test_where_there_is_not_one_for_each_they_come_round() -> None:
+def test_with_too_few_offsets_partitions_take_turns() -> None:
     sizes = {sea(n): 100 for n in range(5)}
     times: Counter[TopicPartition] = Counter()
     for turn in range(0, 10, 2):
@@ -66,7 +66,7 @@ def test_where_there_is_not_one_for_each_they_come_round() -> None:
     st.one_of(st.none(), st.integers(1, 50)),
     st.one_of(st.none(), st.integers(1, 400)),
 )
-def test_parts_have_every_offset_once(
+def test_splits_cover_every_offset_once(
     bounds: list[tuple[int, int]], min_partitions: int | None, max_records: int | None
 ) -> None:
     ranges = [range_of(n, first, first + size) for n, (first, size) in enumerate(bounds)]
@@ -84,27 +84,27 @@ def test_parts_have_every_offset_once(
     assert len(parts) >= min(min_partitions or 0, sum(one.size for one in ranges))
 
 
-def test_large_ranges_are_split_into_more_parts() -> None:
+def test_large_ranges_are_split_into_more_tasks() -> None:
     parts = split([range_of(0, 0, 900), range_of(1, 0, 100)], 10, None)
     assert Counter(part.partition.partition for part in parts) == {0: 9, 1: 1}
 
 
-def test_equal_ranges_are_split_into_no_fewer_parts_than_were_asked_for() -> None:
+def test_equal_ranges_are_split_into_at_least_the_requested_number_of_tasks() -> None:
     parts = split([range_of(n, 0, 100) for n in range(3)], 4, None)
     assert Counter(part.partition.partition for part in parts) == {0: 2, 1: 1, 2: 1}
 
 
-def test_thousands_of_partitions_are_split_without_comparing_each_with_each() -> None:
+def test_splitting_thousands_of_partitions_takes_less_than_quadratic_time() -> None:
     ranges = [range_of(n, 0, 100) for n in range(20_000)]
     assert len(split(ranges, 29_999, None)) == 29_999
 
 
-def test_with_as_many_ranges_as_tasks_nothing_is_split() -> None:
+def test_with_as_many_ranges_as_tasks_no_range_is_split() -> None:
     ranges = [range_of(0, 0, 900), range_of(1, 0, 100)]
     assert split(ranges, 2, None) == ranges
 
 
-def test_the_ends_keep_their_epochs_and_what_lies_between_has_none() -> None:
+def test_the_ends_keep_their_epochs_and_inner_edges_have_none() -> None:
     first, second = split([range_of(0, 0, 10)], 2, None)
     assert (first.start, second.end) == (ReadTo(0, 3), ReadTo(10, 4))
     assert first.end == second.start == ReadTo(5)

@@ -25,80 +25,80 @@ def offsets(*ends: int) -> str:
     return json.dumps(to_value({"sea": TopicOffsets("id", 1, places)}))
 
 
-def test_the_lag_is_what_is_still_to_be_read() -> None:
+def test_the_lag_is_the_number_of_unread_records() -> None:
     found = figures_of([Progress(offsets(5, 9), offsets(8, 9))])
     assert found[TopicPartition("sea", 0)] == PartitionFigures(5, 8)
     assert [figures.lag for figures in found.values()] == [3, 0]
 
 
-def test_of_two_that_read_a_partition_the_one_behind_counts() -> None:
+def test_of_two_sources_of_a_partition_the_slower_counts() -> None:
     sources = [Progress(offsets(7), offsets(8)), Progress(offsets(2), offsets(8))]
     assert figures_of(sources)[TopicPartition("sea", 0)].lag == 6
 
 
-def test_other_sources_are_passed_over() -> None:
+def test_other_sources_are_ignored() -> None:
     kafka = Progress('{"sea": {"0": 5}}', '{"sea": {"0": 9}}')
     assert figures_of([kafka, Progress("", "null")]) == {}
 
 
-def told(metrics: QueryMetrics) -> str:
+def exposition(metrics: QueryMetrics) -> str:
     registry = CollectorRegistry()
     registry.register(metrics)
     return generate_latest(registry).decode()
 
 
-def test_prometheus_is_told_of_queries_by_their_names() -> None:
+def test_prometheus_metrics_are_labelled_with_query_names() -> None:
     metrics = QueryMetrics()
     for batch_id in (3, 4):
         metrics.progressed("id-1", "copy", batch_id, 10, [Progress(offsets(5), offsets(8))])
     labels = 'partition="0",query="copy",query_id="id-1",topic="sea"'
-    assert f"tidelog_spark_lag_records{{{labels}}} 3.0" in told(metrics)
-    assert f"tidelog_spark_next_offset{{{labels}}} 5.0" in told(metrics)
-    assert 'tidelog_spark_rows_total{query="copy",query_id="id-1"} 20.0' in told(metrics)
-    assert 'tidelog_spark_batch_id{query="copy",query_id="id-1"} 4.0' in told(metrics)
+    assert f"tidelog_spark_lag_records{{{labels}}} 3.0" in exposition(metrics)
+    assert f"tidelog_spark_next_offset{{{labels}}} 5.0" in exposition(metrics)
+    assert 'tidelog_spark_rows_total{query="copy",query_id="id-1"} 20.0' in exposition(metrics)
+    assert 'tidelog_spark_batch_id{query="copy",query_id="id-1"} 4.0' in exposition(metrics)
 
 
-def test_a_query_without_a_name_is_told_by_its_id() -> None:
+def test_a_query_without_a_name_is_labelled_with_its_id() -> None:
     metrics = QueryMetrics()
     metrics.progressed("id-1", None, 0, 10, [])
-    assert 'tidelog_spark_rows_total{query="id-1",query_id="id-1"} 10.0' in told(metrics)
+    assert 'tidelog_spark_rows_total{query="id-1",query_id="id-1"} 10.0' in exposition(metrics)
 
 
-def test_a_query_that_hangs_shows_since_when() -> None:
+def test_a_hanging_query_shows_the_time_of_its_last_progress() -> None:
     clock = StandingClock()
     metrics = QueryMetrics(clock)
     age = 'tidelog_spark_progress_age_seconds{query="copy",query_id="id-1"}'
     metrics.started("id-1", "copy")
     clock.now_ms += 7_000
-    assert f"{age} 7.0" in told(metrics)
+    assert f"{age} 7.0" in exposition(metrics)
     metrics.progressed("id-1", "copy", 0, 10, [])
-    assert f"{age} 0.0" in told(metrics)
+    assert f"{age} 0.0" in exposition(metrics)
     clock.now_ms += 3_000
-    assert f"{age} 3.0" in told(metrics)
+    assert f"{age} 3.0" in exposition(metrics)
     metrics.idle("id-1")
-    assert f"{age} 0.0" in told(metrics)
+    assert f"{age} 0.0" in exposition(metrics)
 
 
-def test_of_a_query_that_has_ended_only_its_failures_are_told() -> None:
+def test_only_failures_remain_of_an_ended_query() -> None:
     metrics = QueryMetrics()
     for failed in (True, False, True):
         metrics.started("id-1", "copy")
         metrics.progressed("id-1", "copy", 0, 10, [Progress(offsets(5), offsets(8))])
         metrics.ended("id-1", failed=failed)
-    lines = [line for line in told(metrics).splitlines() if "id-1" in line]
+    lines = [line for line in exposition(metrics).splitlines() if "id-1" in line]
     assert lines == ['tidelog_spark_failures_total{query="copy",query_id="id-1"} 2.0']
 
 
-def test_failures_are_counted_from_none_on() -> None:
+def test_the_failure_counter_starts_at_zero() -> None:
     metrics = QueryMetrics()
     metrics.started("id-1", "copy")
-    assert 'tidelog_spark_failures_total{query="copy",query_id="id-1"} 0.0' in told(metrics)
+    assert 'tidelog_spark_failures_total{query="copy",query_id="id-1"} 0.0' in exposition(metrics)
 
 
-def test_failures_are_told_of_so_many_queries_alone() -> None:
+def test_the_number_of_queries_with_failure_series_is_bounded() -> None:
     metrics = QueryMetrics()
     for number in range(MAX_FAILED + 5):
         metrics.ended(f"id-{number}", failed=True)
-    lines = [line for line in told(metrics).splitlines() if "id-" in line]
+    lines = [line for line in exposition(metrics).splitlines() if "id-" in line]
     assert len(lines) == MAX_FAILED
     assert f'query="id-{MAX_FAILED + 4}"' in lines[-1]

@@ -58,12 +58,12 @@ async def offsets(cluster: FakeCluster, wanted: OffsetRange, **how: bool) -> lis
     return [offset for batch in found for offset in batch.column("offset").to_pylist()]
 
 
-async def test_the_range_is_read_and_nothing_beside_it(cluster: FakeCluster) -> None:
+async def test_exactly_the_range_is_read(cluster: FakeCluster) -> None:
     fill(cluster, 30)
     assert await offsets(cluster, range_of(7, 18)) == list(range(7, 18))
 
 
-async def test_what_is_given_at_once_is_bounded(
+async def test_the_size_of_a_result_batch_is_bounded(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrow_batches, "BATCH_RECORDS", 10)
@@ -72,7 +72,7 @@ async def test_what_is_given_at_once_is_bounded(
     assert [batch.num_rows for batch in found] == [10, 10, 10]
 
 
-async def test_a_range_may_end_with_what_is_no_record(cluster: FakeCluster) -> None:
+async def test_a_range_may_end_with_offsets_without_a_record(cluster: FakeCluster) -> None:
     fill(cluster, 10)
     fence = stamp(
         new_fence(FIRST_NAMED_PRODUCER_ID, 1, 1), base_offset=10, leader_epoch=1, append_time_ms=1
@@ -81,7 +81,7 @@ async def test_a_range_may_end_with_what_is_no_record(cluster: FakeCluster) -> N
     assert await offsets(cluster, range_of(5, 11)) == list(range(5, 10))
 
 
-async def test_the_leader_is_followed_in_the_middle(cluster: FakeCluster) -> None:
+async def test_a_change_of_leader_in_the_middle_is_followed(cluster: FakeCluster) -> None:
     fill(cluster, 30)
 
     def elect() -> None:
@@ -92,7 +92,7 @@ async def test_the_leader_is_followed_in_the_middle(cluster: FakeCluster) -> Non
     assert await offsets(cluster, range_of(0, 40, epoch=1, end_epoch=2)) == list(range(40))
 
 
-async def test_what_is_deleted_before_it_is_read_is_told(
+async def test_offsets_deleted_before_they_are_read_are_reported(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(cluster, 30)
@@ -106,7 +106,7 @@ async def test_what_is_deleted_before_it_is_read_is_told(
     assert "offsets 0 to 9 of sea/0" in caplog.text
 
 
-async def test_a_range_that_is_gone_as_a_whole_is_told(cluster: FakeCluster) -> None:
+async def test_an_entirely_deleted_range_is_reported(cluster: FakeCluster) -> None:
     fill(cluster, 30)
     cluster.partition("sea").log_start = 25
     with pytest.raises(DataLossError, match="offsets 0 to 19 of sea/0 were deleted"):
@@ -114,7 +114,7 @@ async def test_a_range_that_is_gone_as_a_whole_is_told(cluster: FakeCluster) -> 
     assert await offsets(cluster, range_of(0, 20), fail_on_data_loss=False) == []
 
 
-async def test_a_log_that_was_cut_below_the_range_is_told(cluster: FakeCluster) -> None:
+async def test_a_log_truncated_below_the_range_is_reported(cluster: FakeCluster) -> None:
     fill(cluster, 30)
     cluster.elect_uncleanly("sea", 0, leader=1, end=10)
     fill(cluster, 30)
@@ -125,7 +125,7 @@ async def test_a_log_that_was_cut_below_the_range_is_told(cluster: FakeCluster) 
     ) == list(range(20, 30))
 
 
-async def test_a_log_that_was_cut_within_the_range_is_told(cluster: FakeCluster) -> None:
+async def test_a_log_truncated_within_the_range_is_reported(cluster: FakeCluster) -> None:
     fill(cluster, 30)
     cluster.elect_uncleanly("sea", 0, leader=1, end=10)
     fill(cluster, 30)
@@ -135,7 +135,7 @@ async def test_a_log_that_was_cut_within_the_range_is_told(cluster: FakeCluster)
         await offsets(cluster, range_of(5, 30, epoch=1, end_epoch=1))
 
 
-async def test_a_log_that_ends_before_the_range_is_told(cluster: FakeCluster) -> None:
+async def test_a_log_that_ends_before_the_range_is_reported(cluster: FakeCluster) -> None:
     fill(cluster, 30)
     cluster.elect_uncleanly("sea", 0, leader=1, end=10)
     with pytest.raises(
@@ -145,7 +145,7 @@ async def test_a_log_that_ends_before_the_range_is_told(cluster: FakeCluster) ->
     assert await offsets(cluster, range_of(20, 30), fail_on_data_loss=False) == []
 
 
-async def test_what_a_leader_was_wrong_about_is_read_all_the_same(
+async def test_offsets_wrongly_denied_by_a_leader_are_read_all_the_same(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(range_reader, "NO_PROGRESS_MS", 10_000)
@@ -156,7 +156,7 @@ async def test_what_a_leader_was_wrong_about_is_read_all_the_same(
     assert not cluster.brokers[0].script["fetch"]
 
 
-async def test_another_topic_of_the_name_is_not_read(cluster: FakeCluster) -> None:
+async def test_another_topic_of_the_same_name_is_not_read(cluster: FakeCluster) -> None:
     fill(cluster, 30)
     cluster.create("sea", [0, 1])
     fill(cluster, 30)
@@ -167,10 +167,10 @@ async def test_another_topic_of_the_name_is_not_read(cluster: FakeCluster) -> No
     assert await offsets(cluster, range_of(5, 10), fail_on_data_loss=False) == []
 
 
-async def test_a_task_that_gets_nothing_gives_up(
+async def test_a_task_without_records_times_out(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Long enough for what is there to be read first, on a busy machine too.
+    # Long enough to read all existing records first, on a busy machine too.
     monkeypatch.setattr(range_reader, "NO_PROGRESS_MS", 3_000)
     monkeypatch.setattr(range_reader, "POLL_MS", 20)
     fill(cluster, 10)
@@ -179,7 +179,7 @@ async def test_a_task_that_gets_nothing_gives_up(
 
 
 @pytest.mark.rule("stream-offsets-detect-losses")
-async def test_a_topic_that_is_deleted_before_its_task_begins_is_told(cluster: FakeCluster) -> None:
+async def test_a_topic_deleted_before_its_task_begins_is_reported(cluster: FakeCluster) -> None:
     fill(cluster, 30)
     cluster.topics.clear()
     with pytest.raises(
@@ -189,35 +189,35 @@ async def test_a_topic_that_is_deleted_before_its_task_begins_is_told(cluster: F
     assert await offsets(cluster, range_of(5, 10), fail_on_data_loss=False) == []
 
 
-async def test_a_topic_that_is_deleted_while_it_is_read_is_told(
+async def test_a_topic_deleted_while_it_is_read_is_reported(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch_state, "UNKNOWN_TOPIC_TIMEOUT_MS", 300)
     fill(cluster, 30)
-    deleting = asyncio.create_task(once_asked_for(cluster, 30, cluster.topics.clear))
+    deleting = asyncio.create_task(act_once_requested(cluster, 30, cluster.topics.clear))
     with pytest.raises(DataLossError, match=r"sea/0 was deleted, .* \(offsets 30 to 39 were"):
         await offsets(cluster, range_of(0, 40))
     await deleting
 
 
-async def once_asked_for(cluster: FakeCluster, offset: int, act: Callable[[], object]) -> None:
-    """Whoever asks for it has all that comes before."""
+async def act_once_requested(cluster: FakeCluster, offset: int, act: Callable[[], object]) -> None:
+    """Act after a fetch from this offset: all records before it have been read."""
 
-    def is_asked_for() -> bool:
+    def is_requested() -> bool:
         requests = (request for one in cluster.brokers.values() for request in one.seen["fetch"])
         return any(
-            asked.fetch_offset == offset
+            each.fetch_offset == offset
             for request in requests
             if isinstance(request, broker_pb2.FetchRequest)
-            for asked in request.partitions
+            for each in request.partitions
         )
 
-    while not is_asked_for():  # noqa: ASYNC110 - a broker keeps what it has seen, and tells nobody
+    while not is_requested():  # noqa: ASYNC110 - a broker reports no metadata updates
         await asyncio.sleep(0.01)
     act()
 
 
-async def test_a_broker_that_has_not_heard_of_a_partition_yet_is_no_loss(
+async def test_a_broker_that_does_not_know_a_partition_yet_is_no_loss(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_lookups, "GONE_AFTER_MS", LONG_MS)
@@ -227,27 +227,27 @@ async def test_a_broker_that_has_not_heard_of_a_partition_yet_is_no_loss(
     assert await offsets(cluster, range_of(5, 10)) == list(range(5, 10))
 
 
-async def test_a_broker_that_tells_of_the_topics_predecessor_is_asked_again_with_pauses(
+async def test_a_broker_with_metadata_of_the_previous_topic_is_queried_again_with_pauses(
     cluster: FakeCluster,
 ) -> None:
     cluster.create("sea", [0, 1])
     fill(cluster, 10)
     new = cluster.topics["sea"]
-    told = broker_pb2.MetadataResponse()
-    told.CopyFrom(cluster.brokers[0].metadata(broker_pb2.MetadataRequest(topics=["sea"])))
-    told.topics[0].topic_id, told.topics[0].create_revision = "id-of-sea", 1
+    metadata = broker_pb2.MetadataResponse()
+    metadata.CopyFrom(cluster.brokers[0].metadata(broker_pb2.MetadataRequest(topics=["sea"])))
+    metadata.topics[0].topic_id, metadata.topics[0].create_revision = "id-of-sea", 1
     for broker in cluster.brokers.values():
-        broker.metadata_of = lambda: told
+        broker.metadata_of = lambda: metadata
 
     def catch_up() -> None:
         for broker in cluster.brokers.values():
             broker.metadata_of = None
 
     asyncio.get_running_loop().call_later(0.5, catch_up)
-    wanted = range_of(0, 10)._replace(topic_id=new.topic_id, create_revision=new.create_revision)
-    assert await offsets(cluster, wanted) == list(range(10))
-    asked = sum(len(broker.seen["metadata"]) for broker in cluster.brokers.values())
-    assert asked < 60
+    expected = range_of(0, 10)._replace(topic_id=new.topic_id, create_revision=new.create_revision)
+    assert await offsets(cluster, expected) == list(range(10))
+    requested = sum(len(broker.seen["metadata"]) for broker in cluster.brokers.values())
+    assert requested < 60
 
 
 @pytest.mark.parametrize(

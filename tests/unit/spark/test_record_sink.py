@@ -1,4 +1,4 @@
-"""A task that writes, and is repeated, over a fake cluster."""
+"""A writing task and its repetitions, over a fake cluster."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def written(sink: RecordSink, *batches: pa.RecordBatch) -> Tally:
 
 
 def values(cluster: FakeCluster) -> list[bytes | None]:
-    """Of all partitions, one after the other."""
+    """The values of all partitions, one partition after the other."""
     return [
         value
         for partition in cluster.topics["sea"].partitions
@@ -60,13 +60,13 @@ async def test_each_micro_batch_is_written_after_the_one_before(cluster: FakeClu
     assert values(cluster) == numbers(20)
 
 
-async def test_a_record_is_as_large_as_its_topic_takes(cluster: FakeCluster) -> None:
+async def test_the_record_size_limit_is_that_of_the_topic(cluster: FakeCluster) -> None:
     cluster.topics["sea"].config["max_batch_bytes"] = str(4 << 20)
     assert await written(sink_of(cluster, 0), rows([bytes(3 << 20)])) == Tally(1, 0)
     assert values(cluster) == [bytes(3 << 20)]
 
 
-async def test_one_that_is_repeated_writes_nothing_twice(cluster: FakeCluster) -> None:
+async def test_a_repeated_micro_batch_writes_nothing_twice(cluster: FakeCluster) -> None:
     await written(sink_of(cluster, 0), rows(numbers(10)))
     await written(sink_of(cluster, 1), rows(numbers(10, 10)))
     assert await written(sink_of(cluster, 1), rows(numbers(10, 10))) == Tally(0, 10)
@@ -75,7 +75,7 @@ async def test_one_that_is_repeated_writes_nothing_twice(cluster: FakeCluster) -
 
 @pytest.mark.rule("repeated-micro-batch-written-once")
 @pytest.mark.parametrize("arrived", [0, 1, 3, 7])
-async def test_one_that_was_cut_short_writes_what_is_missing(
+async def test_a_repeated_micro_batch_writes_the_records_that_are_missing(
     cluster: FakeCluster, arrived: int
 ) -> None:
     keys = [b"k%d" % n for n in range(20)]
@@ -85,7 +85,7 @@ async def test_one_that_was_cut_short_writes_what_is_missing(
         await first.write(rows(numbers(arrived, 20), key=keys[:arrived]))
         await first.finish()
     await first.close()
-    # Cut otherwise: batches are not the same as the first time.
+    # The split differs, so batches differ from those of the first attempt.
     again = (rows(numbers(4, 20), key=keys[:4]), rows(numbers(16, 24), key=keys[4:]))
     assert await written(sink_of(cluster, 1), *again) == Tally(20 - arrived, arrived)
     assert sorted(map(bytes, filter(None, values(cluster)))) == sorted(numbers(40))
@@ -93,10 +93,10 @@ async def test_one_that_was_cut_short_writes_what_is_missing(
 
 @pytest.mark.rule("repeated-micro-batch-placed-alike")
 @pytest.mark.parametrize("keyed", [False, True])
-async def test_one_that_is_repeated_places_all_by_the_partitions_that_there_were(
+async def test_a_repeated_micro_batch_uses_the_original_partition_count(
     cluster: FakeCluster, keyed: bool
 ) -> None:
-    """And the next micro-batch by those that there are."""
+    """The next micro-batch uses the current partition count."""
     content = numbers(6_000)
 
     def batch(count: int) -> pa.RecordBatch:
@@ -113,7 +113,7 @@ async def test_one_that_is_repeated_places_all_by_the_partitions_that_there_were
 
 
 @pytest.mark.rule("repeated-micro-batch-placed-alike")
-async def test_one_that_is_repeated_with_fewer_partitions_writes_nothing(
+async def test_a_repeated_micro_batch_with_fewer_partitions_writes_nothing(
     cluster: FakeCluster,
 ) -> None:
     await written(sink_of(cluster, 0), rows(numbers(10)))
@@ -124,18 +124,18 @@ async def test_one_that_is_repeated_with_fewer_partitions_writes_nothing(
     assert values(cluster) == before
 
 
-async def test_a_try_that_was_given_up_writes_no_more(cluster: FakeCluster) -> None:
+async def test_an_abandoned_attempt_writes_no_more(cluster: FakeCluster) -> None:
     late = sink_of(cluster, 0)
     await late.write(rows(numbers(5)))
     await written(sink_of(cluster, 0), rows(numbers(10)))
     await written(sink_of(cluster, 1), rows(numbers(10, 10)))
-    with pytest.raises(TidelogError) as told:
+    with pytest.raises(TidelogError) as raised:
         await written(late, rows(numbers(5, 5)))
-    assert told.value.code is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert raised.value.code is ErrorCode.FENCED_PRODUCER_EPOCH
     assert values(cluster) == numbers(20)
 
 
-async def test_a_checkpoint_that_is_older_than_what_was_written_is_told(
+async def test_a_checkpoint_older_than_the_written_records_is_reported(
     cluster: FakeCluster,
 ) -> None:
     await written(sink_of(cluster, 1), rows(numbers(5)))
@@ -144,7 +144,7 @@ async def test_a_checkpoint_that_is_older_than_what_was_written_is_told(
     assert values(cluster) == numbers(5)
 
 
-async def test_one_that_is_repeated_with_fewer_records_says_so(cluster: FakeCluster) -> None:
+async def test_a_repeated_micro_batch_with_fewer_records_is_reported(cluster: FakeCluster) -> None:
     keys = [b"k%d" % n for n in range(20)]
     await written(sink_of(cluster, 0), rows(numbers(20), key=keys))
     before = values(cluster)
@@ -153,8 +153,8 @@ async def test_one_that_is_repeated_with_fewer_records_says_so(cluster: FakeClus
     assert values(cluster) == before
 
 
-async def test_a_task_with_a_record_that_is_refused_loses_no_other(cluster: FakeCluster) -> None:
-    """What is left out when it is repeated is counted: the first ones, and no others, are there."""
+async def test_a_rejected_record_loses_no_other_record_of_its_task(cluster: FakeCluster) -> None:
+    """A repetition skips as many records as exist, so these must be exactly the first ones."""
     config = cluster.topics["sea"].config
     config["max_batch_bytes"] = "2000"
     content = [*numbers(1), b"x" * 3000, *numbers(5, 2)]
@@ -166,7 +166,7 @@ async def test_a_task_with_a_record_that_is_refused_loses_no_other(cluster: Fake
     assert values(cluster) == content
 
 
-async def test_one_that_is_repeated_with_records_for_elsewhere_says_so(
+async def test_a_repeated_micro_batch_with_records_for_other_partitions_is_reported(
     cluster: FakeCluster,
 ) -> None:
     first, again = (rows(numbers(3), partition=pa.array([at] * 3, pa.int32())) for at in (0, 1))
@@ -176,9 +176,11 @@ async def test_one_that_is_repeated_with_records_for_elsewhere_says_so(
 
 
 @pytest.mark.rule("repeated-micro-batch-written-once")
-async def test_a_deposed_leader_does_not_tell_where_to_go_on(cluster: FakeCluster) -> None:
-    """It knows nothing of micro-batch 1. Were it believed, batches of 2 would be taken for some
-    of 1, and the next ones for the first of 2."""
+async def test_a_deposed_leader_does_not_determine_the_resume_position(
+    cluster: FakeCluster,
+) -> None:
+    """It does not know micro-batch 1. If the task believed it, it would take batches of 2 for
+    some of 1, and the next ones for the first of 2."""
     cluster.elect("sea", 1, leader=0)
     for batch_id in range(2):
         await written(sink_of(cluster, batch_id), rows(numbers(10, 10 * batch_id)))
@@ -187,8 +189,8 @@ async def test_a_deposed_leader_does_not_tell_where_to_go_on(cluster: FakeCluste
     assert values(cluster) == numbers(40)
 
 
-async def test_where_to_go_on_is_asked_once_for_all_partitions(cluster: FakeCluster) -> None:
-    """And before that, which of all its partitions an earlier try has written to."""
+async def test_resume_positions_of_all_partitions_are_queried_once(cluster: FakeCluster) -> None:
+    """Before that, the task queries which of the partitions an earlier attempt has written to."""
     cluster.elect("sea", 1, leader=0)
     keys = [b"k%d" % n for n in range(20)]
     await written(sink_of(cluster, 0), rows(numbers(20), key=keys), rows(numbers(20), key=keys))
@@ -196,7 +198,7 @@ async def test_where_to_go_on_is_asked_once_for_all_partitions(cluster: FakeClus
     assert len(cluster.brokers[0].seen["describe_producers"]) == 2
 
 
-async def test_tasks_write_side_by_side(cluster: FakeCluster) -> None:
+async def test_tasks_write_concurrently(cluster: FakeCluster) -> None:
     for repeated in range(2):
         for task in range(2):
             tally = await written(sink_of(cluster, 0, task=task), rows(numbers(5, 5 * task)))
@@ -204,7 +206,7 @@ async def test_tasks_write_side_by_side(cluster: FakeCluster) -> None:
     assert sorted(filter(None, values(cluster))) == numbers(10)
 
 
-async def test_rows_go_where_they_say(cluster: FakeCluster) -> None:
+async def test_rows_go_to_their_topic_and_partition(cluster: FakeCluster) -> None:
     cluster.create("land", [0])
     batch = rows(
         numbers(3),
@@ -219,33 +221,33 @@ async def test_rows_go_where_they_say(cluster: FakeCluster) -> None:
     assert cluster.partition("sea", 0).values() == [b"2"]
 
 
-async def test_the_topic_that_is_given_is_that_of_all_rows(cluster: FakeCluster) -> None:
-    """Rows that were read tell where they came from, and are not to go back there."""
+async def test_the_topic_option_overrides_the_topic_column(cluster: FakeCluster) -> None:
+    """Rows that were read name their source topic, and must not go back there."""
     cluster.create("land", [0])
     await written(sink_of(cluster, None, topic="land"), rows(numbers(2), topic=["sea", None]))
     assert cluster.partition("land").values() == numbers(2)
 
 
 @pytest.mark.parametrize("headers", [[{"key": None, "value": b"1"}], [None]])
-async def test_a_header_without_a_key_is_told(cluster: FakeCluster, headers: list[Any]) -> None:
+async def test_a_header_without_a_key_is_reported(cluster: FakeCluster, headers: list[Any]) -> None:
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     batch = rows(numbers(1), headers=pa.array([headers], kind))
     with pytest.raises(TidelogError, match="a header of a row has no key"):
         await written(sink_of(cluster, None), batch)
 
 
-async def test_a_row_without_a_topic_is_told(cluster: FakeCluster) -> None:
+async def test_a_row_without_a_topic_is_reported(cluster: FakeCluster) -> None:
     with pytest.raises(TidelogError, match="a row has no topic: fill the column, or give"):
         await written(sink_of(cluster, None, topic=None), rows(numbers(2), topic=["sea", None]))
 
 
-async def test_text_is_written_as_its_bytes(cluster: FakeCluster) -> None:
+async def test_text_is_written_as_utf8(cluster: FakeCluster) -> None:
     batch = pa.RecordBatch.from_pydict({"value": ["ebb", None]})
     await written(sink_of(cluster, None), batch)
     assert values(cluster) == [b"ebb", None]
 
 
-async def test_a_partition_that_does_not_exist_is_told(cluster: FakeCluster) -> None:
+async def test_an_unknown_partition_is_reported(cluster: FakeCluster) -> None:
     batch = rows(numbers(1), partition=pa.array([2], pa.int32()))
     with pytest.raises(TidelogError, match=r"partition 2 of topic 'sea', which has 2 \(0 to 1\)"):
         await written(sink_of(cluster, None), batch)

@@ -1,4 +1,4 @@
-"""What a session is told when the format is made known to it."""
+"""Settings that a session gets when the data source is registered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
 
 
 def registered(**decided: str) -> dict[str, str]:
-    """Settings of a session in which some were decided, afterwards."""
+    """The settings of a session after the registration; `decided` were set before."""
     settings = dict(decided)
     conf = SimpleNamespace(getAll=dict(decided), set=settings.__setitem__)
     sources: list[Any] = []
@@ -31,18 +31,18 @@ def registered(**decided: str) -> dict[str, str]:
     return settings
 
 
-def test_filters_are_pushed_and_a_repeated_batch_is_planned_alike() -> None:
+def test_filters_are_pushed_and_a_repeated_batch_is_planned_identically() -> None:
     assert registered() == {PUSHDOWN: "true", ADAPTIVE: "false"}
 
 
-def test_what_was_decided_stays(caplog: pytest.LogCaptureFixture) -> None:
+def test_settings_made_by_the_user_are_kept(caplog: pytest.LogCaptureFixture) -> None:
     decided = {PUSHDOWN: "false", ADAPTIVE: "true"}
     with caplog.at_level(logging.WARNING):
         assert registered(**decided) == decided
     assert f"{ADAPTIVE} is true: in a stream that writes to tidelog a micro-batch" in caplog.text
 
 
-def test_speculation_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_speculation_causes_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         registered(**{"spark.speculation": "true"})
     assert "spark.speculation is true: in a stream that writes to tidelog two tries" in caplog.text

@@ -1,4 +1,4 @@
-"""What a micro-batch reads when it is repeated, over a fake cluster."""
+"""What a repeated micro-batch reads, over a fake cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FROM_START = {"startingOffsets": "earliest"}
 LONG_MS = 60_000
 
 
-async def test_a_batch_that_is_repeated_is_planned_alike(cluster: FakeCluster) -> None:
+async def test_a_repeated_batch_is_planned_identically(cluster: FakeCluster) -> None:
     fill(cluster, 20)
     async with planner_of(cluster, minPartitions="3", **FROM_START) as planner:
         start = await planner.initial()
@@ -36,7 +36,7 @@ async def test_a_batch_that_is_repeated_is_planned_alike(cluster: FakeCluster) -
 
 
 async def grown(cluster: FakeCluster) -> tuple[StreamOffsets, StreamOffsets]:
-    """A micro-batch with a topic and a partition that have come since the one before it."""
+    """A micro-batch with a topic and a partition added after the previous one."""
     async with planner_of(cluster, subscribePattern=".*") as planner:
         start = await planner.initial()
         cluster.create("land", [0])
@@ -50,8 +50,10 @@ async def grown(cluster: FakeCluster) -> tuple[StreamOffsets, StreamOffsets]:
 
 
 @pytest.mark.rule("repeated-micro-batch-written-once")
-async def test_a_batch_that_is_repeated_has_what_was_new_in_it(cluster: FakeCluster) -> None:
-    """And it begins there where it began, though the log begins elsewhere by now."""
+async def test_a_repeated_batch_has_the_partitions_that_were_new_in_it(
+    cluster: FakeCluster,
+) -> None:
+    """It begins there where it first began, although the log now begins elsewhere."""
     start, end = await grown(cluster)
     fill(cluster, 10, topic="land")
     cluster.topics["sea"].partitions.append(type(cluster.partition("sea"))(0))
@@ -63,7 +65,7 @@ async def test_a_batch_that_is_repeated_has_what_was_new_in_it(cluster: FakeClus
         ]
 
 
-async def test_a_batch_that_is_repeated_waits_for_a_broker_that_is_behind(
+async def test_a_repeated_batch_waits_for_a_lagging_broker(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_lookups, "GONE_AFTER_MS", LONG_MS)
@@ -77,9 +79,7 @@ async def test_a_batch_that_is_repeated_waits_for_a_broker_that_is_behind(
 
 
 @pytest.mark.parametrize("topic", ["land", "sea"])
-async def test_a_batch_that_is_repeated_tells_what_it_lacks(
-    cluster: FakeCluster, topic: str
-) -> None:
+async def test_a_repeated_batch_reports_missing_records(cluster: FakeCluster, topic: str) -> None:
     start, end = await grown(cluster)
     cluster.topics[topic].partitions[-1].log_start = 5
     async with planner_of(cluster, subscribePattern=".*") as planner:
@@ -92,7 +92,9 @@ async def test_a_batch_that_is_repeated_tells_what_it_lacks(
                 await planner.ranges(start, end)
 
 
-async def test_a_batch_that_went_on_after_a_loss_is_repeated_alike(cluster: FakeCluster) -> None:
+async def test_a_batch_that_continued_after_a_loss_is_repeated_identically(
+    cluster: FakeCluster,
+) -> None:
     fill(cluster, 20)
     async with planner_of(cluster, **FROM_START) as planner:
         start = await planner.next_end(await planner.initial(), None)
@@ -107,8 +109,8 @@ async def test_a_batch_that_went_on_after_a_loss_is_repeated_alike(cluster: Fake
 
 
 @pytest.mark.rule("repeated-micro-batch-written-once")
-async def test_a_batch_that_is_repeated_is_split_as_it_was_planned(cluster: FakeCluster) -> None:
-    """Also with other options by now: they are for the next one."""
+async def test_a_repeated_batch_keeps_its_split(cluster: FakeCluster) -> None:
+    """This holds also with changed options, which apply to the next batch."""
     fill(cluster, 20)
 
     def reader_of(**given: str) -> StreamReader:
@@ -118,7 +120,7 @@ async def test_a_batch_that_is_repeated_is_split_as_it_was_planned(cluster: Fake
         return StreamReader(read, schema_of(read.columns))
 
     def planned() -> tuple[list[int], Any]:
-        """In a thread of its own, as Spark asks."""
+        """Plan in a separate thread, as Spark does."""
         first, again = reader_of(minPartitions="3"), reader_of(maxRecordsPerPartition="5")
         start = first.initialOffset()
         end = json.loads(json.dumps(first.latestOffset(start, ReadAllAvailable())))

@@ -31,16 +31,16 @@ TOPICS = st.builds(TopicOffsets, st.text(), NUMBERS, PLACES, begun=PLACES)
 
 @settings(deadline=None)
 @given(st.dictionaries(st.text(), TOPICS, max_size=3))
-def test_what_is_written_is_read(offsets: dict[str, TopicOffsets]) -> None:
+def test_stream_offsets_round_trip(offsets: dict[str, TopicOffsets]) -> None:
     assert from_value(json.loads(json.dumps(to_value(offsets)))) == offsets
 
 
-def test_how_a_batch_is_split_is_written_too() -> None:
+def test_the_split_of_a_batch_is_written_too() -> None:
     assert split_of(to_value({}, Split(3, None))) == Split(3, None)
     assert split_of(to_value({})) is None
 
 
-def test_where_a_batch_begins_is_written_where_the_one_before_did_not_end() -> None:
+def test_the_start_of_a_batch_is_written_where_it_differs_from_the_previous_end() -> None:
     def sea(topic_id: str, **offsets: int) -> dict[str, TopicOffsets]:
         places = {int(name[1:]): ReadTo(offset) for name, offset in offsets.items()}
         return {"sea": TopicOffsets(topic_id, 1, places)}
@@ -56,14 +56,14 @@ def test_where_a_batch_begins_is_written_where_the_one_before_did_not_end() -> N
     assert with_begins(sea("a", p0=9, p1=5, p2=9, p3=0), planned, end) is planned
 
 
-def test_equal_offsets_give_equal_texts() -> None:
+def test_equal_offsets_have_equal_texts() -> None:
     one = {"b": TopicOffsets("i", 1, {2: ReadTo(1), 10: ReadTo(2)}), "a": TopicOffsets("j", 2, {})}
     other = {"a": one["a"], "b": TopicOffsets("i", 1, {10: ReadTo(2), 2: ReadTo(1)})}
     assert json.dumps(to_value(one)) == json.dumps(to_value(other))
 
 
-def test_the_form_is_the_one_that_checkpoints_have() -> None:
-    """A change of it needs another version: checkpoints outlive the program."""
+def test_the_format_is_that_of_existing_checkpoints() -> None:
+    """A changed format needs another version, because checkpoints outlive the program."""
     assert to_value({"sea": TopicOffsets("id", 7, {0: ReadTo(3, 2)}, 9)}) == {
         "version": 1,
         "topics": {
@@ -81,6 +81,6 @@ def test_the_form_is_the_one_that_checkpoints_have() -> None:
     "value",
     [None, {}, {"version": 2, "topics": {}}, {"version": 1}, {"version": 1, "topics": {"sea": {}}}],
 )
-def test_what_another_version_wrote_is_refused(value: object) -> None:
+def test_offsets_of_another_version_are_rejected(value: object) -> None:
     with pytest.raises(TidelogError, match="begin with a new checkpointLocation"):
         from_value(value)

@@ -1,4 +1,4 @@
-"""What each micro-batch reads, over a fake cluster that is asked as a real one is."""
+"""What each micro-batch reads, over a fake cluster that is queried like a real one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEA_AND_ALL = broker_pb2.MetadataRequest(topics=["sea"])
 
 
 def grow(cluster: FakeCluster) -> None:
-    """By a partition, as its topic's entry tells."""
+    """Add a partition, as the topic's metadata reports it."""
     topic = cluster.topics["sea"]
     topic.revision += 5
     topic.partitions.append(FakePartition(0, create_revision=topic.revision + 1))
@@ -38,7 +38,7 @@ def requests(cluster: FakeCluster, kind: str) -> int:
     return sum(len(broker.seen[kind]) for broker in cluster.brokers.values())
 
 
-async def test_a_stream_begins_where_it_is_told(cluster: FakeCluster) -> None:
+async def test_a_stream_begins_at_the_configured_position(cluster: FakeCluster) -> None:
     fill(cluster, 10)
     async with planner_of(cluster) as planner:
         assert places(await planner.initial()) == [ReadTo(10, 1), ReadTo(0, NO_EPOCH)]
@@ -48,7 +48,9 @@ async def test_a_stream_begins_where_it_is_told(cluster: FakeCluster) -> None:
         assert places(await planner.initial()) == [ReadTo(7, 1), ReadTo(0)]
 
 
-async def test_an_offset_that_is_not_there_is_told_with_what_is(cluster: FakeCluster) -> None:
+async def test_an_offset_out_of_range_is_reported_with_the_valid_range(
+    cluster: FakeCluster,
+) -> None:
     fill(cluster, 10)
     async with planner_of(cluster, startingOffsets='{"sea": {"0": 11, "1": 0}}') as planner:
         with pytest.raises(
@@ -57,17 +59,17 @@ async def test_an_offset_that_is_not_there_is_told_with_what_is(cluster: FakeClu
             await planner.initial()
 
 
-async def test_a_topic_that_does_not_exist_is_told(cluster: FakeCluster) -> None:
+async def test_an_unknown_topic_is_reported(cluster: FakeCluster) -> None:
     async with planner_of(cluster, subscribePattern="s.*", **FROM_START) as planner:
         assert set(await planner.initial()) == {"sea"}
     cluster.topics.clear()
     async with planner_of(cluster) as planner:
-        with pytest.raises(TidelogError) as told:
+        with pytest.raises(TidelogError) as raised:
             await planner.initial()
-        assert told.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_a_batch_takes_what_is_there_and_the_next_what_is_new(cluster: FakeCluster) -> None:
+async def test_a_batch_takes_existing_records_and_the_next_new_ones(cluster: FakeCluster) -> None:
     fill(cluster, 10)
     async with planner_of(cluster, **FROM_START) as planner:
         start = await planner.initial()
@@ -79,7 +81,7 @@ async def test_a_batch_takes_what_is_there_and_the_next_what_is_new(cluster: Fak
         assert places(await planner.next_end(end, None))[0] == ReadTo(15, 1)
 
 
-async def test_as_much_is_taken_as_may_be(cluster: FakeCluster) -> None:
+async def test_a_batch_takes_up_to_its_limit(cluster: FakeCluster) -> None:
     fill(cluster, 30)
     fill(cluster, 10, partition=1)
     async with planner_of(cluster, **FROM_START) as planner:
@@ -92,21 +94,21 @@ async def test_as_much_is_taken_as_may_be(cluster: FakeCluster) -> None:
         assert all(steps[0])
 
 
-async def test_the_epoch_of_a_record_is_asked_for_only_after_a_change_of_leader(
+async def test_the_epoch_of_a_record_is_queried_only_after_a_change_of_leader(
     cluster: FakeCluster,
 ) -> None:
     fill(cluster, 10)
     async with planner_of(cluster, **FROM_START) as planner:
         at = await planner.next_end(await planner.initial(), None)
-        asked = requests(cluster, "fetch")
+        requested = requests(cluster, "fetch")
         fill(cluster, 10)
         at = await planner.next_end(at, None)
-        assert requests(cluster, "fetch") == asked
+        assert requests(cluster, "fetch") == requested
         cluster.elect("sea", 0, leader=1)
         fill(cluster, 10)
         at = await planner.next_end(at, None)
         assert places(at)[0] == ReadTo(30, 2)
-        assert requests(cluster, "fetch") > asked
+        assert requests(cluster, "fetch") > requested
 
 
 async def test_a_quiet_partition_is_compared_with_a_new_leader_once(cluster: FakeCluster) -> None:
@@ -115,9 +117,9 @@ async def test_a_quiet_partition_is_compared_with_a_new_leader_once(cluster: Fak
         at = await planner.next_end(await planner.initial(), None)
         cluster.elect("sea", 0, leader=1)
         assert await planner.next_end(at, None) == at
-        asked = requests(cluster, "fetch")
+        requested = requests(cluster, "fetch")
         assert await planner.next_end(at, None) == at
-        assert requests(cluster, "fetch") == asked
+        assert requests(cluster, "fetch") == requested
 
 
 async def test_new_partitions_and_topics_are_read_from_their_start(cluster: FakeCluster) -> None:
@@ -132,7 +134,7 @@ async def test_new_partitions_and_topics_are_read_from_their_start(cluster: Fake
         assert found == [("land", 0, 0, 5), ("sea", 2, 0, 5)]
 
 
-async def test_with_an_end_nothing_is_read_that_came_later(cluster: FakeCluster) -> None:
+async def test_with_an_end_later_records_are_not_read(cluster: FakeCluster) -> None:
     fill(cluster, 10)
     async with planner_of(cluster, **FROM_START) as planner:
         at = await planner.initial()
@@ -144,7 +146,7 @@ async def test_with_an_end_nothing_is_read_that_came_later(cluster: FakeCluster)
         assert await planner.next_end(at, 6) == at
 
 
-async def test_a_topic_that_was_created_again_is_told(cluster: FakeCluster) -> None:
+async def test_a_recreated_topic_is_reported(cluster: FakeCluster) -> None:
     fill(cluster, 10)
     async with planner_of(cluster, **FROM_START) as planner:
         at = await planner.next_end(await planner.initial(), None)
@@ -158,7 +160,9 @@ async def test_a_topic_that_was_created_again_is_told(cluster: FakeCluster) -> N
         assert numbers(await planner.ranges(at, end)) == [(0, 0, 5)]
 
 
-async def test_a_topic_that_is_gone_is_told_once_all_have_denied_it(cluster: FakeCluster) -> None:
+async def test_a_deleted_topic_is_reported_once_all_brokers_have_denied_it(
+    cluster: FakeCluster,
+) -> None:
     fill(cluster, 10)
     async with planner_of(cluster, **FROM_START) as planner:
         at = await planner.next_end(await planner.initial(), None)
@@ -172,7 +176,9 @@ async def test_a_topic_that_is_gone_is_told_once_all_have_denied_it(cluster: Fak
 
 
 @pytest.mark.rule("stream-offsets-detect-losses")
-async def test_a_stream_that_may_lose_a_topic_goes_on_with_the_others(cluster: FakeCluster) -> None:
+async def test_a_stream_that_may_lose_a_topic_continues_with_the_others(
+    cluster: FakeCluster,
+) -> None:
     cluster.create("land", [0])
     lossy = {"subscribe": "sea,land", "failOnDataLoss": "false"}
     async with planner_of(cluster, **lossy, **FROM_START) as planner:
@@ -189,7 +195,7 @@ async def test_a_stream_that_may_lose_a_topic_goes_on_with_the_others(cluster: F
         assert places(await planner.next_end(at, None), "land") == [ReadTo(5, 1)]
 
 
-async def test_a_topic_that_is_not_there_yet_is_told_to_a_stream_that_may_lose_none(
+async def test_a_missing_topic_is_reported_to_a_stream_that_may_lose_none(
     cluster: FakeCluster,
 ) -> None:
     async with planner_of(cluster, **FROM_START) as planner:
@@ -199,7 +205,7 @@ async def test_a_topic_that_is_not_there_yet_is_told_to_a_stream_that_may_lose_n
             await planner.next_end(at, None)
 
 
-async def test_a_topic_that_is_not_there_is_told_once_to_a_stream_that_may_lose_one(
+async def test_a_missing_topic_is_reported_once_to_a_stream_that_may_lose_one(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.create("land", [0])
@@ -217,7 +223,7 @@ async def test_a_topic_that_is_not_there_is_told_once_to_a_stream_that_may_lose_
 
 
 @pytest.mark.rule("stream-offsets-detect-losses")
-async def test_a_broker_that_lags_behind_an_addition_of_partitions_tells_of_no_loss(
+async def test_a_broker_unaware_of_added_partitions_causes_no_loss(
     cluster: FakeCluster,
 ) -> None:
     before = [broker.metadata(SEA_AND_ALL) for broker in cluster.brokers.values()]
@@ -231,24 +237,24 @@ async def test_a_broker_that_lags_behind_an_addition_of_partitions_tells_of_no_l
         assert await planner.next_end(at, None) == at
 
 
-async def test_a_topic_that_is_deleted_between_two_looks_is_told(cluster: FakeCluster) -> None:
+async def test_a_topic_deleted_between_two_polls_is_reported(cluster: FakeCluster) -> None:
     fill(cluster, 10)
     async with planner_of(cluster, **FROM_START) as planner:
         at = await planner.next_end(await planner.initial(), None)
 
-        def told_last() -> broker_pb2.MetadataResponse:
-            told = cluster.brokers[0].metadata(SEA_AND_ALL)
+        def metadata_before_deletion() -> broker_pb2.MetadataResponse:
+            metadata = cluster.brokers[0].metadata(SEA_AND_ALL)
             cluster.topics.pop("sea", None)
-            return told
+            return metadata
 
         for broker in cluster.brokers.values():
-            broker.metadata_of = told_last
+            broker.metadata_of = metadata_before_deletion
         with pytest.raises(DataLossError, match=r"'sea' .* was deleted: nothing from offsets 0: 1"):
             await planner.next_end(at, None)
 
 
 @pytest.mark.rule("stream-offsets-detect-losses")
-async def test_a_partition_that_was_removed_and_added_again_is_told(cluster: FakeCluster) -> None:
+async def test_a_recreated_partition_is_reported(cluster: FakeCluster) -> None:
     fill(cluster, 10)
     async with planner_of(cluster, **FROM_START) as planner:
         at = await planner.next_end(await planner.initial(), None)
@@ -265,7 +271,7 @@ async def test_a_partition_that_was_removed_and_added_again_is_told(cluster: Fak
 
 
 @pytest.mark.rule("stream-offsets-detect-losses")
-async def test_an_assigned_partition_that_was_removed_is_told(cluster: FakeCluster) -> None:
+async def test_a_removed_assigned_partition_is_reported(cluster: FakeCluster) -> None:
     both = {"assign": '{"sea": [0, 1]}'}
     fill(cluster, 10, partition=1)
     async with planner_of(cluster, **both, **FROM_START) as planner:
@@ -283,7 +289,7 @@ async def test_an_assigned_partition_that_was_removed_is_told(cluster: FakeClust
 
 
 @pytest.mark.rule("stream-offsets-detect-losses")
-async def test_an_assigned_partition_may_be_unknown_to_a_broker_that_is_behind(
+async def test_an_assigned_partition_may_be_unknown_to_a_lagging_broker(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = [broker.metadata(SEA_AND_ALL) for broker in cluster.brokers.values()]
@@ -310,7 +316,7 @@ async def test_an_old_partition_may_be_assigned_later(cluster: FakeCluster) -> N
         assert numbers(await planner.ranges(at, end)) == [(0, 10, 30)]
 
 
-async def test_what_retention_deleted_is_told(
+async def test_records_deleted_by_retention_are_reported(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(cluster, 10)
@@ -329,7 +335,7 @@ async def test_what_retention_deleted_is_told(
 
 @pytest.mark.rule("stream-offsets-detect-losses")
 @pytest.mark.parametrize("grown", [0, 5, 30])
-async def test_a_log_that_was_cut_is_told_however_far_it_has_grown_again(
+async def test_a_truncated_log_is_reported_however_far_it_has_grown_since(
     cluster: FakeCluster, grown: int
 ) -> None:
     fill(cluster, 20)
@@ -345,7 +351,7 @@ async def test_a_log_that_was_cut_is_told_however_far_it_has_grown_again(
         assert numbers(await planner.ranges(at, end)) == expected
 
 
-async def test_what_is_no_longer_asked_for_is_no_loss(cluster: FakeCluster) -> None:
+async def test_a_deselected_partition_is_no_loss(cluster: FakeCluster) -> None:
     cluster.create("land", [0])
     fill(cluster, 5)
     async with planner_of(cluster, subscribePattern=".*", **FROM_START) as planner:
@@ -356,7 +362,7 @@ async def test_what_is_no_longer_asked_for_is_no_loss(cluster: FakeCluster) -> N
         assert set((await planner.next_end(at, None))["sea"].partitions) == {1}
 
 
-async def test_records_that_were_damaged_after_they_were_read_are_no_loss(
+async def test_records_damaged_after_they_were_read_are_no_loss(
     cluster: FakeCluster,
 ) -> None:
     fill(cluster, 10)

@@ -1,4 +1,4 @@
-"""Which frames can be written."""
+"""Which data frames can be written."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def frame(**types: object) -> StructType:
     return StructType([StructField(name, kind) for name, kind in types.items()])  # type: ignore[arg-type]
 
 
-def test_what_was_read_can_be_written() -> None:
+def test_a_frame_that_was_read_can_be_written() -> None:
     check_written(schema_of(COLUMNS), None)
 
 
-def test_a_value_is_enough_where_the_topic_is_known() -> None:
+def test_a_value_column_suffices_where_the_topic_is_given() -> None:
     check_written(frame(value=StringType()), "sea")
 
 
@@ -48,7 +48,7 @@ def test_a_value_is_enough_where_the_topic_is_known() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_told(schema: StructType, topic: str | None, told: str) -> None:
-    with pytest.raises(OptionError) as refusal:
+def test_an_unsuitable_column_is_reported(schema: StructType, topic: str | None, told: str) -> None:
+    with pytest.raises(OptionError) as raised:
         check_written(schema, topic)
-    assert told in refusal.value.message
+    assert told in raised.value.message

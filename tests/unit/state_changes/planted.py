@@ -1,4 +1,4 @@
-"""A leader's death as three services tell it, with what is not of it in between."""
+"""A leader's death as three services log it, with unrelated events in between."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def told(
     leader_epoch: int = -1,
     **details: str | int | list[int],
 ) -> StateChange:
-    """`at_ms`: since the story began."""
+    """`at_ms` counts from the start of the events."""
     now_ms = BEGAN_MS + at_ms
     return StateChange(
         now_ms,
@@ -88,8 +88,8 @@ def replica(
 
 
 def leader_death() -> list[StateChange]:
-    """Broker 2 led sea/0 and dies; 3 leads, and 1 follows it. Told service by service, as
-    their answers come."""
+    """Broker 2 led sea/0 and dies; 3 leads, and 1 follows it. Events are grouped by service, as
+    their answers arrive."""
     election = {"change": ELECTION, "leader_epoch": 6}
     controller = [
         of_broker(8, Kind.BROKER_FENCED, 2, cause=Cause.BROKER_CRASHED),
@@ -133,8 +133,8 @@ def leader_death() -> list[StateChange]:
 
 
 def elsewhere() -> list[StateChange]:
-    """What is not of sea/0: another topic, another partition, a broker that has none of
-    its replicas."""
+    """Events that do not concern sea/0: another topic, another partition, a broker without any
+    of its replicas."""
     return [
         told(11, "controller-1", Kind.ELECTION, Stage.COMPLETED, topic="ore", revision=1041),
         told(12, "broker-3", Kind.ISR_SHRINK, Stage.COMPLETED, partition=1, revision=1044),
@@ -143,7 +143,8 @@ def elsewhere() -> list[StateChange]:
 
 
 def late_full_state() -> list[StateChange]:
-    """Broker 2 has come back in another life, and is told of the election by its full state."""
+    """Broker 2 has returned in another incarnation and learns of the election from its full
+    state."""
     late = told(
         18_600, "broker-2", Kind.BECOME_FOLLOWER, Stage.RECEIVED,
         change=ELECTION._replace(cause=Cause.FULL_STATE, requested_at_ms=0), broker=2,

@@ -1,4 +1,4 @@
-"""The order in which changes are told: by revision, and what has none by its time."""
+"""The order of state changes: by revision, and by time for events without one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SEA_0 = TraceScope("sea", 0)
 
 def _kinds(*events: StateChange) -> list[Kind]:
     orders = [
-        [life.headline.kind for life in trace(given, SEA_0)] for given in (events, events[::-1])
+        [each.headline.kind for each in trace(given, SEA_0)] for given in (events, events[::-1])
     ]
     assert orders[0] == orders[1]
     return orders[0]
@@ -21,13 +21,13 @@ def _at(at_ms: int, kind: Kind, revision: int = 0) -> StateChange:
     return told(at_ms, "broker-2", kind, Stage.COMPLETED, broker=2, revision=revision)
 
 
-def test_revisions_come_before_clocks() -> None:
+def test_revisions_take_precedence_over_clocks() -> None:
     late_clock = told(900, "broker-1", Kind.ISR_SHRINK, Stage.COMPLETED, revision=7)
     early_clock = told(100, "broker-2", Kind.ISR_EXPAND, Stage.COMPLETED, revision=8)
     assert _kinds(early_clock, late_clock) == [Kind.ISR_SHRINK, Kind.ISR_EXPAND]
 
 
-def test_a_change_lies_where_it_was_written_and_not_where_it_was_requested() -> None:
+def test_a_change_is_placed_at_its_write_and_not_at_its_request() -> None:
     change = Change("b1-40-1", Cause.CAUGHT_UP, BEGAN_MS)
     requested, completed = (
         told(at_ms, "broker-1", Kind.ISR_EXPAND, stage, change=change, revision=revision)
@@ -37,7 +37,7 @@ def test_a_change_lies_where_it_was_written_and_not_where_it_was_requested() -> 
     assert _kinds(requested, completed, other) == [Kind.ISR_SHRINK, Kind.ISR_EXPAND]
 
 
-def test_what_has_no_revision_lies_where_its_time_puts_it() -> None:
+def test_an_event_without_a_revision_is_placed_by_its_time() -> None:
     assert _kinds(
         told(100, "broker-1", Kind.ISR_SHRINK, Stage.COMPLETED, revision=7),
         told(150, "broker-1", Kind.HW_STALLED, Stage.COMPLETED),
@@ -45,7 +45,7 @@ def test_what_has_no_revision_lies_where_its_time_puts_it() -> None:
     ) == [Kind.ISR_SHRINK, Kind.HW_STALLED, Kind.ISR_EXPAND]
 
 
-def test_what_has_no_revision_is_not_pulled_before_an_earlier_change_by_a_clock_that_is_fast() -> (
+def test_an_event_without_a_revision_is_not_pulled_before_an_earlier_change_by_a_fast_clock() -> (
     None
 ):
     assert _kinds(
@@ -55,11 +55,11 @@ def test_what_has_no_revision_is_not_pulled_before_an_earlier_change_by_a_clock_
     ) == [Kind.ISR_SHRINK, Kind.ELECTION, Kind.DISK_REFUSED]
 
 
-def test_what_a_broker_notices_when_it_wakes_lies_after_what_was_decided_meanwhile() -> None:
+def test_an_observation_of_a_resumed_broker_is_placed_after_meanwhile_decided_changes() -> None:
     assert _kinds(
         of_broker(100, Kind.BROKER_LEFT, 2, revision=330),
         of_broker(18_600, Kind.LEADER_UNREACHABLE, 2),
-        # As of the cache in which it looked for its key.
+        # The revision of the cache in which it looked up its key.
         of_broker(18_700, Kind.REGISTRATION_LOST, 2, revision=331),
         told(100, "controller-1", Kind.ELECTION, Stage.COMPLETED, revision=331, leader_before=2),
         told(18_800, "broker-1", Kind.ISR_EXPAND, Stage.COMPLETED, revision=332),
@@ -72,7 +72,7 @@ def test_what_a_broker_notices_when_it_wakes_lies_after_what_was_decided_meanwhi
     ]
 
 
-def test_a_replica_is_repaired_after_it_has_left_the_isr_though_it_knew_an_older_revision() -> None:
+def test_a_repair_is_placed_after_the_departure_from_the_isr_despite_an_older_revision() -> None:
     assert _kinds(
         _at(900, Kind.REPLICA_DAMAGED, 328),
         _at(910, Kind.RESIGNATION, 329),
@@ -81,7 +81,7 @@ def test_a_replica_is_repaired_after_it_has_left_the_isr_though_it_knew_an_older
     ) == [Kind.REPLICA_DAMAGED, Kind.RESIGNATION, Kind.ELECTION, Kind.REPLICA_REPAIRED]
 
 
-def test_what_is_noticed_lies_after_the_revision_that_it_knows_whatever_its_clock_says() -> None:
+def test_an_observation_is_placed_after_its_known_revision_whatever_its_clock() -> None:
     assert _kinds(
         _at(50, Kind.HW_STALLED, 7),
         told(100, "controller-1", Kind.ELECTION, Stage.COMPLETED, revision=7),
@@ -89,7 +89,7 @@ def test_what_is_noticed_lies_after_the_revision_that_it_knows_whatever_its_cloc
     ) == [Kind.ELECTION, Kind.HW_STALLED, Kind.ISR_SHRINK]
 
 
-def test_an_old_decision_that_a_full_state_brings_lies_where_it_came() -> None:
+def test_an_old_decision_in_a_full_state_is_placed_where_it_arrived() -> None:
     assert _kinds(
         *late_full_state(),
         told(100, "controller-1", Kind.ISR_SHRINK, Stage.COMPLETED, revision=1044),

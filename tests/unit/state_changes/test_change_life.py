@@ -1,4 +1,4 @@
-"""What one change was for and why, how long it took, and what is not missed of it."""
+"""The purpose, cause and duration of a change, and which of its events are not missing."""
 
 from __future__ import annotations
 
@@ -18,81 +18,81 @@ SEA_0 = TraceScope("sea", 0)
 SHRINK = Change("b1-40-7", Cause.LAG_TIME, BEGAN_MS)
 
 
-def _life(events: list[StateChange], memories: Memories | None = None) -> ChangeLife:
-    *_, life = trace(events, SEA_0, memories)
-    return life
+def _timeline(events: list[StateChange], memories: Memories | None = None) -> ChangeLife:
+    *_, timeline = trace(events, SEA_0, memories)
+    return timeline
 
 
 def _shrink(at_ms: int, stage: Stage, cause: Cause | None = None) -> StateChange:
     return told(at_ms, "broker-1", Kind.ISR_SHRINK, stage, change=SHRINK, cause=cause, revision=9)
 
 
-# Why.
+# Causes.
 
 
-def test_a_change_that_failed_has_the_cause_for_which_it_was_requested() -> None:
+def test_a_failed_change_has_the_cause_of_its_request() -> None:
     failed = _shrink(4, Stage.FAILED, Cause.CONFLICT)
-    life = _life([_shrink(0, Stage.REQUESTED), failed])
-    assert (life.cause, life.headline) == (Cause.LAG_TIME, failed)
+    timeline = _timeline([_shrink(0, Stage.REQUESTED), failed])
+    assert (timeline.cause, timeline.headline) == (Cause.LAG_TIME, failed)
 
 
-def test_of_a_change_that_is_known_as_failed_alone_the_cause_is_not_known() -> None:
-    assert _life([_shrink(4, Stage.FAILED, Cause.CONFLICT)]).cause is Cause.NONE
+def test_a_change_known_only_as_failed_has_no_known_cause() -> None:
+    assert _timeline([_shrink(4, Stage.FAILED, Cause.CONFLICT)]).cause is Cause.NONE
 
 
-def test_what_was_ignored_has_a_cause() -> None:
+def test_an_ignored_change_has_a_cause() -> None:
     ignored = _shrink(4, Stage.IGNORED, Cause.STALE_REVISION)
-    assert _life([ignored]).cause is Cause.STALE_REVISION
+    assert _timeline([ignored]).cause is Cause.STALE_REVISION
 
 
-# How long.
+# Durations.
 
 
-def test_a_full_state_to_one_that_comes_back_later_is_no_part_of_how_long_it_took() -> None:
-    assert _life(leader_death() + late_full_state()).took_ms == 20
+def test_a_full_state_for_a_returning_broker_does_not_count_in_the_duration() -> None:
+    assert _timeline(leader_death() + late_full_state()).took_ms == 20
 
 
-def test_what_a_full_state_brings_later_comes_last_and_by_itself() -> None:
+def test_late_full_state_stages_come_last_and_separately() -> None:
     again = [event._replace(broker=1, service="broker-1") for event in late_full_state()]
-    parts = _life(leader_death() + again).parts
+    parts = _timeline(leader_death() + again).parts
     assert [(part.kind, part.broker, part.is_late) for part in parts] == [
         (Kind.ELECTION, NO_BROKER, False),
         (Kind.BECOME_LEADER, 3, False),
         (Kind.BECOME_FOLLOWER, 1, False),
         (Kind.BECOME_FOLLOWER, 1, True),
     ]
-    assert [told.stage for told in parts[-1].stages] == [Stage.RECEIVED, Stage.COMPLETED]
+    assert [change.stage for change in parts[-1].stages] == [Stage.RECEIVED, Stage.COMPLETED]
 
 
-def test_a_change_that_a_full_state_commands_took_until_that_was_done() -> None:
+def test_a_change_commanded_by_a_full_state_lasts_until_that_is_done() -> None:
     commanded = late_full_state()[0]._replace(
         service="controller-1", stage=Stage.REQUESTED, time_ms=BEGAN_MS + 15
     )
-    life = _life([*leader_death(), commanded, *late_full_state()])
-    assert life.took_ms == 18_602 - 10
-    assert not any(part.is_late for part in life.parts)
+    timeline = _timeline([*leader_death(), commanded, *late_full_state()])
+    assert timeline.took_ms == 18_602 - 10
+    assert not any(part.is_late for part in timeline.parts)
 
 
-def test_a_log_that_is_cut_later_does_not_prolong_it() -> None:
+def test_a_later_truncation_does_not_prolong_the_change() -> None:
     cut = replica(3_498, "broker-1", 1, Stage.COMPLETED, kind=Kind.TRUNCATION)
-    assert _life([*leader_death(), cut]).took_ms == 20
+    assert _timeline([*leader_death(), cut]).took_ms == 20
 
 
-def test_what_stood_for_a_while_took_so_long() -> None:
+def test_a_lasting_condition_has_its_duration() -> None:
     standing = Change("broker-3-hw", Cause.NO_FOLLOWER_PROGRESS, BEGAN_MS)
     stalled, moves = (
         told(at_ms, "broker-3", kind, Stage.COMPLETED, change=standing, broker=3)
         for at_ms, kind in ((2_000, Kind.HW_STALLED), (12_000, Kind.HW_MOVES_AGAIN))
     )
-    assert _life([stalled, moves]).took_ms == 12_000
+    assert _timeline([stalled, moves]).took_ms == 12_000
 
 
-# What is not missed.
+# Events that are not missing.
 
 
 def _forgotten(events: list[StateChange], memories: Memories) -> list[tuple[Gap, bool]]:
-    life = _life(events, memories)
-    return [(gap, gap in life.unfinished) for gap in life.gaps]
+    timeline = _timeline(events, memories)
+    return [(gap, gap in timeline.unfinished) for gap in timeline.gaps]
 
 
 def _gap(missing: Stage, forgotten_by: str = "") -> tuple[Gap, bool]:
@@ -103,29 +103,29 @@ def _without(*stages: Stage) -> list[StateChange]:
     return [e for e in leader_death() if (e.stage, e.broker) not in [(s, 1) for s in stages]]
 
 
-def test_an_end_is_missed_where_its_teller_remembers_that_time() -> None:
+def test_an_end_is_missing_if_its_reporter_remembers_that_time() -> None:
     requested = [_shrink(0, Stage.REQUESTED)]
-    (gap,) = _life(requested, {"broker-1": BEGAN_MS}).unfinished
+    (gap,) = _timeline(requested, {"broker-1": BEGAN_MS}).unfinished
     assert (gap.missing, gap.forgotten_by) == (Stage.COMPLETED, "")
 
 
-def test_an_end_is_not_missed_from_before_the_memory_of_its_teller_begins() -> None:
-    life = _life([_shrink(0, Stage.REQUESTED)], {"broker-1": BEGAN_MS + 1, "broker-2": 0})
-    assert life.gaps == (Gap(Kind.ISR_SHRINK, NO_BROKER, Stage.COMPLETED, "", "broker-1"),)
-    assert life.unfinished == ()
+def test_an_end_is_not_missing_if_it_predates_the_memory_of_its_reporter() -> None:
+    timeline = _timeline([_shrink(0, Stage.REQUESTED)], {"broker-1": BEGAN_MS + 1, "broker-2": 0})
+    assert timeline.gaps == (Gap(Kind.ISR_SHRINK, NO_BROKER, Stage.COMPLETED, "", "broker-1"),)
+    assert timeline.unfinished == ()
 
 
-def test_an_end_is_not_missed_where_its_teller_was_not_heard() -> None:
-    assert _life([_shrink(0, Stage.REQUESTED)], {}).gaps[0].forgotten_by == "broker-1"
+def test_an_end_is_not_missing_if_its_reporter_did_not_answer() -> None:
+    assert _timeline([_shrink(0, Stage.REQUESTED)], {}).gaps[0].forgotten_by == "broker-1"
 
 
-def test_a_command_is_missed_where_the_controller_remembers_it_and_the_broker_does_not() -> None:
+def test_a_command_is_missing_if_only_the_controller_remembers_it() -> None:
     events = _without(Stage.COMPLETED, Stage.ACKNOWLEDGED)
     memories = {"controller-1": BEGAN_MS, "broker-1": BEGAN_MS + 900}
     assert _forgotten(events, memories) == [_gap(Stage.COMPLETED)]
 
 
-def test_an_acknowledgement_is_missed_by_the_controllers_memory_alone() -> None:
+def test_a_missing_acknowledgement_depends_only_on_the_memory_of_the_controller() -> None:
     events = _without(Stage.ACKNOWLEDGED)
     assert _forgotten(events, {"controller-1": BEGAN_MS}) == [_gap(Stage.ACKNOWLEDGED)]
     assert _forgotten(events, {"broker-1": 0, "controller-1": BEGAN_MS + 16}) == [
@@ -133,5 +133,5 @@ def test_an_acknowledgement_is_missed_by_the_controllers_memory_alone() -> None:
     ]
 
 
-def test_in_log_files_all_is_remembered() -> None:
-    assert _life(_without(Stage.ACKNOWLEDGED)).unfinished[0].missing is Stage.ACKNOWLEDGED
+def test_log_files_count_as_complete_memory() -> None:
+    assert _timeline(_without(Stage.ACKNOWLEDGED)).unfinished[0].missing is Stage.ACKNOWLEDGED

@@ -1,4 +1,4 @@
-"""Stages that are of one change, by their ids."""
+"""Stages belong to one change by their ids."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STOPPING = broker_stopping(2, 42, BEGAN_MS)
 def _at(
     at_ms: int, service: str, kind: Kind, stage: Stage, change: Change = NO_CHANGE
 ) -> StateChange:
-    """Of broker 2."""
+    """An event of broker 2."""
     event = of_broker(at_ms, kind, 2)
     return event._replace(service=service, stage=stage, change_id=change.id)
 
@@ -40,71 +40,71 @@ def _stopping(at_ms: int, service: str, stage: Stage) -> StateChange:
 REQUESTED = _unreachable(100, "broker-1", Stage.REQUESTED, REPORT)
 
 
-def _lives(*events: StateChange) -> list[ChangeLife]:
+def _timelines(*events: StateChange) -> list[ChangeLife]:
     return trace(events, TraceScope())
 
 
-def _told(life: ChangeLife) -> list[tuple[str, Stage]]:
-    return [(told.service, told.stage) for part in life.parts for told in part.stages]
+def _stages(life: ChangeLife) -> list[tuple[str, Stage]]:
+    return [(event.service, event.stage) for part in life.parts for event in part.stages]
 
 
-def test_what_a_follower_asks_for_ends_where_the_controller_acts_on_it() -> None:
+def test_a_request_of_a_follower_ends_where_the_controller_acts_on_it() -> None:
     done = _unreachable(120, "controller-1", Stage.COMPLETED, REPORT)
-    (life,) = _lives(done, REQUESTED)
-    assert life.unfinished == ()
-    assert _told(life) == [("broker-1", Stage.REQUESTED), ("controller-1", Stage.COMPLETED)]
+    (timeline,) = _timelines(done, REQUESTED)
+    assert timeline.unfinished == ()
+    assert _stages(timeline) == [("broker-1", Stage.REQUESTED), ("controller-1", Stage.COMPLETED)]
 
 
-def test_what_is_done_for_another_follower_ends_nothing() -> None:
+def test_an_action_for_another_follower_ends_nothing() -> None:
     other = REPORT._replace(id="broker-3-leader-2-report-7")
     done = _unreachable(120, "controller-1", Stage.COMPLETED, other)
-    assert [len(life.unfinished) for life in _lives(REQUESTED, done)] == [1, 0]
+    assert [len(each.unfinished) for each in _timelines(REQUESTED, done)] == [1, 0]
 
 
-def test_that_a_follower_lost_its_leader_before_is_a_fact_of_its_own() -> None:
+def test_an_earlier_loss_of_the_leader_by_a_follower_is_a_separate_change() -> None:
     standing = REPORT._replace(id="broker-1-leader-2-3")
     lost = _unreachable(90, "broker-1", Stage.COMPLETED, standing)
-    assert [len(life.unfinished) for life in _lives(lost, REQUESTED)] == [0, 1]
+    assert [len(each.unfinished) for each in _timelines(lost, REQUESTED)] == [0, 1]
 
 
 @pytest.mark.parametrize("end", [Stage.COMPLETED, Stage.FAILED])
-def test_a_broker_that_stops_tells_how_that_ended(end: Stage) -> None:
-    (life,) = _lives(
+def test_a_stopping_broker_logs_how_that_ended(end: Stage) -> None:
+    (timeline,) = _timelines(
         _stopping(0, "broker-2", Stage.REQUESTED),
         _stopping(5, "controller-1", Stage.RECEIVED),
         _stopping(3_000, "broker-2", end),
     )
-    assert _told(life) == [
+    assert _stages(timeline) == [
         ("broker-2", Stage.REQUESTED),
         ("controller-1", Stage.RECEIVED),
         ("broker-2", end),
     ]
-    assert life.unfinished == ()
-    assert life.is_failed is (end is Stage.FAILED)
+    assert timeline.unfinished == ()
+    assert timeline.is_failed is (end is Stage.FAILED)
 
 
-def test_that_a_controller_heard_of_the_stopping_does_not_end_it() -> None:
-    (life,) = _lives(
+def test_a_stop_announced_to_a_controller_is_not_its_end() -> None:
+    (timeline,) = _timelines(
         _stopping(0, "broker-2", Stage.REQUESTED), _stopping(5, "controller-1", Stage.RECEIVED)
     )
-    assert [gap.missing for gap in life.unfinished] == [Stage.COMPLETED]
+    assert [gap.missing for gap in timeline.unfinished] == [Stage.COMPLETED]
 
 
-def test_the_end_of_a_broker_that_has_stopped_and_tells_nothing_is_not_missed() -> None:
-    (life,) = _lives(_stopping(5, "controller-1", Stage.RECEIVED))
-    assert life.unfinished == ()
+def test_the_end_of_a_stopped_broker_without_events_is_not_missing() -> None:
+    (timeline,) = _timelines(_stopping(5, "controller-1", Stage.RECEIVED))
+    assert timeline.unfinished == ()
 
 
-def test_two_lives_of_a_broker_stop_under_two_ids() -> None:
+def test_two_incarnations_of_a_broker_stop_under_two_ids() -> None:
     assert broker_stopping(2, 42).id == STOPPING.id != broker_stopping(2, 77).id
 
 
-def test_facts_that_are_alike_stay_apart() -> None:
+def test_identical_facts_are_kept_separate() -> None:
     joined = [of_broker(at_ms, Kind.BROKER_JOINED, 2) for at_ms in (0, 100)]
-    assert len(_lives(*joined)) == 2
+    assert len(_timelines(*joined)) == 2
 
 
-def test_a_deletion_that_the_next_controller_ends_is_one_under_its_first_id() -> None:
+def test_a_deletion_finished_by_the_next_controller_keeps_its_first_id() -> None:
     change = Change("c1-5", Cause.REQUESTED, BEGAN_MS)
     requested = told(
         0, "controller-1", Kind.TOPIC_DELETION, Stage.REQUESTED, change=change, partition=-1
@@ -112,5 +112,5 @@ def test_a_deletion_that_the_next_controller_ends_is_one_under_its_first_id() ->
     gone = told(
         4_000, "controller-2", Kind.TOPIC_DELETION, Stage.COMPLETED, partition=-1, revision=9
     )
-    (life,) = _lives(requested, gone)
-    assert (life.change_id, life.revision, life.unfinished) == ("c1-5", 9, ())
+    (timeline,) = _timelines(requested, gone)
+    assert (timeline.change_id, timeline.revision, timeline.unfinished) == ("c1-5", 9, ())

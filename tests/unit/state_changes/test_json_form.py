@@ -31,22 +31,22 @@ CHANGE = StateChange(
 )
 
 
-def test_it_comes_back_as_it_was() -> None:
+def test_a_state_change_round_trips() -> None:
     assert from_object(json.loads(json.dumps(to_object(CHANGE)))) == CHANGE
 
 
-def test_partition_0_and_duration_0_are_told() -> None:
-    told = to_object(CHANGE)
-    assert told["partition"] == 0
-    assert told["duration_ms"] == 0
+def test_partition_0_and_duration_0_are_included() -> None:
+    document = to_object(CHANGE)
+    assert document["partition"] == 0
+    assert document["duration_ms"] == 0
 
 
-def test_what_does_not_apply_is_left_out() -> None:
-    told = to_object(StateChange(0, "broker-1", Kind.STORE_LOST, Stage.COMPLETED))
-    assert list(told) == ["time", "service", "kind", "stage"]
+def test_inapplicable_fields_are_omitted() -> None:
+    document = to_object(StateChange(0, "broker-1", Kind.STORE_LOST, Stage.COMPLETED))
+    assert list(document) == ["time", "service", "kind", "stage"]
 
 
-def test_time_is_utc_with_milliseconds() -> None:
+def test_times_are_in_utc_with_milliseconds() -> None:
     assert format_time(1_700_000_000_007) == "2023-11-14T22:13:20.007Z"
     assert parse_time("2023-11-14T22:13:20.007Z") == 1_700_000_000_007
 
@@ -61,7 +61,7 @@ def test_time_is_utc_with_milliseconds() -> None:
     ],
     ids=["nothing", "no time", "no such kind", "no such stage"],
 )
-def test_what_is_no_state_change_is_said(broken: dict[str, object]) -> None:
+def test_an_invalid_state_change_is_reported(broken: dict[str, object]) -> None:
     with pytest.raises(NotAStateChangeError):
         from_object(broken)
 
@@ -86,12 +86,12 @@ def test_what_is_no_state_change_is_said(broken: dict[str, object]) -> None:
         ("time", "0001-01-01T00:00:00"),
     ],
 )
-def test_a_value_of_another_type_is_none(name: str, wrong: object) -> None:
+def test_a_value_of_another_type_is_invalid(name: str, wrong: object) -> None:
     with pytest.raises(NotAStateChangeError):
         from_object({**to_object(CHANGE), name: wrong})
 
 
 @pytest.mark.parametrize("details", [{}, {"a": [], "b": True, "c": -1, "d": "", "e": ["x"]}])
-def test_every_detail_that_there_is_comes_back(details: dict[str, Detail]) -> None:
+def test_every_kind_of_detail_round_trips(details: dict[str, Detail]) -> None:
     change = CHANGE._replace(details=details)
     assert from_object(json.loads(json.dumps(to_object(change)))) == change

@@ -1,4 +1,4 @@
-"""State changes out of log files."""
+"""State changes read from log files."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ def line(change: StateChange) -> bytes:
     return json.dumps({"level": "info", "event": EVENT, **to_object(change)}).encode() + b"\n"
 
 
-def test_a_log_line_becomes_the_event_that_it_tells() -> None:
+def test_a_log_line_becomes_its_event() -> None:
     lines = LogLines()
     lines.take(line(change) for change in leader_death())
     assert lines.events == leader_death()
 
 
-def test_other_lines_are_counted_and_left() -> None:
+def test_other_lines_are_counted_and_skipped() -> None:
     lines = LogLines()
     lines.take([b"plain text\n", b'{"event":"serving"}\n', b'{"event":"say","x":"state_change"}\n'])
     assert (lines.lines, lines.skipped, lines.malformed, lines.events) == (3, 3, 0, [])
 
 
-def test_a_state_change_that_is_cut_is_counted_by_itself() -> None:
+def test_a_truncated_state_change_is_counted_separately() -> None:
     whole = line(leader_death()[0])
     lines = LogLines()
     lines.take([whole[:-20], whole.replace(b"become_leader", b"become_admiral")])
     assert (lines.malformed, lines.events) == (2, [])
 
 
-def test_other_topics_are_left_at_once_and_what_is_about_brokers_is_kept() -> None:
+def test_other_topics_are_skipped_at_once_and_broker_events_are_kept() -> None:
     lines = LogLines(TraceScope("sea"))
     lines.take(line(change) for change in elsewhere())
     assert [change.topic for change in lines.events] == ["sea", ""]
 
 
-def test_the_newest_by_time_are_kept_and_the_rest_is_counted() -> None:
-    """Whichever file is read first."""
+def test_the_newest_events_are_kept_and_the_rest_is_counted() -> None:
+    """This holds whichever file is read first."""
     events = leader_death()
     newest = sorted(events, key=lambda change: change.time_ms)[-3:]
     for order in (events, events[::-1]):
@@ -51,7 +51,7 @@ def test_the_newest_by_time_are_kept_and_the_rest_is_counted() -> None:
         assert lines.left_out == len(events) - 3
 
 
-def test_other_partitions_and_what_was_before_take_no_room() -> None:
+def test_other_partitions_and_earlier_events_take_no_room() -> None:
     own = [change for change in leader_death() if change.topic]
     oldest = own[0]._replace(time_ms=5_000)
     others = [change._replace(partition=change.partition + 1) for change in own]
@@ -70,7 +70,7 @@ def test_a_field_of_another_type_is_malformed() -> None:
     assert (lines.malformed, lines.events) == (3, [])
 
 
-def test_a_line_that_nests_too_deep_is_malformed() -> None:
+def test_a_line_nested_too_deeply_is_malformed() -> None:
     lines = LogLines()
     lines.take([b'{"event": "state_change", "details": ' + b"[" * 100_000])
     assert lines.malformed == 1

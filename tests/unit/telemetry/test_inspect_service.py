@@ -1,4 +1,4 @@
-"""What a service does for whoever inspects it."""
+"""The inspection RPCs of a service."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 TRACED = (("traceparent", f"00-{0xA1:032x}-{0xB2:016x}-01"), ("tracestate", "sea=calm"))
 
 
-class _Asking:
-    """Notes what the calls that it would make of other services carry."""
+class _RecordingCaller:
+    """Records the metadata of calls to other services."""
 
     def __init__(self) -> None:
         self.carrying: list[Metadata | None] = []
@@ -38,7 +38,7 @@ class _Asking:
         return Explanation((), (), ())
 
 
-class _RefusedError(Exception):
+class _AbortedError(Exception):
     pass
 
 
@@ -48,25 +48,25 @@ class _Context:
 
     async def abort(self, _code: object, details: str, trailing: tuple[Any, ...]) -> None:
         assert ErrorCode.INVALID_REQUEST.name.encode() in dict(trailing)["grpc-status-details-bin"]
-        raise _RefusedError(details)
+        raise _AbortedError(details)
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         return self._metadata
 
 
 async def _explain(
-    asking: _Asking, *metadata: tuple[str, str], timeout_ms: int | None = None
+    asking: _RecordingCaller, *metadata: tuple[str, str], timeout_ms: int | None = None
 ) -> None:
     servicer = InspectServicer(asking, StateChangeLog("broker-1", SystemClock()))
     context: Any = _Context(*metadata)
     await servicer.Explain(pb.ExplainRequest(timeout_ms=timeout_ms), context)
 
 
-async def test_whoever_explains_asks_others_in_the_trace_of_the_request() -> None:
-    asking = _Asking()
-    await _explain(asking, ("user-agent", "any"), *TRACED)
-    await _explain(asking, ("user-agent", "any"))
-    assert asking.carrying == [TRACED, None]
+async def test_explain_calls_other_services_in_the_trace_of_the_request() -> None:
+    caller = _RecordingCaller()
+    await _explain(caller, ("user-agent", "any"), *TRACED)
+    await _explain(caller, ("user-agent", "any"))
+    assert caller.carrying == [TRACED, None]
     assert carried() is None
 
 
@@ -74,7 +74,7 @@ async def test_findings_are_converted_off_the_event_loop(monkeypatch: pytest.Mon
     threads: list[threading.Thread] = []
     finding = Finding("healthy", "info", "all is well", (), "nothing to do")
 
-    class Explaining(_Asking):
+    class Explaining(_RecordingCaller):
         async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:  # noqa: ARG002
             return Explanation((finding,), ("broker-1 at b:1",), ())
 
@@ -97,7 +97,7 @@ def _remembering(count: int) -> InspectServicer:
     for revision in range(1, count + 1):
         kind = Kind.ELECTION if revision % 2 else Kind.ISR_SHRINK
         log._ring.append(StateChange(1, "broker-1", kind, Stage.COMPLETED, revision=revision))
-    return InspectServicer(_Asking(), log)
+    return InspectServicer(_RecordingCaller(), log)
 
 
 async def _watched(
@@ -111,7 +111,7 @@ def _revisions(messages: list[pb.WatchEventsResponse]) -> list[int]:
     return [event.revision for message in messages for event in message.events]
 
 
-async def test_a_full_ring_lets_the_loop_go_on_between_its_pieces() -> None:
+async def test_sending_a_full_ring_yields_to_the_loop() -> None:
     turns = 0
 
     async def others() -> None:
@@ -128,7 +128,7 @@ async def test_a_full_ring_lets_the_loop_go_on_between_its_pieces() -> None:
     assert max(len(m.events) for m in messages) <= inspect_service.MAX_EVENTS_PER_MESSAGE
 
 
-async def test_a_limit_keeps_the_newest_that_pass() -> None:
+async def test_a_limit_keeps_the_newest_matching_events() -> None:
     servicer = _remembering(2_500)
     few = pb.WatchEventsRequest(kinds=["election"], limit=3)
     assert _revisions(await _watched(servicer, few)) == [2_495, 2_497, 2_499]
@@ -136,25 +136,25 @@ async def test_a_limit_keeps_the_newest_that_pass() -> None:
     assert _revisions(await _watched(servicer, many)) == list(range(1_101, 2_500, 2))
 
 
-async def test_the_first_message_tells_how_far_back_the_ring_reaches_also_of_nothing() -> None:
+async def test_the_first_message_says_how_far_back_the_ring_reaches_even_without_events() -> None:
     servicer = _remembering(0)
     (message,) = await _watched(servicer, pb.WatchEventsRequest())
     assert message.oldest_kept_ms == servicer._state_changes.oldest_kept_ms > 0
 
 
-async def test_what_is_told_while_the_ring_is_sent_comes_to_who_follows() -> None:
+async def test_events_logged_while_the_ring_is_sent_reach_followers() -> None:
     servicer = _remembering(300)
     context: Any = _Context()
     stream = servicer.WatchEvents(pb.WatchEventsRequest(follow=True), context)
-    told: list[int] = []
+    reported: list[int] = []
     async for message in stream:
         if message.oldest_kept_ms:
             servicer._state_changes.tell(Kind.ELECTION, Stage.COMPLETED, revision=301)
-        told += _revisions([message])
-        if len(told) >= 301:
+        reported += _revisions([message])
+        if len(reported) >= 301:
             break
     await stream.aclose()  # type: ignore[attr-defined]
-    assert told == list(range(1, 302))
+    assert reported == list(range(1, 302))
     assert not servicer._state_changes._followers
 
 
@@ -171,42 +171,40 @@ async def test_what_is_told_while_the_ring_is_sent_comes_to_who_follows() -> Non
     ],
     ids=str,
 )
-async def test_a_question_that_has_no_meaning_is_refused(
+async def test_a_meaningless_request_is_rejected(
     request_: pb.WatchEventsRequest, said: str
 ) -> None:
-    with pytest.raises(_RefusedError) as refused:
+    with pytest.raises(_AbortedError) as raised:
         await _watched(_remembering(5), request_)
-    assert said in str(refused.value)
+    assert said in str(raised.value)
 
 
-async def test_kinds_of_a_newer_version_pass_nothing_where_they_are_to_be_skipped() -> None:
-    asked = pb.WatchEventsRequest(kinds=["election", "moon_rise"], skip_unknown_kinds=True)
-    assert _revisions(await _watched(_remembering(5), asked)) == [1, 3, 5]
+async def test_kinds_of_a_newer_version_match_nothing_where_they_may_be_skipped() -> None:
+    request = pb.WatchEventsRequest(kinds=["election", "moon_rise"], skip_unknown_kinds=True)
+    assert _revisions(await _watched(_remembering(5), request)) == [1, 3, 5]
 
 
-async def test_descriptions_and_explanations_refuse_what_has_no_meaning() -> None:
+async def test_meaningless_describe_and_explain_requests_are_rejected() -> None:
     servicer = _remembering(0)
     context: Any = _Context()
-    with pytest.raises(_RefusedError, match="partition is -7"):
+    with pytest.raises(_AbortedError, match="partition is -7"):
         await servicer.DescribeService(
             pb.DescribeServiceRequest(topic="sea", partition=-7), context
         )
-    with pytest.raises(_RefusedError, match="timeout_ms is -1"):
+    with pytest.raises(_AbortedError, match="timeout_ms is -1"):
         await servicer.Explain(pb.ExplainRequest(timeout_ms=-1), context)
 
 
 @pytest.mark.parametrize("timeout_ms", [-5, 0, 1, 499])
-async def test_a_time_in_which_nobody_could_answer_is_refused(timeout_ms: int) -> None:
-    asking = _Asking()
-    with pytest.raises(_RefusedError, match=f"timeout_ms is {timeout_ms}; give .* at least 500"):
-        await _explain(asking, timeout_ms=timeout_ms)
-    assert asking.given_ms == []
+async def test_a_time_too_short_for_any_answer_is_rejected(timeout_ms: int) -> None:
+    caller = _RecordingCaller()
+    with pytest.raises(_AbortedError, match=f"timeout_ms is {timeout_ms}; give .* at least 500"):
+        await _explain(caller, timeout_ms=timeout_ms)
+    assert caller.given_ms == []
 
 
 @pytest.mark.parametrize(("asked_ms", "given_ms"), [(None, 2_000), (500, 500)])
-async def test_services_have_the_time_that_was_asked_for(
-    asked_ms: int | None, given_ms: int
-) -> None:
-    asking = _Asking()
-    await _explain(asking, timeout_ms=asked_ms)
-    assert asking.given_ms == [given_ms]
+async def test_services_get_the_requested_time(asked_ms: int | None, given_ms: int) -> None:
+    caller = _RecordingCaller()
+    await _explain(caller, timeout_ms=asked_ms)
+    assert caller.given_ms == [given_ms]

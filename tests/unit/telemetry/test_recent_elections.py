@@ -1,4 +1,4 @@
-"""How often is elected, by what a broker reports."""
+"""How often leaders are elected, according to a broker's reports."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _World:
         )
 
 
-def test_each_new_epoch_of_a_partition_is_an_election_and_the_first_known_one_is_none() -> None:
+def test_each_new_epoch_of_a_partition_is_an_election_except_the_first_known_one() -> None:
     world = _World()
     for epoch in (3, 3, 4, 5):
         world.role(SEA, epoch)
@@ -60,7 +60,7 @@ def test_a_controller_of_many_partitions_counts_once() -> None:
     assert world.counts.recent.controllers == 2
 
 
-def test_what_is_older_than_the_window_does_not_count() -> None:
+def test_elections_older_than_the_window_do_not_count() -> None:
     world = _World()
     world.log.tell(Kind.REGISTRATION_LOST, Stage.COMPLETED)
     world.role(SEA, 1)
@@ -73,7 +73,7 @@ def test_what_is_older_than_the_window_does_not_count() -> None:
     assert (recent.registrations_lost, recent.leaders, recent.last_ms) == (0, 0, NOT_KNOWN)
 
 
-def test_a_replica_that_is_gone_is_forgotten() -> None:
+def test_a_removed_replica_is_forgotten() -> None:
     world = _World()
     for epoch in (1, 2):
         world.role(SEA, epoch)
@@ -81,7 +81,7 @@ def test_a_replica_that_is_gone_is_forgotten() -> None:
     assert world.counts.recent.leaders == 0
 
 
-def test_leases_that_end_are_counted_by_broker_and_other_ends_are_not() -> None:
+def test_expired_leases_are_counted_by_broker_and_other_ends_are_not() -> None:
     clock = _Clock()
     log, counts = StateChangeLog("controller-1", clock), LeaseEndCounts(clock)
     log.add_sink(counts.take)

@@ -1,4 +1,5 @@
-"""State changes on their way to their topic: in order, bounded, and never in the way."""
+"""Publication of state changes to their topic: in order, bounded, and without delaying the
+service."""
 
 from __future__ import annotations
 
@@ -22,14 +23,14 @@ from unit.metadata.virtual_time import run, virtual_clock
 
 
 class FakeProducer:
-    """Takes what is sent, but for what `refuse` gives an error for."""
+    """Accepts records, except those for which `refuse` returns an error."""
 
     def __init__(self) -> None:
         self.revisions: list[int] = []
         self.keys: list[bytes | None] = []
         self.tries = 0
         self.closed = 0
-        self.seconds = 0.0  # that taking one takes
+        self.seconds = 0.0  # the time that accepting one takes
         self.refuse: Callable[[int], TidelogError | None] = lambda _: None
 
     async def send(
@@ -40,9 +41,9 @@ class FakeProducer:
         await asyncio.sleep(self.seconds)
         future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
         revision = from_value(value or b"").revision
-        refusal = self.refuse(revision)
-        if refusal is not None:
-            future.set_exception(refusal)
+        rejection = self.refuse(revision)
+        if rejection is not None:
+            future.set_exception(rejection)
         else:
             self.revisions.append(revision)
             self.keys.append(key)
@@ -66,7 +67,7 @@ class World:
     async def find(self) -> Sequence[str]:
         return self.brokers
 
-    def tell(self, *revisions: int, topic: str = "sea") -> None:
+    def emit(self, *revisions: int, topic: str = "sea") -> None:
         for revision in revisions:
             self.log.tell(Kind.ISR_SHRINK, Stage.COMPLETED, topic=topic, revision=revision)
 
@@ -77,12 +78,12 @@ class World:
 
     @asynccontextmanager
     async def service(self) -> AsyncIterator[Callable[[], None]]:
-        """That publishes, and has done so once."""
+        """A service that publishes and has done so once."""
         config = RegisteredConfig(listen="127.0.0.1:0")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(state_change_publisher, "new_event_producer", lambda _: self.producer)
             async with publishing(self.log, self.find, config) as hasten:
-                self.tell(1)
+                self.emit(1)
                 await asyncio.sleep(1)
                 yield hasten
 
@@ -104,20 +105,20 @@ def _unavailable(_: int) -> TidelogError:
 
 
 @on_virtual_time
-async def test_events_are_published_in_the_order_in_which_they_were_told() -> None:
+async def test_events_are_published_in_order() -> None:
     world = World()
-    world.tell(*range(1, 500))
+    world.emit(*range(1, 500))
     await world.publish_for(1)
     assert world.producer.revisions == list(range(1, 500))
     assert world.log.dropped == 0
 
 
 @on_virtual_time
-async def test_what_is_told_in_a_row_is_sent_together() -> None:
+async def test_consecutive_events_are_sent_together() -> None:
     world = World()
     running = asyncio.create_task(world.publisher.run())
     for revision in range(1, 11):
-        world.tell(revision)
+        world.emit(revision)
         assert world.producer.revisions == []
         await asyncio.sleep(0.1)
     await asyncio.sleep(2 * state_change_publisher.QUIET_MS / 1000)
@@ -126,48 +127,48 @@ async def test_what_is_told_in_a_row_is_sent_together() -> None:
 
 
 @on_virtual_time
-async def test_a_row_without_end_is_sent_two_seconds_late_at_most() -> None:
+async def test_an_endless_series_of_events_is_sent_two_seconds_late_at_most() -> None:
     world = World()
     running = asyncio.create_task(world.publisher.run())
     for revision in range(1, 101):
-        world.tell(revision)
+        world.emit(revision)
         await asyncio.sleep(0.1)
         assert len(world.producer.revisions) >= revision - 21
     await world.stop(running)
 
 
 @on_virtual_time
-async def test_a_full_row_is_sent_at_once() -> None:
+async def test_a_full_batch_is_sent_at_once() -> None:
     world = World()
     running = asyncio.create_task(world.publisher.run())
-    world.tell(0)
+    world.emit(0)
     await asyncio.sleep(0.01)
     full = state_change_publisher.MAX_EVENTS_IN_FLIGHT
-    world.tell(*range(1, full))
+    world.emit(*range(1, full))
     await asyncio.sleep(0.01)
     assert world.producer.revisions == list(range(full))
     await world.stop(running)
 
 
 @on_virtual_time
-async def test_so_is_one_that_fills_a_small_queue() -> None:
+async def test_a_batch_that_fills_a_small_queue_is_sent_at_once() -> None:
     world = World(max_queued_events=3)
     running = asyncio.create_task(world.publisher.run())
-    world.tell(1)
+    world.emit(1)
     await asyncio.sleep(0.01)
-    world.tell(2, 3)
+    world.emit(2, 3)
     await asyncio.sleep(0.01)
     assert world.producer.revisions == [1, 2, 3]
-    world.tell(4)
+    world.emit(4)
     assert world.log.dropped == 0
     await world.stop(running)
 
 
 @on_virtual_time
-async def test_the_end_of_the_service_sends_a_row_that_has_not_ended() -> None:
+async def test_shutdown_sends_an_unfinished_batch() -> None:
     world = World()
     running = asyncio.create_task(world.publisher.run())
-    world.tell(1)
+    world.emit(1)
     await asyncio.sleep(0.01)
     assert world.producer.revisions == []
     await world.stop(running)
@@ -175,24 +176,24 @@ async def test_the_end_of_the_service_sends_a_row_that_has_not_ended() -> None:
 
 
 @on_virtual_time
-async def test_an_event_that_was_not_taken_is_sent_again_and_the_others_are_not() -> None:
+async def test_only_a_rejected_event_is_sent_again() -> None:
     world = World()
-    refused = [3]
-    world.producer.refuse = lambda r: _unavailable(r) if r in refused else None
-    world.tell(1, 2, 3, 4)
+    rejected = [3]
+    world.producer.refuse = lambda r: _unavailable(r) if r in rejected else None
+    world.emit(1, 2, 3, 4)
     running = asyncio.create_task(world.publisher.run())
     await asyncio.sleep(0.3)
-    refused.clear()
+    rejected.clear()
     await asyncio.sleep(5)
     await world.stop(running)
     assert world.producer.revisions == [1, 2, 4, 3]
 
 
 @on_virtual_time
-async def test_what_the_queue_cannot_hold_is_dropped_and_counted() -> None:
+async def test_events_beyond_the_queue_limit_are_dropped_and_counted() -> None:
     world = World(max_queued_events=3)
     world.producer.refuse = _unavailable
-    world.tell(1, 2, 3, 4, 5)
+    world.emit(1, 2, 3, 4, 5)
     assert world.log.dropped == 2
     world.producer.refuse = lambda _: None
     await world.publish_for(1)
@@ -204,34 +205,34 @@ def _about_drops(lines: list[Any]) -> list[tuple[str, int | None]]:
 
 
 @on_virtual_time
-async def test_a_burst_of_drops_is_said_when_it_begins_and_when_it_is_over() -> None:
+async def test_a_burst_of_drops_is_logged_at_its_start_and_end() -> None:
     world = World(max_queued_events=3)
     began, over = ("state_changes_dropping", None), "state_changes_dropped"
     with capture_logs() as lines:
-        world.tell(*range(1, 504))
+        world.emit(*range(1, 504))
         assert _about_drops(lines) == [began]
         await world.publish_for(1)
         assert _about_drops(lines) == [began, (over, 500)]
-        world.tell(*range(1, 5))
+        world.emit(*range(1, 5))
         await world.publish_for(1)
     assert _about_drops(lines) == [began, (over, 500), began, (over, 1)]
 
 
 @on_virtual_time
-async def test_drops_that_last_until_the_end_of_the_service_are_said_there() -> None:
+async def test_drops_that_last_until_shutdown_are_logged_there() -> None:
     world = World(max_queued_events=3)
     world.producer.refuse = _unavailable
     with capture_logs() as lines:
-        world.tell(1, 2, 3, 4, 5)
+        world.emit(1, 2, 3, 4, 5)
         await world.publish_for(1)
     assert _about_drops(lines)[-1] == ("state_changes_dropped", 2)
 
 
 @on_virtual_time
-async def test_a_topic_that_takes_nothing_is_tried_less_and_less_often() -> None:
+async def test_a_failing_topic_is_retried_less_and_less_often() -> None:
     world = World()
     world.producer.refuse = _unavailable
-    world.tell(1)
+    world.emit(1)
     await world.publish_for(600)
     pauses_at_most = 600_000 / state_change_publisher.MAX_PAUSE_MS
     assert 15 <= world.producer.tries <= pauses_at_most + 10
@@ -241,7 +242,7 @@ async def test_a_topic_that_takes_nothing_is_tried_less_and_less_often() -> None
 @on_virtual_time
 async def test_a_flood_is_published_at_a_bounded_rate() -> None:
     world = World(max_queued_events=10_000)
-    world.tell(*range(1, 10_001))
+    world.emit(*range(1, 10_001))
     running = asyncio.create_task(world.publisher.run())
     await asyncio.sleep(1)
     assert len(world.producer.revisions) <= state_change_publisher.MAX_EVENTS_PER_SECOND + 200
@@ -249,40 +250,40 @@ async def test_a_flood_is_published_at_a_bounded_rate() -> None:
 
 
 @on_virtual_time
-async def test_failing_to_publish_tells_no_state_change() -> None:
+async def test_a_failure_to_publish_emits_no_state_change() -> None:
     world = World()
     world.producer.refuse = _unavailable
-    world.tell(1)
+    world.emit(1)
     await world.publish_for(600)
     assert world.log.told == 1
 
 
 @on_virtual_time
-async def test_what_befalls_the_topic_itself_is_not_published() -> None:
+async def test_events_about_the_topic_itself_are_not_published() -> None:
     world = World()
-    world.tell(1, topic=STATE_CHANGES_TOPIC)
-    world.tell(2)
+    world.emit(1, topic=STATE_CHANGES_TOPIC)
+    world.emit(2)
     await world.publish_for(1)
     assert world.producer.revisions == [2]
     assert world.log.dropped == 0
 
 
 @on_virtual_time
-async def test_an_event_that_no_broker_will_take_holds_up_no_other() -> None:
+async def test_an_event_that_brokers_always_reject_delays_no_other() -> None:
     world = World()
     too_large = TidelogError(ErrorCode.BATCH_TOO_LARGE, "too large")
     world.producer.refuse = lambda r: too_large if r == 2 else None
-    world.tell(1, 2, 3)
+    world.emit(1, 2, 3)
     await world.publish_for(1)
     assert world.producer.revisions == [1, 3]
     assert world.log.dropped == 1
 
 
 @on_virtual_time
-async def test_brokers_that_are_not_there_yet_are_waited_for() -> None:
+async def test_publishing_waits_for_brokers() -> None:
     world = World()
     world.brokers = ()
-    world.tell(1)
+    world.emit(1)
     running = asyncio.create_task(world.publisher.run())
     await asyncio.sleep(10)
     assert world.producer.tries == 0
@@ -293,40 +294,40 @@ async def test_brokers_that_are_not_there_yet_are_waited_for() -> None:
 
 
 @on_virtual_time
-async def test_the_end_of_the_service_takes_along_what_is_queued() -> None:
+async def test_shutdown_sends_queued_events() -> None:
     world = World()
     running = asyncio.create_task(world.publisher.run())
-    world.tell(1)
+    world.emit(1)
     await asyncio.sleep(1)
-    world.tell(2)
+    world.emit(2)
     await world.stop(running)
     assert world.producer.revisions == [1, 2]
     assert world.producer.closed == 1
 
 
 @on_virtual_time
-async def test_the_end_does_not_wait_for_a_topic_that_takes_nothing() -> None:
+async def test_shutdown_does_not_wait_for_a_failing_topic() -> None:
     world = World()
-    world.tell(1)
+    world.emit(1)
     running = asyncio.create_task(world.publisher.run())
     await asyncio.sleep(1)
     world.producer.refuse = _unavailable
-    world.tell(2)
+    world.emit(2)
     before = virtual_clock().monotonic_ms()
     await world.stop(running)
     assert virtual_clock().monotonic_ms() - before <= state_change_publisher.FLUSH_TIMEOUT_MS
 
 
 @on_virtual_time
-async def test_what_is_queued_is_sent_while_the_service_ends() -> None:
-    """And what is told meanwhile, so that nobody waits for it afterwards."""
+async def test_events_queued_during_shutdown_are_sent() -> None:
+    """Events logged meanwhile are sent too, so that no caller waits for them afterwards."""
     world = World()
     async with world.service() as hasten:
-        world.tell(2)
+        world.emit(2)
         hasten()
         await asyncio.sleep(0.01)
         assert world.producer.revisions == [1, 2]
-        world.tell(3)
+        world.emit(3)
         await asyncio.sleep(0.01)
         assert world.producer.revisions == [1, 2, 3]
         before = virtual_clock().monotonic_ms()
@@ -335,11 +336,11 @@ async def test_what_is_queued_is_sent_while_the_service_ends() -> None:
 
 
 @on_virtual_time
-async def test_what_cannot_be_sent_in_time_is_not_waited_for_once_more() -> None:
+async def test_unsent_events_are_not_waited_for_again() -> None:
     world = World()
     async with world.service() as hasten:
         world.producer.seconds = 0.2
-        world.tell(2, 3, 4, 5)
+        world.emit(2, 3, 4, 5)
         before = virtual_clock().monotonic_ms()
         hasten()
         await asyncio.sleep(0.3)
@@ -349,16 +350,16 @@ async def test_what_cannot_be_sent_in_time_is_not_waited_for_once_more() -> None
 
 
 @on_virtual_time
-async def test_records_are_keyed_by_what_they_are_about() -> None:
+async def test_records_are_keyed_by_their_subject() -> None:
     world = World()
-    world.tell(1)
+    world.emit(1)
     world.log.tell(Kind.STORE_LOST, Stage.COMPLETED, revision=2)
     await world.publish_for(1)
     assert world.producer.keys == [b"sea", b"broker-1"]
 
 
 @on_virtual_time
-async def test_a_fault_of_the_client_does_not_end_publishing() -> None:
+async def test_an_internal_error_of_the_client_does_not_end_publishing() -> None:
     world = World()
     faults = [ValueError("a fault")]
 
@@ -368,12 +369,12 @@ async def test_a_fault_of_the_client_does_not_end_publishing() -> None:
         return world.producer
 
     world.publisher = StateChangePublisher(world.log, world.find, failing, 10)
-    world.tell(1)
+    world.emit(1)
     await world.publish_for(5)
     assert world.producer.revisions == [1]
 
 
-def test_a_document_that_is_no_state_change_is_refused() -> None:
+def test_an_invalid_state_change_document_is_rejected() -> None:
     from tidelog.state_changes.json_form import NotAStateChangeError
 
     for wrong in (b"", b"[]", b"{}", b'{"kind": "x"}'):

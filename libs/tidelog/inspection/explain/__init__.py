@@ -1,5 +1,5 @@
-"""Explains why something does not work, from the states of a cluster's services (section 7 of the
-design). Pure functions: states in, findings out.
+"""Explains why something does not work, from the states of a cluster's services. Pure functions:
+states in, findings out.
 
 `causes` defines the words. Problems of a partition (`partitions`, `elections`) are traced to
 problems of a broker, the controller or the store (`replicas`, `control`, `store`). Each root is

@@ -1,5 +1,5 @@
 """Takes a damaged replica out of service, lets it resign, checks its log, and puts it back. Then
-its leader repairs it (interleaving 9 of docs/internals/interleavings.md).
+its leader repairs it (rule `damaged-replica-resigns-first`).
 
 The order is: found → out of service → marked on disk → resigned → checked → back, as a follower
 that is in no ISR. Nothing may be cut before the metadata store records that this replica is not

@@ -1,6 +1,6 @@
 """The resignation of damaged replicas: the broker itself removes a replica from ISR and eligible
 set. If the replica leads, or the partition has no leader, it records there that the replica is not
-intact (interleaving 9 of docs/internals/interleavings.md).
+intact (rule `damaged-replica-resigns-first`).
 
 A compare-and-swap on the partition's key needs no controller, and is durable before anything is
 cut. The controller's watch sees it and elects another leader."""
@@ -48,8 +48,8 @@ def resignation(found: LeaderAndIsr | None, topic_id: str, broker_id: int) -> Le
 
     Nothing is written if the replica cannot be elected as clean, and no leader counts what it held
     before. Without a leader there always is something to write, perhaps an equal value: the replica
-    may have been described for a recovery (interleaving 11), which holds for one revision of the
-    key."""
+    may have been described for a recovery (rule `best-last-known-log-leads`), which holds for one
+    revision of the key."""
     if found is None or found.topic_id != topic_id or broker_id not in found.replicas:
         # A replica is removed only with a new leader epoch, and then does not count.
         return None

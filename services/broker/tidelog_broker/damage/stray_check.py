@@ -1,5 +1,5 @@
 """Decides whether set-aside replicas may be deleted: the last check of the metadata store before
-data is lost permanently (interleaving 18 of docs/internals/interleavings.md)."""
+data is lost permanently (rule `other-or-older-store-rejected`)."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
-"""A partition's log on disk (section 6 of docs/internals/log-format.md). Synchronous; all I/O goes
-through `Disk`."""
+"""A partition's log on disk ("Log on disk" in docs/internals/log-format.md). Synchronous; all I/O
+goes through `Disk`."""

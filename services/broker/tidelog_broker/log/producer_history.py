@@ -1,4 +1,4 @@
-"""Producer states of a log, and their snapshots beside its segments (section 6 of
+"""Producer states of a log, and their snapshots beside its segments ("Log on disk" in
 docs/internals/log-format.md).
 
 A snapshot `<offset>.producers` holds the producer states after all batches below the offset. The

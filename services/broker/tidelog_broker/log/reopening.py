@@ -1,7 +1,7 @@
 """Reopens a log whose disk or content has failed while the broker ran.
 
-This happens only after the replica has resigned, because invalid data is cut (interleaving 9 of
-docs/internals/interleavings.md)."""
+This happens only after the replica has resigned, because invalid data is cut (rule
+`damaged-replica-resigns-first`)."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ class Unsynced(enum.Enum):
 
     # The machine kept running. A complete but invalid frame at the end is damage and no torn tail.
     # The writes are repeated: the previous process may have ended right after a failed fsync, and
-    # the kernel regards as written what it could not write (interleaving 9). If the first segment
-    # is missing, `UndecidedDamageError` is raised and nothing is changed.
+    # the kernel regards as written what it could not write (rule `damaged-replica-resigns-first`).
+    # If the first segment is missing, `UndecidedDamageError` is raised and nothing is changed.
     KEPT = "kept"
     # Like KEPT, but without its first segment the log is empty.
     KEPT_CUT = "kept_cut"

@@ -1,7 +1,8 @@
 """Which partitions a stopping broker still waits for. Pure.
 
-Controlled shutdown, section 4 of docs/internals/protocol.md. The state in the store decides, not
-the commands: the broker stops once all decisions that let others continue without it are durable.
+Controlled shutdown, rule `controlled-shutdown-leaves-every-isr`. The state in the store decides,
+not the commands: the broker stops once all decisions that let others continue without it are
+durable.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Keeps this broker registered under a lease (section 2 of docs/internals/protocol.md).
+"""Keeps this broker registered under a lease ("Metadata" in docs/internals/protocol.md).
 
 A registration is only ever created. A new incarnation first deletes the registration of its
 predecessor, if that is surely the dead process of the same data directory. It does so before it
 opens its logs, which may take longer than a lease. It creates its own registration in a second
 transaction, so that every incarnation has a creation revision of its own: the broker epoch
-(interleaving 1 of docs/internals/interleavings.md). That transaction also binds the broker id to
+(rule `registrations-are-only-created`). That transaction also binds the broker id to
 the data directory (`directory_binding`).
 """
 
@@ -155,9 +155,9 @@ class Registration:
     async def stopping(self) -> None:
         """Rewrites the registration as stopping, and registers as stopping from now on.
 
-        No leader admits a stopping broker, and no controller elects it (interleaving 10). The
-        broker epoch stays. If there is no registration yet, `run` writes the state. Raises
-        `StoreError`.
+        No leader admits a stopping broker, and no controller elects it (rule
+        `stopping-broker-does-not-rejoin`). The broker epoch stays. If there is no registration yet,
+        `run` writes the state. Raises `StoreError`.
         """
         self._wanted = replace(self._wanted, state=STOPPING)
         if self._lease is None or self._created is None:

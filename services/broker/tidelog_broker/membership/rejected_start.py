@@ -102,7 +102,7 @@ class RejectedStartReport:
         """Writes the report within REPORT_TIMEOUT_S, best effort. Returns whether it was written.
 
         A store that was wiped or restored from a backup is not written to: its revision would grow
-        until no broker can detect the rollback (interleaving 18).
+        until no broker can detect the rollback (rule `other-or-older-store-rejected`).
         """
         if rejected.cause is RejectionCause.STORE:
             return False

@@ -1,5 +1,5 @@
-"""Fencing and reconciliation by leader epoch (section 3 of docs/internals/protocol.md; KIP-101,
-KIP-279, KIP-320)."""
+"""Fencing and reconciliation by leader epoch (rules `fetches-fenced-by-epoch` and
+`logs-reconciled-by-epoch`; KIP-101, KIP-279, KIP-320)."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ class Appended(NamedTuple):
 
 
 class FetchPosition(NamedTuple):
-    """The request of a follower. It must still be current when the answer arrives (interleaving 6
-    of docs/internals/interleavings.md).
+    """The request of a follower. It must still be current when the answer arrives (rule
+    `answer-needs-current-request`).
 
     `needs_producers`: its log is empty and begins above offset 0, and the producers that wrote
     below are unknown."""

@@ -1,4 +1,4 @@
-"""How far a partition is committed (section 3 of docs/internals/protocol.md)."""
+"""How far a partition is committed ("High watermark" in docs/internals/protocol.md)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tidelog.model import NO_OFFSET
 def counted_end(*, log_end: int, flushed_offset: int, synced: bool) -> int:
     """Returns how far a replica's log counts, for high watermark and ISR alike.
 
-    That is its end, or with durability `synced` only what is synced to disk (interleaving 9 of
-    docs/internals/interleavings.md)."""
+    That is its end, or with durability `synced` only what is synced to disk (rule
+    `damaged-replica-resigns-first`)."""
     return min(log_end, flushed_offset) if synced else log_end
 
 

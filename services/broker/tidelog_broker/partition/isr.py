@@ -1,4 +1,4 @@
-"""The pure rules by which a leader changes its ISR (section 3 of docs/internals/protocol.md)."""
+"""The pure rules by which a leader changes its ISR ("ISR" in docs/internals/protocol.md)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class FollowerProgress(NamedTuple):
     """What a leader knows about a follower in its present epoch.
 
     - `log_end_offset`: as far as it counts (`high_watermark.counted_end`). It comes only from
-      fetches in the leader's epoch and from one incarnation of the follower's broker (interleaving
-      5 of docs/internals/interleavings.md); NO_OFFSET: none yet.
+      fetches in the leader's epoch and from one incarnation of the follower's broker (rule
+      `fetch-counts-in-current-epoch`); NO_OFFSET: none yet.
     - `session`: the session that reported this. Its later requests confirm it.
     """
 
@@ -82,7 +82,7 @@ def told_again(progress: FollowerProgress, leader_end: int) -> FollowerProgress:
 
     Each counts like a fetch at the last reported position. It has to be applied before the leader's
     log grows: they prove a follower caught up only if it was last recorded at the leader's end, in
-    the leader's present epoch (interleaving 15)."""
+    the leader's present epoch (rule `fetch-session-bound-to-incarnations`)."""
     session = progress.session
     if session is None or progress.log_end_offset < leader_end:
         return progress

@@ -45,10 +45,11 @@ class Partition(Replica):
 
     def take(self, state: LeaderAndIsr, revision: int, *, broker_epoch: int, now_ms: int) -> bool:
         """Applies the state that the controller decided at `revision`; returns whether it is newer.
-        An older one has no effect (interleaving 7).
+        An older one has no effect (rule `decisions-ordered-by-revision`).
 
         `broker_epoch` is this broker's incarnation. A state that makes a previous incarnation the
-        leader is applied, but no replica leads by it (interleaving 2)."""
+        leader is applied, but no replica leads by it (rule
+        `losses-remembered-across-incarnations`)."""
         if revision <= self.revision:
             return False
         same_epoch = self.state is not None and self.state.leader_epoch == state.leader_epoch
@@ -104,7 +105,7 @@ class Partition(Replica):
 
     def suspend(self) -> None:
         """Takes the replica out of service because its log is damaged: it neither leads nor
-        follows, and applies no state, until `resume` (interleaving 9)."""
+        follows, and applies no state, until `resume` (rule `damaged-replica-resigns-first`)."""
         self.in_service = False
         self._remember_extent()
         self.stop_leading()
@@ -205,7 +206,8 @@ class Partition(Replica):
         `session` the fetch counts until `session_left`.
 
         Only a fetch in the leader's epoch, of the follower's latest incarnation, that agrees with
-        the leader's log updates the follower's end offset (interleaving 5)."""
+        the leader's log updates the follower's end offset (rule
+        `fetch-counts-in-current-epoch`)."""
         leading = self.require_leading()
         self._fence(position.leader_epoch)
         progress = leading.followers.get(follower)
@@ -331,7 +333,7 @@ class Partition(Replica):
     def committed_end(self, known_epoch: int) -> int:
         """Returns the offset after the last committed record. Raises OFFSET_NOT_AVAILABLE until a
         new leader's high watermark has reached the start of its epoch: it might be lower than the
-        one a previous leader returned (KIP-207; interleaving 14)."""
+        one a previous leader returned (KIP-207; rule `quiet-partition-reports-its-end`)."""
         leading = self.require_leading()
         self._fence(known_epoch)
         if not leading.knows_end(self.high_watermark):

@@ -117,7 +117,7 @@ class HighWatermarkWatch:
     def begin_anew(self, now_ms: int) -> None:
         """Restarts the time of partitions without a stall.
 
-        This broker itself was stalled (interleaving 14).
+        This broker itself was stalled (rule `quiet-partition-reports-its-end`).
         """
         for noted in self._waiting.values():
             if not noted.stalled:

@@ -273,7 +273,8 @@ class ReplicaManager:
     def _say_taken(self, part: Part, partition: Partition, broker_epoch: int) -> None:
         assert partition.state is not None
         if part.kind is Kind.BECOME_LEADER and partition.leading is None:
-            # A decision for a previous incarnation makes no replica lead (interleaving 2).
+            # A decision for a previous incarnation makes no replica lead (rule
+            # `losses-remembered-across-incarnations`).
             former = partition.state.leader_broker_epoch != broker_epoch
             self._events.ignored(part, Cause.STALE_BROKER_EPOCH if former else Cause.NONE)
             return
@@ -336,7 +337,8 @@ class ReplicaManager:
 
     def _stop(self, wanted: StopPartition, command: StopReplicaCommand) -> PartitionResult:
         """Stops one replica. A command about another topic id, or one that is not newer than
-        what this replica knows, is acknowledged and has no effect (KIP-570; interleaving 7)."""
+        what this replica knows, is acknowledged and has no effect (KIP-570; rule
+        `decisions-ordered-by-revision`)."""
         part = stop_part(wanted, command)
         key = part.key
         partition = self._by_key.get(key)

@@ -12,8 +12,7 @@ MAX_REMEMBERED = 10_000
 class StoppedReplicas:
     """The revision at which each replica was stopped.
 
-    A command from before that must not bring it back (interleaving 7 of
-    docs/internals/interleavings.md).
+    A command from before that must not bring it back (rule `decisions-ordered-by-revision`).
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """The leader's side of fetch sessions. Pure.
 
-See section 3 of docs/internals/protocol.md, interleaving 15, and KIP-227. A session holds the last
-position that a follower sent of each partition, and knows of which partitions it may have news for
-the follower.
+See "Replica fetch" in docs/internals/protocol.md, rule `fetch-session-bound-to-incarnations`, and
+KIP-227. A session holds the last position that a follower sent of each partition, and knows of
+which partitions it may have news for the follower.
 
 A partition that a request leaves out counts as if it had been sent again. That needs no work where
 the follower is at the leader's end: its `FollowerProgress` refers to the session, and so to the

@@ -1,7 +1,7 @@
 """The follower's side of a fetch session. Pure.
 
-It knows what the leader was sent, and so what the next request may leave out. See section 3 of
-docs/internals/protocol.md, interleaving 15, and KIP-227.
+It knows what the leader was sent, and so what the next request may leave out. See "Replica fetch"
+in docs/internals/protocol.md, rule `fetch-session-bound-to-incarnations`, and KIP-227.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Many partitions share one guarded transaction, and one transaction is in flight at a time. A change
 without an answer stays pending in its partition. It is written again until the key is known to have
-changed (interleaving 4 of docs/internals/interleavings.md).
+changed (rule `unanswered-isr-change-is-pending`).
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ def joiner_guards(
     """Returns guards for the registrations of brokers that join an ISR.
 
     Each joiner must still be registered as it was read while running, in the incarnation in which
-    it fetched (KIP-841, KIP-903; interleaving 10).
+    it fetched (KIP-841, KIP-903; rule `stopping-broker-does-not-rejoin`).
     """
     guards: list[Guard] = []
     for broker_id in sorted(joiners):

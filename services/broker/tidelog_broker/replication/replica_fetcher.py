@@ -42,7 +42,7 @@ MAX_THROTTLE_PAUSE_MS = 500
 # last one waits: neither end works for more than some milliseconds without a pause.
 MAX_NAMED = 2_000
 # A fetch that ends this long after its timeout ran in a stalled process: its answer may have come
-# meanwhile, and the next fetch will show (interleaving 14).
+# meanwhile, and the next fetch will show (rule `quiet-partition-reports-its-end`).
 STALLED_MIN_MS = 1_000
 
 _log = structlog.get_logger()

@@ -1,6 +1,6 @@
 """Reports to the controller which leaders do not answer this broker's fetches.
 
-See section 4 of docs/internals/protocol.md.
+See rule `cut-off-leader-is-replaced`.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class LeaderReports:
 
         The controller forgets a report that is not repeated, so a withdrawal may be lost. After a
         stall of its own this broker reports no leader until its leaders have had all of their time
-        again (interleaving 14).
+        again (rule `quiet-partition-reports-its-end`).
         """
         loop = asyncio.get_running_loop()
         while True:

@@ -1,8 +1,8 @@
 """Ids of idempotent producers, from the metadata store.
 
-See section 2 of docs/internals/protocol.md. No new id and no next epoch is given out twice. A write
-whose answer is lost may have been applied, or may still be, so its ids are not used. A broker keeps
-ids in stock, so that producers without a name can start while the store is unavailable.
+See "Metadata" in docs/internals/protocol.md. No new id and no next epoch is given out twice. A
+write whose answer is lost may have been applied, or may still be, so its ids are not used. A broker
+keeps ids in stock, so that producers without a name can start while the store is unavailable.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class Purgatory:
         """Ends all waits of this partition.
 
         A produce that waits may or may not survive in the next epoch: its outcome is not known,
-        whatever the high watermark does later (interleaving 8).
+        whatever the high watermark does later (rule `waiting-produce-ends-with-epoch`).
         """
         for watch in self._watches.get(partition, ()):
             watch.leadership_ended(partition)

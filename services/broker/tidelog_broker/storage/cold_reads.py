@@ -1,5 +1,5 @@
 """Reads data that is only on disk into the page cache, in threads, so that the event loop never
-waits for it (section 6 of docs/internals/log-format.md).
+waits for it (rule `disk-reads-off-event-loop`).
 
 The data that a fetch lacks is read here one piece at a time, and discarded: it is in the page cache
 then. Each piece wakes the waiting fetches, which try again."""

@@ -416,7 +416,8 @@ class DataDirectory:
         """Raises `DataDirectoryError` if the metadata store is older than what this broker has
         acted on.
 
-        A store restored from a backup may count valid replicas as strays (interleaving 18)."""
+        A store restored from a backup may count valid replicas as strays (rule
+        `other-or-older-store-rejected`)."""
         if store_revision < self.seen_revision:
             raise DataDirectoryError(
                 f"the metadata store is at revision {store_revision}, and {self._path.parent} has "

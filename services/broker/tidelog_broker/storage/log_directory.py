@@ -1,5 +1,5 @@
 """All logs of a broker: where they are, how they are opened, set aside and deleted, and which are
-out of service because they are damaged (section 3 of docs/internals/protocol.md)."""
+out of service because they are damaged ("Intact or not" in docs/internals/protocol.md)."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class LogDirectory:
         self._checkpoints = Checkpoints(disk, path)
         # Replicas known to be damaged. A mark exists from before valid data is cut until the
         # metadata store records that the replica is not intact and the log was checked
-        # (interleavings 2 and 9). An unreadable mark, or one that reappears, only makes a replica
-        # resign again.
+        # (rules `losses-remembered-across-incarnations` and `damaged-replica-resigns-first`). An
+        # unreadable mark, or one that reappears, only makes a replica resign again.
         self._marks = ReplicaNotes(disk, path / "damaged", "damage-mark", if_damaged=str)
         self.damaged_batches = DamagedBatches(disk, path / "evidence", clock)
         # Names that previous processes left in `strays/`.

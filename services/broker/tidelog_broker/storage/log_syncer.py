@@ -1,5 +1,5 @@
-"""Group commit for topics with durability `synced` (section 3 of docs/internals/protocol.md;
-interleaving 9).
+"""Group commit for topics with durability `synced` ("Durability" in docs/internals/protocol.md;
+rule `damaged-replica-resigns-first`).
 
 A log that has grown is synced at once. Batches that are appended during a sync wait for the next
 one. So each sync covers the batches that arrived during the one before, and syncs grow with the

@@ -1,6 +1,6 @@
 """Minimum intervals between writes that are not urgent. Pure.
 
-Section 4 of docs/internals/protocol.md. A step of a move that copies makes every replica follow
+Rule `moves-leave-time-for-writes`. A step of a move that copies makes every replica follow
 from scratch, and so does a leadership transfer. An operation requests many of them at once. A wave
 of them would keep the brokers' processors busy, and clients that produce would wait. Elections in
 place of a lost leader, changes of the ISR and moves that copy nothing do not wait.

@@ -1,6 +1,6 @@
 """Plans that balance replicas and preferred leaders with the least data moved. No I/O.
 
-Section 4 of docs/internals/protocol.md. After a plan the brokers hold equally many replicas and are
+"Balance" in docs/internals/protocol.md. After a plan the brokers hold equally many replicas and are
 the preferred leader of equally many partitions.
 
 All plans respect racks as placement does (`placement.py`): spread comes before balance. Within it,

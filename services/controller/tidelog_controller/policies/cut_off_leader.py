@@ -1,6 +1,6 @@
 """When a live leader is deposed because its followers cannot reach it. Pure functions.
 
-Section 4 of docs/internals/protocol.md. Below min ISR the high watermark does not advance, so that
+Rule `cut-off-leader-is-replaced`. Below min ISR the high watermark does not advance, so that
 every member of the ISR and of the eligible set holds every committed record. One of them can lead
 without loss. A deposition gains nothing if the partition is below min ISR under the new leader as
 well. So the reporters alone have to reach min ISR: a follower with a bad connection of its own

@@ -45,7 +45,7 @@ def is_running(broker_id: int, live: Mapping[int, LiveBroker]) -> bool:
 def is_whole(member: Member, live: Mapping[int, LiveBroker], rules: ElectionRules) -> bool:
     """Whether the member's broker is registered and has lost nothing since the member was admitted.
 
-    Interleaving 2 of docs/internals/interleavings.md.
+    Rule `losses-remembered-across-incarnations`.
     """
     broker = live.get(member.broker_id)
     if broker is None or member.broker_epoch == NOT_WHOLE:

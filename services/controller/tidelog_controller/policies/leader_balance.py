@@ -1,7 +1,7 @@
 """Which partitions should return to their preferred leaders. Pure functions.
 
-Also which replicas lead instead of brokers in maintenance (section 4 of
-docs/internals/protocol.md).
+Also which replicas lead instead of brokers in maintenance (rule
+`leadership-returns-above-threshold`).
 
 Leaders gather on few brokers as others fail and come back. A broker that lacks more than a
 threshold of the leaderships that prefer it gets back those that it can have.

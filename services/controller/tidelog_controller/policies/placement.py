@@ -1,8 +1,8 @@
 """Which brokers hold the replicas of a new partition. Pure functions.
 
 Leaders rotate over the brokers. The followers of a broker's partitions are at a distance that grows
-from round to round, so that all survivors share the load of a dead broker (section 4 of
-docs/internals/protocol.md).
+from round to round, so that all survivors share the load of a dead broker (rule
+`placement-spreads-leaders`).
 
 No two replicas of a partition are in one rack while there are enough racks. With fewer, no rack
 holds two more than another that could hold one more. The balance within these rules:

@@ -1,14 +1,14 @@
 """How a partition moves to other replicas. Pure functions.
 
-"Moving a partition", section 4 of docs/internals/protocol.md. A function of the partition's state,
+"Moving a partition" in docs/internals/protocol.md. A function of the partition's state,
 the live brokers and the requested move.
 
 A move consists of writes of the partition's key. Each is decided only by the content of the key, so
 that any controller continues from any of them:
 
 - *activation* makes the target's brokers replicas as well. Leader, epoch and ISR stay.
-- *switch*, once every replica of the target is in the ISR (interleaving 16: the leaving ones may be
-  dead): only the target's brokers are replicas.
+- *switch*, once every replica of the target is in the ISR (rule `reassignment-done-when-in-sync`:
+  the leaving ones may be dead): only the target's brokers are replicas.
 - *cancellation*: only the original brokers are replicas again.
 
 Switch and cancellation take a new leader epoch even if the leader stays. A replica that left and is

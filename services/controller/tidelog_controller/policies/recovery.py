@@ -1,6 +1,6 @@
 """Which replica leads a partition when none can lead it without loss. Pure functions.
 
-Interleaving 11 of docs/internals/interleavings.md. Only a partition without a leader is recovered.
+Rule `best-last-known-log-leads`. Only a partition without a leader is recovered.
 Its replicas neither append nor follow, so that the description of a log at the key's revision is
 still valid when the election is written at that revision.
 """

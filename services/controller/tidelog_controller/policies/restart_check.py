@@ -1,7 +1,7 @@
 """What stopping a broker now would do to each of its partitions. Pure functions.
 
-Section 4 of docs/internals/protocol.md. The check assumes a controlled shutdown, which transfers
-leaderships before it ends, and that nothing else changes meanwhile.
+"Controlled shutdown" in docs/internals/protocol.md. The check assumes a controlled shutdown, which
+transfers leaderships before it ends, and that nothing else changes meanwhile.
 """
 
 from __future__ import annotations

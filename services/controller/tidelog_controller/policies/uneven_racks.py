@@ -1,6 +1,6 @@
 """Placement over racks of different sizes. Pure functions.
 
-Section 4 of docs/internals/protocol.md. No formula of the partition's number alone is both spread
+"Placement" in docs/internals/protocol.md. No formula of the partition's number alone is both spread
 and balanced here. So the partitions of a topic are placed in sequence. Each takes the racks and
 brokers that are furthest behind their share of what was placed before.
 """

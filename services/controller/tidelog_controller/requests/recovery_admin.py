@@ -1,6 +1,6 @@
 """Admin requests for recovery, from their check to their reply.
 
-Interleaving 11 of docs/internals/interleavings.md. A request writes durable consents, one for each
+Rule `best-last-known-log-leads`. A request writes durable consents, one for each
 partition without a leader. An election uses up its consent in the same transaction, under any
 controller. The handler detects that all partitions have a leader, or that the request's time is up.
 """

@@ -3,8 +3,8 @@
 Checks of each partition of the topic run outside the event loop, or some in each step.
 
 The request changes the topic's key, from which brokers get the configuration. The min ISR in force
-is a field of each partition's key, which the controller updates (interleaving 3 of
-docs/internals/interleavings.md).
+is a field of each partition's key, which the controller updates (rule
+`every-write-sets-eligible-set`).
 """
 
 from __future__ import annotations

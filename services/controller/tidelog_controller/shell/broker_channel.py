@@ -1,6 +1,6 @@
 """The connection to one incarnation of a broker.
 
-Commands go through it, and its end lets the controller detect a crash at once (section 4 of
+Commands go through it, and its end lets the controller detect a crash at once ("Detection" in
 docs/internals/protocol.md).
 """
 

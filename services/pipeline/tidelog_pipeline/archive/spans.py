@@ -1,7 +1,7 @@
 """Ranges of offsets. Pure.
 
-Records are identified by topic id, partition, leader epoch and offset (section 3 of
-docs/internals/protocol.md). Spans of these therefore describe what was archived.
+Records are identified by topic id, partition, leader epoch and offset (rule
+`archive-records-known-without-checkpoint`). Spans of these therefore describe what was archived.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""A sector that the disk cannot read costs the batches that lie on it, and a disk that rejects
-writes costs nothing."""
+"""A sector that the disk cannot read costs only the batches on it. A disk that rejects writes
+costs nothing.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +35,13 @@ async def three_alone() -> tuple[Broker, Partition]:
 
 
 def damaged_range(partition: Partition, offset: int) -> tuple[int, int]:
-    """What a consumer that reads there is told."""
+    """The error that a consumer gets when it reads there."""
     with pytest.raises(RecordsDamagedError) as damaged:
         consume(partition, offset)
     return damaged.value.first_offset, damaged.value.next_offset
 
 
-async def test_the_only_copy_leads_on_and_loses_the_batch_on_a_bad_sector_alone() -> None:
+async def test_the_only_copy_stays_leader_and_loses_only_the_batch_on_a_bad_sector() -> None:
     broker, partition = await three_alone()
     broker.disk.spoil(SEGMENT, BAD_AT)
     broker.read(partition)
@@ -51,12 +52,12 @@ async def test_the_only_copy_leads_on_and_loses_the_batch_on_a_bad_sector_alone(
     assert damaged_range(partition, 1) == (1, 2)
     append(partition, b"more")
     assert consume(partition, 2) == [2, 3]
-    (told,) = broker.replicas.told(Kind.BATCH_DAMAGED)
-    assert told.details["first_offset"] == 1
+    (event,) = broker.replicas.events(Kind.BATCH_DAMAGED)
+    assert event.details["first_offset"] == 1
     await broker.stop()
 
 
-async def test_the_next_incarnation_reads_what_was_copied_off_the_bad_sector() -> None:
+async def test_the_next_incarnation_reads_the_data_copied_off_the_bad_sector() -> None:
     broker, partition = await three_alone()
     broker.disk.spoil(SEGMENT, BAD_AT)
     broker.read(partition)
@@ -67,18 +68,18 @@ async def test_the_next_incarnation_reads_what_was_copied_off_the_bad_sector() -
     await again.stop()
 
 
-async def test_a_sector_that_can_be_read_a_moment_later_costs_nothing() -> None:
+async def test_a_sector_that_is_readable_a_moment_later_costs_nothing() -> None:
     broker, partition = await three_alone()
     broker.disk.spoil(SEGMENT, BAD_AT)
     broker.read(partition)
     broker.disk.names[SEGMENT].bad.clear()
     await asyncio.sleep(2 * UNREADABLE_PAUSE_S)
     assert consume(partition, 0) == [0, 1, 2]
-    assert broker.replicas.told(Kind.BATCH_DAMAGED) == []
+    assert broker.replicas.events(Kind.BATCH_DAMAGED) == []
     await broker.stop()
 
 
-async def test_a_segment_that_is_missing_in_the_only_copy_is_one_unreadable_stretch() -> None:
+async def test_a_missing_segment_of_the_only_copy_is_one_unreadable_range() -> None:
     broker, partition = await three_alone()
     broker.disk.remove(SEGMENT)
     broker.replicas.logs._files.forget(SEGMENT)
@@ -104,7 +105,7 @@ async def test_a_start_reads_around_a_bad_sector_of_the_only_copy() -> None:
     await again.stop()
 
 
-async def test_a_follower_copies_what_a_bad_sector_held_and_keeps_what_lies_behind() -> None:
+async def test_a_follower_copies_the_batch_of_a_bad_sector_and_keeps_those_behind() -> None:
     broker = Broker()
     partition = await broker.has(state())
     commit(partition, *[RECORD] * 3)
@@ -119,7 +120,7 @@ async def test_a_follower_copies_what_a_bad_sector_held_and_keeps_what_lies_behi
     await broker.stop()
 
 
-async def test_files_beside_the_segments_on_bad_sectors_are_made_again() -> None:
+async def test_files_beside_the_segments_on_bad_sectors_are_rebuilt() -> None:
     broker, _ = await three_alone()
     for path in list(broker.disk.names):
         if path.parent == SEGMENT.parent and path != SEGMENT:
@@ -131,7 +132,7 @@ async def test_files_beside_the_segments_on_bad_sectors_are_made_again() -> None
     await again.stop()
 
 
-async def test_a_write_that_the_disk_of_the_only_copy_rejects_loses_nothing(
+async def test_a_write_rejected_by_the_disk_of_the_only_copy_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker, partition = await three_alone()

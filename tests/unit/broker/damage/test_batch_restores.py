@@ -1,4 +1,6 @@
-"""A leader copies what it cannot read from its followers in sync, and its readers wait for that."""
+"""A leader copies batches that it cannot read from in-sync followers, and its readers wait for
+that.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ LED = state(replicas=(1, 2, 3), isr=(1, 2, 3), min_isr=1)
 
 
 class Leader:
-    """Broker 1 leads three batches, the second of which its disk has damaged."""
+    """Broker 1 leads three batches, of which its disk has damaged the second."""
 
     def __init__(self) -> None:
         self.replicas = Replicas()
@@ -107,7 +109,9 @@ async def leads() -> Leader:
 
 
 @pytest.mark.rule("damage-costs-only-its-batch")
-async def test_a_follower_in_sync_is_asked_for_what_the_leader_cannot_read(leads: Leader) -> None:
+async def test_the_leader_requests_an_unreadable_batch_from_an_in_sync_follower(
+    leads: Leader,
+) -> None:
     assert not leads.reads()
     assert leads.wanted() == WANTED
     assert leads.sends(leads.sound[1])
@@ -126,17 +130,17 @@ async def test_a_batch_of_any_size_that_a_topic_allows_is_restored(size: int) ->
     assert leads.log_batches() == leads.sound
 
 
-async def test_that_is_reported_and_the_evidence_is_of_repaired_damage(leads: Leader) -> None:
+async def test_a_restore_is_reported_and_the_evidence_is_of_repaired_damage(leads: Leader) -> None:
     leads.wanted()
     leads.sends(leads.sound[1])
-    (told,) = leads.replicas.told(Kind.REPLICA_REPAIRED)
-    assert (told.details["first_offset"], told.details["other_broker"]) == (1, 2)
+    (event,) = leads.replicas.events(Kind.REPLICA_REPAIRED)
+    assert (event.details["first_offset"], event.details["other_broker"]) == (1, 2)
     leads.replicas.logs.damaged_batches.sweep()
     (file,) = leads.replicas.memory.list_names(DATA / "evidence")
     assert file.endswith(".repaired")
 
 
-async def test_one_that_is_not_in_sync_or_not_known_to_agree_is_not_asked(leads: Leader) -> None:
+async def test_a_follower_out_of_sync_or_not_known_to_agree_is_not_asked(leads: Leader) -> None:
     leads.partition.take(
         state(replicas=(1, 2, 3), isr=(1, 2), min_isr=1), 11, broker_epoch=101, now_ms=1
     )
@@ -145,7 +149,7 @@ async def test_one_that_is_not_in_sync_or_not_known_to_agree_is_not_asked(leads:
     assert leads.wanted(2) == []
 
 
-async def test_what_was_not_asked_for_or_comes_too_late_is_not_taken(leads: Leader) -> None:
+async def test_unrequested_or_late_batches_are_not_taken(leads: Leader) -> None:
     assert leads.sends(leads.sound[1])
     assert not leads.reads()
     leads.wanted()
@@ -154,7 +158,7 @@ async def test_what_was_not_asked_for_or_comes_too_late_is_not_taken(leads: Lead
     assert leads.replicas.logs.damaged_batches.of(KEY) == [FOUND]
 
 
-async def test_readers_wait_for_what_each_follower_may_have(leads: Leader) -> None:
+async def test_readers_wait_for_batches_that_any_follower_may_have(leads: Leader) -> None:
     assert leads.waits()
     assert leads.wanted() == WANTED
     assert leads.wanted(3) == WANTED
@@ -164,7 +168,7 @@ async def test_readers_wait_for_what_each_follower_may_have(leads: Leader) -> No
     assert not leads.waits()
 
 
-async def test_readers_wait_no_longer_for_a_follower_that_sends_nothing(leads: Leader) -> None:
+async def test_readers_stop_waiting_for_a_follower_that_sends_nothing(leads: Leader) -> None:
     leads.wanted()
     leads.sends()
     leads.wanted(3)
@@ -174,7 +178,7 @@ async def test_readers_wait_no_longer_for_a_follower_that_sends_nothing(leads: L
     assert not leads.waits()
 
 
-async def test_readers_do_not_wait_for_ever_for_a_follower_that_cannot_be_asked(
+async def test_readers_do_not_wait_forever_for_a_follower_that_cannot_be_asked(
     leads: Leader,
 ) -> None:
     assert leads.waits()
@@ -190,13 +194,13 @@ async def test_a_session_without_the_partition_leaves_the_request_to_the_other(
     assert list(leads.restores.wanted(2, lambda _: leads.agreed)) == WANTED
 
 
-async def test_nobody_waits_for_the_only_copy(leads: Leader) -> None:
+async def test_readers_of_the_only_copy_do_not_wait(leads: Leader) -> None:
     alone = state(replicas=(1,), isr=(1,), min_isr=1)
     leads.partition.take(alone, 11, broker_epoch=101, now_ms=1)
     assert not leads.waits()
 
 
-async def test_a_follower_is_asked_again_but_seldom_once_it_lacks_it_too(leads: Leader) -> None:
+async def test_a_follower_that_lacks_the_batch_too_is_asked_again_rarely(leads: Leader) -> None:
     assert leads.wanted() == WANTED
     assert leads.wanted() == []
     leads.sleep(batch_restores.RETRY_MS)
@@ -223,7 +227,7 @@ async def test_a_follower_that_was_out_of_the_isr_as_it_answered_is_asked_again(
     assert leads.wanted() == WANTED
 
 
-async def test_another_batch_is_not_taken_and_counts_as_none(leads: Leader) -> None:
+async def test_a_different_batch_is_not_taken_and_counts_as_missing(leads: Leader) -> None:
     leads.wanted()
     leads.sends(leads.sound[2])
     assert not leads.reads()
@@ -232,10 +236,10 @@ async def test_another_batch_is_not_taken_and_counts_as_none(leads: Leader) -> N
     assert not leads.waits()
 
 
-async def test_a_batch_that_was_copied_unreadable_is_asked_for_once_a_reader_meets_it(
+async def test_a_batch_copied_as_unreadable_is_requested_once_a_reader_needs_it(
     leads: Leader,
 ) -> None:
-    leads.replicas.logs.damaged_batches.cut(KEY, 0)  # of no damage to this disk
+    leads.replicas.logs.damaged_batches.cut(KEY, 0)  # not caused by damage of this disk
     assert leads.wanted() == []
     assert leads.waits()
     assert leads.wanted() == WANTED
@@ -244,7 +248,7 @@ async def test_a_batch_that_was_copied_unreadable_is_asked_for_once_a_reader_mee
     assert leads.wanted() == []
 
 
-async def test_what_readers_meet_is_bounded(leads: Leader) -> None:
+async def test_the_number_of_batches_that_readers_request_is_bounded(leads: Leader) -> None:
     for offset in range(10, 10 + batch_restores.MAX_NOTED):
         assert leads.restores.is_coming(leads.partition, OffsetRange(offset, offset + 1))
     assert not leads.restores.is_coming(leads.partition, OffsetRange(1000, 1001))

@@ -1,4 +1,4 @@
-"""A leader compares what followers report with what it holds, and reports what differs."""
+"""A leader compares the digests that followers report with its own, and reports differences."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from unit.broker.broker_parts import (
     Replicas,
     at_work,
     in_place,
-    settled,
     stages,
+    until_idle,
 )
 from unit.broker.fake_log import state
 from unit.broker.log.builders import batch_at, batches_from
@@ -97,41 +97,41 @@ class Leader:
         return log
 
     async def reported(self, *reports: ReportedDigest) -> list[DivergedRange]:
-        """By the follower, and all that follows from it."""
+        """Take a report of the follower, and run everything that follows from it."""
         async with at_work(self.digests.run()), at_work(self.divergences.run()):
             asked = self.check.compare(FOLLOWER, reports, lambda _: self.agreed)
-            await settled()
+            await until_idle()
         return list(asked)
 
-    def told(self) -> list[str]:
-        return stages(self.replicas.told(Kind.REPLICA_DIVERGED))
+    def emitted(self) -> list[str]:
+        return stages(self.replicas.events(Kind.REPLICA_DIVERGED))
 
     def files(self) -> list[str]:
         return [n.rsplit(".", 1)[1] for n in self.replicas.disk.list_names(DATA / "evidence")]
 
 
 def others(position: int = 4) -> list[Batch]:
-    """The leader's batches but for one, whose checksums hold too."""
+    """The leader's batches with one replaced, whose checksums are valid too."""
     batches = batches_from(0, 10)
     batches[position] = batch_at(position, records=b"another record")
     return batches
 
 
-async def test_equal_digests_raise_nothing() -> None:
+async def test_equal_digests_raise_no_divergence() -> None:
     leads = await Leader().start()
     assert await leads.reported(report_of(leads.held)) == []
     assert (leads.check.compared, leads.check.differing, leads.divergences.count) == (1, 0, 0)
-    assert leads.told() == []
+    assert leads.emitted() == []
 
 
 @pytest.mark.rule("divergent-replicas-are-reported")
-async def test_a_batch_that_differs_is_reported_and_located() -> None:
+async def test_a_differing_batch_is_reported_and_located() -> None:
     leads = await Leader().start()
     asked = await leads.reported(report_of(others()))
     assert asked == [DivergedRange(KEY, 0, 10)]
-    assert leads.told() == ["replica_diverged requested"]
+    assert leads.emitted() == ["replica_diverged requested"]
     assert await leads.reported(report_of(others(), listed=True)) == []
-    assert leads.told() == ["replica_diverged requested", "replica_diverged received"]
+    assert leads.emitted() == ["replica_diverged requested", "replica_diverged received"]
     (found,) = leads.divergences.of(KEY)
     assert (found.broker_id, found.first_offset, found.next_offset) == (FOLLOWER, 0, 10)
     assert (found.digest, found.other_digest) == (
@@ -154,11 +154,11 @@ async def test_the_same_divergence_is_reported_once() -> None:
     leads = await Leader().start()
     await leads.reported(report_of(others()), report_of(others()))
     await leads.reported(report_of(others()))
-    assert leads.told() == ["replica_diverged requested"]
+    assert leads.emitted() == ["replica_diverged requested"]
     assert (leads.divergences.count, leads.divergences.found_total) == (1, 1)
 
 
-async def test_it_outlives_a_restart_and_ends_when_both_are_equal_again() -> None:
+async def test_a_divergence_outlives_a_restart_and_ends_when_both_replicas_agree_again() -> None:
     leads = await Leader().start()
     await leads.reported(report_of(others()))
     leads.divergences = leads.new_divergences()
@@ -168,10 +168,10 @@ async def test_it_outlives_a_restart_and_ends_when_both_are_equal_again() -> Non
     await leads.reported(report_of(leads.held))
     assert leads.divergences.count == 0
     assert leads.files() == ["resolved"]
-    assert leads.told()[-1] == "replica_diverged completed"
+    assert leads.emitted()[-1] == "replica_diverged completed"
 
 
-async def test_evidence_that_the_disk_refused_is_written_later() -> None:
+async def test_evidence_that_the_disk_rejected_is_written_later() -> None:
     leads = await Leader().start()
     leads.replicas.memory.space = 0
     await leads.reported(report_of(others()))
@@ -182,7 +182,7 @@ async def test_evidence_that_the_disk_refused_is_written_later() -> None:
     assert leads.files() == ["diverged"]
 
 
-async def test_one_that_was_cut_or_deleted_is_no_divergence_any_more() -> None:
+async def test_a_divergence_ends_when_its_range_is_cut_or_deleted() -> None:
     leads = await Leader().start()
     await leads.reported(report_of(others()))
     leads.log.truncate_to(3)
@@ -191,7 +191,7 @@ async def test_one_that_was_cut_or_deleted_is_no_divergence_any_more() -> None:
 
 
 @pytest.mark.rule("divergent-replicas-are-reported")
-async def test_what_the_logs_may_not_share_is_not_compared() -> None:
+async def test_ranges_that_the_logs_may_not_share_are_not_compared() -> None:
     leads = await Leader().start()
     for agreed in (NO_OFFSET, 9):
         leads.agreed = agreed
@@ -199,7 +199,7 @@ async def test_what_the_logs_may_not_share_is_not_compared() -> None:
     assert leads.check.compared == 0
 
 
-async def test_what_memory_lacks_is_read_from_the_disk() -> None:
+async def test_a_range_missing_in_memory_is_read_from_the_disk() -> None:
     leads = await Leader().start()
     leads.log.digest_ranges(RANGE)
     assert leads.log.digests.of(0, 10) is None
@@ -209,23 +209,23 @@ async def test_what_memory_lacks_is_read_from_the_disk() -> None:
     assert leads.divergences.count == 1
 
 
-async def test_a_range_that_still_grows_is_compared_later() -> None:
+async def test_a_growing_range_is_compared_later() -> None:
     leads = await Leader().start()
     await leads.reported(report_of(leads.held[:7]))
     assert leads.check.compared == 0
 
 
-async def test_a_cut_while_the_disk_is_read_compares_nothing() -> None:
+async def test_a_cut_during_the_disk_read_cancels_the_comparison() -> None:
     leads = await Leader().start()
     leads.log.digest_ranges(RANGE)
     leads.check.compare(FOLLOWER, [report_of(others())], lambda _: 10)
     leads.log.truncate_to(5)
     async with at_work(leads.digests.run()):
-        await settled()
+        await until_idle()
     assert (leads.check.compared, leads.check.not_compared) == (0, 1)
 
 
-async def test_a_range_whose_batches_are_unreadable_counts_as_not_compared() -> None:
+async def test_a_range_with_unreadable_batches_counts_as_not_compared() -> None:
     leads = await Leader().start()
     leads.log.digest_ranges(RANGE)
     damaged = new_damaged_batch(
@@ -238,9 +238,10 @@ async def test_a_range_whose_batches_are_unreadable_counts_as_not_compared() -> 
     assert (leads.check.compared, leads.check.not_compared) == (0, 1)
 
 
-async def test_another_record_count_on_the_disk_is_damage_and_no_divergence() -> None:
-    """No checksum that is read with a header covers it, and behind the last batch of a segment lies
-    no other one."""
+async def test_a_wrong_record_count_on_the_disk_is_damage_and_no_divergence() -> None:
+    """No checksum that is read with a header covers the record count, and no other batch follows
+    the last batch of a segment.
+    """
     leads = await Leader().start()
     leads.log.digest_ranges(RANGE)
     [data] = [f.data for p, f in leads.replicas.memory.names.items() if p.suffix == ".log"]
@@ -250,25 +251,25 @@ async def test_another_record_count_on_the_disk_is_damage_and_no_divergence() ->
     assert leads.divergences.count == 0
 
 
-async def test_a_range_that_waits_is_compared_once_for_each_follower() -> None:
+async def test_a_waiting_range_is_compared_once_for_each_follower() -> None:
     leads = await Leader().start()
     leads.log.digest_ranges(RANGE)
     for _ in range(1_000):
         for follower in (FOLLOWER, FOLLOWER + 1):
             leads.check.compare(follower, [report_of(leads.held)], lambda _: 10)
     async with at_work(leads.digests.run()):
-        await settled()
+        await until_idle()
     assert (leads.check.compared, leads.check.not_compared) == (2, 0)
 
 
-async def test_what_waits_for_one_range_is_bounded() -> None:
+async def test_the_number_of_waiting_comparisons_is_bounded() -> None:
     leads = await Leader().start()
     leads.log.digest_ranges(RANGE)
     for follower in range(MAX_REQUESTERS + 10):
         leads.check.compare(follower, [report_of(leads.held)], lambda _: 10)
     assert leads.check.not_compared == 10
     async with at_work(leads.digests.run()):
-        await settled()
+        await until_idle()
     assert leads.check.compared == MAX_REQUESTERS
 
 
@@ -281,7 +282,7 @@ async def test_a_disk_that_holds_another_batch_than_was_appended_is_reported() -
     assert found.broker_id == leads.replicas.manager.broker_id
 
 
-async def test_a_divergence_that_a_former_leader_found_ends_and_is_found_by_the_next() -> None:
+async def test_a_divergence_of_a_previous_leader_ends_and_is_found_by_the_next() -> None:
     leads = await Leader().start()
     await leads.reported(report_of(others()))
     leads.divergences.sweep()
@@ -295,7 +296,7 @@ async def test_a_divergence_that_a_former_leader_found_ends_and_is_found_by_the_
     async with at_work(leads.divergences.run()):
         await asyncio.sleep(2 * SWEEP_INTERVAL_S)
     assert (leads.divergences.count, leads.files()) == (0, ["resolved"])
-    ended = leads.replicas.told(Kind.REPLICA_DIVERGED)[-1]
+    ended = leads.replicas.events(Kind.REPLICA_DIVERGED)[-1]
     assert ended.details["end"] == "another broker leads; it compares now"
     await leads.replicas.take(state(epoch=8), revision=13)
     leads.check = leads.new_check()
@@ -303,7 +304,7 @@ async def test_a_divergence_that_a_former_leader_found_ends_and_is_found_by_the_
     assert leads.divergences.count == 1
 
 
-async def test_a_divergence_of_the_own_disk_stands_until_the_disk_agrees_again() -> None:
+async def test_a_divergence_of_the_own_disk_stays_until_the_disk_agrees_again() -> None:
     leads = await Leader().start()
     for _ in range(3):
         leads.check.scrubbed(KEY, digest_of(others()))
@@ -312,10 +313,10 @@ async def test_a_divergence_of_the_own_disk_stands_until_the_disk_agrees_again()
     assert found.other_digest == str(digest_of(others()))
     leads.check.scrubbed(KEY, digest_of(leads.held))
     assert leads.divergences.count == 0
-    assert leads.told()[-1] == "replica_diverged completed"
+    assert leads.emitted()[-1] == "replica_diverged completed"
 
 
-async def test_after_a_restart_it_stands_until_the_disk_agrees_again() -> None:
+async def test_after_a_restart_an_own_divergence_stays_until_the_disk_agrees_again() -> None:
     leads = await Leader().start()
     leads.check.scrubbed(KEY, digest_of(others()))
     leads.log.digest_ranges(RANGE)
@@ -329,12 +330,12 @@ async def test_after_a_restart_it_stands_until_the_disk_agrees_again() -> None:
     assert leads.divergences.count == 0
 
 
-async def test_it_ends_when_the_replica_was_moved_out_and_copied_again() -> None:
-    """The next step that `tidelog explain` prints."""
+async def test_an_own_divergence_ends_when_the_replica_is_moved_out_and_copied_again() -> None:
+    """This is the next step that `tidelog explain` prints."""
     leads = await Leader().start()
     leads.check.scrubbed(KEY, digest_of(others()))
     async with at_work(leads.divergences.run()):
-        await settled()
+        await until_idle()
     leads.divergences = leads.new_divergences()
     leads.divergences.load()
     leads.check = leads.new_check()
@@ -347,7 +348,7 @@ async def test_it_ends_when_the_replica_was_moved_out_and_copied_again() -> None
     assert leads.divergences.count == 0
 
 
-async def test_evidence_is_kept_for_its_time_after_it_was_resolved() -> None:
+async def test_evidence_is_kept_for_its_retention_after_its_resolution() -> None:
     leads = await Leader().start()
     await leads.reported(report_of(others()))
     await asyncio.sleep(EVIDENCE_RETENTION_MS / 1000 + 1)
@@ -358,7 +359,7 @@ async def test_evidence_is_kept_for_its_time_after_it_was_resolved() -> None:
     assert leads.files() == ["diverged"]
 
 
-async def test_without_digests_nothing_is_compared() -> None:
+async def test_without_digests_no_comparison_is_made() -> None:
     leads = await Leader().start()
     leads.log.digest_ranges(0)
     assert await leads.reported(report_of(others())) == []
@@ -370,7 +371,7 @@ async def test_without_digests_nothing_is_compared() -> None:
 
 @pytest.fixture
 async def follows() -> Leader:
-    """Whose log is taken for a follower's."""
+    """Use the leader's log as that of a follower."""
     leads = await Leader().start()
     partition = leads.replicas.manager.find(KEY)
     assert partition is not None
@@ -378,7 +379,7 @@ async def follows() -> Leader:
     return leads
 
 
-async def test_a_follower_reports_what_is_committed_until_it_is_answered(follows: Leader) -> None:
+async def test_a_follower_reports_committed_ranges_until_they_are_answered(follows: Leader) -> None:
     partition = follows.replicas.manager.find(KEY)
     assert partition is not None
     digests = KeptDigests()
@@ -399,37 +400,37 @@ async def test_a_follower_reports_what_is_committed_until_it_is_answered(follows
     assert len(reports.next(5.0)) == 1
 
 
-async def test_a_new_leader_gets_what_the_former_one_was_sent(follows: Leader) -> None:
+async def test_a_new_leader_gets_the_reports_sent_to_the_previous_one(follows: Leader) -> None:
     partition = follows.replicas.manager.find(KEY)
     assert partition is not None
     digests = KeptDigests()
     digests.kept[KEY] = LogDigests(4, 0)
     digests.kept[KEY].appended(follows.held)
-    former, reports = DigestReports(digests), DigestReports(digests)
-    former.note(partition)
-    sent = former.next(1.0)
-    former.answered((), lambda _: True)
+    previous, reports = DigestReports(digests), DigestReports(digests)
+    previous.note(partition)
+    sent = previous.next(1.0)
+    previous.answered((), lambda _: True)
     assert [report.digest.start for report in sent] == [0, 4, 8]
-    assert list(former.next(2.0)) == []
-    former.forget(KEY)
+    assert list(previous.next(2.0)) == []
+    previous.forget(KEY)
     reports.follow(partition)
     reports.answered((), lambda _: False)
-    assert list(reports.next(3.0)) == []  # it compares nothing yet
+    assert list(reports.next(3.0)) == []  # it does not compare yet
     reports.answered((), lambda _: True)
     assert sorted(reports.next(4.0)) == sorted(sent)
-    reports.answered((), lambda _: False)  # it has compared nothing
+    reports.answered((), lambda _: False)  # it has not compared anything
     assert sorted(reports.next(5.0)) == sorted(sent)
-    former.answered((), lambda _: True)  # late
+    previous.answered((), lambda _: True)  # late
     reports.answered((), lambda _: True)
     assert list(reports.next(6.0)) == []
 
 
-async def test_a_follower_lists_the_batches_that_its_leader_asks_for(follows: Leader) -> None:
+async def test_a_follower_lists_the_batches_that_its_leader_requests(follows: Leader) -> None:
     digests = follows.digests
     reports = DigestReports(digests)
     async with at_work(digests.run()):
         reports.answered([DivergedRange(KEY, 0, 10)], lambda _: True)
-        await settled()
+        await until_idle()
     (listed,) = reports.next(1.0)
     assert listed.digest == digest_of(follows.held)
     assert listed.batches == [BatchSummary.of(batch.header) for batch in follows.held]
@@ -442,14 +443,14 @@ async def test_a_follower_sends_the_batches_that_its_leader_cannot_read(follows:
     reports = DigestReports(follows.digests)
     async with at_work(follows.digests.run()):
         reports.answered(wanted, lambda _: True)
-        await settled()
+        await until_idle()
     (listed,) = reports.next(1.0)
     assert listed.contents == follows.held[4:]
     assert listed.digest == digest_of(follows.held[4:])
     assert list(reports.next(2.0)) == []  # one at a time
 
 
-async def test_a_follower_that_cannot_read_them_either_says_so(follows: Leader) -> None:
+async def test_a_follower_that_cannot_read_the_batches_either_reports_it(follows: Leader) -> None:
     unreadable = new_damaged_batch(
         b"", first_offset=10, next_offset=12, leader_epoch=5, append_time_ms=1
     )
@@ -457,13 +458,15 @@ async def test_a_follower_that_cannot_read_them_either_says_so(follows: Leader) 
     reports = DigestReports(follows.digests)
     async with at_work(follows.digests.run()):
         reports.answered([DivergedRange(KEY, 10, 12, wants_contents=True)], lambda _: True)
-        await settled()
+        await until_idle()
     (listed,) = reports.next(1.0)
     assert (listed.digest[:2], listed.contents) == ((10, 12), ())
     assert listed.batches == [BatchSummary.of(unreadable.header)]
 
 
-async def test_a_follower_reads_what_its_memory_lacks_and_reports_it_then(follows: Leader) -> None:
+async def test_a_follower_reads_a_range_missing_in_memory_and_then_reports_it(
+    follows: Leader,
+) -> None:
     partition = follows.replicas.manager.find(KEY)
     assert partition is not None
     follows.log.digest_ranges(RANGE)
@@ -471,11 +474,11 @@ async def test_a_follower_reads_what_its_memory_lacks_and_reports_it_then(follow
     reports.note(partition)
     async with at_work(follows.digests.run()):
         assert list(reports.next(1.0)) == []
-        await settled()
+        await until_idle()
     assert list(reports.next(2.0)) == [report_of(follows.held)]
 
 
-def test_of_many_ranges_the_oldest_are_left_to_the_scrub() -> None:
+def test_the_oldest_of_many_ranges_are_left_to_the_scrub() -> None:
     digests = LogDigests(1, 0)
     digests.appended(batches_from(0, 400))
     assert len(digests.reports(400, 0, 1000)) <= 257

@@ -1,4 +1,4 @@
-"""Damage in the only copy of a partition costs the damaged batch, and nothing else."""
+"""Damage in the only copy of a partition costs the damaged batch and nothing else."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def three_alone(broker: Broker) -> Partition:
 
 
 async def damaged_alone() -> tuple[Broker, Partition]:
-    """The second of three records is damaged, and has been read."""
+    """Damage the second of three records, and read it."""
     broker = Broker()
     partition = await three_alone(broker)
     flip(broker, len(broker.disk.names[SEGMENT].data) // 2)
@@ -50,7 +50,7 @@ def consume(partition: Partition, offset: int) -> list[int]:
 
 
 @pytest.mark.rule("damage-costs-only-its-batch")
-async def test_the_only_copy_leads_on_and_keeps_all_but_the_damaged_batch() -> None:
+async def test_the_only_copy_stays_leader_and_keeps_all_but_the_damaged_batch() -> None:
     broker, partition = await damaged_alone()
     assert partition.leading is not None
     assert partition.log.log_end_offset == 3
@@ -64,7 +64,7 @@ async def test_the_only_copy_leads_on_and_keeps_all_but_the_damaged_batch() -> N
     await broker.stop()
 
 
-async def test_who_reads_the_damage_is_told_to_try_again_until_it_is_sealed() -> None:
+async def test_readers_of_the_damage_get_a_retriable_error_until_it_is_sealed() -> None:
     broker = Broker()
     partition = await three_alone(broker)
     flip(broker, len(broker.disk.names[SEGMENT].data) // 2)
@@ -74,10 +74,10 @@ async def test_who_reads_the_damage_is_told_to_try_again_until_it_is_sealed() ->
     await broker.stop()
 
 
-async def test_it_does_not_resign() -> None:
+async def test_the_only_copy_does_not_resign() -> None:
     broker, _ = await damaged_alone()
     assert broker.stored() == ALONE
-    assert broker.replicas.told(Kind.RESIGNATION, Kind.REPLICA_DAMAGED) == []
+    assert broker.replicas.events(Kind.RESIGNATION, Kind.REPLICA_DAMAGED) == []
     await broker.stop()
 
 
@@ -85,9 +85,9 @@ async def test_the_damage_is_reported_once_with_its_offsets() -> None:
     broker, partition = await damaged_alone()
     broker.read(partition)
     await asyncio.sleep(1)
-    (told,) = broker.replicas.told(Kind.BATCH_DAMAGED)
-    assert (told.name, told.cause, told.stage) == (NAME, Cause.CORRUPT, Stage.FAILED)
-    assert (told.details["first_offset"], told.details["next_offset"]) == (1, 2)
+    (event,) = broker.replicas.events(Kind.BATCH_DAMAGED)
+    assert (event.name, event.cause, event.stage) == (NAME, Cause.CORRUPT, Stage.FAILED)
+    assert (event.details["first_offset"], event.details["next_offset"]) == (1, 2)
     await broker.stop()
 
 
@@ -98,7 +98,7 @@ async def test_a_follower_copies_the_unreadable_batch_like_any_other() -> None:
     await broker.stop()
 
 
-async def test_the_next_incarnation_knows_what_is_unreadable() -> None:
+async def test_the_next_incarnation_knows_the_unreadable_batches() -> None:
     broker, _ = await damaged_alone()
     again = await broker.restart()
     assert again.replicas.damaged == []
@@ -140,12 +140,12 @@ async def test_once_another_replica_leads_the_batch_is_copied_from_it() -> None:
     assert partition.fetch_position().fetch_offset == 3
     assert partition.log.read(0, max_bytes=1 << 20, up_to=3) == sound
     assert broker.replicas.logs.damaged_batches.of(KEY) == []
-    (told,) = broker.replicas.told(Kind.REPLICA_REPAIRED)
-    assert (told.details["first_offset"], told.details["other_broker"]) == (1, 2)
+    (event,) = broker.replicas.events(Kind.REPLICA_REPAIRED)
+    assert (event.details["first_offset"], event.details["other_broker"]) == (1, 2)
     await broker.stop()
 
 
-async def test_where_others_have_the_records_nothing_sound_is_cut_and_the_bytes_are_kept() -> None:
+async def test_with_other_copies_nothing_sound_is_cut_and_the_bytes_are_kept() -> None:
     broker = Broker()
     partition = await three_records(broker)
     sound = partition.log.read(0, max_bytes=1 << 20, up_to=3)
@@ -165,7 +165,7 @@ async def test_where_others_have_the_records_nothing_sound_is_cut_and_the_bytes_
     await broker.stop()
 
 
-async def test_a_leader_that_cannot_read_the_batch_either_is_asked_once_in_its_epoch() -> None:
+async def test_a_leader_that_cannot_read_the_batch_either_is_asked_once_per_epoch() -> None:
     broker, partition = await damaged_alone()
     unreadable = partition.log.read(1, max_bytes=1, up_to=3)
     await broker.has(led_by_another(ALONE))
@@ -185,10 +185,10 @@ def evidence(disk: MemoryDisk, *, state: str, found_ms: int, first: int, size: i
     disk.write_atomically(DATA / "evidence" / name, bytes(size), sync=True)
 
 
-async def test_the_bytes_of_a_tail_that_is_cut_are_kept() -> None:
+async def test_the_bytes_of_a_cut_tail_are_kept() -> None:
     broker = Broker()
     await three_alone(broker)
-    # In the header of the last batch: its offsets are not known.
+    # The damage is in the header of the last batch, so that its offsets are not known.
     flip(broker, 2 * len(broker.disk.names[SEGMENT].data) // 3 + 20)
     again = await broker.restart()
     (evidence,) = broker.disk.list_names(DATA / "evidence")
@@ -198,7 +198,7 @@ async def test_the_bytes_of_a_tail_that_is_cut_are_kept() -> None:
     await again.stop()
 
 
-def test_old_evidence_of_what_is_repaired_is_deleted() -> None:
+def test_old_evidence_of_repaired_damage_is_deleted() -> None:
     disk, clock = MemoryDisk(), FakeClock()
     clock.now_ms += 2 * EVIDENCE_RETENTION_MS
     old_ms = clock.wall_ms() - EVIDENCE_RETENTION_MS - 1
@@ -208,7 +208,7 @@ def test_old_evidence_of_what_is_repaired_is_deleted() -> None:
     assert [name.split("@")[1][0] for name in disk.list_names(DATA / "evidence")] == ["1"]
 
 
-def test_the_oldest_evidence_goes_where_all_of_it_takes_too_much() -> None:
+def test_the_oldest_evidence_is_deleted_when_all_of_it_takes_too_much_space() -> None:
     disk, clock = MemoryDisk(), FakeClock()
     half = MAX_EVIDENCE_BYTES // 2
     for first in range(3):

@@ -1,4 +1,4 @@
-"""For how long a broker reports what it has repaired."""
+"""How long a broker reports repaired damage."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_damage_is_reported_once_it_is_repaired(recent: RecentDamage) -> None:
 
 
 @pytest.mark.parametrize(("cause", "reported"), [(Cause.CORRUPT, 1), (Cause.DISK_ERROR, 0)])
-def test_what_a_start_has_cut_counts_as_repaired(
+def test_data_cut_at_a_start_counts_as_repaired(
     recent: RecentDamage, cause: Cause, reported: int
 ) -> None:
     recent.take(change(Kind.REPLICA_DAMAGED, 10, cause=cause, at_start=True))
@@ -62,12 +62,14 @@ def test_what_a_start_has_cut_counts_as_repaired(
     assert len(recent.repaired) == reported
 
 
-def test_a_repair_without_damage_that_was_found_here_is_none(recent: RecentDamage) -> None:
+def test_a_repair_without_damage_found_here_is_not_reported(recent: RecentDamage) -> None:
     recent.take(change(Kind.REPLICA_REPAIRED, 30))
     assert recent.repaired == []
 
 
-def test_it_is_forgotten_after_a_while(recent: RecentDamage, clock: ManualClock) -> None:
+def test_repaired_damage_is_forgotten_after_a_while(
+    recent: RecentDamage, clock: ManualClock
+) -> None:
     recent.take(change(Kind.REPLICA_DAMAGED, 10))
     recent.take(change(Kind.REPLICA_REPAIRED, 30))
     clock.now_ms += REPORTED_FOR_MS - 1
@@ -76,14 +78,14 @@ def test_it_is_forgotten_after_a_while(recent: RecentDamage, clock: ManualClock)
     assert recent.repaired == []
 
 
-def test_of_many_the_newest_are_kept(recent: RecentDamage) -> None:
+def test_only_the_newest_repairs_are_kept(recent: RecentDamage) -> None:
     for partition in range(MAX_REPAIRED + 1):
         recent.take(change(Kind.REPLICA_DAMAGED, 10, partition))
         recent.take(change(Kind.REPLICA_REPAIRED, 30, partition))
     assert [damage.partition for damage in recent.repaired] == list(range(1, MAX_REPAIRED + 1))
 
 
-def test_damage_of_a_replica_that_was_deleted_is_forgotten(recent: RecentDamage) -> None:
+def test_damage_of_a_deleted_replica_is_forgotten(recent: RecentDamage) -> None:
     recent.take(change(Kind.REPLICA_DAMAGED, 10))
     recent.take(change(Kind.DELETE, 20))
     recent.take(change(Kind.REPLICA_REPAIRED, 30))

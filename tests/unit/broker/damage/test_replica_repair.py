@@ -1,4 +1,6 @@
-"""A damaged replica on a sound broker: found, out of service, marked, resigned, cut, back."""
+"""A damaged replica on a sound broker: found, taken out of service, marked, resigned, cut,
+returned to service.
+"""
 
 import asyncio
 import random
@@ -33,7 +35,7 @@ REPLICA = DATA / "replicas" / f"orders-0.{TOPIC_ID}"
 SEGMENT = REPLICA / f"{0:020d}.log"
 
 
-def test_the_first_repair_comes_at_once_and_the_later_ones_ever_later() -> None:
+def test_the_first_repair_is_immediate_and_later_ones_back_off() -> None:
     delays = [repair_delay_s(failures) for failures in range(1, 20)]
     assert delays[:4] == [0.0, 1.0, 2.0, 4.0]
     assert delays == sorted(delays)
@@ -41,7 +43,7 @@ def test_the_first_repair_comes_at_once_and_the_later_ones_ever_later() -> None:
 
 
 class Broker:
-    """Broker 1 on a disk in memory, with a store that has the partitions it was told of."""
+    """Broker 1 on a disk in memory, with a store that holds the partitions of its commands."""
 
     def __init__(self, disk: MemoryDisk | None = None, store: FlakyStore | None = None) -> None:
         self.replicas = Replicas(disk)
@@ -86,7 +88,7 @@ class Broker:
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
     async def restart(self) -> "Broker":
-        """After a crash of the process."""
+        """Restart after a crash of the process."""
         await self.stop()
         again = Broker(self.disk, self.store)
         again.replicas.cache.load(await self.store.snapshot(KEYS.root))
@@ -103,14 +105,14 @@ class Broker:
         return decode_leader_and_isr(self.store.item(KEYS.leader_and_isr(NAME)).value)
 
     async def has(self, wanted: LeaderAndIsr) -> Partition:
-        """The controller has decided, and this broker has taken it."""
+        """The controller has decided, and this broker has applied the decision."""
         revision = self.holds(wanted)
         self.replicas.cache.load(await self.store.snapshot(KEYS.root))
         (partition,) = await self.replicas.take(wanted, revision=revision)
         return partition
 
     def read(self, partition: Partition) -> TidelogError | None:
-        """What a follower that asks for everything is told."""
+        """The answer to a follower that fetches everything."""
         fetch = self.replicas.manager
         try:
             partition.log.read(0, max_bytes=1 << 20, up_to=partition.log.log_end_offset)
@@ -136,7 +138,7 @@ def flip(broker: Broker, position: int = -1) -> None:
 
 
 @pytest.mark.rule("single-partition-may-fail")
-async def test_a_leader_that_finds_damage_leads_no_more_from_that_moment() -> None:
+async def test_a_leader_that_finds_damage_stops_leading_at_once() -> None:
     broker = Broker()
     partition = await three_records(broker)
     flip(broker)
@@ -148,7 +150,7 @@ async def test_a_leader_that_finds_damage_leads_no_more_from_that_moment() -> No
 
 
 @pytest.mark.rule("damaged-replica-resigns-first")
-async def test_nothing_is_changed_before_the_store_has_it_that_the_replica_is_not_whole() -> None:
+async def test_nothing_is_changed_before_the_store_records_that_the_replica_is_not_intact() -> None:
     broker = Broker()
     partition = await three_records(broker)
     flip(broker)
@@ -165,7 +167,7 @@ async def test_nothing_is_changed_before_the_store_has_it_that_the_replica_is_no
     await broker.stop()
 
 
-async def test_what_is_repaired_is_sound_and_follows_whoever_leads_then() -> None:
+async def test_a_repaired_replica_is_sound_and_follows_the_current_leader() -> None:
     broker = Broker()
     partition = await three_records(broker)
     flip(broker)
@@ -180,7 +182,7 @@ async def test_what_is_repaired_is_sound_and_follows_whoever_leads_then() -> Non
     await broker.stop()
 
 
-async def test_a_follower_that_is_damaged_leaves_the_isr() -> None:
+async def test_a_damaged_follower_leaves_the_isr() -> None:
     broker = Broker()
     partition = await three_records(broker)
     followed = state(leader=2, epoch=6)
@@ -194,8 +196,9 @@ async def test_a_follower_that_is_damaged_leaves_the_isr() -> None:
 
 
 async def test_an_election_from_before_the_resignation_comes_too_late() -> None:
-    """Its command was on the way while the log was cut: in that epoch another counts on
-    what this replica held."""
+    """Its command was under way while the log was cut. In that epoch other replicas rely on what
+    this replica held.
+    """
     broker = Broker()
     await three_records(broker)
     partition = await broker.has(state(leader=2, epoch=6))
@@ -210,7 +213,7 @@ async def test_an_election_from_before_the_resignation_comes_too_late() -> None:
     await broker.stop()
 
 
-async def test_so_does_one_to_a_replica_that_no_command_had_named_yet() -> None:
+async def test_a_late_election_of_a_replica_without_earlier_commands_is_ignored() -> None:
     broker = await (await three_records_stored()).restart()
     elected = state(leader=1, epoch=7)
     revision = broker.holds(elected)
@@ -235,42 +238,42 @@ async def test_a_new_epoch_of_the_leader_that_it_resigned_to_is_taken() -> None:
     await broker.stop()
 
 
-async def test_a_disk_without_room_is_no_damage() -> None:
+async def test_a_full_disk_is_no_damage() -> None:
     broker = Broker()
     partition = await three_records(broker)
     broker.disk.space = 0
-    with pytest.raises(LogStorageError) as refused:
+    with pytest.raises(LogStorageError) as rejected:
         partition.append([sent()], Acks.LEADER, 1)
-    error = broker.replicas.manager.replica_failed(partition, refused.value)
+    error = broker.replicas.manager.replica_failed(partition, rejected.value)
     assert error.code is ErrorCode.STORAGE_ERROR
     assert partition.leading is not None
     await broker.stop()
 
 
-async def test_while_out_of_service_it_takes_no_command_and_says_why() -> None:
+async def test_a_replica_out_of_service_takes_no_command_and_reports_why() -> None:
     broker = Broker()
     partition = await three_records(broker)
     flip(broker)
     broker.store.disconnect()
     broker.read(partition)
     result = await broker.replicas.manager.leader_and_isr(command(state(epoch=7), 90))
-    (refused,) = result.partitions
-    assert refused.error is not None
-    assert refused.error.code is ErrorCode.STORAGE_ERROR
-    assert "out of service until it has left the ISR and is repaired" in str(refused.error)
+    (rejected,) = result.partitions
+    assert rejected.error is not None
+    assert rejected.error.code is ErrorCode.STORAGE_ERROR
+    assert "out of service until it has left the ISR and is repaired" in str(rejected.error)
     assert partition.leading is None
     await broker.stop()
 
 
-async def test_a_failed_sync_makes_the_replica_resign_and_keeps_what_can_be_written_anew() -> None:
+async def test_a_failed_sync_makes_the_replica_resign_and_keeps_writable_data() -> None:
     broker = Broker()
     partition = await three_records(broker)
     log = broker.replicas.logs.log_of(KEY)
     assert log is not None
     broker.disk.fail_sync = True
-    with pytest.raises(LogStorageError) as refused:
+    with pytest.raises(LogStorageError) as rejected:
         log.flush()
-    broker.replicas.manager.log_failed(KEY, refused.value)
+    broker.replicas.manager.log_failed(KEY, rejected.value)
     await asyncio.sleep(0.1)
     broker.disk.fail_sync = False
     await asyncio.sleep(5)
@@ -284,17 +287,17 @@ async def test_a_failed_sync_makes_the_replica_resign_and_keeps_what_can_be_writ
     await again.stop()
 
 
-async def test_a_disk_that_keeps_failing_is_tried_less_and_less_often() -> None:
+async def test_a_disk_that_keeps_failing_is_retried_less_and_less_often() -> None:
     broker = Broker()
     partition = await three_records(broker)
     log = broker.replicas.logs.log_of(KEY)
     assert log is not None
     broker.disk.fail_sync = True
-    with pytest.raises(LogStorageError) as refused:
+    with pytest.raises(LogStorageError) as rejected:
         log.flush()
-    broker.replicas.manager.log_failed(KEY, refused.value)
+    broker.replicas.manager.log_failed(KEY, rejected.value)
     await asyncio.sleep(3600)
-    attempts = [c for c in broker.replicas.told(Kind.REPLICA_REPAIRED) if c.stage is Stage.FAILED]
+    attempts = [c for c in broker.replicas.events(Kind.REPLICA_REPAIRED) if c.stage is Stage.FAILED]
     assert 3600 / MAX_RETRY_DELAY_S < len(attempts) < 2 * 3600 / MAX_RETRY_DELAY_S + 20
     assert not partition.in_service
     broker.disk.fail_sync = False
@@ -303,7 +306,7 @@ async def test_a_disk_that_keeps_failing_is_tried_less_and_less_often() -> None:
     await broker.stop()
 
 
-async def test_one_that_is_taken_away_meanwhile_is_forgotten() -> None:
+async def test_a_replica_that_is_removed_during_its_repair_is_forgotten() -> None:
     broker = Broker()
     partition = await three_records(broker)
     flip(broker)
@@ -319,7 +322,7 @@ async def test_one_that_is_taken_away_meanwhile_is_forgotten() -> None:
 
 
 @pytest.mark.rule("single-partition-may-fail")
-async def test_the_other_replicas_of_the_broker_go_on() -> None:
+async def test_the_other_replicas_of_the_broker_continue() -> None:
     broker = Broker()
     partition = await three_records(broker)
     (_, sound) = await broker.replicas.take(numbers=(0, 1), revision=500)
@@ -332,8 +335,8 @@ async def test_the_other_replicas_of_the_broker_go_on() -> None:
     await broker.stop()
 
 
-async def test_a_value_that_cannot_be_read_holds_up_no_other_replica() -> None:
-    """Neither one that is found damaged together with it, nor a later one."""
+async def test_an_unreadable_stored_value_blocks_no_other_replica() -> None:
+    """It blocks neither a replica found damaged with it nor a later one."""
     broker = Broker()
     await three_records(broker)
     (_, together, later) = await broker.replicas.take(numbers=(0, 1, 2), revision=500)
@@ -358,8 +361,8 @@ async def resigned_at_start(broker: Broker) -> list[ReplicaKey]:
 
 
 @pytest.mark.rule("damaged-replica-resigns-first")
-async def test_after_a_crash_before_the_resignation_the_mark_makes_the_next_life_resign() -> None:
-    """The log looks sound then: what was damaged may be read right, or have been cut."""
+async def test_a_crash_before_the_resignation_lets_the_next_incarnation_resign() -> None:
+    """The log looks sound then: damaged data may be read correctly, or have been cut."""
     broker = Broker()
     partition = await three_records(broker)
     flip(broker)
@@ -376,7 +379,7 @@ async def test_after_a_crash_before_the_resignation_the_mark_makes_the_next_life
 
 
 @pytest.mark.rule("losses-remembered-across-incarnations")
-async def test_a_mark_outlives_any_number_of_lives_that_did_not_resign() -> None:
+async def test_a_mark_outlives_any_number_of_incarnations_that_did_not_resign() -> None:
     broker = Broker()
     partition = await three_records(broker)
     flip(broker)
@@ -392,7 +395,7 @@ async def test_a_mark_outlives_any_number_of_lives_that_did_not_resign() -> None
     await broker.stop()
 
 
-async def test_damage_that_recovery_finds_is_marked_before_it_is_made_unreadable() -> None:
+async def test_damage_found_by_recovery_is_marked_before_it_is_made_unreadable() -> None:
     """A crash right after that leaves a log that looks intact."""
     broker = Broker()
     await three_records(broker)
@@ -430,7 +433,7 @@ async def test_a_missing_directory_is_not_forgotten_by_a_checkpoint_before_the_r
     await third.stop()
 
 
-async def test_once_resigned_and_checked_the_next_life_finds_nothing() -> None:
+async def test_once_resigned_and_checked_the_next_incarnation_finds_no_mark() -> None:
     broker = Broker()
     await three_records(broker)
     flip(broker, 80)
@@ -442,7 +445,7 @@ async def test_once_resigned_and_checked_the_next_life_finds_nothing() -> None:
     await third.stop()
 
 
-async def test_a_log_that_cannot_be_opened_at_the_start_is_repaired_when_it_can() -> None:
+async def test_a_log_that_cannot_be_opened_at_the_start_is_repaired_when_possible() -> None:
     broker = Broker()
     await three_records(broker)
     (broker.disk.names[SEGMENT].data).extend(b"half a batch")

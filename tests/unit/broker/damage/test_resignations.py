@@ -1,4 +1,4 @@
-"""A damaged replica takes itself out of ISR and eligible set, whatever the store does."""
+"""A damaged replica removes itself from the ISR and the eligible set, whatever the store does."""
 
 import asyncio
 import random
@@ -27,10 +27,10 @@ from unit.metadata.virtual_time import virtual_clock
 
 OTHER_ID = "other-id-other-id-othe"
 
-# -- what is written ---------------------------------------------------------------------
+# -- the written state -------------------------------------------------------------------
 
 
-def test_a_follower_leaves_the_isr() -> None:
+def test_a_damaged_follower_leaves_the_isr() -> None:
     written = resignation(state(leader=2), TOPIC_ID, 1)
     assert written is not None
     assert (written.leader, sorted(written.isr_ids)) == (2, [2, 3])
@@ -38,22 +38,23 @@ def test_a_follower_leaves_the_isr() -> None:
 
 @pytest.mark.rule("damaged-replica-resigns-first")
 @pytest.mark.parametrize("isr", [(1, 2, 3), (2, 3)], ids=["a member", "no member"])
-def test_another_leader_gets_a_new_epoch(isr: tuple[int, ...]) -> None:
-    """It would else let the replica in for what that held before it was cut: by what it
-    knows, by a fetch that comes late, or by an ISR change that has no answer yet."""
+def test_a_resignation_to_another_leader_raises_the_epoch(isr: tuple[int, ...]) -> None:
+    """Otherwise that leader would admit the replica for what it held before it was cut: by
+    recorded progress, by a late fetch, or by an ISR change without an answer.
+    """
     written = resignation(state(leader=2, epoch=5, isr=isr), TOPIC_ID, 1)
     assert written is not None
     assert (written.leader, written.leader_epoch) == (2, 6)
     assert written.leader_broker_epoch == epoch_of(2)
 
 
-def test_a_leader_stays_as_one_that_is_not_whole() -> None:
+def test_a_leader_stays_as_a_member_that_is_not_intact() -> None:
     written = resignation(state(leader=1), TOPIC_ID, 1)
     assert written is not None
     assert (written.leader, written.leader_broker_epoch) == (1, NOT_WHOLE)
 
 
-def test_a_member_without_a_leader_stays_as_one_that_is_not_whole() -> None:
+def test_a_member_without_a_leader_stays_as_not_intact() -> None:
     written = resignation(state(leader=NO_LEADER, isr=(1,)), TOPIC_ID, 1)
     assert written is not None
     assert written.isr == (Member(1, NOT_WHOLE),)
@@ -64,12 +65,12 @@ def test_a_member_without_a_leader_stays_as_one_that_is_not_whole() -> None:
     [state(leader=NO_LEADER).resigned(1), state(leader=NO_LEADER, isr=(2, 3))],
     ids=["resigned already", "no member"],
 )
-def test_without_a_leader_the_same_is_written_again(found: LeaderAndIsr) -> None:
-    """What it described for a recovery, before it was cut, no longer holds then."""
+def test_without_a_leader_the_same_state_is_written_again(found: LeaderAndIsr) -> None:
+    """The description for a recovery from before the cut is no longer valid then."""
     assert resignation(found, TOPIC_ID, 1) == found
 
 
-def test_an_eligible_replica_is_no_longer_elected_as_clean() -> None:
+def test_a_resigned_eligible_replica_is_no_longer_elected_as_clean() -> None:
     written = resignation(state(leader=2, isr=(2,), eligible=(1,)), TOPIC_ID, 1)
     assert written is not None
     assert written.eligible == (Member(1, NOT_WHOLE),)
@@ -92,18 +93,20 @@ def test_an_eligible_replica_is_no_longer_elected_as_clean() -> None:
         "another topic of that name",
     ],
 )
-def test_who_is_not_relied_on_has_nothing_to_write(found: LeaderAndIsr | None) -> None:
+def test_a_replica_that_no_leader_relies_on_has_nothing_to_write(
+    found: LeaderAndIsr | None,
+) -> None:
     assert resignation(found, TOPIC_ID, 1) is None
 
 
-# -- how it is written -------------------------------------------------------------------
+# -- the write ---------------------------------------------------------------------------
 
 
 class Store(FlakyStore):
     def __init__(self) -> None:
         super().__init__(virtual_clock())
         self.cache = MetadataCache(KEYS)
-        self.told: dict[ReplicaKey, int] = {}
+        self.resigned_at: dict[ReplicaKey, int] = {}
         clock = virtual_clock()
         self.state_changes = StateChangeLog("broker-1", clock)
         self.resignations = Resignations(
@@ -131,10 +134,10 @@ class Store(FlakyStore):
     async def resign_all(
         self, replicas: Iterable[tuple[ReplicaKey, TopicPartition | None]]
     ) -> None:
-        await self.resignations.resign(replicas, self.told.__setitem__)
+        await self.resignations.resign(replicas, self.resigned_at.__setitem__)
 
 
-async def test_a_state_that_is_known_takes_one_transaction() -> None:
+async def test_a_known_state_takes_one_transaction() -> None:
     store = Store()
     store.holds(state(leader=2))
     await store.is_known()
@@ -142,7 +145,7 @@ async def test_a_state_that_is_known_takes_one_transaction() -> None:
     assert (sorted(store.partition().isr_ids), len(store.sent)) == ([2, 3], 1)
 
 
-async def test_what_has_changed_since_is_judged_anew() -> None:
+async def test_a_changed_state_is_evaluated_again() -> None:
     store = Store()
     store.holds(state(leader=2))
     await store.is_known()
@@ -154,8 +157,8 @@ async def test_what_has_changed_since_is_judged_anew() -> None:
     )
 
 
-async def test_one_that_was_let_in_unseen_resigns() -> None:
-    """What the watch has not brought yet is not taken for true."""
+async def test_a_replica_admitted_unseen_resigns() -> None:
+    """The cached state may be older than the store's."""
     store = Store()
     store.holds(state(leader=2, isr=(2, 3)))
     await store.is_known()
@@ -165,33 +168,36 @@ async def test_one_that_was_let_in_unseen_resigns() -> None:
 
 
 def in_recovery() -> LeaderAndIsr:
-    """Every member has lost data, and nobody leads."""
+    """Every member has lost data, and no replica leads."""
     return state(leader=NO_LEADER, isr=(1, 2)).resigned(1).resigned(2)
 
 
-async def test_without_a_leader_a_replica_that_is_damaged_again_moves_the_revision() -> None:
-    """Interleaving 11: it would be elected for what it held when it was described."""
+async def test_without_a_leader_another_resignation_raises_the_revision() -> None:
+    """Rule `best-last-known-log-leads`: otherwise it would be elected for the log that it
+    described before."""
     store = Store()
     store.holds(in_recovery())
     await store.is_known()
     described_at = store.item(KEYS.leader_and_isr(NAME)).mod_revision
     await store.resign()
-    assert store.told[KEY] == store.item(KEYS.leader_and_isr(NAME)).mod_revision > described_at
+    assert (
+        store.resigned_at[KEY] == store.item(KEYS.leader_and_isr(NAME)).mod_revision > described_at
+    )
     assert (store.partition(), len(store.sent)) == (in_recovery(), 1)
 
 
-async def test_what_another_wrote_unseen_before_is_not_taken_for_its_own_resignation() -> None:
-    """It may have been described since."""
+async def test_an_unseen_write_of_another_client_is_not_taken_for_its_own_resignation() -> None:
+    """The replica may have been described since."""
     store = Store()
     store.holds(in_recovery())
     await store.is_known()
     store.holds(in_recovery())
     described_at = store.item(KEYS.leader_and_isr(NAME)).mod_revision
     await store.resign()
-    assert store.told[KEY] > described_at
+    assert store.resigned_at[KEY] > described_at
 
 
-async def test_without_a_leader_a_write_whose_answer_is_lost_is_made_twice_and_not_for_ever() -> (
+async def test_without_a_leader_a_write_with_a_lost_answer_is_repeated_once_and_not_forever() -> (
     None
 ):
     store = Store()
@@ -208,10 +214,10 @@ async def test_without_a_leader_a_write_whose_answer_is_lost_is_made_twice_and_n
     store.before_answer = lose_what_was_applied
     await store.resign()
     assert len(written) == 3
-    assert store.told[KEY] == written[-1]
+    assert store.resigned_at[KEY] == written[-1]
 
 
-async def test_a_store_that_is_away_is_asked_until_it_is_back() -> None:
+async def test_a_store_that_is_away_is_retried_until_it_is_back() -> None:
     store = Store()
     store.holds(state(leader=2))
     await store.is_known()
@@ -224,7 +230,7 @@ async def test_a_store_that_is_away_is_asked_until_it_is_back() -> None:
     assert store.partition().isr_ids == {2, 3}
 
 
-async def test_an_answer_that_was_lost_is_found_out() -> None:
+async def test_a_resignation_whose_answer_was_lost_is_recognized() -> None:
     store = Store()
     store.holds(state(leader=2))
     await store.is_known()
@@ -237,7 +243,7 @@ async def test_an_answer_that_was_lost_is_found_out() -> None:
     assert store.partition().leader_epoch == state().leader_epoch + 1
 
 
-async def test_it_is_told_from_which_revision_on_nobody_relies_on_the_replica() -> None:
+async def test_the_revision_since_which_the_replica_does_not_count_is_reported() -> None:
     store = Store()
     store.holds(state(leader=2))
     store.holds(state(leader=1).resigned(1), on(1))
@@ -245,10 +251,10 @@ async def test_it_is_told_from_which_revision_on_nobody_relies_on_the_replica() 
     keys = [ReplicaKey(TOPIC_ID, number) for number in (0, 1, 2)]
     await store.resign_all([(key, on(key.partition)) for key in keys])
     stored = [store.item(KEYS.leader_and_isr(on(number))).mod_revision for number in (0, 1)]
-    assert [store.told[key] for key in keys] == [*stored, 0]
+    assert [store.resigned_at[key] for key in keys] == [*stored, 0]
 
 
-async def test_a_partition_that_is_gone_needs_no_resignation() -> None:
+async def test_a_deleted_partition_needs_no_resignation() -> None:
     store = Store()
     await store.resign()
     assert store.data.get(KEYS.leader_and_isr(NAME)) is None
@@ -262,7 +268,7 @@ async def test_a_replica_known_by_its_id_alone_is_looked_up() -> None:
     assert store.partition().isr_ids == {2, 3}
 
 
-async def test_of_a_topic_that_was_created_again_the_present_one_is_left_alone() -> None:
+async def test_a_resignation_leaves_the_recreated_topic_of_the_same_name_alone() -> None:
     store = Store()
     store.holds(state(leader=2))
     await store.is_known()
@@ -270,7 +276,7 @@ async def test_of_a_topic_that_was_created_again_the_present_one_is_left_alone()
     assert store.partition().isr_ids == {1, 2, 3}
 
 
-async def test_both_replicas_of_a_name_are_settled() -> None:
+async def test_both_replicas_of_a_name_are_handled() -> None:
     store = Store()
     store.holds(state(leader=2))
     await store.is_known()
@@ -278,7 +284,7 @@ async def test_both_replicas_of_a_name_are_settled() -> None:
     assert store.partition().isr_ids == {2, 3}
 
 
-async def test_many_resign_in_few_transactions() -> None:
+async def test_many_resignations_take_few_transactions() -> None:
     store = Store()
     numbers = range(300)
     for number in numbers:
@@ -289,7 +295,7 @@ async def test_many_resign_in_few_transactions() -> None:
     assert len(store.sent) == 3
 
 
-async def test_each_is_told_when_it_has_resigned_and_none_that_waits() -> None:
+async def test_each_resigned_replica_is_reported_and_waiting_ones_are_not() -> None:
     store = Store()
     store.put(KEYS.leader_and_isr(NAME), b"not JSON")
     store.holds(state(leader=2), on(1))
@@ -297,11 +303,11 @@ async def test_each_is_told_when_it_has_resigned_and_none_that_waits() -> None:
         store.resign_all([(KEY, NAME), (ReplicaKey(TOPIC_ID, 1), on(1))])
     )
     await asyncio.sleep(10)
-    assert list(store.told) == [ReplicaKey(TOPIC_ID, 1)]
+    assert list(store.resigned_at) == [ReplicaKey(TOPIC_ID, 1)]
     resigning.cancel()
 
 
-async def test_more_unreadable_values_than_a_transaction_takes_hold_up_no_other() -> None:
+async def test_more_unreadable_values_than_a_transaction_holds_block_no_other_replica() -> None:
     store = Store()
     for number in range(MAX_TRANSACTION_CHANGES):
         store.put(KEYS.leader_and_isr(on(number)), b"not JSON")
@@ -310,11 +316,11 @@ async def test_more_unreadable_values_than_a_transaction_takes_hold_up_no_other(
     keys = [ReplicaKey(TOPIC_ID, number) for number in range(last.partition + 1)]
     resigning = asyncio.create_task(store.resign_all([(key, on(key.partition)) for key in keys]))
     await asyncio.sleep(10)
-    assert list(store.told) == [last]
+    assert list(store.resigned_at) == [last]
     resigning.cancel()
 
 
-async def test_a_value_that_cannot_be_read_holds_up_no_other_and_is_waited_for() -> None:
+async def test_an_unreadable_value_blocks_no_other_replica_and_is_awaited() -> None:
     store = Store()
     store.put(KEYS.leader_and_isr(NAME), b"not JSON")
     store.holds(state(leader=2), on(1))

@@ -1,4 +1,5 @@
-"""The last look at the store before what was set aside is deleted (interleaving 18)."""
+"""The last check of the store before a replica that was set aside is deleted (rule
+`other-or-older-store-rejected`)."""
 
 from collections.abc import Sequence
 
@@ -32,11 +33,11 @@ STRAY = Stray(KEY, NAME, "a directory")
     ],
     ids=["no partition", "not assigned here", "assigned here", "another copy is in sync"],
 )
-def test_what_is_deletable(found: LeaderAndIsr | None, deletable: bool) -> None:
+def test_which_strays_are_deletable(found: LeaderAndIsr | None, deletable: bool) -> None:
     assert may_delete(found, TOPIC_ID, 1) is deletable
 
 
-def test_that_another_topic_has_the_name_says_nothing_against_it() -> None:
+def test_a_stray_may_be_deleted_though_another_topic_has_its_name() -> None:
     assert may_delete(state(leader=2, isr=(2, 3)), "another-topic-id", 1)
 
 
@@ -52,27 +53,27 @@ class Store(FlakyStore):
         return await StrayCheck(self, KEYS, 1, lambda: "here", lambda: seen)(strays)
 
 
-async def test_a_stray_that_nobody_wants_here_may_go() -> None:
+async def test_a_stray_that_is_not_assigned_here_may_be_deleted() -> None:
     store = Store()
     store.holds(state(leader=2, isr=(2, 3), replicas=(2, 3)))
     assert await store.check() == [STRAY]
 
 
 @pytest.mark.rule("other-or-older-store-rejected")
-async def test_one_that_is_assigned_here_stays() -> None:
+async def test_a_stray_that_is_assigned_here_stays() -> None:
     store = Store()
     store.holds(state(leader=2, isr=(2, 3)))
     assert await store.check() == []
 
 
-async def test_while_the_store_is_away_nothing_goes() -> None:
+async def test_nothing_is_deleted_while_the_store_is_away() -> None:
     store = Store()
     store.disconnect()
     assert await store.check() == []
 
 
 @pytest.mark.rule("other-or-older-store-rejected")
-async def test_a_store_that_was_wiped_deletes_nothing() -> None:
+async def test_a_wiped_store_deletes_nothing() -> None:
     store = Store()
     store.delete(KEYS.cluster)
     assert await store.check() == []
@@ -82,19 +83,19 @@ async def test_the_store_of_another_cluster_deletes_nothing() -> None:
     assert await Store("there").check() == []
 
 
-async def test_a_store_older_than_what_was_seen_deletes_nothing() -> None:
+async def test_a_store_older_than_the_last_seen_revision_deletes_nothing() -> None:
     store = Store()
     assert await store.check(seen=store.data.revision + 1) == []
     assert await store.check(seen=store.data.revision) == [STRAY]
 
 
-async def test_a_value_that_cannot_be_read_deletes_nothing() -> None:
+async def test_an_unreadable_value_deletes_nothing() -> None:
     store = Store()
     store.put(KEYS.leader_and_isr(NAME), b"not JSON")
     assert await store.check() == []
 
 
-async def test_many_are_looked_at_in_turns() -> None:
+async def test_a_bounded_number_of_strays_is_checked_at_once() -> None:
     strays = [Stray(ReplicaKey(TOPIC_ID, n), on(n), str(n)) for n in range(300)]
     store = Store()
     assert await store.check(strays) == strays[:MAX_CHECKED_AT_ONCE]

@@ -1,5 +1,6 @@
-"""Whole brokers with a `synced` topic, one of whose disks fails to sync (interleaving 9 of
-docs/internals/interleavings.md)."""
+"""Complete brokers with a `synced` topic, one of whose disks fails to sync (rule
+`damaged-replica-resigns-first`).
+"""
 
 from pathlib import Path
 
@@ -36,12 +37,12 @@ class Pair:
         ]
         wanted, revision = self.cluster.elect(leader, follower)
         for process in (leader, follower):
-            await self.cluster.tell(process, wanted, revision)
+            await self.cluster.command(process, wanted, revision)
         assert (await leader.produce()).appended is not None
         return leader, follower
 
 
-async def test_a_follower_whose_sync_fails_is_counted_no_more_and_comes_back(
+async def test_a_follower_whose_sync_fails_leaves_the_isr_and_comes_back(
     tmp_path: Path,
 ) -> None:
     pair = Pair(tmp_path)
@@ -51,14 +52,14 @@ async def test_a_follower_whose_sync_fails_is_counted_no_more_and_comes_back(
     assert outcome.error is not None
     assert outcome.error.code is ErrorCode.LEADER_CHANGED
     assert leader.partition.high_watermark == 1
-    # It has resigned, which gives its leader a new epoch; the controller tells them.
+    # It has resigned, which raises its leader's epoch; the controller commands both brokers.
     resigned, revision = pair.stored()
     assert [member.broker_id for member in resigned.isr] == [1]
-    await pair.cluster.tell(leader, resigned, revision)
+    await pair.cluster.command(leader, resigned, revision)
     assert leader.partition.high_watermark == 2
     pair.disks[1].fail_sync = False
     await until(lambda: follower.partition.in_service)
-    await pair.cluster.tell(follower, resigned, revision)
+    await pair.cluster.command(follower, resigned, revision)
     await until(lambda: pair.cluster.isr() == {1, 2})
     assert follower.partition.log.flushed_offset == 2
     for process in (leader, follower):

@@ -1,4 +1,4 @@
-"""BrokerService without a network: what comes in as messages, and goes out as messages."""
+"""BrokerService without a network: messages in, messages out."""
 
 from dataclasses import replace
 from typing import Any, NoReturn, cast
@@ -131,7 +131,7 @@ def batch_of(*values: bytes) -> Batch:
 # -- produce and fetch ---------------------------------------------------------------------
 
 
-async def test_what_was_produced_is_fetched() -> None:
+async def test_produced_records_are_fetched() -> None:
     edge = Edge()
     await edge.replicas.lead(wanted=ALONE)
     produced = await edge.produce(batch_of(b"ebb", b"flow"))
@@ -145,7 +145,7 @@ async def test_what_was_produced_is_fetched() -> None:
     assert (fetched.high_watermark, fetched.leader_epoch) == (2, 5)
 
 
-async def test_an_error_of_a_partition_is_in_the_answer_with_the_hint() -> None:
+async def test_a_partition_error_is_in_the_answer_with_the_hint() -> None:
     edge = Edge()
     edge.replicas.cache.apply([topic_change(), broker_change(2)])
     edge.replicas.knows(state(leader=2), 10)
@@ -155,7 +155,7 @@ async def test_an_error_of_a_partition_is_in_the_answer_with_the_hint() -> None:
         assert (result.topic, result.partition) == NAME
 
 
-async def test_a_count_that_is_a_lie_is_an_invalid_batch_and_nothing_is_written() -> None:
+async def test_a_false_record_count_is_an_invalid_batch_and_nothing_is_written() -> None:
     edge = Edge()
     partition = await edge.replicas.lead(wanted=ALONE)
     header, records = batch_of(b"v")
@@ -167,26 +167,26 @@ async def test_a_count_that_is_a_lie_is_an_invalid_batch_and_nothing_is_written(
     assert partition.log.log_end_offset == 0
 
 
-async def test_acks_0_tells_no_errors_and_no_offset() -> None:
+async def test_acks_0_returns_no_errors_and_no_offset() -> None:
     result = await Edge().produce(batch_of(b"v"), acks=pb.ACKS_NONE)
     assert not result.HasField("error")
     assert result.base_offset == -1
 
 
 @pytest.mark.parametrize("acks", [pb.ACKS_UNSPECIFIED, 9])
-async def test_acks_that_do_not_exist_refuse_the_request(acks: int) -> None:
+async def test_an_unknown_acks_value_rejects_the_request(acks: int) -> None:
     with pytest.raises(AbortedError, match="ACKS_NONE, ACKS_LEADER or ACKS_ALL") as raised:
         await Edge().produce(batch_of(b"v"), acks=acks)
     assert raised.value.code is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_a_timeout_that_is_out_of_range_refuses_the_request() -> None:
+async def test_a_timeout_out_of_range_rejects_the_request() -> None:
     with pytest.raises(AbortedError, match="timeout_ms is 0"):
         await Edge().produce(batch_of(b"v"), timeout_ms=0)
 
 
 @pytest.mark.parametrize("field", ["max_wait_ms", "min_bytes", "max_bytes"])
-async def test_a_negative_limit_refuses_the_fetch(field: str) -> None:
+async def test_a_negative_limit_rejects_the_fetch(field: str) -> None:
     with pytest.raises(AbortedError, match=f"{field} is -1; it must be 0 or more"):
         await Edge().fetch(**{field: -1})
 
@@ -208,7 +208,7 @@ async def test_offsets_are_found() -> None:
     ]
 
 
-async def test_what_is_asked_for_more_than_once_is_searched_once() -> None:
+async def test_an_offset_requested_more_than_once_is_searched_once() -> None:
     edge = Edge()
     await edge.replicas.lead(wanted=ALONE)
     await edge.produce(batch_of(b"a", b"b"))
@@ -234,7 +234,7 @@ async def test_what_is_asked_for_more_than_once_is_searched_once() -> None:
     assert len(opened) == 1
 
 
-async def test_a_position_that_does_not_exist_is_that_partitions_error() -> None:
+async def test_an_invalid_position_is_an_error_of_that_partition() -> None:
     result = await Edge().find(pb.OFFSET_POSITION_UNSPECIFIED)
     assert code_of(result.error) is ErrorCode.INVALID_REQUEST
     assert "EARLIEST, LATEST or TIMESTAMP" in result.error.message
@@ -272,7 +272,7 @@ def with_metadata() -> Edge:
     return edge
 
 
-async def test_metadata_tells_cluster_controller_and_brokers() -> None:
+async def test_metadata_names_cluster_controller_and_brokers() -> None:
     response = await metadata(with_metadata(), cluster_only=True)
     assert response.cluster_id == "the-cluster"
     controller = response.controller
@@ -303,7 +303,7 @@ async def test_metadata_names_the_revision_that_the_broker_has_reached() -> None
     )
 
 
-async def test_metadata_without_partitions_has_what_a_client_compares() -> None:
+async def test_metadata_without_partitions_has_the_fields_that_clients_compare() -> None:
     edge = with_metadata()
     request = pb.MetadataRequest(topics=[NAME.topic, "none"], without_partitions=True)
     topic, missing = (await edge.service.Metadata(request, CONTEXT)).topics
@@ -314,7 +314,7 @@ async def test_metadata_without_partitions_has_what_a_client_compares() -> None:
     assert code_of(missing.error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_metadata_tells_partitions_in_order_with_isr_eligible_and_offline_replicas() -> None:
+async def test_metadata_lists_partitions_in_order_with_isr_eligible_and_offline_replicas() -> None:
     (topic,) = (await metadata(with_metadata())).topics
     assert (topic.name, topic.topic_id, topic.replication_factor) == (NAME.topic, TOPIC_ID, 3)
     first, second = topic.partitions
@@ -324,7 +324,7 @@ async def test_metadata_tells_partitions_in_order_with_isr_eligible_and_offline_
     assert ([*first.replicas], [*first.offline_replicas]) == ([1, 2, 3], [3])
 
 
-async def test_metadata_tells_clients_who_is_added_and_who_leaves() -> None:
+async def test_metadata_lists_replicas_that_are_added_or_leave() -> None:
     edge = with_metadata()
     to_4 = Moving("grow-1", (1, 2, 3), (1, 4, 2))
     moved = replace(state(), replicas=to_4.replicas, moving=to_4)
@@ -336,7 +336,7 @@ async def test_metadata_tells_clients_who_is_added_and_who_leaves() -> None:
     assert (second.moving_operation, second.adding_replicas) == ("", ())
 
 
-async def test_metadata_tells_when_a_topic_was_created_whatever_was_written_to_it_since() -> None:
+async def test_metadata_has_the_topics_creation_whatever_was_written_since() -> None:
     edge = with_metadata()
     since = topic_change(revision=130)
     assert since.value is not None
@@ -346,7 +346,7 @@ async def test_metadata_tells_when_a_topic_was_created_whatever_was_written_to_i
     assert topic.create_revision == 9
 
 
-async def test_metadata_tells_when_a_partition_was_created() -> None:
+async def test_metadata_has_the_creation_of_each_partition() -> None:
     edge = with_metadata()
     again = partition_change(state(), 130)
     assert again.value is not None
@@ -355,14 +355,14 @@ async def test_metadata_tells_when_a_partition_was_created() -> None:
     assert topic_from_wire(topic).partitions[0].create_revision == 128
 
 
-async def test_metadata_leaves_out_partitions_of_a_topic_that_had_the_name_before() -> None:
+async def test_metadata_leaves_out_partitions_of_a_previous_topic_of_the_name() -> None:
     edge = with_metadata()
     edge.replicas.cache.apply([topic_change(topic_id="other-id-other-id-othe", revision=130)])
     (topic,) = (await metadata(edge, NAME.topic)).topics
     assert not topic.partitions
 
 
-async def test_a_topic_that_does_not_exist_is_an_error_beside_those_that_do() -> None:
+async def test_a_missing_topic_is_an_error_beside_existing_ones() -> None:
     there, nowhere = (await metadata(with_metadata(), NAME.topic, "nowhere")).topics
     assert not there.HasField("error")
     assert code_of(nowhere.error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -373,7 +373,7 @@ async def test_without_a_controller_none_is_named() -> None:
     assert not (await metadata(Edge())).HasField("controller")
 
 
-async def test_a_consumer_gets_no_more_than_it_may() -> None:
+async def test_a_consumer_gets_no_more_than_its_limit() -> None:
     edge = Edge()
     commit(await edge.replicas.lead(), bytes(600), bytes(600))
     assert len((await edge.fetch(max_bytes=700)).batches) == 1
@@ -386,7 +386,7 @@ async def init(edge: Edge, name: str = "") -> pb.InitProducerIdResponse:
     return await edge.service.InitProducerId(pb.InitProducerIdRequest(producer_name=name), CONTEXT)
 
 
-async def test_an_epoch_is_named_with_a_name_of_its_own() -> None:
+async def test_an_epoch_is_returned_for_the_name_that_requests_it() -> None:
     edge = Edge()
     named = pb.NamedEpoch(producer_name="tide", producer_epoch=7, partition_counts={"sea": 2})
     request = pb.InitProducerIdRequest(named_epoch=named)
@@ -420,7 +420,7 @@ async def test_producers_are_described_in_pages() -> None:
     assert found == [7, 8, 9]
 
 
-async def test_a_partition_that_is_named_twice_is_not_described() -> None:
+async def test_a_partition_listed_twice_is_rejected_by_describe_producers() -> None:
     asked = [pb.DescribeProducersPartition(topic=NAME.topic)] * 2
     request = pb.DescribeProducersRequest(partitions=asked)
     with pytest.raises(AbortedError, match="appears twice"):
@@ -435,7 +435,7 @@ async def test_a_producer_gets_its_id_and_epoch() -> None:
     assert (first.producer_epoch, second.producer_epoch) == (0, 1)
 
 
-async def test_without_the_store_a_producer_is_told_to_ask_again() -> None:
+async def test_without_the_store_a_producer_gets_a_retriable_error() -> None:
     edge = Edge()
     edge.store.disconnect()
     response = await init(edge)
@@ -443,10 +443,10 @@ async def test_without_the_store_a_producer_is_told_to_ask_again() -> None:
     assert "ask again" in response.error.message
 
 
-async def test_what_is_no_producer_name_is_refused() -> None:
-    with pytest.raises(AbortedError, match="is no producer name") as refused:
+async def test_an_invalid_producer_name_is_rejected() -> None:
+    with pytest.raises(AbortedError, match="is no producer name") as rejected:
         await init(Edge(), "a b")
-    assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert rejected.value.code is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_producers_are_described() -> None:
@@ -454,8 +454,8 @@ async def test_producers_are_described() -> None:
     await edge.replicas.lead(wanted=ALONE)
     records = record_batch.encode_records([b"a", b"b"], timestamps_ms=10)
     assert not (await edge.produce(records.to_batch(7, 0, 0))).HasField("error")
-    (told,) = (await describe(edge)).producers
-    assert (told.producer_id, told.producer_epoch, told.last_sequence) == (7, 0, 1)
+    (producer,) = (await describe(edge)).producers
+    assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (7, 0, 1)
 
 
 async def test_a_fence_is_checked_and_kept() -> None:
@@ -463,8 +463,12 @@ async def test_a_fence_is_checked_and_kept() -> None:
     await edge.replicas.lead(wanted=ALONE)
     given = await init(edge, "sink")
     fence = pb.ProducerFence(producer_id=given.producer_id, producer_epoch=1, timeout_ms=100)
-    (told,) = (await describe(edge, fence)).producers
-    assert (told.producer_id, told.producer_epoch, told.last_sequence) == (given.producer_id, 1, -1)
+    (producer,) = (await describe(edge, fence)).producers
+    assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (
+        given.producer_id,
+        1,
+        -1,
+    )
     records = record_batch.encode_records([b"late"], timestamps_ms=10)
     late = await edge.produce(records.to_batch(given.producer_id, 0, 0))
     assert code_of(late.error) is ErrorCode.FENCED_PRODUCER_EPOCH
@@ -473,12 +477,12 @@ async def test_a_fence_is_checked_and_kept() -> None:
         await describe(edge, fence)
 
 
-async def test_producers_of_a_partition_that_is_not_there_are_an_error() -> None:
+async def test_producers_of_a_missing_partition_are_an_error() -> None:
     result = await describe(Edge())
     assert code_of(result.error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_a_fence_is_a_batch_that_a_consumer_gets_and_its_client_skips() -> None:
+async def test_a_fence_is_a_batch_that_consumers_get_and_clients_skip() -> None:
     edge = Edge()
     await edge.replicas.lead(wanted=ALONE)
     given = await init(edge, "sink")

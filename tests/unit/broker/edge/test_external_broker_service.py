@@ -1,4 +1,4 @@
-"""What a broker tells clients that came in by its external listener."""
+"""What a broker returns to clients that connect to its external listener."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def outside(broker_id: int) -> str:
 
 
 class ExternalEdge(Edge):
-    """Broker 1 of a cluster in which broker 2 leads the first partition, and 3 has no external
-    address."""
+    """Broker 1 of a cluster in which broker 2 leads the first partition and broker 3 has no
+    external address.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,13 +54,13 @@ async def test_metadata_names_external_addresses() -> None:
     assert [topic.name for topic in response.topics] == [NAME.topic]
 
 
-async def test_those_inside_are_told_internal_addresses() -> None:
+async def test_internal_clients_get_internal_addresses() -> None:
     response = await ExternalEdge().service.Metadata(pb.MetadataRequest(), CONTEXT)
     assert [b.address for b in response.brokers] == [f"10.0.0.{b}:7500" for b in (1, 2, 3)]
     assert response.controller.address == CONTROLLER
 
 
-async def test_a_hint_at_the_leader_names_its_external_address() -> None:
+async def test_a_hint_to_the_leader_has_its_external_address() -> None:
     edge = ExternalEdge()
     edge.service = edge.external  # type: ignore[assignment]
     for error in (

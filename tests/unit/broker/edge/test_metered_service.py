@@ -1,4 +1,4 @@
-"""The requests of clients, timed and counted on their way."""
+"""Client requests are timed and counted."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class MeteredEdge:
         self.service = MeteredBrokerService(cast("Broker", parts), self.meter)
 
     def timed(self) -> dict[str, int]:
-        """Requests that were timed, by name."""
+        """The number of timed requests by name."""
         series = self.meter.durations.series.items()
         return {name: sum(d.counts) for (name, _), d in series if sum(d.counts)}
 
-    def refused(self) -> set[tuple[str, ...]]:
+    def rejected(self) -> set[tuple[str, ...]]:
         return {labels for labels, count in self.meter.refused.values.items() if count}
 
 
@@ -67,7 +67,7 @@ async def test_each_request_is_timed_under_its_name() -> None:
     }
 
 
-async def test_what_this_broker_does_not_lead_is_refused_and_counted_by_request() -> None:
+async def test_a_request_for_a_partition_led_elsewhere_is_rejected_and_counted() -> None:
     edge = MeteredEdge()
     topic, partition = NAME
 
@@ -97,6 +97,6 @@ async def test_what_this_broker_does_not_lead_is_refused_and_counted_by_request(
         CONTEXT,
     )
 
-    assert edge.refused() == {
+    assert edge.rejected() == {
         (request, "LEADER_NOT_AVAILABLE") for request in ("produce", "fetch", "list_offsets")
     }

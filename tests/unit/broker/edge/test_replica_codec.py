@@ -108,7 +108,7 @@ def test_digests_arrive_as_they_were_sent() -> None:
 
 
 def test_a_digest_of_another_definition_is_not_compared() -> None:
-    """As a release before or after this one may send it."""
+    """An earlier or later release may send one."""
     wire = in_one_turn(request_to_wire(request_with(REPORTED, REPORTED)))
     wire.digests[0].version = 2
     assert in_one_turn(request_from_wire(wire)).digests == (REPORTED,)
@@ -131,7 +131,7 @@ def test_a_divergence_arrives_also_where_no_epoch_is_shared() -> None:
         assert over_the_wire(ReplicaFetchResult(KEY, answer, None, 0)).answer == answer
 
 
-async def test_many_producers_are_converted_in_turns() -> None:
+async def test_many_producers_are_converted_with_yields() -> None:
     known = ProducerStates()
     for producer in range(1, 10 * ITEMS_PER_TURN):
         batch = sent_by(producer, 0)
@@ -148,7 +148,7 @@ async def test_many_producers_are_converted_in_turns() -> None:
     assert received.answer.producers.entries == known.entries
 
 
-def test_the_producers_below_the_start_arrive_and_none_are_not_unknown_ones() -> None:
+def test_producers_below_the_start_arrive_and_no_producers_differ_from_unknown_ones() -> None:
     known = ProducerStates()
     for sequence in range(7):
         batch = sent_by(7, sequence, epoch=2, count=3)

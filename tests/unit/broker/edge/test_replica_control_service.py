@@ -1,4 +1,6 @@
-"""Which trace a broker tells of, of those in a command and in the call that brought it."""
+"""Which trace the events of a broker have: that of a command, or that of the call that brought
+it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ CALLS, BODYS = "a" * 32, "b" * 32
 
 
 class _Context:
-    """Of a call that belongs to a trace."""
+    """The context of a call that belongs to a trace."""
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         return (("user-agent", "any"), ("traceparent", f"00-{CALLS}-{1:016x}-00"))
@@ -31,31 +33,31 @@ def serving(replicas: Replicas) -> ReplicaControlService:
 
 
 def traces(replicas: Replicas, *kinds: Kind) -> set[str]:
-    return {told.trace_id for told in replicas.told(*kinds)}
+    return {event.trace_id for event in replicas.events(*kinds)}
 
 
-async def test_of_a_command_without_a_trace_it_tells_that_of_the_call() -> None:
+async def test_events_of_a_command_without_a_trace_have_that_of_the_call() -> None:
     replicas = Replicas()
     wire = await leader_and_isr_to_wire(command(state(), full_state=True))
     await serving(replicas).LeaderAndIsr(wire, CONTEXT)
     assert traces(replicas, Kind.COMMAND, Kind.CREATE, Kind.BECOME_LEADER) == {CALLS}
 
 
-async def test_the_trace_in_a_command_goes_before_that_of_the_call() -> None:
+async def test_the_trace_in_a_command_takes_precedence_over_that_of_the_call() -> None:
     replicas = Replicas()
     wanted = replace(state(), change=Change("c1-7", trace_id=BODYS))
     await serving(replicas).LeaderAndIsr(await leader_and_isr_to_wire(command(wanted)), CONTEXT)
     assert traces(replicas, Kind.BECOME_LEADER) == {BODYS}
 
 
-async def test_of_a_stop_without_a_trace_it_tells_that_of_the_call() -> None:
+async def test_events_of_a_stop_without_a_trace_have_that_of_the_call() -> None:
     replicas = Replicas()
     await replicas.manager.leader_and_isr(command(state(), full_state=True))
     await serving(replicas).StopReplica(await stop_replica_to_wire(stop_command(20)), CONTEXT)
     assert traces(replicas, Kind.DELETE, Kind.STOP) == {CALLS}
 
 
-async def test_a_command_that_is_refused_is_told_with_its_trace() -> None:
+async def test_the_event_of_a_rejected_command_has_its_trace() -> None:
     replicas = Replicas()
     await replicas.manager.leader_and_isr(command(state(), full_state=True))
     replicas.state_changes._ring.clear()
@@ -78,7 +80,7 @@ async def test_a_fenced_command_is_rejected_before_its_partitions_are_read() -> 
     response = await service.LeaderAndIsr(wire, CONTEXT)
     assert ErrorCode(response.error.code) is ErrorCode.STALE_CONTROLLER_EPOCH
     assert not read
-    (told,) = replicas.told(Kind.COMMAND)
-    assert told.details["partitions"] == 1
+    (event,) = replicas.events(Kind.COMMAND)
+    assert event.details["partitions"] == 1
     await service.LeaderAndIsr(await leader_and_isr_to_wire(command(state(), 20)), CONTEXT)
     assert read

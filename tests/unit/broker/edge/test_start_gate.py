@@ -1,4 +1,4 @@
-"""What a broker answers while it is starting."""
+"""How a broker answers while it is starting."""
 
 from typing import Any, NamedTuple
 
@@ -35,7 +35,7 @@ def gate(start: StartProgress) -> Any:
     return StartGate(lambda: start.refusal(3))
 
 
-async def refused(start: StartProgress, method: str) -> tuple[grpc.StatusCode, str]:
+async def rejected(start: StartProgress, method: str) -> tuple[grpc.StatusCode, str]:
     handler = gate(start).service(Details(method))
     with pytest.raises(AbortedError) as aborted:
         await handler.unary_unary(b"", Context())
@@ -44,12 +44,10 @@ async def refused(start: StartProgress, method: str) -> tuple[grpc.StatusCode, s
 
 
 @pytest.mark.parametrize("method", [PRODUCE, WATCH])
-async def test_requests_are_refused_as_by_a_broker_that_is_not_there(
-    start: StartProgress, method: str
-) -> None:
+async def test_requests_fail_as_at_a_broker_that_is_down(start: StartProgress, method: str) -> None:
     start.enter(OPENS_LOGS)
     start.count(120, 5_003)
-    assert await refused(start, method) == (
+    assert await rejected(start, method) == (
         grpc.StatusCode.UNAVAILABLE,
         "broker 3 is starting: it opens its logs, 120 of 5,003",
     )
@@ -64,11 +62,11 @@ async def test_requests_are_refused_as_by_a_broker_that_is_not_there(
         "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
     ],
 )
-def test_health_checks_and_questions_are_answered(start: StartProgress, method: str) -> None:
+def test_health_checks_and_inspections_are_answered(start: StartProgress, method: str) -> None:
     assert gate(start).service(Details(method)) is None
 
 
-def test_requests_are_taken_once_the_metadata_has_been_read(start: StartProgress) -> None:
+def test_requests_are_accepted_once_the_metadata_has_been_read(start: StartProgress) -> None:
     start.enter(READS_METADATA)
     assert gate(start).service(Details(PRODUCE)) is not None
     start.enter(REGISTERS)

@@ -1,4 +1,4 @@
-"""A whole broker as Inspect describes it."""
+"""A complete broker as Inspect describes it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ from tidelog.inspection.model import (
     StoreHealth,
 )
 from tidelog.model import NO_EPOCH, Acks
-from unit.broker.broker_parts import address_of, settled
+from unit.broker.broker_parts import address_of, until_idle
 from unit.broker.broker_processes import Cluster, Process, leading_alone, pair
 from unit.broker.fake_log import NAME, TOPIC_ID, sent
 from unit.metadata.virtual_time import virtual_clock
@@ -35,7 +35,7 @@ def replicas_in(state: ServiceState) -> list[ReplicaState]:
     return list(state.broker.replicas)
 
 
-async def test_it_says_who_it_is_and_how_the_store_answers(cluster: Cluster) -> None:
+async def test_a_description_has_the_identity_and_the_store_health(cluster: Cluster) -> None:
     process = await leading_alone(cluster)
     state = await described(process)
     assert (state.role, state.id, state.address) == ("broker", 1, address_of(1))
@@ -44,7 +44,7 @@ async def test_it_says_who_it_is_and_how_the_store_answers(cluster: Cluster) -> 
     await process.stop()
 
 
-async def test_who_asks_for_services_alone_gets_no_replicas(cluster: Cluster) -> None:
+async def test_a_services_only_request_gets_no_replicas(cluster: Cluster) -> None:
     process = await leading_alone(cluster)
     state = (await described(process, services_only=True)).broker
     assert state is not None
@@ -52,19 +52,19 @@ async def test_who_asks_for_services_alone_gets_no_replicas(cluster: Cluster) ->
     await process.stop()
 
 
-async def test_what_does_not_exist_is_said_to_beside_its_own_state(cluster: Cluster) -> None:
+async def test_a_missing_topic_is_an_error_beside_the_brokers_state(cluster: Cluster) -> None:
     process = await leading_alone(cluster)
     state = await described(process, topic="nosuch")
     assert "topic 'nosuch' does not exist; create it first" in str(state.error)
     assert state.broker is not None
     assert [b.broker_id for b in state.broker.registered] == [1]
-    # What only this broker still holds is described.
+    # A partition that only this broker still holds is described.
     known = [await described(process, topic=NAME.topic, partition=p) for p in (None, 0)]
     assert [state.error for state in known] == [None, None]
     await process.stop()
 
 
-async def test_before_its_full_state_it_is_starting(cluster: Cluster) -> None:
+async def test_before_its_full_state_a_broker_is_starting(cluster: Cluster) -> None:
     process = await Process(cluster, 1).start()
     state = (await described(process)).broker
     assert state is not None
@@ -72,7 +72,9 @@ async def test_before_its_full_state_it_is_starting(cluster: Cluster) -> None:
     await process.stop()
 
 
-async def test_then_it_is_running_and_counts_what_it_has(cluster: Cluster) -> None:
+async def test_after_its_full_state_a_broker_is_running_and_counts_its_replicas(
+    cluster: Cluster,
+) -> None:
     process = await leading_alone(cluster)
     state = (await described(process)).broker
     assert state is not None
@@ -114,7 +116,7 @@ async def test_a_follower_knows_when_its_leader_answered(cluster: Cluster) -> No
         await process.stop()
 
 
-async def test_leader_and_follower_hear_each_other_though_what_they_share_is_well(
+async def test_leader_and_follower_hear_each_other_though_shared_partitions_are_healthy(
     cluster: Cluster,
 ) -> None:
     leader, follower = await pair(cluster)
@@ -131,7 +133,7 @@ async def test_leader_and_follower_hear_each_other_though_what_they_share_is_wel
         await process.stop()
 
 
-async def test_who_is_gone_is_heard_no_more(cluster: Cluster) -> None:
+async def test_a_stopped_broker_is_not_heard_any_more(cluster: Cluster) -> None:
     leader, follower = await pair(cluster)
     await follower.stop()
     await asyncio.sleep(10)
@@ -141,7 +143,7 @@ async def test_who_is_gone_is_heard_no_more(cluster: Cluster) -> None:
     await leader.stop()
 
 
-async def test_a_broker_that_shares_nothing_has_heard_nobody(cluster: Cluster) -> None:
+async def test_a_broker_that_shares_no_partition_has_heard_no_other(cluster: Cluster) -> None:
     process = await leading_alone(cluster)
     state = (await described(process)).broker
     assert state is not None
@@ -149,7 +151,7 @@ async def test_a_broker_that_shares_nothing_has_heard_nobody(cluster: Cluster) -
     await process.stop()
 
 
-async def test_a_follower_whose_leader_is_gone_says_why_it_cannot_fetch(cluster: Cluster) -> None:
+async def test_a_follower_whose_leader_is_gone_shows_why_it_cannot_fetch(cluster: Cluster) -> None:
     leader, follower = await pair(cluster)
     await leader.stop()
     await asyncio.sleep(2)
@@ -160,7 +162,7 @@ async def test_a_follower_whose_leader_is_gone_says_why_it_cannot_fetch(cluster:
     await follower.stop()
 
 
-async def test_only_what_was_asked_for_is_described(cluster: Cluster) -> None:
+async def test_only_requested_replicas_are_described(cluster: Cluster) -> None:
     process = await leading_alone(cluster)
     assert len(replicas_in(await described(process, topic=NAME.topic))) == 1
     assert replicas_in(await described(process, topic="another")) == []
@@ -168,9 +170,9 @@ async def test_only_what_was_asked_for_is_described(cluster: Cluster) -> None:
     await process.stop()
 
 
-async def test_what_is_well_may_be_left_out_and_is_counted(cluster: Cluster) -> None:
+async def test_healthy_replicas_may_be_left_out_and_are_counted(cluster: Cluster) -> None:
     leader, follower = await pair(cluster)
-    await settled()
+    await until_idle()
     state = await described(leader, only_unwell=True)
     assert replicas_in(state) == []
     assert state.broker is not None
@@ -179,7 +181,7 @@ async def test_what_is_well_may_be_left_out_and_is_counted(cluster: Cluster) -> 
         await process.stop()
 
 
-async def test_a_replica_that_no_controller_has_claimed_yet_is_told_of(cluster: Cluster) -> None:
+async def test_a_replica_that_no_controller_has_claimed_yet_is_described(cluster: Cluster) -> None:
     process = await leading_alone(cluster)
     await process.stop()
     again = await Process(cluster, 1).start()
@@ -188,7 +190,7 @@ async def test_a_replica_that_no_controller_has_claimed_yet_is_told_of(cluster: 
     await again.stop()
 
 
-async def test_a_long_description_leaves_the_loop_its_turns(cluster: Cluster) -> None:
+async def test_a_long_description_yields_to_the_event_loop(cluster: Cluster) -> None:
     process = await leading_alone(cluster)
     turns = 0
 

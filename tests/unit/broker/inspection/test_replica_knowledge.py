@@ -1,4 +1,4 @@
-"""Why a replica takes no records, by what the parts of its broker know."""
+"""Why a replica takes no records, as derived from the parts of its broker."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ FOR_MS = 700
 
 
 def knowledge(clock: FakeClock, *, rejection: tuple[str, int] | None) -> ReplicaKnowledge:
-    """Of a broker whose disk takes everything."""
-    # Nothing else is asked.
+    """The knowledge of a broker whose disk takes everything."""
+    # Nothing else is read.
     parts = dict.fromkeys(signature(ReplicaKnowledge).parameters, SimpleNamespace())
     parts |= {
         "manager": SimpleNamespace(
@@ -39,5 +39,5 @@ def test_a_follower_that_rejects_what_its_leader_sends_takes_no_records() -> Non
     assert found == Failure(REJECTS_LEADER, "does not match its checksum", since_ms)
 
 
-def test_one_that_takes_everything_has_no_failure() -> None:
+def test_a_follower_that_takes_everything_has_no_failure() -> None:
     assert knowledge(FakeClock(), rejection=None).failure_of(KEY) is None

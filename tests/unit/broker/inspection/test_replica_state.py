@@ -27,7 +27,7 @@ NOW = Now(monotonic_ms=5_000, wall_ms=90_000)
 
 
 class Around:
-    """A broker on which nothing is known of any replica."""
+    """A broker that knows nothing of any replica."""
 
     def __init__(self, *, stalled_ms: int = NOT_KNOWN, failure: Failure | None = None) -> None:
         self.stalled_ms = stalled_ms
@@ -76,10 +76,10 @@ def follower_of(leader_id: int = 2) -> Partition:
     return partition
 
 
-# -- what it is --------------------------------------------------------------------------
+# -- identity and role -------------------------------------------------------------------
 
 
-def test_a_replica_that_a_move_adds_or_takes_away_says_so() -> None:
+def test_a_replica_that_a_move_adds_or_removes_is_described_as_such() -> None:
     to_4 = Moving("op", (1, 2, 3), (2, 3, 4))
     moved = replace(state(leader=2), replicas=to_4.replicas, moving=to_4)
     said = {}
@@ -97,7 +97,7 @@ def test_a_leader_is_described_as_one() -> None:
     assert replica.follower is None
 
 
-def test_a_follower_tells_how_following_goes() -> None:
+def test_a_follower_shows_the_progress_of_its_fetching() -> None:
     replica = described(follower_of())
     assert (replica.role, replica.leader, replica.follower) == (
         "follower",
@@ -106,17 +106,17 @@ def test_a_follower_tells_how_following_goes() -> None:
     )
 
 
-def test_whoever_has_no_leader_has_no_role() -> None:
+def test_a_replica_without_a_leader_has_no_role() -> None:
     assert described(follower_of(NO_LEADER)).role == "none"
 
 
-def test_one_that_is_out_of_service_is_damaged() -> None:
+def test_a_replica_out_of_service_is_damaged() -> None:
     partition = leader(FakeLog())
     partition.suspend()
     assert described(partition).role == "damaged"
 
 
-def test_a_failure_is_told_with_its_age() -> None:
+def test_a_failure_is_described_with_its_age() -> None:
     around = Around(failure=Failure("disk_full", "no room", since_ms=4_000))
     replica = described(leader(FakeLog()), around)
     assert (replica.failure, replica.failure_message, replica.failure_ms) == (
@@ -126,7 +126,7 @@ def test_a_failure_is_told_with_its_age() -> None:
     )
 
 
-def test_without_one_its_age_is_not_known() -> None:
+def test_without_a_failure_there_is_no_age() -> None:
     replica = described(leader(FakeLog()))
     assert (replica.failure, replica.failure_ms) == ("", NOT_KNOWN)
 
@@ -138,7 +138,7 @@ def test_a_follower_that_has_not_fetched_in_this_epoch_is_not_known() -> None:
     assert progress_of(leader(FakeLog([4])), 2) == FollowerProgress(2, in_isr=True, session_id=20)
 
 
-def test_it_lacks_at_least_what_was_written_in_this_epoch() -> None:
+def test_an_unknown_follower_lacks_at_least_the_records_of_this_epoch() -> None:
     partition = leader(FakeLog([4, 4, 4]))
     partition.append([sent(), sent()], Acks.LEADER, 60_000)
     lagging = progress_of(partition, 2)
@@ -156,7 +156,7 @@ def test_a_follower_lags_in_records_bytes_and_time() -> None:
     assert (lagging.broker_epoch, lagging.log_end_offset) == (epoch_of(2), 2)
 
 
-def test_its_fetches_are_told_by_their_age() -> None:
+def test_fetches_of_a_follower_are_described_by_their_age() -> None:
     partition = leader(FakeLog())
     append(partition)
     fetch_by(partition, 2, 0)  # at 1 ms
@@ -164,7 +164,7 @@ def test_its_fetches_are_told_by_their_age() -> None:
     assert (progress.last_fetch_ms, progress.last_caught_up_ms) == (4_999, 4_000)
 
 
-def test_who_has_left_the_isr_is_not_in_it() -> None:
+def test_a_follower_that_left_the_isr_is_not_in_it() -> None:
     partition = leader(FakeLog(), state(isr=(1, 2)))
     assert [progress_of(partition, b).in_isr for b in (2, 3)] == [True, False]
 
@@ -180,7 +180,7 @@ def test_a_proposed_member_holds_the_high_watermark() -> None:
     assert found.maximal_isr == [1, 2, 3]
 
 
-def test_refused_appends_are_counted_in_their_epoch() -> None:
+def test_rejected_appends_are_counted_in_their_epoch() -> None:
     partition = leader(FakeLog(), state(isr=(1,)))
     for at_ms in (70_000, 89_000):
         with pytest.raises(TidelogError):
@@ -194,50 +194,50 @@ def test_refused_appends_are_counted_in_their_epoch() -> None:
     assert (found.refused_below_min_isr, found.last_refused_ms) == (0, NOT_KNOWN)
 
 
-# -- who is well -------------------------------------------------------------------------
+# -- health ------------------------------------------------------------------------------
 
 
-def test_a_leader_with_all_in_sync_is_well() -> None:
+def test_a_leader_with_all_in_sync_is_healthy() -> None:
     assert is_well(described(leader(FakeLog())), state())
 
 
-def test_a_partition_that_lacks_a_member_is_not() -> None:
+def test_a_partition_that_lacks_a_member_is_not_healthy() -> None:
     partition = leader(FakeLog(), state(isr=(1, 2)))
     assert not is_well(described(partition), state(isr=(1, 2)))
 
 
-def test_nor_is_one_that_is_moved() -> None:
+def test_a_partition_under_a_move_is_not_healthy() -> None:
     moving = replace(state(), moving=Moving("op", (1, 2, 3), (3, 2, 1)))
     assert not is_well(described(leader(FakeLog(), moving)), moving)
 
 
-def test_nor_is_one_without_a_leader() -> None:
+def test_a_partition_without_a_leader_is_not_healthy() -> None:
     assert not is_well(described(follower_of(NO_LEADER)), replace(state(), leader=NO_LEADER))
 
 
-def test_nor_one_whose_high_watermark_stands_still() -> None:
+def test_a_partition_whose_high_watermark_is_stalled_is_not_healthy() -> None:
     assert not is_well(described(leader(FakeLog()), Around(stalled_ms=0)), state())
 
 
-def test_nor_one_that_consumers_wait_for() -> None:
+def test_a_partition_that_consumers_wait_for_is_not_healthy() -> None:
     around = Around()
     around.waiting = [WaitingConsumer(1, 1, 1)]
     assert not is_well(described(leader(FakeLog()), around), state())
 
 
-def test_nor_one_whose_disk_refuses() -> None:
+def test_a_partition_whose_disk_rejects_writes_is_not_healthy() -> None:
     around = Around(failure=Failure("disk_full", "", 0))
     assert not is_well(described(leader(FakeLog()), around), state())
 
 
-def test_nor_a_follower_that_cannot_fetch() -> None:
+def test_a_follower_that_cannot_fetch_is_not_healthy() -> None:
     around = Around()
     assert is_well(described(follower_of(), around), state(leader=2))
     around.problem = "connection refused"
     assert not is_well(described(follower_of(), around), state(leader=2))
 
 
-def test_a_replica_with_unreadable_records_says_which_and_is_not_well() -> None:
+def test_a_replica_with_unreadable_records_lists_them_and_is_not_healthy() -> None:
     around = Around()
     around.damaged = [DamagedOffsets(5, 9)]
     replica = described(leader(FakeLog()), around)

@@ -22,7 +22,7 @@ START_MS = 1_000_000
 
 
 class Producer(NamedTuple):
-    """What it writes into the header of a batch."""
+    """The producer fields in the header of a batch."""
 
     producer_id: int
     producer_epoch: int
@@ -54,7 +54,7 @@ def batch_at(
     append_time_ms: int = START_MS,
     producer: Producer = NO_PRODUCER,
 ) -> Batch:
-    """A sound batch; its bytes differ from those of every other offset."""
+    """A valid batch whose bytes differ from those at every other offset."""
     given = records
     records = base_offset.to_bytes(8, "little") * (size // 8 + 1)
     batch = new_batch(
@@ -91,8 +91,9 @@ def open_log(
     unsynced: Unsynced = Unsynced.REWRITTEN,
     least_end: int = 0,
 ) -> Log:
-    """`left`: what `ended` returned, up to the end of which all is known to be synced unless a
-    recovery point is given; without either nothing is."""
+    """`left` is the result of `ended`: everything up to its end counts as synced, unless a
+    recovery point is given. Without either nothing counts as synced.
+    """
     if recovery_point is None:
         recovery_point = 0 if left is None else left.end_offset
     return Log.open(
@@ -109,7 +110,7 @@ def open_log(
 
 
 def ended(log: Log, room_for_producers: int = 1000) -> CleanLog:
-    """By a clean stop."""
+    """Stop the log cleanly."""
     left = log.end(room_for_producers)
     assert left is not None
     return left

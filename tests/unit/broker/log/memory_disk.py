@@ -1,5 +1,6 @@
-"""The simulator's disk, for tests of single modules: what they open and read is counted, all
-syncs or cuts can be refused, and without chance a power failure leaves what was synced alone."""
+"""The simulator's disk for tests of single modules. It counts opens and reads, and can reject
+all syncs or truncations. Without randomness a power failure leaves only synced data.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ class MemoryFile(SimFile):
 
 
 class MemoryDisk(SimDisk):
-    """`reads`: path and size of each. `waits`: how many of them had to wait for the disk."""
+    """`reads` has the path and size of each read. `waits` counts the reads that had to wait for
+    the disk.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +50,7 @@ class MemoryDisk(SimDisk):
 
     @property
     def names(self) -> Mapping[PurePath, Inode]:
-        """Of every file."""
+        """All file names."""
         return {
             directory / name: inode
             for directory, names in self._directories.items()
@@ -76,7 +79,7 @@ class MemoryDisk(SimDisk):
         return 0
 
     def names_in(self, directory: PurePath) -> dict[str, Inode]:
-        """Any directory is as good as made."""
+        """Every directory counts as existing."""
         return self._directories.setdefault(directory, {})
 
     def write_atomically(self, path: PurePath, data: bytes, *, sync: bool) -> None:
@@ -99,7 +102,7 @@ class MemoryDisk(SimDisk):
         super().remove_tree(directory)
 
     def _give_back(self, gone: Inode | None) -> None:
-        """Here what is removed leaves its room to others."""
+        """A removed file returns its space."""
         if gone is not None and self.space is not None:
             self.space += len(gone.data)
 

@@ -1,4 +1,4 @@
-"""Logs of batches by producers, and what they know of them."""
+"""Logs of batches by producers, and the producer states that they hold."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SMALL_SEGMENTS = LogConfig(segment_bytes=2 * FRAME, index_interval_bytes=100)
 
 
 def written(*producers: int, start: int = 0) -> list[Batch]:
-    """A batch of one record by each in turn."""
+    """Append a batch of one record by each producer in turn."""
     sequences: dict[int, int] = {}
     batches = []
     for offset, producer in enumerate(producers, start):

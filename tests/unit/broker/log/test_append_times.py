@@ -1,4 +1,4 @@
-"""When a record was appended, without reading its batch."""
+"""When a record was appended, known without reading its batch."""
 
 import pytest
 
@@ -18,24 +18,24 @@ def log_of_twenty(disk: MemoryDisk) -> Log:
 
 
 @pytest.mark.parametrize("offset", [0, 1, 6, 13, 19])
-def test_it_is_that_of_the_batch_that_holds_the_offset(offset: int) -> None:
+def test_an_append_time_is_that_of_the_batch_that_holds_the_offset(offset: int) -> None:
     log = log_of_twenty(MemoryDisk())
     assert log.segment_count > 2
     assert log.append_time_of(offset) == START_MS + offset // 2 * 2
 
 
 @pytest.mark.parametrize("offset", [-1, 20, 21])
-def test_outside_the_log_there_is_none(offset: int) -> None:
+def test_outside_the_log_there_is_no_append_time(offset: int) -> None:
     assert log_of_twenty(MemoryDisk()).append_time_of(offset) is None
 
 
-def test_it_is_known_of_a_log_that_was_opened_anew() -> None:
+def test_append_times_are_known_after_the_log_is_reopened() -> None:
     disk = MemoryDisk()
     left = ended(log_of_twenty(disk))
     assert open_log(disk, config=SMALL_SEGMENTS, left=left).append_time_of(7) == START_MS + 6
 
 
-def test_where_the_disk_does_not_tell_there_is_none() -> None:
+def test_without_file_times_there_is_no_append_time() -> None:
     disk = MemoryDisk()
     log = log_of_twenty(disk)
     log._segments.reader._positions.clear()

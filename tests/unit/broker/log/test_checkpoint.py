@@ -14,7 +14,7 @@ PATH = PurePath("/data/recovery-points")
 OFFSETS = {("topic-a", 0): 5, ("topic-a", 11): 0, ("topic-b", 0): 1 << 50}
 
 
-def test_it_gives_back_what_was_written() -> None:
+def test_a_checkpoint_returns_what_was_written() -> None:
     disk = MemoryDisk()
     OffsetCheckpoint(disk, PATH).write(OFFSETS)
     assert OffsetCheckpoint(disk, PATH).read() == (OFFSETS, None, disk.file_id(PATH))
@@ -24,7 +24,7 @@ def test_a_missing_file_is_empty_and_no_damage() -> None:
     assert OffsetCheckpoint(MemoryDisk(), PATH).read() == ({}, None, None)
 
 
-def test_a_damaged_file_is_empty_and_says_why() -> None:
+def test_a_damaged_file_is_empty_and_reports_why() -> None:
     disk = MemoryDisk()
     OffsetCheckpoint(disk, PATH).write(OFFSETS)
     disk.names[PATH].data[-5] ^= 1
@@ -34,7 +34,7 @@ def test_a_damaged_file_is_empty_and_says_why() -> None:
     assert str(PATH) in content.damage
 
 
-def test_a_write_that_fails_leaves_the_old_one() -> None:
+def test_a_failed_write_leaves_the_old_file() -> None:
     disk = MemoryDisk()
     checkpoint = OffsetCheckpoint(disk, PATH)
     checkpoint.write(OFFSETS)
@@ -45,7 +45,7 @@ def test_a_write_that_fails_leaves_the_old_one() -> None:
     assert checkpoint.read().offsets == OFFSETS
 
 
-def test_a_synced_one_outlives_a_power_failure() -> None:
+def test_a_synced_checkpoint_outlives_a_power_failure() -> None:
     disk = MemoryDisk()
     OffsetCheckpoint(disk, PATH).write(OFFSETS)
     disk.power_failure()

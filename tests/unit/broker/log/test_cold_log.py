@@ -42,14 +42,14 @@ def read(log: Log, offset: int = 0, max_bytes: int = ALL) -> tuple[list[int], Co
 
 
 def load(disk: MemoryDisk, cold: ColdRange) -> None:
-    """As a thread does."""
+    """Load as a thread does."""
     file = disk.open(cold.path)
     file.read_at(cold.size, cold.position)
     file.close()
 
 
 def read_all(disk: MemoryDisk, log: Log) -> list[int]:
-    """Loads what is cold until all has been read."""
+    """Load cold parts until everything has been read."""
     found: list[int] = []
     for _ in range(1000):
         if len(found) == log.log_end_offset:
@@ -61,13 +61,13 @@ def read_all(disk: MemoryDisk, log: Log) -> list[int]:
     return found
 
 
-def test_what_memory_holds_is_read_as_ever() -> None:
+def test_data_in_memory_is_read_as_usual() -> None:
     disk = MemoryDisk()
     log = log_of(disk, 10, THREE_A_SEGMENT)
     assert read(log) == (list(range(10)), None)
 
 
-def test_of_a_part_that_is_cached_the_whole_batches_are_answered_and_where_it_ends() -> None:
+def test_of_a_partly_cached_range_complete_batches_and_their_end_are_answered() -> None:
     disk = MemoryDisk()
     log = log_of(disk, 5)
     disk.evict()
@@ -78,7 +78,7 @@ def test_of_a_part_that_is_cached_the_whole_batches_are_answered_and_where_it_en
     assert cold == ColdRange(path, 3 * PAGE_BYTES, 2 * PAGE_BYTES)
 
 
-def test_of_a_batch_that_is_cached_in_part_nothing_is_answered() -> None:
+def test_of_a_partly_cached_batch_nothing_is_answered() -> None:
     disk = MemoryDisk()
     log = open_log(disk)
     log.append([batch_at(0, size=4 * PAGE_BYTES)])
@@ -93,7 +93,7 @@ def test_of_a_batch_that_is_cached_in_part_nothing_is_answered() -> None:
     assert read(log, max_bytes=100) == ([0], None)
 
 
-def test_what_is_cold_beyond_what_was_asked_for_makes_no_difference() -> None:
+def test_cold_data_beyond_the_requested_range_makes_no_difference() -> None:
     disk = MemoryDisk()
     log = log_of(disk, 5)
     disk.evict()
@@ -106,7 +106,7 @@ def test_what_is_cold_beyond_what_was_asked_for_makes_no_difference() -> None:
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_log_is_read_across_segments_without_waiting(*, lost: bool) -> None:
-    """Indexes that are lost are made anew without waiting, too."""
+    """Lost indexes are rebuilt without waiting, too."""
     disk = MemoryDisk()
     log = log_of(disk, 20, THREE_A_SEGMENT)
     log = open_log(disk, config=THREE_A_SEGMENT, left=ended(log))

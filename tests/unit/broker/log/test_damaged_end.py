@@ -1,5 +1,6 @@
-"""Damage at the end of a log that nobody has synced: a write that was broken off leaves less than a
-frame, so that a whole one which is wrong was acknowledged."""
+"""Damage at the end of a log that was not synced. An interrupted write leaves less than a frame,
+so a complete frame that is wrong was acknowledged.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +67,9 @@ def test_the_last_batch_becomes_unreadable_and_keeps_its_offset(unsynced: Unsync
 
 
 @pytest.mark.parametrize("unsynced", KEPT)
-def test_without_a_sound_header_it_is_cut_and_its_bytes_are_kept(unsynced: Unsynced) -> None:
+def test_without_a_valid_header_the_last_batch_is_cut_and_its_bytes_are_kept(
+    unsynced: Unsynced,
+) -> None:
     world = World()
     world.data[-FRAME + 20] ^= 1
     damaged = bytes(world.data[-FRAME:])
@@ -81,10 +84,10 @@ def test_without_a_sound_header_it_is_cut_and_its_bytes_are_kept(unsynced: Unsyn
 @pytest.mark.rule("damage-costs-only-its-batch")
 @pytest.mark.parametrize("unsynced", Unsynced)
 @pytest.mark.parametrize("batch", [4, 9])
-def test_a_header_of_what_was_acknowledged_costs_its_batch_alone(
+def test_a_damaged_header_of_an_acknowledged_batch_costs_only_its_batch(
     unsynced: Unsynced, batch: int
 ) -> None:
-    """Also right below the recovery point, and at the end of the log."""
+    """This also holds right below the recovery point and at the end of the log."""
     world = World()
     world.data[batch * FRAME + 20] ^= 1
     try:
@@ -101,7 +104,7 @@ def test_a_header_of_what_was_acknowledged_costs_its_batch_alone(
     log.append([batch_at(10)])
 
 
-def test_whichever_bit_of_the_last_header_flips_the_log_ends_where_it_did() -> None:
+def test_a_flipped_bit_of_the_last_header_does_not_move_the_log_end() -> None:
     for bit in range(8 * FRAME_HEADER_BYTES):
         world = World()
         world.data[9 * FRAME + bit // 8] ^= 1 << bit % 8
@@ -110,7 +113,7 @@ def test_whichever_bit_of_the_last_header_flips_the_log_ends_where_it_did() -> N
         assert is_damaged(log.header_at(9)), bit
 
 
-def test_no_more_records_than_a_batch_may_have_are_taken_for_lost() -> None:
+def test_no_more_records_count_as_lost_than_a_batch_may_have() -> None:
     for bit in range(32):
         world = World()
         world.data[9 * FRAME + RECORD_COUNT_AT + bit // 8] ^= 1 << bit % 8
@@ -118,7 +121,7 @@ def test_no_more_records_than_a_batch_may_have_are_taken_for_lost() -> None:
 
 
 @pytest.mark.parametrize("epoch", [1, 3])
-def test_a_header_is_of_the_epoch_that_the_log_is_known_to_have_there(epoch: int) -> None:
+def test_a_valid_header_has_the_epoch_that_the_log_is_known_to_have_there(epoch: int) -> None:
     world = World()
     disk = world.disk = MemoryDisk()
     epochs = [1] * 9 + [3] if epoch == 3 else [1] * 9 + [3, 3]
@@ -131,7 +134,7 @@ def test_a_header_is_of_the_epoch_that_the_log_is_known_to_have_there(epoch: int
 
 
 @pytest.mark.parametrize("unsynced", KEPT)
-def test_a_write_that_was_broken_off_is_cut_without_evidence(unsynced: Unsynced) -> None:
+def test_an_interrupted_write_is_cut_without_evidence(unsynced: Unsynced) -> None:
     world = World()
     del world.data[-1]
     log = world.reopen(unsynced)

@@ -1,4 +1,4 @@
-"""The real disk, beyond what tests/contract says of every disk."""
+"""The real disk, beyond what tests/contract checks of every disk."""
 
 from __future__ import annotations
 

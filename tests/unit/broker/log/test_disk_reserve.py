@@ -1,4 +1,4 @@
-"""A full disk: state files are written in the room that is kept for them, appends are not."""
+"""A full disk: state files are written into reserved space, appends are not."""
 
 import errno
 import os
@@ -54,7 +54,7 @@ def directory_of(disk: ReservedDisk) -> DataDirectory:
 
 
 def full_log(machine: Machine) -> Log:
-    """Of which retention keeps the smaller part, on a disk without room."""
+    """A log of which retention keeps the smaller part, on a full disk."""
     log = open_log(machine.disk, config=SMALL)
     for offset in range(40):
         log.append([batch_at(offset, size=1_000)])
@@ -63,7 +63,7 @@ def full_log(machine: Machine) -> Log:
 
 
 @pytest.mark.rule("deletions-free-a-full-disk")
-def test_retention_frees_a_full_disk_and_appends_go_on() -> None:
+def test_retention_frees_a_full_disk_and_appends_continue() -> None:
     machine = Machine()
     log = full_log(machine)
     with pytest.raises(LogStorageError, match="No space left"):
@@ -89,35 +89,35 @@ def test_a_broker_starts_on_a_full_disk() -> None:
 
 
 @pytest.mark.rule("deletions-free-a-full-disk")
-def test_no_append_uses_the_room_of_state_files() -> None:
+def test_no_append_uses_the_space_reserved_for_state_files() -> None:
     machine = Machine()
     log = full_log(machine)
     machine.memory.space = None
     machine.disk.write_atomically(DATA / "state", b"x" * 50, sync=True)
     machine.memory.space = 0
     machine.disk.write_atomically(DATA / "another", b"x" * 50, sync=True)
-    assert machine.memory.space > 10_000  # of a file that was given up
-    with pytest.raises(LogStorageError, match="No space left") as refused:
+    assert machine.memory.space > 10_000  # of an abandoned file
+    with pytest.raises(LogStorageError, match="No space left") as rejected:
         log.append([batch_at(40)])
-    assert refused.value.is_full
-    assert refused.value.is_passing
+    assert rejected.value.is_full
+    assert rejected.value.is_passing
     machine.memory.space = None
     machine.later()
     log.append([batch_at(40)])
 
 
-def test_no_new_replica_uses_the_room_of_state_files() -> None:
+def test_no_new_replica_uses_the_space_reserved_for_state_files() -> None:
     machine = Machine()
     machine.memory.space = 0
     machine.disk.write_atomically(DATA / "state", b"x" * 50, sync=True)
     left = machine.reserved_bytes
-    with pytest.raises(LogStorageError, match="No space left") as refused:
+    with pytest.raises(LogStorageError, match="No space left") as rejected:
         open_log(machine.disk)
-    assert refused.value.is_full
+    assert rejected.value.is_full
     assert machine.reserved_bytes == left
 
 
-def test_a_reserve_that_was_used_is_made_again_by_the_next_process() -> None:
+def test_a_used_reserve_is_recreated_by_the_next_process() -> None:
     machine = Machine()
     machine.memory.space = 0
     machine.disk.write_atomically(DATA / "state", b"x", sync=True)
@@ -127,7 +127,7 @@ def test_a_reserve_that_was_used_is_made_again_by_the_next_process() -> None:
     assert machine.reserved_bytes == WHOLE
 
 
-def test_a_disk_without_room_for_the_reserve_takes_no_appends_and_every_other_write() -> None:
+def test_a_disk_too_full_for_the_reserve_accepts_every_write_but_appends() -> None:
     machine = Machine()
     log = open_log(machine.disk)
     machine.memory.remove_tree(DATA / RESERVE)
@@ -139,20 +139,20 @@ def test_a_disk_without_room_for_the_reserve_takes_no_appends_and_every_other_wr
     log.close()
 
 
-def test_a_file_system_that_allocates_nothing_has_no_reserve_and_takes_appends(
+def test_a_file_system_without_allocation_has_no_reserve_and_accepts_appends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def refuse(*_: object) -> None:
+    def reject(*_: object) -> None:
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
-    monkeypatch.setattr(MemoryDisk, "allocate", refuse)
+    monkeypatch.setattr(MemoryDisk, "allocate", reject)
     with capture_logs() as lines:
         machine = Machine()
     machine.disk.check_append_room()
     assert [line["event"] for line in lines] == ["disk_reserve_not_made"]
 
 
-def test_what_is_larger_than_the_reserve_is_refused_and_the_reserve_made_again() -> None:
+def test_a_file_larger_than_the_reserve_is_rejected_and_the_reserve_recreated() -> None:
     machine = Machine()
     machine.memory.space = 0
     with pytest.raises(OSError, match="No space left"):
@@ -170,7 +170,7 @@ def test_other_errors_do_not_touch_the_reserve() -> None:
     assert machine.reserved_bytes == WHOLE
 
 
-def test_a_probe_does_not_find_room_in_the_reserve() -> None:
+def test_a_probe_finds_no_space_in_the_reserve() -> None:
     machine = Machine()
     machine.memory.space = 0
     probe = disk_probe(machine.disk, DATA)
@@ -189,7 +189,7 @@ def test_the_reserve_takes_real_blocks(tmp_path: Path) -> None:
     assert sum(file.stat().st_blocks * 512 for file in files) >= WHOLE
 
 
-def test_a_reserve_of_which_a_crash_or_a_copy_left_a_part_is_completed(tmp_path: Path) -> None:
+def test_a_reserve_left_incomplete_by_a_crash_or_a_copy_is_completed(tmp_path: Path) -> None:
     with_reserve(OsDisk(), tmp_path, FakeClock())
     empty, sparse, *_ = sorted((tmp_path / RESERVE).iterdir())
     empty.write_bytes(b"")
@@ -201,16 +201,16 @@ def test_a_reserve_of_which_a_crash_or_a_copy_left_a_part_is_completed(tmp_path:
     assert min(blocks) >= RESERVE_FILE_BYTES
 
 
-def test_a_write_that_fails_names_its_file_and_leaves_nothing(
+def test_a_failed_write_names_its_file_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def reject(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "fsync", refuse)
-    with pytest.raises(OSError, match="No space left") as refused:
+    monkeypatch.setattr(os, "fsync", reject)
+    with pytest.raises(OSError, match="No space left") as rejected:
         OsDisk().write_atomically(tmp_path / "broker.json", b"x", sync=True)
-    assert describe_os_error(refused.value) == (
+    assert describe_os_error(rejected.value) == (
         f"cannot use {tmp_path}/broker.json: No space left on device; free space on that disk, "
         "then start again"
     )

@@ -1,4 +1,4 @@
-"""The leader-epoch cache: pure rules, then its file."""
+"""The leader epoch cache: rules first, then its file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_missing_epoch_is_answered_with_the_largest_below_it() -> None:
     assert LeaderEpochs(THREE).epoch_end(9, 25) == EpochEnd(4, 25)
 
 
-def test_an_epoch_older_than_all_is_answered_with_none() -> None:
+def test_an_epoch_older_than_all_has_no_answer() -> None:
     assert LeaderEpochs(THREE).epoch_end(0, 25) == EpochEnd(NO_EPOCH, 0)
     assert LeaderEpochs().epoch_end(5, 25) == EpochEnd(NO_EPOCH, 25)
 
@@ -80,7 +80,7 @@ def test_an_entry_whose_batch_was_never_written_is_cut() -> None:
     assert never_written.entries == ()
 
 
-def test_the_file_gives_back_what_was_written() -> None:
+def test_the_file_returns_the_written_epochs() -> None:
     disk = MemoryDisk()
     file = EpochFile(disk, DIRECTORY)
     for count in (1, 3, 2):
@@ -109,5 +109,5 @@ def test_any_damage_to_the_file_is_found() -> None:
     assert EpochFile(disk, DIRECTORY).read() is None
 
 
-def test_a_missing_file_is_none() -> None:
+def test_a_missing_file_has_no_epochs() -> None:
     assert EpochFile(MemoryDisk(), DIRECTORY).read() is None

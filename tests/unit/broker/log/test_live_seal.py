@@ -36,7 +36,7 @@ def flip(disk: MemoryDisk, position: int) -> None:
 
 
 def seal(log: Log, *, meanwhile: int = 0) -> list[tuple[int, int]]:
-    """The offsets that became unreadable. `meanwhile`: so many batches are appended."""
+    """The offsets that became unreadable. `meanwhile` batches are appended during the seal."""
     with pytest.raises(LogCorruptError) as found:
         read_all(log)
     check = log.begin_seal(found.value.path, discard_evidence, copies=False)
@@ -53,7 +53,7 @@ def unreadable(log: Log) -> list[int]:
 
 @pytest.mark.rule("damage-costs-only-its-batch")
 @pytest.mark.parametrize("count", [5, 12])  # in the active segment, in a closed one
-def test_the_damaged_batch_alone_becomes_unreadable(disk: MemoryDisk, count: int) -> None:
+def test_only_the_damaged_batch_becomes_unreadable(disk: MemoryDisk, count: int) -> None:
     log = log_of(disk, batches_from(0, count), CONFIG)
     flip(disk, 3 * FRAME - 1)
     assert seal(log) == [(2, 3)]
@@ -64,7 +64,7 @@ def test_the_damaged_batch_alone_becomes_unreadable(disk: MemoryDisk, count: int
 
 
 @pytest.mark.parametrize("count", [5, 12])
-def test_batches_whose_headers_are_damaged_become_one(disk: MemoryDisk, count: int) -> None:
+def test_batches_with_damaged_headers_become_one(disk: MemoryDisk, count: int) -> None:
     """The index has an entry for each of them."""
     log = log_of(disk, batches_from(0, count), CONFIG)
     assert log.read(4, max_bytes=1, up_to=5) == batches_from(4, 1)
@@ -75,7 +75,7 @@ def test_batches_whose_headers_are_damaged_become_one(disk: MemoryDisk, count: i
     assert log.read(4, max_bytes=1, up_to=5) == batches_from(4, 1)
 
 
-def test_what_is_appended_meanwhile_stays(disk: MemoryDisk) -> None:
+def test_batches_appended_during_a_seal_stay(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3), CONFIG)
     flip(disk, 2 * FRAME - 1)
     assert seal(log, meanwhile=2) == [(1, 2)]
@@ -94,7 +94,7 @@ def test_a_damaged_last_batch_keeps_its_offsets(disk: MemoryDisk) -> None:
     assert open_log(disk, config=CONFIG, left=left).recovery is None
 
 
-def test_a_search_by_time_finds_what_is_left(disk: MemoryDisk) -> None:
+def test_a_search_by_time_finds_the_remaining_batches(disk: MemoryDisk) -> None:
     times = [START_MS, START_MS + 50, START_MS + 10]
     batches = [batch_at(i, timestamp_ms=ms) for i, ms in enumerate(times)]
     log = log_of(disk, batches, CONFIG)
@@ -104,7 +104,7 @@ def test_a_search_by_time_finds_what_is_left(disk: MemoryDisk) -> None:
     assert log.offset_for_timestamp(START_MS + 20, up_to=3) is None
 
 
-def test_a_segment_that_cannot_be_sealed_says_so(disk: MemoryDisk) -> None:
+def test_a_segment_that_cannot_be_sealed_reports_it(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3), CONFIG)
     flip(disk, 2 * FRAME - 1)
     check = log.begin_seal(FIRST_SEGMENT, discard_evidence, copies=False)
@@ -115,7 +115,7 @@ def test_a_segment_that_cannot_be_sealed_says_so(disk: MemoryDisk) -> None:
         log.finish_seal(check)
 
 
-def test_a_batch_without_a_header_keeps_the_epoch_that_the_log_has_there(disk: MemoryDisk) -> None:
+def test_a_batch_without_a_header_gets_the_epoch_that_the_log_has_there(disk: MemoryDisk) -> None:
     log = log_of(disk, [batch_at(i, epoch=epoch) for i, epoch in enumerate((1, 1, 2))], CONFIG)
     flip(disk, FRAME + 10)
     assert seal(log) == [(1, 2)]

@@ -65,27 +65,27 @@ def test_batches_are_read_as_they_were_appended(disk: MemoryDisk) -> None:
     assert read_all(log) == batches
 
 
-def test_the_file_holds_the_frames_and_nothing_else(disk: MemoryDisk) -> None:
+def test_the_file_holds_only_the_frames(disk: MemoryDisk) -> None:
     batches = batches_from(0, 3)
     log_of(disk, batches)
     assert disk.names[FIRST_SEGMENT].data == b"".join(map(encode_frame, batches))
 
 
 @pytest.mark.parametrize("offset", [4, 6])
-def test_batches_that_leave_a_gap_or_overlap_are_refused(disk: MemoryDisk, offset: int) -> None:
+def test_batches_that_leave_a_gap_or_overlap_are_rejected(disk: MemoryDisk, offset: int) -> None:
     log = log_of(disk, batches_from(0, 5))
     with pytest.raises(AppendOrderError, match=r"next in .* is offset 5, in epoch 1 or later"):
         log.append([batch_at(offset)])
     assert log.log_end_offset == 5
 
 
-def test_an_older_epoch_is_refused(disk: MemoryDisk) -> None:
+def test_an_older_epoch_is_rejected(disk: MemoryDisk) -> None:
     log = log_of(disk, [batch_at(0, epoch=4)])
     with pytest.raises(AppendOrderError):
         log.append([batch_at(1, epoch=3)])
 
 
-def test_a_batch_that_no_leader_stamped_is_refused(disk: MemoryDisk) -> None:
+def test_a_batch_that_no_leader_stamped_is_rejected(disk: MemoryDisk) -> None:
     unstamped = new_batch(
         b"", codec=Codec.NONE, record_count=0, base_timestamp_ms=0, max_timestamp_ms=0
     )
@@ -128,14 +128,14 @@ def test_a_read_starts_with_the_batch_that_holds_the_offset(disk: MemoryDisk) ->
     assert read_offsets(log, 15, max_bytes=10_000) == [10, 20]
 
 
-def test_a_read_ends_below_the_offset_it_was_given(disk: MemoryDisk) -> None:
+def test_a_read_ends_below_the_given_limit(disk: MemoryDisk) -> None:
     log = log_of(disk, [batch_at(0, count=10), batch_at(10, count=10), batch_at(20, count=10)])
     assert read_offsets(log, 0, max_bytes=10_000, up_to=20) == [0, 10]
     assert read_offsets(log, 0, max_bytes=10_000, up_to=19) == [0]
     assert read_offsets(log, 0, max_bytes=10_000, up_to=5) == []
 
 
-def test_a_read_keeps_to_its_bytes_but_gives_one_batch_at_least(disk: MemoryDisk) -> None:
+def test_a_read_respects_its_byte_limit_but_returns_at_least_one_batch(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 10))
     frame = len(encode_frame(batch_at(0)))
     assert read_offsets(log, 2, max_bytes=3 * frame) == [2, 3, 4]
@@ -143,7 +143,7 @@ def test_a_read_keeps_to_its_bytes_but_gives_one_batch_at_least(disk: MemoryDisk
     assert read_offsets(log, 2, max_bytes=0) == [2]
 
 
-def test_a_read_goes_on_in_the_next_segment(disk: MemoryDisk) -> None:
+def test_a_read_continues_in_the_next_segment(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 20), SMALL_SEGMENTS)
     assert read_offsets(log, 3, max_bytes=10_000) == list(range(3, 20))
     frame = len(encode_frame(batch_at(0)))
@@ -166,7 +166,7 @@ def test_many_batches_cost_one_read(disk: MemoryDisk) -> None:
     assert len(disk.reads) == 1
 
 
-def test_reading_on_from_the_last_read_needs_no_search(disk: MemoryDisk) -> None:
+def test_continuing_from_the_last_read_needs_no_search(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 1000))
     offset = log.read(0, max_bytes=2000, up_to=1000)[-1].header.next_offset
     disk.reads.clear()
@@ -174,7 +174,7 @@ def test_reading_on_from_the_last_read_needs_no_search(disk: MemoryDisk) -> None
     assert len(disk.reads) == 1
 
 
-def test_a_read_does_not_touch_what_lies_beyond_its_end(disk: MemoryDisk) -> None:
+def test_a_read_touches_nothing_beyond_its_end(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 100, size=1000))
     disk.reads.clear()
     log.read(90, max_bytes=1 << 20, up_to=92)
@@ -226,7 +226,7 @@ def test_a_batch_with_damaged_records_is_never_read(disk: MemoryDisk) -> None:
 
 
 @pytest.mark.rule("second-crc-covers-broker-fields")
-def test_whichever_bit_of_a_header_flips_a_read_of_the_batch_is_refused() -> None:
+def test_a_read_of_a_batch_with_any_flipped_header_bit_is_rejected() -> None:
     frame = len(encode_frame(batch_at(0)))
     for bit in range(8 * FRAME_HEADER_BYTES):
         disk = MemoryDisk()
@@ -243,8 +243,8 @@ def test_a_file_that_became_shorter_is_damage(disk: MemoryDisk) -> None:
         log.read(0, max_bytes=10_000, up_to=3)
 
 
-def test_a_full_disk_refuses_the_append_and_changes_nothing() -> None:
-    """At every byte that there may still be room for."""
+def test_a_full_disk_rejects_the_append_and_changes_nothing() -> None:
+    """The free space ends at each byte of the append in turn."""
     added = [batch_at(3, epoch=2), batch_at(4, epoch=2)]
     room_needed = sum(len(encode_frame(batch)) for batch in added) + len("2 3 00000000\n")
     for space in range(room_needed):
@@ -263,7 +263,7 @@ def test_a_full_disk_refuses_the_append_and_changes_nothing() -> None:
         assert read_all(open_log(disk)) == [*batches_from(0, 3), *added]
 
 
-def test_a_roll_on_a_full_disk_refuses_the_append_and_changes_nothing() -> None:
+def test_a_roll_on_a_full_disk_rejects_the_append_and_changes_nothing() -> None:
     plenty = 10_000
     disk = MemoryDisk()
     log = log_of(disk, batches_from(0, 2), SMALL_SEGMENTS)
@@ -281,7 +281,7 @@ def test_a_roll_on_a_full_disk_refuses_the_append_and_changes_nothing() -> None:
         assert read_all(log) == [*batches_from(0, 2), batch_at(2, epoch=2)]
 
 
-def test_an_append_that_cannot_be_taken_back_fails_the_log(disk: MemoryDisk) -> None:
+def test_an_append_that_cannot_be_undone_fails_the_log(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3))
     disk.space = 50
     disk.fail_truncate = True
@@ -327,12 +327,12 @@ def test_the_first_batch_at_a_time_is_found_among_many() -> None:
             assert log.offset_for_timestamp(asked, up_to=60) == expected
 
 
-def test_a_batch_by_time_beyond_the_limit_is_not_given(disk: MemoryDisk) -> None:
+def test_a_batch_by_time_beyond_the_limit_is_not_returned(disk: MemoryDisk) -> None:
     log = log_of(disk, [batch_at(0), batch_at(1, timestamp_ms=START_MS + 9)])
     assert log.offset_for_timestamp(START_MS + 1, up_to=1) is None
 
 
-def test_the_bytes_from_an_offset_on_are_known_without_a_look_at_the_disk(
+def test_the_bytes_from_an_offset_on_are_known_without_reading_the_disk(
     disk: MemoryDisk,
 ) -> None:
     config = LogConfig(segment_bytes=1000, index_interval_bytes=1)
@@ -345,7 +345,7 @@ def test_the_bytes_from_an_offset_on_are_known_without_a_look_at_the_disk(
     assert disk.reads == []
 
 
-def test_below_the_start_of_a_log_is_all_of_it(disk: MemoryDisk) -> None:
+def test_below_the_start_of_a_log_all_its_bytes_count(disk: MemoryDisk) -> None:
     log = log_of(disk, [])
     log.reset_to(100)
     log.append([batch_at(100)])
@@ -353,10 +353,10 @@ def test_below_the_start_of_a_log_is_all_of_it(disk: MemoryDisk) -> None:
 
 
 @pytest.mark.parametrize("place", ["summarise", "appended", "encode_frame_header", "is_roll_due"])
-def test_an_append_that_ends_half_way_fails_the_log_until_it_is_opened_again(
+def test_an_interrupted_append_fails_the_log_until_it_is_reopened(
     disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    """Wherever memory runs out: no later append goes on from what memory holds then."""
+    """Memory runs out at each place in turn. No later append continues from the state in memory."""
     log = log_of(disk, batches_from(0, 3))
 
     def runs_out(*_: object, **__: object) -> None:

@@ -1,5 +1,6 @@
-"""Two logs have the same digests where, and only where, they hold the same batches, whatever was
-appended, cut, rolled, deleted and opened again (docs/adr/0002)."""
+"""Two logs have equal digests exactly where they hold the same batches, whatever was appended,
+cut, rolled, deleted and reopened (docs/adr/0002).
+"""
 
 from __future__ import annotations
 
@@ -39,14 +40,14 @@ def batches_after(offset: int, counts: list[int], epoch: int, seed: int) -> list
 
 
 class Held:
-    """The log, read again."""
+    """The log, read from the disk."""
 
     def __init__(self, log: Log) -> None:
         self.start = log.log_start_offset
         self.headers = list(log.headers(0, 1 << 40))
 
     def ranges(self) -> set[tuple[int, int]]:
-        """Each range up to each batch in it."""
+        """Each range, ending at each batch in it."""
         starts = {h.base_offset - h.base_offset % RANGE for h in self.headers}
         ends = [h.next_offset for h in self.headers if h.base_offset >= self.start]
         found = {(start, end) for start in starts for end in ends if start < end < start + 20}
@@ -60,7 +61,7 @@ class Held:
 
 
 class Replica:
-    """`small`: many short segments, and retention that deletes all of them but the last."""
+    """`small` means many short segments, and retention that deletes all but the last one."""
 
     def __init__(self, *, small: bool) -> None:
         self.disk = MemoryDisk()
@@ -78,7 +79,7 @@ class Replica:
 
 
 class TwoReplicas(RuleBasedStateMachine):
-    """A leader and a follower, whose logs roll at other places."""
+    """A leader and a follower whose logs roll at different places."""
 
     @initialize()
     def begin(self) -> None:
@@ -87,7 +88,7 @@ class TwoReplicas(RuleBasedStateMachine):
 
     @rule(counts=BATCHES, at_once=st.booleans(), seed=st.integers(0, 250))
     def append(self, counts: list[int], at_once: bool, seed: int) -> None:
-        """The follower gets what it lacks, batch by batch or together."""
+        """Append at the leader. The follower copies missing batches one by one or together."""
         leader, follower = self.leader.log, self.follower.log
         leader.append(batches_after(leader.log_end_offset, counts, self.epoch, seed))
         batches = [b for b in read_all(leader) if b.header.base_offset >= follower.log_end_offset]
@@ -98,7 +99,7 @@ class TwoReplicas(RuleBasedStateMachine):
 
     @rule(counts=BATCHES, seed=st.integers(0, 250))
     def diverge(self, counts: list[int], seed: int) -> None:
-        """Each appends its own, in one epoch."""
+        """Each replica appends its own batches in one epoch."""
         end = self.leader.log.log_end_offset
         if self.follower.log.log_end_offset == end:
             self.leader.log.append(batches_after(end, counts, self.epoch, seed))
@@ -128,7 +129,7 @@ class TwoReplicas(RuleBasedStateMachine):
         self.follower.log.reset_to(self.leader.log.log_start_offset + offset)
 
     @rule(which=st.sampled_from(["leader", "follower", "both"]))
-    def read_what_memory_lacks(self, which: str) -> None:
+    def read_missing_ranges(self, which: str) -> None:
         for replica in self._of(which):
             part = replica.log.digests.to_read()
             if part is not None and part[0] >= replica.log.log_start_offset:
@@ -137,7 +138,7 @@ class TwoReplicas(RuleBasedStateMachine):
 
     @rule(which=st.sampled_from(["leader", "follower", "both"]))
     def scrub(self, which: str) -> None:
-        """No range that the disk holds is other than what memory knows of it."""
+        """No range on the disk differs from its digest in memory."""
         for replica in self._of(which):
             log = replica.log
             sums = RangeSums(RANGE, log.log_start_offset)
@@ -161,7 +162,7 @@ class TwoReplicas(RuleBasedStateMachine):
         return both.get(which, [self.leader, self.follower])
 
     @invariant()
-    def memory_tells_what_the_log_holds(self) -> None:
+    def memory_agrees_with_the_log(self) -> None:
         for replica in (self.leader, self.follower):
             held = Held(replica.log)
             for start, end in held.ranges():
@@ -211,7 +212,7 @@ def test_nothing_is_reported_before_it_is_committed() -> None:
     assert len(digests.reports(23, 0, 2)) == 2
 
 
-def test_what_is_reported_is_not_reported_again_until_it_changes() -> None:
+def test_a_reported_range_is_not_reported_again_until_it_changes() -> None:
     digests = digests_with([5, 7, 9, 2])
     for report in digests.reports(23, 0, 10):
         digests.reported(report)
@@ -222,7 +223,7 @@ def test_what_is_reported_is_not_reported_again_until_it_changes() -> None:
     assert [(r.start, r.end) for r in digests.reports(24, 0, 10)] == [(16, 24)]
 
 
-def test_what_a_scrub_found_is_not_reported_once_its_range_has_grown() -> None:
+def test_a_scrub_finding_is_not_reported_once_its_range_has_grown() -> None:
     digests = digests_with([5])
     found = digests.of(0, 5)
     assert found is not None
@@ -235,12 +236,12 @@ def test_what_a_scrub_found_is_not_reported_once_its_range_has_grown() -> None:
     assert digests.reports(6, 0, 10) == []
 
 
-def test_a_range_that_retention_has_reached_is_not_reported() -> None:
+def test_a_range_partly_deleted_by_retention_is_not_reported() -> None:
     digests = digests_with([5, 7, 9, 2])
     assert [r.start for r in digests.reports(23, 8, 10)] == [8, 16]
 
 
-def test_a_range_with_a_damaged_batch_is_compared_with_no_other() -> None:
+def test_a_range_with_a_damaged_batch_is_not_compared() -> None:
     digests = digests_with([5, 7, 9])
     data = new_damaged_batch(
         b"x", first_offset=21, next_offset=22, leader_epoch=1, append_time_ms=1
@@ -250,7 +251,7 @@ def test_a_range_with_a_damaged_batch_is_compared_with_no_other() -> None:
     assert [r.start for r in digests.reports(25, 0, 10)] == [0, 8, 24]
 
 
-def test_what_was_made_unreadable_is_read_again_before_it_is_reported() -> None:
+def test_a_range_made_unreadable_is_read_again_before_it_is_reported() -> None:
     digests = digests_with([5, 7, 9, 2])
     digests.forget(21, 22)
     assert digests.of(16, 23) is None
@@ -261,7 +262,7 @@ def test_what_was_made_unreadable_is_read_again_before_it_is_reported() -> None:
 
 
 @pytest.mark.rule("divergent-replicas-are-reported")
-def test_what_the_disk_holds_counts_and_a_difference_is_returned() -> None:
+def test_the_digest_of_the_disk_counts_and_a_difference_is_returned() -> None:
     digests = digests_with([5, 7, 9, 2])
     known = digests.of(0, 12)
     assert known is not None
@@ -276,7 +277,7 @@ def test_what_the_disk_holds_counts_and_a_difference_is_returned() -> None:
     assert digests.of(16, 23) == last._replace(value=8)
 
 
-def test_what_was_appended_is_remembered_whatever_the_disk_holds() -> None:
+def test_the_digest_of_appended_batches_is_kept_whatever_the_disk_holds() -> None:
     digests = digests_with([5, 7, 9, 2])
     known, last = digests.of(0, 12), digests.of(16, 23)
     assert known is not None
@@ -297,7 +298,7 @@ def test_what_was_appended_is_remembered_whatever_the_disk_holds() -> None:
     assert digests.of(0, 12) == known
 
 
-def test_what_was_read_from_the_disk_was_not_appended() -> None:
+def test_batches_read_from_the_disk_do_not_count_as_appended() -> None:
     digests = LogDigests(RANGE, 12)
     digests.appended([batch_at(12, count=2)])
     digests.read(RangeDigest(8, 12, 3), 8, 12)
@@ -309,7 +310,7 @@ def test_what_was_read_from_the_disk_was_not_appended() -> None:
     assert digests.appended_in(16, 23) is None
 
 
-def test_a_part_that_the_disk_holds_does_not_replace_its_range() -> None:
+def test_a_partial_range_on_the_disk_does_not_replace_its_range() -> None:
     digests = digests_with([5, 7, 9, 2])
     known, part = digests.of(0, 12), digests_with([5]).of(0, 5)
     assert known is not None
@@ -332,7 +333,7 @@ def test_without_ranges_there_are_no_digests() -> None:
 
 
 @pytest.mark.parametrize("position", range(3))
-def test_one_other_batch_is_the_first_difference(position: int) -> None:
+def test_one_differing_batch_is_the_first_difference(position: int) -> None:
     own = [BatchSummary.of(b.header) for b in batches_after(0, [2, 3, 4], 1, 1)]
     other = list(own)
     other[position] = own[position]._replace(crc32c=9)

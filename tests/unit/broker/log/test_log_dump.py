@@ -32,13 +32,13 @@ def test_one_segment_is_dumped_by_its_path(tmp_path: Path) -> None:
     assert [info.fault for info in dump_segment(last)] == [None]
 
 
-def test_trailing_garbage_shows(tmp_path: Path) -> None:
+def test_trailing_garbage_is_shown(tmp_path: Path) -> None:
     last = written(tmp_path / "p")[-1]
     with last.open("ab") as file:
         file.write(b"garbage")
     assert [info.size for info in dump_segment(last) if info.fault is not None] == [7]
 
 
-def test_a_directory_without_segments_is_refused_with_a_hint(tmp_path: Path) -> None:
+def test_a_directory_without_segments_is_rejected_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="name a partition's directory"):
         list(dump_log(tmp_path))

@@ -1,4 +1,4 @@
-"""Syncing: what counts as flushed, and what a power failure leaves."""
+"""Syncing: which offsets count as flushed, and what a power failure leaves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def disk() -> MemoryDisk:
     return MemoryDisk()
 
 
-def test_a_flush_moves_the_flushed_offset_to_where_it_began(disk: MemoryDisk) -> None:
+def test_a_flush_moves_the_flushed_offset_to_the_log_end_at_its_start(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3))
     ticket = log.begin_flush()
     assert ticket is not None
@@ -33,10 +33,10 @@ def test_a_flush_moves_the_flushed_offset_to_where_it_began(disk: MemoryDisk) ->
     assert log.flushed_offset == 3
 
 
-def test_a_sync_beside_one_that_failed_tells_nothing_of_what_is_on_the_disk(
+def test_a_sync_beside_a_failed_one_proves_nothing_about_the_disk(
     disk: MemoryDisk,
 ) -> None:
-    """The kernel reports what it could not write once, and takes it for written then."""
+    """The kernel reports a failed write once and then treats the data as written."""
     log = log_of(disk, batches_from(0, 3))
     failing, other = log.begin_flush(), log.begin_flush()
     assert failing is not None
@@ -52,7 +52,7 @@ def test_a_sync_beside_one_that_failed_tells_nothing_of_what_is_on_the_disk(
 
 
 def abandoned(disk: MemoryDisk) -> Log:
-    """Whoever waited for its sync was cancelled; and the sync failed."""
+    """The caller that waited for the sync was cancelled, and the sync failed."""
     log = log_of(disk, batches_from(0, 3))
     ticket = log.begin_flush()
     assert ticket is not None
@@ -63,14 +63,14 @@ def abandoned(disk: MemoryDisk) -> Log:
 
 
 @pytest.mark.rule("damaged-replica-resigns-first")
-def test_a_flush_that_nobody_finished_fails_the_log_all_the_same(disk: MemoryDisk) -> None:
+def test_an_abandoned_flush_that_failed_still_fails_the_log(disk: MemoryDisk) -> None:
     log = abandoned(disk)
     with pytest.raises(LogFailedError):
         log.flush()
     assert (log.flushed_offset, log.failed is not None) == (0, True)
 
 
-def test_the_end_is_not_clean_after_a_flush_that_nobody_finished_has_failed(
+def test_a_close_is_not_clean_after_an_abandoned_flush_has_failed(
     disk: MemoryDisk,
 ) -> None:
     log = abandoned(disk)
@@ -79,7 +79,7 @@ def test_the_end_is_not_clean_after_a_flush_that_nobody_finished_has_failed(
     assert log.closed
 
 
-def test_the_end_is_not_clean_while_a_flush_runs_that_nobody_waits_for(disk: MemoryDisk) -> None:
+def test_a_close_is_not_clean_while_an_abandoned_flush_runs(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3))
     ticket = log.begin_flush()
     assert log.end(room_for_producers=1000) is None
@@ -87,13 +87,13 @@ def test_the_end_is_not_clean_while_a_flush_runs_that_nobody_waits_for(disk: Mem
     ticket.run()
 
 
-def test_nothing_new_needs_no_flush(disk: MemoryDisk) -> None:
+def test_an_unchanged_log_needs_no_flush(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3))
     log.flush()
     assert log.begin_flush() is None
 
 
-def test_what_was_flushed_outlives_a_power_failure(disk: MemoryDisk) -> None:
+def test_flushed_batches_outlive_a_power_failure(disk: MemoryDisk) -> None:
     batches = [*batches_from(0, 5), *batches_from(5, 5, epoch=2)]
     log = log_of(disk, batches, SMALL_SEGMENTS)
     log.flush()
@@ -107,7 +107,7 @@ def test_what_was_flushed_outlives_a_power_failure(disk: MemoryDisk) -> None:
 
 
 class WatchedDisk(MemoryDisk):
-    """Directories that were synced."""
+    """Records the synced directories."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ def test_a_flush_makes_the_name_of_a_new_log_durable() -> None:
     assert {log.directory, log.directory.parent} <= set(disk.synced)
 
 
-def test_a_name_that_a_crashed_process_left_unsynced_is_made_durable_by_the_next() -> None:
+def test_a_name_that_a_crashed_process_left_unsynced_is_synced_by_the_next() -> None:
     disk = WatchedDisk()
     log_of(disk, batches_from(0, 1))
     again = open_log(disk)
@@ -134,8 +134,8 @@ def test_a_name_that_a_crashed_process_left_unsynced_is_made_durable_by_the_next
     assert {again.directory, again.directory.parent} <= set(disk.synced)
 
 
-def test_a_flush_after_a_cut_moves_on_only_with_the_next(disk: MemoryDisk) -> None:
-    """What the ticket synced are not the batches that have these offsets now."""
+def test_the_flushed_offset_advances_after_a_cut_only_by_the_next_flush(disk: MemoryDisk) -> None:
+    """The batches that the ticket synced are not those that have these offsets now."""
     log = log_of(disk, batches_from(0, 5))
     ticket = log.begin_flush()
     assert ticket is not None

@@ -1,4 +1,4 @@
-"""Frames: their layout, and that no damage goes unseen."""
+"""Frames: their layout, and that all damage is detected."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_segment_names_sort_by_offset() -> None:
     assert segment_name(9) < segment_name(10)
 
 
-def test_an_unexpected_offset_is_no_sound_frame() -> None:
+def test_a_frame_with_an_unexpected_offset_is_invalid() -> None:
     with pytest.raises(FrameError, match="base offset 7 where 8 follows"):
         parse_frame(encode_frame(batch_at(7)), 0, expected_offset=8)
 
@@ -77,14 +77,14 @@ def test_a_frame_cut_at_any_byte_is_found() -> None:
         assert (torn.position, torn.size) == (len(first), cut)
 
 
-def test_a_length_beyond_the_bound_is_refused_before_memory_is_taken() -> None:
+def test_a_length_beyond_the_bound_is_rejected_before_memory_is_allocated() -> None:
     frame = bytearray(encode_frame(batch_at(0)))
     frame[0:4] = (0xFFFFFFFF).to_bytes(4, "little")
     with pytest.raises(FrameError, match="length 4294967295 is outside"):
         parse_frame(bytes(frame), 0, None)
 
 
-def test_records_with_another_crc_are_refused() -> None:
+def test_records_with_another_crc_are_rejected() -> None:
     batch = batch_at(0)
     with pytest.raises(FrameError, match="CRC32C of the batch"):
         check_records(batch.header, batch.records + b"x")
@@ -102,7 +102,7 @@ def test_walking_headers_reads_far_less_than_the_file() -> None:
     assert sum(sizes) < len(data) / 10
 
 
-def test_a_sound_frame_is_found_behind_garbage_of_any_length() -> None:
+def test_a_valid_frame_is_found_behind_garbage_of_any_length() -> None:
     rng = random.Random(1)
     frame = encode_frame(batch_at(3))
     for length in (0, 1, 3, 73, (1 << 20) - 40, 1 << 20):
@@ -115,7 +115,7 @@ def test_no_frame_is_found_where_there_is_none() -> None:
     assert find_frame(reader(data), 0, len(data)) is None
 
 
-def test_a_dump_goes_on_behind_the_damage() -> None:
+def test_a_dump_continues_behind_the_damage() -> None:
     frames = [encode_frame(batch) for batch in batches_from(0, 3)]
     damaged = bytearray(frames[1])
     damaged[-1] ^= 1
@@ -126,13 +126,13 @@ def test_a_dump_goes_on_behind_the_damage() -> None:
     assert infos[1].header is not None
 
 
-def test_every_beginning_of_a_frame_is_torn_and_a_whole_one_is_not() -> None:
+def test_every_prefix_of_a_frame_is_torn_and_a_complete_one_is_not() -> None:
     data = encode_frame(batch_at(0))
     assert all(is_torn(reader(data[:end]), 0, end) for end in range(len(data)))
     assert not is_torn(reader(data), 0, len(data))
 
 
-def test_a_whole_header_that_is_wrong_is_not_torn() -> None:
+def test_a_complete_header_that_is_wrong_is_not_torn() -> None:
     data = bytearray(encode_frame(batch_at(0)))
     data[8] ^= 1
     assert not is_torn(reader(bytes(data)), 0, len(data) - 1)

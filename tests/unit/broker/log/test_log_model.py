@@ -1,4 +1,4 @@
-"""Random histories of a log against the plainest model of one: a list of batches."""
+"""Random histories of a log compared with the simplest model: a list of batches."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class LogModel(RuleBasedStateMachine):
     def truncate(self, back: int) -> None:
         offset = max(self.start, self.end - back)
         self.log.truncate_to(offset)
-        self.epoch += 1  # it is another leader who has it cut
+        self.epoch += 1  # a cut is ordered by another leader
         self.batches = [b for b in self.batches if b.header.next_offset <= offset]
         self.flushed = min(self.flushed, self.end)
 
@@ -126,7 +126,7 @@ class LogModel(RuleBasedStateMachine):
 
     @rule(torn=st.integers(0, 200))
     def crash(self, torn: int) -> None:
-        """The process dies, perhaps within a write: a part of a batch lies at the end."""
+        """The process dies, perhaps within a write, which leaves a part of a batch at the end."""
         active = max(path for path in self.disk.names if path.suffix == ".log")
         part = b"".join(
             bytes(batch.records) for batch in self.next_batches([(1, torn)], new_epoch=False)
@@ -137,15 +137,16 @@ class LogModel(RuleBasedStateMachine):
 
     @rule(rng=st.none() | st.randoms(use_true_random=False), checkpoint_age=st.integers(0, 30))
     def lose_power(self, rng: random.Random | None, checkpoint_age: int) -> None:
-        """All that was flushed must be there, however old the recovery point is; what is
-        there beyond is sound."""
+        """Everything flushed must survive, however old the recovery point is. Data beyond it is
+        valid.
+        """
         self.disk.power_failure(rng)
         self.reopen(max(0, self.flushed - checkpoint_age), self.left, unsynced=Unsynced.LOST_CUT)
         assert self.log.log_end_offset >= self.flushed
         kept = read_all(self.log)
         assert kept == self.batches[: len(kept)]
         self.batches = kept
-        # Nobody syncs it now: what is claimed is what the recovery point says.
+        # No sync follows, so only the recovery point counts.
         self.flushed = min(self.flushed, self.log.flushed_offset)
 
     @invariant()

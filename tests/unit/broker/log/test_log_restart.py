@@ -1,4 +1,4 @@
-"""Opening a log again: after a clean stop, after a crash, after damage."""
+"""Reopening a log: after a clean stop, after a crash, after damage."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_start_after_a_clean_stop_reads_no_data(disk: MemoryDisk) -> None:
     last_segment = DIRECTORY / "00000000000000000008.log"
     disk.reads.clear()
     log = reopen(disk, left=left)
-    # Of the data the last batch's header alone, which tells whether it is the very same log.
+    # Only the header of the last batch is read; it shows whether this is the same log.
     assert {path.name for path, _ in disk.reads} == {EPOCHS_NAME, last_segment.name}
     assert sum(size for path, size in disk.reads if path == last_segment) < FRAME
     assert disk.open_files == 0
@@ -59,7 +59,7 @@ def test_a_start_after_a_clean_stop_reads_no_data(disk: MemoryDisk) -> None:
     assert read_all(log) == BATCHES
 
 
-def test_a_log_goes_on_after_a_clean_stop(disk: MemoryDisk) -> None:
+def test_a_log_continues_after_a_clean_stop(disk: MemoryDisk) -> None:
     left = ended(log_of(disk, BATCHES, SMALL_SEGMENTS))
     log = reopen(disk, left=left)
     log.append([batch_at(10, epoch=4)])
@@ -76,8 +76,8 @@ def test_a_clean_stop_without_changes_writes_nothing(disk: MemoryDisk) -> None:
     assert reopen(disk, left=again).recovery is None
 
 
-def test_a_log_that_was_cut_within_a_batch_is_known_after_a_clean_stop(disk: MemoryDisk) -> None:
-    # The second batch has an index entry, where the log ends then.
+def test_a_log_cut_within_a_batch_is_known_after_a_clean_stop(disk: MemoryDisk) -> None:
+    # The second batch has an index entry at the new log end.
     config = LogConfig(index_interval_bytes=100)
     log = log_of(disk, [batch_at(0, size=100), batch_at(1, count=2)], config)
     log.truncate_to(2)
@@ -93,7 +93,7 @@ def test_the_age_of_the_active_segment_outlives_a_restart(disk: MemoryDisk) -> N
     assert log.segment_count == 2
 
 
-def test_a_log_is_whole_after_a_crash_between_writes(disk: MemoryDisk) -> None:
+def test_a_log_is_intact_after_a_crash_between_writes(disk: MemoryDisk) -> None:
     log_of(disk, BATCHES, SMALL_SEGMENTS)
     log = reopen(disk)
     assert log.recovery is not None
@@ -103,7 +103,7 @@ def test_a_log_is_whole_after_a_crash_between_writes(disk: MemoryDisk) -> None:
     assert [entry.start_offset for entry in log.leader_epochs] == [0, 6]
 
 
-def test_a_log_that_has_changed_since_a_clean_stop_is_checked(disk: MemoryDisk) -> None:
+def test_a_log_changed_since_a_clean_stop_is_checked(disk: MemoryDisk) -> None:
     left = ended(log_of(disk, BATCHES, SMALL_SEGMENTS))
     reopen(disk, left=left).append([batch_at(10, epoch=3)])
     again = reopen(disk, left=left)
@@ -111,7 +111,7 @@ def test_a_log_that_has_changed_since_a_clean_stop_is_checked(disk: MemoryDisk) 
     assert again.log_end_offset == 11
 
 
-def test_a_clean_stop_makes_no_indexes_for_a_log_that_is_too_short_for_entries(
+def test_a_clean_stop_writes_no_indexes_for_a_log_without_entries(
     disk: MemoryDisk,
 ) -> None:
     batches = batches_from(0, 3)
@@ -144,7 +144,7 @@ def test_a_segment_below_the_recovery_point_without_index_is_checked(disk: Memor
 
 
 @pytest.mark.rule("damaged-replica-resigns-first")
-def test_a_torn_tail_is_cut_at_whatever_byte() -> None:
+def test_a_torn_tail_is_cut_at_any_byte() -> None:
     for cut in range(1, FRAME):
         disk = MemoryDisk()
         log_of(disk, batches_from(0, 3))
@@ -175,7 +175,7 @@ def test_a_torn_tail_takes_its_epoch_with_it(disk: MemoryDisk) -> None:
 
 
 def unreadable(log: Log) -> list[tuple[int, int]]:
-    """Offsets of the batches that are."""
+    """The offsets of the unreadable batches."""
     return [
         (batch.header.base_offset, batch.header.next_offset)
         for batch in read_all(log)
@@ -183,7 +183,7 @@ def unreadable(log: Log) -> list[tuple[int, int]]:
     ]
 
 
-def test_a_damaged_batch_with_sound_frames_behind_it_alone_is_unreadable(disk: MemoryDisk) -> None:
+def test_only_a_damaged_batch_with_valid_frames_behind_it_is_unreadable(disk: MemoryDisk) -> None:
     log_of(disk, batches_from(0, 5))
     disk.names[FIRST_SEGMENT].data[2 * FRAME - 1] ^= 1
     log = open_log(disk)
@@ -215,7 +215,7 @@ def test_a_synced_tail_that_is_damaged_is_unreadable_and_no_torn_tail(disk: Memo
     assert (unreadable(log), log.log_end_offset) == ([(2, 3)], 3)
 
 
-def test_what_was_made_unreadable_is_sound_for_the_next_start(disk: MemoryDisk) -> None:
+def test_a_batch_made_unreadable_is_valid_for_the_next_start(disk: MemoryDisk) -> None:
     log_of(disk, batches_from(0, 5))
     disk.names[FIRST_SEGMENT].data[2 * FRAME - 1] ^= 1
     open_log(disk).close()
@@ -252,7 +252,7 @@ def test_a_missing_segment_in_the_middle_is_lost_data(disk: MemoryDisk) -> None:
 
 
 def test_a_missing_first_segment_empties_the_log(disk: MemoryDisk) -> None:
-    """Otherwise it would seem to hold all below the offset at which it begins."""
+    """Otherwise it would seem to hold everything below its start offset."""
     log_of(disk, BATCHES, SMALL_SEGMENTS)
     disk.remove(FIRST_SEGMENT)
     log = reopen(disk)
@@ -263,7 +263,7 @@ def test_a_missing_first_segment_empties_the_log(disk: MemoryDisk) -> None:
 
 
 @pytest.mark.parametrize("unsynced", [Unsynced.LOST_SEALED, Unsynced.KEPT_SEALED])
-def test_without_its_first_segment_an_only_copy_keeps_what_is_behind(
+def test_without_its_first_segment_an_only_copy_keeps_the_later_ones(
     disk: MemoryDisk, unsynced: Unsynced
 ) -> None:
     log_of(disk, BATCHES, SMALL_SEGMENTS)
@@ -277,7 +277,7 @@ def test_without_its_first_segment_an_only_copy_keeps_what_is_behind(
 
 
 @pytest.mark.parametrize("unsynced", [Unsynced.LOST, Unsynced.KEPT])
-def test_a_missing_first_segment_changes_nothing_until_it_is_known_who_else_has_it(
+def test_a_missing_first_segment_changes_nothing_until_other_copies_are_known(
     disk: MemoryDisk, unsynced: Unsynced
 ) -> None:
     log_of(disk, BATCHES, SMALL_SEGMENTS)
@@ -290,7 +290,7 @@ def test_a_missing_first_segment_changes_nothing_until_it_is_known_who_else_has_
     assert (log.log_start_offset, log.log_end_offset) == (0, 0)
 
 
-def test_a_damaged_log_start_is_told_by_the_first_segment(disk: MemoryDisk) -> None:
+def test_a_damaged_log_start_is_derived_from_the_first_segment(disk: MemoryDisk) -> None:
     log = open_log(disk)
     log.reset_to(50)
     log.append(batches_from(50, 3))
@@ -299,7 +299,7 @@ def test_a_damaged_log_start_is_told_by_the_first_segment(disk: MemoryDisk) -> N
 
 
 @pytest.mark.rule("damage-costs-only-its-batch")
-def test_every_flipped_bit_costs_its_batch_alone() -> None:
+def test_every_flipped_bit_costs_only_its_batch() -> None:
     for bit in range(FRAME * 8):
         disk = MemoryDisk()
         log_of(disk, batches_from(0, 3))
@@ -311,7 +311,7 @@ def test_every_flipped_bit_costs_its_batch_alone() -> None:
         assert log.recovery.lost_data
 
 
-def test_the_damaged_bytes_are_stored_before_anything_is_written_over_them(
+def test_damaged_bytes_are_stored_before_they_are_overwritten(
     disk: MemoryDisk,
 ) -> None:
     log_of(disk, batches_from(0, 3))
@@ -332,7 +332,9 @@ def test_the_damaged_bytes_are_stored_before_anything_is_written_over_them(
 
 
 def test_a_segment_copied_into_a_record_is_no_frame_of_the_log(disk: MemoryDisk) -> None:
-    """The damaged batch holds a sound frame: with its own header sound, nothing within counts."""
+    """The damaged batch holds a valid frame. While its own header is valid, no frame inside it
+    counts.
+    """
     inner = encode_frame(batch_at(2, records=b"inner"))
     log_of(disk, [batch_at(0), batch_at(1, records=bytes(50) + inner), batch_at(2)])
     disk.names[FIRST_SEGMENT].data[FRAME + FRAME_HEADER_BYTES] ^= 1
@@ -371,7 +373,7 @@ def test_a_damaged_index_is_rebuilt(disk: MemoryDisk, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["leader-epochs.tmp", FORMER_MARKER_NAME])
-def test_files_that_are_half_written_or_of_earlier_releases_are_removed(
+def test_incomplete_files_and_files_of_earlier_releases_are_removed(
     disk: MemoryDisk, name: str
 ) -> None:
     disk.write_atomically(DIRECTORY / name, b"half", sync=False)
@@ -379,7 +381,7 @@ def test_files_that_are_half_written_or_of_earlier_releases_are_removed(
     assert disk.list_names(DIRECTORY) == [FIRST_SEGMENT.name]
 
 
-def test_a_failed_log_is_not_left_as_clean(disk: MemoryDisk) -> None:
+def test_a_failed_log_does_not_close_cleanly(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3))
     disk.space, disk.fail_truncate = 10, True
     with pytest.raises(LogFailedError, match="take back"):
@@ -389,7 +391,7 @@ def test_a_failed_log_is_not_left_as_clean(disk: MemoryDisk) -> None:
     assert read_all(open_log(disk)) == batches_from(0, 3)
 
 
-def test_a_closed_log_refuses_appends(disk: MemoryDisk) -> None:
+def test_a_closed_log_rejects_appends(disk: MemoryDisk) -> None:
     log = open_log(disk)
     ended(log)
     with pytest.raises(ValueError, match="is closed; open it anew"):
@@ -416,10 +418,10 @@ def test_many_logs_open_on_the_real_disk_without_an_open_file(tmp_path: Path) ->
         log.close()
 
 
-def test_after_a_power_failure_the_log_ends_at_its_first_fault_that_was_not_flushed(
+def test_after_a_power_failure_the_log_ends_at_its_first_unflushed_fault(
     disk: MemoryDisk,
 ) -> None:
-    """Sealed, it would count as held, and a follower would never copy the records there."""
+    """A sealed range would count as held, and a follower would never copy its records."""
     log_of(disk, batches_from(0, 5))
     disk.names[FIRST_SEGMENT].data[2 * FRAME - 1] ^= 1
     log = open_log(disk, unsynced=Unsynced.LOST_CUT)

@@ -1,4 +1,4 @@
-"""Cutting a log back, starting it anew, and retention."""
+"""Truncating a log, resetting it, and retention."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def disk() -> MemoryDisk:
 
 
 @pytest.mark.parametrize("offset", range(11))
-def test_a_log_can_be_cut_at_any_offset_and_goes_on(disk: MemoryDisk, offset: int) -> None:
+def test_a_log_can_be_cut_at_any_offset_and_continues(disk: MemoryDisk, offset: int) -> None:
     log = log_of(disk, batches_from(0, 10), SMALL_SEGMENTS)
     log.truncate_to(offset)
     assert log.log_end_offset == offset
@@ -42,7 +42,7 @@ def test_a_log_can_be_cut_at_any_offset_and_goes_on(disk: MemoryDisk, offset: in
     assert read_all(open_log(disk, config=SMALL_SEGMENTS)) == expected
 
 
-def test_a_cut_inside_a_batch_cuts_the_whole_batch(disk: MemoryDisk) -> None:
+def test_a_cut_inside_a_batch_removes_the_entire_batch(disk: MemoryDisk) -> None:
     log = log_of(disk, [batch_at(0, count=10), batch_at(10, count=10)])
     log.truncate_to(15)
     assert log.log_end_offset == 10
@@ -70,7 +70,7 @@ def test_a_cut_outlives_a_power_failure(disk: MemoryDisk) -> None:
     assert read_all(open_log(disk, config=SMALL_SEGMENTS)) == batches_from(0, 5)
 
 
-def test_what_is_cut_is_not_read_from_the_place_where_it_was(disk: MemoryDisk) -> None:
+def test_cut_data_is_not_read_from_its_old_position(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 5))
     log.truncate_to(2)
     log.append([batch_at(2, count=2, epoch=2, size=10)])
@@ -88,7 +88,7 @@ def test_times_are_right_after_a_cut(disk: MemoryDisk) -> None:
     assert log.offset_for_timestamp(10, up_to=8) == batch_at(3, timestamp_ms=12)
 
 
-def test_a_cut_that_fails_fails_the_log(disk: MemoryDisk) -> None:
+def test_a_failed_cut_fails_the_log(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3))
     disk.fail_truncate = True
     with pytest.raises(LogFailedError, match="cut to offset 1"):
@@ -96,7 +96,7 @@ def test_a_cut_that_fails_fails_the_log(disk: MemoryDisk) -> None:
     assert log.failed is not None
 
 
-def test_a_reset_log_is_empty_and_starts_where_told(disk: MemoryDisk) -> None:
+def test_a_reset_log_is_empty_and_starts_at_the_given_offset(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 10), SMALL_SEGMENTS)
     log.reset_to(100)
     assert (log.log_start_offset, log.log_end_offset, log.flushed_offset) == (100, 100, 100)
@@ -121,7 +121,7 @@ def test_an_interrupted_reset_is_finished_by_the_next_start(disk: MemoryDisk, of
     log.flush()
     files = dict(disk.names)
     log.reset_to(offset)
-    # The log's start was written, and nothing else yet.
+    # Only the log's start was written.
     disk.names = {**files, DIRECTORY / LOG_START_NAME: disk.names[DIRECTORY / LOG_START_NAME]}
     again = open_log(disk, config=SMALL_SEGMENTS)
     assert (again.log_start_offset, again.log_end_offset) == (offset, offset)
@@ -136,7 +136,7 @@ def test_segments_older_than_the_retention_are_deleted(disk: MemoryDisk) -> None
     log = open_log(disk, config=retained(retention_ms=100))
     for i in range(6):
         log.append([batch_at(i, timestamp_ms=START_MS + 10 * i)])
-    # The segments' youngest records are of 10, 30 and 50.
+    # The newest records of the segments are from 10, 30 and 50.
     assert log.delete_old_segments(START_MS + 110, up_to=6) == 0
     assert log.delete_old_segments(START_MS + 131, up_to=6) == 2
     assert log.log_start_offset == 4
@@ -153,7 +153,7 @@ def test_the_oldest_segments_beyond_the_size_are_deleted(disk: MemoryDisk) -> No
     assert log.size_bytes == 4 * FRAME
 
 
-def test_of_many_segments_some_are_deleted_at_once(disk: MemoryDisk) -> None:
+def test_some_of_many_segments_are_deleted_at_once(disk: MemoryDisk) -> None:
     log = open_log(disk, config=retained(retention_bytes=0))
     for i in range(2 * MAX_DELETED_AT_ONCE + 4):
         log.append([batch_at(i)])
@@ -169,7 +169,7 @@ def test_nothing_above_the_limit_is_deleted(disk: MemoryDisk) -> None:
     assert log.log_start_offset == 4
 
 
-def test_an_idle_log_is_rolled_and_expires_whole(disk: MemoryDisk) -> None:
+def test_an_idle_log_is_rolled_and_expires_completely(disk: MemoryDisk) -> None:
     log = open_log(disk, config=retained(retention_ms=100))
     log.append([batch_at(0, epoch=4)])
     assert log.delete_old_segments(START_MS + 101, up_to=0) == 0
@@ -201,7 +201,7 @@ def test_an_interrupted_deletion_is_finished_by_the_next_start(disk: MemoryDisk)
     files = dict(disk.names)
     log.delete_old_segments(START_MS, up_to=5)
     disk.names = {**files, DIRECTORY / LOG_START_NAME: disk.names[DIRECTORY / LOG_START_NAME]}
-    # A segment in the middle of what was to go is gone already.
+    # A segment in the middle of the deleted range is already gone.
     disk.remove(DIRECTORY / "00000000000000000002.log")
     again = open_log(disk)
     assert (again.log_start_offset, again.log_end_offset) == (4, 8)
@@ -209,7 +209,7 @@ def test_an_interrupted_deletion_is_finished_by_the_next_start(disk: MemoryDisk)
     assert not again.recovery.lost_data
 
 
-def test_a_changed_configuration_counts_from_then_on(disk: MemoryDisk) -> None:
+def test_a_changed_configuration_applies_from_then_on(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 4))
     log.update_config(SMALL_SEGMENTS)
     log.append([batch_at(4)])

@@ -1,5 +1,6 @@
-"""A log after a power failure, which may leave gaps in what was not synced: where other replicas
-have the records it ends at the first gap, and in the only copy nothing is lost but the gaps."""
+"""A log after a power failure, which may leave gaps in unsynced data. If other replicas have the
+records, the log ends at the first gap. The only copy loses nothing but the gaps.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def written(flushed: int = FLUSHED, config: LogConfig = CONFIG) -> MemoryDisk:
 
 
 def frames(disk: MemoryDisk) -> dict[int, tuple[PurePath, int, bytes]]:
-    """By base offset: where each batch lies, and its bytes."""
+    """The place and the bytes of each batch, by base offset."""
     found = {}
     for path, inode in disk.names.items():
         if path.suffix == ".log":
@@ -90,10 +91,8 @@ def test_the_only_copy_keeps_every_batch_that_is_on_the_disk(
 
 
 @given(rng=st.randoms(use_true_random=False), flushed=st.integers(0, len(BATCHES)))
-def test_where_others_have_the_records_the_log_ends_at_the_first_gap(
-    rng: random.Random, flushed: int
-) -> None:
-    """Made unreadable, the gap would count as held, and nobody would copy the records there."""
+def test_with_other_copies_the_log_ends_at_the_first_gap(rng: random.Random, flushed: int) -> None:
+    """An unreadable gap would count as held, and no replica would copy its records there."""
     disk = written(flushed)
     before = frames(disk)
     disk.power_failure(rng)
@@ -106,7 +105,7 @@ def test_where_others_have_the_records_the_log_ends_at_the_first_gap(
 
 
 @given(rng=st.randoms(use_true_random=False), flushed=st.integers(0, len(BATCHES)))
-def test_while_it_is_not_known_whether_others_have_the_records_nothing_is_changed(
+def test_while_other_copies_are_unknown_nothing_is_changed(
     rng: random.Random, flushed: int
 ) -> None:
     disk = written(flushed)
@@ -127,7 +126,7 @@ def test_while_it_is_not_known_whether_others_have_the_records_nothing_is_change
 
 
 @pytest.mark.parametrize(("unsynced", "end"), [(Unsynced.LOST_CUT, 5), (Unsynced.LOST_SEALED, 12)])
-def test_a_gap_and_a_torn_tail_are_two_things(unsynced: Unsynced, end: int) -> None:
+def test_a_gap_and_a_torn_tail_are_handled_separately(unsynced: Unsynced, end: int) -> None:
     disk = written(config=LogConfig())
     data = disk.names[SEGMENT].data
     data[5 * FRAME : 6 * FRAME] = bytes(FRAME)
@@ -160,7 +159,7 @@ def test_a_gap_that_is_longer_than_a_frame_may_be_is_sealed_in_parts(
     assert len(damaged) == -(-5 * FRAME // frame_bytes)
 
 
-def test_damage_in_what_was_synced_is_unreadable_with_and_without_other_replicas() -> None:
+def test_damage_in_synced_data_is_unreadable_with_and_without_other_replicas() -> None:
     for unsynced in (Unsynced.LOST_CUT, Unsynced.LOST_SEALED):
         disk = written(config=LogConfig())
         disk.names[SEGMENT].data[2 * FRAME - 1] ^= 1

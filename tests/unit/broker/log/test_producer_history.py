@@ -57,7 +57,7 @@ def disk() -> MemoryDisk:
     return MemoryDisk()
 
 
-def test_after_a_clean_stop_producers_are_known_without_a_look_at_the_data(
+def test_after_a_clean_stop_producers_are_known_without_reading_data(
     disk: MemoryDisk,
 ) -> None:
     left = ended(log_of(disk, BATCHES, SMALL_SEGMENTS))
@@ -78,7 +78,7 @@ def test_after_a_crash_only_the_active_segment_is_read_for_producers(disk: Memor
     assert segments_read(disk) == {6}
 
 
-def test_a_torn_batch_is_none_that_its_producer_wrote(disk: MemoryDisk) -> None:
+def test_a_torn_batch_does_not_count_for_its_producer(disk: MemoryDisk) -> None:
     log_of(disk, BATCHES, SMALL_SEGMENTS)
     del disk.names[DIRECTORY / "00000000000000000006.log"].data[-1:]
     assert known(reopen(disk)) == expected(BATCHES[:6])
@@ -86,7 +86,7 @@ def test_a_torn_batch_is_none_that_its_producer_wrote(disk: MemoryDisk) -> None:
 
 @pytest.mark.rule("waiting-produce-ends-with-epoch")
 @pytest.mark.parametrize("offset", range(8))
-def test_a_cut_makes_the_states_what_they_were_there(disk: MemoryDisk, offset: int) -> None:
+def test_a_cut_restores_the_states_at_its_offset(disk: MemoryDisk, offset: int) -> None:
     log = log_of(disk, BATCHES, SMALL_SEGMENTS)
     log.truncate_to(offset)
     assert known(log) == expected(BATCHES[:offset])
@@ -95,7 +95,7 @@ def test_a_cut_makes_the_states_what_they_were_there(disk: MemoryDisk, offset: i
 
 
 def flip_sequence(disk: MemoryDisk, batch: Batch) -> None:
-    """The bits of a batch in its segment that only the checksum of its records covers."""
+    """Bits of a batch in its segment that only the checksum of its records covers."""
     flipped = batch._replace(header=batch.header._replace(base_sequence=77))
     (segment,) = [inode for path, inode in disk.names.items() if encode_frame(batch) in inode.data]
     segment.data[:] = segment.data.replace(encode_frame(batch), encode_frame(flipped))
@@ -116,13 +116,13 @@ def test_a_flipped_sequence_that_a_start_reads_is_damage_and_no_state(disk: Memo
 
 
 def write_back(disk: MemoryDisk, suffix: str) -> None:
-    """What the kernel does by itself, file by file."""
+    """Flush as the kernel does by itself, file by file."""
     for path, inode in disk.names.items():
         if path.suffix == suffix:
             inode.sync()
 
 
-def test_what_is_written_after_a_cut_is_not_taken_for_what_was_cut(disk: MemoryDisk) -> None:
+def test_data_written_after_a_cut_is_not_taken_for_the_data_that_was_cut(disk: MemoryDisk) -> None:
     log = log_of(disk, BATCHES, SMALL_SEGMENTS)
     log.truncate_to(1)
     after = written(NAMED, NAMED, start=1)
@@ -151,7 +151,7 @@ def test_a_snapshot_that_a_cut_removed_does_not_come_back_after_a_power_failure(
 def test_a_snapshot_that_a_start_removed_does_not_come_back_after_a_power_failure(
     disk: MemoryDisk,
 ) -> None:
-    """Its batches were lost, it was not."""
+    """The batches were lost, the snapshot was not."""
     log = log_of(disk, BATCHES[:4], LogConfig())
     log.flush()
     log.append(BATCHES[4:6])
@@ -168,7 +168,7 @@ def test_a_snapshot_that_a_start_removed_does_not_come_back_after_a_power_failur
     assert known(open_log(disk, recovery_point=4)) == expected([*BATCHES[:4], *after])
 
 
-def test_a_damaged_snapshot_is_said_and_the_batches_are_read_instead(disk: MemoryDisk) -> None:
+def test_a_damaged_snapshot_is_logged_and_the_batches_are_read_instead(disk: MemoryDisk) -> None:
     left = ended(log_of(disk, BATCHES, SMALL_SEGMENTS), room_for_producers=0)
     disk.names[DIRECTORY / snapshot_name(7)].data[-3] ^= 1
     with capture_logs() as lines:
@@ -177,14 +177,14 @@ def test_a_damaged_snapshot_is_said_and_the_batches_are_read_instead(disk: Memor
     assert known(log) == expected(BATCHES)
 
 
-def test_a_lost_snapshot_costs_no_more_than_a_longer_reading(disk: MemoryDisk) -> None:
+def test_a_lost_snapshot_only_costs_a_longer_read(disk: MemoryDisk) -> None:
     log_of(disk, BATCHES, SMALL_SEGMENTS)
     for offset in snapshots(disk):
         disk.remove(DIRECTORY / snapshot_name(offset))
     assert known(reopen(disk)) == expected(BATCHES)
 
 
-def test_there_is_a_snapshot_for_each_segment_and_no_other(disk: MemoryDisk) -> None:
+def test_each_segment_has_a_snapshot_and_there_is_no_other(disk: MemoryDisk) -> None:
     left = ended(log_of(disk, BATCHES, SMALL_SEGMENTS), room_for_producers=0)
     log = reopen(disk, left=left)
     for batch in written(*[B] * 3, start=7):
@@ -192,7 +192,7 @@ def test_there_is_a_snapshot_for_each_segment_and_no_other(disk: MemoryDisk) -> 
     assert snapshots(disk) == [2, 4, 6, 8]
 
 
-def test_a_long_segment_has_snapshots_on_its_way(
+def test_a_long_segment_has_snapshots_within_it(
     disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer_history, "SNAPSHOT_INTERVAL_BYTES", 3 * FRAME)
@@ -205,7 +205,7 @@ def test_a_long_segment_has_snapshots_on_its_way(
     assert known(log) == expected(BATCHES[:5])
 
 
-def test_many_producers_make_snapshots_on_the_way_rarer(
+def test_many_producers_make_snapshots_within_a_segment_rarer(
     disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer_history, "SNAPSHOT_INTERVAL_BYTES", 1)
@@ -215,7 +215,7 @@ def test_many_producers_make_snapshots_on_the_way_rarer(
     assert snapshots(disk) == [1, 3, 6]
 
 
-def test_a_snapshot_that_finds_no_room_refuses_no_batch(
+def test_a_snapshot_without_disk_space_rejects_no_batch(
     disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer_history, "SNAPSHOT_INTERVAL_BYTES", FRAME)
@@ -229,7 +229,7 @@ def test_a_snapshot_that_finds_no_room_refuses_no_batch(
     assert known(log) == expected(BATCHES[:2])
 
 
-def test_a_batch_that_was_not_written_is_not_known(disk: MemoryDisk) -> None:
+def test_the_producer_of_an_unwritten_batch_is_not_known(disk: MemoryDisk) -> None:
     log = open_log(disk)
     log.append(BATCHES[:1])
     disk.space = 10
@@ -241,7 +241,7 @@ def test_a_batch_that_was_not_written_is_not_known(disk: MemoryDisk) -> None:
 # -- retention ---------------------------------------------------------------------------
 
 
-def test_a_producer_is_known_when_its_batches_are_deleted(disk: MemoryDisk) -> None:
+def test_a_producer_is_known_after_its_batches_are_deleted(disk: MemoryDisk) -> None:
     log = expired(disk, BATCHES, up_to=6)
     assert (log.log_start_offset, known(log)) == (6, expected(BATCHES))
     log.flush()
@@ -251,7 +251,7 @@ def test_a_producer_is_known_when_its_batches_are_deleted(disk: MemoryDisk) -> N
     assert snapshots(disk) == [6]
 
 
-def test_what_was_below_the_start_is_told_to_others(disk: MemoryDisk) -> None:
+def test_producers_below_the_start_are_sent_to_others(disk: MemoryDisk) -> None:
     log = expired(disk, BATCHES, up_to=6)
     assert log.producers.below_start().entries == expected(BATCHES[:6])
 
@@ -264,7 +264,7 @@ def test_a_deletion_without_a_snapshot_reads_the_batches_first(disk: MemoryDisk)
     assert log.producers.below_start().entries == expected(BATCHES[:6])
 
 
-def test_a_log_that_expired_whole_keeps_its_producers_over_a_power_failure(
+def test_a_fully_expired_log_keeps_its_producers_over_a_power_failure(
     disk: MemoryDisk,
 ) -> None:
     config = LogConfig(retention_ms=100)
@@ -277,10 +277,10 @@ def test_a_log_that_expired_whole_keeps_its_producers_over_a_power_failure(
     assert (again.log_start_offset, known(again)) == (7, expected(BATCHES))
 
 
-# -- a log that begins anew --------------------------------------------------------------
+# -- a log that is reset -----------------------------------------------------------------
 
 
-def test_a_log_that_begins_anew_lacks_its_producers_until_it_learns_of_them(
+def test_a_reset_log_lacks_its_producers_until_it_learns_them(
     disk: MemoryDisk,
 ) -> None:
     log = log_of(disk, BATCHES, SMALL_SEGMENTS)
@@ -295,17 +295,17 @@ def test_a_log_that_begins_anew_lacks_its_producers_until_it_learns_of_them(
     assert again.producers.below_start().entries == expected(BATCHES)
 
 
-def test_a_clean_stop_does_not_hide_what_a_log_lacks(disk: MemoryDisk) -> None:
+def test_a_clean_stop_does_not_hide_missing_producers(disk: MemoryDisk) -> None:
     log = open_log(disk)
     log.reset_to(40)
     assert reopen(disk, left=ended(log)).producers.lacking
 
 
 @pytest.mark.parametrize("damage", ["removed", "a bit flipped"])
-def test_an_empty_log_whose_only_snapshot_is_lost_lacks_its_producers(
+def test_an_empty_log_that_lost_its_only_snapshot_lacks_its_producers(
     disk: MemoryDisk, damage: str
 ) -> None:
-    """As though nobody had written below, it would else count as a replica that may lead."""
+    """Otherwise it would look as if no producer had written below, and could become leader."""
     log = open_log(disk)
     log.reset_to(40)
     log.producers.learn(states_of(BATCHES))
@@ -315,7 +315,7 @@ def test_an_empty_log_whose_only_snapshot_is_lost_lacks_its_producers(
     assert reopen(disk, left=left).producers.lacking
 
 
-def test_a_log_that_begins_at_0_lacks_nothing(disk: MemoryDisk) -> None:
+def test_a_log_that_begins_at_0_lacks_no_producers(disk: MemoryDisk) -> None:
     log = open_log(disk)
     log.reset_to(40)
     log.reset_to(0)
@@ -324,7 +324,7 @@ def test_a_log_that_begins_at_0_lacks_nothing(disk: MemoryDisk) -> None:
 
 
 @pytest.mark.parametrize("offset", [1, 4, 40])
-def test_a_reset_that_did_not_happen_leaves_the_producers(disk: MemoryDisk, offset: int) -> None:
+def test_a_failed_reset_leaves_the_producers(disk: MemoryDisk, offset: int) -> None:
     """It stopped before the log's new start was written."""
     log = log_of(disk, BATCHES, SMALL_SEGMENTS)
     log.producers.begin_reset(offset)
@@ -332,13 +332,16 @@ def test_a_reset_that_did_not_happen_leaves_the_producers(disk: MemoryDisk, offs
     assert (again.producers.lacking, known(again)) == (False, expected(BATCHES))
 
 
-def test_a_reset_that_was_interrupted_is_finished_by_the_next_start(disk: MemoryDisk) -> None:
+def test_an_interrupted_reset_is_finished_by_the_next_start(disk: MemoryDisk) -> None:
     log = log_of(disk, BATCHES, SMALL_SEGMENTS)
     log.flush()
     files = dict(disk.names)
     log.reset_to(40)
-    told = (LOG_START_NAME, snapshot_name(40), snapshot_name(40, COPY_SUFFIX))
-    disk.names = {**files, **{DIRECTORY / name: disk.names[DIRECTORY / name] for name in told}}
+    kept_names = (LOG_START_NAME, snapshot_name(40), snapshot_name(40, COPY_SUFFIX))
+    disk.names = {
+        **files,
+        **{DIRECTORY / name: disk.names[DIRECTORY / name] for name in kept_names},
+    }
     again = reopen(disk)
     assert (again.log_start_offset, again.producers.lacking, known(again)) == (40, True, ())
 
@@ -351,7 +354,7 @@ MODEL_CONFIG = LogConfig(
 
 
 class ProducerModel(RuleBasedStateMachine):
-    """All batches that were ever in the log and not cut, against what the log knows."""
+    """Every batch ever appended and not cut, compared with what the log knows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -439,12 +442,12 @@ class ProducerModel(RuleBasedStateMachine):
         self.cut(self.log.log_end_offset)
 
     @invariant()
-    def the_log_knows_what_was_written(self) -> None:
+    def the_log_knows_its_producers(self) -> None:
         assert self.log.log_end_offset == self.end
         assert known(self.log) == expected(self.ever)
 
     @invariant()
-    def it_knows_what_was_below_its_start(self) -> None:
+    def it_knows_producers_below_its_start(self) -> None:
         start = self.log.log_start_offset
         below = [batch for batch in self.ever if batch.header.next_offset <= start]
         assert self.log.producers.below_start().entries == expected(below)
@@ -454,7 +457,7 @@ TestProducerModel = pytest.mark.timeout(120)(ProducerModel.TestCase)
 TestProducerModel.settings = settings(max_examples=60, stateful_step_count=25)
 
 
-def test_who_is_crowded_out_is_told_once_however_often_the_log_is_read(
+def test_an_evicted_producer_is_reported_once_however_often_the_log_is_read(
     disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer_state, "MAX_UNNAMED_PRODUCERS", 2)

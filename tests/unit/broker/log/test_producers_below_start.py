@@ -1,4 +1,4 @@
-"""Who wrote below a log's start: kept twice, because no batch would tell."""
+"""The producers below a log's start are stored twice, because no batch shows them any more."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -15,10 +15,10 @@ def disk() -> MemoryDisk:
 
 
 @pytest.mark.parametrize("damage", ["removed", "a bit flipped"])
-def test_either_of_the_two_at_the_start_is_enough_and_mends_the_other(
+def test_either_copy_at_the_start_is_enough_and_repairs_the_other(
     disk: MemoryDisk, damage: str
 ) -> None:
-    """No batch would tell who wrote below, so that their next batches were written twice."""
+    """No batch shows the producers below, so their next batches would be written twice."""
     expired(disk, BATCHES, up_to=6).flush()
     for suffix in (SNAPSHOT_SUFFIX, COPY_SUFFIX, SNAPSHOT_SUFFIX):
         spoil(disk, 6, suffix, damage)
@@ -28,7 +28,7 @@ def test_either_of_the_two_at_the_start_is_enough_and_mends_the_other(
         assert log.producers.below_start().entries == expected(BATCHES[:6])
 
 
-def test_where_both_are_damaged_it_is_said_loudly_and_the_log_opens(disk: MemoryDisk) -> None:
+def test_if_both_copies_are_damaged_an_error_is_logged_and_the_log_opens(disk: MemoryDisk) -> None:
     expired(disk, BATCHES, up_to=6).flush()
     for suffix in (SNAPSHOT_SUFFIX, COPY_SUFFIX):
         spoil(disk, 6, suffix)
@@ -38,7 +38,7 @@ def test_where_both_are_damaged_it_is_said_loudly_and_the_log_opens(disk: Memory
     assert (said["log_level"], said["log_start_offset"]) == ("error", 6)
 
 
-def test_both_go_when_the_log_begins_later(disk: MemoryDisk) -> None:
+def test_both_copies_are_deleted_when_the_log_start_moves(disk: MemoryDisk) -> None:
     log = expired(disk, BATCHES, up_to=4)
     assert log.log_start_offset == 4
     log.delete_old_segments(START_MS, up_to=6)

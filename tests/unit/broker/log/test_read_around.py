@@ -1,4 +1,4 @@
-"""Reading around bad sectors costs no more than what these held."""
+"""Reading around bad sectors costs no more than their contents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def disk_with(data: bytes) -> MemoryDisk:
     return disk
 
 
-def test_one_bad_sector_is_filled_and_all_around_it_is_read() -> None:
+def test_one_bad_sector_is_filled_and_everything_around_it_is_read() -> None:
     disk = disk_with(DATA)
     disk.spoil(PATH, SECTOR_BYTES + 7)
     around = ReadAround(disk.open(PATH))
@@ -39,7 +39,7 @@ def test_one_bad_sector_is_filled_and_all_around_it_is_read() -> None:
     assert around.bad == {SECTOR_BYTES}
 
 
-def test_a_sector_that_is_read_at_another_attempt_is_not_bad() -> None:
+def test_a_sector_that_a_retry_reads_is_not_bad() -> None:
     disk = disk_with(DATA)
     disk.failing_reads = READ_ATTEMPTS
     around = ReadAround(disk.open(PATH))
@@ -47,7 +47,7 @@ def test_a_sector_that_is_read_at_another_attempt_is_not_bad() -> None:
     assert around.bad == set()
 
 
-def test_a_disk_that_reads_nothing_has_failed_and_not_a_sector() -> None:
+def test_a_disk_that_reads_nothing_has_failed_as_a_whole() -> None:
     data = bytes(2 * MAX_UNREADABLE_BYTES)
     disk = disk_with(data)
     for position in range(0, len(data), SECTOR_BYTES):
@@ -66,7 +66,7 @@ def test_a_copy_has_other_sectors() -> None:
     assert disk.read_file(PATH) == FILLER + DATA[SECTOR_BYTES:]
 
 
-def test_an_error_of_a_read_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_error_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file.log"
     path.write_bytes(DATA)
     file = OsDisk().open(path)

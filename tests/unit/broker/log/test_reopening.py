@@ -54,7 +54,7 @@ def offsets(log: Log) -> list[int]:
     return [batch.header.base_offset for batch in read_all(log)]
 
 
-def test_damage_in_what_was_synced_long_ago_costs_its_batch_alone(disk: MemoryDisk) -> None:
+def test_damage_in_data_synced_long_ago_costs_only_its_batch(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 20), SMALL_SEGMENTS)
     log.flush()
     log.close()
@@ -65,7 +65,7 @@ def test_damage_in_what_was_synced_long_ago_costs_its_batch_alone(disk: MemoryDi
 
 
 def failed_in_a_sync(disk: MemoryDisk) -> Log:
-    """What lies below offset 3 was synced; what follows failed to be."""
+    """Data below offset 3 was synced; the sync of the rest failed."""
     log = log_of(disk, batches_from(0, 3), SMALL_SEGMENTS)
     log.flush()
     for batch in batches_from(3, 10):
@@ -78,10 +78,10 @@ def failed_in_a_sync(disk: MemoryDisk) -> Log:
     return log
 
 
-def test_what_a_failed_sync_left_in_memory_is_on_the_disk_before_it_is_used_again(
+def test_data_that_a_failed_sync_left_in_memory_is_on_disk_before_it_is_used_again(
     disk: MemoryDisk,
 ) -> None:
-    """A second fsync of the same files would succeed, and tell a lie."""
+    """A second fsync of the same files would succeed without having written the data."""
     failed_in_a_sync(disk)
     log = reopen(disk, check_from=3, rewrite_from=3)
     end = log.log_end_offset
@@ -91,7 +91,7 @@ def test_what_a_failed_sync_left_in_memory_is_on_the_disk_before_it_is_used_agai
     assert offsets(again) == list(range(13))
 
 
-def start_where_the_machine_went_on(disk: MemoryDisk, recovery_point: int) -> Log:
+def start_where_the_machine_kept_running(disk: MemoryDisk, recovery_point: int) -> Log:
     return Log.open(
         disk,
         DIRECTORY,
@@ -102,26 +102,26 @@ def start_where_the_machine_went_on(disk: MemoryDisk, recovery_point: int) -> Lo
 
 
 @pytest.mark.rule("damaged-replica-resigns-first")
-def test_a_start_writes_again_what_the_life_before_may_have_failed_to_sync(
+def test_a_start_rewrites_data_that_the_previous_incarnation_may_have_failed_to_sync(
     disk: MemoryDisk,
 ) -> None:
     failed_in_a_sync(disk)
-    log = start_where_the_machine_went_on(disk, recovery_point=3)
+    log = start_where_the_machine_kept_running(disk, recovery_point=3)
     log.flush()
     assert log.flushed_offset == 13
     disk.power_failure()
     assert offsets(reopen(disk)) == list(range(13))
 
 
-def test_a_start_writes_nothing_again_that_was_synced(disk: MemoryDisk) -> None:
+def test_a_start_rewrites_nothing_that_was_synced(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 20), SMALL_SEGMENTS)
     log.flush()
     log.close()
-    start_where_the_machine_went_on(disk, recovery_point=20)
+    start_where_the_machine_kept_running(disk, recovery_point=20)
     assert all(inode.is_synced for path, inode in disk.names.items() if path.suffix == ".log")
 
 
-def test_a_start_that_checks_all_writes_nothing_a_second_time(disk: MemoryDisk) -> None:
+def test_a_start_that_checks_everything_rewrites_nothing_twice(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 20), SMALL_SEGMENTS)
     left = ended(log)
     again = Log.open(
@@ -138,7 +138,7 @@ def test_a_start_that_checks_all_writes_nothing_a_second_time(disk: MemoryDisk) 
     assert all(inode.is_synced for path, inode in disk.names.items() if path.suffix == ".log")
 
 
-def test_segments_that_were_synced_are_not_written_again(disk: MemoryDisk) -> None:
+def test_synced_segments_are_not_rewritten(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 20), SMALL_SEGMENTS)
     log.flush()
     log.close()

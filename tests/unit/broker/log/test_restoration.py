@@ -1,4 +1,4 @@
-"""Batches that are unreadable here, and sound in another replica, are written over again."""
+"""Batches that are unreadable here and valid in another replica are restored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def with_unreadable(disk: MemoryDisk, count: int = 5, *damaged: int) -> Log:
 
 
 @pytest.mark.parametrize("count", [5, 12])  # in the active segment, in a closed one
-def test_what_was_there_is_readable_again(disk: MemoryDisk, count: int) -> None:
+def test_a_restored_batch_is_readable_again(disk: MemoryDisk, count: int) -> None:
     log = with_unreadable(disk, count)
     assert log.restore([batch_at(2)])
     assert read_all(log) == batches_from(0, count)
@@ -39,7 +39,7 @@ def test_what_was_there_is_readable_again(disk: MemoryDisk, count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [5, 12])
-def test_batches_that_became_one_are_two_again(disk: MemoryDisk, count: int) -> None:
+def test_batches_merged_into_one_are_two_again(disk: MemoryDisk, count: int) -> None:
     log = with_unreadable(disk, count, 2, 3)
     assert unreadable(log) == [2, 3]
     assert log.restore([batch_at(2), batch_at(3)])
@@ -77,7 +77,7 @@ def test_a_readable_batch_is_not_overwritten(disk: MemoryDisk) -> None:
     assert read_all(log) == batches_from(0, 3)
 
 
-def test_a_producer_is_known_again_that_wrote_nothing_else(disk: MemoryDisk) -> None:
+def test_a_producer_with_no_other_batch_is_known_again(disk: MemoryDisk) -> None:
     batches = batches_from(0, 5)
     batches[2] = batch_at(2, producer=Producer(7, 0, 0))
     log = log_of(disk, batches, CONFIG)
@@ -88,14 +88,14 @@ def test_a_producer_is_known_again_that_wrote_nothing_else(disk: MemoryDisk) -> 
     assert check is not None
     check.run()
     log.finish_seal(check)
-    log.producers.states = ProducerStates()  # as a start has it that reads the log now
+    log.producers.states = ProducerStates()  # as after a start that reads the log now
     assert log.restore([batches[2]])
     entry = log.producers.states.entry(7)
     assert entry is not None
     assert entry.end_offset == 3
 
 
-def test_an_offset_lies_in_the_epoch_that_began_last() -> None:
+def test_an_offset_belongs_to_the_epoch_that_began_last() -> None:
     epochs = LeaderEpochs([EpochEntry(1, 0), EpochEntry(4, 5)])
     assert [epochs.epoch_at(offset) for offset in (0, 4, 5, 9)] == [1, 1, 4, 4]
     assert LeaderEpochs().epoch_at(0) == -1

@@ -1,4 +1,4 @@
-"""No single record, and no clock that was wrong, decides how long a segment is kept."""
+"""Neither a single record nor a wrong clock decides how long a segment is kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECONDS = START_MS // 1000
 
 
 def log_of(*times: tuple[int, int], **config: int) -> Log:
-    """A record for each timestamp and append time, two in a segment."""
+    """Append one record for each timestamp and append time, two in a segment."""
     limits = {"segment_bytes": 2 * FRAME, "segment_ms": DAY_MS, "retention_ms": 1_000} | config
     log = open_log(MemoryDisk(), config=LogConfig(**limits))
     for offset, (timestamp_ms, append_ms) in enumerate(times):
@@ -34,7 +34,7 @@ def at(ms: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("wrong", [MICROSECONDS, MICROSECONDS * 1000])
-def test_a_timestamp_in_smaller_units_keeps_nothing(wrong: int) -> None:
+def test_a_timestamp_in_smaller_units_does_not_extend_retention(wrong: int) -> None:
     log = log_of((wrong, START_MS), at(10), at(20), at(30))
     assert kept_from(log, START_MS + 1_005) == 0
     assert kept_from(log, START_MS + 1_011) == 2
@@ -47,7 +47,7 @@ def test_a_timestamp_in_seconds_deletes_nothing_early() -> None:
     assert kept_from(log, START_MS + 1_011) == 2
 
 
-def test_a_timestamp_that_the_topic_accepts_keeps_its_segment_so_long() -> None:
+def test_an_accepted_timestamp_keeps_its_segment_for_its_time() -> None:
     ahead = (START_MS + 500, START_MS)
     log = log_of(ahead, ahead, at(20), timestamp_max_ahead_ms=500)
     assert kept_from(log, START_MS + 1_500) == 0
@@ -64,7 +64,7 @@ def test_data_that_a_slow_clock_appended_is_kept_by_its_timestamps(
     assert kept_from(log, START_MS + 1_001) == 3
 
 
-def test_data_that_a_fast_clock_appended_is_as_old_as_what_follows() -> None:
+def test_data_appended_by_a_fast_clock_is_as_old_as_the_next_data() -> None:
     fast = (MICROSECONDS, START_MS + 9_000 * DAY_MS)
     log = log_of(fast, fast, fast, fast, at(30))
     assert kept_from(log, START_MS + 1_030) == 0
@@ -73,7 +73,7 @@ def test_data_that_a_fast_clock_appended_is_as_old_as_what_follows() -> None:
     assert kept_from(alone, START_MS + DAY_MS) == 0
 
 
-def test_damaged_batches_of_which_nothing_tells_the_age_are_as_old_as_what_follows() -> None:
+def test_damaged_batches_of_unknown_age_are_as_old_as_the_next_data() -> None:
     damaged = (0, 0)
     log = log_of(*[damaged] * 4, at(30))
     assert kept_from(log, START_MS + 1_030) == 0
@@ -82,14 +82,14 @@ def test_damaged_batches_of_which_nothing_tells_the_age_are_as_old_as_what_follo
     assert kept_from(alone, START_MS + DAY_MS) == 0
 
 
-def test_a_clock_in_doubt_deletes_nothing_for_its_age_and_still_bounds_the_size() -> None:
+def test_a_clock_in_doubt_deletes_nothing_by_age_and_still_bounds_the_size() -> None:
     log = log_of(*[at(0)] * 6, retention_bytes=3 * FRAME)
     assert kept_from(log, None) == 2
     assert log.segment_count == 2
     assert kept_from(log, START_MS + 1_001) == 6
 
 
-def test_a_segment_is_rolled_once_it_holds_all_that_is_to_be_kept() -> None:
+def test_a_segment_is_rolled_once_it_reaches_the_retention_size() -> None:
     limits = {"segment_bytes": 1 << 30, "retention_bytes": 100_000}
     log = open_log(MemoryDisk(), config=LogConfig(**limits))
     for offset in range(40):
@@ -111,7 +111,7 @@ def test_the_last_append_time_is_read_again_after_a_restart() -> None:
     assert kept_from(again, START_MS + 1_501) == 3
 
 
-def test_what_lies_below_an_offset_is_deleted_in_whole_segments() -> None:
+def test_data_below_an_offset_is_deleted_in_complete_segments() -> None:
     log = log_of(*[at(0)] * 5)
     assert log.delete_below(1) == 0
     assert log.delete_below(3) == 1
@@ -121,7 +121,7 @@ def test_what_lies_below_an_offset_is_deleted_in_whole_segments() -> None:
 
 
 @pytest.mark.parametrize("wrong_ms", [9_000 * DAY_MS, -9_000 * DAY_MS])
-def test_a_segment_that_a_wrong_clock_began_is_rolled(wrong_ms: int) -> None:
+def test_a_segment_begun_by_a_wrong_clock_is_rolled(wrong_ms: int) -> None:
     log = log_of((START_MS, START_MS + wrong_ms))
     log.append([batch_at(1, timestamp_ms=START_MS, append_time_ms=START_MS)])
     assert len(log._segments.sealed) == 1

@@ -18,7 +18,14 @@ from tidelog_runtime.metadata.schema import (
 )
 from tidelog_runtime.metadata.store import Delete, Put, Transaction, TransactionResult
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
-from unit.broker.broker_parts import KEYS, at_work, data_directory, events_told, registration, until
+from unit.broker.broker_parts import (
+    KEYS,
+    at_work,
+    data_directory,
+    emitted_events,
+    registration,
+    until,
+)
 from unit.broker.flaky_store import FlakyStore
 from unit.metadata.virtual_time import virtual_clock
 
@@ -27,7 +34,7 @@ TTL_SECONDS = 3
 
 
 class SlowStore(FlakyStore):
-    """What it has applied it answers a second later."""
+    """A store that applies a request at once and answers a second later."""
 
     async def transact(self, transaction: Transaction) -> TransactionResult:
         result = await super().transact(transaction)
@@ -36,7 +43,7 @@ class SlowStore(FlakyStore):
 
 
 class Broker:
-    """Registers as broker 1, whose data directory it has unless another one is given."""
+    """Registers as broker 1 from its own data directory, or from the given one."""
 
     def __init__(
         self,
@@ -113,13 +120,14 @@ async def test_the_registration_ends_with_its_lease() -> None:
 
 
 @pytest.mark.rule("registrations-are-only-created")
-async def test_a_new_life_deletes_its_predecessor_and_creates_anew() -> None:
-    """Interleaving 1: a put over it would keep the creation revision."""
+async def test_a_new_incarnation_deletes_its_predecessor_and_creates_its_own_key() -> None:
+    """Rule `registrations-are-only-created`: overwriting the key would keep the creation
+    revision."""
     broker = Broker()
-    former = broker.store.put(KEY, encode(registration(1)))
+    previous = broker.store.put(KEY, encode(registration(1)))
     async with running(broker):
         epoch = await broker.registered()
-    assert epoch > former
+    assert epoch > previous
     assert epoch == broker.store.item(KEY).create_revision
     deleting, creating = broker.store.sent
     assert deleting.changes == [Delete(KEY)]
@@ -140,7 +148,8 @@ async def test_the_registration_of_another_directory_by_an_older_release_is_resp
 
 @pytest.mark.rule("detection-deletes-watched-incarnation")
 async def test_it_registers_again_when_its_key_vanishes() -> None:
-    """Interleaving 12: the controller took a broken connection for a crash."""
+    """Rule `detection-deletes-watched-incarnation`: the controller took a broken connection for a
+    crash."""
     broker = Broker()
     async with running(broker):
         first = await broker.registered()
@@ -160,7 +169,7 @@ async def test_it_registers_again_when_its_lease_is_lost() -> None:
     assert second > first
 
 
-async def test_deletions_that_are_older_than_the_registration_are_the_predecessors() -> None:
+async def test_deletions_older_than_the_registration_are_those_of_the_predecessor() -> None:
     broker = Broker()
     async with running(broker):
         epoch = await broker.registered()
@@ -170,12 +179,12 @@ async def test_deletions_that_are_older_than_the_registration_are_the_predecesso
     assert broker.epochs == [epoch]
 
 
-async def test_that_the_key_was_missing_before_it_was_created_is_no_reason_to_do_so_again() -> None:
+async def test_a_key_missing_before_it_was_created_does_not_trigger_another_registration() -> None:
     broker = Broker()
     async with running(broker):
         await broker.registered()
         gone = broker.store.delete(KEY)
-        # While it registers again, the watch tells of other changes, and the key is absent.
+        # While it registers again, the watch delivers other changes, and the key is absent.
         broker.store.before_answer = lambda: broker.registration.observed_gone(gone)
         broker.registration.observed_gone(gone)
         await broker.registered(2)
@@ -183,7 +192,7 @@ async def test_that_the_key_was_missing_before_it_was_created_is_no_reason_to_do
     assert len(broker.epochs) == 2
 
 
-async def test_a_deletion_that_is_told_before_the_answer_to_registering_is_not_missed() -> None:
+async def test_a_deletion_delivered_before_the_answer_to_registering_is_not_missed() -> None:
     broker = Broker()
 
     def delete_at_once() -> None:
@@ -196,7 +205,7 @@ async def test_a_deletion_that_is_told_before_the_answer_to_registering_is_not_m
     assert broker.store.item(KEY).create_revision == broker.epochs[1]
 
 
-async def test_since_when_it_is_intact_is_in_the_next_registration() -> None:
+async def test_intact_since_is_in_the_next_registration() -> None:
     broker = Broker()
     async with running(broker):
         epoch = await broker.registered()
@@ -206,10 +215,10 @@ async def test_since_when_it_is_intact_is_in_the_next_registration() -> None:
     assert (broker.stored.whole_since, broker.stored.synced_whole_since) == (epoch, epoch)
 
 
-# -- a store that is away ----------------------------------------------------------------
+# -- an unavailable store ----------------------------------------------------------------
 
 
-async def test_a_store_that_is_away_at_the_start_is_tried_again_and_said_once() -> None:
+async def test_a_store_that_is_away_at_the_start_is_retried_and_logged_once() -> None:
     broker = Broker()
     broker.store.disconnect()
     async with running(broker):
@@ -217,7 +226,7 @@ async def test_a_store_that_is_away_at_the_start_is_tried_again_and_said_once() 
         assert broker.epochs == []
         broker.store.reconnect()
         await broker.registered()
-    waiting, registered = events_told(broker.state_changes)
+    waiting, registered = emitted_events(broker.state_changes)
     assert (waiting.stage, waiting.cause) == (Stage.FAILED, Cause.STORE_UNREACHABLE)
     assert registered.stage is Stage.COMPLETED
 
@@ -234,7 +243,7 @@ async def test_a_store_that_is_away_for_less_than_the_lease_changes_nothing() ->
 
 
 async def test_a_registration_without_an_answer_is_replaced() -> None:
-    """It was applied, under a revision that nobody told."""
+    """It was applied under a revision that no answer returned."""
     broker = Broker()
     lost: list[int] = []
     broker.store.before_answer = lambda: lost.append(broker.store.item(KEY).create_revision)
@@ -248,7 +257,7 @@ async def test_a_registration_without_an_answer_is_replaced() -> None:
     assert broker.store.item(KEY).create_revision == epoch
 
 
-async def test_attempts_that_fail_leave_no_lease_behind() -> None:
+async def test_failed_attempts_leave_no_lease_behind() -> None:
     broker = Broker()
     broker.store.loses_answers = True
     async with running(broker):
@@ -273,7 +282,7 @@ async def test_a_store_that_fell_back_is_not_registered_with() -> None:
 
 
 @pytest.mark.rule("stopping-broker-does-not-rejoin")
-async def test_a_stopping_broker_says_so_and_keeps_its_epoch() -> None:
+async def test_a_stopping_broker_is_marked_and_keeps_its_epoch() -> None:
     broker = Broker()
     async with running(broker):
         epoch = await broker.registered()
@@ -294,10 +303,9 @@ async def test_a_stopping_registration_still_ends_with_its_lease() -> None:
         assert broker.store.data.get(KEY) is None
 
 
-async def test_a_broker_that_has_to_register_again_while_it_stops_is_not_taken_for_running() -> (
-    None
-):
-    """Interleaving 10: it would be elected, or let into an ISR, and then stop."""
+async def test_a_broker_that_registers_again_while_it_stops_is_registered_as_stopping() -> None:
+    """Rule `stopping-broker-does-not-rejoin`: otherwise it would be elected or admitted to an
+    ISR, and then stop."""
     broker = Broker()
     async with running(broker):
         await broker.registered()
@@ -305,7 +313,7 @@ async def test_a_broker_that_has_to_register_again_while_it_stops_is_not_taken_f
         broker.store.expire_lease(1)
         await broker.registered(2)
     assert broker.stored.state == STOPPING
-    # Created as stopping: there is nothing to rewrite.
+    # Created as stopping, so nothing has to be rewritten.
     item = broker.store.item(KEY)
     assert item.mod_revision == item.create_revision
 
@@ -316,7 +324,7 @@ async def test_stopping_before_it_ever_registered_writes_nothing() -> None:
     assert broker.store.data.get(KEY) is None
 
 
-async def test_a_stop_does_not_mark_the_next_life_of_the_broker() -> None:
+async def test_a_stop_does_not_mark_the_next_incarnation_of_the_broker() -> None:
     broker = Broker()
     async with running(broker):
         await broker.registered()
@@ -330,7 +338,7 @@ async def test_a_stop_does_not_mark_the_next_life_of_the_broker() -> None:
 async def test_a_stop_while_it_registers_leaves_no_running_registration_behind(
     before: bool,
 ) -> None:
-    """The hand-over would wait for a controller that sees nothing to move."""
+    """The leadership transfer would wait for a controller that sees no reason to act."""
     broker = Broker(SlowStore(virtual_clock()))
     async with running(broker):
         if before:
@@ -354,7 +362,7 @@ async def test_withdrawing_ends_the_registration_at_once() -> None:
     assert broker.store.data.get(KEY) is None
 
 
-async def test_nothing_goes_on_after_it_was_cancelled() -> None:
+async def test_nothing_continues_after_a_cancellation() -> None:
     broker = Broker()
     before = asyncio.all_tasks()
     async with running(broker):

@@ -13,18 +13,18 @@ class At:
         return 1_000
 
 
-def test_a_change_is_named_by_broker_life_and_number() -> None:
+def test_a_change_id_has_broker_incarnation_and_number() -> None:
     at = At()
     ids = ChangeIds(2, lambda: at.epoch, at)
     assert [ids.next(Cause.LAG_TIME).id for _ in range(2)] == ["b2-7-1", "b2-7-2"]
 
 
-def test_it_says_why_and_since_when() -> None:
+def test_a_change_has_its_cause_and_its_start() -> None:
     change = ChangeIds(2, lambda: 7, At()).next(Cause.LAG_TIME)
     assert (change.cause, change.requested_at_ms) == (Cause.LAG_TIME, 1_000)
 
 
-def test_another_life_names_others() -> None:
+def test_another_incarnation_has_other_ids() -> None:
     at = At()
     ids = ChangeIds(2, lambda: at.epoch, at)
     ids.next(Cause.NONE)

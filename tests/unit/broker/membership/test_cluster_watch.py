@@ -16,8 +16,8 @@ from unit.broker.broker_parts import (
     at_work,
     data_directory,
     registration,
-    settled,
     until,
+    until_idle,
 )
 from unit.broker.fake_log import NAME, epoch_of, state
 from unit.broker.flaky_store import FlakyStore
@@ -68,7 +68,7 @@ def watching(broker: Broker) -> AbstractAsyncContextManager[None]:
     return at_work(broker.watch.run())
 
 
-async def test_it_is_ready_when_all_was_read() -> None:
+async def test_the_watch_is_ready_when_everything_was_read() -> None:
     broker = Broker()
     broker.register(1)
     async with watching(broker):
@@ -76,7 +76,7 @@ async def test_it_is_ready_when_all_was_read() -> None:
     assert set(broker.replicas.cache.brokers) == {1}
 
 
-async def test_until_all_is_read_in_turns_what_was_known_stands() -> None:
+async def test_while_a_snapshot_is_read_the_previous_state_stays() -> None:
     broker, many = Broker(), 10 * ITEMS_PER_TURN
     for number in range(many):
         key = KEYS.leader_and_isr(TopicPartition("bay", number))
@@ -92,7 +92,7 @@ async def test_until_all_is_read_in_turns_what_was_known_stands() -> None:
     assert len(broker.replicas.cache.partitions["bay"]) == many
 
 
-async def test_news_of_thousands_is_taken_in_turns() -> None:
+async def test_thousands_of_changes_are_applied_with_yields() -> None:
     broker, many = Broker(), 10 * ITEMS_PER_TURN
     async with watching(broker):
         await broker.watch.ready.wait()
@@ -106,25 +106,25 @@ async def test_news_of_thousands_is_taken_in_turns() -> None:
     assert turns >= many // ITEMS_PER_TURN
 
 
-async def test_what_changes_reaches_the_cache() -> None:
+async def test_changes_reach_the_cache() -> None:
     broker = Broker()
     async with watching(broker):
         await broker.watch.ready.wait()
         broker.register(1)
-        await settled()
+        await until_idle()
         assert broker.replicas.cache.running_brokers() == {1: epoch_of(1)}
         broker.store.delete(OWN_KEY)
-        await settled()
+        await until_idle()
     assert broker.replicas.cache.brokers == {}
 
 
-async def test_a_leader_hears_that_it_was_superseded() -> None:
+async def test_a_superseded_leader_is_informed() -> None:
     broker = Broker()
     partition = await broker.replicas.lead()
     async with watching(broker):
         await broker.watch.ready.wait()
         broker.write_partition(leader=2, epoch=6)
-        await settled()
+        await until_idle()
     assert partition.leading is None
 
 
@@ -140,8 +140,10 @@ async def test_a_broker_whose_key_is_deleted_registers_again() -> None:
     assert broker.store.item(OWN_KEY).create_revision == broker.epochs[1]
 
 
-async def test_the_end_of_its_former_life_is_not_its_own() -> None:
-    """Its lease, or its successor, deleted it: the watch delivers that late."""
+async def test_the_end_of_its_previous_incarnation_is_not_its_own() -> None:
+    """The expiry of its lease or its successor deleted the key, and the watch delivers that
+    late.
+    """
     broker = Broker()
     broker.register(1)
     async with watching(broker):
@@ -154,7 +156,7 @@ async def test_the_end_of_its_former_life_is_not_its_own() -> None:
     assert len(broker.epochs) == 1
 
 
-async def test_a_key_that_went_while_the_watch_was_behind_is_noticed() -> None:
+async def test_a_key_deleted_while_the_watch_was_behind_is_noticed() -> None:
     broker = Broker()
     registering = asyncio.create_task(broker.registration.run())
     async with watching(broker):
@@ -168,7 +170,7 @@ async def test_a_key_that_went_while_the_watch_was_behind_is_noticed() -> None:
     await asyncio.wait([registering])
 
 
-async def test_a_store_that_is_away_at_the_start_is_read_when_it_comes() -> None:
+async def test_a_store_that_is_away_at_the_start_is_read_when_it_comes_back() -> None:
     broker = Broker()
     broker.register(1)
     broker.store.disconnect()
@@ -181,7 +183,7 @@ async def test_a_store_that_is_away_at_the_start_is_read_when_it_comes() -> None
     assert set(broker.replicas.cache.brokers) == {1}
 
 
-async def test_while_the_store_is_away_all_stays_as_it_was() -> None:
+async def test_while_the_store_is_away_everything_stays_as_it_was() -> None:
     broker = Broker()
     partition = await broker.replicas.lead()
     broker.register(1)
@@ -193,8 +195,8 @@ async def test_while_the_store_is_away_all_stays_as_it_was() -> None:
     assert set(broker.replicas.cache.brokers) == {1}
 
 
-async def test_a_store_that_fell_back_is_said_and_not_followed() -> None:
-    """Interleaving 18."""
+async def test_a_store_that_fell_back_is_logged_and_not_followed() -> None:
+    """Rule `other-or-older-store-rejected`."""
     broker = Broker()
     partition = await broker.replicas.lead()
     broker.register(1)

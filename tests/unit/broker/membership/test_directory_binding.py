@@ -1,5 +1,6 @@
-"""A broker id belongs to one data directory: what another directory, a copy and an older backup
-may claim when they register (docs/adr/0001)."""
+"""A broker id belongs to one data directory. What another directory, a copy and an older backup
+may claim when they register (docs/adr/0001).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ RECORD = KEYS.directory(1)
 
 
 class Machine:
-    """With one data directory, in which one process after the other is started."""
+    """A machine with one data directory, in which processes start one after the other."""
 
     started = 0
 
@@ -71,7 +72,9 @@ async def machine(store: FlakyStore) -> Machine:
 
 
 async def crash_after_registering(broker: Broker) -> int:
-    """Its registration is there until its lease ends, which no process keeps alive any more."""
+    """Crash after registering. The registration stays until its lease expires, which no process
+    keeps alive any more.
+    """
     async with at_work(broker.registration.run()):
         epoch = await broker.registered()
     lease = broker.registration._lease
@@ -90,7 +93,9 @@ async def stop_cleanly(broker: Broker) -> int:
 
 
 async def claimed(broker: Broker) -> tuple[int, int, int]:
-    """Epoch of its registration, and since when it claims to be intact, its synced data too."""
+    """The epoch of its registration, and since when it claims to be intact, also for its synced
+    data.
+    """
     async with at_work(broker.registration.run()):
         epoch = await broker.registered()
         stored = broker.stored
@@ -106,7 +111,7 @@ def record(store: FlakyStore) -> BrokerDirectory:
     return decode_broker_directory(store.item(RECORD).value)
 
 
-async def refused(broker: Broker) -> str:
+async def rejected(broker: Broker) -> str:
     with pytest.raises(BrokerIdInUseError) as raised:
         await broker.registration.run()
     return str(raised.value)
@@ -131,7 +136,7 @@ async def test_a_crash_of_the_process_leaves_it_intact(machine: Machine) -> None
     assert (await claimed(machine.start()))[1:] == (first, first)
 
 
-async def test_a_reboot_leaves_what_was_synced_intact(machine: Machine) -> None:
+async def test_a_reboot_leaves_synced_data_intact(machine: Machine) -> None:
     first = await crash_after_registering(machine.start())
     machine.reboot()
     epoch, whole, synced = await claimed(machine.start())
@@ -158,8 +163,8 @@ async def test_the_same_process_stays_intact_over_all_of_its_registrations(
             assert broker.stored.whole_since == first
 
 
-async def test_a_registration_without_an_answer_is_known_as_its_own(machine: Machine) -> None:
-    """It was applied, and the process died before it learned of it."""
+async def test_a_registration_without_an_answer_is_recognized_as_its_own(machine: Machine) -> None:
+    """It was applied, and the process died before it received the answer."""
     first = await crash_after_registering(machine.start())
     machine.store.loses_answers = True
     broker = machine.start()
@@ -192,7 +197,7 @@ async def test_another_directory_is_rejected_while_the_id_is_registered(machine:
     async with at_work(owner.registration.run()):
         await owner.registered()
         other = Broker(machine.store, Machine(machine.store, "b").open(), host="south")
-        why = await refused(other)
+        why = await rejected(other)
         assert owner.stored.node_uuid == owner.directory.identity.directory_id
     for named in (owner, other):
         assert named.directory.identity.directory_id in why
@@ -202,35 +207,35 @@ async def test_another_directory_is_rejected_while_the_id_is_registered(machine:
 
 @pytest.mark.rule("broker-id-bound-to-directory")
 async def test_another_directory_is_rejected_while_the_owner_is_paused(machine: Machine) -> None:
-    """Its lease has ended, and no registration is there."""
+    """Its lease has expired, and no registration exists."""
     await crash_after_registering(machine.start())
     assert machine.store.data.get(KEY) is None
-    await refused(Machine(machine.store, "b").start())
+    await rejected(Machine(machine.store, "b").start())
     assert machine.store.data.get(KEY) is None
 
 
-async def test_a_directory_that_is_given_up_is_replaced_once(machine: Machine) -> None:
+async def test_an_abandoned_directory_is_replaced_once(machine: Machine) -> None:
     owner = machine.start()
     await crash_after_registering(owner)
     new = Machine(machine.store, "b")
     epoch, whole, synced = await claimed(new.start(replaces=owner))
     assert (whole, synced) == (epoch, epoch)
     assert "it replaces data directory" in record(machine.store).not_intact_reason
-    await refused(machine.start())
-    await refused(Machine(machine.store, "c").start(replaces=owner))
+    await rejected(machine.start())
+    await rejected(Machine(machine.store, "c").start(replaces=owner))
 
 
-async def test_what_it_held_before_counts_for_nothing_in_a_directory_that_replaces(
+async def test_previous_data_does_not_count_in_a_replacing_directory(
     machine: Machine,
 ) -> None:
-    """The old directory, too, when it is to replace the new one."""
+    """The replacing directory may be the old one."""
     old = machine.start()
     await crash_after_registering(old)
     replacing = Machine(machine.store, "b").start(replaces=old)
     await crash_after_registering(replacing)
     epoch, whole, synced = await claimed(machine.start(replaces=replacing))
     assert (whole, synced) == (epoch, epoch)
-    # Also after one more restart: it is on the disk.
+    # This also holds after one more restart, because it is on the disk.
     assert (await claimed(machine.start()))[1:] == (epoch, epoch)
 
 
@@ -262,7 +267,7 @@ async def test_a_paused_owner_that_was_replaced_ends_when_it_comes_back(machine:
 
 
 @pytest.mark.rule("broker-id-bound-to-directory")
-async def test_a_copy_of_a_crashed_directory_counts_for_nothing(machine: Machine) -> None:
+async def test_a_copy_of_a_crashed_directory_does_not_count_as_intact(machine: Machine) -> None:
     await crash_after_registering(machine.start())
     copy = machine.copied_to("b")
     copy.boot_id = machine.boot_id  # also where it is started on the same machine
@@ -271,7 +276,7 @@ async def test_a_copy_of_a_crashed_directory_counts_for_nothing(machine: Machine
     assert "copied or restored" in record(machine.store).not_intact_reason
 
 
-async def test_a_copy_is_known_as_one_at_its_second_start_too(machine: Machine) -> None:
+async def test_a_copy_is_recognized_at_its_second_start_too(machine: Machine) -> None:
     await crash_after_registering(machine.start())
     copy = machine.copied_to("b")
     copy.open()  # and died before it registered
@@ -310,7 +315,7 @@ async def test_a_wait_within_the_lease_is_not_reported(machine: Machine) -> None
     assert twin.waiting == []
 
 
-async def test_a_registration_says_why_its_directory_is_not_intact_and_waits_no_more(
+async def test_a_registration_gives_the_reason_why_it_is_not_intact_and_waits_no_more(
     machine: Machine,
 ) -> None:
     original = machine.start()
@@ -330,7 +335,7 @@ async def test_a_registration_says_why_its_directory_is_not_intact_and_waits_no_
 
 
 async def test_after_a_reboot_the_lease_of_the_last_process_has_to_end(machine: Machine) -> None:
-    """A clone of its disk may run elsewhere, and looks the same."""
+    """A clone of its disk may run elsewhere and look the same."""
     original = machine.start()
     async with at_work(original.registration.run()):
         epoch = await original.registered()
@@ -342,7 +347,7 @@ async def test_after_a_reboot_the_lease_of_the_last_process_has_to_end(machine: 
 
 
 @pytest.mark.rule("broker-id-bound-to-directory")
-async def test_once_a_copy_has_registered_the_original_counts_for_nothing(
+async def test_once_a_copy_has_registered_the_original_does_not_count_as_intact(
     machine: Machine,
 ) -> None:
     await crash_after_registering(machine.start())
@@ -352,7 +357,7 @@ async def test_once_a_copy_has_registered_the_original_counts_for_nothing(
     assert "has registered since" in record(machine.store).not_intact_reason
 
 
-async def test_the_same_process_counts_for_nothing_once_a_copy_has_registered(
+async def test_the_same_process_does_not_count_as_intact_once_a_copy_has_registered(
     machine: Machine,
 ) -> None:
     """It was paused meanwhile."""
@@ -368,7 +373,7 @@ async def test_the_same_process_counts_for_nothing_once_a_copy_has_registered(
         assert (original.stored.whole_since or second) == second
 
 
-async def test_a_directory_restored_from_before_its_last_registration_counts_for_nothing(
+async def test_a_directory_restored_from_before_its_last_registration_is_not_intact(
     machine: Machine,
 ) -> None:
     await stop_cleanly(machine.start())
@@ -380,7 +385,7 @@ async def test_a_directory_restored_from_before_its_last_registration_counts_for
     assert "has registered since" in record(machine.store).not_intact_reason
 
 
-async def test_a_backup_of_a_running_broker_counts_for_nothing_after_its_clean_stop(
+async def test_a_backup_of_a_running_broker_is_not_intact_after_its_clean_stop(
     machine: Machine,
 ) -> None:
     broker = machine.start()
@@ -405,7 +410,7 @@ async def test_a_clean_stop_is_trusted_once(machine: Machine) -> None:
     assert whole == epoch
 
 
-async def test_a_clean_stop_that_did_not_reach_the_store_covers_the_same_files_alone(
+async def test_a_clean_stop_that_did_not_reach_the_store_covers_only_the_same_files(
     machine: Machine,
 ) -> None:
     broker = machine.start()
@@ -418,7 +423,9 @@ async def test_a_clean_stop_that_did_not_reach_the_store_covers_the_same_files_a
     assert whole == epoch
 
 
-async def test_a_clean_stop_is_not_written_over_anothers_registration(machine: Machine) -> None:
+async def test_a_clean_stop_does_not_overwrite_the_registration_of_another(
+    machine: Machine,
+) -> None:
     broker = machine.start()
     epoch = await crash_after_registering(broker)
     await crash_after_registering(machine.copied_to("b").start())
@@ -428,10 +435,10 @@ async def test_a_clean_stop_is_not_written_over_anothers_registration(machine: M
     assert machine.store.item(RECORD) == before
 
 
-async def test_files_restored_one_by_one_are_known_by_the_note_of_the_revision(
+async def test_files_restored_one_by_one_are_recognized_by_the_stored_revision(
     machine: Machine,
 ) -> None:
-    """As rsync does, which leaves a file alone that has not changed: here `broker.json`."""
+    """rsync leaves unchanged files alone, here `broker.json`."""
     broker = machine.start()
     broker.directory.note_revision(5)
     await crash_after_registering(broker)
@@ -456,7 +463,7 @@ async def test_the_directory_that_an_older_release_registered_adopts_the_id(
     assert machine.store.item(RECORD).mod_revision == epoch
 
 
-async def test_a_directory_whose_record_is_gone_counts_for_nothing(machine: Machine) -> None:
+async def test_a_directory_whose_record_is_gone_does_not_count_as_intact(machine: Machine) -> None:
     await crash_after_registering(machine.start())
     machine.store.delete(RECORD)
     epoch, whole, _ = await claimed(machine.start())
@@ -466,7 +473,7 @@ async def test_a_directory_whose_record_is_gone_counts_for_nothing(machine: Mach
 async def test_a_registration_of_another_directory_by_an_older_release_counts_against_it(
     machine: Machine,
 ) -> None:
-    """Such a release does not know that the id is bound."""
+    """An older release does not know that the id is bound."""
     await crash_after_registering(machine.start())
     machine.store.put(KEY, encode(registration(1, node_uuid="another")))
     broker = machine.start()
@@ -478,8 +485,8 @@ async def test_a_registration_of_another_directory_by_an_older_release_counts_ag
         assert (broker.stored.whole_since or epoch) == epoch
 
 
-async def test_a_change_of_the_record_in_between_is_read_again(machine: Machine) -> None:
-    """Two copies register at once: one of them sees that the other did."""
+async def test_a_concurrent_change_of_the_record_is_read_again(machine: Machine) -> None:
+    """Two copies register at once, and one of them sees that the other did."""
     await crash_after_registering(machine.start())
     twin, original = machine.copied_to("b").start(), machine.start()
     held = await binding(original).read()

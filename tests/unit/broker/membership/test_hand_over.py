@@ -1,4 +1,4 @@
-"""What a stopping broker waits for. Broker 1 is the one that stops."""
+"""What a stopping broker waits for. Broker 1 stops."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ def awaited(of: LeaderAndIsr, brokers: dict[int, LiveBroker], *, synced: bool = 
     return is_awaited(1, of, registered(1, state=STOPPING) | brokers, synced=synced)
 
 
-def test_a_leadership_that_another_in_sync_can_take() -> None:
+def test_it_waits_for_a_leadership_that_another_in_sync_replica_can_take() -> None:
     assert awaited(state(), registered(2))
 
 
-def test_a_leadership_that_an_eligible_replica_can_take() -> None:
+def test_it_waits_for_a_leadership_that_an_eligible_replica_can_take() -> None:
     assert awaited(state(isr=(1,), eligible=(3,)), registered(3))
 
 
-def test_no_leadership_that_nobody_can_take() -> None:
+def test_it_waits_for_no_leadership_that_no_replica_can_take() -> None:
     assert not awaited(state(isr=(1,)), registered(2, 3))
     assert not awaited(state(isr=(1, 2)), registered(3))
     assert not awaited(state(isr=(1, 2)), registered(2, state=STOPPING))
 
 
-def test_no_leadership_for_a_member_that_lost_data_since_it_was_admitted() -> None:
+def test_it_waits_for_no_leadership_if_the_member_lost_data_since_it_was_admitted() -> None:
     lossy = registered(2, whole_since=epoch_of(2) + 1, synced_whole_since=5)
     assert not awaited(state(isr=(1, 2)), lossy)
     assert awaited(state(isr=(1, 2)), lossy, synced=True)
 
 
-def test_no_leadership_for_a_member_that_resigned() -> None:
+def test_it_waits_for_no_leadership_if_the_member_resigned() -> None:
     resigned = replace(state(isr=(1,)), eligible=(Member(2, NOT_WHOLE),))
     assert not awaited(resigned, registered(2))
 
 
-def test_a_place_in_the_isr_of_another_leader() -> None:
+def test_it_waits_for_its_removal_from_the_isr_of_another_leader() -> None:
     assert awaited(state(leader=2), registered(2))
     assert not awaited(state(leader=2, isr=(2, 3)), registered(2))
 
 
-def test_no_place_in_an_isr_that_nobody_leads() -> None:
+def test_it_waits_for_no_removal_from_an_isr_without_a_leader() -> None:
     assert not awaited(state(leader=2), registered(3))
     assert not awaited(state(leader=NO_LEADER), registered(2, 3))

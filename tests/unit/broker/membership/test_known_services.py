@@ -1,4 +1,4 @@
-"""Where services are reached, as far as a broker knows of them."""
+"""The addresses of services, as far as a broker knows them."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def known(*changes: Changed) -> CachedServices:
     return CachedServices(cache, 1, OWN)
 
 
-def test_a_broker_is_known_in_its_present_life_before_its_last() -> None:
+def test_a_broker_is_known_by_its_registration_before_its_departure() -> None:
     services = known(departed(2), departed(3), broker_change(2))
     assert services.broker(2) == registration(2)
     assert services.broker(3) == departure(3)
     assert services.broker(9) is None
 
 
-def test_the_last_life_that_ended_is_known_though_the_broker_is_back() -> None:
+def test_the_last_departure_is_known_though_the_broker_is_back() -> None:
     assert known(departed(2), broker_change(2)).departed(2) == departure(2)
 
 
@@ -62,6 +62,6 @@ def test_the_active_controller_is_known_before_its_process_is_registered() -> No
     assert known(active, registered).controller(4) == process
 
 
-def test_whoever_is_there_is_named_before_whoever_was() -> None:
+def test_registered_services_are_listed_before_departed_ones() -> None:
     services = known(departed(2), broker_change(3), written(KEYS.controller, encode(ACTIVE)))
     assert list(services.everybody()) == [ACTIVE, OWN, registration(3), departure(2)]

@@ -37,7 +37,7 @@ def written(key: str, value: bytes, revision: int = 5) -> Changed:
     return Changed(key, KeyValue(key, value, revision, revision), revision)
 
 
-def test_it_says_what_changed_and_keeps_the_revision() -> None:
+def test_an_update_returns_the_changes_and_keeps_the_revision() -> None:
     cache = MetadataCache(KEYS)
     changed = cache.apply([broker_change(2), partition_change(state(), 120)])
     assert changed == [BrokerKey(2), PartitionKey(NAME)]
@@ -57,18 +57,18 @@ def test_a_snapshot_replaces_everything() -> None:
     assert cache.revision == 130
 
 
-def test_it_knows_the_newest_epoch_of_each_named_producer() -> None:
+def test_the_newest_epoch_of_each_named_producer_is_known() -> None:
     cache = cache_of(holder_change(71, 0), holder_change(72, 4), holder_change(71, 1, 10))
     assert cache.producer_epochs == {71: 1, 72: 4}
 
 
-def test_a_name_that_is_given_up_is_gone_with_its_id() -> None:
+def test_an_expired_name_is_removed_with_its_id() -> None:
     cache = cache_of(holder_change(71, 0), holder_change(72, 4))
     cache.apply([Changed(KEYS.producer("name-of-71"), None, 12)])
     assert (set(cache.producer_names), cache.producer_epochs) == ({"name-of-72"}, {72: 4})
 
 
-def test_what_is_deleted_is_gone() -> None:
+def test_deleted_keys_are_removed() -> None:
     cache = cache_of(broker_change(2), partition_change(state(), 120), topic_change())
     cache.apply(
         Changed(key, None, 130)
@@ -89,7 +89,7 @@ def test_the_controller_and_the_cluster_are_known() -> None:
     assert cache.controller is None
 
 
-def test_the_bound_on_moves_is_as_it_was_written_last() -> None:
+def test_the_throttle_of_moves_is_as_written_last() -> None:
     cache = cache_of()
     assert cache.throttle == Throttle(None)
     cache.apply([written(KEYS.throttle, encode_throttle(Throttle(4_096)))])
@@ -100,7 +100,7 @@ def test_the_bound_on_moves_is_as_it_was_written_last() -> None:
     assert cache.throttle == Throttle(None)
 
 
-def test_all_controllers_that_live_are_known_active_or_not() -> None:
+def test_all_live_controllers_are_known_active_or_not() -> None:
     one, two = ControllerProcess("h:1", 5), ControllerProcess("h:2", 6)
     cache = cache_of(
         written(KEYS.controller_process(1), encode(one)),
@@ -111,7 +111,7 @@ def test_all_controllers_that_live_are_known_active_or_not() -> None:
     assert cache.controllers == {2: two}
 
 
-def test_how_brokers_left_is_known_and_who_holds_replicas() -> None:
+def test_departures_and_replica_holders_are_known() -> None:
     left = Departure(7, Cause.BROKER_CRASHED, 5, "h:3")
     cache = cache_of(
         written(KEYS.departure(3), encode_departure(left)),
@@ -124,7 +124,7 @@ def test_how_brokers_left_is_known_and_who_holds_replicas() -> None:
     assert cache.departures == {}
 
 
-def test_a_hint_names_the_leader_where_it_is_registered() -> None:
+def test_a_hint_has_the_leaders_registered_address() -> None:
     cache = cache_of(broker_change(2), partition_change(state(leader=2), 120))
     assert cache.leader_hint(NAME) == (2, 5, "10.0.0.2:7500")
 
@@ -144,7 +144,7 @@ def test_a_stopping_broker_is_live_and_not_running() -> None:
     assert (cache.brokers[3].broker_epoch, cache.brokers[3].mod_revision) == (epoch_of(3), 150)
 
 
-def test_a_malformed_value_leaves_what_was_known_and_is_said() -> None:
+def test_a_malformed_value_keeps_the_previous_state_and_is_logged() -> None:
     cache = cache_of(broker_change(2))
     with capture_logs() as lines:
         changed = cache.apply(

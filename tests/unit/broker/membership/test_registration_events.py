@@ -1,29 +1,29 @@
-"""What a broker tells of its registration."""
+"""Events of a broker's registration."""
 
 import asyncio
 
 from tidelog.state_changes.event import NO_REVISION, Cause, Kind, Stage
-from unit.broker.broker_parts import KEYS, events_told, stages
+from unit.broker.broker_parts import KEYS, emitted_events, stages
 from unit.broker.membership.test_broker_registration import Broker, running
 
 
-async def test_a_registration_is_told_with_its_life() -> None:
+async def test_a_registration_event_has_its_incarnation() -> None:
     broker = Broker()
     async with running(broker):
         epoch = await broker.registered()
-    (told,) = events_told(broker.state_changes)
-    assert (told.kind, told.stage) == (Kind.REGISTRATION, Stage.COMPLETED)
-    assert (told.broker, told.broker_epoch, told.revision) == (1, epoch, epoch)
-    assert told.details["whole_since"] == epoch
+    (event,) = emitted_events(broker.state_changes)
+    assert (event.kind, event.stage) == (Kind.REGISTRATION, Stage.COMPLETED)
+    assert (event.broker, event.broker_epoch, event.revision) == (1, epoch, epoch)
+    assert event.details["whole_since"] == epoch
 
 
-async def test_whose_key_somebody_deleted_tells_that_it_was_removed_and_registers_again() -> None:
+async def test_a_broker_whose_key_is_deleted_emits_the_removal_and_registers_again() -> None:
     broker = Broker()
     async with running(broker):
         first = await broker.registered()
         broker.registration.observed_gone(broker.store.delete(KEYS.broker(1)))
         await broker.registered(times=2)
-    _, lost, again = events_told(broker.state_changes)
+    _, lost, again = emitted_events(broker.state_changes)
     assert (lost.kind, lost.cause, lost.broker_epoch) == (
         Kind.REGISTRATION_LOST,
         Cause.REMOVED,
@@ -33,7 +33,7 @@ async def test_whose_key_somebody_deleted_tells_that_it_was_removed_and_register
     assert again.broker_epoch > first
 
 
-async def test_whose_lease_ended_tells_that() -> None:
+async def test_a_broker_whose_lease_expired_emits_that() -> None:
     broker = Broker()
     async with running(broker):
         await broker.registered()
@@ -41,6 +41,6 @@ async def test_whose_lease_ended_tells_that() -> None:
         await asyncio.sleep(10)
         broker.store.reconnect()
         await broker.registered(times=2)
-    lost = events_told(broker.state_changes, Kind.REGISTRATION_LOST)
-    assert [told.cause for told in lost] == [Cause.BROKER_LEASE_ENDED]
-    assert stages(events_told(broker.state_changes))[-1] == "registration completed"
+    lost = emitted_events(broker.state_changes, Kind.REGISTRATION_LOST)
+    assert [event.cause for event in lost] == [Cause.BROKER_LEASE_ENDED]
+    assert stages(emitted_events(broker.state_changes))[-1] == "registration completed"

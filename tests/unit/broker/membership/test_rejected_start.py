@@ -35,7 +35,7 @@ REJECTED = RejectedStart(
     RejectionCause.DATA_DIRECTORY, "restore the file", 7, "10.0.0.1:7500", "north", "/data"
 )
 
-# As it is written where no registration of the id stands.
+# The report when the id has no registration.
 AFTER = replace(REJECTED, after_registration=True)
 
 
@@ -45,7 +45,7 @@ def store_of_a_cluster() -> FlakyStore:
     return store
 
 
-async def test_the_reason_is_kept_under_a_lease_of_its_own() -> None:
+async def test_the_reason_is_kept_under_its_own_lease() -> None:
     store = store_of_a_cluster()
     assert await RejectedStartReport(store, KEYS, 3).write(REJECTED)
     assert decode_rejected_start(store.item(KEYS.rejected_start(3)).value) == AFTER
@@ -54,7 +54,7 @@ async def test_the_reason_is_kept_under_a_lease_of_its_own() -> None:
     assert store.data.get(KEYS.rejected_start(3)) is None
 
 
-async def test_whether_a_registration_stood_is_written_with_the_reason() -> None:
+async def test_the_report_has_whether_the_id_was_registered() -> None:
     store = store_of_a_cluster()
     store.put(KEYS.broker(3), encode(registration(3)))
     await RejectedStartReport(store, KEYS, 3).write(REJECTED)
@@ -90,7 +90,7 @@ async def test_a_process_that_waits_long_keeps_one_lease_which_ends_soon_after_i
     assert store.data.get(KEYS.rejected_start(3)) is None
 
 
-async def test_brokers_and_controllers_describe_it() -> None:
+async def test_brokers_and_controllers_describe_the_rejected_start() -> None:
     store = store_of_a_cluster()
     await RejectedStartReport(store, KEYS, 3).write(REJECTED)
     cache = MetadataCache(KEYS)
@@ -101,7 +101,7 @@ async def test_brokers_and_controllers_describe_it() -> None:
 
 
 async def test_a_store_that_fell_back_or_was_wiped_is_not_written_to() -> None:
-    """Interleaving 18: its revision would grow until no broker can tell."""
+    """Rule `other-or-older-store-rejected`: its revision would grow until no broker can notice."""
     store = store_of_a_cluster()
     fell_back = replace(REJECTED, cause=RejectionCause.STORE)
     assert not await RejectedStartReport(store, KEYS, 3).write(fell_back)
@@ -125,9 +125,9 @@ def belongs_to(cluster: str, broker_id: int, **known: Any) -> Identity:
 @pytest.mark.parametrize(
     ("identity", "cluster", "broker_id"),
     [
-        (belongs_to("north", 3), "south", 3),  # started with the name of no cluster
-        (belongs_to("north", 3), "east", 3),  # with the name of another one
-        (belongs_to("north", 3), "north", 4),  # with another id
+        (belongs_to("north", 3), "south", 3),  # started without a cluster name
+        (belongs_to("north", 3), "east", 3),  # with the name of another cluster
+        (belongs_to("north", 3), "north", 4),  # with another cluster id
     ],
 )
 async def test_a_start_under_a_wrong_name_or_id_is_reported_where_the_broker_is_missed(
@@ -148,9 +148,9 @@ async def test_a_start_under_a_wrong_name_or_id_is_reported_where_the_broker_is_
 @pytest.mark.parametrize(
     "identity",
     [
-        replace(belongs_to("north", 3), cluster_id="c-2"),  # the store holds another one
+        replace(belongs_to("north", 3), cluster_id="c-2"),  # the store holds another cluster
         belongs_to("north", 3, store_revision=1_000),  # it was restored from a backup
-        replace(belongs_to("north", 3), registration_tokens=()),  # it is nobody's yet
+        replace(belongs_to("north", 3), registration_tokens=()),  # it belongs to no cluster yet
         belongs_to("", 3),  # an older release wrote it
         None,
     ],
@@ -180,7 +180,7 @@ async def test_the_time_without_a_store_does_not_grow_with_the_second_report() -
     assert virtual_clock().time() - began <= REPORT_TIMEOUT_S
 
 
-async def test_a_store_that_is_away_is_not_waited_for_long() -> None:
+async def test_the_wait_for_a_store_that_is_away_is_short() -> None:
     store = store_of_a_cluster()
     store.disconnect()
     began = virtual_clock().time()

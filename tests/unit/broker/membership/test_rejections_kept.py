@@ -20,7 +20,7 @@ async def machine() -> Machine:
     return Machine(FlakyStore(virtual_clock()))
 
 
-async def test_registering_takes_back_the_reason_of_a_rejected_start(machine: Machine) -> None:
+async def test_registering_removes_the_reason_of_a_rejected_start(machine: Machine) -> None:
     rejected = RejectedStart(RejectionCause.DISK, "no room", 1)
     machine.store.put(KEYS.rejected_start(1), encode_rejected_start(rejected))
     await crash_after_registering(machine.start())
@@ -59,7 +59,7 @@ async def test_the_rejection_of_a_second_process_stays_when_the_first_one_regist
     assert (machine.store.data.get(KEYS.rejected_start(1)) is not None) == stays
 
 
-async def test_a_rejected_start_that_cannot_be_read_ends_with_the_registration(
+async def test_an_unreadable_rejected_start_ends_with_the_registration(
     machine: Machine,
 ) -> None:
     machine.store.put(KEYS.rejected_start(1), b"{")

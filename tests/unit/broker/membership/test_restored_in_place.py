@@ -1,5 +1,6 @@
-"""A backup of a running broker that is copied over its files, while the metadata store has had no
-change: the checkpoints are not the files that they name (docs/adr/0001)."""
+"""A backup of a running broker is copied over its files while the metadata store has had no
+change: the checkpoints are not the files that the directory names (docs/adr/0001).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def write_checkpoints(machine: Machine, offset: int) -> None:
     checkpoints.finish(write)
 
 
-async def test_a_copy_restored_in_place_is_known_while_the_store_has_no_change() -> None:
+async def test_a_copy_restored_in_place_is_recognized_while_the_store_has_no_change() -> None:
     machine = Machine(FlakyStore(virtual_clock()))
     broker = machine.start()
     epoch = await crash_after_registering(broker)
@@ -50,7 +51,7 @@ async def test_a_crash_after_checkpoints_leaves_the_directory_intact() -> None:
     assert (await claimed(machine.start()))[1:] == (epoch, epoch)
 
 
-async def test_checkpoints_of_an_older_release_name_no_file_and_are_believed() -> None:
+async def test_checkpoints_of_an_older_release_name_no_file_and_are_trusted() -> None:
     machine = Machine(FlakyStore(virtual_clock()))
     epoch = await crash_after_registering(machine.start())
     for name in (HIGH_WATERMARKS, RECOVERY_POINTS):

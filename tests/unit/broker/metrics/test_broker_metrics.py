@@ -1,5 +1,6 @@
-"""A whole scrape of a broker: within its bounds with very many partitions, and without
-holding up the event loop."""
+"""A complete scrape of a broker stays within its bounds with very many partitions, and does not
+block the event loop.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ class MeasuredBroker:
         return sheet
 
 
-async def test_ten_thousand_unwell_partitions_in_busy_topics_keep_within_the_bound() -> None:
+async def test_ten_thousand_unhealthy_partitions_in_busy_topics_stay_within_the_bound() -> None:
     partitions = [replica(n, state(isr=(1,)), records=3, topic=f"t{n % 500}") for n in range(MANY)]
     for partition in partitions:
         for follower in (2, 3):
@@ -90,18 +91,18 @@ async def test_ten_thousand_unwell_partitions_in_busy_topics_keep_within_the_bou
     assert sheet.left_out == 0
 
 
-async def test_producers_that_were_crowded_out_are_counted_by_how_lately_they_wrote() -> None:
+async def test_evicted_producers_are_counted_by_the_time_since_their_last_write() -> None:
     sheet = await MeasuredBroker().scrape()
     counted = sheet.values["tidelog_crowded_out_producers_total"]
     assert counted == {("recent",): 3, ("older",): 4}
 
 
-async def test_it_is_told_how_many_names_producers_have() -> None:
+async def test_the_number_of_producer_names_is_exported() -> None:
     sheet = await MeasuredBroker().scrape()
     assert sheet.values["tidelog_named_producers"] == {(): 12}
 
 
-async def test_the_loop_gets_its_turn_after_every_slice_of_partitions() -> None:
+async def test_the_event_loop_runs_after_every_slice_of_partitions() -> None:
     broker = MeasuredBroker(*(replica(n) for n in range(8 * PARTITIONS_PER_TURN)))
     turns = 0
 
@@ -118,7 +119,7 @@ async def test_the_loop_gets_its_turn_after_every_slice_of_partitions() -> None:
     assert turns >= 8
 
 
-async def test_what_a_broker_knows_besides_its_replicas_is_told() -> None:
+async def test_metrics_beyond_the_replicas_are_exported() -> None:
     sheet = await MeasuredBroker().scrape()
 
     assert sheet.values["tidelog_broker_registered"] == {(): 1}
@@ -130,7 +131,7 @@ async def test_what_a_broker_knows_besides_its_replicas_is_told() -> None:
     assert sheet.values["tidelog_queue_depth"] == {(queue,): 7 for queue in QUEUES}
 
 
-async def test_how_the_store_answers_is_told_by_operation() -> None:
+async def test_store_latency_is_exported_by_operation() -> None:
     broker = MeasuredBroker()
     await broker.store.get("key")
 
@@ -156,6 +157,6 @@ async def test_a_store_that_does_not_answer_is_an_error_and_unreachable_from_the
     assert not sum(sheet.distributions["tidelog_store_request_duration_seconds"]["get",].counts)
 
 
-async def test_what_moves_carry_to_each_follower_is_told() -> None:
+async def test_the_bytes_of_moves_to_each_follower_are_exported() -> None:
     sheet = await MeasuredBroker().scrape()
     assert sheet.values["tidelog_move_sent_bytes_total"] == {("4",): 900}

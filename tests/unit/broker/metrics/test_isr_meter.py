@@ -10,7 +10,7 @@ from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS
 from tidelog_runtime.telemetry.metrics.sheet import Sheet
 
 
-def told(kind: Kind, stage: Stage, cause: Cause) -> Sheet:
+def sheet_after(kind: Kind, stage: Stage, cause: Cause) -> Sheet:
     meter, sheet = IsrMeter(), Sheet(BROKER_METRICS)
     meter.take(StateChange(1, "broker-1", kind, stage, cause))
     meter.tell(sheet)
@@ -20,15 +20,19 @@ def told(kind: Kind, stage: Stage, cause: Cause) -> Sheet:
 @pytest.mark.parametrize(
     ("stage", "count"), [(Stage.REQUESTED, 0), (Stage.COMPLETED, 1), (Stage.FAILED, 0)]
 )
-def test_a_shrink_counts_by_its_cause_once_the_store_has_taken_it(stage: Stage, count: int) -> None:
-    shrinks = told(Kind.ISR_SHRINK, stage, Cause.LAG_BYTES).values["tidelog_isr_shrinks_total"]
+def test_a_shrink_counts_by_its_cause_once_the_store_has_applied_it(
+    stage: Stage, count: int
+) -> None:
+    shrinks = sheet_after(Kind.ISR_SHRINK, stage, Cause.LAG_BYTES).values[
+        "tidelog_isr_shrinks_total"
+    ]
 
     assert shrinks["lag_bytes",] == count
     assert sum(shrinks.values()) == count
 
 
 def test_an_expand_counts_as_such() -> None:
-    sheet = told(Kind.ISR_EXPAND, Stage.COMPLETED, Cause.CAUGHT_UP)
+    sheet = sheet_after(Kind.ISR_EXPAND, Stage.COMPLETED, Cause.CAUGHT_UP)
 
     assert sheet.values["tidelog_isr_expands_total"] == {(): 1}
     assert not any(sheet.values["tidelog_isr_shrinks_total"].values())

@@ -1,4 +1,4 @@
-"""A broker's replicas in figures: what is counted, and what is told one by one."""
+"""Metrics of a broker's replicas: which are aggregated, and which have a series each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ APPENDED_WALL_MS = 500_000
 def replica(
     number: int = 0, of: LeaderAndIsr | None = None, *, records: int = 0, topic: str = "sea"
 ) -> Partition:
-    """On broker 1, which leads it unless told otherwise, in the epoch since 1000."""
+    """A replica on broker 1, by default led by it in the epoch since 1000."""
     partition = Partition(
         TopicPartition(topic, number), TOPIC_ID, 1, FakeLog(), high_watermark=0, listener=Notes()
     )
@@ -69,7 +69,7 @@ def figures_of(
     return figures
 
 
-def told(figures: ReplicaFigures) -> Sheet:
+def sheet_of(figures: ReplicaFigures) -> Sheet:
     sheet = Sheet(BROKER_METRICS)
     for _ in figures.tell(sheet):
         pass
@@ -80,8 +80,8 @@ def value(sheet: Sheet, name: str, *labels: str) -> float:
     return sheet.values[f"tidelog_{name}"][labels]
 
 
-def test_replicas_count_by_what_they_are() -> None:
-    leader, follower, nobodys = (
+def test_replicas_count_by_role_and_state() -> None:
+    leader, follower, leaderless = (
         replica(0),
         replica(1, state(leader=2)),
         replica(2, state(NO_LEADER)),
@@ -89,7 +89,7 @@ def test_replicas_count_by_what_they_are() -> None:
     damaged = replica(3)
     damaged.suspend()
 
-    sheet = told(figures_of(leader, follower, nobodys, damaged))
+    sheet = sheet_of(figures_of(leader, follower, leaderless, damaged))
 
     assert value(sheet, "broker_replicas") == 4
     assert value(sheet, "broker_leaders") == 1
@@ -101,34 +101,34 @@ def test_replicas_count_by_what_they_are() -> None:
     ("isr", "under_replicated", "at_min_isr", "under_min_isr"),
     [((1, 2, 3), 0, 0, 0), ((1, 2), 1, 1, 0), ((1,), 1, 0, 1)],
 )
-def test_what_an_isr_lacks_counts_at_its_leader(
+def test_missing_isr_members_count_at_the_leader(
     isr: tuple[int, ...], under_replicated: int, at_min_isr: int, under_min_isr: int
 ) -> None:
-    sheet = told(figures_of(replica(of=state(isr=isr))))
+    sheet = sheet_of(figures_of(replica(of=state(isr=isr))))
 
     assert value(sheet, "broker_under_replicated_partitions") == under_replicated
     assert value(sheet, "broker_at_min_isr_partitions") == at_min_isr
     assert value(sheet, "broker_under_min_isr_partitions") == under_min_isr
 
 
-def test_whom_a_move_adds_the_isr_does_not_lack() -> None:
+def test_a_replica_that_a_move_adds_does_not_count_as_missing() -> None:
     moving = Moving("op", (1, 2, 3), (1, 2, 4))
-    sheet = told(figures_of(replica(of=replace(state(), replicas=(1, 2, 3, 4), moving=moving))))
+    sheet = sheet_of(figures_of(replica(of=replace(state(), replicas=(1, 2, 3, 4), moving=moving))))
 
     assert value(sheet, "broker_under_replicated_partitions") == 0
 
 
-def test_what_an_isr_lacks_does_not_count_at_a_follower() -> None:
-    sheet = told(figures_of(replica(of=state(leader=2, isr=(2,)))))
+def test_missing_isr_members_do_not_count_at_a_follower() -> None:
+    sheet = sheet_of(figures_of(replica(of=state(leader=2, isr=(2,)))))
 
     assert value(sheet, "broker_under_replicated_partitions") == 0
 
 
-def test_the_lag_in_seconds_is_the_age_of_the_oldest_record_that_is_missing() -> None:
+def test_the_lag_in_seconds_is_the_age_of_the_oldest_missing_record() -> None:
     partition = replica(records=3)
     fetch(partition, 2, 1, now_ms=2_000)
 
-    sheet = told(figures_of(partition, wall_ms=APPENDED_WALL_MS + 7_000))
+    sheet = sheet_of(figures_of(partition, wall_ms=APPENDED_WALL_MS + 7_000))
 
     assert value(sheet, "replication_lag_records", "sea", "0", "2") == 2
     assert value(sheet, "replication_lag_bytes", "sea", "0", "2") == 200
@@ -140,7 +140,7 @@ def test_a_follower_that_has_everything_has_series_at_zero() -> None:
     partition = replica(records=3)
     fetch(partition, 2, 3, now_ms=2_000)
 
-    sheet = told(figures_of(partition, wall_ms=APPENDED_WALL_MS + 7_000))
+    sheet = sheet_of(figures_of(partition, wall_ms=APPENDED_WALL_MS + 7_000))
 
     assert value(sheet, "replication_lag_seconds", "sea", "0", "2") == 0
     assert value(sheet, "follower_max_lag_seconds", "2") == 0
@@ -148,7 +148,7 @@ def test_a_follower_that_has_everything_has_series_at_zero() -> None:
 
 
 def taken_over() -> Partition:
-    """Of two replicas, led by broker 1 since its leader, 2, died; two records are older."""
+    """Two replicas led by broker 1 since their leader, 2, died; two records are older."""
     partition = Partition(
         TopicPartition("sea", 0), TOPIC_ID, 1, FakeLog([4, 4]), high_watermark=0, listener=Notes()
     )
@@ -157,14 +157,14 @@ def taken_over() -> Partition:
     return partition
 
 
-def test_a_leader_that_died_lags_by_what_its_successor_has_taken_since() -> None:
+def test_a_dead_leader_lags_by_the_records_that_its_successor_appended() -> None:
     partition = taken_over()
     append(partition, 3)
-    early = told(figures_of(partition, wall_ms=APPENDED_WALL_MS + 1_000))
+    early = sheet_of(figures_of(partition, wall_ms=APPENDED_WALL_MS + 1_000))
     assert value(early, "follower_max_lag_seconds", "2") == 1
     append(partition, 1)
 
-    sheet = told(figures_of(partition, wall_ms=APPENDED_WALL_MS + 12_000))
+    sheet = sheet_of(figures_of(partition, wall_ms=APPENDED_WALL_MS + 12_000))
 
     assert value(sheet, "follower_max_lag_seconds", "2") == 12
     assert value(sheet, "follower_lag_records", "2") == 4
@@ -174,8 +174,8 @@ def test_a_leader_that_died_lags_by_what_its_successor_has_taken_since() -> None
     assert value(sheet, "partitions_without_series") == 0
 
 
-def test_nothing_is_told_of_a_follower_that_has_not_fetched_where_nothing_was_written() -> None:
-    sheet = told(figures_of(taken_over()))
+def test_without_fetches_and_writes_a_follower_has_no_series() -> None:
+    sheet = sheet_of(figures_of(taken_over()))
 
     assert "tidelog_replication_lag_seconds" not in sheet.values
     assert value(sheet, "follower_max_lag_seconds", "2") == 0
@@ -194,41 +194,39 @@ def test_a_followers_last_fetch_is_that_of_any_partition_and_of_its_session() ->
     assert session is not None
     session.last_request_ms = 9_500
 
-    sheet = told(figures_of(early, late))
+    sheet = sheet_of(figures_of(early, late))
 
     assert value(sheet, "follower_fetch_age_seconds", "2") == 0.5
 
 
 def test_a_follower_counts_where_it_is_missing_in_the_isr() -> None:
-    sheet = told(figures_of(replica(0, state(isr=(1, 3))), replica(1)))
+    sheet = sheet_of(figures_of(replica(0, state(isr=(1, 3))), replica(1)))
 
     assert value(sheet, "follower_out_of_isr_partitions", "2") == 1
     assert value(sheet, "follower_out_of_isr_partitions", "3") == 0
 
 
-def test_a_follower_on_its_way_is_not_lagging_yet() -> None:
+def test_a_follower_that_just_fetched_is_not_lagging_yet() -> None:
     partition = replica(records=1)
     fetch(partition, 2, 1, now_ms=9_800)
     append(partition, 1)
 
-    sheet = told(figures_of(partition))
+    sheet = sheet_of(figures_of(partition))
 
     assert value(sheet, "follower_lag_records", "2") == 1
     assert value(sheet, "follower_lagging_partitions", "2") == 0
 
 
 @pytest.mark.parametrize(("stalled", "count"), [(True, 1), (False, 0)])
-def test_a_high_watermark_that_stands_still_counts_where_records_wait(
-    stalled: bool, count: int
-) -> None:
-    sheet = told(figures_of(replica(0, records=2), replica(1), stalled=stalled))
+def test_a_stalled_high_watermark_counts_where_records_wait(stalled: bool, count: int) -> None:
+    sheet = sheet_of(figures_of(replica(0, records=2), replica(1), stalled=stalled))
 
     assert value(sheet, "broker_hw_stalled_partitions") == count
     assert value(sheet, "waiting_consumers_partitions") == count
     assert value(sheet, "broker_uncommitted_records") == 2
 
 
-def test_the_followers_that_are_worst_off_have_series_before_all_others() -> None:
+def test_the_worst_followers_have_series_before_all_others() -> None:
     healthy = [replica(number, records=1) for number in range(MANY)]
     for partition in healthy:
         for follower in (2, 3):
@@ -236,20 +234,20 @@ def test_the_followers_that_are_worst_off_have_series_before_all_others() -> Non
     behind = replica(MANY, records=5)
     fetch(behind, 2, 1, now_ms=2_000)
 
-    sheet = told(figures_of(*healthy, behind, wall_ms=APPENDED_WALL_MS + 8_000))
+    sheet = sheet_of(figures_of(*healthy, behind, wall_ms=APPENDED_WALL_MS + 8_000))
 
     assert len(sheet.values["tidelog_replication_lag_seconds"]) == MAX_LAG_SERIES
     assert value(sheet, "replication_lag_seconds", "sea", str(MANY), "2") == 8
     assert sheet.left_out == 0
 
 
-def test_with_every_partition_unwell_the_series_stay_within_their_bounds() -> None:
+def test_with_every_partition_unhealthy_the_series_stay_within_their_bounds() -> None:
     partitions = [replica(n, state(isr=(1,)), records=3, topic=f"t{n % 200}") for n in range(MANY)]
     for partition in partitions:
         for follower in (2, 3):
             fetch(partition, follower, 1, now_ms=2_000)
 
-    sheet = told(figures_of(*partitions, wall_ms=APPENDED_WALL_MS + 8_000))
+    sheet = sheet_of(figures_of(*partitions, wall_ms=APPENDED_WALL_MS + 8_000))
 
     assert len(sheet.values["tidelog_replication_lag_records"]) == MAX_LAG_SERIES
     assert len(sheet.values["tidelog_partition_log_size_bytes"]) == MAX_PARTITION_SERIES
@@ -260,16 +258,16 @@ def test_with_every_partition_unwell_the_series_stay_within_their_bounds() -> No
     assert sheet.left_out == 0
 
 
-def test_whom_a_move_adds_counts_by_what_it_has_yet_to_copy_until_it_is_in_sync() -> None:
+def test_an_added_replica_counts_by_its_bytes_left_to_copy_until_it_is_in_sync() -> None:
     moving = Moving("op", (1, 2, 3), (1, 2, 4))
     adding = replace(state(), replicas=(1, 2, 3, 4), moving=moving)
     partitions = [replica(of=adding), replica(1, of=adding), replica(2)]
     for partition in partitions:
         append(partition, 3)
     fetch(partitions[0], 4, 1, 2_000)
-    sheet = told(figures_of(*partitions))
+    sheet = sheet_of(figures_of(*partitions))
     assert value(sheet, "follower_adding_partitions", "4") == 2
     assert value(sheet, "follower_adding_lag_bytes", "4") == 200 + 300
     joined = adding.with_isr([*adding.isr, Member(4, epoch_of(4))])
-    sheet = told(figures_of(replica(of=joined)))
+    sheet = sheet_of(figures_of(replica(of=joined)))
     assert "tidelog_follower_adding_partitions" not in sheet.values

@@ -43,7 +43,7 @@ REQUEST = ReplicaFetchRequest(2, 102, 101, 500, 1, 1 << 20, ())
 
 
 class Meter(RequestMeter):
-    """By a clock that each look moves on by a tenth of a second."""
+    """A meter whose clock advances by a tenth of a second at each reading."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -62,7 +62,7 @@ class Meter(RequestMeter):
         return sum(self.durations.of(request, acks).counts)
 
     def flow(self, flow: str) -> tuple[float, float, float]:
-        """Bytes, records, batches."""
+        """Bytes, records and batches."""
         values = self.sheet().values
         return (
             values["tidelog_data_bytes_total"][flow,],
@@ -101,7 +101,7 @@ def response(*answers: FetchAnswer | TidelogError) -> ReplicaFetchResponse:
     )
 
 
-async def test_what_is_produced_counts_for_its_topic_and_for_all() -> None:
+async def test_produced_data_counts_for_its_topic_and_in_total() -> None:
     meter = Meter()
 
     await produce(meter, TAKEN)
@@ -123,7 +123,7 @@ async def test_a_produce_is_timed_by_its_acks(acks: Acks, label: str) -> None:
     assert meter.durations.of("produce", label).total == pytest.approx(0.1)
 
 
-async def test_what_is_refused_counts_by_its_code_and_not_as_data() -> None:
+async def test_a_rejected_produce_counts_by_its_code_and_not_as_data() -> None:
     meter = Meter()
 
     await produce(meter, ProduceOutcome(None, REFUSED, -1))
@@ -133,14 +133,14 @@ async def test_what_is_refused_counts_by_its_code_and_not_as_data() -> None:
     assert sum(meter.refused.values.values()) == 1
 
 
-async def test_a_produce_that_is_refused_as_a_whole_counts_once() -> None:
+async def test_a_produce_rejected_as_a_whole_counts_once() -> None:
     meter = Meter()
 
-    async def refuse(*_: object) -> list[ProduceOutcome]:
+    async def reject(*_: object) -> list[ProduceOutcome]:
         raise TidelogError(ErrorCode.INVALID_REQUEST, "no batch")
 
     with pytest.raises(TidelogError):
-        await metered_produce(refuse, meter)([], Acks.ALL, 1000)
+        await metered_produce(reject, meter)([], Acks.ALL, 1000)
 
     assert meter.refused.values["produce", "INVALID_REQUEST"] == 1
 
@@ -156,7 +156,7 @@ async def test_a_fetch_without_records_is_timed_as_idle() -> None:
     assert meter.flow("fetch") == (2, 2, 2)
 
 
-async def test_a_fetch_that_is_refused_counts_by_its_code() -> None:
+async def test_a_rejected_fetch_counts_by_its_code() -> None:
     meter = Meter()
 
     await fetch(meter, FetchOutcome(None, TidelogError(ErrorCode.NOT_LEADER, "elsewhere")))
@@ -164,7 +164,7 @@ async def test_a_fetch_that_is_refused_counts_by_its_code() -> None:
     assert meter.refused.values["fetch", "NOT_LEADER"] == 1
 
 
-async def test_what_followers_get_and_are_refused_is_counted_by_the_leader() -> None:
+async def test_the_leader_counts_data_and_rejections_of_followers() -> None:
     meter = Meter()
 
     async def answer(_: ReplicaFetchRequest) -> ReplicaFetchResponse:
@@ -190,7 +190,7 @@ async def test_a_follower_that_gets_nothing_is_idle() -> None:
     assert meter.timed("replica_fetch") == 0
 
 
-async def test_what_comes_from_leaders_is_counted_by_the_follower() -> None:
+async def test_the_follower_counts_data_from_leaders() -> None:
     meter = Meter()
 
     class Peers:
@@ -209,9 +209,7 @@ async def test_what_comes_from_leaders_is_counted_by_the_follower() -> None:
     assert meter.flow("replica_out") == (0, 0, 0)
 
 
-async def test_offsets_and_producer_ids_that_are_refused_count_and_are_refused_all_the_same() -> (
-    None
-):
+async def test_rejected_offset_and_producer_id_requests_count_and_stay_rejected() -> None:
     meter = Meter()
 
     async def no_offset(_: ListOffsetsEntry) -> FoundOffset:
@@ -229,7 +227,7 @@ async def test_offsets_and_producer_ids_that_are_refused_count_and_are_refused_a
     assert meter.refused.values["init_producer_id", "METADATA_STORE_UNAVAILABLE"] == 1
 
 
-async def test_the_busiest_topics_alone_have_series_and_all_count_in_the_sum() -> None:
+async def test_only_the_busiest_topics_have_series_and_all_count_in_the_sum() -> None:
     meter = Meter()
     topics = [f"topic-{number}" for number in range(MAX_TOPIC_SERIES + 5)]
 
@@ -240,13 +238,13 @@ async def test_the_busiest_topics_alone_have_series_and_all_count_in_the_sum() -
     await metered_produce(answer, meter)(entries, Acks.ALL, 1000)
     await metered_produce(answer, meter)(entries[-1:], Acks.ALL, 1000)
 
-    told = meter.sheet().values["tidelog_topic_bytes_total"]
-    assert len(told) == 2 * MAX_TOPIC_SERIES
-    assert told[topics[-1], "produce"] == 18
+    bytes_total = meter.sheet().values["tidelog_topic_bytes_total"]
+    assert len(bytes_total) == 2 * MAX_TOPIC_SERIES
+    assert bytes_total[topics[-1], "produce"] == 18
     assert meter.flow("produce")[0] == 9 * (len(topics) + 1)
 
 
-async def test_a_topic_that_is_gone_has_no_series_and_stays_in_the_sum() -> None:
+async def test_a_deleted_topic_has_no_series_and_stays_in_the_sum() -> None:
     meter = Meter()
     await produce(meter, TAKEN)
 

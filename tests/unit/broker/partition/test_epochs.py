@@ -9,7 +9,7 @@ from unit.broker.fake_log import FakeLog
 
 
 def reconcile(follower: FakeLog, leader: FakeLog) -> int:
-    """Asks and cuts until the logs agree; returns the number of cuts."""
+    """Request and cut until the logs agree; returns the number of cuts."""
     cuts = 0
     while True:
         diverging = divergence(
@@ -47,7 +47,7 @@ def test_the_same_epoch_and_none_pass() -> None:
     assert fence(NO_EPOCH, 5) is None
 
 
-def test_logs_that_agree_do_not_part() -> None:
+def test_logs_that_agree_do_not_diverge() -> None:
     assert reconcile(FakeLog([0, 0, 1]), FakeLog([0, 0, 1, 1, 2])) == 0
 
 
@@ -78,7 +78,7 @@ def test_two_quick_failovers_take_two_rounds() -> None:
 
 
 def begin_alike(one: list[int], other: list[int]) -> bool:
-    """One leader begins an epoch, so every log that has it has what came before it there."""
+    """One leader begins an epoch, so all logs with that epoch agree on what precedes it."""
     return all(
         one[: one.index(epoch)] == other[: other.index(epoch)] for epoch in {*one} & {*other}
     )
@@ -91,8 +91,7 @@ def shared(one: list[int], other: list[int]) -> list[int]:
 
 @pytest.mark.rule("logs-reconciled-before-batches")
 def test_every_small_pair_of_logs_ends_in_agreement() -> None:
-    """All pairs of histories over three epochs: the follower keeps what both have, and no
-    more."""
+    """All pairs of histories over three epochs: the follower keeps exactly what both logs share."""
     counts = range(4)
     histories = [[0] * a + [1] * b + [2] * c for a in counts for b in counts for c in counts]
     pairs = [(one, other) for one in histories for other in histories if begin_alike(one, other)]
@@ -103,14 +102,14 @@ def test_every_small_pair_of_logs_ends_in_agreement() -> None:
         assert follower.epochs == shared(leader_epochs, follower_epochs)
 
 
-def test_nothing_shared_cuts_everything_below_the_followers_start() -> None:
+def test_logs_without_a_shared_epoch_are_cut_below_the_followers_start() -> None:
     point = truncation_point(
         EpochEnd(2, 7), log_start=5, log_end=9, epoch_end=FakeLog([4, 4], start=5).epoch_end
     )
     assert point == 5
 
 
-def test_a_leader_that_has_nothing_so_old_names_its_own_start() -> None:
+def test_a_leader_that_starts_later_returns_its_own_start() -> None:
     assert divergence(
         last_fetched_epoch=1,
         fetch_offset=4,

@@ -1,4 +1,6 @@
-"""A partition and its idempotent producers: what is appended once, and who knows it."""
+"""A partition and its idempotent producers: which batches are appended once, and which replicas
+know them.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -45,7 +47,7 @@ def sequences(log: FakeLog) -> list[int]:
 
 
 @pytest.mark.rule("retry-is-written-once")
-def test_a_batch_that_is_sent_again_is_not_written_again_and_answered_as_before() -> None:
+def test_a_repeated_batch_is_not_written_again_and_gets_the_same_answer() -> None:
     log = FakeLog([1, 1])
     partition = leader(log)
     first = put(partition, sent_by(ID, 0, count=3), now_ms=50)
@@ -54,7 +56,7 @@ def test_a_batch_that_is_sent_again_is_not_written_again_and_answered_as_before(
     assert log.log_end_offset == 5
 
 
-def test_nobody_is_told_of_growth_by_a_duplicate() -> None:
+def test_a_duplicate_triggers_no_growth_event() -> None:
     partition = leader(FakeLog())
     put(partition, sent_by(ID, 0))
     before = list(notes(partition))
@@ -63,10 +65,10 @@ def test_nobody_is_told_of_growth_by_a_duplicate() -> None:
 
 
 @pytest.mark.rule("unanswered-write-happens-once")
-def test_the_next_leader_knows_what_its_predecessor_wrote() -> None:
+def test_the_next_leader_knows_the_batches_of_its_predecessor() -> None:
     log = FakeLog()
-    former = leader(log)
-    put(former, sent_by(ID, 0))
+    previous = leader(log)
+    put(previous, sent_by(ID, 0))
     successor = new_partition(log, broker_id=2)
     successor.take(state(leader=2, epoch=6), 11, broker_epoch=epoch_of(2), now_ms=1)
     assert put(successor, sent_by(ID, 0)) == Appended(0, 1, 5, 9)
@@ -82,21 +84,21 @@ def test_of_a_request_with_a_gap_nothing_is_appended() -> None:
     assert put(partition, sent_by(ID, 0), sent_by(ID, 1)).next_offset == 2
 
 
-def test_a_request_of_duplicates_that_lie_together_is_answered_with_their_offsets() -> None:
+def test_a_request_of_adjacent_duplicates_is_answered_with_their_offsets() -> None:
     partition = leader(FakeLog())
     put(partition, sent_by(ID, 0))
     put(partition, sent_by(ID, 1))
     assert put(partition, sent_by(ID, 0), sent_by(ID, 1))[:2] == (0, 2)
 
 
-def test_of_duplicates_that_do_not_lie_together_only_their_end_is_told() -> None:
+def test_for_scattered_duplicates_only_the_end_offset_is_returned() -> None:
     partition = leader(FakeLog())
     for batch in (sent_by(ID, 0), sent(), sent_by(ID, 1)):
         put(partition, batch)
     assert put(partition, sent_by(ID, 0), sent_by(ID, 1))[:2] == (NO_OFFSET, 3)
 
 
-def test_what_is_new_behind_a_duplicate_is_appended() -> None:
+def test_new_batches_behind_a_duplicate_are_appended() -> None:
     log = FakeLog()
     partition = leader(log)
     put(partition, sent_by(ID, 0))
@@ -104,14 +106,14 @@ def test_what_is_new_behind_a_duplicate_is_appended() -> None:
     assert sequences(log) == [0, 1]
 
 
-def test_a_batch_that_comes_twice_in_one_request_is_written_once() -> None:
+def test_a_batch_that_appears_twice_in_one_request_is_written_once() -> None:
     log = FakeLog()
     assert put(leader(log), sent_by(ID, 0), sent_by(ID, 0))[:2] == (NO_OFFSET, 1)
     assert sequences(log) == [0]
 
 
 def test_a_duplicate_is_answered_also_below_min_isr() -> None:
-    """Refused, it would seem not to have been appended."""
+    """A rejection would suggest that it was not appended."""
     partition = leader(FakeLog())
     put(partition, sent_by(ID, 0))
     partition.take(state(isr=(1,), eligible=(2, 3)), 11, broker_epoch=epoch_of(1), now_ms=1)
@@ -150,7 +152,7 @@ def lead_in_6(partition: Partition) -> None:
 
 
 @pytest.mark.rule("retry-is-written-once")
-def test_a_follower_that_becomes_leader_knows_what_it_copied() -> None:
+def test_a_follower_that_becomes_leader_knows_the_batches_that_it_copied() -> None:
     partition = follower(FakeLog())
     follow(partition, stamped_by(0, 0), stamped_by(1, 1))
     lead_in_6(partition)
@@ -158,7 +160,7 @@ def test_a_follower_that_becomes_leader_knows_what_it_copied() -> None:
 
 
 def test_a_batch_that_was_cut_is_no_duplicate() -> None:
-    """Interleaving 8: it was never committed, and is written by its retry."""
+    """Rule `waiting-produce-ends-with-epoch`: it was never committed, and its retry writes it."""
     log = FakeLog()
     partition = follower(log)
     follow(partition, stamped_by(0, 0, epoch=3), stamped_by(1, 1, epoch=4))
@@ -168,7 +170,7 @@ def test_a_batch_that_was_cut_is_no_duplicate() -> None:
     assert put(partition, sent_by(ID, 1)) == Appended(1, 2, 6, 9)
 
 
-# -- a replica that begins where the log was deleted -------------------------------------
+# -- a replica that starts where the log was deleted -------------------------------------
 
 
 def known(*batches: Batch) -> ProducerStates:
@@ -184,7 +186,7 @@ def restarted() -> Partition:
     return partition
 
 
-def test_a_replica_that_begins_anew_asks_who_wrote_below() -> None:
+def test_a_reset_replica_requests_the_producers_below_its_start() -> None:
     partition = restarted()
     assert partition.fetch_position().needs_producers
     assert follow(partition, stamped_by(3, 40), producers=known(stamped_by(2, 39)))
@@ -193,13 +195,13 @@ def test_a_replica_that_begins_anew_asks_who_wrote_below() -> None:
     assert put(partition, sent_by(ID, 2)).base_offset == 39
 
 
-def test_it_takes_no_batches_before_it_knows() -> None:
+def test_a_reset_replica_takes_no_batches_before_it_knows_the_producers() -> None:
     partition = restarted()
     assert not follow(partition, stamped_by(3, 40))
     assert partition.log.log_end_offset == 40
 
 
-def test_an_answer_from_before_it_began_anew_is_dropped() -> None:
+def test_an_answer_from_before_the_reset_is_dropped() -> None:
     log = FakeLog(start=40)
     partition = follower(log)
     asked = partition.fetch_position()
@@ -217,7 +219,7 @@ def test_an_answer_from_before_it_began_anew_is_dropped() -> None:
     ],
     ids=["outside", "in the ISR", "eligible", "resigned"],
 )
-def test_a_replica_that_lost_them_is_copied_anew_where_nobody_counts_on_it(
+def test_a_replica_that_lost_them_is_copied_again_where_it_does_not_count(
     wanted: LeaderAndIsr, copied_anew: bool
 ) -> None:
     log = FakeLog([5, 5], start=40)
@@ -232,8 +234,8 @@ def expired(log: FakeLog, states: ProducerStates) -> Partition:
     return leader(log)
 
 
-def asking(offset: int, partition: Partition) -> bool:
-    """A fetch of follower 3 that needs producers; whether it is answered."""
+def is_answered(offset: int, partition: Partition) -> bool:
+    """Whether the leader answers a fetch of follower 3 that needs producers."""
     asked = position(partition, offset)._replace(needs_producers=True, last_fetched_epoch=-1)
     partition.replica_fetch(3, epoch_of(3), asked, 1)
     answer = partition.read_for_follower(asked, 1000)
@@ -242,25 +244,25 @@ def asking(offset: int, partition: Partition) -> bool:
     return partition.has_news(asked, partition.high_watermark)
 
 
-def test_a_leader_tells_who_wrote_below_its_start_at_once() -> None:
+def test_a_leader_sends_the_producers_below_its_start_at_once() -> None:
     partition = expired(FakeLog(start=40), known(stamped_by(2, 39)))
-    assert asking(40, partition)
+    assert is_answered(40, partition)
 
 
 @pytest.mark.parametrize("offset", [20, 41])
-def test_it_tells_that_for_no_other_offset(offset: int) -> None:
+def test_a_leader_sends_producers_for_no_other_offset(offset: int) -> None:
     log = FakeLog([5, 5, 5], start=40)
     partition = expired(log, known(stamped_by(2, 39)))
-    assert code_of(lambda: asking(offset, partition)) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert code_of(lambda: is_answered(offset, partition)) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.rule("replica-must-know-its-producers")
-def test_who_does_not_know_the_producers_counts_for_nothing() -> None:
-    """It could be elected, and would write a retry again."""
+def test_a_replica_without_its_producers_does_not_count() -> None:
+    """It could be elected, and would write a retry a second time."""
     log = FakeLog(start=40)
     log.producers.learn(known(stamped_by(2, 39)))
     partition = leader(log, state(isr=(1, 2)))
-    asking(40, partition)
+    is_answered(40, partition)
     assert "judge" not in notes(partition)
     fetch_by(partition, 3, 40)
     assert "judge" in notes(partition)
@@ -270,7 +272,7 @@ def test_who_does_not_know_the_producers_counts_for_nothing() -> None:
 
 
 @pytest.mark.rule("name-holder-fences-previous")
-def test_a_fence_keeps_a_former_holder_from_writing_its_first_batch() -> None:
+def test_a_fence_keeps_a_previous_holder_from_writing_its_first_batch() -> None:
     log = FakeLog()
     partition = leader(log)
     assert partition.fence_producer(NAMED, 3, now_ms=9) == 1
@@ -279,7 +281,7 @@ def test_a_fence_keeps_a_former_holder_from_writing_its_first_batch() -> None:
     assert code_of(lambda: put(partition, zombie)) is ErrorCode.FENCED_PRODUCER_EPOCH
 
 
-def test_the_next_leader_keeps_to_the_fence() -> None:
+def test_the_next_leader_respects_the_fence() -> None:
     log = FakeLog()
     leader(log).fence_producer(NAMED, 3, now_ms=9)
     successor = new_partition(log, broker_id=2)
@@ -288,13 +290,13 @@ def test_the_next_leader_keeps_to_the_fence() -> None:
     assert code_of(lambda: put(successor, zombie)) is ErrorCode.FENCED_PRODUCER_EPOCH
 
 
-def test_a_fence_holds_once_all_that_was_written_is_committed() -> None:
+def test_a_fence_holds_once_everything_written_before_is_committed() -> None:
     partition = leader(FakeLog())
     put(partition, sent_by(NAMED, 0, count=4))
     assert partition.fence_producer(NAMED, 1, now_ms=9) == 5
 
 
-def test_a_fence_that_is_asked_for_again_is_not_written_again() -> None:
+def test_a_repeated_fence_is_not_written_again() -> None:
     partition = leader(FakeLog())
     holds = [partition.fence_producer(NAMED, 1, now_ms=9) for _ in range(2)]
     assert holds == [1, 1]
@@ -309,38 +311,38 @@ def test_the_first_holder_of_a_name_needs_no_fence() -> None:
 
 def test_a_fence_needs_the_replicas_of_acks_all() -> None:
     partition = leader(FakeLog(), state(isr=(1,), eligible=(2,)))
-    refusal = code_of(lambda: partition.fence_producer(NAMED, 1, now_ms=9))
-    assert refusal is ErrorCode.NOT_ENOUGH_REPLICAS
+    rejection = code_of(lambda: partition.fence_producer(NAMED, 1, now_ms=9))
+    assert rejection is ErrorCode.NOT_ENOUGH_REPLICAS
     assert partition.log.log_end_offset == 0
 
 
-def test_a_former_holder_does_not_fence_its_successor() -> None:
+def test_a_previous_holder_does_not_fence_its_successor() -> None:
     partition = leader(FakeLog())
     partition.fence_producer(NAMED, 2, now_ms=9)
-    refusal = code_of(lambda: partition.fence_producer(NAMED, 1, now_ms=9))
-    assert refusal is ErrorCode.FENCED_PRODUCER_EPOCH
+    rejection = code_of(lambda: partition.fence_producer(NAMED, 1, now_ms=9))
+    assert rejection is ErrorCode.FENCED_PRODUCER_EPOCH
 
 
-# -- what is committed -------------------------------------------------------------------
+# -- committed state ---------------------------------------------------------------------
 
 
-def told(partition: Partition, *ids: int) -> Sequence[tuple[int, int]]:
+def described(partition: Partition, *ids: int) -> Sequence[tuple[int, int]]:
     return [(p.producer_id, p.last_sequence) for p in partition.committed_producers(ids)]
 
 
-def test_only_committed_sequences_are_told() -> None:
+def test_only_committed_sequences_are_described() -> None:
     partition = leader(FakeLog())
     put(partition, sent_by(ID, 0, count=4))
-    assert told(partition) == [(ID, -1)]
+    assert described(partition) == [(ID, -1)]
     for broker in (2, 3):
         fetch_by(partition, broker)
     put(partition, sent_by(ID, 4))
-    assert told(partition) == [(ID, 3)]
+    assert described(partition) == [(ID, 3)]
 
 
-def test_a_new_leader_tells_nothing_before_it_knows_the_committed_end() -> None:
+def test_a_new_leader_describes_nothing_before_it_knows_the_committed_end() -> None:
     log = FakeLog()
     put(leader(log), sent_by(ID, 0))
     successor = new_partition(log, broker_id=2)
     lead_in_6(successor)
-    assert code_of(lambda: told(successor)) is ErrorCode.OFFSET_NOT_AVAILABLE
+    assert code_of(lambda: described(successor)) is ErrorCode.OFFSET_NOT_AVAILABLE

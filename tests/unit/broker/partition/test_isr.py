@@ -13,7 +13,7 @@ def progress(end: int, *, caught_up_ms: int = 1000, broker_id: int = 3) -> Follo
     return FollowerProgress(epoch_of(broker_id), end, caught_up_ms, caught_up_ms, end)
 
 
-def judge(
+def evaluate(
     followers: dict[int, FollowerProgress],
     *,
     of: tuple[int, ...] = (1, 2),
@@ -33,53 +33,54 @@ def judge(
     )
 
 
-def test_a_follower_that_has_all_that_is_committed_joins() -> None:
-    assert judge({3: progress(10)}) == IsrChange((Member(3, epoch_of(3)),), frozenset())
+def test_a_follower_with_everything_committed_joins() -> None:
+    assert evaluate({3: progress(10)}) == IsrChange((Member(3, epoch_of(3)),), frozenset())
 
 
 @pytest.mark.rule("joiner-at-hw-and-epoch-start")
 def test_a_follower_below_the_high_watermark_does_not_join() -> None:
-    assert judge({3: progress(9)}) is None
+    assert evaluate({3: progress(9)}) is None
 
 
 @pytest.mark.rule("joiner-at-hw-and-epoch-start", "joiner-at-epoch-start")
 def test_a_follower_below_the_start_of_the_epoch_does_not_join() -> None:
-    assert judge({3: progress(10)}, epoch_start=11) is None
+    assert evaluate({3: progress(10)}, epoch_start=11) is None
 
 
 def test_a_follower_that_has_not_fetched_in_this_epoch_does_not_join() -> None:
-    assert judge({3: isr.granted(1000)}, high_watermark=0, epoch_start=0) is None
+    assert evaluate({3: isr.granted(1000)}, high_watermark=0, epoch_start=0) is None
 
 
 def test_a_follower_whose_broker_is_gone_does_not_join() -> None:
-    assert judge({3: progress(10)}, running={1: epoch_of(1)}) is None
+    assert evaluate({3: progress(10)}, running={1: epoch_of(1)}) is None
 
 
 @pytest.mark.rule("isr-members-have-broker-epochs")
-def test_a_follower_does_not_join_in_another_life_than_the_one_it_fetched_in() -> None:
-    assert judge({3: progress(10)}, running={**RUNNING, 3: epoch_of(3) + 1}) is None
+def test_a_follower_does_not_join_in_another_incarnation_than_it_fetched_in() -> None:
+    assert evaluate({3: progress(10)}, running={**RUNNING, 3: epoch_of(3) + 1}) is None
 
 
 @pytest.mark.rule("isr-changes-by-conditional-write")
 def test_a_member_that_has_not_caught_up_for_too_long_leaves() -> None:
-    assert judge({2: progress(9, broker_id=2)}, now_ms=1501) == IsrChange((), frozenset({2}))
+    assert evaluate({2: progress(9, broker_id=2)}, now_ms=1501) == IsrChange((), frozenset({2}))
 
 
 @pytest.mark.rule("new-leader-opens-at-once")
-def test_a_member_stays_for_the_whole_lag_time() -> None:
-    assert judge({2: progress(9, broker_id=2)}, now_ms=1500) is None
+def test_a_member_stays_for_the_full_lag_time() -> None:
+    assert evaluate({2: progress(9, broker_id=2)}, now_ms=1500) is None
 
 
-def test_a_follower_that_lags_does_not_join_only_to_leave_again() -> None:
-    assert judge({3: progress(10)}, now_ms=1501) is None
+def test_a_lagging_follower_does_not_join_only_to_leave_again() -> None:
+    assert evaluate({3: progress(10)}, now_ms=1501) is None
 
 
 @pytest.mark.parametrize("high_watermark", [5, 9])
 def test_a_follower_that_rejects_what_its_leader_sends_leaves_and_stays_out(
     high_watermark: int,
 ) -> None:
-    """It asks for the same records again and again. Also where the high watermark cannot move
-    beyond what it has, because without it the min ISR is missed."""
+    """It requests the same records again and again. The rule also holds when the high watermark
+    cannot pass its end because the ISR would fall below min ISR without it.
+    """
     rejected_from = 5
     members: tuple[int, ...] = (1, 2)
     follower = isr.granted(0)
@@ -92,7 +93,7 @@ def test_a_follower_that_rejects_what_its_leader_sends_leaves_and_stays_out(
             leader_end=9,
             now_ms=now_ms,
         )
-        change = judge(
+        change = evaluate(
             {2: follower},
             of=members,
             high_watermark=high_watermark,
@@ -105,14 +106,14 @@ def test_a_follower_that_rejects_what_its_leader_sends_leaves_and_stays_out(
     assert changes == [IsrChange((), frozenset({2}))]
 
 
-def test_whoever_asks_for_the_leaders_end_is_caught_up_now() -> None:
+def test_a_follower_that_requests_the_leaders_end_is_caught_up_now() -> None:
     after = isr.fetched(
         isr.granted(0), broker_epoch=103, fetch_offset=10, leader_end=10, now_ms=700
     )
     assert after.last_caught_up_ms == 700
 
 
-def test_whoever_reaches_the_end_of_its_former_fetch_was_caught_up_then() -> None:
+def test_a_follower_that_reaches_the_end_of_its_previous_fetch_was_caught_up_then() -> None:
     first = isr.fetched(isr.granted(0), broker_epoch=103, fetch_offset=5, leader_end=10, now_ms=100)
     assert first.last_caught_up_ms == 0
     second = isr.fetched(first, broker_epoch=103, fetch_offset=10, leader_end=20, now_ms=200)
@@ -120,13 +121,13 @@ def test_whoever_reaches_the_end_of_its_former_fetch_was_caught_up_then() -> Non
 
 
 @pytest.mark.rule("fetch-counts-in-current-epoch")
-def test_another_life_of_the_follower_inherits_nothing() -> None:
-    former = FollowerProgress(103, 10, 400, 500, leader_end_at_last_fetch=10)
-    after = isr.fetched(former, broker_epoch=104, fetch_offset=10, leader_end=20, now_ms=600)
+def test_another_incarnation_of_the_follower_inherits_nothing() -> None:
+    previous = FollowerProgress(103, 10, 400, 500, leader_end_at_last_fetch=10)
+    after = isr.fetched(previous, broker_epoch=104, fetch_offset=10, leader_end=20, now_ms=600)
     assert (after.broker_epoch, after.last_caught_up_ms) == (104, 400)
 
 
-def test_the_maximal_isr_holds_joiners_from_their_proposal_on_and_leavers_to_the_end() -> None:
+def test_the_maximal_isr_holds_joiners_once_proposed_and_leavers_until_removed() -> None:
     assert isr.maximal(state(isr=(1, 2)), state(isr=(1, 3))) == {1, 2, 3}
 
 
@@ -149,14 +150,14 @@ def test_an_isr_that_is_large_enough_again_has_no_eligible_replicas() -> None:
 
 
 @pytest.mark.rule("new-leader-opens-at-once")
-def test_granted_progress_knows_no_offset() -> None:
+def test_granted_progress_has_no_offset() -> None:
     assert isr.granted(7) == FollowerProgress(0, NO_OFFSET, 7, 7, NO_OFFSET)
 
 
 # -- lag in bytes ------------------------------------------------------------------------
 
 
-def judge_far_behind(followers: dict[int, FollowerProgress], *far: int) -> IsrChange | None:
+def evaluate_far_behind(followers: dict[int, FollowerProgress], *far: int) -> IsrChange | None:
     return isr.judge(
         state(isr=(1, 2)),
         followers,
@@ -170,14 +171,14 @@ def judge_far_behind(followers: dict[int, FollowerProgress], *far: int) -> IsrCh
 
 
 @pytest.mark.rule("isr-bounds-lag-in-bytes")
-def test_a_member_that_lags_by_too_many_bytes_leaves_though_it_caught_up_a_moment_ago() -> None:
-    assert judge_far_behind({2: progress(9, broker_id=2)}, 2) == IsrChange(
+def test_a_member_that_lags_by_too_many_bytes_leaves_though_it_just_caught_up() -> None:
+    assert evaluate_far_behind({2: progress(9, broker_id=2)}, 2) == IsrChange(
         (), frozenset({2}), by_bytes=frozenset({2})
     )
 
 
 def test_a_follower_that_lags_by_too_many_bytes_does_not_join() -> None:
-    assert judge_far_behind({3: progress(10)}, 3) is None
+    assert evaluate_far_behind({3: progress(10)}, 3) is None
 
 
 def test_a_follower_that_has_not_fetched_yet_has_no_lag_in_bytes() -> None:
@@ -189,11 +190,11 @@ def test_a_follower_that_has_not_fetched_yet_has_no_lag_in_bytes() -> None:
 
 
 def in_session(end: int, asked_last_ms: int) -> FollowerProgress:
-    """Recorded at 100 ms, when the leader's log ended at 10."""
+    """Progress recorded at 100 ms, when the leader's log ended at 10."""
     return FollowerProgress(103, end, 100, 100, 10, SessionTime(asked_last_ms))
 
 
-def test_a_follower_at_the_leaders_end_is_caught_up_as_long_as_its_session_asks() -> None:
+def test_a_follower_at_the_leaders_end_is_caught_up_while_its_session_fetches() -> None:
     after = isr.told_again(in_session(10, 700), leader_end=10)
     assert (after.last_caught_up_ms, after.last_fetch_ms) == (700, 700)
 
@@ -203,18 +204,18 @@ def test_a_follower_behind_the_leaders_end_is_not_caught_up_by_its_session() -> 
     assert isr.told_again(in_session(9, 700), leader_end=10).last_caught_up_ms == 100
 
 
-def test_a_grant_is_not_taken_back_by_a_session_that_has_ended() -> None:
+def test_a_grant_outlives_the_end_of_a_session() -> None:
     granted = in_session(10, 150)._replace(last_caught_up_ms=900)
     assert isr.told_again(granted, leader_end=10).last_caught_up_ms == 900
 
 
-def test_what_leaves_its_session_was_caught_up_until_then() -> None:
+def test_a_partition_that_leaves_its_session_was_caught_up_until_then() -> None:
     progress = in_session(10, 700)
     assert progress.session is not None
     after = isr.left(progress, progress.session, leader_end=10)
     assert (after.last_caught_up_ms, after.session) == (700, None)
 
 
-def test_a_former_session_does_not_take_out_what_a_newer_one_has_told() -> None:
+def test_a_previous_session_does_not_remove_progress_of_a_newer_one() -> None:
     progress = in_session(10, 700)
     assert isr.left(progress, SessionTime(500), leader_end=10) is progress

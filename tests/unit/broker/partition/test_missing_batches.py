@@ -1,4 +1,4 @@
-"""What a follower cannot read of its log comes from its leader, and what lies behind stays."""
+"""A follower gets the batches that it cannot read from its leader, and keeps those behind them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def damaged_log(*batches: int, epochs: Sequence[int] = (1,) * COUNT) -> Log:
 
 
 class Follower:
-    """Broker 1 follows broker 2, with a log some ranges of which are unreadable."""
+    """Broker 1 follows broker 2 with a log in which some ranges are unreadable."""
 
     def __init__(self, log: Log, *ranges: Range) -> None:
         self.log = log
@@ -61,7 +61,7 @@ class Follower:
 
 
 @pytest.mark.rule("damage-costs-only-its-batch")
-def test_it_asks_for_one_range_after_the_other_and_then_for_what_is_new() -> None:
+def test_unreadable_ranges_are_requested_one_by_one_before_new_data() -> None:
     follower = Follower(damaged_log(1, 3), (1, 2), (3, 4))
     assert follower.asks_for == (1, 1)
     follower.gets(batch_at(1), batch_at(2))
@@ -81,7 +81,7 @@ def test_one_answer_may_bring_all_ranges() -> None:
     assert read_all(follower.log) == batches_from(0, COUNT)
 
 
-def test_a_range_of_several_batches_is_asked_for_until_all_of_it_comes() -> None:
+def test_a_range_of_several_batches_is_requested_until_it_is_complete() -> None:
     follower = Follower(damaged_log(1, 2), (1, 3))
     follower.gets(batch_at(1))
     assert follower.asks_for == (1, 1)
@@ -90,7 +90,7 @@ def test_a_range_of_several_batches_is_asked_for_until_all_of_it_comes() -> None
 
 
 def test_where_the_leaders_log_ends_within_a_range_the_log_is_cut() -> None:
-    """It counts for nothing behind the range before: what it has received is not in its log."""
+    """Nothing behind the previous range counts: the received batches are not in its log."""
     follower = Follower(damaged_log(3, 4), (3, 5))
     for _ in range(MAX_PARTIAL_ANSWERS):
         assert follower.asks_for == (3, 1)
@@ -100,7 +100,7 @@ def test_where_the_leaders_log_ends_within_a_range_the_log_is_cut() -> None:
     assert follower.asks_for == (4, 1)
 
 
-def test_what_the_leader_cannot_read_stays_unreadable_and_costs_nothing_else() -> None:
+def test_a_range_that_the_leader_cannot_read_stays_unreadable_and_costs_nothing_else() -> None:
     follower = Follower(damaged_log(1), (1, 2))
     follower.gets(*read_all(damaged_log(1))[1:])
     assert follower.answers == [((1, 2), Answer.UNREADABLE)]
@@ -108,7 +108,7 @@ def test_what_the_leader_cannot_read_stays_unreadable_and_costs_nothing_else() -
     assert unreadable(follower.log) == [1]
 
 
-def test_what_the_leader_cannot_read_and_this_follower_can_stays() -> None:
+def test_a_range_that_the_leader_cannot_read_and_this_follower_can_stays() -> None:
     follower = Follower(damaged_log(1), (1, 2))
     follower.gets(*read_all(damaged_log(3))[1:])
     assert read_all(follower.log) == batches_from(0, COUNT)
@@ -124,7 +124,7 @@ def test_where_the_leader_has_another_batch_the_log_is_cut(other: Batch) -> None
     assert follower.log.log_end_offset == 2
 
 
-def test_it_counts_as_committed_no_more_than_is_known_to_agree() -> None:
+def test_only_data_known_to_agree_counts_as_committed() -> None:
     follower = Follower(damaged_log(1, 3), (1, 2), (3, 4))
     follower.gets(batch_at(1))
     assert follower.partition.high_watermark == 1
@@ -133,13 +133,13 @@ def test_it_counts_as_committed_no_more_than_is_known_to_agree() -> None:
     assert follower.partition.high_watermark == COUNT
 
 
-def test_a_range_at_the_first_batch_of_an_epoch_names_the_epoch_before() -> None:
+def test_a_range_at_the_first_batch_of_an_epoch_has_the_previous_epoch() -> None:
     log = damaged_log(2, epochs=(1, 1, 2, 2, 2))
     assert Follower(log, (2, 3)).asks_for == (2, 1)
     assert Follower(damaged_log(0), (0, 1)).asks_for == (0, NO_EPOCH)
 
 
-def test_what_the_leader_has_deleted_is_not_asked_for_and_nothing_is_dropped() -> None:
+def test_a_range_deleted_by_the_leader_is_not_requested_and_nothing_is_dropped() -> None:
     follower = Follower(damaged_log(1, 3), (1, 2), (3, 4))
     asked = follower.partition.fetch_position()
     assert not follower.partition.restart_at(asked, 2)
@@ -147,7 +147,7 @@ def test_what_the_leader_has_deleted_is_not_asked_for_and_nothing_is_dropped() -
     assert follower.log.log_start_offset == 0
 
 
-def test_what_was_cut_is_not_asked_for() -> None:
+def test_a_range_that_was_cut_is_not_requested() -> None:
     follower = Follower(damaged_log(1, 3), (1, 2), (3, 4))
     follower.log.truncate_to(1)
     assert follower.asks_for == (1, 1)
@@ -155,7 +155,7 @@ def test_what_was_cut_is_not_asked_for() -> None:
     assert read_all(follower.log) == batches_from(0, 2)
 
 
-def test_a_batch_that_was_damaged_on_its_way_is_rejected() -> None:
+def test_a_batch_damaged_in_transit_is_rejected() -> None:
     follower = Follower(damaged_log(1), (1, 2))
     with pytest.raises(TidelogError) as rejected:
         follower.gets(batch_at(1)._replace(records=bytes(100)))
@@ -163,7 +163,7 @@ def test_a_batch_that_was_damaged_on_its_way_is_rejected() -> None:
     assert unreadable(follower.log) == [1]
 
 
-def test_a_log_that_ends_within_what_the_leader_cannot_read_keeps_what_it_has() -> None:
+def test_a_log_that_ends_within_an_unreadable_range_of_the_leader_keeps_its_data() -> None:
     log = log_of(MemoryDisk(), batches_from(0, 3), CONFIG)
     follower = Follower(log)
     (unreadable_here,) = [b for b in read_all(damaged_log(2, 3)) if is_damaged(b.header)]

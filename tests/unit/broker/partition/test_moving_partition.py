@@ -1,4 +1,4 @@
-"""A partition that is moved, as its replicas see it."""
+"""A moving partition from the view of its replicas."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def propose(partition: Partition) -> LeaderAndIsr | None:
 
 
 def moving_leader(log: FakeLog) -> Partition:
-    """Told by the controller in the epoch in which it leads."""
+    """A leader that the controller informs within the epoch in which it leads."""
     partition = leader(log)
     partition.take(adding(), 11, broker_epoch=epoch_of(1), now_ms=NOW_MS)
     return partition
@@ -45,13 +45,13 @@ def test_a_broker_that_no_move_has_added_may_not_fetch() -> None:
     assert raised.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_a_leader_goes_on_in_its_epoch_when_a_move_begins() -> None:
+def test_a_leader_continues_in_its_epoch_when_a_move_begins() -> None:
     partition = moving_leader(FakeLog())
     assert "leadership ended" not in notes(partition)
 
 
 @pytest.mark.rule("added-replica-joins-by-r4")
-def test_who_is_added_within_the_epoch_may_fetch_and_joins_the_isr() -> None:
+def test_a_replica_added_within_the_epoch_may_fetch_and_joins_the_isr() -> None:
     partition = moving_leader(FakeLog())
     partition.append([sent()], Acks.ALL, 1)
     fetch(partition, 2, 1)
@@ -64,7 +64,7 @@ def test_who_is_added_within_the_epoch_may_fetch_and_joins_the_isr() -> None:
     assert proposed.isr_ids == {1, 2, 3, 4}
 
 
-def test_a_leader_that_reads_of_a_move_by_itself_lets_those_that_are_added_fetch() -> None:
+def test_a_leader_that_reads_of_a_move_itself_lets_added_replicas_fetch() -> None:
     partition = leader(FakeLog())
     partition.observed(adding(), 11, NOW_MS)
     fetch(partition, 4, 0)
@@ -72,7 +72,7 @@ def test_a_leader_that_reads_of_a_move_by_itself_lets_those_that_are_added_fetch
 
 
 @pytest.mark.rule("added-replica-joins-by-r4")
-def test_who_is_added_does_not_hold_the_high_watermark_before_it_joins() -> None:
+def test_an_added_replica_does_not_hold_the_high_watermark_before_it_joins() -> None:
     partition = moving_leader(FakeLog())
     partition.append([sent()], Acks.ALL, 1)
     fetch(partition, 2, 1)
@@ -80,7 +80,7 @@ def test_who_is_added_does_not_hold_the_high_watermark_before_it_joins() -> None
     assert partition.high_watermark == 1
 
 
-def test_what_was_known_of_the_other_followers_stands_when_a_move_begins() -> None:
+def test_progress_of_the_other_followers_is_kept_when_a_move_begins() -> None:
     partition = leader(FakeLog())
     partition.append([sent()], Acks.ALL, 1)
     fetch(partition, 2, 1)
@@ -90,7 +90,7 @@ def test_what_was_known_of_the_other_followers_stands_when_a_move_begins() -> No
 
 
 @pytest.mark.rule("elections-during-reassignment")
-def test_a_leaders_change_of_the_isr_leaves_the_move_as_it_is() -> None:
+def test_an_isr_change_of_the_leader_leaves_the_move_as_it_is() -> None:
     partition = moving_leader(FakeLog())
     fetch(partition, 4, 0)
     proposed = propose(partition)
@@ -98,21 +98,21 @@ def test_a_leaders_change_of_the_isr_leaves_the_move_as_it_is() -> None:
     assert (proposed.moving, proposed.replicas) == (MOVING, (1, 2, 3, 4))
 
 
-def test_a_leader_that_was_moved_away_stops_leading_as_soon_as_it_reads_so() -> None:
+def test_a_leader_that_was_moved_away_stops_leading_once_it_reads_so() -> None:
     partition = moving_leader(FakeLog())
     switched = replace(state(isr=(2, 4), leader=2, epoch=6), replicas=(2, 4))
     partition.observed(switched, 12, NOW_MS)
     assert (partition.leading, partition.leader_to_follow) == (None, NO_LEADER)
 
 
-def test_who_is_added_follows_the_leader() -> None:
+def test_an_added_replica_follows_the_leader() -> None:
     partition = new_partition(FakeLog(), broker_id=4)
     partition.take(adding(), 11, broker_epoch=epoch_of(4), now_ms=NOW_MS)
     assert partition.leader_to_follow == 1
 
 
-def test_one_that_left_and_is_assigned_again_begins_as_unknown_to_its_leader() -> None:
-    """What it told before it left was of a log that may be deleted."""
+def test_a_replica_assigned_again_starts_as_unknown_to_its_leader() -> None:
+    """Its earlier progress was of a log that may be deleted."""
     partition = moving_leader(FakeLog())
     partition.append([sent()], Acks.ALL, 1)
     fetch(partition, 3, 1)
@@ -128,7 +128,7 @@ def test_one_that_left_and_is_assigned_again_begins_as_unknown_to_its_leader() -
     assert propose(partition) is None
 
 
-def test_a_leader_knows_what_a_replica_that_a_move_adds_has_yet_to_copy() -> None:
+def test_a_leader_knows_what_an_added_replica_has_left_to_copy() -> None:
     partition = moving_leader(FakeLog())
     for _ in range(3):
         partition.append([sent()], Acks.LEADER, 1)
@@ -137,5 +137,5 @@ def test_a_leader_knows_what_a_replica_that_a_move_adds_has_yet_to_copy() -> Non
     assert partition.bytes_lacking() == ((4, 100),)
 
 
-def test_a_follower_knows_nothing_of_what_others_lack() -> None:
+def test_a_follower_does_not_know_what_others_lack() -> None:
     assert new_partition(FakeLog()).bytes_lacking() == ()

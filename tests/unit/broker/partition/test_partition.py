@@ -37,12 +37,12 @@ def fetch(
     *,
     epoch: int = 5,
     last_epoch: int = 5,
-    life: int | None = None,
+    incarnation: int | None = None,
     now_ms: int = 1000,
 ) -> EpochEnd | None:
     return partition.replica_fetch(
         follower,
-        life if life is not None else epoch_of(follower),
+        incarnation if incarnation is not None else epoch_of(follower),
         at(offset, epoch=epoch, last_epoch=last_epoch),
         now_ms,
     )
@@ -62,7 +62,7 @@ def propose(partition: Partition, now_ms: int = 1000) -> LeaderAndIsr | None:
 
 
 @pytest.mark.rule("hw-is-smallest-isr-offset")
-def test_a_record_is_committed_once_every_member_of_the_isr_has_asked_beyond_it() -> None:
+def test_a_record_is_committed_once_every_isr_member_has_fetched_beyond_it() -> None:
     partition = leader(FakeLog())
     partition.append([sent()], Acks.ALL, 2000)
     fetch(partition, 2, 1)
@@ -73,11 +73,11 @@ def test_a_record_is_committed_once_every_member_of_the_isr_has_asked_beyond_it(
 
 
 @pytest.mark.rule("acks-all-needs-min-isr")
-def test_acks_all_below_min_isr_is_refused_before_the_append() -> None:
+def test_acks_all_below_min_isr_is_rejected_before_the_append() -> None:
     log = FakeLog()
     partition = leader(log, state(isr=(1,), eligible=(2,)))
-    refusal = code_of(lambda: partition.append([sent()], Acks.ALL, 2000))
-    assert (refusal, log.batches) == (ErrorCode.NOT_ENOUGH_REPLICAS, [])
+    rejection = code_of(lambda: partition.append([sent()], Acks.ALL, 2000))
+    assert (rejection, log.batches) == (ErrorCode.NOT_ENOUGH_REPLICAS, [])
 
 
 @pytest.mark.rule("acks-all-needs-min-isr")
@@ -94,14 +94,14 @@ def test_a_single_replica_commits_at_once() -> None:
 
 
 @pytest.mark.rule("leader-stops-fetching")
-def test_batches_carry_the_epoch_and_the_offsets_that_the_leader_gave() -> None:
+def test_batches_carry_the_epoch_and_the_offsets_that_the_leader_assigned() -> None:
     log = FakeLog([3, 3])
     leader(log).append([sent()], Acks.ALL, 2000)
     header = log.batches[-1].header
     assert (header.base_offset, header.leader_epoch, header.append_time_ms) == (2, 5, 2000)
 
 
-def test_nobody_appends_without_leading() -> None:
+def test_no_replica_appends_without_leading() -> None:
     partition = new_partition(FakeLog())
     assert code_of(lambda: partition.append([sent()], Acks.ALL, 1)) is (
         ErrorCode.LEADER_NOT_AVAILABLE
@@ -110,13 +110,13 @@ def test_nobody_appends_without_leading() -> None:
     assert code_of(lambda: partition.append([sent()], Acks.ALL, 1)) is ErrorCode.NOT_LEADER
 
 
-# -- followers' fetches, as the leader counts them -------------------------------------
+# -- fetches of followers at the leader ------------------------------------------------
 
 
 @pytest.mark.rule("hw-advances-in-leader-epoch")
 @pytest.mark.rule("fetches-fenced-by-epoch")
 @pytest.mark.rule("epochs-separate-concurrent-leaders")
-def test_a_fetch_of_an_older_epoch_is_fenced_and_counts_for_nothing() -> None:
+def test_a_fetch_of_an_older_epoch_is_fenced_and_does_not_count() -> None:
     partition = leader(FakeLog([5]))
     assert code_of(lambda: fetch(partition, 2, 1, epoch=4)) is ErrorCode.FENCED_LEADER_EPOCH
     fetch(partition, 3, 1)
@@ -130,8 +130,8 @@ def test_a_fetch_of_a_newer_epoch_is_not_answered() -> None:
 
 
 @pytest.mark.rule("logs-reconciled-before-batches", "fetch-counts-in-current-epoch")
-def test_a_fetch_that_does_not_agree_with_the_log_counts_for_nothing() -> None:
-    """A deposed leader with a longer log of its own."""
+def test_a_fetch_that_does_not_agree_with_the_log_does_not_count() -> None:
+    """It comes from a deposed leader whose own log is longer."""
     partition = leader(FakeLog([1, 5]))
     assert fetch(partition, 2, 9, last_epoch=4) == EpochEnd(1, 1)
     fetch(partition, 3, 2)
@@ -139,22 +139,22 @@ def test_a_fetch_that_does_not_agree_with_the_log_counts_for_nothing() -> None:
 
 
 @pytest.mark.rule("fetch-counts-in-current-epoch")
-def test_a_fetch_of_a_former_life_is_refused() -> None:
+def test_a_fetch_of_a_previous_incarnation_is_rejected() -> None:
     partition = leader(FakeLog([5]))
-    fetch(partition, 2, 0, life=epoch_of(2) + 1)
+    fetch(partition, 2, 0, incarnation=epoch_of(2) + 1)
     assert code_of(lambda: fetch(partition, 2, 1)) is ErrorCode.STALE_BROKER_EPOCH
 
 
 @pytest.mark.rule("fetch-counts-in-current-epoch")
-def test_a_new_life_of_a_follower_starts_from_what_it_asks_for() -> None:
+def test_a_new_incarnation_of_a_follower_starts_from_its_first_fetch() -> None:
     partition = leader(FakeLog([5, 5]), state(isr=(1, 2)))
     fetch(partition, 2, 2)
-    fetch(partition, 2, 0, life=epoch_of(2) + 1)
+    fetch(partition, 2, 0, incarnation=epoch_of(2) + 1)
     partition.append([sent()], Acks.ALL, 1)
     assert partition.high_watermark == 2
 
 
-def test_a_broker_without_a_replica_may_not_fetch_as_one() -> None:
+def test_a_broker_without_a_replica_may_not_fetch_as_a_follower() -> None:
     partition = leader(FakeLog([5]))
     assert code_of(lambda: fetch(partition, 9, 1)) is ErrorCode.INVALID_REQUEST
 
@@ -162,8 +162,8 @@ def test_a_broker_without_a_replica_may_not_fetch_as_one() -> None:
 def test_an_offset_beyond_the_leaders_log_is_out_of_range() -> None:
     partition = leader(FakeLog([5]))
     empty_log_there = at(7)._replace(last_fetched_epoch=-1)
-    refusal = code_of(lambda: partition.replica_fetch(2, epoch_of(2), empty_log_there, 1))
-    assert refusal is ErrorCode.OFFSET_OUT_OF_RANGE
+    rejection = code_of(lambda: partition.replica_fetch(2, epoch_of(2), empty_log_there, 1))
+    assert rejection is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 # -- the ISR ------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def test_a_joiner_holds_the_high_watermark_from_its_proposal_on() -> None:
 
 
 @pytest.mark.rule("maximal-isr-bounds-hw", "deposed-leader-commits-nothing")
-def test_a_leaver_holds_the_high_watermark_until_the_store_has_taken_its_removal() -> None:
+def test_a_leaver_holds_the_high_watermark_until_the_store_has_applied_its_removal() -> None:
     partition = leader(FakeLog())
     partition.append([sent()], Acks.ALL, 1)
     fetch(partition, 2, 1, now_ms=1400)
@@ -229,7 +229,7 @@ def test_one_change_is_in_flight_at_a_time() -> None:
 
 @pytest.mark.rule("unanswered-isr-change-is-pending")
 def test_a_change_without_an_answer_stays_until_the_key_has_moved() -> None:
-    """Interleaving 4: nothing but a newer revision ends it."""
+    """Rule `unanswered-isr-change-is-pending`: only a newer revision ends it."""
     partition = leader(FakeLog(), state(isr=(1, 2)))
     fetch(partition, 3, 0)
     proposed = propose(partition)
@@ -244,7 +244,7 @@ def test_a_change_without_an_answer_stays_until_the_key_has_moved() -> None:
     assert partition.high_watermark == 1
 
 
-def test_a_refused_change_is_forgotten_and_lets_the_high_watermark_go() -> None:
+def test_a_rejected_change_is_forgotten_and_releases_the_high_watermark() -> None:
     partition = leader(FakeLog(), state(isr=(1, 2)))
     fetch(partition, 3, 0)
     proposed = propose(partition)
@@ -272,7 +272,7 @@ def test_a_leader_that_reads_of_another_leader_stops_leading() -> None:
 
 
 @pytest.mark.rule("decisions-ordered-by-revision")
-def test_what_a_broker_reads_by_itself_never_makes_it_lead() -> None:
+def test_a_state_that_a_broker_reads_itself_never_makes_it_leader() -> None:
     partition = new_partition(FakeLog())
     partition.observed(state(), 10, 1000)
     assert partition.leading is None
@@ -289,14 +289,14 @@ def test_a_decision_that_is_not_newer_has_no_effect() -> None:
 
 
 @pytest.mark.rule("election-takes-new-leader-epoch", "losses-remembered-across-incarnations")
-def test_a_decision_about_a_former_life_makes_nobody_lead() -> None:
+def test_a_decision_about_a_previous_incarnation_makes_no_replica_lead() -> None:
     partition = new_partition(FakeLog())
     partition.take(state(), 10, broker_epoch=epoch_of(1) + 50, now_ms=1)
     assert partition.leading is None
 
 
 @pytest.mark.rule("joiner-at-hw-and-epoch-start", "quiet-partition-reports-its-end")
-def test_being_elected_again_is_a_new_epoch_with_nothing_known_of_the_followers() -> None:
+def test_a_reelection_is_a_new_epoch_without_progress_of_the_followers() -> None:
     partition = leader(FakeLog([5, 5]))
     fetch(partition, 2, 1)
     fetch(partition, 3, 2)
@@ -313,7 +313,7 @@ def test_a_new_leader_keeps_its_high_watermark_and_never_takes_its_log_end() -> 
 
 
 @pytest.mark.rule("end-reported-after-epoch-start")
-def test_the_committed_end_is_not_told_before_it_has_reached_the_epochs_start() -> None:
+def test_the_committed_end_is_not_returned_before_it_reaches_the_epochs_start() -> None:
     partition = leader(FakeLog([1, 1, 1]), high_watermark=2)
     assert code_of(lambda: partition.committed_end(5)) is ErrorCode.OFFSET_NOT_AVAILABLE
     for offset in (0, 2, 3):
@@ -325,7 +325,7 @@ def test_the_committed_end_is_not_told_before_it_has_reached_the_epochs_start() 
         assert partition.read_for_consumer(offset, 5, 1000).high_watermark == 3
 
 
-def test_followers_are_told_the_high_watermark_all_the_same() -> None:
+def test_followers_still_receive_the_high_watermark() -> None:
     partition = leader(FakeLog([1, 1, 1]), high_watermark=2)
     position = FetchPosition(1, 5, 3, 1, 3, 0)
     assert partition.read_for_follower(position, 1000).high_watermark == 2
@@ -353,7 +353,7 @@ def test_a_consumer_beyond_the_log_end_is_out_of_range() -> None:
 
 @pytest.mark.rule("zombie-resets-no-client")
 def test_a_consumer_that_knows_a_newer_epoch_is_not_served_by_a_zombie() -> None:
-    """Interleaving 13."""
+    """Rule `zombie-resets-no-client`."""
     partition = leader(FakeLog([1]))
     assert code_of(lambda: partition.read_for_consumer(9, 6, 1000)) is (
         ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -370,7 +370,7 @@ def follower(log: FakeLog, high_watermark: int = 0) -> Partition:
 
 
 @pytest.mark.rule("hw-is-smallest-isr-offset")
-def test_a_follower_appends_and_moves_its_high_watermark() -> None:
+def test_a_follower_appends_and_advances_its_high_watermark() -> None:
     partition = follower(FakeLog([5]))
     asked = partition.fetch_position()
     assert partition.follow(asked, FetchAnswer(9, 0, 5, [stamped(1, 5)]))
@@ -378,8 +378,9 @@ def test_a_follower_appends_and_moves_its_high_watermark() -> None:
 
 
 @pytest.mark.rule("truncations-fenced-by-epoch", "answer-needs-current-request")
-def test_an_answer_counts_only_while_its_question_is_still_asked() -> None:
-    """Interleaving 6: told to follow another leader, and cut, before the answer came."""
+def test_an_answer_counts_only_while_its_request_is_current() -> None:
+    """Rule `answer-needs-current-request`: the replica followed another leader and was cut before
+    the answer came."""
     log = FakeLog([5, 5])
     partition = follower(log)
     asked = partition.fetch_position()
@@ -389,8 +390,8 @@ def test_an_answer_counts_only_while_its_question_is_still_asked() -> None:
 
 
 @pytest.mark.rule("answer-needs-current-request")
-def test_a_repeated_answer_does_not_cut_what_came_after_the_cut() -> None:
-    """The same leader, epoch and offset, but another record lies there by now."""
+def test_a_repeated_answer_does_not_cut_records_appended_after_the_cut() -> None:
+    """Leader, epoch and offset are the same, but another record is there by now."""
     log = FakeLog([4])
     partition = follower(log)
     asked = partition.fetch_position()
@@ -406,12 +407,12 @@ def test_a_repeated_answer_does_not_cut_what_came_after_the_cut() -> None:
     "damaged",
     [
         stamped(0, 5)._replace(records=b"x"),
-        # Of the leader's own fields (interleaving 17).
+        # The leader's own fields (rule `second-crc-covers-broker-fields`).
         stamped(0, 5)._replace(header=stamped(0, 5).header._replace(append_time_ms=7)),
     ],
     ids=["records", "header"],
 )
-def test_a_batch_that_was_damaged_on_the_way_is_not_appended(damaged: Batch) -> None:
+def test_a_batch_damaged_in_transit_is_not_appended(damaged: Batch) -> None:
     log = FakeLog()
     partition = follower(log)
     answer = FetchAnswer(1, 0, 5, [damaged])
@@ -422,7 +423,7 @@ def test_a_batch_that_was_damaged_on_the_way_is_not_appended(damaged: Batch) -> 
 
 
 @pytest.mark.rule("logs-reconciled-by-epoch", "follower-truncates-by-epoch")
-def test_a_follower_cuts_where_its_log_parts_from_the_leaders() -> None:
+def test_a_follower_cuts_where_its_log_diverges_from_the_leaders() -> None:
     log = FakeLog([1, 1, 2, 2])
     partition = follower(log, high_watermark=1)
     asked = partition.fetch_position()
@@ -431,24 +432,24 @@ def test_a_follower_cuts_where_its_log_parts_from_the_leaders() -> None:
     assert partition.high_watermark == 1
 
 
-def test_a_follower_that_is_too_far_behind_starts_anew_at_the_leaders_start() -> None:
+def test_a_follower_that_is_too_far_behind_resets_to_the_leaders_start() -> None:
     log = FakeLog([1])
     partition = follower(log)
     assert partition.restart_at(partition.fetch_position(), 40)
     assert (log.log_start_offset, log.log_end_offset, partition.high_watermark) == (40, 40, 40)
 
 
-def test_a_follower_goes_in_one_step_to_where_a_log_begins_that_has_nothing_so_old() -> None:
-    """A member of the ISR holds what is committed throughout, as far as that is kept."""
+def test_a_follower_resets_in_one_step_to_the_start_of_a_log_without_older_epochs() -> None:
+    """A member of the ISR still holds everything committed, as far as it is retained."""
     log = FakeLog([1, 1, 1])
     partition = follower(log, high_watermark=3)
     partition.follow(partition.fetch_position(), FetchAnswer(3, 3, 5, (), EpochEnd(-1, 3)))
     assert (log.log_start_offset, log.log_end_offset, partition.high_watermark) == (3, 3, 3)
 
 
-def test_members_are_named_in_the_life_in_which_they_fetched() -> None:
+def test_isr_members_have_the_incarnation_in_which_they_fetched() -> None:
     partition = leader(FakeLog(), state(isr=(1, 2)))
-    fetch(partition, 3, 0, life=203)
+    fetch(partition, 3, 0, incarnation=203)
     proposed = partition.propose_isr({**RUNNING, 3: 203}, now_ms=1000, lag_time_max_ms=500)
     assert proposed is not None
     assert Member(3, 203) in proposed.isr

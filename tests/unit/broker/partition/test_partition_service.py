@@ -1,4 +1,4 @@
-"""A replica goes out of service and comes back; followers lag by bytes."""
+"""A replica is taken out of service and returned to it; followers lag by bytes."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from unit.broker.fake_log import FakeLog, epoch_of, leader, new_partition, notes
 
 
 def leader_of_ten_records(lag_max_bytes: int | None) -> Partition:
-    """Each of 100 bytes."""
+    """A leader of ten records of 100 bytes each."""
     partition = leader(FakeLog())
     partition.lag_max_bytes = lag_max_bytes
     partition.append([sent() for _ in range(10)], Acks.LEADER, 1)
@@ -35,7 +35,7 @@ def test_a_follower_beyond_the_limit_in_bytes_leaves() -> None:
     assert proposed(partition) == [1, 3]
 
 
-def test_its_fetch_has_it_judged_at_once() -> None:
+def test_a_fetch_triggers_its_evaluation_at_once() -> None:
     partition = leader_of_ten_records(500)
     notes(partition).clear()
     fetch_by(partition, 3, 5)
@@ -44,7 +44,7 @@ def test_its_fetch_has_it_judged_at_once() -> None:
     assert "judge" in notes(partition)
 
 
-def test_without_a_limit_it_may_lag_by_any_amount() -> None:
+def test_without_a_limit_a_follower_may_lag_by_any_amount() -> None:
     partition = leader_of_ten_records(None)
     fetch_by(partition, 2, 0)
     assert proposed(partition) is None
@@ -53,16 +53,16 @@ def test_without_a_limit_it_may_lag_by_any_amount() -> None:
 # -- out of service ----------------------------------------------------------------------
 
 
-def test_whoever_is_suspended_leads_no_more_and_says_that_there_is_no_leader() -> None:
+def test_a_suspended_replica_stops_leading_and_reports_no_leader() -> None:
     partition = leader(FakeLog([1]))
     partition.suspend()
     assert "leadership ended" in notes(partition)
-    with pytest.raises(TidelogError) as refused:
+    with pytest.raises(TidelogError) as rejected:
         partition.append([sent()], Acks.LEADER, 1)
-    assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+    assert rejected.value.code is ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def test_whoever_is_suspended_follows_nobody() -> None:
+def test_a_suspended_replica_follows_no_leader() -> None:
     partition = new_partition(FakeLog([1]))
     partition.take(state(leader=2), 10, broker_epoch=epoch_of(1), now_ms=1)
     partition.suspend()
@@ -71,7 +71,7 @@ def test_whoever_is_suspended_follows_nobody() -> None:
     assert partition.leader_to_follow == 2
 
 
-def test_whoever_is_back_leads_only_in_an_epoch_that_it_is_given_anew() -> None:
+def test_a_resumed_replica_leads_only_in_a_new_epoch() -> None:
     partition = leader(FakeLog([1]))
     partition.suspend()
     partition.resume(FakeLog([1]))
@@ -82,7 +82,7 @@ def test_whoever_is_back_leads_only_in_an_epoch_that_it_is_given_anew() -> None:
     assert partition.leading is not None
 
 
-def test_the_high_watermark_of_a_log_that_was_cut_ends_where_it_does() -> None:
+def test_the_high_watermark_of_a_cut_log_ends_at_its_end() -> None:
     partition = new_partition(FakeLog([1, 1, 1]), high_watermark=3)
     partition.suspend()
     partition.resume(FakeLog([1]))
@@ -99,18 +99,18 @@ def cut_to_one_record() -> Partition:
     return partition
 
 
-def test_a_log_that_was_cut_is_known_as_it_was() -> None:
+def test_the_previous_end_of_a_cut_log_is_known() -> None:
     assert cut_to_one_record().before_cut == LogExtent(3, ((1, 0), (2, 2)))
 
 
-def test_of_two_cuts_between_which_nobody_led_the_first_counts() -> None:
+def test_of_two_cuts_without_a_leader_in_between_the_first_counts() -> None:
     partition = cut_to_one_record()
     partition.suspend()
     partition.resume(FakeLog())
     assert partition.before_cut == LogExtent(3, ((1, 0), (2, 2)))
 
 
-def test_it_is_known_until_the_partition_is_led_again() -> None:
+def test_the_previous_end_is_known_until_the_partition_has_a_leader_again() -> None:
     partition = cut_to_one_record()
     resigned = state(epoch=5).resigned(1)
     nobody = replace(resigned, leader=NO_LEADER, leader_epoch=6)

@@ -63,7 +63,7 @@ class Leader:
     def fence(self, epoch: int, producer: int = NAMED) -> None:
         self.note(new_fence(producer, epoch, self.now_ms).header)
 
-    def refusal(
+    def rejection(
         self, sequence: int, count: int = 1, *, producer: int = ID, epoch: int = 0
     ) -> ErrorCode:
         return code_of(lambda: self.append(sequence, count, producer=producer, epoch=epoch))
@@ -97,7 +97,7 @@ def test_a_batch_without_a_producer_id_is_always_appended(leader: Leader) -> Non
     assert len(leader.states) == 0
 
 
-def test_a_batch_that_is_sent_again_is_answered_with_its_first_append(leader: Leader) -> None:
+def test_a_repeated_batch_is_answered_with_its_first_append(leader: Leader) -> None:
     leader.append(0, 10)
     leader.append(10, 5)
     original = RememberedBatch(
@@ -115,7 +115,7 @@ def test_the_last_five_batches_are_remembered(leader: Leader) -> None:
     assert remembered == [False, False, True, True, True, True, True]
 
 
-def test_what_is_older_is_a_duplicate_that_ends_where_the_remembered_ones_begin(
+def test_an_older_batch_is_a_duplicate_that_ends_where_the_remembered_ones_begin(
     leader: Leader,
 ) -> None:
     for sequence in range(7):
@@ -123,32 +123,32 @@ def test_what_is_older_is_a_duplicate_that_ends_where_the_remembered_ones_begin(
     assert leader.append(1) == Duplicate(None, 2)
 
 
-def test_a_duplicate_that_was_cut_otherwise_counts_as_committed_with_the_last_batch(
+def test_a_differently_split_duplicate_counts_as_committed_with_the_last_batch(
     leader: Leader,
 ) -> None:
-    """It lies somewhere among the remembered ones."""
+    """It lies somewhere among the remembered batches."""
     leader.append(0, 10)
     assert leader.append(4, 3) == Duplicate(None, 10)
     assert leader.append(0, 3) == Duplicate(None, 10)
 
 
 @pytest.mark.rule("gaps-and-old-producers-rejected")
-def test_a_gap_is_refused_until_the_batch_before_has_come(leader: Leader) -> None:
+def test_a_gap_is_rejected_until_the_batch_before_has_arrived(leader: Leader) -> None:
     leader.append(0, 10)
-    assert leader.refusal(20, 10) is ErrorCode.OUT_OF_ORDER_SEQUENCE
+    assert leader.rejection(20, 10) is ErrorCode.OUT_OF_ORDER_SEQUENCE
     leader.append(10, 10)
     assert leader.append(20, 10) is None
 
 
-def test_a_batch_of_which_a_part_is_in_the_log_is_refused(leader: Leader) -> None:
-    """As a duplicate it would count as written, and the rest of it would be lost."""
+def test_a_batch_that_is_partly_in_the_log_is_rejected(leader: Leader) -> None:
+    """As a duplicate it would count as written, and its other records would be lost."""
     leader.append(0, 10)
-    assert leader.refusal(5, 10) is ErrorCode.INVALID_BATCH
+    assert leader.rejection(5, 10) is ErrorCode.INVALID_BATCH
 
 
 @pytest.mark.rule("gaps-and-old-producers-rejected")
-def test_a_producer_that_nobody_knows_begins_at_0(leader: Leader) -> None:
-    assert leader.refusal(3) is ErrorCode.UNKNOWN_PRODUCER_ID
+def test_an_unknown_producer_begins_at_0(leader: Leader) -> None:
+    assert leader.rejection(3) is ErrorCode.UNKNOWN_PRODUCER_ID
     assert leader.append(0) is None
 
 
@@ -156,16 +156,16 @@ def test_producers_do_not_disturb_each_other(leader: Leader) -> None:
     leader.append(0, producer=1)
     leader.append(0, producer=2)
     assert leader.append(1, producer=1) is None
-    assert leader.refusal(2, producer=2) is ErrorCode.OUT_OF_ORDER_SEQUENCE
+    assert leader.rejection(2, producer=2) is ErrorCode.OUT_OF_ORDER_SEQUENCE
 
 
 @pytest.mark.parametrize(
     ("producer", "epoch", "sequence"), [(0, 0, 0), (-2, 0, 0), (ID, -1, 0), (ID, 0, -1)]
 )
-def test_an_id_an_epoch_or_a_sequence_that_cannot_be_is_refused(
+def test_an_impossible_id_epoch_or_sequence_is_rejected(
     leader: Leader, producer: int, epoch: int, sequence: int
 ) -> None:
-    assert leader.refusal(sequence, producer=producer, epoch=epoch) is ErrorCode.INVALID_BATCH
+    assert leader.rejection(sequence, producer=producer, epoch=epoch) is ErrorCode.INVALID_BATCH
 
 
 # -- the wrap ----------------------------------------------------------------------------
@@ -179,18 +179,18 @@ def near_the_wrap(leader: Leader) -> Leader:
 
 def test_after_the_largest_sequence_comes_0(leader: Leader) -> None:
     near_the_wrap(leader).append(MAX_SEQUENCE - 4, 5)
-    assert leader.refusal(1) is ErrorCode.OUT_OF_ORDER_SEQUENCE
+    assert leader.rejection(1) is ErrorCode.OUT_OF_ORDER_SEQUENCE
     assert leader.append(0) is None
 
 
-def test_up_to_half_the_way_round_is_behind(leader: Leader) -> None:
+def test_up_to_half_the_range_is_behind(leader: Leader) -> None:
     near_the_wrap(leader)
     assert leader.append(MAX_SEQUENCE - 4 - (1 << 30)) == Duplicate(None, 0)
 
 
-def test_more_than_half_the_way_round_is_ahead(leader: Leader) -> None:
+def test_more_than_half_the_range_is_ahead(leader: Leader) -> None:
     near_the_wrap(leader)
-    code = leader.refusal(MAX_SEQUENCE - 4 - (1 << 30) - 1)
+    code = leader.rejection(MAX_SEQUENCE - 4 - (1 << 30) - 1)
     assert code is ErrorCode.OUT_OF_ORDER_SEQUENCE
 
 
@@ -199,7 +199,7 @@ def test_a_batch_may_reach_over_the_wrap(leader: Leader) -> None:
     assert leader.append(3) is None
 
 
-def test_duplicates_are_known_over_the_wrap(leader: Leader) -> None:
+def test_duplicates_are_recognized_over_the_wrap(leader: Leader) -> None:
     near_the_wrap(leader).append(MAX_SEQUENCE - 4, 8)
     leader.append(3)
     again = leader.append(MAX_SEQUENCE - 4, 8)
@@ -215,31 +215,31 @@ def test_duplicates_are_known_over_the_wrap(leader: Leader) -> None:
 @pytest.mark.rule("gaps-and-old-producers-rejected")
 def test_an_older_epoch_is_fenced(leader: Leader) -> None:
     leader.append(0, epoch=3)
-    assert leader.refusal(1, epoch=2) is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert leader.rejection(1, epoch=2) is ErrorCode.FENCED_PRODUCER_EPOCH
 
 
 def test_a_newer_epoch_begins_at_0_and_knows_no_older_batch(leader: Leader) -> None:
     leader.append(0)
     leader.append(1)
-    assert leader.refusal(2, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE
+    assert leader.rejection(2, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE
     assert leader.append(0, epoch=1) is None
     assert leader.append(1, epoch=1) is None
 
 
-def test_a_named_producer_goes_on_in_a_newer_epoch(leader: Leader) -> None:
+def test_a_named_producer_continues_in_a_newer_epoch(leader: Leader) -> None:
     leader.append(0, 10, producer=NAMED)
-    assert leader.refusal(11, producer=NAMED, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE
+    assert leader.rejection(11, producer=NAMED, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE
     assert leader.append(10, 10, producer=NAMED, epoch=1) is None
-    assert leader.refusal(20, producer=NAMED) is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert leader.rejection(20, producer=NAMED) is ErrorCode.FENCED_PRODUCER_EPOCH
 
 
-def test_what_a_former_holder_wrote_is_a_duplicate_for_the_next(leader: Leader) -> None:
+def test_a_batch_of_a_previous_holder_is_a_duplicate_for_the_next(leader: Leader) -> None:
     for sequence in range(7):
         leader.append(sequence, producer=NAMED)
     assert leader.append(0, producer=NAMED, epoch=1) == Duplicate(None, 2)
 
 
-def test_a_former_holders_batch_is_not_taken_for_the_original_of_the_next(leader: Leader) -> None:
+def test_a_previous_holders_batch_is_not_taken_for_the_original_of_the_next(leader: Leader) -> None:
     leader.append(0, producer=NAMED)
     assert leader.append(0, producer=NAMED, epoch=1) == Duplicate(None, 1)
 
@@ -247,14 +247,14 @@ def test_a_former_holders_batch_is_not_taken_for_the_original_of_the_next(leader
 def test_a_fence_keeps_older_epochs_out_and_the_sequences_as_they_are(leader: Leader) -> None:
     leader.append(0, 10, producer=NAMED)
     leader.fence(epoch=2)
-    assert leader.refusal(10, producer=NAMED, epoch=1) is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert leader.rejection(10, producer=NAMED, epoch=1) is ErrorCode.FENCED_PRODUCER_EPOCH
     assert leader.append(10, producer=NAMED, epoch=2) is None
 
 
-def test_a_fence_keeps_out_also_who_never_wrote(leader: Leader) -> None:
+def test_a_fence_also_keeps_out_producers_that_never_wrote(leader: Leader) -> None:
     leader.fence(epoch=1)
-    assert leader.refusal(0, producer=NAMED) is ErrorCode.FENCED_PRODUCER_EPOCH
-    assert leader.refusal(1, producer=NAMED, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE
+    assert leader.rejection(0, producer=NAMED) is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert leader.rejection(1, producer=NAMED, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE
     assert leader.append(0, producer=NAMED, epoch=1) is None
 
 
@@ -282,37 +282,37 @@ def test_batches_of_one_request_are_checked_one_after_another(leader: Leader) ->
     assert again.next_offset == 2
 
 
-def test_what_a_request_would_bring_is_not_known_before_it_is_in_the_log(leader: Leader) -> None:
+def test_batches_of_a_request_are_unknown_before_they_are_in_the_log(leader: Leader) -> None:
     running = leader.states.running()
     running.note(header(0))
     assert leader.states.entry(ID) is None
 
 
-# -- what is committed -------------------------------------------------------------------
+# -- committed state ---------------------------------------------------------------------
 
 
-def test_only_what_is_below_the_high_watermark_is_told(leader: Leader) -> None:
+def test_only_sequences_below_the_high_watermark_are_described(leader: Leader) -> None:
     for sequence in (0, 10, 20):
         leader.append(sequence, 10)
-    told = [leader.committed(hw)[0][2] for hw in (0, 10, 20, 30)]
-    assert told == [-1, 9, 19, 29]
+    sequences = [leader.committed(hw)[0][2] for hw in (0, 10, 20, 30)]
+    assert sequences == [-1, 9, 19, 29]
 
 
-def test_it_is_not_told_where_none_of_the_remembered_batches_is_committed(leader: Leader) -> None:
+def test_a_producer_without_a_committed_remembered_batch_is_not_described(leader: Leader) -> None:
     for sequence in range(6):
         leader.append(sequence)
     assert code_of(lambda: leader.committed(0, ID)) is ErrorCode.OFFSET_NOT_AVAILABLE
     assert leader.committed(2, ID) == [(ID, 0, 1)]
 
 
-def test_one_that_cannot_be_told_spoils_no_answer_about_all(leader: Leader) -> None:
+def test_a_producer_that_cannot_be_described_does_not_fail_the_others(leader: Leader) -> None:
     leader.append(0, producer=ID + 1)
     for sequence in range(6):
         leader.append(sequence)
     assert leader.committed(1) == [(ID + 1, 0, 0)]
 
 
-def test_producers_are_told_by_id_and_only_those_that_are_asked_for(leader: Leader) -> None:
+def test_only_requested_producers_are_described_by_id(leader: Leader) -> None:
     for producer in (NAMED, 3, 1):
         leader.append(0, producer=producer)
     assert [p[0] for p in leader.committed(3)] == [1, 3, NAMED]
@@ -328,24 +328,24 @@ def test_a_fence_alone_has_no_sequence(leader: Leader) -> None:
 
 
 def expire(leader: Leader, now_ms: int, *, at_ms: int, named: Sequence[int] = ()) -> int:
-    """What has been silent for more than 400 ms."""
+    """Expire producers that were silent for more than 400 ms."""
     return leader.states.expire(now_ms, 400, monotonic_ms=at_ms, named=named)
 
 
-def test_a_silent_producer_is_forgotten_after_its_time(leader: Leader) -> None:
+def test_a_silent_producer_expires_after_its_time(leader: Leader) -> None:
     leader.append(0)
     leader.now_ms = 1500
     leader.append(0, producer=8)
     assert [expire(leader, 1400, at_ms=at_ms) for at_ms in (0, LONGEST_DELIVERY_MS)] == [0, 0]
     assert [expire(leader, 1401, at_ms=at_ms) for at_ms in (0, LONGEST_DELIVERY_MS)] == [0, 1]
-    assert leader.refusal(1) is ErrorCode.UNKNOWN_PRODUCER_ID
+    assert leader.rejection(1) is ErrorCode.UNKNOWN_PRODUCER_ID
     assert leader.append(1, producer=8) is None
 
 
-def test_a_clock_that_jumps_makes_nobody_forgotten_who_may_send_a_batch_again(
+def test_a_clock_jump_expires_no_producer_that_may_still_retry(
     leader: Leader,
 ) -> None:
-    """The first batch of one that is not known is appended, and so it would be twice."""
+    """The first batch of an unknown producer is appended, so its retry would be written twice."""
     leader.append(0)
     assert expire(leader, 1 << 40, at_ms=5) == 0
     assert expire(leader, 1 << 40, at_ms=5 + LONGEST_DELIVERY_MS - 1) == 0
@@ -354,7 +354,7 @@ def test_a_clock_that_jumps_makes_nobody_forgotten_who_may_send_a_batch_again(
 
 
 @pytest.mark.parametrize("meanwhile", ["the clock is put right", "it writes"])
-def test_one_that_is_no_longer_found_silent_has_all_its_time_again(
+def test_a_producer_found_active_again_has_its_full_time_again(
     leader: Leader, meanwhile: str
 ) -> None:
     leader.append(0)
@@ -367,7 +367,7 @@ def test_one_that_is_no_longer_found_silent_has_all_its_time_again(
     assert expire(leader, 1401, at_ms=2 * LONGEST_DELIVERY_MS) == 1
 
 
-def test_a_named_producer_is_not_forgotten_before_its_name_is(leader: Leader) -> None:
+def test_a_named_producer_does_not_expire_before_its_name(leader: Leader) -> None:
     leader.append(0, producer=NAMED)
     for at_ms in (0, LONGEST_DELIVERY_MS):
         assert expire(leader, 1 << 60, at_ms=at_ms, named=[NAMED]) == 0
@@ -386,7 +386,7 @@ def known(leader: Leader) -> list[int]:
     return [producer for producer, _ in leader.states.entries]
 
 
-def test_beyond_a_number_the_one_that_is_silent_longest_is_forgotten(
+def test_beyond_the_limit_the_longest_silent_producer_is_evicted(
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_bounds(monkeypatch, silent=2, recent=4)
@@ -399,7 +399,7 @@ def test_beyond_a_number_the_one_that_is_silent_longest_is_forgotten(
     assert known(leader) == [NAMED, 1, 3]
 
 
-def test_beyond_that_number_nobody_is_forgotten_who_may_send_a_batch_again(
+def test_beyond_the_limit_no_producer_that_may_retry_is_evicted(
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_bounds(monkeypatch, silent=2, recent=4)
@@ -410,7 +410,7 @@ def test_beyond_that_number_nobody_is_forgotten_who_may_send_a_batch_again(
     assert known(leader) == [1, 2, 3, 4]
 
 
-def test_beyond_a_larger_number_so_is_whoever_wrote_lately(
+def test_beyond_the_hard_limit_recent_producers_are_evicted_too(
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_bounds(monkeypatch, silent=2, recent=4)
@@ -419,7 +419,7 @@ def test_beyond_a_larger_number_so_is_whoever_wrote_lately(
     assert known(leader) == [2, 3, 4, 5]
 
 
-def test_once_they_are_silent_they_become_as_few_again(
+def test_once_producers_are_silent_their_number_shrinks_to_the_limit(
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_bounds(monkeypatch, silent=2, recent=4)
@@ -431,7 +431,7 @@ def test_once_they_are_silent_they_become_as_few_again(
     assert known(leader) == [5, 6]
 
 
-def test_who_is_forgotten_before_its_time_is_counted_by_how_lately_it_wrote(
+def test_evicted_producers_are_counted_by_the_time_since_their_last_write(
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_bounds(monkeypatch, silent=2, recent=4)
@@ -443,7 +443,7 @@ def test_who_is_forgotten_before_its_time_is_counted_by_how_lately_it_wrote(
     assert leader.states.crowded_out == CrowdedOut(recent=3, older=2)
 
 
-def test_who_expires_was_not_crowded_out(leader: Leader) -> None:
+def test_expired_producers_do_not_count_as_evicted(leader: Leader) -> None:
     leader.append(0)
     for at_ms in (0, LONGEST_DELIVERY_MS):
         expire(leader, 1 << 40, at_ms=at_ms)
@@ -451,12 +451,12 @@ def test_who_expires_was_not_crowded_out(leader: Leader) -> None:
     assert leader.states.crowded_out == NOBODY
 
 
-# -- where an epoch began ----------------------------------------------------------------
+# -- the start of an epoch ---------------------------------------------------------------
 
 
 def epoch_start(leader: Leader, producer: int = NAMED) -> int:
-    (told,) = leader.states.committed((producer,), leader.end)
-    return told.epoch_start_sequence
+    (described,) = leader.states.committed((producer,), leader.end)
+    return described.epoch_start_sequence
 
 
 def test_the_first_epoch_begins_at_0(leader: Leader) -> None:
@@ -480,7 +480,7 @@ def test_a_fence_begins_an_epoch_too(leader: Leader) -> None:
     assert epoch_start(leader) == 3
 
 
-def test_an_epoch_goes_round_with_the_sequences(leader: Leader) -> None:
+def test_an_epoch_start_wraps_with_the_sequences(leader: Leader) -> None:
     leader.note(header(MAX_SEQUENCE - 1, 2, producer=NAMED))
     leader.append(0, 1, producer=NAMED, epoch=1)
     assert epoch_start(leader) == 0
@@ -495,17 +495,17 @@ def test_an_epoch_without_a_name_begins_at_0(leader: Leader) -> None:
 # -- as a value --------------------------------------------------------------------------
 
 
-def test_a_release_that_knows_no_starts_of_epochs_reads_the_rest(leader: Leader) -> None:
+def test_a_release_without_epoch_starts_reads_the_other_fields(leader: Leader) -> None:
     leader.append(0, 3, producer=NAMED, epoch=4)
-    # Six fields for each, and neither more nor less: that is what it takes apart.
+    # An older release reads exactly six fields for each producer.
     batch = [0, 3, 0, 4, 1000, 4]
     assert leader.states.to_value()["producers"] == [[NAMED, 4, 2, 3, 1000, [batch]]]
 
 
-def test_of_a_value_from_before_epochs_had_a_start_it_is_not_known(leader: Leader) -> None:
+def test_a_value_of_an_older_release_has_no_known_epoch_start(leader: Leader) -> None:
     leader.append(0, producer=NAMED)
-    former = ProducerStates.of_value({"producers": leader.states.to_value()["producers"]})
-    assert former.committed((NAMED,), 1) == [CommittedProducer(NAMED, 0, 0, 1000, NO_SEQUENCE)]
+    previous = ProducerStates.of_value({"producers": leader.states.to_value()["producers"]})
+    assert previous.committed((NAMED,), 1) == [CommittedProducer(NAMED, 0, 0, 1000, NO_SEQUENCE)]
 
 
 def test_states_go_through_json_unchanged(leader: Leader) -> None:

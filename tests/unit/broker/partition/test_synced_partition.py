@@ -1,5 +1,6 @@
-"""Durability `synced`: a replica counts as far as its log is on the disk (interleaving 9
-of docs/internals/interleavings.md)."""
+"""Durability `synced`: a replica counts as far as its log is on the disk (rule
+`damaged-replica-resigns-first`).
+"""
 
 from __future__ import annotations
 
@@ -42,13 +43,13 @@ def proposed_isr(partition: Partition, now_ms: int = 1000) -> tuple[Member, ...]
     return None if proposal is None else proposal.isr
 
 
-def test_a_replica_counts_to_its_end_or_to_what_it_has_synced() -> None:
+def test_a_replica_counts_to_its_log_end_or_to_its_flushed_offset() -> None:
     assert hw.counted_end(log_end=9, flushed_offset=4, synced=False) == 9
     assert hw.counted_end(log_end=9, flushed_offset=4, synced=True) == 4
 
 
 @pytest.mark.rule("damaged-replica-resigns-first")
-def test_what_a_follower_has_not_synced_is_not_committed() -> None:
+def test_records_that_a_follower_has_not_synced_are_not_committed() -> None:
     log = FakeLog()
     partition = synced_leader(log)
     partition.append([sent(), sent()], Acks.ALL, 2000)
@@ -61,7 +62,7 @@ def test_what_a_follower_has_not_synced_is_not_committed() -> None:
 
 
 @pytest.mark.rule("damaged-replica-resigns-first")
-def test_what_the_leader_has_not_synced_is_not_committed() -> None:
+def test_records_that_the_leader_has_not_synced_are_not_committed() -> None:
     log = FakeLog()
     partition = synced_leader(log)
     partition.append([sent(), sent()], Acks.ALL, 2000)
@@ -73,7 +74,7 @@ def test_what_the_leader_has_not_synced_is_not_committed() -> None:
     assert partition.high_watermark == 1
 
 
-def test_a_replicated_topic_waits_for_no_disk() -> None:
+def test_a_replicated_topic_does_not_wait_for_a_disk() -> None:
     partition = leader(FakeLog())
     partition.append([sent()], Acks.ALL, 2000)
     for follower in (2, 3):
@@ -81,8 +82,8 @@ def test_a_replicated_topic_waits_for_no_disk() -> None:
     assert partition.high_watermark == 1
 
 
-def test_a_flushed_offset_beyond_what_a_follower_has_means_nothing() -> None:
-    """It knows of a log that was cut since."""
+def test_a_flushed_offset_beyond_a_followers_end_does_not_count() -> None:
+    """It is of a log that was cut since."""
     log = FakeLog()
     partition = synced_leader(log)
     partition.append([sent(), sent()], Acks.ALL, 2000)
@@ -92,7 +93,7 @@ def test_a_flushed_offset_beyond_what_a_follower_has_means_nothing() -> None:
     assert partition.high_watermark == 1
 
 
-def test_a_replica_joins_only_with_what_it_has_synced() -> None:
+def test_a_replica_joins_only_with_its_synced_records() -> None:
     log = FakeLog([5, 5])
     log.synced_to = 2
     partition = synced_leader(log, state(isr=(1, 2)))
@@ -103,7 +104,7 @@ def test_a_replica_joins_only_with_what_it_has_synced() -> None:
     assert proposed_isr(partition) == tuple(Member(b, epoch_of(b)) for b in (1, 2, 3))
 
 
-def test_a_member_that_never_syncs_leaves_however_eagerly_it_fetches() -> None:
+def test_a_member_that_never_syncs_leaves_however_often_it_fetches() -> None:
     log = FakeLog()
     partition = synced_leader(log)
     partition.append([sent()], Acks.ALL, 2000)
@@ -113,19 +114,19 @@ def test_a_member_that_never_syncs_leaves_however_eagerly_it_fetches() -> None:
     assert proposed_isr(partition, now_ms=1600) == (Member(1, 101), Member(2, 102))
 
 
-def test_another_durability_makes_what_followers_told_count_anew() -> None:
+def test_a_changed_durability_reevaluates_the_reported_progress() -> None:
     partition = leader(FakeLog())
     partition.set_synced(True)
     assert notes(partition) == ["followers forgotten"]
 
 
-def test_an_append_asks_for_a_sync() -> None:
+def test_an_append_requests_a_sync() -> None:
     partition = synced_leader(FakeLog())
     partition.append([sent()], Acks.LEADER, 2000)
     assert notes(partition)[1:] == ["grew to 1", "sync from 0"]
 
 
-def test_what_is_followed_asks_for_a_sync() -> None:
+def test_copied_batches_request_a_sync() -> None:
     partition = new_partition(FakeLog(), broker_id=2)
     partition.set_synced(True)
     partition.take(state(), 10, broker_epoch=epoch_of(2), now_ms=1)
@@ -133,13 +134,13 @@ def test_what_is_followed_asks_for_a_sync() -> None:
     assert notes(partition) == ["grew to 1", "sync from 0"]
 
 
-def test_a_log_that_was_opened_behind_its_disk_asks_for_a_sync() -> None:
+def test_a_log_opened_with_unsynced_data_requests_a_sync() -> None:
     partition = new_partition(FakeLog([5, 5]))
     partition.set_synced(True)
     assert notes(partition) == ["sync from 0"]
 
 
-def test_a_log_that_is_on_the_disk_asks_for_nothing() -> None:
+def test_a_fully_synced_log_requests_no_sync() -> None:
     log = FakeLog([5, 5])
     log.synced_to = 2
     partition = new_partition(log)
@@ -147,7 +148,7 @@ def test_a_log_that_is_on_the_disk_asks_for_nothing() -> None:
     assert notes(partition) == []
 
 
-def test_a_follower_takes_no_high_watermark_beyond_its_disk() -> None:
+def test_a_follower_takes_no_high_watermark_beyond_its_synced_end() -> None:
     """A checkpoint of it must hold after a power failure."""
     log = FakeLog()
     partition = new_partition(log, broker_id=2)
@@ -161,7 +162,7 @@ def test_a_follower_takes_no_high_watermark_beyond_its_disk() -> None:
     assert partition.high_watermark == 2
 
 
-def test_a_topic_that_becomes_synced_forgets_what_counted_by_memory_alone() -> None:
+def test_a_topic_that_becomes_synced_forgets_progress_that_is_only_in_memory() -> None:
     log = FakeLog()
     partition = leader(log)
     fetch(partition, 2, 0, flushed=0)

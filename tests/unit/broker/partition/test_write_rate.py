@@ -7,7 +7,7 @@ from unit.broker.fake_log import FakeLog
 from unit.broker.partition.test_lag import log_appended_at
 
 NOW_MS = 100_000
-# Of each batch that is appended.
+# bytes of each appended batch
 BYTES = 100
 
 
@@ -23,28 +23,28 @@ def test_a_single_burst_is_no_stream(ago_ms: int) -> None:
     assert rate.usual == 0
 
 
-def test_a_stream_that_has_begun_lately_has_its_rate() -> None:
+def test_a_recent_stream_has_its_rate() -> None:
     rate = write_rate(log_appended_at(*range(95_500, NOW_MS, 100)), NOW_MS)
     assert rate is not None
     assert 0 < rate.usual < rate.most == BYTES * 10
 
 
-def test_a_stream_of_bursts_is_one() -> None:
+def test_a_stream_of_bursts_has_its_rate() -> None:
     bursts = [time_ms for time_ms in range(85_500, NOW_MS, 2_000) for _ in range(20)]
     rate = write_rate(log_appended_at(*bursts), NOW_MS)
     assert rate is not None
     assert BYTES * 6 <= rate.usual <= rate.most <= BYTES * 14
 
 
-def test_what_was_written_long_ago_does_not_count() -> None:
+def test_old_writes_do_not_count() -> None:
     assert write_rate(log_appended_at(*range(10_000, 20_000, 10)), NOW_MS) == (0, 0)
 
 
-def test_an_empty_log_is_not_written() -> None:
+def test_an_empty_log_has_no_rate() -> None:
     assert write_rate(FakeLog(start=7), NOW_MS) == (0, 0)
 
 
-def test_memory_that_does_not_hold_the_log_tells_no_rate() -> None:
+def test_a_log_that_is_not_in_memory_has_no_known_rate() -> None:
     log = log_appended_at(*range(99_000, NOW_MS, 100))
 
     def cold(offset: int) -> int | None:  # noqa: ARG001

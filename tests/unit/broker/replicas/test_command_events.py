@@ -1,4 +1,4 @@
-"""What a broker tells of the controller's commands."""
+"""Events about the controller's commands."""
 
 import asyncio
 from dataclasses import replace
@@ -27,7 +27,7 @@ def elected(leader: int = 1, epoch: int = 5) -> LeaderAndIsr:
 
 
 async def holding(revision: int = 10) -> Replicas:
-    """Broker 1 leads, and what it told of that is over."""
+    """Broker 1 leads, and the events of that are already taken."""
     replicas = Replicas()
     await replicas.manager.leader_and_isr(command(state(), revision, full_state=True))
     replicas.state_changes._ring.clear()
@@ -39,19 +39,19 @@ def only(changes: list[StateChange]) -> StateChange:
     return change
 
 
-async def test_a_command_that_is_news_is_received_and_completed() -> None:
+async def test_a_new_command_is_received_and_completed() -> None:
     replicas = await holding()
     await replicas.take(elected(epoch=6), revision=20)
-    assert stages(replicas.told()) == ["become_leader received", "become_leader completed"]
+    assert stages(replicas.events()) == ["become_leader received", "become_leader completed"]
 
 
-async def test_all_its_stages_have_the_id_and_the_cause_of_the_decision() -> None:
+async def test_all_stages_have_the_id_and_the_cause_of_the_decision() -> None:
     replicas = await holding()
     await replicas.take(elected(leader=2, epoch=6), revision=20)
-    for told in replicas.told(Kind.BECOME_FOLLOWER):
-        assert (told.change_id, told.cause) == ("c1-7", Cause.BROKER_CRASHED)
-        assert (told.name, told.topic_id, told.broker) == (NAME, TOPIC_ID, 1)
-        assert (told.controller_epoch, told.leader_epoch, told.revision) == (1, 6, 20)
+    for event in replicas.events(Kind.BECOME_FOLLOWER):
+        assert (event.change_id, event.cause) == ("c1-7", Cause.BROKER_CRASHED)
+        assert (event.name, event.topic_id, event.broker) == (NAME, TOPIC_ID, 1)
+        assert (event.controller_epoch, event.leader_epoch, event.revision) == (1, 6, 20)
 
 
 async def test_the_duration_counts_from_the_decision() -> None:
@@ -59,46 +59,46 @@ async def test_the_duration_counts_from_the_decision() -> None:
     decided = ELECTION._replace(requested_at_ms=replicas.clock.wall_ms() + 970)
     await asyncio.sleep(1)
     await replicas.take(replace(state(epoch=6), change=decided), revision=20)
-    assert {told.duration_ms for told in replicas.told()} == {30}
+    assert {event.duration_ms for event in replicas.events()} == {30}
 
 
-async def test_a_replica_that_is_new_here_is_created_before_it_takes_its_role() -> None:
+async def test_a_new_replica_is_created_before_it_takes_its_role() -> None:
     replicas = Replicas()
     await replicas.take(elected(leader=2))
-    assert stages(replicas.told()) == [
+    assert stages(replicas.events()) == [
         "become_follower received",
         "create completed",
         "become_follower completed",
     ]
 
 
-async def test_a_repeated_command_is_told_by_nobody() -> None:
+async def test_a_repeated_command_emits_no_event() -> None:
     replicas = await holding(revision=10)
     await replicas.take(state(), revision=10)
-    assert replicas.told() == []
+    assert replicas.events() == []
 
 
 async def test_an_older_command_is_ignored() -> None:
     replicas = await holding(revision=10)
     await replicas.manager.leader_and_isr(command(elected(leader=2), 9))
-    told = only(replicas.told())
-    assert (told.stage, told.cause) == (Stage.IGNORED, Cause.STALE_REVISION)
-    assert told.details == {"known_revision": 10}
+    event = only(replicas.events())
+    assert (event.stage, event.cause) == (Stage.IGNORED, Cause.STALE_REVISION)
+    assert event.details == {"known_revision": 10}
 
 
-async def test_a_command_of_the_former_topic_of_that_name_is_ignored() -> None:
+async def test_a_command_of_the_previous_topic_of_that_name_is_ignored() -> None:
     replicas = await holding(revision=10)
     await replicas.manager.leader_and_isr(command(replace(state(), topic_id=OTHER_ID), 9))
-    told = only(replicas.told())
-    assert (told.stage, told.cause) == (Stage.IGNORED, Cause.OTHER_TOPIC_ID)
+    event = only(replicas.events())
+    assert (event.stage, event.cause) == (Stage.IGNORED, Cause.OTHER_TOPIC_ID)
 
 
-async def test_a_decision_for_a_former_life_is_taken_and_ignored() -> None:
+async def test_a_decision_for_a_previous_incarnation_is_taken_and_ignored() -> None:
     replicas = Replicas()
     replicas.manager.broker_epoch = epoch_of(1) + 1
     await replicas.manager.leader_and_isr(command(elected(), broker_epoch=epoch_of(1) + 1))
-    told = replicas.told(Kind.BECOME_LEADER)[-1]
-    assert (told.stage, told.cause) == (Stage.IGNORED, Cause.STALE_BROKER_EPOCH)
+    event = replicas.events(Kind.BECOME_LEADER)[-1]
+    assert (event.stage, event.cause) == (Stage.IGNORED, Cause.STALE_BROKER_EPOCH)
 
 
 @pytest.mark.parametrize(
@@ -108,45 +108,45 @@ async def test_a_decision_for_a_former_life_is_taken_and_ignored() -> None:
         ({"broker_epoch": epoch_of(1) - 1}, Cause.STALE_BROKER_EPOCH),
     ],
 )
-async def test_a_command_that_is_refused_as_a_whole_is_told_once(
+async def test_a_command_rejected_as_a_whole_emits_one_event(
     lives: dict[str, int], cause: Cause
 ) -> None:
     replicas = await holding()
     for _ in range(3):
         await replicas.manager.leader_and_isr(command(elected(), 20, **lives))  # type: ignore[arg-type]
-    told = only(replicas.told())
-    assert (told.kind, told.stage, told.cause) == (Kind.COMMAND, Stage.IGNORED, cause)
-    assert told.details == {"command": "leader_and_isr", "controller": 1, "partitions": 1}
+    event = only(replicas.events())
+    assert (event.kind, event.stage, event.cause) == (Kind.COMMAND, Stage.IGNORED, cause)
+    assert event.details == {"command": "leader_and_isr", "controller": 1, "partitions": 1}
 
 
-async def test_a_failure_is_told_once_until_it_is_over() -> None:
+async def test_a_failure_emits_one_event_until_it_is_over() -> None:
     replicas = Replicas()
     replicas.memory.space = 0
     for _ in range(3):
         await replicas.manager.leader_and_isr(command(elected()))
-    failed = replicas.told(Kind.BECOME_LEADER)
+    failed = replicas.events(Kind.BECOME_LEADER)
     assert stages(failed) == ["become_leader received", "become_leader failed"]
     assert failed[-1].cause is Cause.DISK_FULL
 
 
-async def test_a_full_state_is_told_as_one_command() -> None:
+async def test_a_full_state_is_reported_as_one_command() -> None:
     replicas = Replicas()
     sent = command(elected(), full_state=True, store_revision=30)
     full = Change("c1-full-1-2", Cause.NEW_CONTROLLER, 1)
     await replicas.manager.leader_and_isr(replace(sent, change=full))
-    received, completed = replicas.told(Kind.COMMAND)
+    received, completed = replicas.events(Kind.COMMAND)
     assert (received.stage, completed.stage) == (Stage.RECEIVED, Stage.COMPLETED)
-    for told in (received, completed):
-        assert (told.change_id, told.cause) == ("c1-full-1-2", Cause.NEW_CONTROLLER)
-        assert (told.revision, told.details["partitions"]) == (30, 1)
+    for event in (received, completed):
+        assert (event.change_id, event.cause) == ("c1-full-1-2", Cause.NEW_CONTROLLER)
+        assert (event.revision, event.details["partitions"]) == (30, 1)
 
 
-async def test_what_a_full_state_tells_of_long_ago_has_its_id_and_no_duration() -> None:
+async def test_an_old_decision_in_a_full_state_has_its_id_and_no_duration() -> None:
     replicas = Replicas()
     await replicas.manager.leader_and_isr(command(elected(), full_state=True))
-    told = replicas.told(Kind.BECOME_LEADER)[-1]
-    assert (told.change_id, told.cause) == ("c1-7", Cause.FULL_STATE)
-    assert told.duration_ms == UNKNOWN_DURATION
+    event = replicas.events(Kind.BECOME_LEADER)[-1]
+    assert (event.change_id, event.cause) == ("c1-7", Cause.FULL_STATE)
+    assert event.duration_ms == UNKNOWN_DURATION
 
 
 # -- stopping ----------------------------------------------------------------------------
@@ -157,55 +157,55 @@ async def test_a_stop_is_received_and_completed(*, delete: bool) -> None:
     replicas = await holding()
     await replicas.manager.stop_replica(stop_command(20, delete=delete))
     kind = "delete" if delete else "stop"
-    assert stages(replicas.told()) == [f"{kind} received", f"{kind} completed"]
+    assert stages(replicas.events()) == [f"{kind} received", f"{kind} completed"]
 
 
-async def test_a_stop_that_is_repeated_is_told_once() -> None:
+async def test_a_repeated_stop_emits_one_event() -> None:
     replicas = await holding()
     for _ in range(2):
         await replicas.manager.stop_replica(stop_command(20))
-    assert len(replicas.told(Kind.DELETE)) == 2
+    assert len(replicas.events(Kind.DELETE)) == 2
 
 
 async def test_a_late_stop_is_ignored() -> None:
     replicas = await holding(revision=10)
     await replicas.manager.stop_replica(stop_command(9))
-    told = only(replicas.told())
-    assert (told.kind, told.stage, told.cause) == (
+    event = only(replicas.events())
+    assert (event.kind, event.stage, event.cause) == (
         Kind.DELETE,
         Stage.IGNORED,
         Cause.STALE_REVISION,
     )
 
 
-async def test_a_stop_of_the_former_topic_of_that_name_is_ignored() -> None:
+async def test_a_stop_of_the_previous_topic_of_that_name_is_ignored() -> None:
     replicas = await holding()
     await replicas.manager.stop_replica(stop_command(20, topic_id=OTHER_ID))
-    told = only(replicas.told())
-    assert (told.stage, told.cause) == (Stage.IGNORED, Cause.OTHER_TOPIC_ID)
+    event = only(replicas.events())
+    assert (event.stage, event.cause) == (Stage.IGNORED, Cause.OTHER_TOPIC_ID)
 
 
-async def test_a_stop_before_the_full_state_has_failed() -> None:
+async def test_a_stop_before_the_full_state_fails() -> None:
     replicas = Replicas()
     await replicas.manager.stop_replica(stop_command(20))
-    assert stages(replicas.told()) == ["delete failed"]
+    assert stages(replicas.events()) == ["delete failed"]
 
 
 async def test_a_replica_that_a_full_state_does_not_name_is_stopped_as_a_stray() -> None:
     replicas = await holding()
     await replicas.manager.leader_and_isr(command(state(), 20, numbers=[1], full_state=True))
-    told = only(replicas.told(Kind.STOP))
-    assert (told.stage, told.cause, told.name) == (Stage.COMPLETED, Cause.STRAY, NAME)
-    # As which its deletion is told when it has been kept long enough, by whichever life.
+    event = only(replicas.events(Kind.STOP))
+    assert (event.stage, event.cause, event.name) == (Stage.COMPLETED, Cause.STRAY, NAME)
+    # Its deletion has this change id too, in whichever incarnation it happens.
     (stray,) = replicas.logs.expired_strays(0)
-    assert told.change_id == set_aside(1, stray.since_ms).id
+    assert event.change_id == set_aside(1, stray.since_ms).id
 
 
-async def test_a_replica_whose_name_another_topic_has_now_is_stopped_for_that() -> None:
+async def test_a_replica_whose_name_belongs_to_another_topic_now_is_stopped_for_that() -> None:
     replicas = await holding()
     await replicas.take(replace(state(), topic_id=OTHER_ID), revision=20)
-    told = only(replicas.told(Kind.STOP))
-    assert (told.cause, told.topic_id) == (Cause.OTHER_TOPIC_ID, TOPIC_ID)
+    event = only(replicas.events(Kind.STOP))
+    assert (event.cause, event.topic_id) == (Cause.OTHER_TOPIC_ID, TOPIC_ID)
 
 
 async def failed_once() -> Replicas:
@@ -216,31 +216,33 @@ async def failed_once() -> Replicas:
     return replicas
 
 
-async def test_of_a_replica_that_is_to_be_gone_no_failure_is_kept() -> None:
+async def test_no_failure_is_kept_of_a_replica_that_a_stop_removes() -> None:
     replicas = await failed_once()
     replicas.manager.has_full_state.set()
     await replicas.manager.stop_replica(stop_command(20))
     assert not replicas.manager._events._failed
 
 
-async def test_of_a_replica_that_a_full_state_does_not_name_no_failure_is_kept() -> None:
+async def test_no_failure_is_kept_of_a_replica_that_a_full_state_does_not_name() -> None:
     replicas = await failed_once()
     await replicas.manager.leader_and_isr(command(elected(), 20, numbers=[], full_state=True))
     assert not replicas.manager._events._failed
 
 
-async def test_every_stage_of_a_replicas_part_names_the_life_that_is_commanded() -> None:
+async def test_every_stage_has_the_commanded_incarnation() -> None:
     replicas = await holding()
     await replicas.manager.leader_and_isr(command(elected(), 20))
     await replicas.manager.stop_replica(stop_command(30))
-    told = replicas.told(Kind.CREATE, Kind.BECOME_LEADER, Kind.BECOME_FOLLOWER, Kind.DELETE)
-    assert {(change.broker_epoch, change.controller_epoch) for change in told} == {(epoch_of(1), 1)}
+    events = replicas.events(Kind.CREATE, Kind.BECOME_LEADER, Kind.BECOME_FOLLOWER, Kind.DELETE)
+    assert {(change.broker_epoch, change.controller_epoch) for change in events} == {
+        (epoch_of(1), 1)
+    }
 
 
-async def test_a_stray_is_told_with_the_epochs_that_are_known() -> None:
+async def test_the_event_of_a_stray_has_the_known_epochs() -> None:
     replicas = await holding()
     (partition,) = replicas.manager.all()
     await replicas.manager.leader_and_isr(command(elected(), 30, numbers=[], full_state=True))
-    told = only(replicas.told(Kind.STOP))
-    assert (told.broker_epoch, told.controller_epoch) == (epoch_of(1), 1)
-    assert told.leader_epoch == partition.leader_epoch
+    event = only(replicas.events(Kind.STOP))
+    assert (event.broker_epoch, event.controller_epoch) == (epoch_of(1), 1)
+    assert event.leader_epoch == partition.leader_epoch

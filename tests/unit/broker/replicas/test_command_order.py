@@ -1,5 +1,6 @@
-"""Commands that are lost, late, repeated and out of order (interleaving 7 of
-docs/internals/interleavings.md): where they end is where the newest of them says."""
+"""Commands that are lost, late, repeated and reordered end in the state of the newest one
+(rule `decisions-ordered-by-revision`).
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def orders(*commands: Command) -> Iterator[tuple[Command, ...]]:
 
 
 async def carry_out(replicas: Replicas, commands: Sequence[Command]) -> None:
-    """Each is acknowledged, and no replica ever goes back."""
+    """Every command is acknowledged, and no replica ever goes back."""
     newest = 0
     for each in commands:
         if isinstance(each, StopReplicaCommand):
@@ -49,7 +50,7 @@ async def carry_out(replicas: Replicas, commands: Sequence[Command]) -> None:
 
 
 async def started() -> Replicas:
-    """A broker that knows its replicas: there are none."""
+    """A broker that has received an empty full state."""
     replicas = Replicas()
     empty = command(state(), 1, numbers=(), full_state=True)
     await replicas.manager.leader_and_isr(empty)
@@ -71,7 +72,7 @@ async def test_in_any_order_and_with_repeats_the_newest_state_is_taken() -> None
         assert partition.leading
 
 
-async def test_whoever_lost_its_leadership_does_not_get_it_back_by_late_commands() -> None:
+async def test_a_deposed_leader_does_not_lead_again_by_late_commands() -> None:
     for order in orders(LEAD, SHRINK, FOLLOW, NOBODY):
         replicas = await started()
         await carry_out(replicas, order)
@@ -95,7 +96,7 @@ async def test_a_replica_that_was_assigned_again_is_not_stopped_by_a_late_comman
         assert only(replicas).leading
 
 
-async def test_commands_that_are_lost_change_nothing_about_those_that_are_not() -> None:
+async def test_lost_commands_do_not_affect_the_others() -> None:
     others: tuple[Command, ...] = (LEAD, SHRINK, FOLLOW, NOBODY, LEAD_AGAIN, STOP)
     for count in range(len(others)):
         for kept in itertools.combinations(others, count):
@@ -113,7 +114,7 @@ async def test_a_stray_does_not_come_back_by_a_command_from_before_the_full_stat
     assert list(replicas.manager.all()) == []
 
 
-def test_what_is_remembered_of_stopped_replicas_is_bounded(
+def test_the_record_of_stopped_replicas_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(stopped_replicas, "MAX_REMEMBERED", 2)

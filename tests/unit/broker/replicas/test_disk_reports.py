@@ -62,7 +62,7 @@ async def intervals(count: int) -> None:
     await asyncio.sleep((count * REPORT_INTERVAL_MS + 1) / 1000)
 
 
-async def test_a_leader_is_reported_with_its_epoch_and_for_how_long_it_fails() -> None:
+async def test_a_leader_is_reported_with_its_epoch_and_the_duration_of_its_failure() -> None:
     world = Reporting()
     partition = await world.replicas.lead()
     world.replicas.manager.replica_failed(partition, FULL)
@@ -75,14 +75,14 @@ async def test_a_leader_is_reported_with_its_epoch_and_for_how_long_it_fails() -
     assert failing.change.id != ""
 
 
-async def test_a_rejection_of_a_moment_moves_no_leadership() -> None:
+async def test_a_momentary_rejection_moves_no_leadership() -> None:
     world = Reporting()
     partition = await world.replicas.lead()
     world.replicas.manager.replica_failed(partition, FULL)
     assert world.reports.report().led == ()
 
 
-async def test_a_leader_whose_disk_has_accepted_since_is_not_named() -> None:
+async def test_a_leader_whose_disk_has_accepted_since_is_not_reported() -> None:
     world = Reporting()
     partition = await world.replicas.lead()
     world.replicas.manager.replica_failed(partition, FULL)
@@ -109,7 +109,7 @@ async def test_it_is_reported_every_second_and_withdrawn_once() -> None:
     assert [report.is_rejecting for report in world.sent] == [False]
 
 
-async def test_a_controller_that_is_away_ends_nothing() -> None:
+async def test_an_unavailable_controller_ends_no_report() -> None:
     world = Reporting()
     partition = await world.replicas.lead()
     world.is_reachable = False
@@ -129,7 +129,7 @@ async def follow(world: Reporting) -> None:
 
 @pytest.mark.rule("failing-disk-transfers-leadership")
 @pytest.mark.parametrize(("has_room", "is_over"), [(True, True), (False, False)])
-async def test_a_follower_that_has_nothing_to_append_probes_the_disk(
+async def test_a_follower_without_new_records_probes_the_disk(
     has_room: bool,
     is_over: bool,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Which high watermarks stand still, and who holds them."""
+"""Which high watermarks are stalled, and which replicas hold them."""
 
 import asyncio
 
@@ -18,24 +18,24 @@ def seen(watch: HighWatermarkWatch, partition: Partition, *times_ms: int) -> lis
 
 
 def waiting() -> Partition:
-    """A record that nobody has fetched."""
+    """A record that no follower has fetched."""
     partition = leader(FakeLog())
     append(partition)
     return partition
 
 
-def test_where_nothing_waits_nothing_is_noted() -> None:
+def test_without_waiting_records_nothing_is_noted() -> None:
     watch = HighWatermarkWatch(AFTER_MS)
     assert seen(watch, leader(FakeLog()), 0, 1000) == [None, None]
     assert not watch._waiting
 
 
-def test_records_that_wait_too_long_are_told_once() -> None:
+def test_records_that_wait_too_long_emit_one_event() -> None:
     watch = HighWatermarkWatch(AFTER_MS)
     assert seen(watch, waiting(), 0, 499, 500, 900) == [None, None, Verdict(True, 500), None]
 
 
-def test_a_high_watermark_that_moves_is_not_stalled_however_much_waits() -> None:
+def test_an_advancing_high_watermark_is_not_stalled_however_much_waits() -> None:
     watch, partition = HighWatermarkWatch(AFTER_MS), leader(FakeLog())
     for at_ms in range(0, 2000, 400):
         append(partition)
@@ -45,7 +45,7 @@ def test_a_high_watermark_that_moves_is_not_stalled_however_much_waits() -> None
         assert watch.look(partition, at_ms) is None
 
 
-def test_it_moves_again_when_something_is_committed() -> None:
+def test_the_high_watermark_resumes_when_something_is_committed() -> None:
     watch, partition = HighWatermarkWatch(AFTER_MS), waiting()
     seen(watch, partition, 0, 500)
     commit(partition)
@@ -53,14 +53,14 @@ def test_it_moves_again_when_something_is_committed() -> None:
     assert watch.look(partition, 800) is None
 
 
-def test_after_a_stall_of_the_broker_itself_all_have_their_time_anew() -> None:
+def test_after_a_stall_of_the_broker_itself_all_have_their_full_time_again() -> None:
     watch, partition = HighWatermarkWatch(AFTER_MS), waiting()
     watch.look(partition, 0)
     watch.begin_anew(9_000)
     assert seen(watch, partition, 9_000, 9_499, 9_500) == [None, None, Verdict(True, 500)]
 
 
-def test_what_stood_still_before_that_still_does() -> None:
+def test_a_stall_from_before_continues() -> None:
     watch, partition = HighWatermarkWatch(AFTER_MS), waiting()
     seen(watch, partition, 0, 500)
     watch.begin_anew(9_000)
@@ -68,14 +68,14 @@ def test_what_stood_still_before_that_still_does() -> None:
     assert watch.look(partition, 9_100) == Verdict(False, 9_100)
 
 
-def test_a_new_epoch_begins_anew() -> None:
+def test_a_new_epoch_starts_from_scratch() -> None:
     watch, partition = HighWatermarkWatch(AFTER_MS), waiting()
     seen(watch, partition, 0, 500)
     partition.take(state(epoch=6), 20, broker_epoch=epoch_of(1), now_ms=1)
     assert seen(watch, partition, 600, 1000) == [Verdict(False, 600), None]
 
 
-def test_of_partitions_that_are_led_no_more_nothing_is_kept() -> None:
+def test_nothing_is_kept_of_partitions_that_are_not_led_any_more() -> None:
     watch, partition = HighWatermarkWatch(AFTER_MS), waiting()
     watch.look(partition, 0)
     partition.stop_leading()
@@ -83,7 +83,7 @@ def test_of_partitions_that_are_led_no_more_nothing_is_kept() -> None:
     assert not watch._waiting
 
 
-def test_how_long_records_wait_is_told_between_looks() -> None:
+def test_the_wait_of_records_is_known_between_checks() -> None:
     watch, partition = HighWatermarkWatch(AFTER_MS), waiting()
     assert watch.waiting_ms(partition, 0) == 0
     watch.look(partition, 100)
@@ -92,7 +92,7 @@ def test_how_long_records_wait_is_told_between_looks() -> None:
     assert watch.waiting_ms(partition, 400) is None
 
 
-# -- who holds it ------------------------------------------------------------------------
+# -- holders -----------------------------------------------------------------------------
 
 
 def holders(
@@ -109,23 +109,23 @@ def holders(
     return found.cause, list(found.brokers)
 
 
-def test_followers_that_have_not_come_further_hold_it() -> None:
+def test_followers_that_are_not_further_hold_the_high_watermark() -> None:
     ends = {1: 9, 2: 5, 3: 7}
     assert holders(ends) == (Cause.NO_FOLLOWER_PROGRESS, [2])
 
 
-def test_a_follower_that_has_told_nothing_in_this_epoch_holds_it() -> None:
+def test_a_follower_without_a_report_in_this_epoch_holds_the_high_watermark() -> None:
     found = who_holds(
         5, {1: 9, 2: 9}, leader=1, maximal_isr=(1, 2, 3), committed_isr=(1, 2, 3), min_isr=2
     )
     assert (found.brokers, found.end_offsets) == ((3,), (NO_OFFSET,))
 
 
-def test_below_min_isr_nobody_outside_is_blamed() -> None:
+def test_below_min_isr_no_replica_outside_is_blamed() -> None:
     assert holders({1: 9, 2: 9}, isr=(1, 2), committed=1) == (Cause.BELOW_MIN_ISR, [1])
 
 
-def test_a_leader_whose_own_disk_does_not_sync_holds_it_itself() -> None:
+def test_a_leader_whose_own_disk_does_not_sync_holds_the_high_watermark_itself() -> None:
     assert holders({1: 5, 2: 9, 3: 9}) == (Cause.LEADER_NOT_SYNCED, [1])
 
 
@@ -139,17 +139,17 @@ async def test_the_event_names_the_follower_that_holds_it() -> None:
     fetch_by(partition, 2, 0)
     for at_ms in (0, 500):
         events.judge(partition, at_ms)
-    (told,) = replicas.told(Kind.HW_STALLED)
-    assert told.cause is Cause.NO_FOLLOWER_PROGRESS
-    assert (told.details["brokers"], told.details["end_offsets"]) == ([2], [0])
-    assert (told.details["high_watermark"], told.details["log_end_offset"]) == (0, 1)
+    (stalled,) = replicas.events(Kind.HW_STALLED)
+    assert stalled.cause is Cause.NO_FOLLOWER_PROGRESS
+    assert (stalled.details["brokers"], stalled.details["end_offsets"]) == ([2], [0])
+    assert (stalled.details["high_watermark"], stalled.details["log_end_offset"]) == (0, 1)
     commit(partition)
     events.judge(partition, 900)
-    (moved,) = replicas.told(Kind.HW_MOVES_AGAIN)
+    (moved,) = replicas.events(Kind.HW_MOVES_AGAIN)
     assert moved.details["stalled_ms"] == 900
-    assert moved.change_id == told.change_id != ""
-    assert moved.duration_ms >= told.duration_ms == AFTER_MS
-    for event in (told, moved):
+    assert moved.change_id == stalled.change_id != ""
+    assert moved.duration_ms >= stalled.duration_ms == AFTER_MS
+    for event in (stalled, moved):
         assert (event.broker_epoch, event.controller_epoch) == (
             epoch_of(1),
             state().controller_epoch,

@@ -1,5 +1,6 @@
-"""Logs of new replicas are opened in a thread: a disk that makes no directory for a while holds up
-the command that wants one, and nothing else."""
+"""Logs of new replicas are opened in a thread. A disk that is slow to create a directory holds
+up only the command that needs it.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ from unit.broker.broker_parts import (
     command,
     on,
     revision_of,
-    settled,
     stages,
     stop_command,
+    until_idle,
 )
 from unit.broker.cold_disk import Threads
 from unit.broker.fake_log import NAME, TOPIC_ID, state
@@ -33,7 +34,7 @@ from unit.broker.log.memory_disk import MemoryDisk
 
 
 class SlowDisk:
-    """A broker whose disk makes directories when the test says so."""
+    """A broker whose disk creates directories when the test says so."""
 
     def __init__(self) -> None:
         self.threads = Threads()
@@ -60,7 +61,7 @@ async def test_other_replicas_are_written_and_read_while_a_log_is_created() -> N
     await slow.threads.end()
     await first
     second = slow.create(11, count=2)
-    await settled()
+    await until_idle()
     (partition,) = slow.manager.all()
     append(partition, b"meanwhile")
     assert (partition.log.log_end_offset, slow.has_log(on(1))) == (1, False)
@@ -69,17 +70,17 @@ async def test_other_replicas_are_written_and_read_while_a_log_is_created() -> N
     assert slow.has_log(on(1))
 
 
-async def test_a_replica_is_not_found_before_its_log_is_there() -> None:
+async def test_a_replica_is_not_found_before_its_log_exists() -> None:
     slow = SlowDisk()
     creating = slow.create()
-    await settled()
+    await until_idle()
     assert (slow.manager.find(KEY), list(slow.replicas.logs.keys())) == (None, [])
     await slow.threads.end()
     await creating
     assert slow.manager.find(KEY) is not None
 
 
-async def test_a_command_for_replicas_that_are_here_needs_no_thread() -> None:
+async def test_a_command_for_existing_replicas_needs_no_thread() -> None:
     slow = SlowDisk()
     creating = slow.create(count=3)
     await slow.threads.end()
@@ -97,11 +98,11 @@ async def test_a_later_command_waits_for_the_log_and_is_taken_last() -> None:
     assert (partition.revision, slow.threads.running) == (11, [])
 
 
-async def test_a_stop_that_comes_while_the_log_is_created_deletes_it() -> None:
+async def test_a_stop_during_the_creation_of_a_log_deletes_it() -> None:
     slow = SlowDisk()
     await full_state(slow)
     creating = slow.create(10)
-    await settled()
+    await until_idle()
     stopping = asyncio.create_task(slow.manager.stop_replica(stop_command(11)))
     await slow.threads.end()
     await creating
@@ -125,14 +126,14 @@ async def test_a_command_whose_configuration_is_rejected_creates_no_log() -> Non
     assert (result.error.code, slow.has_log()) == (ErrorCode.INVALID_CONFIG, False)
 
 
-async def test_a_caller_that_hangs_up_leaves_no_log_that_the_broker_does_not_know() -> None:
+async def test_a_cancelled_caller_leaves_no_log_that_the_broker_does_not_know() -> None:
     slow = SlowDisk()
     creating = slow.create()
-    await settled()
+    await until_idle()
     creating.cancel()
-    await settled()
+    await until_idle()
     creating.cancel()
-    await settled()
+    await until_idle()
     assert not creating.done()
     await slow.threads.end()
     with pytest.raises(asyncio.CancelledError):
@@ -141,23 +142,23 @@ async def test_a_caller_that_hangs_up_leaves_no_log_that_the_broker_does_not_kno
     assert slow.manager.find(KEY) is None
 
 
-async def test_after_a_caller_hung_up_the_same_command_takes_the_log_and_reports_it() -> None:
+async def test_after_a_cancelled_call_the_same_command_takes_the_log_and_reports_it() -> None:
     slow = SlowDisk()
     creating = slow.create()
-    await settled()
+    await until_idle()
     creating.cancel()
     await slow.threads.end()
     assert revision_of(await slow.create()) == 10
     assert slow.manager.find(KEY) is not None
-    told = slow.replicas.told(Kind.CREATE)
-    assert stages(told) == ["create completed"]
+    events = slow.replicas.events(Kind.CREATE)
+    assert stages(events) == ["create completed"]
 
 
-async def test_a_log_that_was_created_for_a_caller_that_hung_up_can_be_stopped() -> None:
+async def test_a_log_created_for_a_cancelled_call_can_be_stopped() -> None:
     slow = SlowDisk()
     await full_state(slow)
     creating = slow.create()
-    await settled()
+    await until_idle()
     creating.cancel()
     await slow.threads.end()
     await slow.manager.stop_replica(stop_command(11))
@@ -179,7 +180,7 @@ async def test_a_disk_that_rejects_one_log_keeps_no_other_from_being_created() -
     assert list(replicas.manager.disk.unopened()) == [ReplicaKey(TOPIC_ID, 1)]
 
 
-async def test_a_full_disk_is_reported_and_a_repeat_succeeds_once_there_is_room() -> None:
+async def test_a_full_disk_is_reported_and_a_repeat_succeeds_once_there_is_space() -> None:
     slow = SlowDisk()
     slow.replicas.memory.space = 0
     creating = slow.create()
@@ -205,12 +206,12 @@ async def test_no_thread_opens_more_logs_than_its_share(monkeypatch: pytest.Monk
     assert created == [2, 4, 5]
 
 
-async def test_a_stop_of_the_broker_waits_for_a_log_that_is_being_created() -> None:
+async def test_a_broker_that_stops_waits_for_a_log_that_is_being_created() -> None:
     slow = SlowDisk()
     creating = slow.create()
-    await settled()
+    await until_idle()
     closing = asyncio.create_task(slow.manager.close())
-    await settled()
+    await until_idle()
     assert not closing.done()
     await slow.threads.end()
     await asyncio.gather(creating, closing)
@@ -218,7 +219,7 @@ async def test_a_stop_of_the_broker_waits_for_a_log_that_is_being_created() -> N
     assert slow.replicas.memory.open_files == 0
 
 
-async def test_a_broker_that_stops_creates_no_replica_and_takes_what_is_there() -> None:
+async def test_a_stopping_broker_creates_no_replica_and_takes_existing_ones() -> None:
     slow = SlowDisk()
     creating = slow.create()
     await slow.threads.end()

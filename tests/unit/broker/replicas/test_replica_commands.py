@@ -1,4 +1,4 @@
-"""The controller's commands, as a broker carries them out."""
+"""How a broker executes the controller's commands."""
 
 import asyncio
 import errno
@@ -38,7 +38,7 @@ from unit.loop_turns import Turns
 OTHER_ID = "other-id-other-id-othe"
 
 
-def refusal(result: CommandResult) -> ErrorCode:
+def rejection(result: CommandResult) -> ErrorCode:
     assert result.error is not None
     assert result.partitions == ()
     return result.error.code
@@ -54,35 +54,37 @@ def names_in(path: PurePath, directory: str) -> list[str]:
     return sorted(OsDisk().list_names(path / directory))
 
 
-# -- whose command counts ----------------------------------------------------------------
+# -- fencing -----------------------------------------------------------------------------
 
 
 @pytest.mark.rule("commands-fenced-by-epochs")
-async def test_an_older_controller_epoch_is_refused() -> None:
+async def test_an_older_controller_epoch_is_rejected() -> None:
     replicas = Replicas()
     await replicas.manager.leader_and_isr(command(state(), controller_epoch=3))
     older = command(state(leader=2, epoch=6), 20, controller_epoch=2)
-    assert refusal(await replicas.manager.leader_and_isr(older)) is (
+    assert rejection(await replicas.manager.leader_and_isr(older)) is (
         ErrorCode.STALE_CONTROLLER_EPOCH
     )
     stop = stop_command(20, controller_epoch=2)
-    assert refusal(await replicas.manager.stop_replica(stop)) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert rejection(await replicas.manager.stop_replica(stop)) is ErrorCode.STALE_CONTROLLER_EPOCH
     assert replicas.manager.partition(NAME).leading
 
 
 @pytest.mark.rule("commands-fenced-by-epochs")
-async def test_an_older_broker_epoch_is_refused() -> None:
-    """The command was meant for this broker's former life (KIP-380)."""
+async def test_an_older_broker_epoch_is_rejected() -> None:
+    """The command was meant for this broker's previous incarnation (KIP-380)."""
     replicas = Replicas()
-    former = command(state(), broker_epoch=epoch_of(1) - 1)
-    assert refusal(await replicas.manager.leader_and_isr(former)) is ErrorCode.STALE_BROKER_EPOCH
+    previous = command(state(), broker_epoch=epoch_of(1) - 1)
+    assert (
+        rejection(await replicas.manager.leader_and_isr(previous)) is ErrorCode.STALE_BROKER_EPOCH
+    )
     stop = stop_command(20, broker_epoch=epoch_of(1) - 1)
-    assert refusal(await replicas.manager.stop_replica(stop)) is ErrorCode.STALE_BROKER_EPOCH
+    assert rejection(await replicas.manager.stop_replica(stop)) is ErrorCode.STALE_BROKER_EPOCH
     assert list(replicas.manager.all()) == []
 
 
 @pytest.mark.rule("commands-fenced-by-epochs")
-async def test_a_newer_broker_epoch_is_taken() -> None:
+async def test_a_newer_broker_epoch_is_accepted() -> None:
     """The controller may know of a registration before the broker does (KAFKA-9839)."""
     replicas = Replicas()
     replicas.manager.broker_epoch = epoch_of(1) - 1
@@ -93,41 +95,43 @@ async def test_a_newer_broker_epoch_is_taken() -> None:
 
 @pytest.mark.rule("starting-broker-receives-its-replicas")
 async def test_before_it_knows_its_predecessors_a_broker_takes_no_command() -> None:
-    """By one for its predecessor's life it would lead that one's epoch a second time."""
+    """A command for its predecessor would make it lead that incarnation's epoch a second time."""
     replicas = Replicas()
     replicas.manager.broker_epoch = 0
-    assert refusal(await replicas.manager.leader_and_isr(command(state()))) is (
+    assert rejection(await replicas.manager.leader_and_isr(command(state()))) is (
         ErrorCode.STALE_BROKER_EPOCH
     )
     assert list(replicas.manager.all()) == []
 
 
-async def test_nobody_leads_by_a_decision_about_a_former_life() -> None:
+async def test_a_decision_about_a_previous_incarnation_makes_no_replica_lead() -> None:
     replicas = Replicas()
     newer_life = command(state(), broker_epoch=epoch_of(1) + 50)
     assert revision_of(await replicas.manager.leader_and_isr(newer_life)) == 10
     assert [p.leading for p in replicas.manager.all()] == [None]
 
 
-async def test_commands_that_count_tell_how_far_the_store_has_come() -> None:
+async def test_accepted_commands_advance_the_known_store_revision() -> None:
     replicas = Replicas()
-    told: list[int] = []
-    replicas.manager.on_store_revision = told.append
-    life = epoch_of(1)
-    await replicas.manager.leader_and_isr(command(state(), life + 1, store_revision=life))
-    nothing = command(state(), numbers=(), full_state=True, store_revision=life + 2)
+    revisions: list[int] = []
+    replicas.manager.on_store_revision = revisions.append
+    epoch = epoch_of(1)
+    await replicas.manager.leader_and_isr(command(state(), epoch + 1, store_revision=epoch))
+    nothing = command(state(), numbers=(), full_state=True, store_revision=epoch + 2)
     await replicas.manager.leader_and_isr(nothing)
-    await replicas.manager.stop_replica(stop_command(life + 3))
-    await replicas.manager.describe_replicas(DescribeReplicasCommand(1, 1, life + 4, []))
-    former = command(state(), life + 5, broker_epoch=life)
-    assert refusal(await replicas.manager.leader_and_isr(former)) is ErrorCode.STALE_BROKER_EPOCH
-    assert told == [life + 1, life + 2, life + 3, life + 4]
+    await replicas.manager.stop_replica(stop_command(epoch + 3))
+    await replicas.manager.describe_replicas(DescribeReplicasCommand(1, 1, epoch + 4, []))
+    previous = command(state(), epoch + 5, broker_epoch=epoch)
+    assert (
+        rejection(await replicas.manager.leader_and_isr(previous)) is ErrorCode.STALE_BROKER_EPOCH
+    )
+    assert revisions == [epoch + 1, epoch + 2, epoch + 3, epoch + 4]
 
 
 # -- order by revision -------------------------------------------------------------------
 
 
-async def test_what_is_not_newer_is_acknowledged_and_has_no_effect() -> None:
+async def test_a_command_that_is_not_newer_is_acknowledged_and_has_no_effect() -> None:
     replicas = Replicas()
     await replicas.lead()
     late = command(state(leader=2, epoch=4), 9)
@@ -136,7 +140,7 @@ async def test_what_is_not_newer_is_acknowledged_and_has_no_effect() -> None:
     assert len(replicas.followers.updated) == 1
 
 
-async def test_a_repeated_command_is_acknowledged_with_what_was_taken() -> None:
+async def test_a_repeated_command_is_acknowledged_with_the_taken_state() -> None:
     replicas = Replicas()
     await replicas.lead()
     assert revision_of(await replicas.manager.leader_and_isr(command(state()))) == 10
@@ -155,7 +159,7 @@ async def test_a_failed_transition_is_not_recorded_so_that_its_repeat_counts() -
     assert replicas.manager.partition(NAME).leading
 
 
-async def test_a_replica_that_cannot_be_created_is_known_until_it_is_or_is_not_wanted() -> None:
+async def test_a_replica_that_cannot_be_created_is_known_until_it_exists_or_is_unassigned() -> None:
     replicas = Replicas()
     disk = replicas.manager.disk
     replicas.memory.space = 0
@@ -190,8 +194,8 @@ async def test_one_partition_that_fails_does_not_hold_up_the_others() -> None:
     assert replicas.manager.partition(on(1)).leading
 
 
-async def test_what_was_taken_of_a_command_that_was_cancelled_half_way_is_followed() -> None:
-    """Its repeat is no news to the replicas that took it."""
+async def test_the_taken_part_of_a_command_cancelled_half_way_is_followed() -> None:
+    """Its repeat changes nothing for the replicas that took it."""
     replicas = Replicas()
     many = 2 * COST_PER_TURN
     wanted = command(state(leader=2), numbers=range(many))
@@ -207,7 +211,7 @@ async def test_what_was_taken_of_a_command_that_was_cancelled_half_way_is_follow
     assert len(replicas.followers.updated) == many
 
 
-async def test_replicas_that_are_created_take_the_turns_that_they_cost() -> None:
+async def test_creating_replicas_yields_by_cost() -> None:
     replicas = Replicas()
     async with Turns() as turns:
         await replicas.manager.leader_and_isr(command(state(), numbers=range(COST_PER_TURN)))
@@ -243,7 +247,7 @@ async def test_another_topic_under_the_same_name_sets_the_old_replica_aside(
 
 
 @pytest.mark.rule("topic-ids-separate-recreated-topics")
-async def test_the_former_topic_does_not_come_back_by_a_late_command() -> None:
+async def test_the_previous_topic_does_not_come_back_by_a_late_command() -> None:
     replicas = Replicas()
     await replicas.take(replace(state(), topic_id=OTHER_ID), revision=20)
     assert revision_of(await replicas.manager.leader_and_isr(command(state(), 10))) == 10
@@ -266,7 +270,7 @@ async def test_a_stop_deletes_the_replica() -> None:
 
 @pytest.mark.rule("stop-names-topic-and-revision")
 async def test_a_stop_of_an_older_decision_is_acknowledged_and_has_no_effect() -> None:
-    """Interleaving 7: moved away and back within one epoch."""
+    """Rule `decisions-ordered-by-revision`: moved away and back within one epoch."""
     replicas = Replicas()
     await replicas.lead()
     assert revision_of(await replicas.manager.stop_replica(stop_command(10))) == 10
@@ -284,7 +288,7 @@ async def test_a_stop_of_another_topic_under_the_same_name_has_no_effect() -> No
     assert replicas.manager.partition(NAME).leading
 
 
-async def test_a_stop_of_what_is_not_here_is_done() -> None:
+async def test_a_stop_of_a_missing_replica_succeeds() -> None:
     replicas = Replicas()
     replicas.manager.has_full_state.set()
     assert revision_of(await replicas.manager.stop_replica(stop_command(20))) == 20
@@ -312,7 +316,7 @@ async def test_a_stop_without_delete_sets_the_replica_aside(tmp_path: PurePath) 
 
 
 @pytest.mark.rule("commands-repeated-until-acknowledged", "full-state-sets-strays-aside")
-async def test_a_full_state_sets_strays_aside_and_keeps_what_it_names(tmp_path: PurePath) -> None:
+async def test_a_full_state_sets_strays_aside_and_keeps_named_replicas(tmp_path: PurePath) -> None:
     replicas = Replicas(OsDisk(), tmp_path)
     await replicas.take(numbers=(0, 1))
     await asyncio.sleep(7)
@@ -328,9 +332,9 @@ async def test_a_full_state_sets_strays_aside_and_keeps_what_it_names(tmp_path: 
 
 @pytest.mark.rule("starting-broker-receives-its-replicas")
 async def test_logs_on_disk_that_no_command_names_are_strays(tmp_path: PurePath) -> None:
-    former = Replicas(OsDisk(), tmp_path)
-    await former.take(numbers=(0, 1))
-    former.logs.close()
+    previous = Replicas(OsDisk(), tmp_path)
+    await previous.take(numbers=(0, 1))
+    previous.logs.close()
     replicas = Replicas(OsDisk(), tmp_path)
     assert set(replicas.logs.keys()) == {ReplicaKey(TOPIC_ID, 0), ReplicaKey(TOPIC_ID, 1)}
     await replicas.manager.leader_and_isr(command(state(), numbers=[0], full_state=True))
@@ -338,9 +342,9 @@ async def test_logs_on_disk_that_no_command_names_are_strays(tmp_path: PurePath)
 
 
 async def test_replicas_of_a_topic_that_the_controller_cannot_read_stay(tmp_path: PurePath) -> None:
-    former = Replicas(OsDisk(), tmp_path)
-    await former.take()
-    former.logs.close()
+    previous = Replicas(OsDisk(), tmp_path)
+    await previous.take()
+    previous.logs.close()
     replicas = Replicas(OsDisk(), tmp_path)
     await replicas.lead(1)
     unreadable = command(state(), 20, numbers=[], full_state=True, unreadable_topics=["orders"])
@@ -364,10 +368,10 @@ async def test_a_stray_that_cannot_be_moved_does_not_keep_the_others_from_servin
     replicas = Replicas()
     await replicas.take(numbers=(0, 1))
 
-    def refuse(*_: PurePath) -> None:
+    def reject(*_: PurePath) -> None:
         raise PermissionError(13, "Permission denied")
 
-    replicas.memory.rename = refuse  # type: ignore[method-assign,assignment]
+    replicas.memory.rename = reject  # type: ignore[method-assign,assignment]
     result = await replicas.manager.leader_and_isr(
         command(state(), 20, numbers=[1], full_state=True)
     )
@@ -384,35 +388,35 @@ async def test_a_command_that_is_not_the_full_state_makes_no_strays() -> None:
     assert not replicas.manager.has_full_state.is_set()
 
 
-# -- roles and what is kept over a restart -----------------------------------------------
+# -- roles and state kept over a restart -------------------------------------------------
 
 
-async def test_whoever_follows_is_named_to_the_fetchers() -> None:
+async def test_followed_partitions_are_passed_to_the_fetchers() -> None:
     replicas = Replicas()
     (partition,) = await replicas.take(state(leader=2))
     assert replicas.followers.updated == [partition]
     assert replicas.manager.leaders_followed() == {2: 1}
 
 
-async def test_a_partition_without_a_leader_follows_nobody() -> None:
+async def test_a_partition_without_a_leader_follows_no_broker() -> None:
     replicas = Replicas()
     await replicas.take(state(leader=NO_LEADER))
     assert replicas.manager.leaders_followed() == {}
 
 
 async def test_a_replica_comes_back_with_its_log_and_its_high_watermark(tmp_path: PurePath) -> None:
-    former = Replicas(OsDisk(), tmp_path)
-    partition = await former.lead()
+    previous = Replicas(OsDisk(), tmp_path)
+    partition = await previous.lead()
     commit(partition, b"a", b"b")
     append(partition)
-    checkpoint(former.logs, {KEY: partition.high_watermark})
-    former.logs.close()
+    checkpoint(previous.logs, {KEY: partition.high_watermark})
+    previous.logs.close()
     replicas = Replicas(OsDisk(), tmp_path)
     (again,) = await replicas.take(state(epoch=6), revision=20)
     assert (again.log.log_end_offset, again.high_watermark) == (3, 2)
 
 
-async def test_the_newest_word_tells_where_a_leader_is() -> None:
+async def test_the_newest_known_address_of_a_leader_is_used() -> None:
     replicas = Replicas()
     await replicas.take(state(leader=2))
     assert replicas.manager.address_of(2) == ("10.0.0.2:7500", epoch_of(2))
@@ -439,7 +443,7 @@ async def test_a_log_is_described_by_its_epochs_and_its_ends() -> None:
     assert summary[3:7] == (0, 3, ((5, 0), (7, 2)), None)
 
 
-async def test_a_description_tells_what_is_known_to_be_committed_and_how_much_there_is() -> None:
+async def test_a_description_has_the_committed_end_and_the_size() -> None:
     replicas = Replicas()
     partition = await replicas.lead()
     append(partition, b"a", b"b")
@@ -448,14 +452,14 @@ async def test_a_description_tells_what_is_known_to_be_committed_and_how_much_th
     assert summary.size_bytes == partition.log.bytes_from(0) > 0
 
 
-async def test_a_replica_that_is_not_there_is_left_out_of_a_description() -> None:
+async def test_a_missing_replica_is_left_out_of_a_description() -> None:
     replicas = Replicas()
     await replicas.lead()
     asked = describe((OTHER_ID, 0), (TOPIC_ID, 1))
     assert await replicas.manager.describe_replicas(asked) == DescribeReplicasResult(replicas=[])
 
 
-async def test_a_deposed_controller_is_described_nothing() -> None:
+async def test_a_deposed_controller_gets_no_description() -> None:
     replicas = Replicas()
     await replicas.manager.leader_and_isr(command(state(), controller_epoch=3))
     result = await replicas.manager.describe_replicas(describe(KEY, controller_epoch=2))
@@ -463,14 +467,14 @@ async def test_a_deposed_controller_is_described_nothing() -> None:
     assert (result.error.code, result.replicas) == (ErrorCode.STALE_CONTROLLER_EPOCH, ())
 
 
-async def test_an_older_command_does_not_bring_back_the_topics_former_config() -> None:
+async def test_an_older_command_does_not_restore_the_topics_previous_config() -> None:
     replicas = Replicas()
     (partition,) = await replicas.take(revision=10, config={"durability": "synced"})
     await replicas.manager.leader_and_isr(command(state(), 9, config={"durability": "replicated"}))
     assert partition.synced
 
 
-async def test_a_repeated_command_brings_the_topics_config_of_now() -> None:
+async def test_a_repeated_command_has_the_topics_current_config() -> None:
     replicas = Replicas()
     (partition,) = await replicas.take(revision=10)
     await replicas.take(revision=10, config={"durability": "synced"})

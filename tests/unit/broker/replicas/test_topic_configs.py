@@ -1,4 +1,4 @@
-"""A topic's configuration as it changes under its replicas."""
+"""Changes of a topic's configuration under its replicas."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from unit.broker.fake_log import NAME, TOPIC_ID, state
 
 
 def watch(replicas: Replicas, revision: int, topic_id: str = TOPIC_ID, **config: str) -> None:
-    """The topic's key, as written at this revision, comes by the watch."""
+    """The watch delivers the topic's key as of this revision."""
     key = KEYS.topic(NAME.topic)
     value = encode(TopicEntry(topic_id, 1, 3, config))
     replicas.cache.apply([Changed(key, KeyValue(key, value, 5, revision), revision)])
     replicas.manager.configured([NAME.topic])
 
 
-def told(revision: int, config_revision: int, **config: str) -> LeaderAndIsrCommand:
+def command_at(revision: int, config_revision: int, **config: str) -> LeaderAndIsrCommand:
     wanted = command(state(), revision, config=config)
     partitions = [p._replace(config_revision=config_revision) for p in wanted.partitions]
     return replace(wanted, partitions=partitions)
@@ -35,68 +35,68 @@ def log_of(replicas: Replicas) -> Log:
     return log
 
 
-async def test_a_configuration_that_the_watch_brings_takes_effect_without_a_command() -> None:
+async def test_a_configuration_from_the_watch_takes_effect_without_a_command() -> None:
     replicas = Replicas()
-    await replicas.manager.leader_and_isr(told(10, 7, segment_ms="5000"))
+    await replicas.manager.leader_and_isr(command_at(10, 7, segment_ms="5000"))
     watch(replicas, 12, segment_ms="6000", max_batch_bytes="2048")
     assert log_of(replicas).config.segment_ms == 6_000
     partition = replicas.manager.partition(NAME)
     assert replicas.manager.batch_limits(partition).max_bytes == 2_048
 
 
-async def test_a_command_with_an_older_configuration_than_the_watch_brought_changes_none() -> None:
+async def test_a_command_with_an_older_configuration_than_the_watch_has_no_effect() -> None:
     replicas = Replicas()
-    await replicas.manager.leader_and_isr(told(10, 7, segment_ms="5000"))
+    await replicas.manager.leader_and_isr(command_at(10, 7, segment_ms="5000"))
     watch(replicas, 12, segment_ms="6000")
-    await replicas.manager.leader_and_isr(told(14, 7, segment_ms="5000"))
+    await replicas.manager.leader_and_isr(command_at(14, 7, segment_ms="5000"))
     assert log_of(replicas).config.segment_ms == 6_000
 
 
-async def test_a_replica_starts_with_what_the_watch_brought_before_its_command() -> None:
+async def test_a_replica_starts_with_the_configuration_that_the_watch_delivered_before() -> None:
     replicas = Replicas()
     watch(replicas, 12, segment_ms="6000")
-    await replicas.manager.leader_and_isr(told(10, 7, segment_ms="5000"))
+    await replicas.manager.leader_and_isr(command_at(10, 7, segment_ms="5000"))
     assert log_of(replicas).config.segment_ms == 6_000
 
 
 async def test_a_command_may_be_ahead_of_the_watch() -> None:
     replicas = Replicas()
     watch(replicas, 7, segment_ms="5000")
-    await replicas.manager.leader_and_isr(told(14, 12, segment_ms="6000"))
+    await replicas.manager.leader_and_isr(command_at(14, 12, segment_ms="6000"))
     watch(replicas, 9, segment_ms="5500")
     assert log_of(replicas).config.segment_ms == 6_000
 
 
-async def test_the_configuration_of_another_topic_of_the_name_is_none_of_it() -> None:
+async def test_the_configuration_of_another_topic_of_the_name_is_ignored() -> None:
     replicas = Replicas()
-    await replicas.manager.leader_and_isr(told(10, 7, segment_ms="5000"))
+    await replicas.manager.leader_and_isr(command_at(10, 7, segment_ms="5000"))
     watch(replicas, 12, "other-id-other-id-othe", segment_ms="6000")
     assert log_of(replicas).config.segment_ms == 5_000
 
 
-async def test_a_configuration_that_is_none_leaves_what_was_known() -> None:
+async def test_an_invalid_configuration_keeps_the_previous_one() -> None:
     replicas = Replicas()
-    await replicas.manager.leader_and_isr(told(10, 7, segment_ms="5000"))
+    await replicas.manager.leader_and_isr(command_at(10, 7, segment_ms="5000"))
     watch(replicas, 12, segment_ms="soon")
     assert log_of(replicas).config.segment_ms == 5_000
 
 
-async def test_a_replica_that_is_out_of_service_takes_it_with_its_next_command() -> None:
+async def test_a_replica_out_of_service_takes_it_with_its_next_command() -> None:
     replicas = Replicas()
-    await replicas.manager.leader_and_isr(told(10, 7, segment_ms="5000"))
+    await replicas.manager.leader_and_isr(command_at(10, 7, segment_ms="5000"))
     replicas.manager.suspend(KEY)
     watch(replicas, 12, segment_ms="6000")
     assert log_of(replicas).config.segment_ms == 5_000
     partition = replicas.manager.find(KEY)
     assert partition is not None
     partition.resume(log_of(replicas))
-    await replicas.manager.leader_and_isr(told(14, 7, segment_ms="5000"))
+    await replicas.manager.leader_and_isr(command_at(14, 7, segment_ms="5000"))
     assert log_of(replicas).config.segment_ms == 6_000
 
 
-async def test_a_topic_that_ceases_to_be_synced_ceases_at_its_leader() -> None:
+async def test_a_topic_that_stops_being_synced_does_so_at_its_leader() -> None:
     replicas = Replicas()
-    await replicas.manager.leader_and_isr(told(10, 7, durability="synced"))
+    await replicas.manager.leader_and_isr(command_at(10, 7, durability="synced"))
     partition = replicas.manager.partition(TopicPartition(*NAME))
     assert partition.synced
     watch(replicas, 12)
@@ -104,7 +104,7 @@ async def test_a_topic_that_ceases_to_be_synced_ceases_at_its_leader() -> None:
     assert replicas.followers.updated[-1] is partition
 
 
-def test_news_of_one_topic_are_no_work_for_the_replicas_of_others() -> None:
+def test_changes_of_one_topic_do_not_touch_replicas_of_others() -> None:
     cache = MetadataCache(KEYS)
     configs = TopicConfigs(cache)
     for topic in ("sea", "river"):

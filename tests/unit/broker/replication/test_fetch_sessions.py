@@ -49,7 +49,7 @@ class Leader:
         lives: tuple[int, int] = (102, 101),
         synced: bool = False,
     ) -> FetchSession | None:
-        """A request, which is answered at once."""
+        """A request that is answered at once."""
         session = self.sessions.of(
             ReplicaFetchRequest(follower, *lives, 0, 0, 1, (), session_id, sequence, synced), 1
         )
@@ -63,7 +63,7 @@ class Leader:
         return session
 
 
-def told(session: FetchSession, partition: Partition) -> None:
+def record(session: FetchSession, partition: Partition) -> None:
     session.record(ReplicaFetchEntry(KEY, FetchPosition(1, 5, 0, -1, 0, 0), 100), partition)
 
 
@@ -73,7 +73,7 @@ def test_the_requests_of_a_session_are_taken_in_order() -> None:
     assert [leader_.ask(session.id, sequence) for sequence in (1, 2, 3)] == [session] * 3
 
 
-def test_a_request_that_comes_twice_is_not_taken_and_the_session_goes_on() -> None:
+def test_a_repeated_request_is_not_taken_and_the_session_continues() -> None:
     leader_ = Leader()
     session = leader_.open()
     leader_.ask(session.id, 1)
@@ -89,7 +89,7 @@ def test_a_gap_ends_the_session() -> None:
     assert leader_.ask(session.id, 1) is None
 
 
-def test_a_request_while_the_last_one_is_not_answered_ends_the_session() -> None:
+def test_a_request_before_the_answer_of_the_last_one_ends_the_session() -> None:
     leader_ = Leader()
     session = leader_.open()
     session.serving = True
@@ -97,16 +97,16 @@ def test_a_request_while_the_last_one_is_not_answered_ends_the_session() -> None
     assert session.ended
 
 
-def test_a_new_session_takes_the_place_of_the_one_before() -> None:
+def test_a_new_session_replaces_the_previous_one() -> None:
     leader_ = Leader()
-    former, present = leader_.open(1), leader_.open(2)
-    assert former.ended
-    assert leader_.ask(former.id, 1) is None
+    previous, present = leader_.open(1), leader_.open(2)
+    assert previous.ended
+    assert leader_.ask(previous.id, 1) is None
     assert leader_.ask(present.id, 1) is present
     assert len(leader_.sessions) == 1
 
 
-def test_an_opening_that_comes_late_or_twice_does_not_take_the_place_of_a_newer_one() -> None:
+def test_a_late_or_repeated_opening_does_not_replace_a_newer_session() -> None:
     leader_ = Leader()
     present = leader_.open(2)
     assert leader_.ask(0, 1) is None
@@ -129,16 +129,16 @@ def test_a_session_is_bound_to_the_broker_epochs_of_both_ends(lives: tuple[int, 
     assert leader_.ask(session.id, 1, lives=lives) is None
 
 
-def test_a_new_life_of_the_follower_counts_its_sessions_anew() -> None:
+def test_a_new_incarnation_of_the_follower_counts_its_sessions_from_scratch() -> None:
     leader_ = Leader()
-    former = leader_.open(9)
+    previous = leader_.open(9)
     present = leader_.ask(0, 1, lives=(103, 101))
     assert present is not None
-    assert former.ended
+    assert previous.ended
     assert leader_.ask(present.id, 1, lives=(103, 101)) is present
 
 
-def test_a_former_life_of_the_follower_does_not_end_the_session_of_the_present_one() -> None:
+def test_a_previous_incarnation_does_not_end_the_session_of_the_present_one() -> None:
     leader_ = Leader()
     present = leader_.open()
     late = leader_.ask(0, 7, lives=(100, 101))
@@ -155,7 +155,7 @@ def test_synced_partitions_have_a_session_of_their_own() -> None:
     assert leader_.ask(one.id, 2, synced=True) is None
 
 
-def test_beyond_the_bound_the_one_that_has_not_asked_for_longest_goes(
+def test_beyond_the_bound_the_least_recently_used_session_is_evicted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fetch_sessions, "MAX_SESSIONS", 2)
@@ -167,25 +167,25 @@ def test_beyond_the_bound_the_one_that_has_not_asked_for_longest_goes(
     assert (first.ended, second.ended, third.ended) == (False, True, False)
 
 
-def test_a_session_that_has_ended_watches_nothing() -> None:
+def test_an_ended_session_watches_nothing() -> None:
     leader_ = Leader()
     session = leader_.open()
-    told(session, leader(FakeLog()))
+    record(session, leader(FakeLog()))
     assert len(leader_.watched.partitions) == 1
     session.end()
     assert leader_.watched.partitions == []
 
 
-def test_a_partition_is_watched_once_however_often_it_is_told() -> None:
+def test_a_partition_is_watched_once_however_often_it_is_named() -> None:
     leader_ = Leader()
     session = leader_.open()
     partition = leader(FakeLog())
-    told(session, partition)
-    told(session, partition)
+    record(session, partition)
+    record(session, partition)
     assert leader_.watched.partitions == [(partition, session)]
 
 
-def test_the_end_of_a_session_wakes_the_request_that_it_serves() -> None:
+def test_the_end_of_a_session_wakes_its_request() -> None:
     session = Leader().open()
     woken: list[bool] = []
     session.wake = lambda: woken.append(True)
@@ -193,8 +193,10 @@ def test_the_end_of_a_session_wakes_the_request_that_it_serves() -> None:
     assert woken == [True]
 
 
-def test_of_very_many_that_may_join_each_is_counted_anew_now_and_then() -> None:
-    """As after the restart of a broker that holds thousands, which asks again and again."""
+def test_of_very_many_possible_joiners_each_is_reevaluated_now_and_then() -> None:
+    """For example, after the restart of a broker that holds thousands of replicas and fetches
+    continually.
+    """
     session = Leader().open()
     partition = leader(FakeLog())
     assert not partition.is_in_sync(9)
@@ -212,10 +214,10 @@ def test_of_very_many_that_may_join_each_is_counted_anew_now_and_then() -> None:
     assert len(session.to_recount(set(), RECOUNT_INTERVAL_MS + 2)) == MANY_RECOUNTED
 
 
-def test_a_log_start_that_moves_while_the_answer_is_made_goes_with_the_next() -> None:
+def test_a_log_start_that_moves_during_an_answer_is_sent_with_the_next() -> None:
     session = Leader().open()
     partition = leader(FakeLog([5]))
-    told(session, partition)
+    record(session, partition)
     for moved, high_watermark in ((True, NO_OFFSET), (False, 1)):
         session.begin_answer()
         if moved:
@@ -225,7 +227,7 @@ def test_a_log_start_that_moves_while_the_answer_is_made_goes_with_the_next() ->
         assert session.partitions[KEY].high_watermark == high_watermark
 
 
-def test_a_session_of_very_many_partitions_lets_go_of_them_in_slices() -> None:
+def test_a_session_of_very_many_partitions_releases_them_in_slices() -> None:
     leader_ = Leader()
     session = leader_.open(1)
     for number in range(2 * fetch_sessions.DROPPED_AT_ONCE + 1):

@@ -1,4 +1,6 @@
-"""A fetcher in a session with its leader: what it names, and when it begins anew."""
+"""A fetcher in a session with its leader: which partitions it names, and when it starts a new
+session.
+"""
 
 import asyncio
 
@@ -9,7 +11,7 @@ from tidelog.model import Batch
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replication import replica_fetcher
 from tidelog_broker.replication.transport import NO_SESSION, ReplicaFetchResult
-from unit.broker.broker_parts import address_of, settled
+from unit.broker.broker_parts import address_of, until_idle
 from unit.broker.fake_log import epoch_of, state
 from unit.broker.scripted_leader import LEADER, ME, Asked, Follower, following, log_of
 
@@ -17,7 +19,7 @@ SESSION = 7
 
 
 async def opened(follower: Follower) -> Asked:
-    """The first request of a session after the one that opened it; nothing has come yet."""
+    """The request after the one that opened the session; nothing has arrived yet."""
     first = await follower.next(0)
     first.answer(session_id=SESSION)
     return await follower.next(1)
@@ -33,7 +35,7 @@ def damaged(result: ReplicaFetchResult) -> ReplicaFetchResult:
     return result._replace(answer=result.answer._replace(batches=batches))
 
 
-async def test_after_the_first_request_it_names_nothing_that_stands_still() -> None:
+async def test_after_the_first_request_unchanged_partitions_are_not_named() -> None:
     follower = Follower()
     follower.follow(0)
     follower.follow(1)
@@ -43,7 +45,7 @@ async def test_after_the_first_request_it_names_nothing_that_stands_still() -> N
     assert (second.numbers, numbers_forgotten(second)) == ([], [])
 
 
-async def test_it_names_what_the_last_answer_has_moved() -> None:
+async def test_partitions_changed_by_the_last_answer_are_named() -> None:
     follower = Follower()
     follower.follow(0)
     follower.follow(1)
@@ -68,8 +70,8 @@ async def test_an_answer_about_a_partition_that_was_left_out_is_taken() -> None:
     assert third.numbers == [0]
 
 
-async def test_an_answer_is_dropped_that_comes_after_the_epoch_of_a_left_out_one_changed() -> None:
-    """Interleaving 6."""
+async def test_an_answer_after_an_epoch_change_of_a_left_out_partition_is_dropped() -> None:
+    """Rule `answer-needs-current-request`."""
     follower = Follower()
     partition = follower.follow()
     async with following(follower):
@@ -83,7 +85,7 @@ async def test_an_answer_is_dropped_that_comes_after_the_epoch_of_a_left_out_one
     assert third.entry().position.leader_epoch == 6
 
 
-async def test_an_answer_that_did_not_come_makes_it_name_everything_anew() -> None:
+async def test_after_a_missing_answer_everything_is_named_again() -> None:
     follower = Follower()
     follower.follow(0)
     follower.follow(1)
@@ -96,7 +98,7 @@ async def test_an_answer_that_did_not_come_makes_it_name_everything_anew() -> No
     assert third.numbers == [0, 1]
 
 
-async def test_a_leader_that_does_not_know_the_session_is_told_everything_at_once() -> None:
+async def test_a_leader_that_does_not_know_the_session_gets_everything_at_once() -> None:
     follower = Follower()
     follower.follow()
     async with following(follower):
@@ -106,7 +108,7 @@ async def test_a_leader_that_does_not_know_the_session_is_told_everything_at_onc
     assert (third.request.session_id, third.numbers, third.at) == (NO_SESSION, [0], second.at)
 
 
-async def test_a_leader_that_opens_no_session_and_says_nothing_is_asked_after_a_pause() -> None:
+async def test_a_leader_that_opens_no_session_and_answers_nothing_is_asked_after_a_pause() -> None:
     follower = Follower()
     follower.follow()
     async with following(follower):
@@ -116,17 +118,17 @@ async def test_a_leader_that_opens_no_session_and_says_nothing_is_asked_after_a_
     assert second.at > first.at
 
 
-async def test_a_refusal_of_the_whole_makes_it_name_everything_anew() -> None:
+async def test_after_a_rejection_of_the_request_everything_is_named_again() -> None:
     follower = Follower()
     follower.follow()
     async with following(follower):
         second = await opened(follower)
-        second.refuse(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "I live in 150"))
+        second.reject(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "I live in 150"))
         third = await follower.next(2)
     assert (third.request.session_id, third.numbers) == (NO_SESSION, [0])
 
 
-async def test_a_new_life_of_either_broker_makes_it_name_everything_anew() -> None:
+async def test_a_new_incarnation_of_either_broker_makes_it_name_everything_again() -> None:
     for own, leaders in ((epoch_of(ME), 150), (150, epoch_of(LEADER))):
         follower = Follower()
         follower.follow()
@@ -140,7 +142,7 @@ async def test_a_new_life_of_either_broker_makes_it_name_everything_anew() -> No
         assert (third.request.broker_epoch, third.request.leader_broker_epoch) == (own, leaders)
 
 
-async def test_a_session_goes_on_when_a_fetch_is_hurried_for_a_new_partition() -> None:
+async def test_a_session_continues_when_a_fetch_is_hurried_for_a_new_partition() -> None:
     follower = Follower()
     follower.follow(0)
     async with following(follower):
@@ -152,7 +154,7 @@ async def test_a_session_goes_on_when_a_fetch_is_hurried_for_a_new_partition() -
     assert third.numbers == [1]
 
 
-async def test_what_is_forgotten_while_a_fetch_waits_leaves_the_session_with_the_next() -> None:
+async def test_a_partition_forgotten_while_a_fetch_waits_leaves_with_the_next() -> None:
     follower = Follower()
     follower.follow(0)
     gone = follower.follow(1)
@@ -164,14 +166,14 @@ async def test_what_is_forgotten_while_a_fetch_waits_leaves_the_session_with_the
     assert (third.numbers, numbers_forgotten(third)) == ([], [1])
 
 
-async def test_a_partition_that_goes_between_two_requests_is_forgotten() -> None:
+async def test_a_partition_removed_between_two_requests_is_forgotten() -> None:
     follower = Follower(synced=True)
     syncing, gone = follower.follow(0), follower.follow(1)
     async with following(follower):
         first = await follower.next(0)
         follower.syncing.append(syncing)
         first.answer(first.data(0), session_id=SESSION)
-        await settled()
+        await until_idle()
         follower.fetcher.forget(gone)
         follower.syncing.clear()
         follower.fetcher.look_again(syncing)
@@ -179,15 +181,15 @@ async def test_a_partition_that_goes_between_two_requests_is_forgotten() -> None
     assert (second.numbers, numbers_forgotten(second)) == ([0], [1])
 
 
-async def test_a_partition_that_comes_back_is_named_though_it_stands_where_it_stood() -> None:
-    """It may not know the high watermark that its predecessor was told."""
+async def test_a_partition_that_comes_back_is_named_though_its_position_is_unchanged() -> None:
+    """It may not know the high watermark that its predecessor received."""
     follower = Follower(synced=True)
     syncing, gone = follower.follow(0), follower.follow(1)
     async with following(follower):
         first = await follower.next(0)
         follower.syncing.append(syncing)
         first.answer(first.data(0), session_id=SESSION)
-        await settled()
+        await until_idle()
         follower.fetcher.forget(gone)
         follower.follow(1)
         follower.syncing.clear()
@@ -197,8 +199,10 @@ async def test_a_partition_that_comes_back_is_named_though_it_stands_where_it_st
     assert numbers_forgotten(second) == []
 
 
-async def test_a_partition_that_fails_alone_is_forgotten_until_it_is_asked_for_again() -> None:
-    """Left out it would be sent again at once, and the long poll be a busy loop."""
+async def test_a_partition_that_fails_alone_is_forgotten_until_it_is_fetched_again() -> None:
+    """A left-out partition would be sent again at once, and the long poll would become a busy
+    loop.
+    """
     follower = Follower()
     follower.follow(0)
     follower.follow(1)
@@ -213,9 +217,7 @@ async def test_a_partition_that_fails_alone_is_forgotten_until_it_is_asked_for_a
     assert third.numbers == [0]
 
 
-async def test_what_the_leader_refused_is_named_again_after_its_pause_without_being_forgotten() -> (
-    None
-):
+async def test_a_partition_that_the_leader_rejected_is_named_again_after_its_pause() -> None:
     follower = Follower()
     follower.follow(0)
     follower.follow(1)
@@ -230,7 +232,7 @@ async def test_what_the_leader_refused_is_named_again_after_its_pause_without_be
     assert third.numbers == [0]
 
 
-async def test_what_has_reached_the_disk_is_told_though_no_answer_has_moved_it() -> None:
+async def test_a_synced_end_is_reported_though_no_answer_has_moved_it() -> None:
     follower = Follower(synced=True)
     partition = follower.follow()
     async with following(follower):
@@ -263,7 +265,7 @@ async def test_very_many_partitions_are_named_by_several_requests(
             asked.answer(session_id=SESSION)
 
 
-async def test_those_that_are_held_back_do_not_keep_the_others_from_being_named(
+async def test_partitions_in_backoff_do_not_keep_the_others_from_being_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(replica_fetcher, "MAX_NAMED", 2)
@@ -275,6 +277,6 @@ async def test_those_that_are_held_back_do_not_keep_the_others_from_being_named(
         rejected = [first.failed(ErrorCode.UNKNOWN_TOPIC_ID, number=number) for number in (0, 1)]
         first.answer(*rejected, session_id=SESSION)
         assert (await follower.next(1)).numbers == [2, 3]
-        # Everything is named again, and the first two may not be yet.
+        # Everything is named again, except the first two, which are still in backoff.
         follower.asked[1].break_off()
         assert (await follower.next(2)).numbers == [2, 3]

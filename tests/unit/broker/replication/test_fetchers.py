@@ -1,4 +1,4 @@
-"""One fetcher a leader."""
+"""One fetcher for each leader."""
 
 import asyncio
 import random
@@ -22,14 +22,14 @@ from tidelog_broker.replication.transport import ReplicaFetchRequest, ReplicaFet
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Moving
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
-from unit.broker.broker_parts import DiskNotes, KeptDigests, address_of, on, settled
+from unit.broker.broker_parts import DiskNotes, KeptDigests, address_of, on, until_idle
 from unit.broker.fake_log import TOPIC_ID, FakeLog, Notes, epoch_of, state
 from unit.broker.log.builders import batches_from
 from unit.metadata.virtual_time import virtual_clock
 
 
 class Broker:
-    """Broker 3, and the fetches that wait at each leader."""
+    """Broker 3 and the fetches that wait at each leader."""
 
     broker_id = 3
     broker_epoch = epoch_of(3)
@@ -40,13 +40,13 @@ class Broker:
         self.synced: list[TopicPartition] = []
         self.fault: Exception | None = None
         self.hurried = 0
-        # By leader and kind: what its session names, and whether the fetch there is hurried.
+        # By leader and kind: the partitions in its session, and whether the fetch there is hurried.
         self._asked_for: dict[tuple[str, bool], list[ReplicaKey]] = {}
         self._hurried: dict[tuple[str, bool], asyncio.Event] = {}
         self.state_changes = StateChangeLog("broker-3", virtual_clock())
         self.disk = DiskNotes()
         self.digests = KeptDigests()
-        # By address: the ranges that were reported to that leader, by where they begin.
+        # By address: the start offsets of the ranges reported to that leader.
         self.reported: dict[str, list[int]] = {}
         self.fetchers = Fetchers(
             self,
@@ -117,36 +117,36 @@ class Broker:
         self.fetchers.update([partition])
 
 
-async def test_each_leader_is_asked_for_what_it_leads() -> None:
+async def test_each_leader_is_asked_for_the_partitions_that_it_leads() -> None:
     broker = Broker()
     broker.new_partition(0, state(leader=1))
     broker.new_partition(1, state(leader=2))
     broker.new_partition(2, state(leader=1))
-    await settled()
+    await until_idle()
     assert broker.waiting == {address_of(1): [on(0), on(2)], address_of(2): [on(1)]}
     await broker.fetchers.close()
 
 
 @pytest.mark.rule("one-fetch-for-all-partitions")
-async def test_synced_partitions_are_asked_for_by_themselves() -> None:
+async def test_synced_partitions_are_fetched_separately() -> None:
     broker = Broker()
     broker.synced = [on(1), on(2)]
     for number in range(3):
         broker.new_partition(number, state(leader=1))
-    await settled()
+    await until_idle()
     assert broker.waiting == {address_of(1): [on(0)]}
     assert broker.waiting_synced == {address_of(1): [on(1), on(2)]}
     await broker.fetchers.close()
 
 
-async def test_of_two_fetches_at_a_leader_the_later_says_how_long_it_is_silent() -> None:
+async def test_of_two_fetches_at_a_leader_the_later_determines_its_silence() -> None:
     broker = Broker()
     broker.synced = [on(1)]
     broker.new_partition(0, state(leader=1))
     await asyncio.sleep(1)
     broker.new_partition(1, state(leader=1))
     broker.new_partition(2, state(leader=2))
-    await settled()
+    await until_idle()
     silent = broker.fetchers.unanswered()
     assert sorted(silent) == [1, 2]
     assert silent[1].since == silent[2].since
@@ -156,11 +156,11 @@ async def test_of_two_fetches_at_a_leader_the_later_says_how_long_it_is_silent()
 async def test_a_partition_that_becomes_synced_moves_to_the_other_fetch() -> None:
     broker = Broker()
     partition = broker.new_partition(0, state(leader=1))
-    await settled()
+    await until_idle()
     broker.synced = [on(0)]
     partition.set_synced(True)
     broker.fetchers.update([partition])
-    await settled()
+    await until_idle()
     assert (broker.waiting, broker.waiting_synced) == ({}, {address_of(1): [on(0)]})
     await broker.fetchers.close()
 
@@ -170,9 +170,9 @@ async def test_a_partition_changes_its_leader_at_once() -> None:
     broker = Broker()
     partition = broker.new_partition(0, state(leader=1))
     broker.new_partition(1, state(leader=1))
-    await settled()
+    await until_idle()
     broker.take(partition, state(leader=2, epoch=6), 11)
-    await settled()
+    await until_idle()
     assert broker.waiting[address_of(2)] == [on(0)]
     await asyncio.sleep(0.6)
     assert broker.waiting == {address_of(1): [on(1)], address_of(2): [on(0)]}
@@ -180,28 +180,28 @@ async def test_a_partition_changes_its_leader_at_once() -> None:
 
 
 @pytest.mark.rule("leader-stops-fetching")
-async def test_whoever_becomes_the_leader_follows_nobody() -> None:
+async def test_a_new_leader_follows_no_broker() -> None:
     broker = Broker()
     partition = broker.new_partition(0, state(leader=1))
-    await settled()
+    await until_idle()
     broker.take(partition, state(leader=3, epoch=6), 11)
-    await settled()
+    await until_idle()
     assert broker.waiting == {}
 
 
-async def test_whoever_has_no_leader_any_more_follows_nobody() -> None:
+async def test_a_partition_that_lost_its_leader_follows_no_broker() -> None:
     broker = Broker()
     partition = broker.new_partition(0, state(leader=1))
-    await settled()
+    await until_idle()
     broker.take(partition, state(leader=NO_LEADER, epoch=6), 11)
-    await settled()
+    await until_idle()
     assert broker.waiting == {}
 
 
 async def test_a_partition_that_is_removed_is_not_followed() -> None:
     broker = Broker()
     partition = broker.new_partition(0, state(leader=1))
-    await settled()
+    await until_idle()
     broker.fetchers.forget(partition)
     await asyncio.sleep(0.6)
     assert broker.waiting == {}
@@ -214,8 +214,8 @@ async def test_fetchers_that_follow_nothing_are_stopped() -> None:
     partition = broker.new_partition(0, state(leader=1))
     for revision in range(11, 20):
         broker.take(partition, state(leader=1 + revision % 2, epoch=revision), revision)
-        await settled()
-    assert len(asyncio.all_tasks() - before) <= 2  # a fetcher, and the end of the one before
+        await until_idle()
+    assert len(asyncio.all_tasks() - before) <= 2  # a fetcher, and the end of the previous one
     await broker.fetchers.close()
 
 
@@ -224,8 +224,8 @@ async def test_close_leaves_no_task_behind() -> None:
     before = asyncio.all_tasks()
     partition = broker.new_partition(0, state(leader=1))
     broker.new_partition(1, state(leader=2))
-    await settled()
-    # One is stopped as idle, and may not be gone yet.
+    await until_idle()
+    # A fetcher is stopped as idle, and may not have ended yet.
     broker.take(partition, state(leader=2, epoch=6), 11)
     await broker.fetchers.close()
     assert asyncio.all_tasks() == before
@@ -236,46 +236,46 @@ async def test_a_fault_in_a_fetcher_is_seen() -> None:
         broker = Broker()
         broker.fault = ValueError("a fault of the program")
         broker.new_partition(0, state(leader=1))
-        await settled()
+        await until_idle()
     (line,) = [line for line in lines if line["log_level"] == "critical"]
     assert (line["event"], line["task"]) == ("task_failed", "replica-fetcher-1")
     await broker.fetchers.close()
 
 
-async def test_once_closed_nobody_is_followed_any_more() -> None:
-    """A replica whose repair ends while the broker stops would append to closed logs."""
+async def test_after_close_no_leader_is_followed() -> None:
+    """Otherwise a replica whose repair ends while the broker stops would append to closed logs."""
     broker = Broker()
     await broker.fetchers.close()
     broker.new_partition(0, state(leader=1))
-    await settled()
+    await until_idle()
     assert broker.waiting == {}
     await broker.fetchers.close()
 
 
-async def test_a_state_within_its_epoch_hurries_nobody_and_a_new_epoch_does() -> None:
+async def test_a_state_within_its_epoch_hurries_no_fetch_and_a_new_epoch_does() -> None:
     broker = Broker()
     partition = broker.new_partition(0, state(leader=1, epoch=5))
-    await settled()
+    await until_idle()
     moving = Moving("op", (1, 2, 3), (1, 3, 4))
     begun = replace(state(leader=1, epoch=5), replicas=moving.replicas, moving=moving)
     broker.take(partition, begun, 11)
-    await settled()
+    await until_idle()
     assert broker.hurried == 0
     broker.take(partition, state(leader=1, epoch=6), 12)
-    await settled()
+    await until_idle()
     assert broker.hurried == 1
     await broker.fetchers.close()
 
 
-async def test_whoever_is_to_stop_follows_only_where_it_is_in_sync() -> None:
+async def test_a_stopping_broker_follows_only_where_it_is_in_sync() -> None:
     broker = Broker()
     handed_over = broker.new_partition(0, state(leader=1))
     awaited = broker.new_partition(1, state(leader=1))
-    await settled()
+    await until_idle()
     broker.fetchers.follow_only_in_sync()
     broker.take(handed_over, state(leader=2, epoch=6, isr=(1, 2)), 11)
     broker.take(awaited, state(leader=2, epoch=6), 11)
-    await settled()
+    await until_idle()
     assert broker.waiting == {address_of(2): [on(1)]}
     await broker.fetchers.close()
 

@@ -15,7 +15,7 @@ AT_5 = AT_4._replace(fetch_offset=5)
 
 
 def opened(*, synced: bool = False) -> FollowerSession:
-    """Session 7, in which both partitions were told at 4."""
+    """Session 7, in which both partitions were named at offset 4."""
     session = FollowerSession(count(1), synced=synced)
     session.bind(Lives(102, 101))
     session.next({FIRST: AT_4, SECOND: AT_4})
@@ -23,9 +23,9 @@ def opened(*, synced: bool = False) -> FollowerSession:
     return session
 
 
-def named_after(told: FetchPosition, now: FetchPosition, *, synced: bool = False) -> bool:
+def named_after(before: FetchPosition, now: FetchPosition, *, synced: bool = False) -> bool:
     session = opened(synced=synced)
-    session.next({FIRST: told})
+    session.next({FIRST: before})
     session.answered(7, [])
     return FIRST in session.next({FIRST: now}).named
 
@@ -36,7 +36,7 @@ def test_the_first_request_names_everything_and_opens_a_session() -> None:
     assert asked == (NO_SESSION, 3, {FIRST: AT_4, SECOND: AT_5}, ())
 
 
-def test_the_next_names_what_has_moved_alone() -> None:
+def test_the_next_request_names_only_moved_partitions() -> None:
     asked = opened().next({FIRST: AT_5, SECOND: AT_4})
     assert asked == (7, 1, {FIRST: AT_5}, [])
 
@@ -50,42 +50,42 @@ def test_requests_are_counted() -> None:
     assert sequences == [1, 2, 3]
 
 
-def test_a_new_epoch_is_told() -> None:
+def test_a_new_epoch_is_named() -> None:
     assert named_after(AT_4, AT_4._replace(leader_epoch=6))
 
 
-def test_another_last_epoch_is_told() -> None:
+def test_another_last_epoch_is_named() -> None:
     assert named_after(AT_4, AT_4._replace(last_fetched_epoch=4))
 
 
-def test_it_is_told_that_producers_are_needed() -> None:
+def test_a_need_for_producers_is_named() -> None:
     assert named_after(AT_4, AT_4._replace(needs_producers=True))
 
 
-def test_what_is_on_the_disk_is_told_of_synced_partitions_alone() -> None:
+def test_synced_ends_are_named_only_for_synced_partitions() -> None:
     flushed = AT_4._replace(flushed_offset=4)
     assert named_after(AT_4, flushed, synced=True)
     assert not named_after(AT_4, flushed, synced=False)
 
 
-def test_where_the_log_starts_is_not_worth_a_word() -> None:
+def test_a_moved_log_start_alone_is_not_named() -> None:
     assert not named_after(AT_4, AT_4._replace(log_start_offset=2), synced=True)
 
 
-def test_a_partition_that_is_not_asked_for_any_more_is_forgotten_once() -> None:
+def test_an_unfollowed_partition_is_forgotten_once() -> None:
     session = opened()
     assert session.next({FIRST: None}).forgotten == [FIRST]
     session.answered(7, [])
     assert session.next({FIRST: None}).forgotten == []
 
 
-def test_a_partition_that_comes_back_is_named_though_it_stands_where_it_stood() -> None:
+def test_a_partition_that_comes_back_is_named_though_its_position_is_unchanged() -> None:
     session = opened()
     session.tell_again(FIRST)
     assert session.next({FIRST: AT_4}).named == {FIRST: AT_4}
 
 
-def test_what_was_answered_with_an_error_is_named_again() -> None:
+def test_a_partition_answered_with_an_error_is_named_again() -> None:
     session = opened()
     session.next({})
     error = TidelogError(ErrorCode.FENCED_LEADER_EPOCH, "as the test wants it")
@@ -93,7 +93,7 @@ def test_what_was_answered_with_an_error_is_named_again() -> None:
     assert session.next({FIRST: AT_4, SECOND: AT_4}).named == {FIRST: AT_4}
 
 
-def test_what_was_answered_with_a_divergence_is_named_again() -> None:
+def test_a_partition_answered_with_a_divergence_is_named_again() -> None:
     session = opened()
     session.next({})
     parts = FetchAnswer(0, 0, 5, (), EpochEnd(4, 4))
@@ -101,7 +101,7 @@ def test_what_was_answered_with_a_divergence_is_named_again() -> None:
     assert session.next({FIRST: AT_4}).named == {FIRST: AT_4}
 
 
-def test_without_an_answer_everything_is_named_anew_in_a_session_of_a_higher_number() -> None:
+def test_without_an_answer_everything_is_named_again_in_a_later_session() -> None:
     session = opened()
     session.next({FIRST: AT_5})
     session.reset()
@@ -109,7 +109,7 @@ def test_without_an_answer_everything_is_named_anew_in_a_session_of_a_higher_num
     assert asked == (NO_SESSION, 2, {FIRST: AT_5, SECOND: AT_4}, ())
 
 
-def test_a_leader_that_knows_no_session_ends_it() -> None:
+def test_a_leader_that_does_not_know_the_session_ends_it() -> None:
     session = opened()
     session.next({})
     assert not session.answered(NO_SESSION, [])
@@ -123,20 +123,20 @@ def test_the_answer_of_another_session_ends_it() -> None:
     assert not session.is_open
 
 
-def test_another_life_of_either_end_ends_it() -> None:
+def test_another_incarnation_of_either_end_ends_it() -> None:
     for lives in (Lives(103, 101), Lives(102, 103)):
         session = opened()
         session.bind(lives)
         assert not session.is_open
 
 
-def test_the_same_lives_keep_it() -> None:
+def test_the_same_incarnations_keep_it() -> None:
     session = opened()
     session.bind(Lives(102, 101))
     assert session.is_open
 
 
-def test_there_is_nothing_to_ask_when_all_partitions_leave() -> None:
+def test_without_partitions_there_is_no_request() -> None:
     session = opened()
     assert session.has_partitions({FIRST: None})
     assert not session.has_partitions({FIRST: None, SECOND: None})

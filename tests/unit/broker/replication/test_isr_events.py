@@ -1,15 +1,15 @@
-"""What a leader tells of its ISR changes."""
+"""Events of a leader's ISR changes."""
 
 import asyncio
 
 from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
-from unit.broker.broker_parts import KEYS, append, events_told, fetch_by, on, stages, until
+from unit.broker.broker_parts import KEYS, append, emitted_events, fetch_by, on, stages, until
 from unit.broker.fake_log import NAME, TOPIC_ID, state
 from unit.broker.replication.test_isr_updates import Leader, running
 
 
-def told(leader: Leader, *kinds: Kind) -> list[StateChange]:
-    return events_told(leader.state_changes, *kinds)
+def emitted(leader: Leader, *kinds: Kind) -> list[StateChange]:
+    return emitted_events(leader.state_changes, *kinds)
 
 
 async def expanded() -> Leader:
@@ -17,7 +17,7 @@ async def expanded() -> Leader:
     leader = Leader()
     partition = leader.with_joiner()
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
     return leader
 
 
@@ -31,34 +31,34 @@ async def shrunk(lag_max_bytes: int | None = None) -> Leader:
         fetch_by(partition, follower, offset)
     async with running(leader):
         await asyncio.sleep(0 if lag_max_bytes else 0.6)
-        await leader.judge(partition)
+        await leader.evaluate(partition)
     return leader
 
 
 async def test_a_change_is_requested_and_completed_at_the_revision_of_the_store() -> None:
     leader = await expanded()
-    requested, completed = told(leader)
+    requested, completed = emitted(leader)
     assert stages((requested, completed)) == ["isr_expand requested", "isr_expand completed"]
     assert completed.revision == leader.store.item(KEYS.leader_and_isr(on(0))).mod_revision
     assert requested.revision < completed.revision
 
 
-async def test_it_is_about_the_partition_and_no_single_replica() -> None:
-    requested, _ = told(await expanded())
+async def test_the_event_is_about_the_partition_and_no_single_replica() -> None:
+    requested, _ = emitted(await expanded())
     assert (requested.name, requested.topic_id, requested.broker) == (NAME, TOPIC_ID, -1)
     assert (requested.controller_epoch, requested.leader_epoch) == (1, 5)
 
 
-async def test_its_id_is_in_the_partitions_key_and_in_every_stage() -> None:
+async def test_the_change_id_is_in_the_partitions_key_and_in_every_stage() -> None:
     leader = await expanded()
     change = leader.stored().change
     assert change.id == "b1-101-1"
-    assert {event.change_id for event in told(leader)} == {change.id}
+    assert {event.change_id for event in emitted(leader)} == {change.id}
     assert change.cause is Cause.CAUGHT_UP
 
 
-async def test_who_leaves_for_its_time_is_told_with_how_far_and_how_long_it_is_behind() -> None:
-    requested, _ = told(await shrunk(), Kind.ISR_SHRINK)
+async def test_a_member_that_leaves_by_time_is_reported_with_its_lag() -> None:
+    requested, _ = emitted(await shrunk(), Kind.ISR_SHRINK)
     assert requested.cause is Cause.LAG_TIME
     assert requested.details["brokers"] == [2, 3]
     assert requested.details["end_offsets"] == [1, 0]
@@ -67,50 +67,50 @@ async def test_who_leaves_for_its_time_is_told_with_how_far_and_how_long_it_is_b
     assert requested.details["isr"] == [1]
 
 
-async def test_who_leaves_for_its_bytes_is_told_as_such() -> None:
-    requested, _ = told(await shrunk(lag_max_bytes=50), Kind.ISR_SHRINK)
+async def test_a_member_that_leaves_by_bytes_is_reported_as_such() -> None:
+    requested, _ = emitted(await shrunk(lag_max_bytes=50), Kind.ISR_SHRINK)
     assert requested.cause is Cause.LAG_BYTES
 
 
-async def test_what_was_applied_without_an_answer_is_completed_when_that_is_found() -> None:
+async def test_a_change_applied_without_an_answer_is_completed_once_that_is_found() -> None:
     leader = Leader()
     partition = leader.with_joiner()
     leader.store.loses_answers = True
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
         leader.store.loses_answers = False
-        await until(lambda: len(told(leader)) == 2)
-    assert stages(told(leader)) == ["isr_expand requested", "isr_expand completed"]
-    assert told(leader)[1].revision == partition.revision
+        await until(lambda: len(emitted(leader)) == 2)
+    assert stages(emitted(leader)) == ["isr_expand requested", "isr_expand completed"]
+    assert emitted(leader)[1].revision == partition.revision
 
 
-async def test_what_the_watch_brings_first_completes_it_too() -> None:
+async def test_a_change_that_the_watch_delivers_first_is_completed_too() -> None:
     leader = Leader()
     partition = leader.with_joiner()
     leader.store.loses_answers = True
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
         item = leader.store.item(KEYS.leader_and_isr(on(0)))
         partition.observed(leader.stored(), item.mod_revision, 0)
-        await until(lambda: len(told(leader)) == 2)
-    assert told(leader)[1].stage is Stage.COMPLETED
+        await until(lambda: len(emitted(leader)) == 2)
+    assert emitted(leader)[1].stage is Stage.COMPLETED
 
 
-async def test_a_change_that_another_overtook_has_failed() -> None:
+async def test_a_change_overtaken_by_another_fails() -> None:
     leader = Leader()
     partition = leader.with_joiner()
     leader.overwrite(state(leader=2, epoch=6))
     async with running(leader):
-        await leader.judge(partition)
-    failed = told(leader)[-1]
+        await leader.evaluate(partition)
+    failed = emitted(leader)[-1]
     assert (failed.stage, failed.cause) == (Stage.FAILED, Cause.CONFLICT)
 
 
-async def test_without_an_answer_nothing_is_told_but_that_it_was_requested() -> None:
+async def test_without_an_answer_only_the_request_is_reported() -> None:
     leader = Leader()
     partition = leader.with_joiner()
     leader.store.disconnect()
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
         await asyncio.sleep(5)
-    assert stages(told(leader)) == ["isr_expand requested"]
+    assert stages(emitted(leader)) == ["isr_expand requested"]

@@ -38,8 +38,8 @@ from unit.broker.broker_parts import (
     on,
     position,
     registration,
-    settled,
     until,
+    until_idle,
 )
 from unit.broker.fake_log import TOPIC_ID, FakeLog, Notes, epoch_of, sent, state
 from unit.broker.flaky_store import FlakyStore
@@ -50,7 +50,7 @@ SMALL = state(isr=(1, 2))
 
 
 class Leader:
-    """Broker 1 leads; brokers are registered; the cache is as the store was at the start."""
+    """Broker 1 leads, all brokers are registered, and the cache matches the store at the start."""
 
     def __init__(self, brokers: int = 3) -> None:
         self.clock = virtual_clock()
@@ -99,16 +99,16 @@ class Leader:
         return decode_leader_and_isr(item.value)
 
     def overwrite(self, wanted: LeaderAndIsr, number: int = 0) -> int:
-        """By the controller."""
+        """Write as the controller does."""
         return self.store.put(KEYS.leader_and_isr(on(number)), encode_leader_and_isr(wanted))
 
     def isr_of(self, number: int = 0) -> set[int]:
         return set(self.stored(number).isr_ids)
 
-    async def judge(self, *partitions: Partition) -> None:
+    async def evaluate(self, *partitions: Partition) -> None:
         for partition in partitions:
             self.updates.judge_soon(partition)
-        await settled()
+        await until_idle()
 
 
 def running(leader: Leader) -> AbstractAsyncContextManager[None]:
@@ -121,7 +121,7 @@ def in_flight(partition: Partition) -> Sequence[int]:
     return sorted(proposed.isr_ids) if proposed else ()
 
 
-# -- what is written ---------------------------------------------------------------------
+# -- proposed changes --------------------------------------------------------------------
 
 
 @pytest.mark.rule("isr-changes-by-conditional-write")
@@ -129,32 +129,32 @@ async def test_a_follower_that_has_caught_up_joins() -> None:
     leader = Leader()
     partition = leader.with_joiner()
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
     assert leader.isr_of() == {1, 2, 3}
     assert partition.state == leader.stored()
     assert partition.revision == leader.store.item(KEYS.leader_and_isr(on(0))).mod_revision
     assert in_flight(partition) == ()
 
 
-async def test_a_member_that_lags_leaves_when_the_timer_judges() -> None:
+async def test_a_lagging_member_leaves_when_the_timer_evaluates_the_isr() -> None:
     leader = Leader()
     leader.lead(wanted=state(isr=(1, 2, 3)))
     async with running(leader):
         await asyncio.sleep(0.6)
         leader.updates.judge_all(leader)
-        await settled()
+        await until_idle()
     assert leader.isr_of() == {1}
     assert {member.broker_id for member in leader.stored().eligible} == {2, 3}
 
 
 def in_a_session(partition: Partition, follower: int, asked_ms: int) -> SessionTime:
-    """It has told in one that it is at the log's end, and asked last at that time."""
+    """A follower that reported the log end in a session, whose last request was at this time."""
     session, at_the_end = SessionTime(asked_ms), position(partition, partition.log.log_end_offset)
     partition.replica_fetch(follower, epoch_of(follower), at_the_end, asked_ms, session)
     return session
 
 
-async def test_the_timer_judges_where_a_follower_asks_no_more() -> None:
+async def test_the_timer_evaluates_partitions_whose_follower_stopped_fetching() -> None:
     leader = Leader()
     partition = leader.lead(wanted=state(isr=(1, 2, 3)))
     sessions = [in_a_session(partition, follower, 1) for follower in (2, 3)]
@@ -163,11 +163,11 @@ async def test_the_timer_judges_where_a_follower_asks_no_more() -> None:
         sessions[0].last_request_ms = leader.clock.monotonic_ms()
         leader.updates.judge_all(leader)
         assert list(leader.updates._dirty) == [partition.name]
-        await settled()
+        await until_idle()
     assert leader.isr_of() == {1, 2}
 
 
-async def test_the_timer_passes_over_what_is_settled() -> None:
+async def test_the_timer_skips_quiescent_partitions() -> None:
     leader = Leader()
     partition = leader.lead(wanted=state(isr=(1, 2, 3)))
     in_a_session(partition, 2, 1)
@@ -186,7 +186,7 @@ async def test_the_timer_passes_over_what_is_settled() -> None:
     isr=st.sets(st.sampled_from((2, 3))),
     now_ms=st.integers(0, 3_000),
 )
-def test_of_what_is_settled_no_change_would_be_proposed(
+def test_a_quiescent_partition_would_propose_no_change(
     asked_ms: list[int], renewed_ms: list[int], behind: list[bool], isr: set[int], now_ms: int
 ) -> None:
     partition = Partition(on(0), TOPIC_ID, 1, FakeLog(), high_watermark=0, listener=Notes())
@@ -204,23 +204,23 @@ def test_of_what_is_settled_no_change_would_be_proposed(
         assert partition.propose_isr(running_brokers, now_ms=now_ms, lag_time_max_ms=500) is None
 
 
-async def test_where_all_is_well_nothing_is_written() -> None:
+async def test_without_a_needed_change_nothing_is_written() -> None:
     leader = Leader()
     leader.lead(wanted=state(isr=(1, 2, 3)))
     async with running(leader):
         leader.updates.judge_all(leader)
-        await settled()
+        await until_idle()
     assert leader.store.sent == []
 
 
 @pytest.mark.rule("isr-change-compares-registration")
-async def test_the_guard_names_the_version_and_the_joiners_registration() -> None:
+async def test_the_guard_has_the_version_and_the_joiners_registration() -> None:
     """KIP-841, KIP-903."""
     leader = Leader()
     partition = leader.with_joiner()
     revision = partition.revision
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
     (transaction,) = leader.store.sent
     assert set(transaction.guards) == {
         ModRevision(KEYS.leader_and_isr(on(0)), revision),
@@ -233,21 +233,21 @@ async def test_many_partitions_go_into_one_transaction() -> None:
     leader = Leader()
     partitions = [leader.with_joiner(number) for number in range(50)]
     async with running(leader):
-        await leader.judge(*partitions)
+        await leader.evaluate(*partitions)
     (transaction,) = leader.store.sent
     assert len(transaction.changes) == 50
 
 
-async def test_no_transaction_exceeds_what_the_store_takes() -> None:
+async def test_no_transaction_exceeds_the_stores_limit() -> None:
     leader = Leader()
     partitions = [leader.with_joiner(number) for number in range(130)]
     async with running(leader):
-        await leader.judge(*partitions)
+        await leader.evaluate(*partitions)
     sizes = [len(transaction.changes) for transaction in leader.store.sent]
     assert sizes == [MAX_TRANSACTION_CHANGES, 130 - MAX_TRANSACTION_CHANGES]
 
 
-async def test_joiners_by_the_dozen_do_not_exceed_the_guards_that_the_store_takes() -> None:
+async def test_dozens_of_joiners_do_not_exceed_the_stores_limit_of_guards() -> None:
     leader = Leader(brokers=92)
     for number, first in enumerate((3, 33, 63)):
         joiners = range(first, first + 30)
@@ -255,85 +255,85 @@ async def test_joiners_by_the_dozen_do_not_exceed_the_guards_that_the_store_take
         for joiner in joiners:
             fetch_by(partition, joiner)
     async with running(leader):
-        await leader.judge(*leader.partitions)
+        await leader.evaluate(*leader.partitions)
     assert [len(leader.isr_of(number)) for number in range(3)] == [32, 32, 32]
     assert max(len(t.guards) for t in leader.store.sent) <= MAX_TRANSACTION_GUARDS
     assert len(leader.store.sent) == 2
 
 
-async def test_a_long_round_leaves_the_loop_its_turns() -> None:
+async def test_a_long_round_yields_to_the_event_loop() -> None:
     leader = Leader()
     for number in range(3 * MAX_JUDGED_PER_TURN):
         leader.lead(number, state(isr=(1, 2, 3)))
     async with running(leader):
-        await settled()
+        await until_idle()
         leader.updates.judge_all(leader)
         await asyncio.sleep(0)
         still_to_judge = len(leader.updates._dirty)
-        await settled()
+        await until_idle()
     assert still_to_judge == 2 * MAX_JUDGED_PER_TURN
     assert leader.updates._dirty == {}
 
 
-# -- refused -----------------------------------------------------------------------------
+# -- rejected ----------------------------------------------------------------------------
 
 
 @pytest.mark.rule("stopping-broker-does-not-rejoin")
 async def test_a_joiner_that_began_to_stop_is_not_written() -> None:
-    """Interleaving 10."""
+    """Rule `stopping-broker-does-not-rejoin`."""
     leader = Leader()
     partition = leader.with_joiner()
     leader.register(3, state=STOPPING)
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
     assert leader.isr_of() == {1, 2}
     assert in_flight(partition) == ()
 
 
 @pytest.mark.rule("isr-members-have-broker-epochs")
-async def test_a_joiner_in_another_life_is_not_written() -> None:
+async def test_a_joiner_in_another_incarnation_is_not_written() -> None:
     """KAFKA-14139."""
     leader = Leader()
     partition = leader.with_joiner()
     leader.store.delete(KEYS.broker(3))
     leader.register(3)
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
     assert leader.isr_of() == {1, 2}
 
 
 @pytest.mark.rule("isr-change-compares-registration")
-async def test_a_joiner_that_is_gone_is_not_written_and_is_not_tried_for_ever() -> None:
+async def test_a_joiner_that_is_gone_is_not_written_and_not_retried_forever() -> None:
     leader = Leader()
     partition = leader.with_joiner()
     leader.store.delete(KEYS.broker(3))
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
         await asyncio.sleep(10)
     assert leader.isr_of() == {1, 2}
     assert len(leader.store.sent) == 1
 
 
-async def test_a_refused_joiner_lets_the_high_watermark_go() -> None:
+async def test_a_rejected_joiner_releases_the_high_watermark() -> None:
     leader = Leader()
     partition = leader.with_joiner()
     leader.store.delete(KEYS.broker(3))
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
     partition.append([sent()], Acks.ALL, 1)
     fetch_by(partition, 2)
     assert partition.high_watermark == 1
 
 
 @pytest.mark.rule("rejected-isr-change-is-reevaluated")
-async def test_after_a_conflict_the_leader_adopts_what_is_there_and_judges_again() -> None:
+async def test_after_a_conflict_the_leader_adopts_the_stored_state_and_evaluates_again() -> None:
     """KAFKA-2729."""
     leader = Leader()
     partition = leader.with_joiner()
     leader.overwrite(state(isr=(1,), eligible=(2,)))
     fetch_by(partition, 2)
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
     assert leader.isr_of() == {1, 2, 3}
     assert len(leader.store.sent) == 2
     assert partition.leading
@@ -342,12 +342,12 @@ async def test_after_a_conflict_the_leader_adopts_what_is_there_and_judges_again
 @pytest.mark.rule("rejected-isr-change-is-reevaluated")
 @pytest.mark.rule("deposed-leader-commits-nothing")
 @pytest.mark.rule("epochs-separate-concurrent-leaders")
-async def test_after_a_conflict_a_leader_that_was_superseded_steps_down() -> None:
+async def test_after_a_conflict_a_superseded_leader_steps_down() -> None:
     leader = Leader()
     partition = leader.with_joiner()
     leader.overwrite(state(leader=2, epoch=6))
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
     assert partition.leading is None
     assert leader.stored().leader == 2
     assert len(leader.store.sent) == 1
@@ -358,7 +358,7 @@ async def test_a_leader_whose_partition_is_gone_steps_down() -> None:
     partition = leader.with_joiner()
     leader.store.delete(KEYS.leader_and_isr(on(0)))
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
     assert partition.leading is None
 
 
@@ -367,7 +367,7 @@ async def test_the_isr_of_another_topic_under_the_same_name_is_not_adopted() -> 
     partition = leader.with_joiner()
     leader.overwrite(replace(SMALL, topic_id="other-id-other-id-othe"))
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
     assert partition.leading is None
     assert partition.state == SMALL
 
@@ -378,7 +378,7 @@ async def test_one_conflict_does_not_hold_up_the_rest() -> None:
     partitions = [leader.with_joiner(number) for number in range(3)]
     leader.overwrite(state(leader=2, epoch=6), number=1)
     async with running(leader):
-        await leader.judge(*partitions)
+        await leader.evaluate(*partitions)
     assert [leader.isr_of(number) for number in (0, 2)] == [{1, 2, 3}, {1, 2, 3}]
     assert partitions[1].leading is None
 
@@ -388,12 +388,12 @@ async def test_one_conflict_does_not_hold_up_the_rest() -> None:
 
 @pytest.mark.rule("unanswered-isr-change-is-pending")
 async def test_a_change_without_an_answer_stays_pending() -> None:
-    """Interleaving 4: it may yet be applied."""
+    """Rule `unanswered-isr-change-is-pending`: it may still be applied."""
     leader = Leader()
     partition = leader.with_joiner()
     leader.store.disconnect()
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
         await asyncio.sleep(5)
         assert in_flight(partition) == [1, 2, 3]
         partition.append([sent()], Acks.ALL, 1)
@@ -402,12 +402,12 @@ async def test_a_change_without_an_answer_stays_pending() -> None:
 
 
 @pytest.mark.rule("unanswered-isr-change-is-pending")
-async def test_it_is_written_again_when_the_store_is_back() -> None:
+async def test_a_pending_change_is_written_again_when_the_store_is_back() -> None:
     leader = Leader()
     partition = leader.with_joiner()
     leader.store.disconnect()
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
         await asyncio.sleep(5)
         leader.store.reconnect()
         await until(lambda: not in_flight(partition))
@@ -415,12 +415,12 @@ async def test_it_is_written_again_when_the_store_is_back() -> None:
     assert partition.state == leader.stored()
 
 
-async def test_what_was_applied_without_an_answer_is_adopted() -> None:
+async def test_a_change_applied_without_an_answer_is_adopted() -> None:
     leader = Leader()
     partition = leader.with_joiner()
     leader.store.loses_answers = True
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
         assert leader.isr_of() == {1, 2, 3}
         assert in_flight(partition) == [1, 2, 3]
         leader.store.loses_answers = False
@@ -429,12 +429,12 @@ async def test_what_was_applied_without_an_answer_is_adopted() -> None:
     assert partition.revision == leader.store.item(KEYS.leader_and_isr(on(0))).mod_revision
 
 
-async def test_what_the_watch_has_decided_meanwhile_is_not_written_again() -> None:
+async def test_a_change_decided_by_the_watch_is_not_written_again() -> None:
     leader = Leader()
     decided, pending = leader.with_joiner(0), leader.with_joiner(1)
     leader.store.disconnect()
     async with running(leader):
-        await leader.judge(decided, pending)
+        await leader.evaluate(decided, pending)
         revision = leader.overwrite(state(isr=(1, 2)), number=0)
         decided.observed(leader.stored(0), revision, 0)
         leader.store.reconnect()
@@ -445,12 +445,12 @@ async def test_what_the_watch_has_decided_meanwhile_is_not_written_again() -> No
     assert leader.isr_of(1) == {1, 2, 3}
 
 
-async def test_a_change_that_another_leader_overtook_is_given_up() -> None:
+async def test_a_change_overtaken_by_another_leader_is_given_up() -> None:
     leader = Leader()
     partition = leader.with_joiner()
     leader.store.disconnect()
     async with running(leader):
-        await leader.judge(partition)
+        await leader.evaluate(partition)
         leader.overwrite(state(leader=2, epoch=6))
         leader.store.reconnect()
         await until(lambda: partition.leading is None)
@@ -464,20 +464,20 @@ async def test_changes_wait_for_the_one_without_an_answer() -> None:
     first, second = leader.with_joiner(0), leader.with_joiner(1)
     leader.store.disconnect()
     async with running(leader):
-        await leader.judge(first)
-        await leader.judge(second)
+        await leader.evaluate(first)
+        await leader.evaluate(second)
         assert in_flight(second) == ()
         leader.store.reconnect()
         await until(lambda: leader.isr_of(1) == {1, 2, 3})
 
 
-async def test_that_the_store_is_away_is_said_once() -> None:
+async def test_an_unavailable_store_is_logged_once() -> None:
     leader = Leader()
     partition = leader.with_joiner()
     leader.store.disconnect()
     with capture_logs() as lines:
         async with running(leader):
-            await leader.judge(partition)
+            await leader.evaluate(partition)
             await asyncio.sleep(5)
     assert [line["event"] for line in lines].count("isr_changes_wait_for_store") == 1
 
@@ -488,7 +488,7 @@ async def test_a_store_that_fell_back_is_not_written_to_any_more() -> None:
     leader.store.data.wipe()
     with capture_logs() as lines:
         task = asyncio.create_task(leader.updates.run())
-        await leader.judge(partition)
+        await leader.evaluate(partition)
         await task
     assert in_flight(partition) == [1, 2, 3]
     assert [line["event"] for line in lines if line["log_level"] == "critical"] == [

@@ -1,4 +1,4 @@
-"""What moves may carry is bound at both ends, and nothing else is slowed by it."""
+"""Moves are throttled at both ends, and nothing else is slowed down."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tidelog_broker.replication.transport import (
 )
 from tidelog_broker.requests.replica_fetch import ReplicaFetch
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Moving
-from unit.broker.broker_parts import Replicas, append, position, settled
+from unit.broker.broker_parts import Replicas, append, position, until_idle
 from unit.broker.fake_log import epoch_of, state
 from unit.broker.scripted_leader import ME, Follower, following, log_of
 from unit.metadata.virtual_time import virtual_clock
 
 RATE = 10_000
 CHUNK = RATE * CHUNK_MS // 1_000
-# Broker 2 comes, led by broker 1.
+# Broker 2 is added, led by broker 1.
 TO_2 = Moving("op", (1, 3), (1, 2))
 
 
@@ -58,12 +58,12 @@ class Leader:
     async def leads(self, isr: tuple[int, ...] = (1, 3)) -> tuple[Partition, Partition]:
         moved = await self.replicas.lead(0, adding(isr))
         other = await self.replicas.lead(1)
-        # From here on the bucket fills.
+        # The bucket fills from here on.
         self.throttle.sendable_bytes(moved, ME)
         return moved, other
 
     async def ask(
-        self, *told: tuple[Partition, int], follower: int = ME, wait_ms: int = 500
+        self, *positions: tuple[Partition, int], follower: int = ME, wait_ms: int = 500
     ) -> ReplicaFetchResponse:
         return await self.fetch(
             ReplicaFetchRequest(
@@ -75,7 +75,7 @@ class Leader:
                 max_bytes=1 << 20,
                 entries=[
                     ReplicaFetchEntry(partition.key, position(partition, offset), 1 << 20)
-                    for partition, offset in told
+                    for partition, offset in positions
                 ],
                 session_sequence=next(self._numbers),
             )
@@ -95,7 +95,7 @@ def sizes(response: ReplicaFetchResponse) -> dict[int, int]:
 
 
 @pytest.mark.rule("moves-throttled-at-both-ends")
-async def test_a_leader_sends_no_more_to_who_is_added_than_it_may() -> None:
+async def test_a_leader_sends_no_more_to_added_replicas_than_the_throttle_allows() -> None:
     leader = Leader()
     moved, _ = await leader.leads()
     for _ in range(100):
@@ -106,7 +106,7 @@ async def test_a_leader_sends_no_more_to_who_is_added_than_it_may() -> None:
     assert RATE * 2 <= sent <= RATE * 3 + CHUNK
 
 
-async def test_it_waits_for_room_and_not_for_the_deadline() -> None:
+async def test_a_throttled_fetch_waits_for_tokens_and_not_for_the_deadline() -> None:
     leader = Leader()
     moved, _ = await leader.leads()
     append(moved, b"x")
@@ -123,7 +123,7 @@ async def test_other_partitions_of_the_same_fetch_do_not_wait_for_the_throttle()
     assert leader.now_ms == 0
 
 
-async def test_a_partition_that_is_held_back_does_not_hold_up_growth_of_another() -> None:
+async def test_a_throttled_partition_does_not_hold_up_growth_of_another() -> None:
     leader = Leader(rate=1_024)
     moved, other = await leader.leads()
     append(moved, b"x" * 4_096)
@@ -136,7 +136,7 @@ async def test_a_partition_that_is_held_back_does_not_hold_up_growth_of_another(
 
 
 @pytest.mark.rule("moves-throttled-at-both-ends")
-async def test_a_replica_in_the_isr_is_not_bound() -> None:
+async def test_a_replica_in_the_isr_is_not_throttled() -> None:
     leader = Leader()
     moved, _ = await leader.leads(isr=(1, 2, 3))
     append(moved, b"x")
@@ -145,7 +145,7 @@ async def test_a_replica_in_the_isr_is_not_bound() -> None:
     assert leader.now_ms == 0
 
 
-async def test_what_is_sent_to_replicas_that_moves_add_is_counted_and_nothing_else() -> None:
+async def test_only_bytes_sent_to_added_replicas_are_counted() -> None:
     leader = Leader()
     moved, other = await leader.leads()
     for size in (100, 20):
@@ -154,7 +154,7 @@ async def test_what_is_sent_to_replicas_that_moves_add_is_counted_and_nothing_el
     assert leader.throttle.sent_bytes == {ME: 120}
 
 
-async def test_a_replica_that_no_move_adds_is_not_bound() -> None:
+async def test_a_replica_that_no_move_adds_is_not_throttled() -> None:
     leader = Leader()
     moved, _ = await leader.leads()
     append(moved, b"x")
@@ -162,7 +162,7 @@ async def test_a_replica_that_no_move_adds_is_not_bound() -> None:
     assert leader.now_ms == 0
 
 
-async def test_one_that_is_proposed_for_the_isr_is_not_bound_any_more() -> None:
+async def test_a_replica_proposed_for_the_isr_is_not_throttled_any_more() -> None:
     """The high watermark waits for it from then on."""
     leader = Leader()
     moved, _ = await leader.leads()
@@ -173,7 +173,7 @@ async def test_one_that_is_proposed_for_the_isr_is_not_bound_any_more() -> None:
     assert not moved.is_added_out_of_sync(ME)
 
 
-async def test_without_a_bound_nothing_waits() -> None:
+async def test_without_a_throttle_nothing_waits() -> None:
     leader = Leader(rate=None)
     moved, _ = await leader.leads()
     append(moved, b"x" * 10 * RATE)
@@ -181,7 +181,7 @@ async def test_without_a_bound_nothing_waits() -> None:
     assert leader.now_ms == 0
 
 
-async def test_a_bound_that_is_lifted_lets_what_waits_go_with_the_next_look() -> None:
+async def test_a_lifted_throttle_releases_waiting_fetches_at_the_next_check() -> None:
     leader = Leader(rate=1_024)
     moved, _ = await leader.leads()
     append(moved, b"x")
@@ -195,7 +195,7 @@ async def test_a_bound_that_is_lifted_lets_what_waits_go_with_the_next_look() ->
 
 
 @pytest.mark.rule("moves-throttled-at-both-ends")
-async def test_a_follower_asks_for_no_more_than_it_may_receive() -> None:
+async def test_a_follower_requests_no_more_than_it_may_receive() -> None:
     follower = Follower()
     follower.rate = RATE
     follower.follow(0, wanted=adding())
@@ -205,7 +205,7 @@ async def test_a_follower_asks_for_no_more_than_it_may_receive() -> None:
         assert first.entry().max_bytes == CHUNK
 
 
-async def test_what_it_has_received_is_waited_for_before_it_asks_on() -> None:
+async def test_received_bytes_are_paid_for_before_the_next_request() -> None:
     follower = Follower()
     follower.rate = RATE
     partition = follower.follow(0, wanted=adding())
@@ -217,7 +217,7 @@ async def test_what_it_has_received_is_waited_for_before_it_asks_on() -> None:
         assert second.at - first.at >= (received + CHUNK) / RATE - CHUNK_MS / 1_000 - 0.001
 
 
-async def test_other_partitions_are_asked_for_meanwhile() -> None:
+async def test_other_partitions_are_fetched_meanwhile() -> None:
     follower = Follower()
     follower.rate = 1_024
     follower.follow(0, wanted=adding())
@@ -227,14 +227,14 @@ async def test_other_partitions_are_asked_for_meanwhile() -> None:
         assert (first.numbers, first.at) == ([1], 0.0)
         assert first.entry(1).max_bytes == 1024
         assert first.request.max_wait_ms == 500
-        # It is hurried when there is room again, and not before.
+        # It is hurried only once tokens are available again.
         await asyncio.sleep((CHUNK_MS - 1) / 1_000)
         assert first.hurried == 0
         await asyncio.sleep(2 / 1_000)
         assert first.hurried == 1
 
 
-async def test_a_fetch_is_not_hurried_for_room_that_another_one_has_taken() -> None:
+async def test_a_fetch_is_not_hurried_for_tokens_that_another_one_has_taken() -> None:
     follower = Follower()
     follower.rate = RATE
     taken_by_another = follower.follow(0, wanted=adding())
@@ -250,7 +250,7 @@ async def test_a_fetch_is_not_hurried_for_room_that_another_one_has_taken() -> N
         assert first.hurried == 1
 
 
-async def test_a_follower_in_the_isr_is_not_bound_though_no_command_tells_it_so() -> None:
+async def test_a_follower_in_the_isr_is_not_throttled_though_no_command_says_so() -> None:
     follower = Follower()
     follower.rate = 1_024
     partition = follower.follow(0, wanted=adding())
@@ -260,7 +260,7 @@ async def test_a_follower_in_the_isr_is_not_bound_though_no_command_tells_it_so(
         assert (first.at, first.entry().max_bytes) == (0.0, 1024)
 
 
-async def test_a_follower_that_joins_the_isr_is_asked_for_again_soon() -> None:
+async def test_a_follower_that_joins_the_isr_is_fetched_for_again_soon() -> None:
     follower = Follower()
     follower.rate = 1_024
     partition = follower.follow(0, wanted=adding())
@@ -274,7 +274,7 @@ async def test_a_follower_that_joins_the_isr_is_asked_for_again_soon() -> None:
         assert first.at - joined_at <= MAX_THROTTLE_PAUSE_MS / 1_000
 
 
-async def test_a_bound_that_is_lifted_is_noticed_soon() -> None:
+async def test_a_lifted_throttle_is_noticed_soon() -> None:
     follower = Follower()
     follower.rate = 1_024
     partition = follower.follow(0, wanted=adding())
@@ -287,7 +287,7 @@ async def test_a_bound_that_is_lifted_is_noticed_soon() -> None:
         assert first.at <= 1 + MAX_THROTTLE_PAUSE_MS / 1_000
 
 
-async def test_several_that_are_added_share_what_may_be_received() -> None:
+async def test_several_added_replicas_share_the_receive_throttle() -> None:
     follower = Follower()
     follower.rate = RATE
     follower.follow(0, wanted=adding())
@@ -298,7 +298,7 @@ async def test_several_that_are_added_share_what_may_be_received() -> None:
         assert sum(asked) <= RATE * BURST_MS // 1_000 + 1
 
 
-async def test_a_session_asks_for_nothing_of_a_move_while_there_is_no_room() -> None:
+async def test_a_session_requests_nothing_of_a_move_while_it_is_throttled() -> None:
     follower = Follower()
     follower.rate = RATE
     partition = follower.follow(0, wanted=adding())
@@ -316,14 +316,14 @@ async def test_a_session_asks_for_nothing_of_a_move_while_there_is_no_room() -> 
         assert third.request.forgotten == [partition.key]
 
 
-async def test_while_a_move_adds_a_replica_fetches_wait_long_and_what_they_bring_is_taken() -> None:
-    """What was copied would have to be sent again."""
+async def test_while_a_move_adds_a_replica_fetches_wait_long_and_their_data_is_taken() -> None:
+    """Otherwise the copied data would have to be sent again."""
     follower = Follower()
     partition = follower.follow(0, wanted=adding())
     async with following(follower):
         first = await follower.next(0)
         follower.follow(1)
-        await settled()
+        await until_idle()
         first.answer(first.data(0))
         second = await follower.next(1)
     assert not first.given_up

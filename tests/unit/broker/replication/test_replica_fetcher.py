@@ -1,4 +1,4 @@
-"""The follower's side of replication: one fetcher, whose leader is a script."""
+"""The follower side of replication: one fetcher, whose leader is scripted."""
 
 import asyncio
 import errno
@@ -12,14 +12,14 @@ from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import Batch, EpochEnd
 from tidelog_broker.log.errors import AppendOrderError, LogStorageError
 from tidelog_runtime.turns import ITEMS_PER_TURN
-from unit.broker.broker_parts import address_of, settled
+from unit.broker.broker_parts import address_of, until_idle
 from unit.broker.fake_log import FakeLog, epoch_of, state
 from unit.broker.scripted_leader import LEADER, ME, Follower, following, log_of
 from unit.loop_turns import Turns
 from unit.metadata.virtual_time import virtual_clock
 
 
-async def test_it_asks_for_what_comes_next_in_the_epoch_that_it_knows() -> None:
+async def test_a_fetcher_requests_the_next_offset_in_its_last_epoch() -> None:
     follower = Follower()
     follower.follow(log=FakeLog([4, 5]))
     async with following(follower):
@@ -36,7 +36,7 @@ async def test_it_asks_for_what_comes_next_in_the_epoch_that_it_knows() -> None:
     )
 
 
-async def test_it_appends_what_it_gets_and_asks_on() -> None:
+async def test_a_fetcher_appends_the_answer_and_continues() -> None:
     follower = Follower()
     partition = follower.follow()
     async with following(follower):
@@ -59,13 +59,13 @@ async def test_one_fetch_carries_all_partitions() -> None:
 
 
 @pytest.mark.rule("one-fetch-for-all-partitions")
-async def test_a_new_partition_hurries_the_fetch_that_waits_and_is_asked_for_by_the_next() -> None:
+async def test_a_new_partition_hurries_the_waiting_fetch_and_is_in_the_next() -> None:
     follower = Follower()
     partition = follower.follow(0)
     async with following(follower):
         first = await follower.next(0)
         follower.follow(1)
-        await settled()
+        await until_idle()
         assert (first.hurried, first.given_up, len(follower.asked)) == (1, False, 1)
         first.answer(first.data(0))
         second = await follower.next(1)
@@ -74,7 +74,7 @@ async def test_a_new_partition_hurries_the_fetch_that_waits_and_is_asked_for_by_
     assert (second.hurried, second.request.max_wait_ms) == (0, 500)
 
 
-async def test_a_fetch_is_hurried_once_however_many_come() -> None:
+async def test_a_fetch_is_hurried_once_for_several_new_partitions() -> None:
     follower = Follower()
     follower.follow(0)
     async with following(follower):
@@ -88,28 +88,28 @@ async def test_a_fetch_is_hurried_once_however_many_come() -> None:
     assert second.numbers == [0, 1, 2, 3]
 
 
-async def test_a_partition_that_is_forgotten_is_left_out_of_the_next_fetch() -> None:
+async def test_a_forgotten_partition_is_left_out_of_the_next_fetch() -> None:
     follower = Follower()
     follower.follow(0)
     gone = follower.follow(1)
     async with following(follower):
         first = await follower.next(0)
         follower.fetcher.forget(gone)
-        await settled()
+        await until_idle()
         assert (first.hurried, first.given_up) == (0, False)
         first.answer()
         second = await follower.next(1)
     assert second.numbers == [0]
 
 
-async def test_who_comes_between_two_fetches_hurries_none() -> None:
+async def test_a_partition_added_between_two_fetches_hurries_none() -> None:
     follower = Follower(synced=True)
     syncing = follower.follow(0)
     async with following(follower):
         first = await follower.next(0)
         follower.syncing.append(syncing)
         first.answer(first.data(0))
-        await settled()
+        await until_idle()
         follower.follow(1)
         follower.syncing.clear()
         follower.fetcher.look_again(syncing)
@@ -117,8 +117,10 @@ async def test_who_comes_between_two_fetches_hurries_none() -> None:
     assert (first.hurried, second.numbers) == (0, [0, 1])
 
 
-async def test_a_fetch_from_a_former_life_of_the_leader_is_given_up_for_news() -> None:
-    """It may never be answered, and the leader has elected itself anew meanwhile."""
+async def test_a_fetch_at_a_previous_incarnation_of_the_leader_is_given_up_for_new_partitions() -> (
+    None
+):
+    """It may never be answered, and the leader has been elected again meanwhile."""
     follower = Follower()
     follower.follow(0)
     async with following(follower):
@@ -132,7 +134,7 @@ async def test_a_fetch_from_a_former_life_of_the_leader_is_given_up_for_news() -
     assert (second.request.leader_broker_epoch, second.numbers) == (900, [0, 1, 2])
 
 
-async def test_so_is_one_that_was_hurried_before_its_leader_began_another_life() -> None:
+async def test_a_fetch_hurried_before_its_leader_restarted_is_given_up_too() -> None:
     follower = Follower()
     follower.follow(0)
     async with following(follower):
@@ -146,7 +148,7 @@ async def test_so_is_one_that_was_hurried_before_its_leader_began_another_life()
     assert second.numbers == [0, 1, 2]
 
 
-async def test_an_answer_is_taken_but_for_what_has_gone_or_come_anew_since_it_was_asked() -> None:
+async def test_an_answer_is_taken_except_for_partitions_removed_or_added_since() -> None:
     follower = Follower()
     other, again, gone = follower.follow(0), follower.follow(1), follower.follow(3)
     async with following(follower):
@@ -160,7 +162,7 @@ async def test_an_answer_is_taken_but_for_what_has_gone_or_come_anew_since_it_wa
     assert second.numbers == [0, 1, 2]
 
 
-async def test_a_partition_that_follows_somebody_else_by_now_is_not_asked_for() -> None:
+async def test_a_partition_that_follows_another_leader_by_now_is_not_fetched() -> None:
     follower = Follower()
     partition = follower.follow(0)
     follower.follow(1)
@@ -170,7 +172,7 @@ async def test_a_partition_that_follows_somebody_else_by_now_is_not_asked_for() 
         assert first.numbers == [1]
 
 
-async def test_an_answer_about_thousands_is_taken_in_turns() -> None:
+async def test_an_answer_about_thousands_of_partitions_is_taken_with_yields() -> None:
     follower, many = Follower(), 10 * ITEMS_PER_TURN
     partitions = [follower.follow(number) for number in range(many)]
     async with following(follower), Turns() as turns:
@@ -182,7 +184,7 @@ async def test_an_answer_about_thousands_is_taken_in_turns() -> None:
     assert [partition.log.log_end_offset for partition in partitions] == [1] * many
 
 
-async def test_the_rest_of_an_answer_is_taken_though_somebody_comes_half_way() -> None:
+async def test_the_rest_of_an_answer_is_taken_though_a_partition_is_added_half_way() -> None:
     follower, many = Follower(), 2 * ITEMS_PER_TURN
     partitions = [follower.follow(number) for number in range(many)]
     async with following(follower):
@@ -203,7 +205,7 @@ async def test_the_rest_of_an_answer_is_taken_though_somebody_comes_half_way() -
 
 @pytest.mark.rule("answer-needs-current-request")
 async def test_an_answer_that_comes_after_the_epoch_has_changed_is_dropped() -> None:
-    """Interleaving 6."""
+    """Rule `answer-needs-current-request`."""
     follower = Follower()
     partition = follower.follow()
     async with following(follower):
@@ -215,7 +217,7 @@ async def test_an_answer_that_comes_after_the_epoch_has_changed_is_dropped() -> 
     assert second.entry().position.leader_epoch == 6
 
 
-async def test_without_partitions_it_asks_nothing() -> None:
+async def test_without_partitions_nothing_is_fetched() -> None:
     follower = Follower()
     async with following(follower):
         await asyncio.sleep(10)
@@ -227,7 +229,7 @@ async def test_without_partitions_it_asks_nothing() -> None:
 # -- a leader that does not answer -------------------------------------------------------
 
 
-async def test_an_unreachable_leader_is_asked_less_and_less_often_up_to_a_bound() -> None:
+async def test_an_unreachable_leader_is_retried_with_a_bounded_backoff() -> None:
     follower = Follower()
     follower.follow()
     follower.unreachable = True
@@ -253,8 +255,8 @@ async def test_a_leader_that_comes_back_is_followed_without_further_pauses() -> 
     assert partition.log.log_end_offset == 1
 
 
-async def test_a_leader_that_cannot_be_reached_is_told_nothing_until_it_can() -> None:
-    """To tell it of thousands of partitions again and again costs what others need."""
+async def test_an_unreachable_leader_gets_no_report_until_it_is_reachable() -> None:
+    """Repeated reports about thousands of partitions would take resources that others need."""
     follower = Follower()
     follower.follow()
     async with following(follower):
@@ -269,7 +271,7 @@ async def test_a_leader_that_cannot_be_reached_is_told_nothing_until_it_can() ->
         await follower.next(1)
 
 
-async def test_a_connection_that_breaks_is_a_reason_to_pause_and_ask_again() -> None:
+async def test_a_broken_connection_leads_to_a_pause_and_a_retry() -> None:
     follower = Follower()
     follower.follow()
     async with following(follower):
@@ -279,44 +281,44 @@ async def test_a_connection_that_breaks_is_a_reason_to_pause_and_ask_again() -> 
     assert second.at > first.at
 
 
-async def test_a_leader_that_refuses_the_whole_fetch_is_asked_again_after_a_pause() -> None:
+async def test_a_leader_that_rejects_the_fetch_is_retried_after_a_pause() -> None:
     follower = Follower()
     follower.follow()
     async with following(follower):
         first = await follower.next(0)
-        first.refuse(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "I live in 150"))
-        await settled()
+        first.reject(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "I live in 150"))
+        await until_idle()
         assert len(follower.asked) == 1
         follower.leader = (address_of(LEADER), 150)
         second = await follower.next(1)
     assert second.request.leader_broker_epoch == 150
 
 
-async def test_a_leader_that_refuses_the_whole_fetch_was_reached() -> None:
+async def test_a_leader_that_rejects_the_fetch_was_reached() -> None:
     follower = Follower()
     partition = follower.follow()
     async with following(follower):
         first = await follower.next(0)
-        first.refuse(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "I live in 150"))
-        await settled()
+        first.reject(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "I live in 150"))
+        await until_idle()
         progress = follower.fetcher.progress_of(partition)
     assert (progress.problem, progress.answered) == ("I live in 150", True)
 
 
-async def test_a_leader_that_refuses_one_partition_was_reached() -> None:
+async def test_a_leader_that_rejects_one_partition_was_reached() -> None:
     follower = Follower()
     partition = follower.follow()
     async with following(follower):
         first = await follower.next(0)
         first.answer(first.failed(ErrorCode.NOT_LEADER))
-        await settled()
+        await until_idle()
         progress = follower.fetcher.progress_of(partition)
     assert (progress.problem, progress.answered) == ("as the test wants it", True)
 
 
-async def test_a_leader_that_refused_before_it_was_gone_is_not_reached() -> None:
+async def test_a_leader_that_rejected_before_it_stopped_does_not_count_as_reached() -> None:
     follower = Follower()
-    refused = follower.follow(0)
+    rejected = follower.follow(0)
     follower.follow(1)
     async with following(follower):
         first = await follower.next(0)
@@ -324,27 +326,25 @@ async def test_a_leader_that_refused_before_it_was_gone_is_not_reached() -> None
         await asyncio.sleep(0.005)
         second = await follower.next(1)
         second.break_off()
-        await settled()
-        progress = follower.fetcher.progress_of(refused)
+        await until_idle()
+        progress = follower.fetcher.progress_of(rejected)
     assert progress.problem.endswith("connection refused")
     assert (progress.problem_ms, progress.answered) == (0, False)
 
 
-async def test_a_fetch_that_ended_in_a_process_that_stood_still_says_nothing_of_the_leader() -> (
-    None
-):
+async def test_a_fetch_that_ended_during_a_stall_proves_nothing_about_the_leader() -> None:
     follower = Follower()
     partition = follower.follow()
     async with following(follower):
         first = await follower.next(0)
         await asyncio.sleep(60)
         first.break_off()
-        await settled()
+        await until_idle()
         progress = follower.fetcher.progress_of(partition)
     assert (progress.problem, progress.problem_ms) == ("", NOT_KNOWN)
 
 
-async def test_a_new_leader_is_not_kept_waiting_by_the_pause_for_an_old_one() -> None:
+async def test_a_new_leader_does_not_wait_for_the_backoff_of_the_old_one() -> None:
     follower = Follower()
     follower.follow()
     follower.unreachable = True
@@ -367,7 +367,7 @@ async def test_a_leader_without_an_address_is_looked_up_again() -> None:
         await follower.next(0)
 
 
-async def test_a_fetch_is_unanswered_from_when_it_was_sent_until_its_answer() -> None:
+async def test_a_fetch_is_unanswered_from_its_sending_until_its_answer() -> None:
     follower = Follower()
     follower.follow()
     async with following(follower):
@@ -379,7 +379,7 @@ async def test_a_fetch_is_unanswered_from_when_it_was_sent_until_its_answer() ->
         assert follower.fetcher.unanswered == (epoch_of(LEADER), second.at)
 
 
-async def test_fetches_that_fail_in_a_row_are_unanswered_from_the_first_on() -> None:
+async def test_consecutive_failed_fetches_are_unanswered_from_the_first_on() -> None:
     follower = Follower()
     follower.follow()
     follower.unreachable = True
@@ -388,27 +388,27 @@ async def test_fetches_that_fail_in_a_row_are_unanswered_from_the_first_on() -> 
         assert follower.fetcher.unanswered == (epoch_of(LEADER), follower.asked[0].at)
 
 
-async def test_a_fetch_that_is_hurried_is_unanswered_since_it_was_sent() -> None:
+async def test_a_hurried_fetch_is_unanswered_since_it_was_sent() -> None:
     follower = Follower()
     follower.follow()
     async with following(follower):
         first = await follower.next(0)
         await asyncio.sleep(1)
         follower.follow(1)
-        await settled()
+        await until_idle()
         assert follower.fetcher.unanswered == (epoch_of(LEADER), first.at)
 
 
-async def test_a_refusal_is_an_answer() -> None:
+async def test_a_rejection_counts_as_an_answer() -> None:
     follower = Follower()
     follower.follow()
     async with following(follower):
-        (await follower.next(0)).refuse(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "no longer"))
-        await settled()
+        (await follower.next(0)).reject(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "no longer"))
+        await until_idle()
         assert follower.fetcher.unanswered is None
 
 
-async def test_another_life_of_a_leader_has_left_nothing_unanswered_yet() -> None:
+async def test_another_incarnation_of_a_leader_has_no_unanswered_fetch_yet() -> None:
     follower = Follower()
     follower.follow()
     follower.unreachable = True
@@ -420,20 +420,20 @@ async def test_another_life_of_a_leader_has_left_nothing_unanswered_yet() -> Non
         assert follower.fetcher.unanswered == (900, again.at)
 
 
-async def test_whoever_follows_nothing_waits_for_no_answer() -> None:
+async def test_a_fetcher_without_partitions_waits_for_no_answer() -> None:
     follower = Follower()
     partition = follower.follow()
     async with following(follower):
         await follower.next(0)
         follower.fetcher.forget(partition)
-        await settled()
+        await until_idle()
         assert follower.fetcher.unanswered is None
 
 
 # -- partitions that fail on their own ---------------------------------------------------
 
 
-async def test_a_partition_that_fails_is_held_back_and_does_not_hold_up_the_others() -> None:
+async def test_a_failing_partition_backs_off_and_does_not_hold_up_the_others() -> None:
     follower = Follower()
     follower.follow(0)
     healthy = follower.follow(1)
@@ -444,7 +444,7 @@ async def test_a_partition_that_fails_is_held_back_and_does_not_hold_up_the_othe
         )
         second = await follower.next(1)
         assert (second.numbers, second.at) == ([1], first.at)
-        # The long poll ends when the one that is held back may be asked for again.
+        # The long poll ends when the backoff of the partition does.
         assert second.request.max_wait_ms <= 21
         await asyncio.sleep(second.request.max_wait_ms / 1000)
         second.answer(second.data(1, number=1))
@@ -453,7 +453,7 @@ async def test_a_partition_that_fails_is_held_back_and_does_not_hold_up_the_othe
     assert healthy.log.log_end_offset == 2
 
 
-async def test_a_partition_that_keeps_failing_is_asked_for_less_and_less_often() -> None:
+async def test_a_partition_that_keeps_failing_is_fetched_less_and_less_often() -> None:
     follower = Follower()
     follower.follow()
     async with following(follower):
@@ -467,13 +467,13 @@ async def test_a_partition_that_keeps_failing_is_asked_for_less_and_less_often()
     assert 0.49 < pauses[-1] < 0.51
 
 
-async def test_a_new_epoch_ends_the_pause_of_a_partition() -> None:
+async def test_a_new_epoch_ends_the_backoff_of_a_partition() -> None:
     follower = Follower()
     partition = follower.follow()
     async with following(follower):
         first = await follower.next(0)
         first.answer(first.failed(ErrorCode.FENCED_LEADER_EPOCH))
-        await settled()
+        await until_idle()
         assert len(follower.asked) == 1
         partition.take(state(leader=LEADER, epoch=6), 11, broker_epoch=epoch_of(ME), now_ms=1)
         follower.fetcher.follow([partition])
@@ -482,7 +482,7 @@ async def test_a_new_epoch_ends_the_pause_of_a_partition() -> None:
     assert second.entry().position.leader_epoch == 6
 
 
-async def test_a_damaged_batch_is_not_taken_and_asked_for_again() -> None:
+async def test_a_damaged_batch_is_not_taken_and_fetched_again() -> None:
     follower = Follower()
     partition = follower.follow()
     async with following(follower):
@@ -497,7 +497,7 @@ async def test_a_damaged_batch_is_not_taken_and_asked_for_again() -> None:
     assert second.at > first.at
 
 
-async def test_a_follower_says_what_it_rejects_until_it_takes_it() -> None:
+async def test_a_follower_reports_its_rejection_until_it_takes_the_batch() -> None:
     follower = Follower()
     partition = follower.follow(log=StrictLog())
     async with following(follower):
@@ -515,11 +515,11 @@ async def test_a_follower_says_what_it_rejects_until_it_takes_it() -> None:
         assert rejection is not None
         assert rejection[1] >= 500
         third.answer(third.data(0))
-        await settled()
+        await until_idle()
         assert follower.fetcher.rejection_of(partition) is None
 
 
-async def test_what_its_leader_rejects_a_follower_does_not() -> None:
+async def test_an_error_of_its_leader_is_no_rejection_by_the_follower() -> None:
     follower = Follower()
     partition = follower.follow()
     async with following(follower):
@@ -536,7 +536,7 @@ class FullLog(FakeLog):
 
 
 class StrictLog(FakeLog):
-    """Says what the real one says of batches that do not continue it."""
+    """Reports non-contiguous batches like the real log."""
 
     def append(self, batches: Sequence[Batch]) -> None:
         if batches[0].header.base_offset != self.log_end_offset:
@@ -544,7 +544,7 @@ class StrictLog(FakeLog):
         super().append(batches)
 
 
-async def test_a_log_that_refuses_is_told_and_held_back() -> None:
+async def test_a_rejection_of_the_log_is_reported_and_backed_off() -> None:
     follower = Follower()
     follower.follow(log=FullLog())
     async with following(follower):
@@ -556,7 +556,7 @@ async def test_a_log_that_refuses_is_told_and_held_back() -> None:
     assert "No space left" in follower.failures[0]
 
 
-async def test_batches_that_do_not_continue_the_log_do_not_end_the_fetcher() -> None:
+async def test_non_contiguous_batches_do_not_end_the_fetcher() -> None:
     follower = Follower()
     follower.follow(log=StrictLog())
     async with following(follower):
@@ -569,7 +569,7 @@ async def test_batches_that_do_not_continue_the_log_do_not_end_the_fetcher() -> 
 # -- reconciling -------------------------------------------------------------------------
 
 
-async def test_it_cuts_where_the_logs_part_and_asks_again_at_once() -> None:
+async def test_a_fetcher_cuts_where_the_logs_diverge_and_requests_again_at_once() -> None:
     follower = Follower()
     partition = follower.follow(log=FakeLog([1, 1, 2, 2]))
     async with following(follower):
@@ -581,7 +581,7 @@ async def test_it_cuts_where_the_logs_part_and_asks_again_at_once() -> None:
     assert second.at == first.at
 
 
-async def test_it_starts_anew_where_the_leaders_log_begins_when_it_is_out_of_range() -> None:
+async def test_an_out_of_range_fetcher_resets_to_the_leaders_log_start() -> None:
     follower = Follower()
     partition = follower.follow(log=FakeLog([1]))
     async with following(follower):
@@ -592,7 +592,7 @@ async def test_it_starts_anew_where_the_leaders_log_begins_when_it_is_out_of_ran
     assert second.entry().position.fetch_offset == 40
 
 
-async def test_results_that_nobody_asked_for_are_left_alone() -> None:
+async def test_unrequested_results_are_ignored() -> None:
     follower = Follower()
     partition = follower.follow()
     async with following(follower):
@@ -606,7 +606,7 @@ async def test_results_that_nobody_asked_for_are_left_alone() -> None:
 # -- the end -----------------------------------------------------------------------------
 
 
-async def test_nothing_goes_on_after_it_was_cancelled() -> None:
+async def test_nothing_continues_after_a_cancellation() -> None:
     follower = Follower()
     follower.follow()
     before = asyncio.all_tasks()

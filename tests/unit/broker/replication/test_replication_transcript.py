@@ -1,7 +1,6 @@
-"""The steps T1 to T10 by which a record becomes visible, as a golden transcript.
-
-Three production replicas, and messages carried by hand: `golden/replication.txt` is what
-has to come out. A transcript that has changed is read before it is accepted.
+"""The steps T1 to T10 by which a record becomes visible, as a golden transcript. The test runs
+three production replicas and carries messages by hand. `golden/replication.txt` has the expected
+output. Read a changed transcript before you accept it.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ class _Story:
         asked = replica.fetch_position()
         answer = self._answer(follower, asked)
         replica.follow(asked, answer)
-        told = [batch.header.base_offset for batch in answer.batches]
-        self._step(f"replica {follower} fetches from {asked.fetch_offset} and gets {told}")
+        offsets = [batch.header.base_offset for batch in answer.batches]
+        self._step(f"replica {follower} fetches from {asked.fetch_offset} and gets {offsets}")
 
     def _answer(self, follower: int, asked: FetchPosition) -> FetchAnswer:
         diverging = self._leader.replica_fetch(follower, epoch_of(follower), asked, 1000)

@@ -1,18 +1,18 @@
-"""Following a leader with durability `synced`: a fetch tells what is on the disk."""
+"""Following a leader with durability `synced`: a fetch reports the synced end."""
 
-from unit.broker.broker_parts import settled
+from unit.broker.broker_parts import until_idle
 from unit.broker.fake_log import state
 from unit.broker.scripted_leader import ME, Follower, following, log_of
 
 
-async def test_the_next_fetch_waits_for_the_sync_of_what_the_last_one_brought() -> None:
+async def test_the_next_fetch_waits_for_the_sync_of_the_last_batches() -> None:
     follower = Follower(synced=True)
     partition = follower.follow()
     async with following(follower):
         first = await follower.next(0)
         follower.syncing.append(partition)
         first.answer(first.data(0, 1))
-        await settled()
+        await until_idle()
         assert len(follower.asked) == 1
         follower.syncing.remove(partition)
         log_of(partition).synced_to = 2
@@ -21,13 +21,13 @@ async def test_the_next_fetch_waits_for_the_sync_of_what_the_last_one_brought() 
     assert second.entry().position.flushed_offset == 2
 
 
-async def test_it_waits_for_every_sync() -> None:
+async def test_the_next_fetch_waits_for_every_sync() -> None:
     follower = Follower(synced=True)
     partitions = [follower.follow(0), follower.follow(1)]
     follower.syncing = list(partitions)
     async with following(follower):
         for partition in partitions:
-            await settled()
+            await until_idle()
             assert follower.asked == []
             follower.syncing.remove(partition)
             follower.fetcher.look_again(partition)
@@ -35,13 +35,13 @@ async def test_it_waits_for_every_sync() -> None:
     assert first.numbers == [0, 1]
 
 
-async def test_a_partition_that_is_forgotten_is_not_waited_for() -> None:
+async def test_a_forgotten_partition_is_not_waited_for() -> None:
     follower = Follower(synced=True)
     gone = follower.follow(0)
     follower.follow(1)
     follower.syncing.append(gone)
     async with following(follower):
-        await settled()
+        await until_idle()
         assert follower.asked == []
         follower.fetcher.forget(gone)
         first = await follower.next(0)

@@ -1,4 +1,4 @@
-"""What passes under a bound in bytes per second."""
+"""A token bucket limits bytes per second."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ CHUNK = RATE * CHUNK_MS // 1_000
 BURST = RATE * BURST_MS // 1_000
 
 
-def test_without_a_bound_any_number_passes() -> None:
+def test_without_a_rate_any_number_passes() -> None:
     bucket = TokenBucket()
     bucket.take(1 << 40, None, 0)
     assert (bucket.available(None, 0), bucket.pause_ms(None, 0)) == (None, 0)
 
 
-def test_it_fills_with_time_and_no_further_than_a_burst() -> None:
+def test_the_bucket_fills_with_time_up_to_one_burst() -> None:
     bucket = TokenBucket()
     assert bucket.available(RATE, 1_000) == 0
     assert bucket.available(RATE, 1_100) == RATE // 10
     assert bucket.available(RATE, 60_000) == BURST
 
 
-def test_less_than_a_chunk_is_waited_for() -> None:
+def test_less_than_a_chunk_does_not_pass() -> None:
     bucket = TokenBucket()
     bucket.available(RATE, 0)
     assert bucket.available(RATE, CHUNK_MS - 1) == 0
@@ -33,7 +33,7 @@ def test_less_than_a_chunk_is_waited_for() -> None:
     assert bucket.available(RATE, CHUNK_MS) == CHUNK
 
 
-def test_a_batch_that_was_larger_is_paid_for_before_the_next() -> None:
+def test_a_larger_batch_is_paid_for_before_the_next() -> None:
     bucket = TokenBucket()
     bucket.available(RATE, 0)
     bucket.take(3 * RATE, RATE, 100)
@@ -42,7 +42,7 @@ def test_a_batch_that_was_larger_is_paid_for_before_the_next() -> None:
     assert bucket.available(RATE, 2_900 + pause) == CHUNK
 
 
-def test_a_bound_that_is_lowered_holds_at_once() -> None:
+def test_a_lowered_rate_applies_at_once() -> None:
     bucket = TokenBucket()
     bucket.available(RATE, 0)
     assert bucket.available(RATE, 60_000) == BURST
@@ -50,7 +50,7 @@ def test_a_bound_that_is_lowered_holds_at_once() -> None:
     assert bucket.available(10, 61_000) == 10 * BURST_MS // 1_000
 
 
-def test_a_bound_that_is_lifted_ends_the_pause() -> None:
+def test_a_lifted_rate_ends_the_pause() -> None:
     bucket = TokenBucket()
     bucket.available(RATE, 0)
     bucket.take(RATE, RATE, 0)
@@ -61,7 +61,7 @@ def test_a_bound_that_is_lifted_ends_the_pause() -> None:
     st.integers(1, 10**8),
     st.lists(st.tuples(st.integers(0, 2_000), st.integers(0, 10**6)), min_size=1, max_size=50),
 )
-def test_over_any_time_no_more_passes_than_the_rate_a_burst_and_one_batch(
+def test_over_any_time_at_most_the_rate_a_burst_and_one_batch_pass(
     rate: int, steps: list[tuple[int, int]]
 ) -> None:
     bucket = TokenBucket()
@@ -77,7 +77,7 @@ def test_over_any_time_no_more_passes_than_the_rate_a_burst_and_one_batch(
 
 
 @given(st.integers(1, 10**8), st.lists(st.integers(0, 10**6), min_size=1, max_size=20))
-def test_after_the_pause_that_it_tells_something_passes(rate: int, batches: list[int]) -> None:
+def test_after_the_returned_pause_something_passes(rate: int, batches: list[int]) -> None:
     bucket = TokenBucket()
     now_ms = 0
     for batch in batches:
@@ -87,7 +87,7 @@ def test_after_the_pause_that_it_tells_something_passes(rate: int, batches: list
 
 
 @given(st.integers(1, 10**6), st.lists(st.integers(1, 40), min_size=1, max_size=100))
-def test_looking_often_loses_nothing(rate: int, waits_ms: list[int]) -> None:
+def test_frequent_checks_lose_no_tokens(rate: int, waits_ms: list[int]) -> None:
     often, seldom = TokenBucket(), TokenBucket()
     often.available(rate, 0)
     seldom.available(rate, 0)

@@ -1,4 +1,4 @@
-"""What a follower reports of leaders that do not answer it."""
+"""What a follower reports of leaders that do not answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidelog_broker.replication.unreachable_leaders import (
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
 from tidelog_runtime.metadata.schema import ControllerEntry
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
-from unit.broker.broker_parts import KEYS, at_work, events_told
+from unit.broker.broker_parts import KEYS, at_work, emitted_events
 from unit.broker.fake_log import epoch_of
 from unit.metadata.virtual_time import virtual_clock
 
@@ -33,15 +33,15 @@ CONTROLLER = ControllerEntry(1, "10.0.1.1:7400")
 
 
 class Follower:
-    """Broker 3, its fetches without an answer, and the controller that it tells."""
+    """Broker 3, its unanswered fetches, and the controller that receives its reports."""
 
     broker_id = 3
     broker_epoch = epoch_of(3)
 
     def __init__(self) -> None:
         self.silent: dict[int, Unanswered] = {}
-        self.told: list[tuple[str, UnreachableLeadersReport]] = []
-        self.refusal: TidelogError | None = None
+        self.sent_reports: list[tuple[str, UnreachableLeadersReport]] = []
+        self.rejection: TidelogError | None = None
         self.is_cut_off = False
         self.stalls_s = 0.0  # in the middle of the next report
         self.cache = MetadataCache(KEYS)
@@ -58,19 +58,19 @@ class Follower:
     async def report_unreachable_leaders(
         self, address: str, report: UnreachableLeadersReport
     ) -> TidelogError | None:
-        self.told.append((address, report))
+        self.sent_reports.append((address, report))
         virtual_clock().stand_still(self.stalls_s)
         self.stalls_s = 0.0
         if self.is_cut_off:
             raise ControllerUnreachableError(f"{address}: no answer")
-        return self.refusal
+        return self.rejection
 
     async def close(self) -> None:
         pass
 
     @property
-    def leaders_told(self) -> list[list[int]]:
-        return [[leader.broker_id for leader in report.leaders] for _, report in self.told]
+    def reported_leaders(self) -> list[list[int]]:
+        return [[leader.broker_id for leader in report.leaders] for _, report in self.sent_reports]
 
 
 def reporting(follower: Follower) -> AbstractAsyncContextManager[None]:
@@ -78,11 +78,11 @@ def reporting(follower: Follower) -> AbstractAsyncContextManager[None]:
 
 
 async def intervals(number: int) -> None:
-    """And half of one more, so that it is clear what has happened."""
+    """Advance by this many intervals and a half, so that the reports have been sent."""
     await asyncio.sleep((number + 0.5) * REPORT_INTERVAL_MS / 1000)
 
 
-def test_a_leader_is_unreachable_from_a_bound_on() -> None:
+def test_a_leader_is_unreachable_after_the_bound() -> None:
     silent = {2: Unanswered(102, 10.0), 1: Unanswered(101, 8.0)}
     assert unreachable(silent, 12.0, 2_000) == (
         UnreachableLeader(1, 101, 4_000),
@@ -99,7 +99,7 @@ def test_a_leader_is_unreachable_from_a_bound_on() -> None:
         (30_000, MAX_WAIT_MS + ANSWER_TIMEOUT_MS),
     ],
 )
-def test_a_leader_is_reported_once_it_has_cost_its_followers_the_isr(
+def test_a_leader_is_reported_once_its_followers_lost_the_isr_because_of_it(
     lag_time_max_ms: int, after_ms: int
 ) -> None:
     assert reported_after_ms(MAX_WAIT_MS, lag_time_max_ms) == after_ms
@@ -109,39 +109,39 @@ async def test_a_follower_whose_leaders_answer_reports_nothing() -> None:
     follower = Follower()
     async with reporting(follower):
         await intervals(5)
-    assert follower.told == []
+    assert follower.sent_reports == []
 
 
-async def test_a_fetch_that_merely_waits_is_not_reported() -> None:
+async def test_a_long_poll_is_not_reported() -> None:
     follower = Follower()
     async with reporting(follower):
         for _ in range(5):
             follower.silence(1)
             await intervals(1)
-    assert follower.told == []
+    assert follower.sent_reports == []
 
 
-async def test_an_unreachable_leader_is_reported_again_and_again_in_its_life() -> None:
+async def test_an_unreachable_leader_is_reported_periodically_in_its_incarnation() -> None:
     follower = Follower()
     follower.silence(1)
     async with reporting(follower):
         await intervals(8)
-    address, report = follower.told[0]
+    address, report = follower.sent_reports[0]
     (first,) = report.leaders
     assert (address, report.broker_id, report.broker_epoch) == (CONTROLLER.address, 3, epoch_of(3))
     assert first[:3] == (1, epoch_of(1), 6_000)
     assert first.unanswered_ms >= AFTER_MS
-    assert follower.leaders_told == [[1], [1], [1]]
+    assert follower.reported_leaders == [[1], [1], [1]]
 
 
-async def test_all_reports_name_the_change_as_which_the_first_was_told() -> None:
+async def test_all_reports_have_the_change_id_of_the_first() -> None:
     follower = Follower()
     follower.silence(1)
     async with reporting(follower):
         await intervals(8)
-    (asked,) = events_told(follower.state_changes, Kind.LEADER_UNREACHABLE)
+    (asked,) = emitted_events(follower.state_changes, Kind.LEADER_UNREACHABLE)
     assert asked.stage is Stage.REQUESTED
-    named = {leader.change.id for _, report in follower.told for leader in report.leaders}
+    named = {leader.change.id for _, report in follower.sent_reports for leader in report.leaders}
     assert named == {asked.change_id} != {""}
 
 
@@ -153,42 +153,42 @@ async def test_a_leader_that_falls_silent_again_is_another_change() -> None:
             await intervals(6)
             follower.silent.clear()
             await intervals(1)
-    told = events_told(follower.state_changes, Kind.LEADER_UNREACHABLE)
-    first, second = (event for event in told if event.stage is Stage.REQUESTED)
+    events = emitted_events(follower.state_changes, Kind.LEADER_UNREACHABLE)
+    first, second = (event for event in events if event.stage is Stage.REQUESTED)
     assert first.change_id != second.change_id
 
 
-async def test_a_report_that_is_withdrawn_has_an_end() -> None:
+async def test_a_withdrawn_report_has_an_end() -> None:
     follower = Follower()
     follower.silence(1)
     async with reporting(follower):
         await intervals(6)
         follower.silent.clear()
         await intervals(2)
-    asked, end = events_told(follower.state_changes, Kind.LEADER_UNREACHABLE)
+    asked, end = emitted_events(follower.state_changes, Kind.LEADER_UNREACHABLE)
     assert (end.stage, end.change_id) == (Stage.COMPLETED, asked.change_id)
     assert end.duration_ms == REPORT_INTERVAL_MS
 
 
 @pytest.mark.rule("quiet-partition-reports-its-end")
-async def test_a_broker_that_stood_still_itself_accuses_nobody_for_that() -> None:
+async def test_a_stalled_broker_does_not_report_its_leaders() -> None:
     follower = Follower()
     follower.silence(1)
     async with reporting(follower):
         await intervals(1)
         virtual_clock().stand_still(23)
         await intervals(4)
-        assert (follower.told, events_told(follower.state_changes)) == ([], [])
+        assert (follower.sent_reports, emitted_events(follower.state_changes)) == ([], [])
 
 
-async def test_after_a_stall_a_leader_has_all_its_time_anew() -> None:
+async def test_after_a_stall_a_leader_has_its_full_time_again() -> None:
     follower = Follower()
     follower.silence(1)
     async with reporting(follower):
         await intervals(1)
         virtual_clock().stand_still(23)
         await intervals(7)
-    _, report = follower.told[0]
+    _, report = follower.sent_reports[0]
     (first,) = report.leaders
     assert AFTER_MS <= first.unanswered_ms < AFTER_MS + REPORT_INTERVAL_MS
 
@@ -201,7 +201,7 @@ async def test_a_stall_in_the_middle_of_a_report_withdraws_it() -> None:
         follower.stalls_s = 23.0
         await intervals(1)
         await intervals(2)
-    assert follower.leaders_told == [[1], []]
+    assert follower.reported_leaders == [[1], []]
 
 
 async def test_a_leader_that_answers_again_is_withdrawn_once() -> None:
@@ -211,43 +211,43 @@ async def test_a_leader_that_answers_again_is_withdrawn_once() -> None:
         await intervals(6)
         follower.silent.clear()
         await intervals(3)
-    assert follower.leaders_told == [[1], []]
+    assert follower.reported_leaders == [[1], []]
 
 
-async def test_without_a_controller_nobody_is_told_until_there_is_one() -> None:
+async def test_without_a_controller_nothing_is_reported_until_there_is_one() -> None:
     follower = Follower()
     follower.cache.controller = None
     follower.silence(1)
     async with reporting(follower):
         await intervals(7)
-        assert follower.told == []
+        assert follower.sent_reports == []
         follower.cache.controller = CONTROLLER
         await intervals(1)
-    assert follower.leaders_told == [[1]]
+    assert follower.reported_leaders == [[1]]
 
 
-async def test_a_controller_that_cannot_be_reached_is_told_again() -> None:
+async def test_a_failed_report_to_the_controller_is_sent_again() -> None:
     follower = Follower()
     follower.is_cut_off = True
     follower.silence(1)
     with capture_logs() as logs:
         async with reporting(follower):
             await intervals(9)
-    assert follower.leaders_told == [[1]] * 4
+    assert follower.reported_leaders == [[1]] * 4
     untaken = [line for line in logs if line["event"] == "unreachable_leaders_not_reported"]
     assert len(untaken) == 1
 
 
-async def test_a_refusal_is_said_once_and_the_next_controller_told() -> None:
+async def test_a_rejection_is_logged_once_and_the_next_controller_gets_the_report() -> None:
     follower = Follower()
-    follower.refusal = TidelogError(ErrorCode.NOT_CONTROLLER, "another one is active")
+    follower.rejection = TidelogError(ErrorCode.NOT_CONTROLLER, "another one is active")
     follower.silence(1)
     async with reporting(follower):
         await intervals(6)
         follower.cache.controller = ControllerEntry(2, "10.0.1.2:7400")
-        follower.refusal = None
+        follower.rejection = None
         await intervals(1)
-    assert [address for address, _ in follower.told] == ["10.0.1.1:7400", "10.0.1.2:7400"]
+    assert [address for address, _ in follower.sent_reports] == ["10.0.1.1:7400", "10.0.1.2:7400"]
 
 
 async def test_leaders_are_described_as_silent_until_they_answer() -> None:

@@ -1,4 +1,4 @@
-"""In which order, and where, batches are checked."""
+"""The order in which batches are checked, and whether on the loop or in a thread."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tidelog.model import Batch, Codec, TopicPartition
 from tidelog.record_batch import encode, without_deltas
 from tidelog_broker.requests import batch_checks
 from tidelog_broker.requests.batch_checks import CHECKS_AT_ONCE, BatchChecks, is_costly
-from unit.broker.broker_parts import on, settled
+from unit.broker.broker_parts import on, until_idle
 
 
 def batch(name: bytes, count: int = 1, codec: Codec = Codec.NONE) -> Batch:
@@ -24,7 +24,7 @@ CHEAP, COSTLY, BAD = batch(b"cheap"), batch(b"costly", 5_000), batch(b"bad")
 
 
 class Thread:
-    """`run_blocking`: what it is given waits until it is released."""
+    """`run_blocking` whose work waits until it is released."""
 
     def __init__(self) -> None:
         self.work: list[asyncio.Event] = []
@@ -58,7 +58,7 @@ async def test_cheap_batches_are_checked_on_the_loop() -> None:
     requests = Requests()
     requests.sends("a", 0, CHEAP)
     requests.sends("b", 0, CHEAP, BAD)
-    await settled()
+    await until_idle()
     assert requests.appended == ["a", "b!"]
     assert requests.thread.work == []
 
@@ -72,26 +72,26 @@ async def test_a_cheap_request_does_not_overtake_a_costly_one_of_its_partition()
         ("last", 0, (COSTLY,)),
     ):
         requests.sends(name, number, *of_partition)
-    await settled()
+    await until_idle()
     assert requests.appended == ["other"]
     requests.thread.work[1].set()
-    await settled()
+    await until_idle()
     assert requests.appended == ["other"]
     requests.thread.work[0].set()
-    await settled()
+    await until_idle()
     assert requests.appended == ["other", "costly!", "behind", "last"]
     requests.sends("later", 0, CHEAP)
-    await settled()
+    await until_idle()
     assert requests.appended[-1] == "later"
 
 
-async def test_a_request_that_is_given_up_holds_up_no_other() -> None:
+async def test_a_cancelled_request_holds_up_no_other() -> None:
     requests = Requests()
     first = requests.sends("first", 0, COSTLY)
     requests.sends("second", 0, CHEAP)
-    await settled()
+    await until_idle()
     first.cancel()
-    await settled()
+    await until_idle()
     assert requests.appended == ["second"]
 
 
@@ -111,7 +111,9 @@ def test_cost_is_estimated_from_counts_and_sizes(batches: list[Batch], costly: b
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_what_is_cheap_alone_and_costly_many_times_is_checked_in_a_thread(codec: Codec) -> None:
+def test_batches_that_are_cheap_alone_and_costly_together_are_checked_in_a_thread(
+    codec: Codec,
+) -> None:
     headers = {record: [("", b"")] * 1_000 for record in range(50)}
     of_headers = encode([b"v"] * 50, timestamps_ms=1, headers=headers, codec=codec)
     of_zeros = encode([bytes(200 << 10)], timestamps_ms=1, codec=codec)
@@ -120,32 +122,32 @@ def test_what_is_cheap_alone_and_costly_many_times_is_checked_in_a_thread(codec:
         assert is_costly([[sent], [sent, sent], [sent]])
 
 
-def test_text_of_many_bytes_that_equal_the_tag_of_a_header_is_cheap() -> None:
-    """As every digit 2 does."""
+def test_text_full_of_bytes_that_equal_a_header_tag_is_cheap() -> None:
+    """Every digit 2 equals that tag."""
     batch = encode([b"222%d" % n for n in range(2_000)], timestamps_ms=1)
     assert not is_costly([[batch] * 8])
 
 
-async def test_a_request_that_holds_very_much_is_checked_in_several_turns() -> None:
+async def test_a_very_large_request_is_checked_in_several_turns() -> None:
     requests = Requests()
     large = encode([bytes(40 << 20)], timestamps_ms=1, codec=Codec.ZSTD)
     requests.sends("bomb", 0, *[large] * 3, BAD)
     for number in range(1, CHECKS_AT_ONCE):
         requests.sends(f"bomb {number}", number, large, large)
-    await settled()
+    await until_idle()
     requests.sends("other", 9, COSTLY)
-    await settled()
+    await until_idle()
     threads = requests.thread.work
     assert len(threads) == CHECKS_AT_ONCE
     threads[0].set()
-    await settled()
+    await until_idle()
     threads[CHECKS_AT_ONCE].set()
-    await settled()
+    await until_idle()
     assert requests.appended == ["other"]
     while unreleased := [thread for thread in threads if not thread.is_set()]:
         for thread in unreleased:
             thread.set()
-        await settled()
+        await until_idle()
     assert requests.appended[-1] == "bomb!"
 
 

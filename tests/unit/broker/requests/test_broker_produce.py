@@ -28,8 +28,8 @@ from unit.broker.broker_parts import (
     fetch_by,
     in_place,
     on,
-    settled,
     topic_change,
+    until_idle,
 )
 from unit.broker.fake_log import NAME, TOPIC_ID, sent, state
 from unit.broker.log.memory_disk import MemoryDisk
@@ -81,13 +81,13 @@ def message_of(outcome: ProduceOutcome) -> str:
     return outcome.error.message
 
 
-async def test_acks_1_to_a_synced_topic_is_answered_when_the_leaders_disk_has_it() -> None:
+async def test_acks_1_to_a_synced_topic_is_answered_when_the_leader_has_synced() -> None:
     front = Front()
     (partition,) = await front.replicas.take(config={"durability": "synced"})
     log = front.replicas.logs.log_of(KEY)
     assert log is not None
     sending = asyncio.create_task(front.send(acks=Acks.LEADER))
-    await settled()
+    await until_idle()
     assert not sending.done()
     log.flush()
     front.replicas.purgatory.log_synced(partition)
@@ -96,7 +96,7 @@ async def test_acks_1_to_a_synced_topic_is_answered_when_the_leaders_disk_has_it
     assert partition.high_watermark == 0
 
 
-async def test_acks_1_whose_disk_does_not_answer_times_out_with_an_unknown_outcome() -> None:
+async def test_acks_1_without_an_answer_of_the_disk_times_out_with_an_unknown_outcome() -> None:
     front = Front()
     await front.replicas.take(config={"durability": "synced"})
     (outcome,) = await front.send(acks=Acks.LEADER, timeout_ms=250)
@@ -105,8 +105,8 @@ async def test_acks_1_whose_disk_does_not_answer_times_out_with_an_unknown_outco
     assert len(front.replicas.purgatory) == 0
 
 
-async def test_appends_that_begin_a_leader_epoch_give_more_turns_than_those_that_follow() -> None:
-    """They replace a file each."""
+async def test_appends_that_begin_a_leader_epoch_yield_more_than_later_ones() -> None:
+    """Each replaces a file."""
     front, count = Front(), 4 * WORK_PER_TURN
     entries = [ProduceEntry(on(number), "", [sent()]) for number in range(count)]
     for number in range(count):
@@ -124,13 +124,13 @@ async def test_appends_that_begin_a_leader_epoch_give_more_turns_than_those_that
 
 
 @pytest.mark.rule("advanced-hw-completes-produces", "acks-all-waits-for-isr")
-async def test_it_is_answered_when_the_high_watermark_has_passed_the_batch() -> None:
+async def test_acks_all_is_answered_when_the_high_watermark_has_passed_the_batch() -> None:
     front = Front()
     partition = await front.replicas.lead()
     sending = front.sending()
-    await settled()
+    await until_idle()
     fetch_by(partition, 2)
-    await settled()
+    await until_idle()
     assert not sending.done()
     fetch_by(partition, 3)
     (outcome,) = await sending
@@ -138,27 +138,27 @@ async def test_it_is_answered_when_the_high_watermark_has_passed_the_batch() -> 
     assert (outcome.appended.base_offset, outcome.appended.leader_epoch) == (0, 5)
 
 
-async def test_it_ends_as_leader_changed_when_the_leadership_ends() -> None:
+async def test_acks_all_ends_as_leader_changed_when_the_leadership_ends() -> None:
     front = Front()
     await front.replicas.lead()
     sending = front.sending()
-    await settled()
+    await until_idle()
     await front.replicas.take(state(leader=2, epoch=6), revision=11)
     (outcome,) = await sending
     assert code_of(outcome) is ErrorCode.LEADER_CHANGED
 
 
-async def test_it_ends_as_leader_changed_when_the_same_broker_is_elected_again() -> None:
+async def test_acks_all_ends_as_leader_changed_when_the_same_broker_is_elected_again() -> None:
     front = Front()
     await front.replicas.lead()
     sending = front.sending()
-    await settled()
+    await until_idle()
     await front.replicas.take(state(epoch=6), revision=11)
     (outcome,) = await sending
     assert code_of(outcome) is ErrorCode.LEADER_CHANGED
 
 
-async def test_it_times_out_with_an_unknown_outcome() -> None:
+async def test_acks_all_times_out_with_an_unknown_outcome() -> None:
     front = Front()
     partition = await front.replicas.lead()
     (outcome,) = await front.send(timeout_ms=250)
@@ -170,7 +170,7 @@ async def test_it_times_out_with_an_unknown_outcome() -> None:
     assert front.replicas.clock.monotonic_ms() == 250
 
 
-async def test_what_timed_out_leaves_nothing_behind() -> None:
+async def test_a_timed_out_produce_leaves_nothing_behind() -> None:
     front = Front()
     await front.replicas.lead()
     await front.send(timeout_ms=10)
@@ -181,19 +181,19 @@ async def test_a_client_that_hangs_up_leaves_nothing_behind() -> None:
     front = Front()
     await front.replicas.lead()
     sending = front.sending()
-    await settled()
+    await until_idle()
     sending.cancel()
     await asyncio.wait([sending])
     assert len(front.replicas.purgatory) == 0
 
 
-async def test_one_partition_that_times_out_does_not_spoil_the_other() -> None:
+async def test_a_partition_that_times_out_does_not_fail_the_other() -> None:
     front = Front()
     first, second = await front.replicas.take(numbers=(0, 1))
     sending = front.sending(
         ProduceEntry(first.name, "", [sent()]), ProduceEntry(second.name, "", [sent()])
     )
-    await settled()
+    await until_idle()
     fetch_by(first, 2)
     fetch_by(first, 3)
     done, timed_out = await sending
@@ -201,7 +201,7 @@ async def test_one_partition_that_times_out_does_not_spoil_the_other() -> None:
     assert code_of(timed_out) is ErrorCode.REQUEST_TIMED_OUT
 
 
-async def test_below_min_isr_it_is_refused_and_nothing_is_written() -> None:
+async def test_acks_all_below_min_isr_is_rejected_and_nothing_is_written() -> None:
     front = Front()
     partition = await front.replicas.lead(wanted=state(isr=(1,), eligible=(2,)))
     (outcome,) = await front.send()
@@ -214,7 +214,7 @@ async def test_below_min_isr_it_is_refused_and_nothing_is_written() -> None:
 
 @pytest.mark.rule("acks-all-waits-for-isr")
 @pytest.mark.parametrize("acks", [Acks.NONE, Acks.LEADER])
-async def test_without_acks_all_nobody_waits_for_replicas(acks: Acks) -> None:
+async def test_without_acks_all_a_produce_does_not_wait_for_replicas(acks: Acks) -> None:
     front = Front()
     partition = await front.replicas.lead()
     (outcome,) = await front.send(acks=acks)
@@ -232,10 +232,10 @@ async def test_batches_of_one_entry_get_consecutive_offsets() -> None:
     assert partition.log.log_end_offset == 4
 
 
-# -- requests that are wrong as a whole --------------------------------------------------
+# -- requests that are invalid as a whole ------------------------------------------------
 
 
-async def refusal_of(sending: asyncio.Task[list[ProduceOutcome]]) -> TidelogError:
+async def rejection_of(sending: asyncio.Task[list[ProduceOutcome]]) -> TidelogError:
     with pytest.raises(TidelogError) as raised:
         await sending
     assert raised.value.code is ErrorCode.INVALID_REQUEST
@@ -246,15 +246,15 @@ async def test_a_partition_may_appear_once() -> None:
     front = Front()
     partition = await front.replicas.lead()
     entry = ProduceEntry(NAME, "", [sent()])
-    refusal = await refusal_of(front.sending(entry, entry))
-    assert "twice" in refusal.message
+    rejection = await rejection_of(front.sending(entry, entry))
+    assert "twice" in rejection.message
     assert partition.log.log_end_offset == 0
 
 
 async def test_an_entry_needs_a_batch() -> None:
     front = Front()
-    refusal = await refusal_of(front.sending(ProduceEntry(NAME, "", [])))
-    assert "no batch for orders/0" in refusal.message
+    rejection = await rejection_of(front.sending(ProduceEntry(NAME, "", [])))
+    assert "no batch for orders/0" in rejection.message
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, MAX_TIMEOUT_MS + 1])
@@ -268,14 +268,14 @@ async def test_a_timeout_has_bounds(timeout_ms: int) -> None:
 # -- partitions that cannot be served ----------------------------------------------------
 
 
-async def test_a_topic_that_does_not_exist_is_named() -> None:
+async def test_a_missing_topic_is_named_in_the_error() -> None:
     (outcome,) = await Front().send(ProduceEntry(TopicPartition("nowhere", 0), "", [sent()]))
     assert code_of(outcome) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert "'nowhere' does not exist; create it" in message_of(outcome)
 
 
 @pytest.mark.parametrize("number", [3, -1])
-async def test_a_partition_that_does_not_exist_is_answered_with_those_that_do(number: int) -> None:
+async def test_a_missing_partition_is_answered_with_the_existing_ones(number: int) -> None:
     front = Front()
     front.replicas.cache.apply([topic_change(partitions=3)])
     (outcome,) = await front.send(ProduceEntry(on(number), "", [sent()]))
@@ -284,7 +284,7 @@ async def test_a_partition_that_does_not_exist_is_answered_with_those_that_do(nu
     assert "its partitions are 0 to 2" in message_of(outcome)
 
 
-async def test_another_leader_is_named_with_its_address() -> None:
+async def test_the_error_names_another_leader_with_its_address() -> None:
     front = Front()
     front.replicas.cache.apply([topic_change(), broker_change(2)])
     front.replicas.knows(state(leader=2), 10)
@@ -296,17 +296,17 @@ async def test_another_leader_is_named_with_its_address() -> None:
     assert "10.0.0.2:7500" in message_of(outcome)
 
 
-async def test_a_topic_that_was_created_again_is_not_the_one_that_was_meant() -> None:
+async def test_a_recreated_topic_is_not_the_requested_one() -> None:
     front = Front()
     await front.replicas.lead()
     (outcome,) = await front.send(ProduceEntry(NAME, OTHER_ID, [sent()]))
     assert code_of(outcome) is ErrorCode.UNKNOWN_TOPIC_ID
 
 
-# -- batches that are wrong --------------------------------------------------------------
+# -- invalid batches ---------------------------------------------------------------------
 
 
-async def test_a_batch_that_is_too_large_is_refused_with_the_limit() -> None:
+async def test_a_batch_that_is_too_large_is_rejected_with_the_limit() -> None:
     front = Front()
     (partition,) = await front.replicas.take(config={"max_batch_bytes": "1024"})
     large = ProduceEntry(NAME, "", [sent(bytes(1024)), sent(bytes(1025))])
@@ -346,7 +346,7 @@ async def test_a_timestamp_far_ahead_of_the_leaders_clock_is_rejected(
 
 
 class LaterClock:
-    """As other brokers have it: an hour and a minute later."""
+    """The latest time of other brokers, an hour and a minute ahead."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -376,8 +376,8 @@ async def test_a_leader_that_is_behind_accepts_and_dates_by_the_latest_time(
     assert stored.header.max_timestamp_ms == expected_ms
 
 
-async def test_a_batch_that_outgrows_the_limit_as_it_is_compressed_again_is_rejected() -> None:
-    """Its producer compresses it with a larger window than the broker does."""
+async def test_a_batch_that_outgrows_the_limit_when_it_is_recompressed_is_rejected() -> None:
+    """Its producer compresses with a larger window than the broker does."""
     block = random.Random(1).randbytes(4 << 20)
     front = Front()
     front.check = record_batch.check
@@ -403,7 +403,7 @@ async def test_a_batch_that_outgrows_the_limit_as_it_is_compressed_again_is_reje
     assert partition.log.log_end_offset == 2
 
 
-async def test_a_partition_that_moves_while_it_is_checked_does_not_spoil_the_others(
+async def test_a_partition_removed_during_its_check_does_not_fail_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     front = Front()
@@ -430,7 +430,7 @@ async def test_a_partition_that_moves_while_it_is_checked_does_not_spoil_the_oth
 
 
 @pytest.mark.parametrize("codec", Codec)
-async def test_records_get_the_time_of_their_append_where_the_topic_says_so(codec: Codec) -> None:
+async def test_records_get_their_append_time_where_the_topic_says_so(codec: Codec) -> None:
     front = Front()
     front.check = check_for_real
     (partition,) = await front.replicas.take(config={"timestamp_type": "append"})
@@ -452,7 +452,7 @@ async def test_records_get_the_time_of_their_append_where_the_topic_says_so(code
     assert columns.headers == {1: (("h", b"x"),)}
 
 
-async def test_a_batch_with_a_wrong_crc_is_refused_and_its_neighbours_are_not_written() -> None:
+async def test_a_batch_with_a_wrong_crc_is_rejected_and_its_neighbours_are_not_written() -> None:
     front = Front()
     front.check = check_for_real
     partition = await front.replicas.lead()
@@ -467,12 +467,12 @@ async def test_one_bad_partition_does_not_keep_the_others_from_being_written() -
     front = Front()
     (good,) = await front.replicas.take(state(isr=(1,), replicas=(1,), min_isr=1))
     bad = ProduceEntry(TopicPartition("nowhere", 0), "", [sent()])
-    refused, done = await front.send(bad, ProduceEntry(good.name, "", [sent()]))
-    assert code_of(refused) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    rejected, done = await front.send(bad, ProduceEntry(good.name, "", [sent()]))
+    assert code_of(rejected) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert done.appended is not None
 
 
-async def test_a_full_disk_is_said_and_leaves_no_half_record() -> None:
+async def test_a_full_disk_is_reported_and_leaves_no_partial_record() -> None:
     disk = MemoryDisk()
     front = Front(disk)
     partition = await front.replicas.lead()

@@ -1,4 +1,4 @@
-"""What is asked for and lies on the disk alone: it is read in threads, and nobody else waits."""
+"""Requests for data that is only on the disk: threads read it, and no other request waits."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from unit.broker.broker_parts import (
     commit,
     in_place,
     position,
-    settled,
     stop_command,
+    until_idle,
 )
 from unit.broker.cold_disk import ColdReplicas, cold_replicas
 from unit.broker.fake_log import NAME, epoch_of
@@ -53,7 +53,7 @@ class Leader:
         self._sessions = count(1)
 
     def followed(self, *partitions: Partition) -> asyncio.Task[ReplicaFetchResponse]:
-        """From the beginning of each."""
+        """A fetch by a follower from the beginning of each partition."""
         entries = [ReplicaFetchEntry(p.key, position(p, 0), max_bytes=1 << 20) for p in partitions]
         request = ReplicaFetchRequest(
             broker_id=FOLLOWER,
@@ -83,14 +83,14 @@ def timestamps_of(batch: Batch) -> list[int]:
     return record_batch.decode(batch).timestamps_ms
 
 
-async def asked(task: asyncio.Task[object]) -> bool:
-    """Whether it is answered once nothing but a thread can go on."""
-    await settled()
+async def is_answered(task: asyncio.Task[object]) -> bool:
+    """Whether the request is answered when only a thread could still make progress."""
+    await until_idle()
     return task.done()
 
 
 def followed_offsets(response: ReplicaFetchResponse) -> dict[int, list[int]]:
-    """Of each partition that is answered."""
+    """The offsets of each answered partition."""
     found = {}
     for result in response.results:
         assert result.answer is not None
@@ -115,7 +115,7 @@ async def test_a_follower_waits_for_a_thread_and_is_answered_when_it_has_read() 
     async with cold_replicas() as replicas:
         partition = await cold_partition(replicas)
         fetch = Leader(replicas).followed(partition)
-        assert not await asked(fetch)
+        assert not await is_answered(fetch)
         await replicas.threads.end()
         assert followed_offsets(await fetch) == {0: [0, 1]}
         assert replicas.waits == 0
@@ -123,7 +123,7 @@ async def test_a_follower_waits_for_a_thread_and_is_answered_when_it_has_read() 
 
 
 @pytest.mark.rule("disk-reads-off-event-loop")
-async def test_a_follower_is_answered_what_memory_holds_beside_what_is_cold() -> None:
+async def test_a_follower_gets_data_in_memory_beside_cold_data() -> None:
     async with cold_replicas() as replicas:
         cold = await cold_partition(replicas)
         cached = await replicas.lead(1)
@@ -138,12 +138,12 @@ async def test_growth_of_another_partition_wakes_a_follower_that_waits_for_a_thr
         cold = await cold_partition(replicas)
         other = await replicas.lead(1)
         fetch = Leader(replicas).followed(cold, other)
-        assert not await asked(fetch)
+        assert not await is_answered(fetch)
         append(other)
         assert followed_offsets(await fetch) == {1: [0]}
 
 
-async def test_at_its_deadline_a_follower_is_answered_without_what_is_cold() -> None:
+async def test_at_its_deadline_a_follower_is_answered_without_cold_data() -> None:
     async with cold_replicas() as replicas:
         fetch = Leader(replicas).followed(await cold_partition(replicas))
         assert followed_offsets(await fetch) == {}
@@ -154,14 +154,14 @@ async def test_at_its_deadline_a_follower_is_answered_without_what_is_cold() -> 
 async def test_a_consumer_waits_for_a_thread_and_is_answered_when_it_has_read() -> None:
     async with cold_replicas() as replicas:
         fetch = Leader(replicas).consumed(await cold_partition(replicas))
-        assert not await asked(fetch)
+        assert not await is_answered(fetch)
         await replicas.threads.end()
         assert offsets(await fetch) == [[0, 1]]
         assert replicas.waits == 0
         assert replicas.clock.monotonic_ms() == 0
 
 
-async def test_a_consumer_is_answered_what_memory_holds_beside_what_is_cold() -> None:
+async def test_a_consumer_gets_data_in_memory_beside_cold_data() -> None:
     async with cold_replicas() as replicas:
         cold = await cold_partition(replicas)
         cached = await replicas.lead(1)
@@ -170,10 +170,10 @@ async def test_a_consumer_is_answered_what_memory_holds_beside_what_is_cold() ->
         assert replicas.waits == 0
 
 
-async def test_a_consumer_that_asks_for_no_bytes_waits_for_what_is_cold() -> None:
+async def test_a_consumer_that_asks_for_no_bytes_waits_for_cold_data() -> None:
     async with cold_replicas() as replicas:
         fetch = Leader(replicas).consumed(await cold_partition(replicas), min_bytes=0)
-        assert not await asked(fetch)
+        assert not await is_answered(fetch)
         await replicas.threads.end()
         assert offsets(await fetch) == [[0, 1]]
 
@@ -188,7 +188,7 @@ async def test_a_consumer_that_never_waits_is_answered_as_soon_as_a_thread_has_r
 
 
 @pytest.mark.rule("disk-reads-off-event-loop")
-async def test_what_leaves_memory_before_it_is_fetched_is_waited_for_once() -> None:
+async def test_data_evicted_before_it_is_fetched_is_waited_for_once() -> None:
     async with cold_replicas() as replicas:
         leader, partition = Leader(replicas), await cold_partition(replicas)
         for rounds in (1, 2):
@@ -200,10 +200,10 @@ async def test_what_leaves_memory_before_it_is_fetched_is_waited_for_once() -> N
             replicas.memory.evict()
 
 
-async def test_what_cannot_be_read_is_a_fault_of_the_disk() -> None:
+async def test_unreadable_data_is_a_disk_fault() -> None:
     async with cold_replicas() as replicas:
         fetch = Leader(replicas).consumed(await cold_partition(replicas))
-        await settled()
+        await until_idle()
         replicas.memory.failing_reads = 1
         await replicas.threads.end()
         (outcome,) = await fetch
@@ -213,13 +213,13 @@ async def test_what_cannot_be_read_is_a_fault_of_the_disk() -> None:
         assert (key.partition, getattr(error, "errno", None)) == (0, errno.EIO)
 
 
-async def test_damage_in_what_was_cold_is_found() -> None:
+async def test_damage_in_cold_data_is_found() -> None:
     async with cold_replicas() as replicas:
         partition = await cold_partition(replicas)
         segment = next(path for path in replicas.memory.paths() if path.suffix == ".log")
         replicas.memory.flip_bit(segment, 90, 0)
         fetch = Leader(replicas).followed(partition)
-        await settled()
+        await until_idle()
         await replicas.threads.end()
         (result,) = (await fetch).results
         assert result.error is not None
@@ -227,11 +227,11 @@ async def test_damage_in_what_was_cold_is_found() -> None:
         assert "damaged at byte 0" in str(error)
 
 
-async def test_a_partition_that_is_removed_while_it_is_read_is_answered_so() -> None:
+async def test_a_partition_removed_during_the_read_is_answered_as_such() -> None:
     async with cold_replicas() as replicas:
         leader, partition = Leader(replicas), await cold_partition(replicas)
         consumed, followed = leader.consumed(partition), leader.followed(partition)
-        assert not await asked(consumed)
+        assert not await is_answered(consumed)
         await replicas.manager.stop_replica(stop_command(20))
         (outcome,) = await consumed
         assert outcome.error is not None
@@ -242,11 +242,11 @@ async def test_a_partition_that_is_removed_while_it_is_read_is_answered_so() -> 
         assert replicas.failures == []
 
 
-async def test_a_leadership_that_ends_while_it_is_read_is_answered_so() -> None:
+async def test_a_leadership_that_ends_during_the_read_is_answered_as_such() -> None:
     async with cold_replicas() as replicas:
         leader, partition = Leader(replicas), await cold_partition(replicas)
         search, followed = leader.searched(0), leader.followed(partition)
-        assert not await asked(search)
+        assert not await is_answered(search)
         partition.stop_leading()
         await replicas.threads.end()
         with pytest.raises(TidelogError):
@@ -264,26 +264,26 @@ async def test_a_search_by_time_waits_for_a_thread() -> None:
         commit(partition)
         replicas.memory.evict()
         search = Leader(replicas).searched(15)
-        assert not await asked(search)
+        assert not await is_answered(search)
         await replicas.threads.end_all()
         assert (await search).offset == 1
         assert replicas.waits == 0
 
 
-async def test_a_fetch_has_no_more_read_than_it_may_carry() -> None:
+async def test_a_fetch_reads_no_more_from_the_disk_than_it_may_return() -> None:
     async with cold_replicas() as replicas:
         partitions = [await replicas.lead(number) for number in range(3)]
         for partition in partitions:
             commit(partition, b"x" * (400 << 10), b"x" * (400 << 10))
         replicas.memory.evict()
         fetch = Leader(replicas).consumed(*partitions)
-        await settled()
+        await until_idle()
         assert len(replicas.cold_reads) == 2
         await replicas.threads.end()
         assert sum(map(len, offsets(await fetch))) == 2
 
 
-async def test_the_lag_of_a_follower_is_told_without_waiting_for_the_disk() -> None:
+async def test_the_lag_of_a_follower_is_known_without_waiting_for_the_disk() -> None:
     async with cold_replicas() as replicas:
         partition = await cold_partition(replicas)
         assert partition.log.append_time_of(0) is None

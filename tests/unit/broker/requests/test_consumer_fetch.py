@@ -23,8 +23,8 @@ from unit.broker.broker_parts import (
     commit,
     fetch_by,
     on,
-    settled,
     topic_change,
+    until_idle,
 )
 from unit.broker.fake_log import NAME, state
 from unit.loop_turns import Turns
@@ -36,7 +36,7 @@ def entry(
     return FetchEntry(on(number), "", known_epoch, offset, max_bytes)
 
 
-def asking(
+def fetching(
     replicas: Replicas,
     *entries: FetchEntry,
     max_wait_ms: int = 500,
@@ -67,10 +67,10 @@ def code_of(outcome: FetchOutcome) -> ErrorCode:
 # -- waiting -----------------------------------------------------------------------------
 
 
-async def test_what_is_there_is_answered_at_once() -> None:
+async def test_available_records_are_answered_at_once() -> None:
     replicas = Replicas()
     commit(await replicas.lead())
-    (outcome,) = await asking(replicas)
+    (outcome,) = await fetching(replicas)
     assert offsets(outcome) == [0]
     assert replicas.clock.monotonic_ms() == 0
 
@@ -78,11 +78,11 @@ async def test_what_is_there_is_answered_at_once() -> None:
 async def test_growth_alone_does_not_wake_a_consumer_and_a_commit_does() -> None:
     replicas = Replicas()
     partition = await replicas.lead()
-    asked = asking(replicas)
-    await settled()
+    asked = fetching(replicas)
+    await until_idle()
     append(partition)
     fetch_by(partition, 2)
-    await settled()
+    await until_idle()
     assert not asked.done()
     fetch_by(partition, 3)
     (outcome,) = await asked
@@ -91,28 +91,28 @@ async def test_growth_alone_does_not_wake_a_consumer_and_a_commit_does() -> None
 
 
 @pytest.mark.rule("offset-above-hw-is-valid")
-async def test_at_the_deadline_the_answer_is_empty_and_tells_the_high_watermark() -> None:
+async def test_at_the_deadline_the_answer_is_empty_and_has_the_high_watermark() -> None:
     replicas = Replicas()
     commit(await replicas.lead())
-    (outcome,) = await asking(replicas, entry(1), max_wait_ms=300)
+    (outcome,) = await fetching(replicas, entry(1), max_wait_ms=300)
     assert outcome.answer is not None
     assert (offsets(outcome), outcome.answer.high_watermark) == ([], 1)
     assert replicas.clock.monotonic_ms() == 300
 
 
-async def test_nobody_waits_longer_than_the_bound() -> None:
+async def test_no_fetch_waits_longer_than_the_bound() -> None:
     replicas = Replicas()
     await replicas.lead()
-    await asking(replicas, max_wait_ms=10**9)
+    await fetching(replicas, max_wait_ms=10**9)
     assert replicas.clock.monotonic_ms() == fetch_wait.MAX_WAIT_MS
 
 
 async def test_min_bytes_are_waited_for() -> None:
     replicas = Replicas()
     partition = await replicas.lead()
-    asked = asking(replicas, min_bytes=10)
+    asked = fetching(replicas, min_bytes=10)
     commit(partition, b"12345")
-    await settled()
+    await until_idle()
     assert not asked.done()
     commit(partition, b"67890")
     (outcome,) = await asked
@@ -122,23 +122,23 @@ async def test_min_bytes_are_waited_for() -> None:
 async def test_less_than_min_bytes_is_answered_at_the_deadline() -> None:
     replicas = Replicas()
     commit(await replicas.lead(), b"12345")
-    (outcome,) = await asking(replicas, min_bytes=10, max_wait_ms=300)
+    (outcome,) = await fetching(replicas, min_bytes=10, max_wait_ms=300)
     assert offsets(outcome) == [0]
     assert replicas.clock.monotonic_ms() == 300
 
 
-async def test_min_bytes_0_asks_without_waiting() -> None:
+async def test_min_bytes_0_does_not_wait() -> None:
     replicas = Replicas()
     await replicas.lead()
-    (outcome,) = await asking(replicas, min_bytes=0)
+    (outcome,) = await fetching(replicas, min_bytes=0)
     assert offsets(outcome) == []
     assert replicas.clock.monotonic_ms() == 0
 
 
-async def test_more_than_an_answer_may_carry_is_not_waited_for() -> None:
+async def test_a_fetch_does_not_wait_for_more_than_an_answer_may_carry() -> None:
     replicas = Replicas()
     commit(await replicas.lead(), bytes(2000))
-    await asking(replicas, min_bytes=5000, max_bytes=1000)
+    await fetching(replicas, min_bytes=5000, max_bytes=1000)
     assert replicas.clock.monotonic_ms() == 0
 
 
@@ -146,8 +146,8 @@ async def test_the_end_of_the_leadership_is_answered_at_once() -> None:
     replicas = Replicas()
     replicas.cache.apply([topic_change(), broker_change(2)])
     await replicas.lead()
-    asked = asking(replicas)
-    await settled()
+    asked = fetching(replicas)
+    await until_idle()
     replicas.knows(state(leader=2, epoch=6), 11)
     (outcome,) = await asked
     assert code_of(outcome) is ErrorCode.NOT_LEADER
@@ -159,36 +159,36 @@ async def test_an_error_of_one_partition_does_not_wait_for_data_of_the_others() 
     replicas = Replicas()
     await replicas.lead()
     nowhere = FetchEntry(TopicPartition("nowhere", 0), "", -1, 0, 1000)
-    fine, refused = await asking(replicas, entry(), nowhere)
+    fine, rejected = await fetching(replicas, entry(), nowhere)
     assert offsets(fine) == []
-    assert code_of(refused) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(rejected) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert replicas.clock.monotonic_ms() == 0
 
 
-async def test_a_wait_that_is_given_up_leaves_nothing_behind() -> None:
+async def test_a_cancelled_wait_leaves_nothing_behind() -> None:
     replicas = Replicas()
     await replicas.lead()
-    asked = asking(replicas)
-    await settled()
+    asked = fetching(replicas)
+    await until_idle()
     assert len(replicas.purgatory) == 1
     asked.cancel()
     await asyncio.wait([asked])
     assert len(replicas.purgatory) == 0
 
 
-# -- what is answered --------------------------------------------------------------------
+# -- the answer --------------------------------------------------------------------------
 
 
-async def test_an_offset_beyond_the_log_is_out_of_range_and_the_range_is_said() -> None:
+async def test_an_offset_beyond_the_log_is_out_of_range_and_the_error_has_the_range() -> None:
     replicas = Replicas()
     commit(await replicas.lead())
-    (outcome,) = await asking(replicas, entry(7))
+    (outcome,) = await fetching(replicas, entry(7))
     assert code_of(outcome) is ErrorCode.OFFSET_OUT_OF_RANGE
     assert outcome.error is not None
     assert "offsets 0 to 1, not 7" in outcome.error.message
 
 
-async def test_fetches_below_the_start_of_the_log_alone_count_as_outrun(
+async def test_only_fetches_below_the_log_start_count_as_outrun(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     replicas = Replicas()
@@ -206,37 +206,37 @@ async def test_fetches_below_the_start_of_the_log_alone_count_as_outrun(
 
 
 @pytest.mark.rule("end-reported-after-epoch-start")
-async def test_out_of_range_does_not_tell_an_end_that_a_new_leader_does_not_know() -> None:
+async def test_out_of_range_does_not_name_an_end_that_a_new_leader_does_not_know() -> None:
     replicas = Replicas()
     append(await replicas.lead())
     (partition,) = await replicas.take(state(epoch=6), revision=11)
-    told = []
+    high_watermarks = []
     for caught_up in (False, True):
         if caught_up:
             for follower in (2, 3):
                 fetch_by(partition, follower)
-        (outcome,) = await asking(replicas, entry(7))
+        (outcome,) = await fetching(replicas, entry(7))
         assert code_of(outcome) is ErrorCode.OFFSET_OUT_OF_RANGE
         assert outcome.answer is not None
-        told.append(outcome.answer.high_watermark)
-    assert told == [NO_OFFSET, 1]
+        high_watermarks.append(outcome.answer.high_watermark)
+    assert high_watermarks == [NO_OFFSET, 1]
 
 
 async def test_a_consumer_that_knows_an_older_epoch_is_fenced() -> None:
     replicas = Replicas()
     commit(await replicas.lead())
-    (outcome,) = await asking(replicas, entry(known_epoch=4))
+    (outcome,) = await fetching(replicas, entry(known_epoch=4))
     assert code_of(outcome) is ErrorCode.FENCED_LEADER_EPOCH
 
 
-async def test_the_first_batch_is_whole_however_small_the_limit() -> None:
+async def test_the_first_batch_is_complete_however_small_the_limit() -> None:
     replicas = Replicas()
     commit(await replicas.lead(), bytes(500), bytes(500))
-    (outcome,) = await asking(replicas, entry(max_bytes=10))
+    (outcome,) = await fetching(replicas, entry(max_bytes=10))
     assert offsets(outcome) == [0]
 
 
-async def test_outcomes_are_in_the_order_of_the_request_whoever_was_read_first() -> None:
+async def test_results_are_in_the_order_of_the_request_whichever_was_read_first() -> None:
     replicas = Replicas()
     for partition in await replicas.take(numbers=(0, 1, 2)):
         commit(partition, *[b"r"] * (partition.name.partition + 1))
@@ -264,7 +264,7 @@ async def test_a_busy_partition_does_not_starve_those_behind_it() -> None:
     assert sorted(served) == [[0, 1], [1, 0]]
 
 
-async def test_a_damaged_segment_costs_its_partition_the_leader_and_no_other() -> None:
+async def test_a_damaged_segment_costs_only_its_partition_the_leader() -> None:
     replicas = Replicas()
     damaged, sound = await replicas.take(numbers=(0, 1))
     commit(damaged, bytes(100))
@@ -275,8 +275,8 @@ async def test_a_damaged_segment_costs_its_partition_the_leader_and_no_other() -
         if path.name.endswith(".log") and path.parent.name.startswith(f"{NAME.topic}-0")
     )
     segment.data[5] ^= 0xFF
-    refused, fine = await asking(replicas, entry(number=0), entry(number=1))
-    assert code_of(refused) is ErrorCode.LEADER_NOT_AVAILABLE
+    rejected, fine = await fetching(replicas, entry(number=0), entry(number=1))
+    assert code_of(rejected) is ErrorCode.LEADER_NOT_AVAILABLE
     assert (damaged.leading, [key for key, _ in replicas.failures]) == (None, [KEY])
     assert offsets(fine) == [0]
 
@@ -306,13 +306,13 @@ async def test_readers_wait_for_a_batch_that_a_follower_may_have(*, is_coming: b
         assert code_of(outcome) is ErrorCode.RECORDS_DAMAGED
 
 
-async def test_partitions_that_are_read_give_more_turns_than_those_without_news() -> None:
+async def test_partitions_that_are_read_yield_more_than_those_without_news() -> None:
     """A read may open a file; a partition without news costs a few microseconds."""
     replicas, count = Replicas(), 12
     for number in range(count):
         commit(await replicas.lead(number))
     async with Turns() as turns:
-        await asking(replicas, *[entry(1, number=n) for n in range(count)], max_wait_ms=0)
+        await fetching(replicas, *[entry(1, number=n) for n in range(count)], max_wait_ms=0)
         without_news = turns.taken()
-        await asking(replicas, *[entry(0, number=n) for n in range(count)])
+        await fetching(replicas, *[entry(0, number=n) for n in range(count)])
         assert turns.taken() >= without_news + count * WORK_OF_READ // WORK_PER_TURN

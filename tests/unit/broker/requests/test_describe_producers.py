@@ -1,5 +1,6 @@
-"""DescribeProducers: what is committed of producers, and fences that hold before they are
-answered."""
+"""DescribeProducers: which committed state of producers it returns, and fences that hold before
+they are answered.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from tidelog_broker.requests.describe_producers import (
     Fence,
     Page,
 )
-from unit.broker.broker_parts import Replicas, fetch_by, holder_change, settled
+from unit.broker.broker_parts import Replicas, fetch_by, holder_change, until_idle
 from unit.broker.fake_log import NAME, TOPIC_ID, sent_by, state
 
 NAMED = FIRST_NAMED_PRODUCER_ID + 1
@@ -50,7 +51,7 @@ def catch_up(partition: Partition) -> None:
         fetch_by(partition, follower)
 
 
-def told(outcome: DescribeOutcome) -> Sequence[tuple[int, int, int]]:
+def described(outcome: DescribeOutcome) -> Sequence[tuple[int, int, int]]:
     assert not isinstance(outcome, TidelogError), outcome
     return [producer[:3] for producer in outcome.producers]
 
@@ -63,24 +64,24 @@ def code_of(outcome: DescribeOutcome) -> ErrorCode:
 # -- without a fence ---------------------------------------------------------------------
 
 
-async def test_what_is_committed_is_told() -> None:
+async def test_committed_state_is_described() -> None:
     front = Front()
     partition = await front.replicas.lead()
     put(partition, 7, 0, count=4)
     catch_up(partition)
     put(partition, 7, 4)
-    assert told(await front.ask()) == [(7, 0, 3)]
+    assert described(await front.ask()) == [(7, 0, 3)]
 
 
-async def test_only_those_that_are_asked_for_are_told() -> None:
+async def test_only_requested_producers_are_described() -> None:
     front = Front()
     partition = await front.replicas.lead(wanted=ALONE)
     for producer in (7, 8, 9):
         put(partition, producer, 0)
-    assert told(await front.ask(9, 4, 7)) == [(7, 0, 0), (9, 0, 0)]
+    assert described(await front.ask(9, 4, 7)) == [(7, 0, 0), (9, 0, 0)]
 
 
-async def test_a_partition_that_is_not_led_here_is_answered_as_by_produce() -> None:
+async def test_a_partition_led_elsewhere_is_answered_as_by_produce() -> None:
     front = Front()
     assert code_of(await front.ask()) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     await front.replicas.lead()
@@ -89,7 +90,7 @@ async def test_a_partition_that_is_not_led_here_is_answered_as_by_produce() -> N
     )
 
 
-async def test_one_partition_that_is_not_there_does_not_spoil_the_others() -> None:
+async def test_a_missing_partition_does_not_fail_the_others() -> None:
     front = Front()
     await front.replicas.lead(wanted=ALONE)
     nowhere = DescribeEntry(TopicPartition("nowhere", 0), "")
@@ -100,11 +101,13 @@ async def test_one_partition_that_is_not_there_does_not_spoil_the_others() -> No
         assert not isinstance(second, TidelogError)
 
 
-# -- how many in one answer ----------------------------------------------------------------
+# -- pages ---------------------------------------------------------------------------------
 
 
 async def pages(front: Front, size: int, *ids: int) -> list[list[tuple[int, int]]]:
-    """Of partitions 0 and 1, which know three producers each: by partition and id."""
+    """Pages of partitions 0 and 1, which have three producers each, as pairs of partition and
+    id.
+    """
     pending = {0: [0, 1]}
     found = []
     while pending:
@@ -131,7 +134,7 @@ async def two_partitions() -> Front:
     return front
 
 
-async def test_a_page_has_as_many_producers_as_it_may_and_the_next_goes_on_there() -> None:
+async def test_a_page_is_full_and_the_next_continues_there() -> None:
     front = await two_partitions()
     assert await pages(front, 6) == [[(0, 7), (0, 8), (0, 9), (1, 7), (1, 8), (1, 9)]]
     for size in range(1, 6):
@@ -140,7 +143,7 @@ async def test_a_page_has_as_many_producers_as_it_may_and_the_next_goes_on_there
         assert sorted(chain(*found)) == [(n, p) for n in (0, 1) for p in (7, 8, 9)]
 
 
-async def test_ids_that_are_not_known_count_as_they_are_looked_up() -> None:
+async def test_lookups_of_unknown_ids_count_towards_a_page() -> None:
     front = await two_partitions()
     assert sorted(await pages(front, 2, 4, 5, 7, 10)) == [[], [], [(0, 7)], [(1, 7)]]
 
@@ -158,12 +161,12 @@ async def test_without_pages_too_many_are_rejected(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("page", [Page(-1), Page(1, -1)])
-async def test_a_page_of_less_than_nothing_is_rejected(page: Page) -> None:
+async def test_a_negative_page_size_is_rejected(page: Page) -> None:
     with pytest.raises(TidelogError, match="must be 0 or more"):
         await Front().describe([], [], None, page)
 
 
-async def test_a_partition_that_is_named_twice_rejects_the_request() -> None:
+async def test_a_partition_listed_twice_rejects_the_request() -> None:
     front = await two_partitions()
     with pytest.raises(TidelogError, match="appears twice") as caught:
         await front.describe([DescribeEntry(NAME, ""), DescribeEntry(NAME, TOPIC_ID)], [])
@@ -173,32 +176,32 @@ async def test_a_partition_that_is_named_twice_rejects_the_request() -> None:
 # -- with a fence ------------------------------------------------------------------------
 
 
-async def test_it_is_answered_when_the_replicas_have_the_fence() -> None:
+async def test_a_fence_is_answered_when_the_replicas_have_it() -> None:
     front = Front()
     partition = await front.replicas.lead()
     put(partition, NAMED, 0, count=4)
     asking = front.asking(NEXT)
-    await settled()
+    await until_idle()
     fetch_by(partition, 2)
-    await settled()
+    await until_idle()
     assert not asking.done()
     fetch_by(partition, 3)
-    assert told(await asking) == [(NAMED, 1, 3)]
+    assert described(await asking) == [(NAMED, 1, 3)]
 
 
-async def test_a_former_holder_cannot_write_once_it_is_asked_for() -> None:
+async def test_a_previous_holder_cannot_write_once_a_fence_is_requested() -> None:
     front = Front()
     partition = await front.replicas.lead()
     asking = front.asking(NEXT)
-    await settled()
-    with pytest.raises(TidelogError) as refused:
+    await until_idle()
+    with pytest.raises(TidelogError) as rejected:
         put(partition, NAMED, 0)
-    assert refused.value.code is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert rejected.value.code is ErrorCode.FENCED_PRODUCER_EPOCH
     catch_up(partition)
-    assert told(await asking) == [(NAMED, 1, -1)]
+    assert described(await asking) == [(NAMED, 1, -1)]
 
 
-async def test_nobody_fences_any_more_whose_name_somebody_else_has_taken() -> None:
+async def test_a_holder_whose_name_was_taken_cannot_fence_any_more() -> None:
     front = Front()
     partition = await front.replicas.lead(wanted=ALONE)
     front.replicas.cache.apply([holder_change(NAMED, NEXT.producer_epoch + 1)])
@@ -206,42 +209,42 @@ async def test_nobody_fences_any_more_whose_name_somebody_else_has_taken() -> No
     assert partition.log.log_end_offset == 0
 
 
-async def test_a_fence_that_is_there_waits_for_its_replicas_like_the_first_time() -> None:
+async def test_a_repeated_fence_waits_for_its_replicas_like_the_first() -> None:
     front = Front()
     partition = await front.replicas.lead()
     first, again = front.asking(NEXT), front.asking(NEXT)
-    await settled()
+    await until_idle()
     assert partition.log.log_end_offset == 1
     assert not again.done()
     catch_up(partition)
-    assert told(await again) == told(await first)
+    assert described(await again) == described(await first)
 
 
-async def test_the_producer_of_the_fence_alone_is_told_unless_others_are_named() -> None:
+async def test_only_the_producer_of_the_fence_is_described_unless_others_are_named() -> None:
     front = Front()
     partition = await front.replicas.lead(wanted=ALONE)
     put(partition, 7, 0)
-    assert told(await front.ask(fence=NEXT)) == [(NAMED, 1, -1)]
-    assert told(await front.ask(7, fence=NEXT)) == [(7, 0, 0)]
+    assert described(await front.ask(fence=NEXT)) == [(NAMED, 1, -1)]
+    assert described(await front.ask(7, fence=NEXT)) == [(7, 0, 0)]
 
 
-async def test_a_fence_of_a_former_holder_is_refused() -> None:
+async def test_a_fence_of_a_previous_holder_is_rejected() -> None:
     front = Front()
     await front.replicas.lead(wanted=ALONE)
     await front.ask(fence=NEXT._replace(producer_epoch=2))
     assert code_of(await front.ask(fence=NEXT)) is ErrorCode.FENCED_PRODUCER_EPOCH
 
 
-async def test_a_fence_whose_leader_is_deposed_is_not_told_to_hold() -> None:
+async def test_a_fence_whose_leader_is_deposed_is_not_confirmed() -> None:
     front = Front()
     await front.replicas.lead()
     asking = front.asking(NEXT)
-    await settled()
+    await until_idle()
     await front.replicas.take(state(leader=2, epoch=6), revision=11)
     assert code_of(await asking) is ErrorCode.LEADER_CHANGED
 
 
-async def test_a_fence_that_its_replicas_do_not_get_times_out_and_leaves_nothing_behind() -> None:
+async def test_an_unreplicated_fence_times_out_and_leaves_nothing_behind() -> None:
     front = Front()
     await front.replicas.lead()
     outcome = await front.ask(fence=NEXT._replace(timeout_ms=250))
@@ -263,13 +266,13 @@ async def test_a_new_leader_answers_the_first_holder_once_it_knows_the_committed
     put(partition, 7, 0)
     await front.replicas.take(state(epoch=6), revision=11)
     asking = front.asking(Fence(NAMED, 0, 1000))
-    await settled()
+    await until_idle()
     assert not asking.done()
     catch_up(partition)
-    assert told(await asking) == []
+    assert described(await asking) == []
 
 
-async def test_a_full_disk_is_told() -> None:
+async def test_a_full_disk_is_reported() -> None:
     front = Front()
     await front.replicas.lead(wanted=ALONE)
     front.replicas.memory.space = 10
@@ -285,10 +288,10 @@ async def test_a_full_disk_is_told() -> None:
         NEXT._replace(timeout_ms=300_001),
     ],
 )
-async def test_a_fence_that_cannot_be_is_refused_as_a_whole(fence: Fence) -> None:
+async def test_an_invalid_fence_is_rejected_as_a_whole(fence: Fence) -> None:
     front = Front()
     partition = await front.replicas.lead(wanted=ALONE)
-    with pytest.raises(TidelogError) as refused:
+    with pytest.raises(TidelogError) as rejected:
         await front.ask(fence=fence)
-    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert rejected.value.code is ErrorCode.INVALID_REQUEST
     assert partition.log.log_end_offset == 0

@@ -1,4 +1,4 @@
-"""A produce that is sent again: it waits like its original, and is answered like it."""
+"""A produce that is sent again waits like its original and gets the same answer."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from tidelog.record_batch import without_deltas
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.produce import Produce, ProduceEntry, ProduceOutcome
-from unit.broker.broker_parts import Replicas, fetch_by, holder_change, in_place, on, settled
+from unit.broker.broker_parts import Replicas, fetch_by, holder_change, in_place, on, until_idle
 from unit.broker.fake_log import sent_by, state
 
 ID = 7
@@ -47,49 +47,49 @@ def catch_up(partition: Partition) -> None:
 
 
 @pytest.mark.rule("waiting-produce-ends-with-epoch")
-async def test_a_duplicate_of_what_is_not_committed_waits_with_its_original() -> None:
+async def test_a_duplicate_of_an_uncommitted_batch_waits_with_its_original() -> None:
     front = Front()
     partition = await front.replicas.lead()
     original, again = front.sending(sent_by(ID, 0)), front.sending(sent_by(ID, 0))
-    await settled()
+    await until_idle()
     fetch_by(partition, 2)
-    await settled()
+    await until_idle()
     assert not again.done()
     fetch_by(partition, 3)
     assert await again == await original
     assert partition.log.log_end_offset == 1
 
 
-async def test_a_duplicate_of_what_is_committed_is_answered_at_once() -> None:
+async def test_a_duplicate_of_a_committed_batch_is_answered_at_once() -> None:
     front = Front()
     partition = await front.replicas.lead()
     original = front.sending(sent_by(ID, 0))
-    await settled()
+    await until_idle()
     catch_up(partition)
     assert await front.send(sent_by(ID, 0)) == await original
     assert front.replicas.clock.monotonic_ms() == 0
 
 
 async def test_a_duplicate_ends_as_its_original_when_the_leadership_ends() -> None:
-    """Interleaving 8: what was to be committed may be cut."""
+    """Rule `waiting-produce-ends-with-epoch`: the records that were to be committed may be cut."""
     front = Front()
     await front.replicas.lead()
     original, again = front.sending(sent_by(ID, 0)), front.sending(sent_by(ID, 0))
-    await settled()
+    await until_idle()
     await front.replicas.take(state(leader=2, epoch=6), revision=11)
     assert code_of(await original) is ErrorCode.LEADER_CHANGED
     assert code_of(await again) is ErrorCode.LEADER_CHANGED
 
 
-async def test_a_duplicate_at_the_next_leader_waits_until_that_has_committed_it() -> None:
+async def test_a_duplicate_at_the_next_leader_waits_until_that_leader_has_committed_it() -> None:
     front = Front()
     partition = await front.replicas.lead()
     original = front.sending(sent_by(ID, 0))
-    await settled()
+    await until_idle()
     await front.replicas.take(state(epoch=6), revision=11)
     await original
     again = front.sending(sent_by(ID, 0))
-    await settled()
+    await until_idle()
     assert not again.done()
     catch_up(partition)
     outcome = await again
@@ -98,7 +98,7 @@ async def test_a_duplicate_at_the_next_leader_waits_until_that_has_committed_it(
 
 
 @pytest.mark.parametrize("acks", [Acks.NONE, Acks.LEADER])
-async def test_without_acks_all_a_duplicate_waits_for_nobody(acks: Acks) -> None:
+async def test_without_acks_all_a_duplicate_does_not_wait(acks: Acks) -> None:
     front = Front()
     await front.replicas.lead()
     first = await front.send(sent_by(ID, 0), acks=acks)
@@ -106,14 +106,14 @@ async def test_without_acks_all_a_duplicate_waits_for_nobody(acks: Acks) -> None
 
 
 async def old_duplicate(front: Front) -> Partition:
-    """Batch 0 is no longer remembered; nothing is committed."""
+    """A batch 0 that is no longer remembered; nothing is committed."""
     partition = await front.replicas.lead()
     for sequence in range(6):
         await front.send(sent_by(ID, sequence), acks=Acks.LEADER)
     return partition
 
 
-async def test_what_is_no_longer_remembered_is_a_duplicate_with_an_unknown_offset() -> None:
+async def test_a_batch_no_longer_remembered_is_a_duplicate_with_an_unknown_offset() -> None:
     front = Front()
     catch_up(await old_duplicate(front))
     outcome = await front.send(sent_by(ID, 0))
@@ -122,40 +122,40 @@ async def test_what_is_no_longer_remembered_is_a_duplicate_with_an_unknown_offse
 
 
 @pytest.mark.rule("waiting-produce-ends-with-epoch")
-async def test_that_is_not_said_before_it_is_committed() -> None:
-    """The client takes it for a success."""
+async def test_an_old_duplicate_is_not_answered_before_it_is_committed() -> None:
+    """The client takes the answer for a success."""
     front = Front()
     partition = await old_duplicate(front)
     again = front.sending(sent_by(ID, 0))
-    await settled()
+    await until_idle()
     assert not again.done()
     catch_up(partition)
     assert code_of(await again) is ErrorCode.DUPLICATE_SEQUENCE
 
 
-async def test_nor_when_it_has_not_been_in_time() -> None:
+async def test_an_old_duplicate_that_is_not_committed_in_time_times_out() -> None:
     front = Front()
     await old_duplicate(front)
     outcome = await front.send(sent_by(ID, 0), timeout_ms=250)
     assert code_of(outcome) is ErrorCode.REQUEST_TIMED_OUT
 
 
-async def test_batches_new_and_old_are_all_there_before_that_is_said() -> None:
+async def test_new_and_old_batches_are_all_replicated_before_the_answer() -> None:
     front = Front()
     partition = await front.replicas.lead()
     await front.send(sent_by(ID, 0), acks=Acks.LEADER)
     sending = front.sending(sent_by(ID, 0), sent_by(ID, 1))
-    await settled()
+    await until_idle()
     for follower in (2, 3):
         fetch_by(partition, follower, 1)
-    await settled()
+    await until_idle()
     assert not sending.done()
     catch_up(partition)
     assert code_of(await sending) is ErrorCode.DUPLICATE_SEQUENCE
     assert partition.log.log_end_offset == 2
 
 
-async def test_a_batch_out_of_order_is_refused_and_may_be_sent_again() -> None:
+async def test_a_batch_out_of_order_is_rejected_and_may_be_sent_again() -> None:
     front = Front()
     await front.replicas.lead()
     await front.send(sent_by(ID, 0), acks=Acks.LEADER)
@@ -169,7 +169,7 @@ async def test_a_batch_out_of_order_is_refused_and_may_be_sent_again() -> None:
 
 
 @pytest.mark.rule("name-holder-fences-previous")
-async def test_a_former_holder_writes_nowhere_once_the_store_has_told_of_the_next() -> None:
+async def test_a_previous_holder_writes_nowhere_once_the_watch_has_delivered_the_next() -> None:
     front = Front()
     _, partition = await front.replicas.take(numbers=(0, 1))
     await front.send(sent_by(NAMED, 0), acks=Acks.LEADER, number=1)
@@ -183,8 +183,8 @@ async def test_a_former_holder_writes_nowhere_once_the_store_has_told_of_the_nex
     assert again.appended is not None
 
 
-async def test_a_holder_that_the_store_has_not_told_of_yet_writes() -> None:
-    """Its fence, or it itself, is here before the news."""
+async def test_a_holder_that_the_watch_has_not_delivered_yet_writes() -> None:
+    """Its fence, or its first batch, arrives before the update of the watch."""
     front = Front()
     await front.replicas.lead()
     front.replicas.cache.apply([holder_change(NAMED, 0)])

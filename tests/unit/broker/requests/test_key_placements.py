@@ -25,7 +25,7 @@ def batch(*keys: bytes | None, size: int = 1) -> Batch:
 
 
 def keys_at(partition: int, count: int) -> list[bytes]:
-    """That the standard partitioner puts there."""
+    """The keys that the standard partitioner places there."""
     keys = (b"key-%d" % number for number in range(100 * count))
     return [key for key in keys if partition_for_key(key, PARTITIONS) == partition][:count]
 
@@ -40,7 +40,7 @@ def noted(*keys: bytes | None, partitions: int = PARTITIONS) -> Sequence[Sampled
     return sampled(placements)
 
 
-def test_keys_are_sampled_with_whether_the_standard_partitioner_puts_them_here() -> None:
+def test_sampled_keys_have_whether_the_standard_partitioner_places_them_here() -> None:
     [own], [other] = keys_at(1, 1), keys_at(2, 1)
     [found] = noted(own, None, other)
     assert (found.topic, found.partition, found.partitions) == ("sea", 1, PARTITIONS)
@@ -85,7 +85,7 @@ def test_large_batches_are_not_opened() -> None:
     assert sampled(placements) == []
 
 
-def test_as_many_partitions_are_remembered_as_the_bound_says() -> None:
+def test_the_number_of_remembered_partitions_is_bounded() -> None:
     placements = KeyPlacements()
     for number in range(MAX_PARTITIONS + 5):
         now_ms = number * SAMPLE_INTERVAL_MS // BATCHES_PER_INTERVAL
@@ -93,7 +93,7 @@ def test_as_many_partitions_are_remembered_as_the_bound_says() -> None:
     assert len(sampled(placements)) == MAX_PARTITIONS
 
 
-def test_after_a_change_of_the_partitions_clients_have_time_to_learn_of_it() -> None:
+def test_after_a_change_of_the_partition_count_clients_have_time_to_learn_of_it() -> None:
     placements = KeyPlacements()
     placements.note(NAME, PARTITIONS, batch(b"key"), 0)
     placements.note(NAME, PARTITIONS + 1, batch(b"key"), SAMPLE_INTERVAL_MS)

@@ -1,5 +1,6 @@
-"""Fetches that name very many partitions are served in turns with whatever else there is to do, and
-what happens between two turns is not lost."""
+"""Fetches of very many partitions yield to other work, and nothing that happens in between is
+lost.
+"""
 
 import asyncio
 
@@ -12,17 +13,17 @@ from unit.broker.requests.test_session_fetch import Follower, named
 from unit.loop_turns import Turns
 
 
-async def test_a_request_of_very_many_partitions_is_served_in_turns() -> None:
+async def test_a_request_of_very_many_partitions_yields() -> None:
     follower = Follower()
     partitions = await follower.replicas.take(numbers=range(3 * ITEMS_PER_TURN))
     async with Turns() as turns:
         response = await follower.ask(*((partition, 0) for partition in partitions))
-        # When they are noted, and when they are answered.
+        # It yields when the partitions are recorded, and when they are answered.
         assert turns.taken() >= 4
     assert named(response) == list(range(3 * ITEMS_PER_TURN))
 
 
-async def test_a_new_session_is_noted_after_the_former_one_is_gone(
+async def test_a_new_session_is_recorded_after_the_previous_one_is_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fetch_sessions, "DROPPED_AT_ONCE", 1)
@@ -35,11 +36,11 @@ async def test_a_new_session_is_noted_after_the_former_one_is_gone(
         assert [len(watches[partition]) for partition in partitions] == [1, 1, 1]
 
 
-async def test_a_session_that_ends_while_it_is_noted_takes_no_more() -> None:
+async def test_a_session_that_ends_while_it_is_recorded_takes_no_more() -> None:
     follower = Follower()
     partitions = await follower.replicas.take(numbers=range(2 * ITEMS_PER_TURN))
-    told = [(partition, 0) for partition in partitions]
-    first = asyncio.create_task(follower.fetch(follower.next_request(told)))
+    positions = [(partition, 0) for partition in partitions]
+    first = asyncio.create_task(follower.fetch(follower.next_request(positions)))
     await asyncio.sleep(0)
     assert len(follower.replicas.purgatory._watches) == ITEMS_PER_TURN
     second = await follower.ask()

@@ -33,7 +33,7 @@ async def find(
 
 
 def append_at(partition: Partition, *timestamps_ms: int) -> None:
-    """One batch, with a record for each time."""
+    """Append one batch with a record for each time."""
     batch = record_batch.encode([b"v"] * len(timestamps_ms), timestamps_ms=timestamps_ms)
     partition.append([batch], Acks.LEADER, 1)
 
@@ -48,14 +48,14 @@ async def with_two_batches() -> Replicas:
     return replicas
 
 
-async def test_the_earliest_is_the_logs_start() -> None:
+async def test_the_earliest_offset_is_the_log_start() -> None:
     replicas = Replicas()
     partition = await replicas.lead()
     partition.log.reset_to(7)
     assert await find(replicas, OffsetPosition.EARLIEST) == (7, -1, 5)
 
 
-async def test_the_latest_is_the_high_watermark_and_not_the_logs_end() -> None:
+async def test_the_latest_offset_is_the_high_watermark_and_not_the_log_end() -> None:
     replicas = Replicas()
     partition = await replicas.lead()
     commit(partition)
@@ -63,7 +63,7 @@ async def test_the_latest_is_the_high_watermark_and_not_the_logs_end() -> None:
     assert await find(replicas, OffsetPosition.LATEST) == (1, -1, 5)
 
 
-async def test_by_time_it_is_the_first_record_that_is_not_older() -> None:
+async def test_a_search_by_time_finds_the_first_record_that_is_not_older() -> None:
     replicas = await with_two_batches()
     found = [
         (await find(replicas, OffsetPosition.TIMESTAMP, timestamp_ms=t))[:2]
@@ -72,12 +72,12 @@ async def test_by_time_it_is_the_first_record_that_is_not_older() -> None:
     assert found == [(0, 10), (0, 10), (1, 20), (2, 30), (3, 40)]
 
 
-async def test_by_time_nothing_is_that_young() -> None:
+async def test_a_search_for_a_later_time_finds_nothing() -> None:
     replicas = await with_two_batches()
     assert await find(replicas, OffsetPosition.TIMESTAMP, timestamp_ms=41) == (-1, -1, 5)
 
 
-async def test_by_time_nothing_that_is_not_committed_is_found() -> None:
+async def test_a_search_by_time_finds_nothing_uncommitted() -> None:
     replicas = Replicas()
     append_at(await replicas.lead(), 10)
     assert (await find(replicas, OffsetPosition.TIMESTAMP, timestamp_ms=0)).offset == -1
@@ -92,7 +92,7 @@ async def test_a_client_of_a_newer_epoch_is_not_served_by_a_zombie(where: Offset
 
 
 @pytest.mark.rule("end-reported-after-epoch-start")
-async def test_a_new_leader_does_not_tell_the_end_before_it_knows_what_is_committed() -> None:
+async def test_a_new_leader_does_not_return_the_end_before_it_knows_the_committed_end() -> None:
     replicas = await with_two_batches()
     append_at(next(iter(replicas.manager.all())), 50)
     await replicas.take(state(epoch=6), revision=11)
@@ -101,13 +101,13 @@ async def test_a_new_leader_does_not_tell_the_end_before_it_knows_what_is_commit
     assert raised.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
 
 
-async def test_a_partition_that_is_not_led_here_is_refused() -> None:
+async def test_a_partition_led_elsewhere_is_rejected() -> None:
     with pytest.raises(TidelogError) as raised:
         await find(Replicas(), OffsetPosition.EARLIEST)
     assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_searches_that_read_large_batches_come_one_at_a_time_with_pauses() -> None:
+async def test_searches_of_large_batches_run_one_at_a_time_with_pauses() -> None:
     replicas = Replicas()
     partition = await replicas.lead()
     size = LARGE_BATCH_BYTES + 1

@@ -9,10 +9,10 @@ SEA = TopicPartition("sea", 0)
 
 
 def counts(outrun: OutrunConsumers, now_ms: int) -> list[tuple[str, int, int]]:
-    return [(told.topic, told.count, told.last_ms) for told in outrun.recent(now_ms)]
+    return [(entry.topic, entry.count, entry.last_ms) for entry in outrun.recent(now_ms)]
 
 
-def test_of_each_topic_the_worst_partition_counts() -> None:
+def test_the_worst_partition_of_each_topic_counts() -> None:
     outrun = OutrunConsumers()
     for partition in range(20):
         outrun.note(TopicPartition("bay", partition), 5, "m", 1_000)
@@ -23,7 +23,7 @@ def test_of_each_topic_the_worst_partition_counts() -> None:
     assert (sea.reason, sea.message) == ("OFFSET_OUT_OF_RANGE", "at 61000")
 
 
-def test_what_is_older_than_the_window_is_over() -> None:
+def test_counts_expire_after_the_window() -> None:
     outrun = OutrunConsumers()
     outrun.note(SEA, 5, "m", 1_000)
     outrun.note(SEA, 6, "m", 2_000)
@@ -31,7 +31,7 @@ def test_what_is_older_than_the_window_is_over() -> None:
     assert counts(outrun, WINDOW_MS + 2_000) == []
 
 
-def test_the_partition_noted_the_longest_ago_is_forgotten() -> None:
+def test_the_least_recently_counted_partition_is_evicted() -> None:
     outrun = OutrunConsumers()
     for number in range(MAX_PARTITIONS + 1):
         outrun.note(TopicPartition(f"t{number:03}", 0), 5, "m", 1_000)

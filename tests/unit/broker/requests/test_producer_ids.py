@@ -1,4 +1,4 @@
-"""Ids of idempotent producers: nobody is given what somebody else was."""
+"""Ids of idempotent producers: no id is given twice."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ from tidelog_runtime.metadata.schema import (
     encode,
 )
 from tidelog_runtime.metadata.store import Transaction, TransactionResult
-from unit.broker.broker_parts import KEYS, settled, until
+from unit.broker.broker_parts import KEYS, until, until_idle
 from unit.broker.flaky_store import FlakyStore
 from unit.metadata.virtual_time import virtual_clock
 
@@ -35,7 +35,7 @@ async def store() -> FlakyStore:
     return FlakyStore(virtual_clock())
 
 
-async def refusal_of(ids: ProducerIds, name: str = "") -> TidelogError:
+async def rejection_of(ids: ProducerIds, name: str = "") -> TidelogError:
     with pytest.raises(TidelogError) as raised:
         await ids(name)
     return raised.value
@@ -59,7 +59,7 @@ async def test_a_block_of_ids_costs_one_write(store: FlakyStore) -> None:
 async def test_ids_in_stock_are_given_while_the_store_is_away(store: FlakyStore) -> None:
     ids = ProducerIds(store, KEYS)
     stocking = asyncio.create_task(ids.keep_stocked(random.Random(1)))
-    await settled()
+    await until_idle()
     store.disconnect()
     given = [(await ids("")).producer_id for _ in range(BLOCK_SIZE)]
     assert given == list(range(1, BLOCK_SIZE + 1))
@@ -76,7 +76,7 @@ async def test_two_brokers_give_different_ids(store: FlakyStore) -> None:
     assert given == [1, BLOCK_SIZE + 1, 2, BLOCK_SIZE + 2]
 
 
-async def test_many_who_ask_at_once_get_ids_of_their_own(
+async def test_concurrent_requests_get_ids_of_their_own(
     store: FlakyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer_ids, "BLOCK_SIZE", 3)
@@ -85,10 +85,10 @@ async def test_many_who_ask_at_once_get_ids_of_their_own(
     assert len({producer.producer_id for producer in given}) == 30
 
 
-async def test_a_block_whose_answer_was_lost_is_given_to_nobody(store: FlakyStore) -> None:
+async def test_a_block_whose_answer_was_lost_is_never_given(store: FlakyStore) -> None:
     ids = ProducerIds(store, KEYS)
     store.loses_answers = True
-    assert (await refusal_of(ids)).code is ErrorCode.METADATA_STORE_UNAVAILABLE
+    assert (await rejection_of(ids)).code is ErrorCode.METADATA_STORE_UNAVAILABLE
     store.loses_answers = False
     assert (await ids("")).producer_id == BLOCK_SIZE + 1
 
@@ -101,26 +101,26 @@ async def test_without_the_store_the_rest_of_a_block_is_given_and_then_nothing(
     await ids("")
     store.disconnect()
     assert (await ids("")).producer_id == 2
-    refusal = await refusal_of(ids)
-    assert refusal.code is ErrorCode.METADATA_STORE_UNAVAILABLE
-    assert refusal.retriable
+    rejection = await rejection_of(ids)
+    assert rejection.code is ErrorCode.METADATA_STORE_UNAVAILABLE
+    assert rejection.retriable
     store.reconnect()
     assert (await ids("")).producer_id == 3
 
 
 class ContendedStore(FlakyStore):
-    """Somebody else always writes first."""
+    """Another client always writes first."""
 
     async def transact(self, transaction: Transaction) -> TransactionResult:
         self.put(KEYS.producer_ids, encode(NextProducerId(7)))
         return await super().transact(transaction)
 
 
-async def test_a_key_that_others_change_all_the_time_is_given_up() -> None:
+async def test_a_key_under_constant_contention_is_given_up() -> None:
     store = ContendedStore(virtual_clock())
-    refusal = await refusal_of(ProducerIds(store, KEYS))
-    assert refusal.code is ErrorCode.METADATA_STORE_UNAVAILABLE
-    assert "again and again" in refusal.message
+    rejection = await rejection_of(ProducerIds(store, KEYS))
+    assert rejection.code is ErrorCode.METADATA_STORE_UNAVAILABLE
+    assert "again and again" in rejection.message
     assert len(store.sent) == MAX_ATTEMPTS
 
 
@@ -141,41 +141,41 @@ async def test_names_have_ids_of_their_own(store: FlakyStore) -> None:
 
 
 @pytest.mark.rule("name-holder-fences-previous")
-async def test_two_who_take_a_name_at_once_get_different_epochs(store: FlakyStore) -> None:
+async def test_two_clients_that_take_a_name_at_once_get_different_epochs(store: FlakyStore) -> None:
     brokers = [ProducerIds(store, KEYS) for _ in range(4)]
     given = await asyncio.gather(*(ids(NAME) for ids in brokers))
     assert sorted(producer.producer_epoch for producer in given) == [0, 1, 2, 3]
     assert len({producer.producer_id for producer in given}) == 1
 
 
-async def test_an_epoch_whose_answer_was_lost_is_given_to_nobody(store: FlakyStore) -> None:
+async def test_an_epoch_whose_answer_was_lost_is_never_given(store: FlakyStore) -> None:
     ids = ProducerIds(store, KEYS)
     await ids(NAME)
     store.loses_answers = True
-    assert (await refusal_of(ids, NAME)).code is ErrorCode.METADATA_STORE_UNAVAILABLE
+    assert (await rejection_of(ids, NAME)).code is ErrorCode.METADATA_STORE_UNAVAILABLE
     store.loses_answers = False
     assert (await ids(NAME)).producer_epoch == 2
 
 
-async def test_the_store_holds_who_has_the_name(store: FlakyStore) -> None:
+async def test_the_store_has_the_holder_of_the_name(store: FlakyStore) -> None:
     given = await ProducerIds(store, KEYS)(NAME)
     held = decode_named_producer(store.item(KEYS.producer(NAME)).value)
     assert held == NamedProducer(given.producer_id, given.producer_epoch)
 
 
-async def test_a_name_without_an_epoch_left_is_refused(store: FlakyStore) -> None:
+async def test_a_name_without_an_epoch_left_is_rejected(store: FlakyStore) -> None:
     held = NamedProducer(FIRST_NAMED_PRODUCER_ID + 1, MAX_PRODUCER_EPOCH)
     store.put(KEYS.producer(NAME), encode(held))
-    refusal = await refusal_of(ProducerIds(store, KEYS), NAME)
-    assert refusal.code is ErrorCode.INVALID_REQUEST
+    rejection = await rejection_of(ProducerIds(store, KEYS), NAME)
+    assert rejection.code is ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("name", ["a b", "a/b", "x" * 201, "ä", "a\n"])
-async def test_what_is_no_name_is_refused_before_the_store_is_asked(
+async def test_an_invalid_name_is_rejected_before_the_store_is_asked(
     store: FlakyStore, name: str
 ) -> None:
-    refusal = await refusal_of(ProducerIds(store, KEYS), name)
-    assert refusal.code is ErrorCode.INVALID_REQUEST
+    rejection = await rejection_of(ProducerIds(store, KEYS), name)
+    assert rejection.code is ErrorCode.INVALID_REQUEST
     assert store.sent == []
 
 
@@ -183,11 +183,11 @@ async def test_a_name_may_have_200_characters(store: FlakyStore) -> None:
     assert (await ProducerIds(store, KEYS)("Az9._-" + "x" * 194)).producer_epoch == 0
 
 
-# -- with an epoch of one's own ----------------------------------------------------------
+# -- with an epoch that the client chooses -----------------------------------------------
 
 
 @pytest.mark.rule("client-names-producer-epoch")
-async def test_whoever_names_an_epoch_gets_it_as_often_as_it_asks(store: FlakyStore) -> None:
+async def test_a_client_that_names_an_epoch_gets_it_at_every_request(store: FlakyStore) -> None:
     ids = ProducerIds(store, KEYS)
     first = await ids(NAME, 7)
     assert first.producer_epoch == 7
@@ -195,7 +195,7 @@ async def test_whoever_names_an_epoch_gets_it_as_often_as_it_asks(store: FlakySt
     assert await ids(NAME, 9) == GivenProducer(first.producer_id, 9)
 
 
-async def test_an_older_epoch_is_refused(store: FlakyStore) -> None:
+async def test_an_older_epoch_is_rejected(store: FlakyStore) -> None:
     ids = ProducerIds(store, KEYS)
     await ids(NAME, 7)
     with pytest.raises(TidelogError) as raised:
@@ -204,20 +204,20 @@ async def test_an_older_epoch_is_refused(store: FlakyStore) -> None:
     assert f"producer {NAME!r} (id " in raised.value.message
 
 
-async def test_without_one_the_next_is_given(store: FlakyStore) -> None:
+async def test_without_a_named_epoch_the_next_is_given(store: FlakyStore) -> None:
     ids = ProducerIds(store, KEYS)
     first = await ids(NAME, 7)
     assert await ids(NAME) == GivenProducer(first.producer_id, 8)
 
 
 @pytest.mark.parametrize(("name", "epoch"), [("", 3), (NAME, -1)])
-async def test_what_can_be_no_epoch_is_refused(store: FlakyStore, name: str, epoch: int) -> None:
+async def test_an_invalid_epoch_is_rejected(store: FlakyStore, name: str, epoch: int) -> None:
     with pytest.raises(TidelogError) as raised:
         await ProducerIds(store, KEYS)(name, epoch)
     assert raised.value.code is ErrorCode.INVALID_REQUEST
 
 
-async def test_who_shares_an_epoch_is_told_the_number_of_partitions_that_was_told_first(
+async def test_clients_of_the_same_epoch_get_the_partition_count_that_was_set_first(
     store: FlakyStore,
 ) -> None:
     one, other = ProducerIds(store, KEYS), ProducerIds(store, KEYS)
@@ -227,13 +227,15 @@ async def test_who_shares_an_epoch_is_told_the_number_of_partitions_that_was_tol
 
 
 @pytest.mark.rule("repeated-micro-batch-placed-alike")
-async def test_of_those_who_tell_one_at_once_all_are_told_the_same(store: FlakyStore) -> None:
+async def test_clients_that_set_a_partition_count_at_once_all_get_the_same(
+    store: FlakyStore,
+) -> None:
     brokers = [ProducerIds(store, KEYS) for _ in range(4)]
     given = await asyncio.gather(*(ids(NAME, 7, {"sea": n + 2}) for n, ids in enumerate(brokers)))
     assert len({producer.partition_counts["sea"] for producer in given}) == 1
 
 
-async def test_the_next_epoch_has_numbers_of_its_own(store: FlakyStore) -> None:
+async def test_the_next_epoch_has_its_own_partition_counts(store: FlakyStore) -> None:
     ids = ProducerIds(store, KEYS)
     await ids(NAME, 7, {"sea": 2})
     assert (await ids(NAME, 8, {"sea": 3})).partition_counts == {"sea": 3}
@@ -248,7 +250,7 @@ async def test_the_next_epoch_has_numbers_of_its_own(store: FlakyStore) -> None:
         (7, {f"t{n}": 1 for n in range(MAX_COUNTED_TOPICS + 1)}),
     ],
 )
-async def test_what_can_be_no_number_of_partitions_is_refused(
+async def test_an_invalid_partition_count_is_rejected(
     store: FlakyStore, epoch: int | None, counts: dict[str, int]
 ) -> None:
     with pytest.raises(TidelogError, match="partition_counts") as raised:

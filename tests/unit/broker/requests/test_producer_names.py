@@ -1,4 +1,4 @@
-"""Names that nobody uses are given up, and no others."""
+"""Unused producer names expire, and no others."""
 
 from itertools import pairwise
 
@@ -24,7 +24,7 @@ async def store() -> FlakyStore:
 
 
 class Broker:
-    """That leads nothing, and knows what is in the store whenever it looks."""
+    """A broker that leads nothing and reads the store before each check."""
 
     def __init__(self, store: FlakyStore) -> None:
         self._store = store
@@ -33,8 +33,8 @@ class Broker:
             store, KEYS, self._cache, lambda: (), virtual_clock(), EXPIRATION_MS
         )
 
-    async def look(self, behind: bool = False) -> set[str]:
-        """The names that are there then."""
+    async def check(self, behind: bool = False) -> set[str]:
+        """Check for unused names; returns the names that exist then."""
         if not behind:
             self._cache.load(await self._store.snapshot(KEYS.root))
         await self._names.look()
@@ -47,7 +47,7 @@ def names_in(snapshot: Snapshot) -> set[str]:
     return set(cache.producer_names)
 
 
-def test_the_newest_revision_that_is_old_enough_is_told() -> None:
+def test_the_newest_revision_that_is_old_enough_is_returned() -> None:
     passed = ((5, 1_000), (9, 1_000), (20, 1_000))
     assert [unused_since(passed, ms) for ms in (1_000, 1_001, 2_000, 3_000, 3_001)] == [
         20,
@@ -59,7 +59,7 @@ def test_the_newest_revision_that_is_old_enough_is_told() -> None:
 
 
 @given(st.lists(st.integers(1, 50), min_size=2, max_size=40), st.integers(1, 20))
-def test_only_marks_that_are_needed_are_kept(steps: list[int], expiration_ms: int) -> None:
+def test_only_needed_marks_are_kept(steps: list[int], expiration_ms: int) -> None:
     revisions = [sum(steps[: n + 1]) for n in range(len(steps))]
     everything: tuple[tuple[int, int], ...] = ()
     kept: tuple[tuple[int, int], ...] = ()
@@ -71,85 +71,87 @@ def test_only_marks_that_are_needed_are_kept(steps: list[int], expiration_ms: in
         assert len(kept) <= expiration_ms
 
 
-async def test_an_unused_name_is_given_up_once_its_time_has_passed(store: FlakyStore) -> None:
+async def test_an_unused_name_expires_after_its_time(store: FlakyStore) -> None:
     ids, broker = ProducerIds(store, KEYS), Broker(store)
     await ids("old")
-    # One look sees that nobody notes the time, the next begins to; eight more make it up.
+    # The first check finds no recorded time, the next begins to record, and eight more add up.
     for _ in range(1 + 8):
-        assert await broker.look() == {"old"}
+        assert await broker.check() == {"old"}
     await ids("new")
-    assert await broker.look() == {"new"}
+    assert await broker.check() == {"new"}
 
 
-async def test_a_name_that_is_taken_again_has_all_its_time_again(store: FlakyStore) -> None:
+async def test_a_name_that_is_taken_again_has_its_full_time_again(store: FlakyStore) -> None:
     ids, broker = ProducerIds(store, KEYS), Broker(store)
     for _ in range(30):
-        assert await broker.look() <= {"sink"}
+        assert await broker.check() <= {"sink"}
         first = await ids("sink")
     assert first.producer_epoch == 29
 
 
-async def test_with_a_name_the_numbers_of_partitions_go_that_its_holders_place_by(
+async def test_partition_counts_expire_with_their_name(
     store: FlakyStore,
 ) -> None:
     ids, broker = ProducerIds(store, KEYS), Broker(store)
     await ids("old", 7, {"sea": 2})
-    while await broker.look():
+    while await broker.check():
         pass
     assert await store.get(KEYS.partition_counts_of("old")) is None
 
 
 @pytest.mark.rule("unused-producer-name-expires")
-async def test_so_has_one_of_which_the_same_epoch_is_taken_again(store: FlakyStore) -> None:
+async def test_a_name_taken_again_with_the_same_epoch_has_its_full_time_again(
+    store: FlakyStore,
+) -> None:
     ids, broker = ProducerIds(store, KEYS), Broker(store)
     first = await ids("sink", 7)
     for _ in range(30):
-        assert await broker.look() == {"sink"}
+        assert await broker.check() == {"sink"}
         assert await ids("sink", 7) == first
 
 
 @pytest.mark.rule("unused-producer-name-expires")
-async def test_a_name_that_is_taken_while_it_is_given_up_stays(store: FlakyStore) -> None:
+async def test_a_name_taken_while_it_expires_stays(store: FlakyStore) -> None:
     ids, broker = ProducerIds(store, KEYS), Broker(store)
     first = await ids("sink")
     await ids("other")
     for _ in range(9):
-        await broker.look()
+        await broker.check()
     await ids("sink")
-    assert await broker.look(behind=True) == {"sink"}
+    assert await broker.check(behind=True) == {"sink"}
     assert (await ids("sink")).producer_id == first.producer_id
 
 
-async def test_the_time_of_several_brokers_is_not_added_up(store: FlakyStore) -> None:
+async def test_the_times_of_several_brokers_do_not_add_up(store: FlakyStore) -> None:
     ids, brokers = ProducerIds(store, KEYS), [Broker(store) for _ in range(3)]
     await ids("old")
     looks = 0
     while True:
         looks += 1
-        there = [await broker.look() for broker in brokers]
+        there = [await broker.check() for broker in brokers]
         if there[-1] != {"old"}:
             break
     assert looks >= 8
 
 
-async def test_another_broker_goes_on_where_one_ended(store: FlakyStore) -> None:
+async def test_another_broker_continues_the_count_of_a_stopped_one(store: FlakyStore) -> None:
     ids = ProducerIds(store, KEYS)
     await ids("old")
     for _ in range(5):
         broker = Broker(store)
         for _ in range(4):
-            there = await broker.look()
+            there = await broker.check()
     assert there == set()
     passed = decode_passed_time(store.item(KEYS.passed_time).value).passed
     assert sum(ms for _, ms in passed) >= EXPIRATION_MS
 
 
-async def test_without_the_store_nothing_is_given_up(store: FlakyStore) -> None:
+async def test_without_the_store_no_name_expires(store: FlakyStore) -> None:
     ids, broker = ProducerIds(store, KEYS), Broker(store)
     await ids("old")
-    await broker.look()
+    await broker.check()
     store.disconnect()
     with pytest.raises(StoreUnavailableError):
-        await broker.look(behind=True)
+        await broker.check(behind=True)
     store.reconnect()
-    assert await broker.look() == {"old"}
+    assert await broker.check() == {"old"}

@@ -9,7 +9,7 @@ from unit.broker.fake_log import NAME, FakeLog, Notes, epoch_of, leader, state
 GIVEN_UP = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "waited for too long")
 
 
-async def test_a_produce_is_done_at_once_where_the_high_watermark_has_passed_it() -> None:
+async def test_a_produce_below_the_high_watermark_is_done_at_once() -> None:
     purgatory = Purgatory()
     partition = leader(FakeLog([5]), state(isr=(1,), replicas=(1,), min_isr=1))
     assert purgatory.committed(partition, 1).result() is None
@@ -28,7 +28,7 @@ async def test_a_produce_is_done_when_the_high_watermark_reaches_it() -> None:
     assert waiting.result() is None
 
 
-async def test_produces_wait_each_for_their_own_offset_in_whatever_order_they_came() -> None:
+async def test_each_produce_waits_for_its_own_offset_whatever_the_order() -> None:
     purgatory = Purgatory()
     partition = leader(FakeLog())
     later, earlier = purgatory.committed(partition, 2), purgatory.committed(partition, 1)
@@ -49,8 +49,11 @@ async def test_the_end_of_a_leadership_leaves_the_outcome_unknown() -> None:
 
 
 @pytest.mark.rule("waiting-produce-ends-with-epoch")
-async def test_what_the_high_watermark_does_in_the_next_epoch_is_not_about_this_produce() -> None:
-    """Interleaving 8: HW passes the offset over another record."""
+async def test_an_advance_of_the_high_watermark_in_the_next_epoch_is_not_about_this_produce() -> (
+    None
+):
+    """Rule `waiting-produce-ends-with-epoch`: the high watermark passes the offset over another
+    record."""
     purgatory = Purgatory()
     partition = leader(FakeLog())
     waiting = purgatory.committed(partition, 1)
@@ -65,7 +68,7 @@ async def test_what_the_high_watermark_does_in_the_next_epoch_is_not_about_this_
     assert error.code is ErrorCode.LEADER_CHANGED
 
 
-async def test_produces_that_are_given_up_are_not_kept_while_the_high_watermark_stands() -> None:
+async def test_abandoned_produces_are_not_kept_while_the_high_watermark_is_stalled() -> None:
     purgatory = Purgatory()
     partition = leader(FakeLog())
     still_waits = purgatory.committed(partition, 1)
@@ -87,7 +90,7 @@ async def test_a_produce_whose_waiter_was_cancelled_is_not_kept_either() -> None
     assert len(purgatory) == 0
 
 
-async def test_giving_up_what_is_over_does_nothing() -> None:
+async def test_giving_up_a_finished_wait_has_no_effect() -> None:
     purgatory = Purgatory()
     partition = leader(FakeLog())
     waiting = purgatory.committed(partition, 1)
@@ -96,7 +99,7 @@ async def test_giving_up_what_is_over_does_nothing() -> None:
     assert waiting.result() is not GIVEN_UP
 
 
-async def test_growth_is_told_to_those_who_watch_and_wakes_no_consumer() -> None:
+async def test_growth_notifies_watches_and_wakes_no_consumer() -> None:
     purgatory, notes = Purgatory(), Notes()
     partition = leader(FakeLog())
     purgatory.watch(partition, notes)
@@ -105,7 +108,7 @@ async def test_growth_is_told_to_those_who_watch_and_wakes_no_consumer() -> None
         assert (notes.said, moved.is_set()) == (["grew to 0"], False)
 
 
-async def test_a_moved_high_watermark_is_told_and_wakes_consumers() -> None:
+async def test_an_advanced_high_watermark_notifies_watches_and_wakes_consumers() -> None:
     purgatory, notes = Purgatory(), Notes()
     partition = leader(FakeLog())
     purgatory.watch(partition, notes)
@@ -114,7 +117,7 @@ async def test_a_moved_high_watermark_is_told_and_wakes_consumers() -> None:
         assert (notes.said, moved.is_set()) == (["committed 0"], True)
 
 
-async def test_the_end_of_a_leadership_is_told_to_everybody() -> None:
+async def test_the_end_of_a_leadership_notifies_all() -> None:
     purgatory, notes = Purgatory(), Notes()
     partition = leader(FakeLog())
     purgatory.watch(partition, notes)
@@ -123,15 +126,15 @@ async def test_the_end_of_a_leadership_is_told_to_everybody() -> None:
         assert (notes.said, moved.is_set()) == (["leadership ended"], True)
 
 
-async def test_a_watch_of_another_topic_with_the_same_name_is_not_told() -> None:
+async def test_a_watch_of_another_topic_with_the_same_name_is_not_notified() -> None:
     purgatory, notes = Purgatory(), Notes()
-    former, present = leader(FakeLog()), leader(FakeLog())
-    purgatory.watch(former, notes)
+    previous, present = leader(FakeLog()), leader(FakeLog())
+    purgatory.watch(previous, notes)
     purgatory.log_grew(present)
     assert notes.said == []
 
 
-async def test_nothing_is_kept_of_a_wait_that_is_over() -> None:
+async def test_nothing_is_kept_of_a_finished_wait() -> None:
     purgatory, notes = Purgatory(), Notes()
     partition = leader(FakeLog())
     purgatory.watch(partition, notes)
@@ -141,7 +144,7 @@ async def test_nothing_is_kept_of_a_wait_that_is_over() -> None:
     assert len(purgatory) == 0
 
 
-async def test_a_produce_with_acks_1_to_a_synced_topic_is_done_when_the_disk_has_it() -> None:
+async def test_a_produce_with_acks_1_to_a_synced_topic_is_done_when_it_is_synced() -> None:
     purgatory = Purgatory()
     log = FakeLog()
     partition = leader(log)
@@ -157,7 +160,7 @@ async def test_a_produce_with_acks_1_to_a_synced_topic_is_done_when_the_disk_has
     assert len(purgatory) == 0
 
 
-async def test_the_disk_does_not_answer_for_the_replicas() -> None:
+async def test_a_sync_does_not_complete_a_wait_for_the_replicas() -> None:
     purgatory = Purgatory()
     log = FakeLog()
     partition = leader(log)

@@ -1,4 +1,4 @@
-"""Which requests are rejected for good is counted, within bounds."""
+"""Requests that are rejected for good are counted, within bounds."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def test_rejections_are_counted_by_topic_and_reason() -> None:
     ]
 
 
-def test_what_another_broker_may_take_is_not_counted() -> None:
+def test_retriable_rejections_are_not_counted() -> None:
     counts = RejectionCounts()
     counts.add("sea", TidelogError(ErrorCode.NOT_LEADER, "elsewhere"), 1)
     assert list(counts.recent(2)) == []
 
 
 @pytest.mark.parametrize("code", SETTLED_BY_PRODUCERS, ids=lambda code: code.name)
-def test_what_a_producer_settles_by_itself_is_not_counted(code: ErrorCode) -> None:
+def test_rejections_that_a_producer_handles_itself_are_not_counted(code: ErrorCode) -> None:
     """`Accumulator.failed`: the batch is sent again or delivered, and no record fails."""
     bench = Bench(idempotence=Idempotence.UNNAMED)
     bench.accumulator.identified(Identity(7, 0))
@@ -66,10 +66,10 @@ def test_names_that_clients_make_up_do_not_fill_the_memory() -> None:
     counts = RejectionCounts()
     for number in range(MAX_KEPT + 50):
         counts.add(f"topic-{number}", TOO_LARGE, number)
-    kept = [told.topic for told in counts.recent(1_000)]
+    kept = [entry.topic for entry in counts.recent(1_000)]
     assert len(kept) == MAX_KEPT
     assert "topic-0" not in kept
     for at_ms in range(MAX_COUNTED + 50):
         counts.add("sea", TOO_LARGE, at_ms)
-    [told] = [told for told in counts.recent(MAX_COUNTED + 50) if told.topic == "sea"]
-    assert told.count == MAX_COUNTED
+    [entry] = [entry for entry in counts.recent(MAX_COUNTED + 50) if entry.topic == "sea"]
+    assert entry.count == MAX_COUNTED

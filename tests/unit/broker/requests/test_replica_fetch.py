@@ -20,7 +20,7 @@ from tidelog_broker.replication.transport import (
 )
 from tidelog_broker.requests.fetch_wait import PRODUCER_BYTES
 from tidelog_broker.requests.replica_fetch import ReplicaFetch
-from unit.broker.broker_parts import Replicas, append, position, settled
+from unit.broker.broker_parts import Replicas, append, position, until_idle
 from unit.broker.fake_log import TOPIC_ID, epoch_of, sent_by, state
 
 
@@ -89,7 +89,7 @@ def code_of(result: ReplicaFetchResult) -> ErrorCode:
     return result.error.code
 
 
-async def test_a_follower_gets_what_is_not_committed_yet() -> None:
+async def test_a_follower_gets_uncommitted_records() -> None:
     leader = Leader()
     partition = await leader.replicas.lead()
     append(partition)
@@ -102,7 +102,7 @@ async def test_growth_wakes_a_follower_that_waits() -> None:
     leader = Leader()
     partition = await leader.replicas.lead()
     asked = leader.asked(request(ask_for(partition, 0)))
-    await settled()
+    await until_idle()
     append(partition)
     (result,) = (await asked).results
     assert offsets(result) == [0]
@@ -117,24 +117,24 @@ async def test_a_follower_is_answered_at_its_deadline() -> None:
     assert leader.now_ms == 500
 
 
-async def test_min_bytes_are_waited_for_here_too() -> None:
+async def test_a_follower_waits_for_min_bytes_too() -> None:
     leader = Leader()
     partition = await leader.replicas.lead()
     append(partition, b"12345")
     asked = leader.asked(request(ask_for(partition, 0), min_bytes=10))
-    await settled()
+    await until_idle()
     assert not asked.done()
     append(partition, b"67890")
     (result,) = (await asked).results
     assert offsets(result) == [0, 1]
 
 
-async def test_a_fetch_commits_what_it_asks_beyond_before_it_waits() -> None:
+async def test_a_fetch_commits_everything_below_its_offset_before_it_waits() -> None:
     leader = Leader()
     partition = await leader.replicas.lead(wanted=state(isr=(1, 2)))
     append(partition)
     asked = leader.asked(request(ask_for(partition, 1)))
-    await settled()
+    await until_idle()
     assert partition.high_watermark == 1
     assert not asked.done()
     asked.cancel()
@@ -154,7 +154,7 @@ async def test_a_divergence_is_answered_without_waiting() -> None:
     assert leader.now_ms == 0
 
 
-async def test_data_of_other_partitions_comes_along_with_a_divergence() -> None:
+async def test_data_of_other_partitions_is_answered_with_a_divergence() -> None:
     leader = Leader()
     parting, agreeing = await leader.replicas.take(numbers=(0, 1))
     append(agreeing)
@@ -172,7 +172,7 @@ async def test_data_of_other_partitions_comes_along_with_a_divergence() -> None:
     assert parting.high_watermark == 0
 
 
-async def test_a_fetch_for_a_former_life_of_the_leader_is_refused() -> None:
+async def test_a_fetch_for_a_previous_incarnation_of_the_leader_is_rejected() -> None:
     leader = Leader()
     partition = await leader.replicas.lead()
     response = await leader.replica_fetch(
@@ -191,35 +191,35 @@ async def test_a_follower_of_an_older_epoch_is_fenced_at_once() -> None:
     assert leader.now_ms == 0
 
 
-async def test_a_follower_that_waits_is_fenced_by_its_answer_when_the_epoch_ends() -> None:
-    """Whom to follow next the controller tells it."""
+async def test_a_waiting_follower_is_fenced_by_its_answer_when_the_epoch_ends() -> None:
+    """The controller commands which leader to follow next."""
     leader = Leader()
     partition = await leader.replicas.lead()
     asked = leader.asked(request(ask_for(partition, 0)))
-    await settled()
+    await until_idle()
     await leader.replicas.take(state(epoch=6), revision=11)
     (result,) = (await asked).results
     assert code_of(result) is ErrorCode.FENCED_LEADER_EPOCH
     assert leader.now_ms == 500
 
 
-async def test_a_fetch_that_waits_is_answered_at_once_when_it_is_hurried() -> None:
+async def test_a_waiting_fetch_is_answered_at_once_when_it_is_hurried() -> None:
     leader = Leader()
     partition = await leader.replicas.lead()
     wanted = request(ask_for(partition, 0))
     asked = leader.asked(wanted)
-    await settled()
+    await until_idle()
     leader.replica_fetch.hurry(wanted.name)
     (result,) = (await asked).results
     assert (offsets(result), leader.now_ms) == ([], 0)
 
 
-async def test_to_hurry_another_fetch_than_the_one_that_waits_means_nothing() -> None:
+async def test_hurrying_another_fetch_than_the_waiting_one_has_no_effect() -> None:
     leader = Leader()
     partition = await leader.replicas.lead()
     wanted = request(ask_for(partition, 0))
     asked = leader.asked(wanted)
-    await settled()
+    await until_idle()
     for other in (
         wanted._replace(session_sequence=wanted.session_sequence - 1),
         wanted._replace(session_id=7),
@@ -233,14 +233,14 @@ async def test_to_hurry_another_fetch_than_the_one_that_waits_means_nothing() ->
 
 
 @pytest.mark.rule("recreated-topic-is-another-topic")
-async def test_a_replica_that_is_not_here_is_an_unknown_topic_id() -> None:
+async def test_a_missing_replica_is_an_unknown_topic_id() -> None:
     leader = Leader()
     partition = await leader.replicas.lead()
     entry = ask_for(partition, 0)._replace(replica=ReplicaKey("another-id-another-id-", 0))
     assert code_of(await leader.one(request(entry))) is ErrorCode.UNKNOWN_TOPIC_ID
 
 
-async def test_out_of_range_tells_where_the_leaders_log_starts() -> None:
+async def test_out_of_range_has_the_leaders_log_start() -> None:
     leader = Leader()
     partition = await leader.replicas.lead()
     empty_log_at_40 = FetchPosition(1, 5, 40, -1, 0, 0)
@@ -251,11 +251,11 @@ async def test_out_of_range_tells_where_the_leaders_log_starts() -> None:
     assert result.log_start_offset == partition.log.log_start_offset == 0
 
 
-async def test_a_log_that_was_cut_in_front_while_a_follower_waited_is_out_of_range() -> None:
+async def test_a_log_start_that_moves_while_a_follower_waits_is_out_of_range() -> None:
     leader = Leader()
     partition, other = await leader.replicas.take(numbers=(0, 1))
     asked = leader.asked(request(ask_for(partition, 0), ask_for(other, 0)))
-    await settled()
+    await until_idle()
     partition.log.reset_to(5)
     append(other)
     results = {r.replica.partition: r for r in (await asked).results}
@@ -273,7 +273,7 @@ async def test_a_busy_partition_does_not_starve_those_behind_it() -> None:
     entries = (ask_for(first, 0), ask_for(second, 0))
     served = set()
     for _ in range(2):
-        # Two followers that ask by turns.
+        # Two followers that fetch by turns.
         for follower in (2, 3):
             response = await leader.replica_fetch(
                 request(*entries, follower=follower, max_bytes=100)
@@ -282,21 +282,21 @@ async def test_a_busy_partition_does_not_starve_those_behind_it() -> None:
     assert served == {(2, 0), (2, 1), (3, 0), (3, 1)}
 
 
-async def test_a_fetch_that_is_given_up_leaves_nothing_behind() -> None:
+async def test_a_cancelled_fetch_leaves_nothing_behind() -> None:
     leader = Leader()
     partition = await leader.replicas.lead()
     asked = leader.asked(request(ask_for(partition, 0)))
-    await settled()
+    await until_idle()
     asked.cancel()
     await asyncio.wait([asked])
     assert len(leader.replicas.purgatory) == 0
 
 
-# -- followers that begin anew ---------------------------------------------------------------
+# -- followers that reset --------------------------------------------------------------------
 
 
-async def beginning_anew(leader: Leader, count: int) -> list[ReplicaFetchEntry]:
-    """Partitions that are empty and begin at 7, each with one producer below."""
+async def reset_partitions(leader: Leader, count: int) -> list[ReplicaFetchEntry]:
+    """Empty partitions that begin at 7, each with one producer below."""
     entries = []
     for number in range(count):
         partition = await leader.replicas.lead(number)
@@ -310,22 +310,22 @@ async def beginning_anew(leader: Leader, count: int) -> list[ReplicaFetchEntry]:
     return entries
 
 
-async def test_who_wrote_below_is_told_at_once() -> None:
+async def test_producers_below_the_log_start_are_sent_at_once() -> None:
     leader = Leader()
-    result = await leader.one(request(*await beginning_anew(leader, 1)))
+    result = await leader.one(request(*await reset_partitions(leader, 1)))
     assert result.answer is not None
     assert result.answer.producers is not None
     assert (len(result.answer.producers), leader.now_ms) == (1, 0)
 
 
 async def test_an_answer_carries_no_more_producers_than_fit() -> None:
-    """One that is larger than a message may be would be asked for again for ever."""
+    """An answer larger than a message may be would be requested again forever."""
     leader = Leader()
-    entries = await beginning_anew(leader, 5)
-    told = []
+    entries = await reset_partitions(leader, 5)
+    counts = []
     while entries:
         response = await leader.replica_fetch(request(*entries, max_bytes=2 * PRODUCER_BYTES))
         answered = {result.replica for result in response.results}
         entries = [entry for entry in entries if entry.replica not in answered]
-        told.append(len(answered))
-    assert told == [2, 2, 1]
+        counts.append(len(answered))
+    assert counts == [2, 2, 1]

@@ -1,5 +1,6 @@
-"""Fetch sessions as the leader serves them: what counts and what is answered of partitions
-that a request leaves out (interleaving 15 of docs/internals/interleavings.md)."""
+"""Fetch sessions at the leader: progress and answers of partitions that a request leaves out
+(rule `fetch-session-bound-to-incarnations`).
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from tidelog_broker.replication.transport import (
     ReportedDigest,
 )
 from tidelog_broker.requests.replica_fetch import ReplicaFetch
-from unit.broker.broker_parts import Replicas, append, position, settled
+from unit.broker.broker_parts import Replicas, append, position, until_idle
 from unit.broker.fake_log import epoch_of, state
 
 LAG_TIME_MAX_MS = 1000
@@ -50,7 +51,7 @@ class Follower:
             self._compare,
         )
         self.broker_id = broker_id
-        # Up to where each partition's log agrees, as the last comparison was given it.
+        # The offset up to which each partition's log agrees, as given to the last comparison.
         self.agreed: dict[int, int] = {}
         self.broker_epoch = epoch_of(broker_id)
         self.session_id = NO_SESSION
@@ -71,20 +72,20 @@ class Follower:
 
     async def ask(
         self,
-        *told: tuple[Partition, int],
+        *positions: tuple[Partition, int],
         epoch: int | None = None,
         forgotten: Sequence[Partition] = (),
         wait_ms: int = 0,
     ) -> ReplicaFetchResponse:
-        """Partitions and how far the follower is there."""
-        response = await self.fetch(self.next_request(told, epoch, forgotten, wait_ms))
+        """A request that names partitions and the follower's offsets there."""
+        response = await self.fetch(self.next_request(positions, epoch, forgotten, wait_ms))
         assert response.error is None
         self.session_id = response.session_id
         return response
 
     def next_request(
         self,
-        told: Sequence[tuple[Partition, int]],
+        positions: Sequence[tuple[Partition, int]],
         epoch: int | None = None,
         forgotten: Sequence[Partition] = (),
         wait_ms: int = 0,
@@ -103,7 +104,7 @@ class Follower:
             max_bytes=1 << 20,
             entries=[
                 ReplicaFetchEntry(key_of(p), position(p, offset, epoch), 1 << 20)
-                for p, offset in told
+                for p, offset in positions
             ],
             session_id=self.session_id,
             session_sequence=self.sequence or self.sessions,
@@ -111,7 +112,7 @@ class Follower:
         )
 
     def progress(self, partition: Partition) -> FollowerProgress:
-        """As it is judged."""
+        """The progress that the ISR evaluation uses."""
         assert partition.leading is not None
         partition.propose_isr({}, now_ms=self.now_ms, lag_time_max_ms=LAG_TIME_MAX_MS)
         partition.leading.proposed = None
@@ -127,12 +128,12 @@ class Follower:
 
 
 async def idle(follower: Follower, milliseconds: int) -> None:
-    """Requests that name nothing, twice a second."""
+    """Send requests that name nothing, twice a second."""
     for _ in range(milliseconds // 500):
         await follower.ask(wait_ms=500)
 
 
-# -- what is compared --------------------------------------------------------------------
+# -- comparisons -------------------------------------------------------------------------
 
 
 async def test_digests_are_compared_up_to_where_the_logs_agree() -> None:
@@ -146,7 +147,7 @@ async def test_digests_are_compared_up_to_where_the_logs_agree() -> None:
     assert follower.agreed == {0: 2, 1: 2, 2: NO_OFFSET}
 
 
-async def test_digests_of_a_log_that_parts_from_the_leaders_are_not_compared() -> None:
+async def test_digests_of_a_diverged_log_are_not_compared() -> None:
     follower = Follower()
     (partition,) = await follower.replicas.take()
     append(partition, b"first", b"second")
@@ -158,7 +159,7 @@ async def test_digests_of_a_log_that_parts_from_the_leaders_are_not_compared() -
 
 
 async def test_digests_are_not_compared_in_an_epoch_that_the_follower_does_not_know() -> None:
-    """What it has told in the epoch before says nothing of the leader's log now."""
+    """Its reports of the previous epoch prove nothing about the leader's log now."""
     follower = Follower()
     (partition,) = await follower.replicas.take()
     append(partition, b"first", b"second")
@@ -168,7 +169,7 @@ async def test_digests_are_not_compared_in_an_epoch_that_the_follower_does_not_k
     assert follower.agreed == {0: NO_OFFSET}
 
 
-# -- what is answered --------------------------------------------------------------------
+# -- answers -----------------------------------------------------------------------------
 
 
 async def test_a_partition_without_news_is_left_out_of_the_answer() -> None:
@@ -180,7 +181,7 @@ async def test_a_partition_without_news_is_left_out_of_the_answer() -> None:
     assert named(await follower.ask((busy, 1))) == [0]
 
 
-async def test_an_idle_session_is_answered_with_nothing() -> None:
+async def test_an_idle_session_gets_an_empty_answer() -> None:
     follower = Follower()
     partitions = await follower.replicas.take(numbers=(0, 1, 2))
     await follower.ask(*((p, 0) for p in partitions))
@@ -194,13 +195,13 @@ async def test_growth_of_a_partition_that_was_left_out_wakes_the_request() -> No
     one, other = await follower.replicas.take(numbers=(0, 1))
     await follower.ask((one, 0), (other, 0))
     asked = asyncio.create_task(follower.ask(wait_ms=500))
-    await settled()
+    await until_idle()
     append(other)
     assert named(await asked) == [1]
     assert follower.now_ms == 0
 
 
-async def test_a_moved_high_watermark_is_told_of_a_partition_that_was_left_out() -> None:
+async def test_a_high_watermark_advance_of_a_left_out_partition_is_answered() -> None:
     follower = Follower()
     (partition,) = await follower.replicas.take(state(isr=(1, 2, 3)))
     append(partition)
@@ -213,7 +214,7 @@ async def test_a_moved_high_watermark_is_told_of_a_partition_that_was_left_out()
 
 
 async def test_batches_that_were_not_taken_are_sent_again() -> None:
-    """A request that leaves a partition out says that it stands where it was."""
+    """A request that leaves a partition out says that its position is unchanged."""
     follower = Follower()
     (partition,) = await follower.replicas.take()
     append(partition)
@@ -223,8 +224,8 @@ async def test_batches_that_were_not_taken_are_sent_again() -> None:
     assert [batch.header.base_offset for batch in result.answer.batches] == [0]
 
 
-async def test_a_high_watermark_is_told_again_to_a_follower_that_names_the_partition() -> None:
-    """The one that it was told may have come when its disk was behind, or its epoch over."""
+async def test_a_high_watermark_is_sent_again_to_a_follower_that_names_the_partition() -> None:
+    """The previous one may have arrived while its disk was behind or after its epoch."""
     follower = Follower()
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
@@ -246,7 +247,7 @@ async def test_a_partition_that_was_left_out_is_answered_when_its_epoch_is_over(
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
     asked = asyncio.create_task(follower.ask(wait_ms=500))
-    await settled()
+    await until_idle()
     await follower.replicas.take(state(epoch=6), revision=11)
     (result,) = (await asked).results
     assert result.error is not None
@@ -260,7 +261,7 @@ async def test_a_request_of_a_session_is_hurried_and_the_next_waits_again() -> N
     await follower.ask((partition, 0))
     wanted = follower.next_request((), wait_ms=500)
     asked = asyncio.create_task(follower.fetch(wanted))
-    await settled()
+    await until_idle()
     follower.fetch.hurry(wanted.name)
     assert ((await asked).session_id, follower.now_ms) == (follower.session_id, 0)
     follower.fetch.hurry(wanted.name)
@@ -268,7 +269,7 @@ async def test_a_request_of_a_session_is_hurried_and_the_next_waits_again() -> N
     assert follower.now_ms == 500
 
 
-async def test_it_is_answered_also_when_no_request_waited_just_then() -> None:
+async def test_a_hurry_is_answered_also_when_no_request_waits() -> None:
     follower = Follower()
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
@@ -279,7 +280,7 @@ async def test_it_is_answered_also_when_no_request_waited_just_then() -> None:
     assert follower.now_ms == 0
 
 
-async def test_what_was_answered_with_an_error_leaves_the_session() -> None:
+async def test_a_partition_answered_with_an_error_leaves_the_session() -> None:
     follower = Follower()
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
@@ -289,10 +290,10 @@ async def test_what_was_answered_with_an_error_leaves_the_session() -> None:
     assert named(await follower.ask((partition, 0))) == [0]
 
 
-# -- what counts -------------------------------------------------------------------------
+# -- progress ----------------------------------------------------------------------------
 
 
-async def test_partitions_at_the_leaders_end_are_caught_up_as_long_as_the_session_asks() -> None:
+async def test_partitions_at_the_leaders_end_are_caught_up_while_the_session_fetches() -> None:
     follower = Follower()
     (partition,) = await follower.replicas.take()
     append(partition)
@@ -301,7 +302,7 @@ async def test_partitions_at_the_leaders_end_are_caught_up_as_long_as_the_sessio
     assert not follower.lags(partition)
 
 
-async def test_they_lag_when_the_session_asks_no_more() -> None:
+async def test_partitions_lag_when_the_session_stops_fetching() -> None:
     follower = Follower()
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
@@ -323,7 +324,7 @@ async def test_a_partition_that_was_left_out_behind_the_leaders_end_lags() -> No
 
 
 async def test_an_append_after_a_long_silence_does_not_make_a_follower_lag() -> None:
-    """It was caught up until then, by every request that left the partition out."""
+    """Until then it was caught up by every request that left the partition out."""
     follower = Follower()
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
@@ -332,7 +333,7 @@ async def test_an_append_after_a_long_silence_does_not_make_a_follower_lag() -> 
     assert not follower.lags(partition)
 
 
-async def test_from_that_append_on_it_has_the_lag_time_and_no_more() -> None:
+async def test_after_that_append_it_has_only_the_lag_time() -> None:
     follower = Follower()
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
@@ -346,7 +347,8 @@ async def test_from_that_append_on_it_has_the_lag_time_and_no_more() -> None:
 
 @pytest.mark.rule("fetch-session-bound-to-incarnations")
 async def test_a_partition_that_was_left_out_does_not_count_in_a_new_epoch() -> None:
-    """Interleaving 15: it was recorded at the leader's end, in the epoch before."""
+    """Rule `fetch-session-bound-to-incarnations`: its position was recorded at the leader's end,
+    in the previous epoch."""
     follower = Follower()
     one, other = await follower.replicas.take(numbers=(0, 1))
     append(one)
@@ -359,8 +361,8 @@ async def test_a_partition_that_was_left_out_does_not_count_in_a_new_epoch() -> 
     assert not follower.lags(other)
 
 
-async def test_a_position_in_an_epoch_that_the_leader_does_not_know_ends_the_one_before() -> None:
-    """It was at the leader's end; now it says something else, which does not count."""
+async def test_a_position_in_an_epoch_unknown_to_the_leader_ends_the_previous_one() -> None:
+    """The partition was at the leader's end; the new position does not count."""
     follower = Follower()
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
@@ -371,7 +373,7 @@ async def test_a_position_in_an_epoch_that_the_leader_does_not_know_ends_the_one
     assert follower.lags(partition)
 
 
-async def test_such_a_position_says_nothing_of_the_moment_in_which_it_is_told() -> None:
+async def test_a_position_in_an_unknown_epoch_does_not_count_as_caught_up() -> None:
     follower = Follower()
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
@@ -382,7 +384,7 @@ async def test_such_a_position_says_nothing_of_the_moment_in_which_it_is_told() 
     assert follower.progress(partition).last_caught_up_ms == left_out_last_ms
 
 
-async def test_a_forgotten_partition_is_not_caught_up_by_its_former_session() -> None:
+async def test_a_forgotten_partition_is_not_caught_up_by_its_previous_session() -> None:
     follower = Follower()
     kept, gone = await follower.replicas.take(numbers=(0, 1))
     await follower.ask((kept, 0), (gone, 0))
@@ -391,7 +393,7 @@ async def test_a_forgotten_partition_is_not_caught_up_by_its_former_session() ->
     assert (follower.lags(kept), follower.lags(gone)) == (False, True)
 
 
-async def test_another_durability_counts_what_was_told_anew() -> None:
+async def test_a_changed_durability_reevaluates_the_reported_progress() -> None:
     follower = Follower()
     (partition,) = await follower.replicas.take()
     append(partition)
@@ -399,10 +401,10 @@ async def test_another_durability_counts_what_was_told_anew() -> None:
     partition.set_synced(True)
     assert follower.progress(partition).log_end_offset == -1
     await follower.ask()
-    assert follower.progress(partition).log_end_offset == 0  # of which nothing is on disk
+    assert follower.progress(partition).log_end_offset == 0  # nothing of it is on disk
 
 
-async def test_another_durability_after_a_long_silence_does_not_make_a_follower_lag() -> None:
+async def test_a_changed_durability_after_a_long_silence_does_not_make_a_follower_lag() -> None:
     follower = Follower()
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
@@ -411,21 +413,21 @@ async def test_another_durability_after_a_long_silence_does_not_make_a_follower_
     assert not follower.lags(partition)
 
 
-async def test_a_follower_outside_the_isr_is_judged_with_every_request() -> None:
+async def test_a_follower_outside_the_isr_is_evaluated_at_every_request() -> None:
     follower = Follower()
     (partition,) = await follower.replicas.take(state(isr=(1, 3)))
     await follower.ask((partition, 0))
     await idle(follower, 1000)
-    to_judge = follower.replicas.listener.to_judge
+    to_judge = follower.replicas.listener.to_evaluate
     to_judge.clear()
     await follower.ask()
     assert to_judge == [partition]
 
 
-# -- requests and answers that go astray -------------------------------------------------
+# -- requests and answers that are lost, late or repeated --------------------------------
 
 
-async def test_a_request_that_comes_twice_counts_once_and_disturbs_nothing() -> None:
+async def test_a_repeated_request_counts_once_and_has_no_other_effect() -> None:
     follower = Follower()
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
@@ -437,7 +439,7 @@ async def test_a_request_that_comes_twice_counts_once_and_disturbs_nothing() -> 
     assert named(await follower.ask()) == [0]
 
 
-async def test_a_late_request_of_a_former_session_does_not_move_what_is_told() -> None:
+async def test_a_late_request_of_a_previous_session_does_not_change_progress() -> None:
     follower = Follower()
     (partition,) = await follower.replicas.take()
     append(partition)
@@ -457,40 +459,40 @@ async def test_a_lost_request_ends_the_session() -> None:
     assert (await follower.ask()).session_id == NO_SESSION
 
 
-async def test_a_request_that_is_given_up_ends_its_session() -> None:
+async def test_a_cancelled_request_ends_its_session() -> None:
     follower = Follower()
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
     asked = asyncio.create_task(follower.fetch(follower.next_request((), wait_ms=500)))
-    await settled()
+    await until_idle()
     asked.cancel()
     await asyncio.wait([asked])
     assert len(follower.replicas.purgatory) == 0
     assert (await follower.ask()).session_id == NO_SESSION
 
 
-async def test_a_newer_session_ends_the_wait_of_the_one_before() -> None:
+async def test_a_newer_session_ends_the_wait_of_the_previous_one() -> None:
     follower = Follower()
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
     waiting = asyncio.create_task(follower.fetch(follower.next_request((), wait_ms=500)))
-    await settled()
+    await until_idle()
     follower.session_id = NO_SESSION
     await follower.ask((partition, 0))
     assert (await waiting).session_id == NO_SESSION
     assert follower.now_ms == 0
 
 
-async def test_a_topic_that_was_created_again_under_its_name_wakes_the_session() -> None:
-    """Also while the partition of the former topic has not left it yet."""
+async def test_a_recreated_topic_of_the_same_name_wakes_the_session() -> None:
+    """Also while the partition of the previous topic has not left it yet."""
     follower = Follower()
-    (former,) = await follower.replicas.take()
-    await follower.ask((former, 0))
+    (previous,) = await follower.replicas.take()
+    await follower.ask((previous, 0))
     again = replace(state(epoch=6), topic_id="created-again-00000001")
     (present,) = await follower.replicas.take(again, revision=12)
     await follower.ask((present, 0))
     asked = asyncio.create_task(follower.ask(wait_ms=500))
-    await settled()
+    await until_idle()
     append(present)
     (result,) = (await asked).results
     assert result.replica == key_of(present)

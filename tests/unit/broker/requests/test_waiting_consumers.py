@@ -25,14 +25,14 @@ def test_fetches_at_one_offset_are_one_consumer() -> None:
     assert waiting.of(NAME, 0, 50) == [WaitingConsumer(7, 3, 30)]
 
 
-def test_what_was_committed_meanwhile_nobody_waits_for() -> None:
+def test_consumers_do_not_wait_for_records_committed_meanwhile() -> None:
     waiting = WaitingConsumers()
     waiting.note(NAME, 7, 0)
     waiting.note(NAME, 9, 0)
     assert offsets(waiting, 0, high_watermark=8) == [9]
 
 
-def test_who_does_not_ask_again_is_forgotten() -> None:
+def test_a_consumer_that_stops_fetching_is_forgotten() -> None:
     waiting = WaitingConsumers()
     waiting.note(NAME, 7, 0)
     assert offsets(waiting, EXPIRY_MS) == [7]
@@ -40,14 +40,14 @@ def test_who_does_not_ask_again_is_forgotten() -> None:
     assert not waiting._asked
 
 
-def test_who_comes_back_after_that_is_counted_anew() -> None:
+def test_a_consumer_that_returns_later_is_counted_from_scratch() -> None:
     waiting = WaitingConsumers()
     waiting.note(NAME, 7, 0)
     waiting.note(NAME, 7, EXPIRY_MS + 1)
     assert waiting.of(NAME, 0, EXPIRY_MS + 1) == [WaitingConsumer(7, 1, 0)]
 
 
-def test_of_a_partition_those_that_asked_last_are_kept() -> None:
+def test_the_most_recent_consumers_of_a_partition_are_kept() -> None:
     waiting = WaitingConsumers()
     for offset in range(MAX_PER_PARTITION + 2):
         waiting.note(NAME, offset, offset)
@@ -63,7 +63,7 @@ def test_the_number_of_partitions_is_bounded() -> None:
 
 
 async def fetched(fetch: ConsumerFetch, *at: tuple[int, int]) -> None:
-    """Partition and offset of each entry; nobody waits."""
+    """Fetch at these partitions and offsets without waiting."""
     entries = [FetchEntry(on(number), "", -1, offset, 1 << 20) for number, offset in at]
     await fetch(entries, FetchWait(0, 1, 1 << 20))
 
@@ -77,7 +77,7 @@ async def test_a_fetch_between_high_watermark_and_log_end_is_noted() -> None:
     assert [w.offset for w in fetch.waiting.of(NAME, 0, 0)] == [0]
 
 
-async def test_it_is_noted_also_beside_a_partition_that_has_records() -> None:
+async def test_a_waiting_partition_is_noted_beside_one_that_has_records() -> None:
     replicas = Replicas()
     for partition in await replicas.take(numbers=(0, 1)):
         append(partition) if partition.name == NAME else commit(partition)
@@ -87,7 +87,7 @@ async def test_it_is_noted_also_beside_a_partition_that_has_records() -> None:
     assert fetch.waiting.of(on(1), 0, 0) == []
 
 
-async def test_a_consumer_that_has_all_waits_for_nothing_that_is_there() -> None:
+async def test_a_consumer_at_the_log_end_waits_for_no_existing_record() -> None:
     replicas = Replicas()
     commit(await replicas.lead())
     fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads)

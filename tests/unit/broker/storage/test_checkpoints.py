@@ -1,4 +1,4 @@
-"""A log that is cut below what checkpoints on disk say of it, and the next start."""
+"""A log that is cut below the checkpoints on disk, and the next start."""
 
 import errno
 from pathlib import Path
@@ -18,7 +18,7 @@ from unit.broker.log.memory_disk import MemoryDisk
 from unit.broker.stored_logs import CONFIG, Stored, checkpoint, end_of
 
 
-def refuse(*_: object) -> None:
+def reject(*_: object) -> None:
     raise OSError(errno.EIO, "input/output error")
 
 
@@ -29,7 +29,7 @@ def log_in(logs: LogDirectory) -> Log:
 
 
 def cut_and_grown(path: Path, *, cut_to: int, end: int) -> Stored:
-    """Committed and synced up to 3, as the checkpoints say; then cut, then grown again."""
+    """A log committed and synced up to 3, as the checkpoints say, then cut, then grown again."""
     stored = Stored(path)
     stored.with_records(3)
     log = stored.logs.open_replica(NAME, KEY, CONFIG)
@@ -41,18 +41,18 @@ def cut_and_grown(path: Path, *, cut_to: int, end: int) -> Stored:
 
 
 @pytest.mark.rule("truncated-records-stay-uncommitted")
-def test_what_took_the_place_of_what_was_cut_does_not_count_as_committed(tmp_path: Path) -> None:
+def test_records_that_replaced_truncated_ones_do_not_count_as_committed(tmp_path: Path) -> None:
     cut_and_grown(tmp_path, cut_to=1, end=5)
     assert Stored(tmp_path).logs.high_watermark(KEY) == 1
 
 
-def test_a_log_that_is_short_because_it_was_cut_is_not_damaged(tmp_path: Path) -> None:
+def test_a_log_shortened_by_a_cut_is_not_damaged(tmp_path: Path) -> None:
     cut_and_grown(tmp_path, cut_to=1, end=2)
     stored = Stored(tmp_path)
     assert (stored.damage, end_of(stored)) == ([], 2)
 
 
-def test_one_that_lost_more_than_was_cut_is_damaged(tmp_path: Path) -> None:
+def test_a_log_that_lost_more_than_was_cut_is_damaged(tmp_path: Path) -> None:
     cut_and_grown(tmp_path, cut_to=2, end=2)
     (segment,) = tmp_path.glob("replicas/*/*.log")
     segment.write_bytes(b"")
@@ -65,7 +65,7 @@ def test_the_lowest_of_several_cuts_counts(tmp_path: Path) -> None:
     assert Stored(tmp_path).logs.high_watermark(KEY) == 1
 
 
-def test_a_log_that_is_begun_anew_does_not_count_as_committed(tmp_path: Path) -> None:
+def test_a_reset_log_does_not_count_as_committed(tmp_path: Path) -> None:
     stored = cut_and_grown(tmp_path, cut_to=3, end=3)
     log_in(stored.logs).reset_to(0)
     log_in(stored.logs).append([batch_at(0, epoch=2)])
@@ -77,7 +77,7 @@ def test_a_cut_above_the_checkpoints_is_not_noted(tmp_path: Path) -> None:
     assert list((tmp_path / "cuts").iterdir()) == []
 
 
-def test_the_note_goes_with_the_next_checkpoints(tmp_path: Path) -> None:
+def test_the_note_is_removed_with_the_next_checkpoints(tmp_path: Path) -> None:
     stored = cut_and_grown(tmp_path, cut_to=1, end=4)
     assert len(list((tmp_path / "cuts").iterdir())) == 1
     checkpoint(stored.logs, {KEY: 4})
@@ -85,7 +85,7 @@ def test_the_note_goes_with_the_next_checkpoints(tmp_path: Path) -> None:
     assert Stored(tmp_path).logs.high_watermark(KEY) == 4
 
 
-def test_a_replica_that_comes_back_to_a_broker_begins_without_its_former_checkpoints(
+def test_a_replica_that_returns_to_a_broker_begins_without_its_previous_checkpoints(
     tmp_path: Path,
 ) -> None:
     stored = cut_and_grown(tmp_path, cut_to=3, end=3)
@@ -96,7 +96,7 @@ def test_a_replica_that_comes_back_to_a_broker_begins_without_its_former_checkpo
 
 
 @pytest.mark.rule("truncated-records-stay-uncommitted")
-def test_a_log_that_was_cut_when_it_was_opened_does_not_count_as_committed() -> None:
+def test_a_log_cut_when_it_was_opened_does_not_count_as_committed() -> None:
     disk = MemoryDisk()
     logs = LogDirectory(disk, DATA, FakeClock())
     logs.open_all()
@@ -106,7 +106,7 @@ def test_a_log_that_was_cut_when_it_was_opened_does_not_count_as_committed() -> 
     logs = LogDirectory(disk, DATA, FakeClock())
     logs.open_all(whole=False)
     assert log_in(logs).log_end_offset == 0
-    # As a start does, and not synced for all that it knows.
+    # As a start does; nothing is known to be synced.
     checkpoint(logs, {})
     log = log_in(logs)
     log.append([batch_at(offset, epoch=2) for offset in range(5)])
@@ -117,14 +117,14 @@ def test_a_log_that_was_cut_when_it_was_opened_does_not_count_as_committed() -> 
     assert (log_in(logs).log_end_offset, logs.high_watermark(KEY)) == (5, 0)
 
 
-def test_a_note_that_cannot_be_read_lets_nothing_count(tmp_path: Path) -> None:
+def test_with_an_unreadable_note_no_checkpoint_counts(tmp_path: Path) -> None:
     cut_and_grown(tmp_path, cut_to=1, end=5)
     (note,) = (tmp_path / "cuts").iterdir()
     note.write_bytes(b"nonsense")
     assert Stored(tmp_path).logs.high_watermark(KEY) == 0
 
 
-def test_nothing_is_cut_where_the_cut_cannot_be_noted() -> None:
+def test_nothing_is_cut_if_the_cut_cannot_be_noted() -> None:
     disk = MemoryDisk()
     checkpoints = Checkpoints(disk, DATA)
     checkpoints.read()
@@ -137,9 +137,7 @@ def test_nothing_is_cut_where_the_cut_cannot_be_noted() -> None:
     assert checkpoints.high_watermark(KEY) == 3
 
 
-def test_a_replica_is_refused_where_its_former_checkpoints_cannot_be_noted_and_begins_later() -> (
-    None
-):
+def test_a_replica_is_rejected_while_its_previous_checkpoints_cannot_be_noted() -> None:
     disk = MemoryDisk()
     logs = LogDirectory(disk, DATA, FakeClock())
     logs.open_all()
@@ -148,7 +146,7 @@ def test_a_replica_is_refused_where_its_former_checkpoints_cannot_be_noted_and_b
     checkpoint(logs, {KEY: 3})
     logs.delete(KEY)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ReplicaNotes, "write", refuse)
+        patch.setattr(ReplicaNotes, "write", reject)
         with pytest.raises(LogStorageError, match="note the end"):
             logs.open_replica(NAME, KEY, CONFIG)
     assert logs.log_of(KEY) is None
@@ -169,7 +167,7 @@ def known_at_the_next_start(disk: MemoryDisk) -> int:
     return checkpoints.high_watermark(KEY)
 
 
-def test_what_is_cut_while_checkpoints_are_written_does_not_count() -> None:
+def test_a_cut_during_the_write_of_checkpoints_does_not_count() -> None:
     disk, checkpoints, write = begun()
     checkpoints.note_cut(KEY, 1)
     write.run()
@@ -177,7 +175,7 @@ def test_what_is_cut_while_checkpoints_are_written_does_not_count() -> None:
     assert (checkpoints.high_watermark(KEY), known_at_the_next_start(disk)) == (1, 1)
 
 
-def test_a_cut_that_is_repeated_while_checkpoints_are_written_stays_noted() -> None:
+def test_a_repeated_cut_during_the_write_of_checkpoints_stays_noted() -> None:
     disk, checkpoints, _ = begun()
     checkpoints.note_cut(KEY, 2)
     write = checkpoints.begin({KEY: 3}, {})
@@ -189,7 +187,7 @@ def test_a_cut_that_is_repeated_while_checkpoints_are_written_stays_noted() -> N
 
 @pytest.mark.rule("truncated-records-stay-uncommitted")
 @pytest.mark.parametrize("fails", [False, True], ids=["under way", "failed"])
-def test_a_note_stays_as_low_as_what_the_disk_may_have_asks_for(fails: bool) -> None:
+def test_a_note_stays_as_low_as_checkpoints_possibly_on_disk_require(fails: bool) -> None:
     disk, checkpoints, write = begun(100)
     write.run()
     checkpoints.finish(write)
@@ -205,7 +203,7 @@ def test_a_note_stays_as_low_as_what_the_disk_may_have_asks_for(fails: bool) -> 
     assert known_at_the_next_start(disk) == 50
 
 
-def test_a_note_goes_with_the_checkpoints_that_were_taken_after_it() -> None:
+def test_a_note_is_removed_with_the_checkpoints_taken_after_it() -> None:
     disk, checkpoints, _ = begun()
     checkpoints.note_cut(KEY, 1)
     write = checkpoints.begin({KEY: 2}, {})
@@ -224,7 +222,7 @@ def test_checkpoints_that_come_too_late_are_not_written() -> None:
     assert (checkpoints.high_watermark(KEY), known_at_the_next_start(disk)) == (2, 2)
 
 
-def test_checkpoints_that_may_have_been_written_count_as_such() -> None:
+def test_checkpoints_that_may_have_been_written_count_as_written() -> None:
     disk, checkpoints, _ = begun()
     checkpoints.note_cut(KEY, 3)
     disk.fail_sync = True
@@ -237,7 +235,7 @@ def test_checkpoints_that_may_have_been_written_count_as_such() -> None:
     assert checkpoints.high_watermark(KEY) == 4
 
 
-def test_checkpoints_in_which_nothing_has_changed_are_not_written_again(tmp_path: Path) -> None:
+def test_unchanged_checkpoints_are_not_written_again(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     stored.with_records(3)
     checkpoint(stored.logs, {KEY: 2})
@@ -250,7 +248,7 @@ def test_checkpoints_in_which_nothing_has_changed_are_not_written_again(tmp_path
     assert Stored(tmp_path).logs.high_watermark(KEY) == 3
 
 
-def test_checkpoints_that_are_to_be_on_the_disk_are_written_in_any_case(tmp_path: Path) -> None:
+def test_checkpoints_that_must_be_synced_are_written_in_any_case(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     stored.with_records(3)
     checkpoint(stored.logs, {KEY: 2})
@@ -259,13 +257,13 @@ def test_checkpoints_that_are_to_be_on_the_disk_are_written_in_any_case(tmp_path
     assert (tmp_path / "high-watermarks").stat().st_ino != first
 
 
-def test_after_checkpoints_that_could_not_be_written_the_same_are_written(tmp_path: Path) -> None:
+def test_after_a_failed_write_the_same_checkpoints_are_written(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     stored.with_records(3)
     checkpoint(stored.logs, {KEY: 2})
     failed = stored.logs.begin_checkpoint({KEY: 3})
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(OffsetCheckpoint, "write", lambda *_, **__: refuse())
+        patched.setattr(OffsetCheckpoint, "write", lambda *_, **__: reject())
         failed.run()
     with pytest.raises(OSError, match="input/output error"):
         stored.logs.finish_checkpoint(failed)

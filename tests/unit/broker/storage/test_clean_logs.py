@@ -1,4 +1,4 @@
-"""What a clean stop leaves of all logs, and who is found again by it."""
+"""What a clean stop records of all logs, and which logs the next start recognizes by it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +32,7 @@ def stopped(path: Path, batches: list[Batch], config: TopicConfig = CONFIG) -> N
 
 
 def stop(stored: Stored) -> None:
-    """As a broker does: what it has synced is written down before."""
+    """Stop as a broker does: its synced ends are written before."""
     for log in stored.logs.logs():
         log.flush()
     checkpoint(stored.logs, dict.fromkeys(stored.logs.keys(), 0))
@@ -61,9 +61,7 @@ def written(number: int, *, epoch: int = 1, first: int = 0) -> list[Batch]:
 
 
 @pytest.mark.parametrize("number", [0, 1, 5, 400])
-def test_a_log_that_is_as_it_was_left_is_found_again_with_its_producers(
-    tmp_path: Path, number: int
-) -> None:
+def test_an_unchanged_log_is_recognized_with_its_producers(tmp_path: Path, number: int) -> None:
     stopped(tmp_path, written(number), TopicConfig(segment_bytes=64 << 10))
     stored = Stored(tmp_path)
     assert is_clean(stored)
@@ -91,7 +89,7 @@ def grow(log: Log) -> None:
 
 
 def regrow(log: Log) -> None:
-    """To the very same sizes, by another leader."""
+    """Written by another leader to the very same sizes."""
     end = log.log_end_offset
     log.truncate_to(1)
     for batch in written(end - 1, epoch=2, first=1):
@@ -99,23 +97,23 @@ def regrow(log: Log) -> None:
 
 
 def copy_again(log: Log) -> None:
-    """From the same leader, so that it is the same, and on no disk yet."""
+    """Copied from the same leader: the log is the same, but not on the disk yet."""
     end = log.log_end_offset
     log.truncate_to(1)
     for batch in written(end - 1, first=1):
         log.append([batch])
 
 
-def begin_anew(log: Log) -> None:
+def begin_from_scratch(log: Log) -> None:
     end = log.log_end_offset
     log.reset_to(0)
     for batch in written(end, epoch=2):
         log.append([batch])
 
 
-@pytest.mark.parametrize("change", [grow, regrow, copy_again, begin_anew])
+@pytest.mark.parametrize("change", [grow, regrow, copy_again, begin_from_scratch])
 @pytest.mark.parametrize("rolls", [False, True])
-def test_a_log_that_has_changed_since_is_not_taken_for_what_was_left(
+def test_a_log_changed_since_the_stop_is_not_recognized(
     tmp_path: Path, change: Callable[[Log], None], rolls: bool
 ) -> None:
     config = TopicConfig(segment_bytes=64 << 10) if rolls else CONFIG
@@ -131,14 +129,14 @@ def test_a_log_that_has_changed_since_is_not_taken_for_what_was_left(
     assert (end_of(again), list(log_in(again).leader_epochs)) == (log.log_end_offset, epochs)
 
 
-def test_logs_that_nobody_changed_are_as_they_were_left_after_a_crash_too(tmp_path: Path) -> None:
+def test_unchanged_logs_are_recognized_after_a_crash_too(tmp_path: Path) -> None:
     stopped(tmp_path, written(3))
     stored = Stored(tmp_path)
     stored.with_records(2, OTHER_NAME)
     assert is_clean(Stored(tmp_path))
 
 
-def test_one_that_is_not_changed_until_the_next_stop_is_left_as_before(tmp_path: Path) -> None:
+def test_a_log_unchanged_until_the_next_stop_keeps_its_record(tmp_path: Path) -> None:
     stopped(tmp_path, written(3))
     before = left(tmp_path)
     stored = Stored(tmp_path)
@@ -158,10 +156,10 @@ def test_without_the_file_or_with_a_torn_one_logs_are_checked(tmp_path: Path) ->
     assert end_of(stored) == 3
 
 
-def test_a_log_that_ends_where_it_was_left_and_had_been_synced_beyond_is_checked(
+def test_a_log_that_had_been_synced_beyond_its_recorded_end_is_checked(
     tmp_path: Path,
 ) -> None:
-    """What lies behind has been lost since, however sound the rest looks."""
+    """The data behind it was lost since, however valid the rest looks."""
     stopped(tmp_path, written(3))
     (segment,) = tmp_path.glob("replicas/*/*.log")
     content = segment.read_bytes()
@@ -173,7 +171,7 @@ def test_a_log_that_ends_where_it_was_left_and_had_been_synced_beyond_is_checked
     assert [damaged.key for damaged in Stored(tmp_path).damage] == [KEY]
 
 
-def test_a_newer_snapshot_of_producers_counts_more_than_what_was_left(tmp_path: Path) -> None:
+def test_a_newer_producer_snapshot_takes_precedence_over_the_recorded_one(tmp_path: Path) -> None:
     stopped(tmp_path, written(3))
     stored = Stored(tmp_path)
     history = log_in(stored).producers
@@ -184,7 +182,7 @@ def test_a_newer_snapshot_of_producers_counts_more_than_what_was_left(tmp_path: 
     assert (states.entry(WRITER), states.entry(8) is None) == (None, False)
 
 
-def test_of_very_many_producers_some_logs_keep_their_own(
+def test_of_very_many_producers_some_logs_keep_their_own_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_directory, "MAX_PRODUCERS_TOGETHER", 1)
@@ -202,7 +200,7 @@ def test_of_very_many_producers_some_logs_keep_their_own(
     assert None not in entries
 
 
-def test_a_file_of_another_shape_is_none(tmp_path: Path) -> None:
+def test_a_file_of_another_format_is_ignored(tmp_path: Path) -> None:
     stopped(tmp_path, written(3))
     write_checked(OsDisk(), tmp_path / "clean-logs", "clean-logs", [["a", 1]], sync=False)
     stored = Stored(tmp_path)

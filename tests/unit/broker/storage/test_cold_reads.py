@@ -1,4 +1,4 @@
-"""How much is read from the disk, when, and for whom."""
+"""How much is read from the disk, when, and for which request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidelog_broker.storage.cold_reads import (
     READS_AT_ONCE,
     ColdReads,
 )
-from unit.broker.broker_parts import settled
+from unit.broker.broker_parts import until_idle
 from unit.broker.cold_disk import Threads, reading
 from unit.broker.fake_log import FakeLog
 from unit.broker.log.memory_disk import MemoryDisk
@@ -46,10 +46,10 @@ class Reads:
         return woken
 
     async def read(self, cold: ColdRange) -> int:
-        """Until nothing more is read; returns how many bytes were."""
+        """Read until nothing more is read; returns the number of bytes."""
         self.disk.reads.clear()
         self.begin(cold)
-        await settled()
+        await until_idle()
         await self.threads.end_all()
         return sum(size for _, size in self.disk.reads)
 
@@ -64,10 +64,10 @@ async def running(pieces: int = 16) -> AsyncIterator[Reads]:
         assert reads.disk.open_files == 0
 
 
-async def test_whoever_waits_is_woken_with_each_piece() -> None:
+async def test_each_piece_wakes_its_waiters() -> None:
     async with running() as reads:
         first = reads.begin(at(0, 2 * PIECE_BYTES))
-        await settled()
+        await until_idle()
         assert not first.is_set()
         await reads.threads.end()
         assert first.is_set()
@@ -84,29 +84,29 @@ async def test_nothing_smaller_than_a_piece_is_read_and_nothing_beyond_the_end()
         assert len(reads.cold_reads) == 0
 
 
-async def test_one_stretch_of_a_log_is_read_at_a_time() -> None:
+async def test_one_range_of_a_log_is_read_at_a_time() -> None:
     async with running() as reads:
         reads.begin(at(0))
         other = reads.begin(at(8 * PIECE_BYTES))
-        await settled()
+        await until_idle()
         assert len(reads.threads.running) == 1
         await reads.threads.end()
         assert other.is_set()
         assert reads.threads.running == []
 
 
-async def test_so_many_logs_are_read_side_by_side_and_the_others_get_their_turn() -> None:
+async def test_a_bounded_number_of_logs_is_read_at_once_and_the_others_follow() -> None:
     async with running() as reads:
         logs = [FakeLog() for _ in range(READS_AT_ONCE + 1)]
         woken = [reads.begin(at(0, 2 * PIECE_BYTES), log) for log in logs]
-        await settled()
+        await until_idle()
         assert len(reads.threads.running) == READS_AT_ONCE
         for _ in range(READS_AT_ONCE + 1):
             await reads.threads.end()
         assert all(event.is_set() for event in woken)
 
 
-async def test_more_and_more_is_read_ahead_for_a_reader_that_goes_on() -> None:
+async def test_sequential_readers_get_growing_read_ahead() -> None:
     async with running(pieces=32) as reads:
         position, sizes = 0, []
         for _ in range(4):
@@ -116,7 +116,7 @@ async def test_more_and_more_is_read_ahead_for_a_reader_that_goes_on() -> None:
         assert sizes == [PIECE_BYTES, 3 * PIECE_BYTES, most, most]
 
 
-async def test_readers_of_one_log_are_told_apart_by_where_they_are() -> None:
+async def test_readers_of_one_log_are_distinguished_by_their_positions() -> None:
     async with running(pieces=32) as reads:
         await reads.read(at(0, PIECE_BYTES))
         await reads.read(at(16 * PIECE_BYTES, PIECE_BYTES))
@@ -131,12 +131,12 @@ async def test_nothing_is_read_ahead_while_others_wait() -> None:
             reads.begin(at(0), FakeLog())
         reads.disk.reads.clear()
         reads.begin(at(PIECE_BYTES, PIECE_BYTES))
-        await settled()
+        await until_idle()
         await reads.threads.end_all()
         assert len(reads.disk.reads) == READS_AT_ONCE + 1
 
 
-async def test_what_was_read_and_is_cold_again_may_be_waited_for_once() -> None:
+async def test_data_that_was_read_and_is_cold_again_may_be_waited_for_once() -> None:
     async with running() as reads:
         assert not reads.cold_reads.has_read(reads.log, at(0))
         await reads.read(at(0, 2 * PIECE_BYTES))
@@ -145,20 +145,20 @@ async def test_what_was_read_and_is_cold_again_may_be_waited_for_once() -> None:
         assert not reads.cold_reads.has_read(reads.log, at(PIECE_BYTES))
 
 
-async def test_what_was_read_counts_while_the_rest_is_still_being_read() -> None:
+async def test_data_already_read_counts_while_the_rest_is_being_read() -> None:
     async with running() as reads:
         reads.begin(at(0, 2 * PIECE_BYTES))
-        await settled()
+        await until_idle()
         await reads.threads.end()
         assert not reads.cold_reads.has_read(reads.log, at(PIECE_BYTES))
         assert reads.cold_reads.has_read(reads.log, at(0))
         await reads.threads.end_all()
 
 
-async def test_what_could_not_be_read_is_told_once_and_then_read_again() -> None:
+async def test_a_failed_read_is_reported_once_and_then_retried() -> None:
     async with running() as reads:
         woken = reads.begin(at(0))
-        await settled()
+        await until_idle()
         reads.disk.failing_reads = 1
         await reads.threads.end()
         assert woken.is_set()
@@ -168,10 +168,10 @@ async def test_what_could_not_be_read_is_told_once_and_then_read_again() -> None
         assert await reads.read(at(0)) == PIECE_BYTES
 
 
-async def test_a_file_that_has_gone_meanwhile_harms_nobody() -> None:
+async def test_a_file_deleted_meanwhile_harms_no_reader() -> None:
     async with running() as reads:
         woken = reads.begin(at(0))
-        await settled()
+        await until_idle()
         reads.disk.remove(FILE)
         await reads.threads.end()
         assert woken.is_set()
@@ -182,7 +182,7 @@ async def test_a_stop_waits_for_no_thread() -> None:
     reads = Reads()
     task = asyncio.create_task(reads.cold_reads.run())
     reads.begin(at(0))
-    await settled()
+    await until_idle()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -1,4 +1,4 @@
-"""A data directory that is a copy is on the disk before anything rests on it."""
+"""A copied data directory is synced before anything relies on it."""
 
 import errno
 import os
@@ -50,7 +50,7 @@ class Machine:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """Recovery points are read by no one here."""
+    """No process reads recovery points here."""
     monkeypatch.setattr(
         "tidelog_broker.storage.data_directory.OffsetCheckpoint.read",
         lambda _: type("Read", (), {"file": None}),
@@ -58,7 +58,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine()
 
 
-async def test_a_power_failure_takes_nothing_of_a_copy_that_was_synced(machine: Machine) -> None:
+async def test_a_power_failure_loses_nothing_of_a_synced_copy(machine: Machine) -> None:
     directory = machine.start()
     with capture_logs() as logs:
         await directory.sync_copy(in_place)
@@ -71,7 +71,7 @@ async def test_a_power_failure_takes_nothing_of_a_copy_that_was_synced(machine: 
     assert (line["files"], line["directories"]) == (len(machine.disk.paths()), 3)
 
 
-async def test_a_power_failure_before_the_sync_takes_back_what_the_copy_says(
+async def test_a_power_failure_before_the_sync_undoes_the_copys_claims(
     machine: Machine,
 ) -> None:
     machine.start()
@@ -81,7 +81,7 @@ async def test_a_power_failure_before_the_sync_takes_back_what_the_copy_says(
     assert RECOVERY_POINTS not in machine.disk.list_names(PATH)
 
 
-async def test_a_crash_before_the_sync_takes_nothing_back(machine: Machine) -> None:
+async def test_a_crash_before_the_sync_undoes_nothing(machine: Machine) -> None:
     machine.start()
     assert machine.start().identity.synced_whole_since == 7
     assert RECOVERY_POINTS in machine.disk.list_names(PATH)
@@ -90,7 +90,7 @@ async def test_a_crash_before_the_sync_takes_nothing_back(machine: Machine) -> N
 async def test_a_failed_sync_fails_the_start_and_the_next_one_writes_the_files_again(
     machine: Machine,
 ) -> None:
-    """The kernel takes for written what a failed sync could not write."""
+    """The kernel treats data of a failed sync as written."""
     directory = machine.start()
     machine.disk.fail_sync = True
     with pytest.raises(OSError, match=str(PATH)) as failed:

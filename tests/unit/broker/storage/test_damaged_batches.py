@@ -22,7 +22,7 @@ SEGMENT = PurePath("00000000000000000000.log")
 
 
 class HookedDisk(MemoryDisk):
-    """Calls the hooks where another thread may run."""
+    """Calls hooks where another thread may run."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a start finds damaged, and logs that are out of service."""
+"""Damage that a start finds, and logs that are out of service."""
 
 import shutil
 from pathlib import Path, PurePath
@@ -27,50 +27,50 @@ def replica_path(tmp_path: Path) -> Path:
     return tmp_path / "replicas" / f"orders-0.{TOPIC_ID}"
 
 
-def test_a_replica_that_is_missing_is_damage(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
-    committed(former, 3)
-    former.logs.close()
+def test_a_missing_replica_is_damage(tmp_path: Path) -> None:
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    committed(previous, 3)
+    previous.logs.close()
     shutil.rmtree(replica_path(tmp_path))
     (damaged,) = Stored(tmp_path).damage
     assert "its directory is missing" in damaged.reason
     assert (damaged.key, damaged.name) == (KEY, None)
 
 
-def test_what_was_synced_counts_although_nothing_is_known_to_be_committed(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
-    log = former.logs.log_of(KEY)
+def test_synced_offsets_count_although_nothing_is_known_to_be_committed(tmp_path: Path) -> None:
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    log = previous.logs.log_of(KEY)
     assert log is not None
     log.flush()
-    committed(former, 0)
+    committed(previous, 0)
     shutil.rmtree(replica_path(tmp_path))
     assert len(Stored(tmp_path).damage) == 1
 
 
 def test_a_replica_that_was_deleted_is_not_missing(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
-    committed(former, 3)
-    former.logs.delete(KEY)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    committed(previous, 3)
+    previous.logs.delete(KEY)
     assert Stored(tmp_path).damage == []
 
 
-def test_an_empty_replica_that_is_missing_is_no_damage(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records(0)
-    committed(former, 0)
-    former.logs.close()
+def test_a_missing_replica_without_records_is_no_damage(tmp_path: Path) -> None:
+    previous = Stored(tmp_path)
+    previous.with_records(0)
+    committed(previous, 0)
+    previous.logs.close()
     shutil.rmtree(replica_path(tmp_path))
     assert Stored(tmp_path).damage == []
 
 
-def test_a_log_that_ends_below_what_was_committed_is_damaged(tmp_path: Path) -> None:
-    """By itself the cut looks like the torn tail of a write that never returned."""
-    former = Stored(tmp_path)
-    former.with_records(3)
-    committed(former, 3)
+def test_a_log_that_ends_below_its_committed_end_is_damaged(tmp_path: Path) -> None:
+    """The cut itself looks like the torn tail of a write that never returned."""
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    committed(previous, 3)
     segment = next(replica_path(tmp_path).glob("*.log"))
     segment.write_bytes(segment.read_bytes()[:-1])
     stored = Stored(tmp_path)
@@ -82,12 +82,12 @@ def test_a_log_that_ends_below_what_was_committed_is_damaged(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("cut_bytes", [1, len(encode_frame(batch_at(0)))])
-def test_the_only_copy_does_not_use_offsets_again_that_were_committed(
+def test_the_only_copy_does_not_reuse_committed_offsets(
     tmp_path: Path, cut_bytes: int, whole: bool
 ) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
-    committed(former, 3)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    committed(previous, 3)
     segment = next(replica_path(tmp_path).glob("*.log"))
     segment.write_bytes(segment.read_bytes()[:-cut_bytes])
     logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
@@ -100,23 +100,22 @@ def test_the_only_copy_does_not_use_offsets_again_that_were_committed(
     assert [b.header.base_offset for b in read_all(log) if is_damaged(b.header)] == [2]
 
 
-def test_a_torn_tail_that_was_never_committed_is_no_damage(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
-    committed(former, 2)
+def test_an_uncommitted_torn_tail_is_no_damage(tmp_path: Path) -> None:
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    committed(previous, 2)
     segment = next(replica_path(tmp_path).glob("*.log"))
     segment.write_bytes(segment.read_bytes()[:-1])
     assert Stored(tmp_path).damage == []
 
 
 @pytest.mark.parametrize(("whole", "damaged"), [(True, [KEY]), (False, [])])
-def test_a_whole_batch_at_the_end_that_is_wrong_is_damage_unless_the_machine_crashed(
+def test_a_complete_wrong_batch_at_the_end_is_damage_unless_the_machine_crashed(
     tmp_path: Path, whole: bool, damaged: list[ReplicaKey]
 ) -> None:
-    """A write that a killed process left half done is the beginning of a batch; what a
-    power failure leaves may be anything."""
-    former = Stored(tmp_path)
-    former.with_records(3)
+    """A killed process leaves the beginning of a batch; a power failure may leave anything."""
+    previous = Stored(tmp_path)
+    previous.with_records(3)
     segment = next(replica_path(tmp_path).glob("*.log"))
     content = segment.read_bytes()
     segment.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -125,11 +124,11 @@ def test_a_whole_batch_at_the_end_that_is_wrong_is_damage_unless_the_machine_cra
 
 
 @pytest.mark.parametrize(("only_copies", "end"), [({KEY}, 3), (set(), 1)])
-def test_a_gap_after_a_power_failure_waits_for_what_is_known_of_other_replicas(
+def test_a_gap_after_a_power_failure_waits_until_other_copies_are_known(
     tmp_path: Path, only_copies: set[ReplicaKey], end: int
 ) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
     segment = next(replica_path(tmp_path).glob("*.log"))
     content = bytearray(segment.read_bytes())
     content[len(content) // 2] ^= 1
@@ -152,11 +151,11 @@ def test_a_gap_after_a_power_failure_waits_for_what_is_known_of_other_replicas(
 
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize(("only_copies", "end"), [({KEY}, 3), (set(), 0)])
-def test_a_missing_first_segment_waits_for_what_is_known_of_other_replicas(
+def test_a_missing_first_segment_waits_until_other_copies_are_known(
     tmp_path: Path, only_copies: set[ReplicaKey], end: int, whole: bool
 ) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
     path = replica_path(tmp_path)
     frames = len(encode_frame(batch_at(0)))
     (segment,) = path.glob("*.log")
@@ -179,12 +178,12 @@ def test_a_missing_first_segment_waits_for_what_is_known_of_other_replicas(
     )
 
 
-def test_after_a_crash_of_the_machine_a_shorter_log_is_damage_only_where_it_was_synced(
+def test_after_a_machine_crash_a_shorter_log_is_damage_only_in_synced_data(
     tmp_path: Path,
 ) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
-    committed(former, 3)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    committed(previous, 3)
     segment = next(replica_path(tmp_path).glob("*.log"))
     segment.write_bytes(segment.read_bytes()[:-1])
     logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
@@ -195,10 +194,10 @@ def test_after_a_crash_of_the_machine_a_shorter_log_is_damage_only_where_it_was_
     assert list((tmp_path / "damaged").iterdir()) == []
 
 
-def test_a_checkpoint_after_the_start_names_nothing_beyond_the_log(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
-    committed(former, 3)
+def test_a_checkpoint_after_the_start_has_no_offset_beyond_the_log(tmp_path: Path) -> None:
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    committed(previous, 3)
     segment = next(replica_path(tmp_path).glob("*.log"))
     segment.write_bytes(segment.read_bytes()[:-1])
     logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
@@ -211,17 +210,17 @@ def test_a_checkpoint_after_the_start_names_nothing_beyond_the_log(tmp_path: Pat
 def test_a_log_that_cannot_be_opened_holds_up_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
-    former.with_records(2, OTHER_NAME)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    previous.with_records(2, OTHER_NAME)
     whole = OsDisk.read_file
 
-    def refuse(disk: OsDisk, path: PurePath) -> bytes:
+    def reject(disk: OsDisk, path: PurePath) -> bytes:
         if path.is_relative_to(replica_path(tmp_path)):
             raise PermissionError(13, "Permission denied")
         return whole(disk, path)
 
-    monkeypatch.setattr(OsDisk, "read_file", refuse)
+    monkeypatch.setattr(OsDisk, "read_file", reject)
     stored = Stored(tmp_path)
     assert [damaged.key for damaged in stored.damage] == [KEY]
     assert end_of(stored, OTHER) == 2
@@ -229,14 +228,14 @@ def test_a_log_that_cannot_be_opened_holds_up_no_other(
         stored.logs.open_replica(NAME, KEY, CONFIG)
 
 
-def test_damage_that_the_producers_are_read_from_is_found_after_a_clean_stop_too(
+def test_damage_in_batches_read_for_producers_is_found_after_a_clean_stop_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever led without knowing them all would append twice."""
+    """A leader that does not know all producers would append twice."""
     monkeypatch.setattr(producer_history, "MAX_KEPT_TOGETHER", -1)
-    former = Stored(tmp_path)
-    former.with_records(3)
-    former.logs.close()
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    previous.logs.close()
     for snapshot in replica_path(tmp_path).glob("*.producers"):
         snapshot.unlink()
     segment = next(replica_path(tmp_path).glob("*.log"))
@@ -252,7 +251,7 @@ def test_damage_that_the_producers_are_read_from_is_found_after_a_clean_stop_too
     assert stored.logs.damaged_batches.of(KEY) == [(1, 2)]
 
 
-def test_a_repair_that_finds_damage_in_what_was_synced_checks_all_the_next_time(
+def test_after_a_repair_finds_damage_in_synced_data_the_next_one_checks_everything(
     tmp_path: Path,
 ) -> None:
     stored = Stored(tmp_path)
@@ -291,7 +290,7 @@ def test_a_replica_under_repair_is_not_moved_away(tmp_path: Path) -> None:
     assert stored.in_use() == []
 
 
-def test_what_a_refused_append_left_in_the_file_is_cut(tmp_path: Path) -> None:
+def test_data_that_a_rejected_append_left_in_the_file_is_cut(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     stored.with_records(3)
     segment = next(replica_path(tmp_path).glob("*.log"))
@@ -314,13 +313,13 @@ def test_a_damaged_replica_does_not_make_the_stop_of_the_others_unclean(tmp_path
     assert (damaged.key, damaged.reason) == (KEY, "a bad checksum")
 
 
-def test_a_replica_whose_damage_is_marked_is_written_to_new_files_at_a_start(
+def test_a_replica_marked_as_damaged_is_written_to_new_files_at_a_start(
     tmp_path: Path,
 ) -> None:
-    """An fsync may have failed, and none of the same file can be trusted after it."""
-    former = Stored(tmp_path)
-    former.with_records(3)
-    former.logs.mark(KEY, "an fsync failed")
+    """An fsync may have failed, and no later fsync of the same file can be trusted."""
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    previous.logs.mark(KEY, "an fsync failed")
     segment = next(replica_path(tmp_path).glob("*.log"))
     before, content = segment.stat().st_ino, segment.read_bytes()
     Stored(tmp_path)
@@ -331,18 +330,19 @@ def test_a_replica_whose_damage_is_marked_is_written_to_new_files_at_a_start(
 def test_a_replica_that_a_start_could_not_open_is_written_to_new_files_by_its_repair(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The former life may have ended after an fsync that failed, and no later one of the same
-    file can be trusted."""
-    former = Stored(tmp_path)
-    former.with_records(3)
+    """The previous incarnation may have ended after a failed fsync, and no later fsync of the
+    same file can be trusted.
+    """
+    previous = Stored(tmp_path)
+    previous.with_records(3)
     segment = next(replica_path(tmp_path).glob("*.log"))
     before, content = segment.stat().st_ino, segment.read_bytes()
 
-    def refuse(*_: object, **__: object) -> NoReturn:
+    def reject(*_: object, **__: object) -> NoReturn:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as full:
-        full.setattr(OsDisk, "open", refuse)
+        full.setattr(OsDisk, "open", reject)
         stored = Stored(tmp_path)
     assert [damaged.key for damaged in stored.damage] == [KEY]
     reopening = stored.logs.begin_repair(KEY)
@@ -354,10 +354,10 @@ def test_a_replica_that_a_start_could_not_open_is_written_to_new_files_by_its_re
 
 
 def with_unreadable_batch(tmp_path: Path) -> None:
-    """The second of three batches."""
-    former = Stored(tmp_path)
-    former.with_records(3)
-    former.logs.close()
+    """The second of three batches is unreadable."""
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    previous.logs.close()
     segment = next(replica_path(tmp_path).glob("*.log"))
     content = bytearray(segment.read_bytes())
     content[len(content) // 2] ^= 1
@@ -396,7 +396,7 @@ def test_a_repair_of_a_log_that_a_start_could_not_open_knows_its_unreadable_batc
     assert evidence_states(tmp_path) == [".unreadable"]
 
 
-def test_evidence_of_a_replica_that_is_gone_is_marked_as_repaired(tmp_path: Path) -> None:
+def test_evidence_of_a_removed_replica_is_marked_as_repaired(tmp_path: Path) -> None:
     with_unreadable_batch(tmp_path)
     shutil.rmtree(replica_path(tmp_path))
     Stored(tmp_path).logs.damaged_batches.sweep()

@@ -1,4 +1,4 @@
-"""Whose data it is, and since when it is whole."""
+"""The identity of a data directory, and since when it is intact."""
 
 import random
 from pathlib import PurePath
@@ -33,7 +33,7 @@ class Machine:
         self.boot_id += "+1"
 
 
-def whole(directory: DataDirectory) -> tuple[int, int]:
+def intact(directory: DataDirectory) -> tuple[int, int]:
     return directory.identity.whole_since, directory.identity.synced_whole_since
 
 
@@ -43,15 +43,15 @@ def registered_at(machine: Machine, broker_epoch: int) -> DataDirectory:
     return directory
 
 
-# -- whose it is -------------------------------------------------------------------------
+# -- identity ----------------------------------------------------------------------------
 
 
-def test_a_node_keeps_its_uuid() -> None:
+def test_a_directory_keeps_its_uuid() -> None:
     machine = Machine()
     assert machine.start().identity.node_uuid == machine.start().identity.node_uuid
 
 
-def test_nodes_have_different_uuids() -> None:
+def test_directories_have_different_uuids() -> None:
     one, other = (
         DataDirectory.open(MemoryDisk(), PATH, broker_id=1, boot_id="", rng=random.Random(seed))
         for seed in (1, 2)
@@ -59,7 +59,7 @@ def test_nodes_have_different_uuids() -> None:
     assert one.identity.node_uuid != other.identity.node_uuid
 
 
-def test_the_directory_of_another_broker_is_refused_with_both_remedies() -> None:
+def test_the_directory_of_another_broker_is_rejected_with_both_remedies() -> None:
     machine = Machine()
     registered_at(machine, 7)
     with pytest.raises(DataDirectoryError, match="belongs to broker 1, this is broker 2") as raised:
@@ -69,7 +69,7 @@ def test_the_directory_of_another_broker_is_refused_with_both_remedies() -> None
 
 
 def test_a_directory_that_never_registered_may_be_that_of_another_broker() -> None:
-    """As after a start that was rejected because the broker id is in use."""
+    """For example, after a start that was rejected because the broker id is in use."""
     machine = Machine()
     first = machine.start(broker_id=1)
     first.join_cluster("here")
@@ -90,7 +90,7 @@ def test_a_registration_that_may_have_been_made_binds_the_directory() -> None:
         machine.start(broker_id=2)
 
 
-def test_a_refused_start_leaves_the_directory_as_it_was() -> None:
+def test_a_rejected_start_leaves_the_directory_as_it_was() -> None:
     machine = Machine()
     registered_at(machine, 7)
     before = machine.disk.read_file(FILE)
@@ -100,14 +100,14 @@ def test_a_refused_start_leaves_the_directory_as_it_was() -> None:
     assert machine.disk.read_file(FILE) == before
 
 
-def test_the_directory_of_another_cluster_is_refused() -> None:
+def test_the_directory_of_another_cluster_is_rejected() -> None:
     machine = Machine()
     machine.start().join_cluster("here")
     with pytest.raises(DataDirectoryError, match=r"belongs to cluster here.*of cluster there"):
         machine.start().join_cluster("there")
 
 
-def test_a_store_without_a_cluster_is_refused_by_who_has_been_in_one() -> None:
+def test_a_store_without_a_cluster_is_rejected_by_a_directory_that_was_in_one() -> None:
     machine = Machine()
     machine.start().join_cluster("here")
     with pytest.raises(DataDirectoryError, match=r"belongs to cluster here.*holds no cluster"):
@@ -116,7 +116,7 @@ def test_a_store_without_a_cluster_is_refused_by_who_has_been_in_one() -> None:
 
 
 @pytest.mark.parametrize("cluster_id", [None, "there"])
-def test_a_wrong_name_of_the_cluster_is_named_with_the_right_one(cluster_id: str | None) -> None:
+def test_a_wrong_cluster_name_is_reported_with_the_right_one(cluster_id: str | None) -> None:
     machine = Machine()
     machine.start().join_cluster("here", "north")
     with pytest.raises(DataDirectoryError) as raised:
@@ -144,7 +144,7 @@ def test_a_directory_of_an_older_release_learns_the_name_of_its_cluster() -> Non
     assert (found.cluster_id, found.cluster_name) == ("here", "north")
 
 
-def test_what_a_directory_says_of_itself_is_read_without_a_start() -> None:
+def test_the_identity_of_a_directory_is_read_without_a_start() -> None:
     machine = Machine()
     assert stored_identity(machine.disk, PATH) is None
     registered_at(machine, 7).note_revision(12)
@@ -161,7 +161,7 @@ def test_a_cluster_is_joined_again() -> None:
     machine.start().join_cluster("here")
 
 
-def test_a_damaged_file_is_refused_and_not_replaced() -> None:
+def test_a_damaged_file_is_rejected_and_not_replaced() -> None:
     machine = Machine()
     machine.start()
     machine.disk.names[FILE].data[-3] ^= 1
@@ -169,7 +169,7 @@ def test_a_damaged_file_is_refused_and_not_replaced() -> None:
         machine.start()
 
 
-def test_what_is_written_survives_a_power_failure() -> None:
+def test_a_written_identity_survives_a_power_failure() -> None:
     machine = Machine()
     directory = registered_at(machine, 7)
     directory.join_cluster("here")
@@ -177,51 +177,51 @@ def test_what_is_written_survives_a_power_failure() -> None:
     assert machine.start().identity.cluster_id == "here"
 
 
-# -- since when it is whole --------------------------------------------------------------
+# -- since when it is intact -------------------------------------------------------------
 
 
-def test_an_empty_directory_is_whole_since_its_first_registration() -> None:
-    assert whole(Machine().start()) == (0, 0)
-    assert whole(registered_at(Machine(), 7)) == (7, 7)
+def test_an_empty_directory_is_intact_since_its_first_registration() -> None:
+    assert intact(Machine().start()) == (0, 0)
+    assert intact(registered_at(Machine(), 7)) == (7, 7)
 
 
-def test_registering_again_in_the_same_life_changes_nothing() -> None:
+def test_registering_again_in_the_same_incarnation_changes_nothing() -> None:
     directory = registered_at(Machine(), 7)
     directory.registered(9)
-    assert whole(directory) == (7, 7)
+    assert intact(directory) == (7, 7)
 
 
-def test_after_a_clean_stop_it_is_whole_even_over_a_reboot() -> None:
+def test_after_a_clean_stop_it_is_intact_even_over_a_reboot() -> None:
     machine = Machine()
     registered_at(machine, 7).stopped_cleanly(20)
     machine.reboot()
-    assert whole(machine.start()) == (7, 7)
+    assert intact(machine.start()) == (7, 7)
 
 
-def test_after_a_crash_of_the_process_alone_it_is_whole() -> None:
+def test_after_a_crash_of_only_the_process_it_is_intact() -> None:
     machine = Machine()
     registered_at(machine, 7)
-    assert whole(machine.start()) == (7, 7)
+    assert intact(machine.start()) == (7, 7)
 
 
-def test_after_a_crash_of_the_machine_only_what_was_synced_is_whole() -> None:
+def test_after_a_crash_of_the_machine_only_synced_data_is_intact() -> None:
     machine = Machine()
     registered_at(machine, 7)
     machine.reboot()
-    assert whole(machine.start()) == (0, 7)
+    assert intact(machine.start()) == (0, 7)
 
 
 @pytest.mark.rule("losses-remembered-across-incarnations")
-def test_it_is_not_whole_again_because_the_process_restarts_once_more() -> None:
-    """Interleaving 2."""
+def test_another_restart_of_the_process_does_not_make_it_intact_again() -> None:
+    """Rule `losses-remembered-across-incarnations`."""
     machine = Machine()
     registered_at(machine, 7)
     machine.reboot()
     machine.start()
     again = machine.start()
-    assert whole(again) == (0, 7)
+    assert intact(again) == (0, 7)
     again.registered(9)
-    assert whole(again) == (9, 7)
+    assert intact(again) == (9, 7)
 
 
 def test_one_clean_stop_does_not_cover_the_crash_after_it() -> None:
@@ -229,22 +229,23 @@ def test_one_clean_stop_does_not_cover_the_crash_after_it() -> None:
     registered_at(machine, 7).stopped_cleanly(20)
     machine.start()
     machine.reboot()
-    assert whole(machine.start()) == (0, 7)
+    assert intact(machine.start()) == (0, 7)
 
 
-def test_where_the_kernel_tells_no_boot_a_crash_may_have_been_one() -> None:
+def test_without_a_boot_id_a_crash_counts_as_a_machine_crash() -> None:
     machine = Machine()
     machine.boot_id = ""
     registered_at(machine, 7)
-    assert whole(machine.start()) == (0, 7)
+    assert intact(machine.start()) == (0, 7)
 
 
 # -- the revision of the store -----------------------------------------------------------
 
 
 @pytest.mark.rule("other-or-older-store-rejected")
-def test_a_store_that_is_older_than_what_was_seen_is_refused() -> None:
-    """Interleaving 18: restored from a backup, it takes sound replicas for strays."""
+def test_a_store_older_than_the_last_seen_revision_is_rejected() -> None:
+    """Rule `other-or-older-store-rejected`: restored from a backup, it takes sound replicas for
+    strays."""
     machine = Machine()
     machine.start().stopped_cleanly(20)
     directory = machine.start()
@@ -253,14 +254,14 @@ def test_a_store_that_is_older_than_what_was_seen_is_refused() -> None:
         directory.require_revision(19)
 
 
-def test_refusing_it_once_is_not_forgotten() -> None:
+def test_a_rejected_store_is_rejected_again() -> None:
     machine = Machine()
     machine.start().stopped_cleanly(20)
     machine.start().stopped_cleanly(3)
     assert machine.start().identity.store_revision == 20
 
 
-def test_what_was_noted_before_a_crash_counts_too() -> None:
+def test_revisions_noted_before_a_crash_count_too() -> None:
     machine = Machine()
     machine.start().note_revision(20)
     with pytest.raises(DataDirectoryError, match="restored from an old backup"):
@@ -276,7 +277,7 @@ def test_noting_revisions_syncs_nothing() -> None:
     assert directory.seen_revision == 21
 
 
-def test_a_note_that_a_power_failure_tore_is_none() -> None:
+def test_a_note_torn_by_a_power_failure_is_ignored() -> None:
     machine = Machine()
     machine.start().stopped_cleanly(20)
     machine.start().note_revision(30)
@@ -284,10 +285,10 @@ def test_a_note_that_a_power_failure_tore_is_none() -> None:
     assert machine.start().seen_revision == 20
 
 
-# -- how the process before ended --------------------------------------------------------
+# -- the end of the previous process -----------------------------------------------------
 
 
-def test_an_orderly_stop_a_crash_and_a_reboot_are_told_apart() -> None:
+def test_a_clean_stop_a_crash_and_a_reboot_are_distinguished() -> None:
     machine = Machine()
     ends = [machine.start().previous_end]
     machine.start().stopped_cleanly(5)
@@ -298,7 +299,7 @@ def test_an_orderly_stop_a_crash_and_a_reboot_are_told_apart() -> None:
     assert ends == ["", "stopped", "crashed", "rebooted"]
 
 
-def test_without_boot_ids_a_crash_is_not_called_a_reboot() -> None:
+def test_without_boot_ids_a_crash_is_not_reported_as_a_reboot() -> None:
     machine = Machine()
     machine.boot_id = ""
     machine.start()
@@ -308,7 +309,7 @@ def test_without_boot_ids_a_crash_is_not_called_a_reboot() -> None:
 
 # -- other releases ------------------------------------------------------------------------
 
-# As the release before directories were bound to broker ids wrote them.
+# The format of releases before directories were bound to broker ids.
 OLDER_IDENTITY = {
     "broker_id": 1,
     "node_uuid": "3f2a",
@@ -327,7 +328,7 @@ def test_a_directory_of_an_older_release_keeps_what_it_claims() -> None:
     write_checked(machine.disk, FILE, "broker", OLDER_IDENTITY, sync=True)
     write_checked(machine.disk, PATH / "store-revision", "store-revision", 30, sync=True)
     directory = machine.start()
-    assert whole(directory) == (7, 5)
+    assert intact(directory) == (7, 5)
     assert (directory.identity.directory_id, directory.seen_revision) == ("3f2a", 30)
     assert not directory.identity.copied
 
@@ -336,13 +337,13 @@ def test_fields_of_a_later_release_are_ignored() -> None:
     machine = Machine()
     machine.disk.make_directory(PATH)
     write_checked(machine.disk, FILE, "broker", {**OLDER_IDENTITY, "later": [1]}, sync=True)
-    assert whole(machine.start()) == (7, 5)
+    assert intact(machine.start()) == (7, 5)
 
 
 # -- copies --------------------------------------------------------------------------------
 
 
-def test_a_copy_is_known_as_one_until_it_has_registered() -> None:
+def test_a_copy_is_recognized_until_it_has_registered() -> None:
     machine = Machine()
     registered_at(machine, 7)
     assert not machine.start().identity.copied

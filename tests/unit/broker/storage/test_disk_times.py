@@ -1,4 +1,4 @@
-"""How long a disk takes for what it is asked, of late."""
+"""How long the operations of a disk took recently."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def quick_for_a_minute(times: DiskTimes, clock: SetClock, a_second: int) -> None
         clock.now_ms += 1_000 // a_second - 2
 
 
-def test_it_is_the_median_of_some_syncs(times: DiskTimes, clock: SetClock) -> None:
+def test_the_typical_time_is_the_median_of_several_syncs(times: DiskTimes, clock: SetClock) -> None:
     for _ in range(MIN_SYNCS - 1):
         took(times, clock, 2_000)
     assert times.typical() == (0, "")
@@ -62,7 +62,7 @@ def test_it_is_the_median_of_some_syncs(times: DiskTimes, clock: SetClock) -> No
 
 
 @pytest.mark.parametrize(("a_second", "at_once"), [(2, 1), (20, 3), (50, 8)])
-def test_a_disk_that_becomes_slow_is_seen_within_seconds(
+def test_a_disk_that_becomes_slow_is_recognized_within_seconds(
     times: DiskTimes, clock: SetClock, a_second: int, at_once: int
 ) -> None:
     quick_for_a_minute(times, clock, a_second)
@@ -84,11 +84,11 @@ def late_once(times: DiskTimes, clock: SetClock) -> Iterator[int]:
         yield times.typical().ms
 
 
-def test_a_single_late_sync_is_no_slow_disk(times: DiskTimes, clock: SetClock) -> None:
+def test_a_single_late_sync_does_not_make_a_disk_slow(times: DiskTimes, clock: SetClock) -> None:
     assert max(late_once(times, clock)) < SLOW_MS
 
 
-def test_a_few_slow_syncs_among_many_quick_ones_take_most_of_the_time(
+def test_slow_syncs_that_take_most_of_the_time_count_among_many_quick_ones(
     times: DiskTimes, clock: SetClock
 ) -> None:
     for number in range(600):
@@ -99,7 +99,7 @@ def test_a_few_slow_syncs_among_many_quick_ones_take_most_of_the_time(
 @pytest.mark.parametrize(
     ("slow_ms", "quick_ms"), [(1_500, 1_500), (4_000, 6_000), (1_200, 800), (1_500, 4_500)]
 )
-def test_it_does_not_seem_well_between_two_slow_operations(
+def test_a_slow_disk_does_not_look_healthy_between_two_slow_operations(
     times: DiskTimes, clock: SetClock, slow_ms: int, quick_ms: int
 ) -> None:
     seen = []
@@ -114,7 +114,7 @@ def test_it_does_not_seem_well_between_two_slow_operations(
     assert (changes, seen[-1]) == (1, True)
 
 
-def test_a_disk_that_is_quick_again_is_seen_to_be_within_half_a_minute(
+def test_a_disk_that_is_quick_again_is_recognized_within_half_a_minute(
     times: DiskTimes, clock: SetClock
 ) -> None:
     for _ in range(20):
@@ -125,10 +125,10 @@ def test_a_disk_that_is_quick_again_is_seen_to_be_within_half_a_minute(
     assert times.typical().ms < SLOW_MS
 
 
-def test_of_a_slow_write_and_a_slower_sync_the_write_is_named(
+def test_of_a_slow_write_and_a_slower_sync_the_write_is_reported(
     times: DiskTimes, clock: SetClock
 ) -> None:
-    """It holds up all that its process does."""
+    """A slow write holds up the entire process."""
     for _ in range(4):
         took(times, clock, 3_000)
         took(times, clock, 1_500, WRITE)
@@ -145,14 +145,14 @@ def test_an_operation_that_does_not_end_counts_after_five_seconds(
         assert times.typical() == (5_000, WRITE)
 
 
-def test_one_that_fails_has_ended(times: DiskTimes, clock: SetClock) -> None:
+def test_a_failed_operation_has_ended(times: DiskTimes, clock: SetClock) -> None:
     with pytest.raises(OSError, match="gone"), times.timed(SYNC):
         raise OSError("gone")
     clock.now_ms += 9_000
     assert times.typical() == (0, "")
 
 
-def test_that_the_process_did_not_run_is_no_fault_of_its_disk(
+def test_a_stalled_process_does_not_count_against_its_disk(
     times: DiskTimes, clock: SetClock
 ) -> None:
     began_ms = clock.now_ms
@@ -161,7 +161,7 @@ def test_that_the_process_did_not_run_is_no_fault_of_its_disk(
     assert times.typical([(began_ms + 10, began_ms + 1_010)]) == (8_000, WRITE)
 
 
-def test_the_real_disk_times_what_may_wait(tmp_path: Path) -> None:
+def test_the_real_disk_times_operations_that_may_wait(tmp_path: Path) -> None:
     seen: list[str] = []
     times = DiskTimes(SetClock())
 

@@ -19,35 +19,35 @@ from unit.broker.stored_logs import CONFIG, OTHER, OTHER_NAME, Stored, checkpoin
 
 
 @pytest.mark.rule("missing-replica-is-created")
-def test_a_replica_is_created_where_it_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_replica_is_created(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     assert stored.logs.open_replica(NAME, KEY, CONFIG).log_end_offset == 0
     assert stored.in_use() == [f"orders-0.{TOPIC_ID}"]
 
 
-def test_a_replica_that_is_open_is_the_same_log(tmp_path: Path) -> None:
+def test_an_open_replica_has_the_same_log(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     log = stored.logs.open_replica(NAME, KEY, CONFIG)
     assert stored.logs.open_replica(NAME, KEY, CONFIG) is log
 
 
 def test_all_logs_are_found_again(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
-    former.with_records(2, OTHER_NAME)
-    former.logs.close()
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    previous.with_records(2, OTHER_NAME)
+    previous.logs.close()
     stored = Stored(tmp_path)
     assert (end_of(stored), end_of(stored, OTHER)) == (3, 2)
     assert stored.damage == []
 
 
-def test_names_of_topics_may_look_like_those_of_directories(tmp_path: Path) -> None:
+def test_topic_names_may_look_like_directory_names(tmp_path: Path) -> None:
     name = TopicPartition("a-0.b-1", 7)
     Stored(tmp_path).logs.open_replica(name, ReplicaKey(TOPIC_ID, 7), CONFIG)
     assert list(Stored(tmp_path).logs.keys()) == [ReplicaKey(TOPIC_ID, 7)]
 
 
-def test_directories_of_others_are_left_alone_and_said(tmp_path: Path) -> None:
+def test_unknown_directories_are_left_alone_and_logged(tmp_path: Path) -> None:
     Stored(tmp_path)
     (tmp_path / "replicas" / "lost+found").mkdir()
     with capture_logs() as lines:
@@ -59,8 +59,8 @@ def test_directories_of_others_are_left_alone_and_said(tmp_path: Path) -> None:
 
 
 def test_a_torn_tail_is_no_damage(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
+    previous = Stored(tmp_path)
+    previous.with_records(3)
     (segment,) = tmp_path.glob("replicas/*/*.log")
     with segment.open("ab") as file:
         file.write(b"half a batch")
@@ -68,9 +68,9 @@ def test_a_torn_tail_is_no_damage(tmp_path: Path) -> None:
     assert (stored.damage, end_of(stored)) == ([], 3)
 
 
-def test_a_batch_that_went_bad_is_damage_and_names_its_partition(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records(3)
+def test_a_batch_damaged_on_disk_is_damage_and_names_its_partition(tmp_path: Path) -> None:
+    previous = Stored(tmp_path)
+    previous.with_records(3)
     (segment,) = tmp_path.glob("replicas/*/*.log")
     data = bytearray(segment.read_bytes())
     data[10] ^= 1
@@ -83,35 +83,35 @@ def test_a_batch_that_went_bad_is_damage_and_names_its_partition(tmp_path: Path)
 # -- checkpoints -------------------------------------------------------------------------
 
 
-def test_high_watermarks_come_back(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records()
-    checkpoint(former.logs, {KEY: 2})
+def test_high_watermarks_are_restored(tmp_path: Path) -> None:
+    previous = Stored(tmp_path)
+    previous.with_records()
+    checkpoint(previous.logs, {KEY: 2})
     assert Stored(tmp_path).logs.high_watermark(KEY) == 2
 
 
-def test_a_log_that_nobody_has_claimed_yet_keeps_its_high_watermark(tmp_path: Path) -> None:
+def test_a_log_not_claimed_yet_keeps_its_high_watermark(tmp_path: Path) -> None:
     """A checkpoint may be due before the controller has named the replicas."""
-    former = Stored(tmp_path)
-    former.with_records()
-    checkpoint(former.logs, {KEY: 2})
+    previous = Stored(tmp_path)
+    previous.with_records()
+    checkpoint(previous.logs, {KEY: 2})
     checkpoint(Stored(tmp_path).logs, {})
     assert Stored(tmp_path).logs.high_watermark(KEY) == 2
 
 
-def test_a_replica_that_is_gone_leaves_the_checkpoint(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records()
-    checkpoint(former.logs, {KEY: 2})
-    former.logs.delete(KEY)
-    checkpoint(former.logs, {})
+def test_a_removed_replica_leaves_the_checkpoint(tmp_path: Path) -> None:
+    previous = Stored(tmp_path)
+    previous.with_records()
+    checkpoint(previous.logs, {KEY: 2})
+    previous.logs.delete(KEY)
+    checkpoint(previous.logs, {})
     assert Stored(tmp_path).logs.high_watermark(KEY) == 0
 
 
-def test_a_damaged_checkpoint_is_said_and_the_logs_open(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records()
-    checkpoint(former.logs, {KEY: 2})
+def test_a_damaged_checkpoint_is_logged_and_the_logs_open(tmp_path: Path) -> None:
+    previous = Stored(tmp_path)
+    previous.with_records()
+    checkpoint(previous.logs, {KEY: 2})
     (tmp_path / "high-watermarks").write_bytes(b"nonsense")
     with capture_logs() as lines:
         stored = Stored(tmp_path)
@@ -119,10 +119,10 @@ def test_a_damaged_checkpoint_is_said_and_the_logs_open(tmp_path: Path) -> None:
     assert "checkpoint_damaged" in [line["event"] for line in lines]
 
 
-# -- moving away -------------------------------------------------------------------------
+# -- setting aside -----------------------------------------------------------------------
 
 
-def test_what_is_set_aside_is_kept_for_a_while(tmp_path: Path) -> None:
+def test_replicas_set_aside_are_kept_for_a_while(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     stored.with_records()
     stored.logs.set_aside(KEY)
@@ -136,7 +136,7 @@ def test_what_is_set_aside_is_kept_for_a_while(tmp_path: Path) -> None:
     assert stored.strays() == []
 
 
-def test_what_is_deleted_goes_with_the_next_sweep(tmp_path: Path) -> None:
+def test_deleted_replicas_are_removed_by_the_next_sweep(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     stored.with_records()
     stored.logs.delete(KEY)
@@ -161,11 +161,11 @@ def test_a_replica_that_comes_back_starts_empty(tmp_path: Path) -> None:
     assert stored.logs.open_replica(NAME, KEY, CONFIG).log_end_offset == 0
 
 
-def test_deleting_what_is_not_there_does_nothing(tmp_path: Path) -> None:
+def test_deleting_a_missing_replica_has_no_effect(tmp_path: Path) -> None:
     Stored(tmp_path).logs.delete(KEY)
 
 
-def test_a_sweep_leaves_what_it_does_not_know(tmp_path: Path) -> None:
+def test_a_sweep_leaves_unknown_files(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     (tmp_path / "strays" / "notes").mkdir()
     stored.sweep(0)
@@ -179,10 +179,12 @@ def test_a_log_that_is_set_aside_is_not_opened_at_the_next_start(tmp_path: Path)
     assert list(Stored(tmp_path).logs.keys()) == []
 
 
-def test_strays_of_a_former_life_are_told_from_those_of_this_one(tmp_path: Path) -> None:
-    former = Stored(tmp_path)
-    former.with_records()
-    former.logs.delete(KEY)
+def test_strays_of_a_previous_incarnation_are_distinguished_from_those_of_this_one(
+    tmp_path: Path,
+) -> None:
+    previous = Stored(tmp_path)
+    previous.with_records()
+    previous.logs.delete(KEY)
     stored = Stored(tmp_path)
     stored.with_records(name=OTHER_NAME)
     stored.logs.delete(OTHER)
@@ -190,7 +192,7 @@ def test_strays_of_a_former_life_are_told_from_those_of_this_one(tmp_path: Path)
     assert found == {KEY: True, OTHER: False}
 
 
-def test_a_move_that_fails_is_an_error_of_the_log(tmp_path: Path) -> None:
+def test_a_failed_rename_is_an_error_of_the_log(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     stored.with_records()
     (tmp_path / "strays").rmdir()
@@ -198,8 +200,8 @@ def test_a_move_that_fails_is_an_error_of_the_log(tmp_path: Path) -> None:
         stored.logs.set_aside(KEY)
 
 
-def test_a_move_that_failed_is_made_when_it_is_asked_for_again(tmp_path: Path) -> None:
-    """Whoever asks would else be told that the replica is gone, while its files stay."""
+def test_a_failed_rename_is_repeated_at_the_next_request(tmp_path: Path) -> None:
+    """Otherwise the caller would be informed that the replica is gone, while its files stay."""
     stored = Stored(tmp_path)
     stored.with_records()
     stored.logs.take_out(KEY, "damaged")
@@ -213,7 +215,7 @@ def test_a_move_that_failed_is_made_when_it_is_asked_for_again(tmp_path: Path) -
     assert stored.logs.open_replica(NAME, KEY, CONFIG).log_end_offset == 0
 
 
-def test_a_replica_that_is_assigned_again_after_a_failed_move_goes_on(tmp_path: Path) -> None:
+def test_a_replica_assigned_again_after_a_failed_rename_continues(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     stored.with_records()
     (tmp_path / "strays").rmdir()
@@ -224,7 +226,7 @@ def test_a_replica_that_is_assigned_again_after_a_failed_move_goes_on(tmp_path: 
     assert log.log_end_offset == 4
 
 
-def test_a_replica_that_is_out_without_a_directory_may_come_back_once_it_is_deleted(
+def test_a_replica_out_of_service_without_a_directory_may_come_back_after_its_deletion(
     tmp_path: Path,
 ) -> None:
     stored = Stored(tmp_path)
@@ -236,7 +238,7 @@ def test_a_replica_that_is_out_without_a_directory_may_come_back_once_it_is_dele
 # -- logs that come and go ---------------------------------------------------------------
 
 
-def test_a_log_that_goes_while_they_are_walked_through_is_left_out(tmp_path: Path) -> None:
+def test_a_log_removed_during_an_iteration_is_left_out(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     stored.with_records()
     stored.with_records(2, OTHER_NAME)
@@ -257,14 +259,14 @@ def in_memory() -> tuple[MemoryDisk, LogDirectory]:
     return disk, logs
 
 
-def test_a_clean_close_makes_one_file_for_all_logs() -> None:
+def test_a_clean_close_writes_one_file_for_all_logs() -> None:
     disk, logs = in_memory()
     before = set(disk.names)
     assert logs.close() == []
     assert {path.name for path in disk.names.keys() - before} == {"clean-logs"}
 
 
-def test_a_close_that_cannot_sync_names_what_is_not_clean() -> None:
+def test_a_close_that_cannot_sync_names_the_unclean_logs() -> None:
     disk, logs = in_memory()
     disk.fail_sync = True
     unclean = logs.close()

@@ -1,4 +1,4 @@
-"""Group commit: which logs are synced when, and what is told of it."""
+"""Group commit: which logs are synced when, and what is reported about it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simulation.disk import refusal
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.storage.log_syncer import SYNCS_AT_ONCE, LogSyncer
-from unit.broker.broker_parts import KEY, Replicas, append, settled
+from unit.broker.broker_parts import KEY, Replicas, append, until_idle
 from unit.broker.fake_log import state
 from unit.broker.log.memory_disk import MemoryDisk, MemoryFile
 
@@ -21,7 +21,7 @@ SYNCED = {"durability": "synced"}
 
 
 class Syncs:
-    """What threads do, each until the test ends it, oldest first."""
+    """The jobs of threads. The test ends each one, oldest first."""
 
     def __init__(self) -> None:
         self.running: list[asyncio.Future[None]] = []
@@ -36,11 +36,13 @@ class Syncs:
 
     async def end(self) -> None:
         self.running.pop(0).set_result(None)
-        await settled()
+        await until_idle()
 
 
 class SteppingClock:
-    """So much later each time it is read, as before and after the work of a thread."""
+    """A clock that advances by a fixed time at each reading, as before and after a thread's
+    work.
+    """
 
     step_ms = 0
 
@@ -59,20 +61,20 @@ class Broker:
     def __init__(self, disk: MemoryDisk | None = None) -> None:
         self.replicas = Replicas(disk)
         self.syncs = Syncs()
-        self.told: list[str] = []
+        self.results: list[str] = []
         self.clock = SteppingClock()
         self.syncer = LogSyncer(self.replicas.logs, self.syncs.run_blocking, self.clock, self)
         self.replicas.listener.sync_needed = self.syncer.note  # type: ignore[method-assign]
 
     def log_synced(self, partition: Partition) -> None:
         partition.log_synced()
-        self.told.append(f"{partition.name.partition} synced to {partition.counted_end}")
+        self.results.append(f"{partition.name.partition} synced to {partition.counted_end}")
 
     def sync_put_off(self, partition: Partition, error: LogError) -> None:
-        self.told.append(f"{partition.name.partition} put off: {error}")
+        self.results.append(f"{partition.name.partition} put off: {error}")
 
     def sync_failed(self, partition: Partition, error: LogError) -> None:
-        self.told.append(f"{partition.name.partition} failed: {error}")
+        self.results.append(f"{partition.name.partition} failed: {error}")
 
     async def lead(self, number: int = 0) -> Partition:
         (partition,) = await self.replicas.take(
@@ -97,21 +99,21 @@ async def test_an_append_is_synced_at_once_and_then_committed() -> None:
     async with running() as broker:
         partition = await broker.lead()
         append(partition)
-        await settled()
+        await until_idle()
         assert partition.high_watermark == 0
         await broker.syncs.end()
         assert partition.high_watermark == 1
-        assert broker.told == ["0 synced to 1"]
+        assert broker.results == ["0 synced to 1"]
 
 
-async def test_what_comes_during_a_sync_gathers_for_one_more() -> None:
+async def test_appends_during_a_sync_share_the_next_one() -> None:
     async with running() as broker:
         partition = await broker.lead()
         append(partition)
-        await settled()
+        await until_idle()
         for _ in range(20):
             append(partition)
-            await settled()
+            await until_idle()
         assert len(broker.syncs.running) == 1
         await broker.syncs.end()
         assert partition.high_watermark == 1
@@ -119,24 +121,24 @@ async def test_what_comes_during_a_sync_gathers_for_one_more() -> None:
         assert (partition.high_watermark, broker.syncs.done) == (21, 2)
 
 
-async def test_what_has_nothing_new_is_not_synced() -> None:
+async def test_an_unchanged_log_is_not_synced() -> None:
     async with running() as broker:
         partition = await broker.lead()
         append(partition)
-        await settled()
+        await until_idle()
         await broker.syncs.end()
         broker.syncer.note(partition)
-        await settled()
+        await until_idle()
         assert broker.syncs.running == []
         assert not broker.syncer.is_pending(partition)
 
 
 async def grown(broker: Broker, count: int) -> list[Partition]:
-    """All in the same step."""
+    """All grow in the same step."""
     partitions = [await broker.lead(number) for number in range(count)]
     for partition in partitions:
         append(partition)
-    await settled()
+    await until_idle()
     return partitions
 
 
@@ -146,7 +148,7 @@ async def all_end(broker: Broker) -> None:
 
 
 async def slow(broker: Broker) -> Partition:
-    """Its disk is slow from now on, as a sync of this one has shown."""
+    """One slow sync shows that its disk is slow from now on."""
     broker.clock.step_ms = 1_000
     (partition,) = await grown(broker, 1)
     await all_end(broker)
@@ -159,15 +161,15 @@ async def test_logs_that_grow_together_share_a_thread() -> None:
         assert len(broker.syncs.running) == 1
         assert all(map(broker.syncer.is_pending, partitions))
         await broker.syncs.end()
-        assert broker.told == [f"{number} synced to 1" for number in range(4)]
+        assert broker.results == [f"{number} synced to 1" for number in range(4)]
         assert len(broker.syncer) == 0
 
 
-async def test_what_grows_while_they_are_synced_takes_another_thread() -> None:
+async def test_logs_that_grow_during_a_sync_take_another_thread() -> None:
     async with running() as broker:
         await grown(broker, 2)
         append(await broker.lead(2))
-        await settled()
+        await until_idle()
         assert len(broker.syncs.running) == 2
 
 
@@ -178,26 +180,26 @@ async def test_on_a_slow_disk_each_log_has_a_thread_of_its_own() -> None:
         assert len(broker.syncs.running) == 4
 
 
-async def test_what_a_thread_is_late_for_has_threads_of_its_own() -> None:
+async def test_logs_of_a_late_thread_get_their_own_threads() -> None:
     async with running() as broker:
         await grown(broker, 4)
         broker.clock.step_ms = 1_000
         await broker.syncs.end()
         assert len(broker.syncs.running) == 3
-        assert broker.told == []
+        assert broker.results == []
         await all_end(broker)
-        assert broker.told == [f"{number} synced to 1" for number in range(4)]
+        assert broker.results == [f"{number} synced to 1" for number in range(4)]
 
 
-async def test_one_thread_takes_no_more_than_half_of_those_that_are_synced_at_once() -> None:
+async def test_one_thread_takes_at_most_half_of_the_concurrently_synced_logs() -> None:
     async with running() as broker:
         await grown(broker, SYNCS_AT_ONCE + 1)
         assert len(broker.syncs.running) == 2
         await all_end(broker)
-        assert len(broker.told) == SYNCS_AT_ONCE + 1
+        assert len(broker.results) == SYNCS_AT_ONCE + 1
 
 
-async def test_a_log_that_is_set_aside_holds_up_none_of_its_thread() -> None:
+async def test_a_log_that_is_set_aside_holds_up_no_other_of_its_thread() -> None:
     async with running() as broker:
         first, second = await grown(broker, 2)
         append(second)
@@ -213,27 +215,27 @@ async def test_a_disk_that_is_fast_again_has_logs_share_threads_again() -> None:
         broker.clock.step_ms = 0
         for _ in range(100):
             append(partition)
-            await settled()
+            await until_idle()
             await all_end(broker)
         await grown(broker, 4)
         assert len(broker.syncs.running) == 1
 
 
-async def test_logs_are_synced_up_to_a_bound_and_then_by_turns() -> None:
+async def test_concurrent_syncs_are_bounded_and_then_take_turns() -> None:
     async with running() as broker:
         await slow(broker)
-        broker.told.clear()
+        broker.results.clear()
         partitions = await grown(broker, SYNCS_AT_ONCE + 2)
         assert len(broker.syncs.running) == SYNCS_AT_ONCE
         append(partitions[0])
         await all_end(broker)
         last = SYNCS_AT_ONCE + 1
-        assert broker.told[:2] == ["0 synced to 2", "1 synced to 1"]
-        assert broker.told[-2:] == [f"{last} synced to 1", "0 synced to 3"]
+        assert broker.results[:2] == ["0 synced to 2", "1 synced to 1"]
+        assert broker.results[-2:] == [f"{last} synced to 1", "0 synced to 3"]
 
 
 class BadSpot(MemoryDisk):
-    """The next sync alone fails, where it is said so."""
+    """Only the next sync fails, where requested."""
 
     fail_next = False
 
@@ -249,7 +251,7 @@ async def test_logs_of_one_thread_fail_each_by_itself() -> None:
         first, second = await grown(broker, 2)
         disk.fail_next = True
         await broker.syncs.end()
-        failed, synced = broker.told
+        failed, synced = broker.results
         assert failed.startswith("0 failed: cannot sync the log")
         assert synced == "1 synced to 1"
         assert (first.high_watermark, second.high_watermark) == (0, 1)
@@ -260,22 +262,22 @@ async def test_a_log_is_pending_until_its_sync_is_over() -> None:
         partition = await broker.lead()
         append(partition)
         assert broker.syncer.is_pending(partition)
-        await settled()
+        await until_idle()
         assert broker.syncer.is_pending(partition)
         await broker.syncs.end()
         assert not broker.syncer.is_pending(partition)
 
 
-async def test_a_sync_that_fails_is_told_and_commits_nothing() -> None:
+async def test_a_failed_sync_is_reported_and_commits_nothing() -> None:
     disk = MemoryDisk()
     async with running(disk) as broker:
         partition = await broker.lead()
         append(partition)
-        await settled()
+        await until_idle()
         disk.fail_sync = True
         await broker.syncs.end()
-        (told,) = broker.told
-        assert told.startswith("0 failed: cannot sync the log")
+        (result,) = broker.results
+        assert result.startswith("0 failed: cannot sync the log")
         assert partition.high_watermark == 0
         assert not broker.syncer.is_pending(partition)
 
@@ -291,13 +293,13 @@ class CrowdedDisk(MemoryDisk):
         return super().open(path, create=create)
 
 
-async def test_a_log_that_cannot_be_opened_for_its_sync_is_tried_again() -> None:
+async def test_a_log_that_cannot_be_opened_for_its_sync_is_retried() -> None:
     disk = CrowdedDisk()
     async with running(disk) as broker:
         partition = await broker.lead()
         append(partition)
         disk.full = True
-        await settled()
+        await until_idle()
         assert not broker.syncer.is_pending(partition)
         disk.full = False
         await asyncio.sleep(1)
@@ -305,14 +307,14 @@ async def test_a_log_that_cannot_be_opened_for_its_sync_is_tried_again() -> None
         assert partition.high_watermark == 1
 
 
-async def test_a_log_that_goes_away_during_its_sync_is_forgotten() -> None:
+async def test_a_log_removed_during_its_sync_is_forgotten() -> None:
     async with running() as broker:
         partition = await broker.lead()
         append(partition)
-        await settled()
+        await until_idle()
         append(partition)
         broker.replicas.logs.set_aside(KEY)
         await broker.syncs.end()
-        await settled()
+        await until_idle()
         assert not broker.syncer.is_pending(partition)
         assert broker.syncs.running == []

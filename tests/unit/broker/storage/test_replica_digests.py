@@ -9,7 +9,7 @@ from tidelog.request_bounds import MAX_RANGE_CONTENT_BYTES
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.storage import replica_digests
 from tidelog_broker.storage.replica_digests import ReadBatches, ReplicaDigests
-from unit.broker.broker_parts import KEY, Replicas, at_work, in_place, settled
+from unit.broker.broker_parts import KEY, Replicas, at_work, in_place, until_idle
 from unit.broker.log.builders import batch_at, batches_from
 
 
@@ -25,7 +25,7 @@ async def read(batches: list[Batch], config: dict[str, str] | None = None) -> Re
     found: list[ReadBatches | None] = []
     async with at_work(digests.run()):
         digests.read(KEY, 0, len(batches), "test", found.append, with_contents=True)
-        await settled()
+        await until_idle()
     (only,) = found
     return only
 

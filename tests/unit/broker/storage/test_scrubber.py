@@ -1,4 +1,4 @@
-"""The scrub checks all that is on the disk, at its rate, and finds what nobody reads."""
+"""The scrub checks everything on the disk at its rate, and finds damage that no reader meets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STATE = DATA / "scrub-state"
 
 
 class World:
-    """Two replicas with 20 batches each, of 64 KiB."""
+    """Two replicas with 20 batches of 64 KiB each."""
 
     def __init__(self, replicas: Replicas | None = None) -> None:
         self.replicas = replicas or Replicas()
@@ -54,7 +54,7 @@ class World:
         )
 
     def _cpu_seconds(self) -> float:
-        """Each check takes ten milliseconds of it."""
+        """Each check takes ten milliseconds of CPU time."""
         self.cpu_s += 0.005
         return self.cpu_s
 
@@ -87,7 +87,7 @@ class World:
         return self.scrubber.progress()
 
     def held(self, key: ReplicaKey) -> RangeDigest:
-        """By its log, which was appended to in this process."""
+        """The digest in its log, which was appended to in this process."""
         log = self.replicas.logs.log_of(key)
         assert log is not None
         found = log.digests.of(0, log.log_end_offset)
@@ -100,7 +100,7 @@ class World:
                 await asyncio.sleep(1)
 
 
-async def test_it_finds_the_digests_of_what_is_on_the_disk() -> None:
+async def test_a_scrub_computes_the_digests_of_the_data_on_disk() -> None:
     world = World().write()
     async with at_work(world.scrubber.run()):
         await world.passes()
@@ -131,7 +131,7 @@ async def test_a_pass_checks_every_batch_of_every_replica() -> None:
 
 
 @pytest.mark.rule("scrub-checks-every-batch")
-async def test_a_flipped_bit_is_found_and_handed_to_the_repair() -> None:
+async def test_a_flipped_bit_is_found_and_passed_to_the_repair() -> None:
     world = World().write()
     world.flip(OTHER, 15 * BATCH_BYTES)
     async with at_work(world.scrubber.run()):
@@ -142,7 +142,7 @@ async def test_a_flipped_bit_is_found_and_handed_to_the_repair() -> None:
     assert world.state.damage_found == 1
 
 
-async def test_what_is_not_synced_yet_is_left_to_the_next_pass() -> None:
+async def test_unsynced_data_is_left_to_the_next_pass() -> None:
     world = World().write(2)
     log = world.replicas.logs.log_of(KEY)
     assert log is not None
@@ -154,7 +154,7 @@ async def test_what_is_not_synced_yet_is_left_to_the_next_pass() -> None:
     assert world.state.last_pass_bytes == 4 * (log.size_bytes // 3)
 
 
-async def test_a_pass_is_spread_over_its_period_but_not_thinner_than_worth_it() -> None:
+async def test_a_pass_is_spread_over_its_period_down_to_a_minimal_rate() -> None:
     world = World().write()
     total = sum(log.size_bytes for log in world.replicas.logs.logs())
     began = world.replicas.clock.monotonic_ms()
@@ -174,7 +174,7 @@ async def test_the_next_pass_begins_when_the_period_is_over() -> None:
 
 
 @pytest.mark.rule("scrub-checks-every-batch")
-async def test_it_takes_no_more_than_its_share_of_a_processor() -> None:
+async def test_a_scrub_takes_no_more_than_its_share_of_a_processor() -> None:
     world = World().write()
     world.scrubber = world.new_scrubber(period_ms=1)
     began = world.replicas.clock.monotonic_ms()
@@ -185,7 +185,7 @@ async def test_it_takes_no_more_than_its_share_of_a_processor() -> None:
     assert took_s >= total // CHUNK_BYTES * 0.005 / MAX_CPU_SHARE
 
 
-async def test_at_full_rate_it_does_not_pause() -> None:
+async def test_at_full_rate_a_scrub_does_not_pause() -> None:
     world = World().write()
     world.scrubber = world.new_scrubber(period_ms=0)
     async with at_work(world.scrubber.run()):
@@ -208,7 +208,7 @@ async def test_after_a_restart_a_pass_continues_where_it_was() -> None:
     again = World(world.replicas)
     async with at_work(again.scrubber.run()):
         await again.passes()
-    # Since the last time that the position was written.
+    # Since the position was last written.
     repeated = again.state.bytes_checked - total
     assert repeated <= 12 * LEAST_BYTES_PER_SECOND + CHUNK_BYTES
     assert again.state.pass_began_ms == world.state.pass_began_ms
@@ -231,7 +231,7 @@ async def test_a_replica_out_of_service_is_left_to_its_repair() -> None:
     assert world.found == []
 
 
-async def test_a_sector_that_cannot_be_read_is_found_and_the_pass_goes_on() -> None:
+async def test_an_unreadable_sector_is_found_and_the_pass_continues() -> None:
     world = World().write()
     world.replicas.memory.spoil(world.segment(KEY), 15 * BATCH_BYTES)
     async with at_work(world.scrubber.run()):
@@ -241,7 +241,7 @@ async def test_a_sector_that_cannot_be_read_is_found_and_the_pass_goes_on() -> N
     assert world.state.damage_found == 1
 
 
-async def test_a_segment_that_is_missing_is_found() -> None:
+async def test_a_missing_segment_is_found() -> None:
     world = World().write_segments()
     world.replicas.disk.remove(world.segment(KEY, 15))
     async with at_work(world.scrubber.run()):
@@ -253,7 +253,7 @@ async def test_a_segment_that_is_missing_is_found() -> None:
     assert world.state.last_pass_bytes > 44 * BATCH_BYTES
 
 
-async def test_a_segment_that_was_deleted_while_it_was_checked_is_no_damage() -> None:
+async def test_a_segment_deleted_during_its_check_is_no_damage() -> None:
     world = World().write_segments()
     log = world.replicas.logs.log_of(KEY)
     assert log is not None
@@ -266,7 +266,7 @@ async def test_a_segment_that_was_deleted_while_it_was_checked_is_no_damage() ->
     assert world.state.last_pass_bytes > 40 * BATCH_BYTES
 
 
-async def test_all_segments_are_checked_behind_one_that_is_damaged() -> None:
+async def test_all_segments_are_checked_behind_a_damaged_one() -> None:
     world = World().write_segments()
     world.flip(KEY, 5 * BATCH_BYTES, base_offset=0)
     world.flip(KEY, 5 * BATCH_BYTES, base_offset=30)
@@ -275,7 +275,7 @@ async def test_all_segments_are_checked_behind_one_that_is_damaged() -> None:
     assert len(world.found) == world.state.damage_found == 2
 
 
-async def test_what_only_the_scrub_finds_faulty_does_not_end_the_check_of_its_replica(
+async def test_damage_that_only_the_scrub_finds_does_not_end_the_check_of_its_replica(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World().write_segments()
@@ -286,7 +286,7 @@ async def test_what_only_the_scrub_finds_faulty_does_not_end_the_check_of_its_re
     read = log.read
 
     def read_first_segment(offset: int, *, max_bytes: int, up_to: int) -> list[Batch]:
-        """From memory, which holds what the disk has damaged."""
+        """Memory still holds the batches that are damaged on the disk."""
         if offset >= 15:
             return read(offset, max_bytes=max_bytes, up_to=up_to)
         return [batch_at(offset, size=BATCH_BYTES)]

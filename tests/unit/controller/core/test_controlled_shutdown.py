@@ -1,5 +1,6 @@
-"""A broker that is told to stop: its leaders move, it leaves every ISR, and nothing that it
-may still do keeps it in (interleaving 10 of docs/internals/interleavings.md)."""
+"""Controlled shutdown of a broker: its leaderships move and it leaves every ISR. Nothing that the
+broker may still do returns it to an ISR (rule `stopping-broker-does-not-rejoin`).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from unit.controller.driver import KEYS, Driver, cluster
 
 
 def stop(driver: Driver, *broker_ids: int) -> None:
-    """They rewrite their registrations: the broker epoch stays."""
+    """The brokers rewrite their registrations; the broker epochs stay."""
     for broker_id in broker_ids:
         held = driver.store.items[KEYS.broker(broker_id)]
         driver.store.put(held.key, held.value.replace(b'"running"', b'"stopping"'))
@@ -32,26 +33,26 @@ def led_or_in_sync(state: LeaderAndIsr, broker_id: int) -> bool:
 
 
 @pytest.mark.rule("controlled-shutdown-leaves-every-isr")
-def test_its_leaders_move_and_it_leaves_every_isr() -> None:
+def test_a_stopping_broker_loses_its_leaderships_and_leaves_every_isr() -> None:
     driver = with_topic()
     stop(driver, 2)
     assert not any(led_or_in_sync(state, 2) for state in driver.states())
     assert all(state.leader != NO_LEADER for state in driver.states())
 
 
-def test_it_hears_of_all_that_it_no_longer_leads() -> None:
+def test_a_stopping_broker_is_informed_of_every_leadership_that_it_lost() -> None:
     driver = with_topic()
     stop(driver, 2)
     assert "broker 2 lead t/0:3" in driver.transcript
 
 
-def test_only_what_it_led_takes_a_new_epoch() -> None:
+def test_only_partitions_that_it_led_get_a_new_epoch() -> None:
     driver = with_topic()
     stop(driver, 2)
     assert [state.leader_epoch for state in driver.states()] == [1, 0, 0]
 
 
-def test_its_end_changes_nothing_more() -> None:
+def test_the_end_of_its_registration_changes_nothing_more() -> None:
     driver = with_topic()
     stop(driver, 2)
     before = driver.states()
@@ -60,7 +61,7 @@ def test_its_end_changes_nothing_more() -> None:
     assert driver.states() == before
 
 
-def test_below_min_isr_it_stays_eligible() -> None:
+def test_below_min_isr_the_stopping_broker_stays_eligible() -> None:
     driver = with_topic(partitions=1, factor=2)
     leader, follower = driver.state().replicas
     stop(driver, leader)
@@ -69,7 +70,7 @@ def test_below_min_isr_it_stays_eligible() -> None:
     assert [member.broker_id for member in state.eligible] == [leader]
 
 
-def test_alone_it_leads_until_it_is_gone() -> None:
+def test_the_only_replica_leads_until_its_broker_is_gone() -> None:
     driver = with_topic(partitions=3, factor=1)
     before = driver.states()
     stop(driver, 2)
@@ -79,7 +80,7 @@ def test_alone_it_leads_until_it_is_gone() -> None:
     assert [state.leader for state in driver.states()].count(NO_LEADER) == 1
 
 
-def test_a_replica_that_comes_back_in_the_meantime_takes_over_from_the_last() -> None:
+def test_a_replica_that_returns_in_the_meantime_takes_over_from_the_last() -> None:
     driver = with_topic(partitions=1, factor=2)
     leader, follower = driver.state().replicas
     epoch = driver.brokers[follower].broker_epoch
@@ -92,7 +93,7 @@ def test_a_replica_that_comes_back_in_the_meantime_takes_over_from_the_last() ->
     assert driver.state().leader == follower
 
 
-def test_when_all_stop_at_once_every_partition_keeps_a_leader_to_the_end() -> None:
+def test_when_all_brokers_stop_at_once_every_partition_keeps_a_leader_to_the_end() -> None:
     driver = with_topic()
     stop(driver, 1, 2, 3)
     assert all(state.isr_ids == {state.leader} for state in driver.states())
@@ -116,7 +117,7 @@ def test_after_all_have_stopped_the_last_leader_or_an_eligible_replica_leads_aga
     assert (driver.state().leader, driver.state().unclean_leader_epoch) == (first, -1)
 
 
-def test_a_new_controller_goes_on_with_what_was_not_moved_yet() -> None:
+def test_a_new_controller_continues_with_the_remaining_leaderships() -> None:
     driver = with_topic()
     driver.hold_transactions = True
     stop(driver, 2)
@@ -124,7 +125,7 @@ def test_a_new_controller_goes_on_with_what_was_not_moved_yet() -> None:
     assert not any(led_or_in_sync(state, 2) for state in driver.states())
 
 
-def test_nobody_that_stops_gets_a_new_replica() -> None:
+def test_a_stopping_broker_gets_no_new_replica() -> None:
     driver = with_topic()
     stop(driver, 2)
     driver.create_topic("u", partitions=2, replication_factor=2)

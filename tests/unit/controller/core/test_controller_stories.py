@@ -1,4 +1,4 @@
-"""Stories of the whole core: what happens around it in, all that it does out."""
+"""The whole core: events around the controller, and all that the controller sends."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def test_the_death_of_a_broker_is_one_transaction_and_one_command_for_each_survi
     driver = with_topic()
     driver.kill_broker(1)
     driver.watch()
-    # Two partitions were led by 1: all hear of their elections. Four only lose a
-    # follower: their leaders alone hear of it.
+    # Two partitions were led by 1: all replicas are sent their elections. Four only lose a
+    # follower: only their leaders are sent that.
     assert driver.transcript == [
         "close 1@4",
         "transaction of 6 done",
@@ -74,7 +74,7 @@ def test_the_death_of_a_broker_is_one_transaction_and_one_command_for_each_survi
 
 
 @pytest.mark.rule("commands-follow-the-write", "failover-takes-few-writes")
-def test_many_partitions_go_in_batches_of_120() -> None:
+def test_changes_of_many_partitions_are_written_in_batches_of_120() -> None:
     driver = with_topic(partitions=300)
     driver.kill_broker(1)
     driver.watch()
@@ -85,7 +85,7 @@ def test_many_partitions_go_in_batches_of_120() -> None:
     ]
 
 
-def test_of_very_many_elections_the_leader_is_told_before_those_that_follow_it() -> None:
+def test_of_many_elections_the_new_leader_is_informed_before_its_followers() -> None:
     driver = with_topic(partitions=3 * 600)
     driver.brokers[2].mute = True
     driver.sent.clear()
@@ -93,9 +93,9 @@ def test_of_very_many_elections_the_leader_is_told_before_those_that_follow_it()
     driver.watch()
 
     def followed_by_3() -> int:
-        """Of the partitions in whose epochs broker 2 leads, those that broker 3 was told of."""
-        told = [c for to, c in driver.sent if to == 3 and isinstance(c, LeaderAndIsrCommand)]
-        return sum(p.state.leader == 2 for command in told for p in command.partitions)
+        """Partitions led by broker 2 in their current epochs that broker 3 was informed of."""
+        found = [c for to, c in driver.sent if to == 3 and isinstance(c, LeaderAndIsrCommand)]
+        return sum(p.state.leader == 2 for command in found for p in command.partitions)
 
     at_first = followed_by_3()
     assert MANY_ELECTIONS / 4 <= at_first < 300
@@ -105,21 +105,21 @@ def test_of_very_many_elections_the_leader_is_told_before_those_that_follow_it()
 
 
 @pytest.mark.rule("urgent-changes-do-not-queue")
-def test_elections_go_before_changes_of_the_isr() -> None:
+def test_elections_are_written_before_isr_changes() -> None:
     driver = with_topic(partitions=300)
     driver.kill_broker(1)
     driver.watch()
-    told = driver.tells(Kind.ELECTION, Kind.ISR_SHRINK, stage=Stage.REQUESTED)
-    assert [t.kind for t in told] == [Kind.ELECTION] * 100 + [Kind.ISR_SHRINK] * 200
+    found = driver.published_events(Kind.ELECTION, Kind.ISR_SHRINK, stage=Stage.REQUESTED)
+    assert [t.kind for t in found] == [Kind.ELECTION] * 100 + [Kind.ISR_SHRINK] * 200
 
 
-def test_what_a_new_controller_finds_is_counted_in_one_line() -> None:
+def test_what_a_new_controller_finds_is_summarized_in_one_line() -> None:
     driver = with_topic(partitions=3)
-    driver.told.clear()
+    driver.published.clear()
     driver.take_over()
-    (loaded,) = driver.tells(Kind.CONTROLLER_LOADED)
+    (loaded,) = driver.published_events(Kind.CONTROLLER_LOADED)
     assert loaded.details["partitions"] == 3
-    assert not driver.tells(Kind.BROKER_JOINED, Kind.TOPIC_CREATION, Kind.CREATE)
+    assert not driver.published_events(Kind.BROKER_JOINED, Kind.TOPIC_CREATION, Kind.CREATE)
 
 
 @pytest.mark.rule("failover-takes-few-writes", "writes-run-in-parallel")
@@ -134,7 +134,7 @@ def test_batches_in_flight_are_bounded() -> None:
 
 
 @pytest.mark.rule("transactions-compare-controller-term")
-def test_every_transaction_compares_the_reign() -> None:
+def test_every_transaction_compares_the_controller_term() -> None:
     driver = with_topic()
     revision = driver.store.items[KEYS.controller].create_revision
     driver.kill_broker(1)
@@ -145,7 +145,7 @@ def test_every_transaction_compares_the_reign() -> None:
 
 
 @pytest.mark.rule("commands-follow-the-write")
-def test_nothing_is_sent_before_the_store_has_it() -> None:
+def test_nothing_is_sent_before_it_is_stored() -> None:
     driver = with_topic()
     driver.hold_transactions = True
     driver.kill_broker(1)
@@ -166,13 +166,13 @@ def test_a_partition_in_flight_is_not_decided_again() -> None:
 
 
 @pytest.mark.rule("departed-broker-loses-leaderships")
-def test_a_broker_that_restarted_within_its_lease_has_left_and_come_back() -> None:
+def test_a_broker_that_restarted_within_its_lease_has_left_and_returned() -> None:
     driver = with_topic(partitions=3)
     before = driver.brokers[2].broker_epoch
     driver.start_broker(2, whole_since=before)
     driver.watch()
     led, *followed = driver.states()
-    # It stayed whole and is elected again, in a new epoch and under its new life.
+    # The broker stayed intact and is elected again, in a new epoch and with its new incarnation.
     assert (led.leader, led.leader_epoch, in_sync(led)) == (2, 1, [1, 2, 3])
     assert led.leader_broker_epoch == driver.brokers[2].broker_epoch
     assert [in_sync(state) for state in followed] == [[1, 3], [1, 3]]
@@ -180,22 +180,22 @@ def test_a_broker_that_restarted_within_its_lease_has_left_and_come_back() -> No
 
 
 @pytest.mark.rule("registrations-are-only-created")
-def test_a_restart_that_is_seen_only_by_the_creation_revision_is_an_end_too() -> None:
+def test_a_restart_seen_only_by_the_creation_revision_ends_the_previous_incarnation() -> None:
     driver = with_topic(partitions=1)
     driver.start_broker(2, whole_since=driver.brokers[2].broker_epoch)
-    # After a compaction the watch tells the difference alone.
+    # After a compaction the difference shows only in the watch.
     last = driver.store.unseen.pop()
     driver.store.unseen.clear()
     driver.store.unseen.append(last)
     driver.watch()
-    # The restarted leader stayed whole: it is elected again, and in a new epoch.
+    # The restarted leader stayed intact: it is elected again in a new epoch.
     state = driver.state()
     assert (state.leader, state.leader_epoch) == (2, 1)
     assert state.leader_broker_epoch == driver.brokers[2].broker_epoch
 
 
 @pytest.mark.rule("elections-are-conditional-writes")
-def test_a_leaders_own_isr_change_in_between_is_taken_up_and_judged_again() -> None:
+def test_an_isr_change_written_by_the_leader_meanwhile_is_absorbed_and_evaluated_again() -> None:
     driver = with_topic(partitions=3)
 
     def leader_is_faster(_: Transaction) -> None:
@@ -205,12 +205,12 @@ def test_a_leaders_own_isr_change_in_between_is_taken_up_and_judged_again() -> N
     driver.before_transaction = leader_is_faster
     driver.kill_broker(1)
     driver.watch()
-    # t/0, led by 2, had lost follower 1 by its leader's own hand: nothing is left to do.
+    # The leader of t/0, broker 2, had removed follower 1 itself: nothing is left to do.
     assert driver.transcript == [
         "close 1@4",
         "transaction of 3 refused",
         "transaction of 2 done",
-        # What the leader wrote is told to it again, which does no harm.
+        # The leader is sent its own ISR change again, which is harmless.
         "broker 2 lead t/0:2",
         "broker 3 lead t/2:2 t/1:3",
         "broker 2 lead t/2:2",
@@ -218,18 +218,18 @@ def test_a_leaders_own_isr_change_in_between_is_taken_up_and_judged_again() -> N
 
 
 @pytest.mark.rule("conflict-delays-only-its-partition")
-def test_one_conflict_does_not_hold_up_the_rest_of_its_batch() -> None:
+def test_one_conflict_does_not_delay_the_rest_of_its_batch() -> None:
     driver = with_topic(partitions=6)
 
     def leader_is_faster(transaction: Transaction) -> None:
         if any(key.key.endswith("/2/leaderAndISR") for key in transaction.changes):
-            driver.leader_writes_isr(2, 1, 2, 3)  # again and again the same
+            driver.leader_writes_isr(2, 1, 2, 3)  # the same ISR each time
 
     driver.before_transaction = leader_is_faster
     driver.hold_transactions = True
     driver.kill_broker(1)
     driver.watch()
-    driver.brokers[1] = driver.brokers[2]  # for the ISR that the zombie writes
+    driver.brokers[1] = driver.brokers[2]
     held, driver.held = driver.held, []
     first = driver._transact(held[0])
     driver.hold_transactions = True
@@ -242,14 +242,14 @@ def test_one_conflict_does_not_hold_up_the_rest_of_its_batch() -> None:
     assert sizes == [1, 5]
 
 
-def test_a_leaders_isr_change_is_repeated_to_the_leader_alone() -> None:
+def test_an_isr_change_by_the_leader_is_confirmed_to_the_leader_only() -> None:
     driver = with_topic(partitions=1)
     driver.leader_writes_isr(0, 2, 3)
     driver.watch()
     assert driver.transcript == ["broker 2 lead t/0:2"]
 
 
-def test_a_transaction_without_an_answer_that_was_applied_is_found_by_reading() -> None:
+def test_an_applied_transaction_without_an_answer_is_found_by_reading() -> None:
     driver = with_topic(partitions=3)
     driver.unanswered_transactions, driver.apply_unanswered = 1, True
     driver.kill_broker(1)
@@ -259,12 +259,12 @@ def test_a_transaction_without_an_answer_that_was_applied_is_found_by_reading() 
     assert driver.transcript[1:] == [
         "broker 2 lead t/2:2 t/0:2",
         "broker 3 lead t/2:2 t/1:3",
-        # It did not show whether this was written with the elections.
+        # The answer did not show whether this was written with the elections.
         "transaction of departures done",
     ]
 
 
-def test_a_transaction_without_an_answer_that_was_not_applied_is_made_again() -> None:
+def test_a_transaction_that_was_not_applied_is_retried() -> None:
     driver = with_topic(partitions=3)
     driver.unanswered_transactions, driver.apply_unanswered = 1, False
     driver.kill_broker(1)
@@ -273,7 +273,7 @@ def test_a_transaction_without_an_answer_that_was_not_applied_is_made_again() ->
     assert epochs(driver) == [0, 0, 1]
 
 
-def test_reads_of_an_unreachable_store_wait_longer_each_time() -> None:
+def test_reads_of_an_unreachable_store_back_off() -> None:
     driver = with_topic(partitions=1)
     driver.hold_transactions = True
     driver.kill_broker(2)
@@ -287,7 +287,7 @@ def test_reads_of_an_unreachable_store_wait_longer_each_time() -> None:
     assert delays[-1] == 2_000
 
 
-def test_a_deposed_controller_steps_down_at_its_first_refused_transaction() -> None:
+def test_a_deposed_controller_steps_down_at_its_first_rejected_transaction() -> None:
     driver = with_topic()
 
     def another_is_elected(_: Transaction) -> None:
@@ -310,7 +310,7 @@ def test_a_deposed_controller_does_nothing_more() -> None:
     assert driver.transactions == []
 
 
-def test_a_broker_that_obeys_a_newer_controller_deposes_the_older() -> None:
+def test_a_broker_that_follows_a_newer_controller_deposes_the_older() -> None:
     driver = with_topic(partitions=1)
     driver.brokers[2].mute = True
     driver.leader_writes_isr(0, 2, 3)
@@ -335,7 +335,7 @@ def test_a_lost_command_is_sent_again_until_it_is_acknowledged() -> None:
 
 
 @pytest.mark.rule("commands-sent-in-parallel")
-def test_a_slow_broker_gets_only_the_newest_of_what_it_missed() -> None:
+def test_a_slow_broker_gets_only_the_newest_of_the_states_that_it_missed() -> None:
     driver = with_topic(partitions=1)
     driver.brokers[2].mute = True
     for isr in ((2, 3), (2,), (2, 3), (1, 2, 3)):
@@ -350,7 +350,7 @@ def test_a_slow_broker_gets_only_the_newest_of_what_it_missed() -> None:
     assert in_sync(command.partitions[0].state) == [1, 2, 3]
 
 
-def test_a_late_answer_of_a_former_life_is_no_acknowledgement() -> None:
+def test_a_late_answer_of_a_previous_incarnation_is_no_acknowledgement() -> None:
     driver = with_topic(partitions=1)
     driver.brokers[2].mute = True
     driver.leader_writes_isr(0, 2, 3)
@@ -362,29 +362,29 @@ def test_a_late_answer_of_a_former_life_is_no_acknowledgement() -> None:
     driver.answer(late)
     driver.pass_time(20_000)
     assert len(driver.sent) == sent
-    assert driver.tells(Kind.COMMAND_OVERDUE)
+    assert driver.published_events(Kind.COMMAND_OVERDUE)
 
 
 @pytest.mark.rule("late-acknowledgements-are-reported", "unanswered-commands-are-repeated")
-def test_a_broker_that_does_not_acknowledge_in_time_is_told_of_once() -> None:
+def test_a_broker_that_does_not_acknowledge_in_time_is_logged_once() -> None:
     driver = with_topic(partitions=3)
     driver.brokers[2].mute = True
     driver.leader_writes_isr(0, 2, 3)
     driver.watch()
     driver.pass_time(60_000)
-    (told,) = driver.tells(Kind.COMMAND_OVERDUE)
-    assert (told.broker, told.details) == (2, {"partitions": 1, "first": ["t/0"]})
+    (found,) = driver.published_events(Kind.COMMAND_OVERDUE)
+    assert (found.broker, found.details) == (2, {"partitions": 1, "first": ["t/0"]})
 
 
-def test_a_quiet_cluster_is_quiet() -> None:
+def test_an_idle_cluster_causes_no_commands() -> None:
     driver = with_topic()
-    driver.told.clear()
+    driver.published.clear()
     assert driver.controller.wake_at_ms() is None
     driver.pass_time(3_600_000)
-    assert (driver.logs, driver.told, driver.sent, driver.transactions) == ([], [], [], [])
+    assert (driver.logs, driver.published, driver.sent, driver.transactions) == ([], [], [], [])
 
 
-def test_commands_name_the_addresses_and_lives_of_their_leaders() -> None:
+def test_commands_name_the_addresses_and_incarnations_of_their_leaders() -> None:
     driver = with_topic(partitions=3)
     driver.take_over()
     command = driver.sent[0][1]
@@ -410,13 +410,13 @@ def test_a_refused_connection_removes_that_registration_and_elects_at_once() -> 
 
 
 @pytest.mark.rule("detection-deletes-watched-incarnation")
-def test_the_next_life_of_a_broker_is_not_removed_for_its_former_one() -> None:
+def test_a_new_incarnation_is_not_removed_for_its_previous_one() -> None:
     driver = with_topic(partitions=3)
-    former = driver.brokers[2].broker_epoch
+    previous = driver.brokers[2].broker_epoch
     driver.start_broker(2)
-    # The controller has not seen the new registration when the dial is refused.
+    # The controller has not yet received the new registration when the dial is refused.
     unseen, driver.store.unseen = driver.store.unseen, type(driver.store.unseen)()
-    driver.feed(ConnectionEnded(2, former, DialOutcome.REFUSED, 3))
+    driver.feed(ConnectionEnded(2, previous, DialOutcome.REFUSED, 3))
     driver.store.unseen = unseen
     driver.watch()
     assert KEYS.broker(2) in driver.store.items
@@ -424,18 +424,18 @@ def test_the_next_life_of_a_broker_is_not_removed_for_its_former_one() -> None:
 
 
 @pytest.mark.rule("detection-deletes-watched-incarnation")
-def test_an_end_of_connection_to_a_former_life_means_nothing() -> None:
+def test_a_closed_connection_to_a_previous_incarnation_has_no_effect() -> None:
     driver = with_topic(partitions=3)
-    former = driver.brokers[2].broker_epoch
+    previous = driver.brokers[2].broker_epoch
     driver.start_broker(2)
     driver.watch()
     driver.transactions.clear()
-    driver.feed(ConnectionEnded(2, former, DialOutcome.REFUSED, 3))
+    driver.feed(ConnectionEnded(2, previous, DialOutcome.REFUSED, 3))
     assert driver.transactions == []
 
 
 @pytest.mark.rule("detection-deletes-watched-incarnation")
-def test_after_two_removals_in_a_minute_only_the_lease_decides() -> None:
+def test_after_two_removals_in_a_minute_only_the_lease_ends_a_registration() -> None:
     driver = cluster(1, 2)
     for _ in range(2):
         driver.refuse_connection(2)
@@ -455,7 +455,7 @@ def test_a_lost_connection_to_a_living_broker_is_followed_by_its_full_state() ->
     assert driver.transcript == ["broker 2 full state t/0:2"]
 
 
-def test_a_stopping_broker_hands_its_leaderships_over() -> None:
+def test_a_stopping_broker_transfers_its_leaderships() -> None:
     driver = with_topic(partitions=3)
     registration = driver.store.items[KEYS.broker(2)]
     driver.store.put(registration.key, registration.value.replace(b'"running"', b'"stopping"'))
@@ -475,19 +475,19 @@ def test_without_a_candidate_the_partition_waits_for_its_last_member() -> None:
     assert (driver.state().leader, driver.state().leader_epoch) == (holder, 2)
 
 
-def test_a_malformed_value_is_told_of_and_harms_nothing_else() -> None:
+def test_a_malformed_value_is_logged_and_affects_nothing_else() -> None:
     driver = with_topic(partitions=3)
     driver.store.put(KEYS.leader_and_isr(TopicPartition("t", 0)), b"{not json")
     driver.store.put(KEYS.topic("u"), b"[]")
     driver.kill_broker(1)
     driver.watch()
-    told = [fields["key"] for name, fields in driver.logs if name == "metadata_malformed"]
-    assert told == [KEYS.leader_and_isr(TopicPartition("t", 0)), KEYS.topic("u")]
+    found = [fields["key"] for name, fields in driver.logs if name == "metadata_malformed"]
+    assert found == [KEYS.leader_and_isr(TopicPartition("t", 0)), KEYS.topic("u")]
     assert "transaction of 2 done" in driver.transcript
 
 
 @pytest.mark.rule("deletion-stops-on-every-broker")
-def test_stop_commands_carry_the_revision_of_the_stopping_write() -> None:
+def test_stop_commands_carry_the_revision_of_the_write_that_stops() -> None:
     driver = with_topic(partitions=1)
     driver.brokers[2].mute = True
     driver.delete_topic()

@@ -1,4 +1,6 @@
-"""How brokers left is kept in the store: with what follows from it, and deciding nothing."""
+"""The store keeps how brokers left. Each record is written with the changes that follow from the
+departure, and no decision depends on it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def records(transaction: Transaction) -> bool:
     return any(change.key.startswith(KEYS.departures) for change in transaction.changes)
 
 
-def test_a_crash_is_kept_by_the_transaction_that_ends_the_registration() -> None:
+def test_a_crash_is_recorded_by_the_transaction_that_ends_the_registration() -> None:
     driver = with_topic(partitions=3)
     life = driver.brokers[2].broker_epoch
     at_ms = WALL_MS + driver.now_ms
@@ -33,7 +35,7 @@ def test_a_crash_is_kept_by_the_transaction_that_ends_the_registration() -> None
     assert [records(transaction) for transaction in driver.transactions] == [True, False]
 
 
-def test_an_ended_lease_is_kept_with_the_elections_that_follow() -> None:
+def test_an_expired_lease_is_recorded_with_the_elections_that_follow() -> None:
     driver = with_topic(partitions=3)
     life = driver.brokers[2].broker_epoch
     driver.kill_broker(2)
@@ -45,7 +47,7 @@ def test_an_ended_lease_is_kept_with_the_elections_that_follow() -> None:
     assert left[:2] == (life, Cause.BROKER_LEASE_ENDED)
 
 
-def test_a_full_batch_takes_nothing_along() -> None:
+def test_a_full_batch_carries_no_departure_record() -> None:
     driver = with_topic(partitions=MAX_TRANSACTION_CHANGES)
     driver.kill_broker(2)
     driver.watch()
@@ -53,14 +55,14 @@ def test_a_full_batch_takes_nothing_along() -> None:
     assert kept(driver, 2) is not None
 
 
-def test_of_a_broker_without_replicas_it_is_kept_too() -> None:
+def test_the_departure_of_a_broker_without_replicas_is_recorded_too() -> None:
     driver = cluster(1, 2, 3)
     driver.kill_broker(3)
     driver.watch()
     assert kept(driver, 3) is not None
 
 
-def test_no_transaction_is_guarded_by_how_a_broker_left() -> None:
+def test_no_transaction_is_guarded_by_a_departure_record() -> None:
     driver = with_topic(partitions=3)
     driver.refuse_connection(2)
     driver.kill_broker(3)
@@ -69,7 +71,7 @@ def test_no_transaction_is_guarded_by_how_a_broker_left() -> None:
     assert not [key for key in guarded if key.startswith(KEYS.departures)]
 
 
-def test_what_was_lost_with_an_unanswered_transaction_is_kept_by_the_next() -> None:
+def test_a_record_lost_with_an_unanswered_transaction_is_written_by_the_next() -> None:
     driver = with_topic(partitions=1)
     driver.unanswered_transactions, driver.apply_unanswered = 1, False
     driver.kill_broker(2)
@@ -77,7 +79,7 @@ def test_what_was_lost_with_an_unanswered_transaction_is_kept_by_the_next() -> N
     assert kept(driver, 2) is not None
 
 
-def test_the_next_reign_tells_its_elections_by_how_brokers_left() -> None:
+def test_the_next_controller_explains_its_elections_with_recorded_departures() -> None:
     driver = with_topic(partitions=1)
     leader = driver.state().leader
     driver.hold_transactions = True

@@ -1,4 +1,4 @@
-"""Leaders that are cut off from their followers, played through the controller."""
+"""Depositions of leaders that are cut off from their followers, through the controller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from unit.controller.driver import Driver, cluster
 
 
 def led_by_1(partitions: int = 1) -> Driver:
-    """Three brokers, and partitions that broker 1 leads, alone in sync."""
+    """Three brokers, and partitions that broker 1 leads as the only member of the ISR."""
     driver = cluster(1, 2, 3)
     driver.create_topic(partitions=3 * partitions)
     for number, state in enumerate(driver.states()):
@@ -26,7 +26,7 @@ def number_led_by(driver: Driver, leader: int) -> int:
 
 
 def report_the_next_leader(driver: Driver, number: int) -> int:
-    """It is alone as well, and both others report it; returns who it was."""
+    """The new leader is alone in the ISR too, and both other brokers report it; returns its id."""
     leader = driver.state(number).leader
     for reporter in sorted({1, 2, 3} - {leader}):
         driver.report(reporter, leader)
@@ -46,33 +46,36 @@ def test_a_leader_below_min_isr_is_deposed_when_enough_followers_report_it() -> 
     assert [m.broker_id for m in after.isr] == [after.leader]
 
 
-def test_the_deposed_leader_is_told_as_the_others_are() -> None:
+def test_the_deposed_leader_is_informed_like_the_other_replicas() -> None:
     driver = led_by_1()
     number = number_led_by(driver, 1)
     driver.report(2, 1)
     driver.report(3, 1)
-    told = [line for line in driver.transcript if f"t/{number}:" in line]
+    published = [line for line in driver.transcript if f"t/{number}:" in line]
     leader = driver.state(number).leader
-    assert sorted(told) == [f"broker {b} lead t/{number}:{leader}" for b in (1, 2, 3)]
+    assert sorted(published) == [f"broker {b} lead t/{number}:{leader}" for b in (1, 2, 3)]
 
 
-def test_a_report_is_told_as_its_reporter_has_told_it() -> None:
+def test_a_report_is_published_as_its_reporter_sent_it() -> None:
     driver = led_by_1()
     driver.report(2, 1)
     driver.report(2, 1)
-    (told,) = driver.tells(Kind.LEADER_UNREACHABLE)
-    assert (told.stage, told.broker) == (Stage.COMPLETED, 1)
-    assert told.change == Change("r2-1", Cause.NO_ANSWER)
+    (published,) = driver.published_events(Kind.LEADER_UNREACHABLE)
+    assert (published.stage, published.broker) == (Stage.COMPLETED, 1)
+    assert published.change == Change("r2-1", Cause.NO_ANSWER)
 
 
-def test_what_was_done_is_said_with_both_leaders() -> None:
+def test_a_deposition_is_published_with_both_leaders() -> None:
     driver = led_by_1()
     number = number_led_by(driver, 1)
     driver.report(2, 1)
     driver.report(3, 1)
-    told = driver.tells(Kind.ELECTION, stage=Stage.COMPLETED)[-1]
-    assert (str(told.name), told.change.cause) == (f"t/{number}", Cause.LEADER_UNREACHABLE)
-    leaders = (told.details["leader_before"], told.details["leader"])
+    published = driver.published_events(Kind.ELECTION, stage=Stage.COMPLETED)[-1]
+    assert (str(published.name), published.change.cause) == (
+        f"t/{number}",
+        Cause.LEADER_UNREACHABLE,
+    )
+    leaders = (published.details["leader_before"], published.details["leader"])
     assert leaders == (1, driver.state(number).leader)
 
 
@@ -99,7 +102,7 @@ def test_a_leader_that_falls_below_min_isr_later_is_deposed_then() -> None:
     assert driver.state(number).leader != 1
 
 
-def test_reports_that_are_over_depose_nobody() -> None:
+def test_expired_reports_depose_no_leader() -> None:
     driver = led_by_1()
     number = number_led_by(driver, 1)
     driver.report(2, 1)
@@ -108,7 +111,7 @@ def test_reports_that_are_over_depose_nobody() -> None:
     assert driver.state(number).leader == 1
 
 
-def test_a_withdrawn_report_deposes_nobody() -> None:
+def test_a_withdrawn_report_deposes_no_leader() -> None:
     driver = led_by_1()
     number = number_led_by(driver, 1)
     driver.report(2, 1)
@@ -117,7 +120,7 @@ def test_a_withdrawn_report_deposes_nobody() -> None:
     assert driver.state(number).leader == 1
 
 
-def test_a_partition_whose_next_leader_is_reported_too_rests_before_it_has_another() -> None:
+def test_a_partition_whose_next_leader_is_reported_too_waits_before_another_deposition() -> None:
     driver = led_by_1()
     number = number_led_by(driver, 1)
     driver.report(2, 1)
@@ -142,8 +145,8 @@ def test_an_election_whose_answer_was_lost_counts_as_a_deposition() -> None:
     assert driver.state(number).leader == second
 
 
-def test_where_the_leader_was_faster_its_isr_stands() -> None:
-    """The guard on the key's revision: a follower joined before the election was written."""
+def test_an_isr_change_written_first_by_the_leader_prevents_the_deposition() -> None:
+    """The revision of the key guards it: a follower joined before the election was written."""
     driver = led_by_1()
     number = number_led_by(driver, 1)
     driver.hold_transactions = True

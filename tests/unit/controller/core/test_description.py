@@ -1,4 +1,4 @@
-"""How a reigning controller says that it stands."""
+"""How an active controller describes its state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from unit.controller.lost_data import down, reboot
 
 
 def described(driver: Driver, request: StateRequest | None = None) -> ControllerState:
-    """As the shell makes it, with partitions."""
+    """As the shell describes it, with partitions."""
     request = request or StateRequest()
     state = driver.controller.describe(request, driver.now_ms)
     slices = partitions_in_slices(driver.controller.context, request)
@@ -38,7 +38,7 @@ def names(state: ControllerState) -> list[str]:
     return [f"{p.topic}/{p.partition}" for p in state.partitions]
 
 
-def test_a_healthy_cluster_has_nothing_to_name() -> None:
+def test_a_healthy_cluster_has_no_problems_to_list() -> None:
     state = described(with_topic())
     assert (state.active, state.partition_count) == (True, 3)
     assert [b.broker_id for b in state.registered] == [1, 2, 3]
@@ -50,7 +50,7 @@ def test_a_healthy_cluster_has_nothing_to_name() -> None:
     assert (state.departures, state.deletions, state.partitions) == ((), (), ())
 
 
-def test_partitions_that_are_asked_for_are_described_healthy_or_not() -> None:
+def test_requested_partitions_are_described_whether_healthy_or_not() -> None:
     driver = with_topic()
     assert names(described(driver, StateRequest(topic="t"))) == ["t/0", "t/1", "t/2"]
     assert names(described(driver, StateRequest(topic="t", partition=1))) == ["t/1"]
@@ -58,7 +58,7 @@ def test_partitions_that_are_asked_for_are_described_healthy_or_not() -> None:
     assert names(described(driver, StateRequest(topic="other"))) == []
 
 
-def test_a_partition_that_is_moved_says_from_where_to_where_and_for_whom_it_waits() -> None:
+def test_a_moving_partition_names_source_target_and_the_replicas_it_waits_for() -> None:
     driver = with_topic(partitions=1)
     driver.start_broker(4)
     driver.want_move(1, 2, 4)
@@ -71,7 +71,7 @@ def test_a_partition_that_is_moved_says_from_where_to_where_and_for_whom_it_wait
     assert settled.move is None
 
 
-def test_a_cancelled_move_says_for_whom_it_waits_to_go_back() -> None:
+def test_a_cancelled_move_names_the_replicas_it_waits_for() -> None:
     driver = with_topic(partitions=1)
     driver.start_broker(4)
     driver.start_broker(5)
@@ -90,7 +90,7 @@ def test_partitions_are_described_in_slices(monkeypatch: pytest.MonkeyPatch) -> 
     context = with_topic(partitions=7).controller.context
     slices = partitions_in_slices(context, StateRequest(topic="t"))
     assert [[p.partition for p in some] for some in slices] == [[0, 1], [2], [3, 4], [5], [6]]
-    # So are those that are only looked at.
+    # Partitions that are read but not returned count towards a slice too.
     assert list(partitions_in_slices(context, StateRequest())) == [[], [], []]
 
 
@@ -100,7 +100,7 @@ def not_found_in(driver: Driver, topic: str, partition: int | None = None) -> st
     return error.message if error else ""
 
 
-def test_what_does_not_exist_is_said_to() -> None:
+def test_unknown_names_are_reported_as_not_found() -> None:
     driver = with_topic()
     assert "topic 'other' does not exist; create it first" in not_found_in(driver, "other")
     assert "'t' does not exist; its partitions are 0 to 2" in not_found_in(driver, "t", 3)
@@ -114,7 +114,7 @@ def test_a_topic_that_is_being_deleted_is_still_known() -> None:
     assert not_found_in(driver, "t") == ""
 
 
-def test_partitions_are_asked_for_by_who_is_in_their_isrs_healthy_or_not() -> None:
+def test_partitions_are_selected_by_the_members_of_their_isrs_healthy_or_not() -> None:
     driver = cluster(1, 2, 3)
     driver.create_topic(partitions=3, replication_factor=2)
     replicas = [driver.state(p).replicas for p in range(3)]
@@ -125,14 +125,14 @@ def test_partitions_are_asked_for_by_who_is_in_their_isrs_healthy_or_not() -> No
         assert names(described(driver, asked)) == held
 
 
-def test_who_asks_for_members_is_told_of_no_other_partition() -> None:
+def test_a_query_by_isr_member_returns_no_other_partition() -> None:
     driver = with_topic(partitions=1)
     driver.refuse_connection(driver.state().leader)
     assert len(names(described(driver))) == 1
     assert names(described(driver, StateRequest(only_unwell=True, in_isr=(9,)))) == []
 
 
-def test_a_partition_tells_which_change_made_it_so() -> None:
+def test_a_partition_names_the_change_that_caused_its_state() -> None:
     driver = with_topic(partitions=1)
     driver.refuse_connection(driver.state().leader)
     (partition,) = described(driver).partitions
@@ -142,7 +142,7 @@ def test_a_partition_tells_which_change_made_it_so() -> None:
     assert [member.broker_id for member in partition.isr] == [1, 3]
 
 
-def test_a_partition_that_its_preferred_replica_does_not_lead_is_named() -> None:
+def test_a_partition_not_led_by_its_preferred_replica_is_listed() -> None:
     driver = with_topic(partitions=1)
     preferred = driver.state().leader
     driver.refuse_connection(preferred)
@@ -155,7 +155,7 @@ def test_a_partition_that_its_preferred_replica_does_not_lead_is_named() -> None
     assert (partition.leader != preferred, partition.replicas[0]) == (True, preferred)
 
 
-def test_a_partition_that_lost_records_says_how_many_are_known_to_be_lost() -> None:
+def test_a_partition_that_lost_records_reports_how_many() -> None:
     driver = down()
     for broker_id, end in ((1, 7), (2, 12), (3, 9)):
         driver.start_broker(broker_id).logs[0] = (end, ((0, 0),))
@@ -168,14 +168,14 @@ def test_a_partition_that_lost_records_says_how_many_are_known_to_be_lost() -> N
     assert (partition.leader, partition.lost_records) == (1, 6)
 
 
-def test_a_partition_without_a_leader_says_who_was_in_sync() -> None:
+def test_a_partition_without_a_leader_lists_its_last_isr() -> None:
     driver = down()
     (partition,) = described(driver).partitions
     assert partition.leader == NO_LEADER
     assert [member.broker_id for member in partition.isr] == [1, 2, 3]
 
 
-def test_brokers_that_left_are_named_newest_first_until_they_are_back() -> None:
+def test_departed_brokers_are_listed_newest_first_until_they_return() -> None:
     driver = with_topic()
     driver.refuse_connection(2)
     driver.pass_time(5_000)
@@ -191,7 +191,7 @@ def test_brokers_that_left_are_named_newest_first_until_they_are_back() -> None:
     assert [d.broker_id for d in described(driver).departures] == [2]
 
 
-def test_the_next_controller_tells_the_same_departures() -> None:
+def test_the_next_controller_lists_the_same_departures() -> None:
     driver = with_topic()
     driver.refuse_connection(2)
     driver.pass_time(5_000)
@@ -203,7 +203,7 @@ def test_the_next_controller_tells_the_same_departures() -> None:
     assert [d.broker_id for d in before] == [3, 2]
 
 
-def test_a_broker_that_held_nothing_is_missed_for_a_day() -> None:
+def test_a_departed_broker_without_replicas_is_listed_for_a_day() -> None:
     driver = cluster(1, 2, 3)
     driver.kill_broker(3)
     driver.watch()
@@ -215,7 +215,7 @@ def test_a_broker_that_held_nothing_is_missed_for_a_day() -> None:
     assert described(driver).departures == ()
 
 
-def test_a_broker_that_holds_replicas_is_missed_for_as_long_as_it_is_away() -> None:
+def test_a_departed_broker_with_replicas_is_listed_until_it_returns() -> None:
     driver = with_topic()
     driver.kill_broker(3)
     driver.watch()
@@ -224,7 +224,7 @@ def test_a_broker_that_holds_replicas_is_missed_for_as_long_as_it_is_away() -> N
     assert [d.broker_id for d in described(driver).departures] == [3]
 
 
-def test_a_backlog_names_what_the_broker_refuses_and_how_long_it_has_waited() -> None:
+def test_a_backlog_lists_what_the_broker_rejects_and_how_long_it_has_waited() -> None:
     driver = with_topic()
     driver.brokers[3].refuse = lambda _: TidelogError(ErrorCode.STORAGE_ERROR, "no room")
     driver.refuse_connection(2)
@@ -235,7 +235,7 @@ def test_a_backlog_names_what_the_broker_refuses_and_how_long_it_has_waited() ->
     assert {pending.problem for pending in backlog.first} == {"no room"}
 
 
-def test_a_long_backlog_names_the_first_few() -> None:
+def test_a_long_backlog_lists_only_the_first_entries() -> None:
     driver = with_topic(partitions=50)
     driver.brokers[3].mute = True
     driver.refuse_connection(2)
@@ -244,7 +244,7 @@ def test_a_long_backlog_names_the_first_few() -> None:
     assert len(backlog.first) == MAX_PENDING_NAMED
 
 
-def test_a_backlog_names_first_what_is_asked_for_by_name() -> None:
+def test_a_backlog_lists_requested_partitions_first() -> None:
     driver = with_topic(partitions=50)
     driver.brokers[3].mute = True
     driver.refuse_connection(2)
@@ -259,7 +259,7 @@ def test_a_backlog_names_first_what_is_asked_for_by_name() -> None:
     assert last not in {pending.partition for pending in without.first}
 
 
-def test_commands_that_are_lost_are_a_problem_of_the_backlog() -> None:
+def test_lost_commands_are_reported_as_a_problem_of_the_backlog() -> None:
     driver = with_topic()
     driver.brokers[3].lose = True
     driver.refuse_connection(2)
@@ -284,7 +284,7 @@ def test_a_deletion_names_the_brokers_that_it_waits_for_and_no_partition() -> No
     assert described(driver).deletions == ()
 
 
-def test_a_partition_that_waits_for_brokers_to_have_replicas_is_named() -> None:
+def test_a_partition_that_waits_for_enough_brokers_is_listed() -> None:
     driver = cluster(1, 2, 3)
     driver.hold_transactions = True
     driver.create_topic(partitions=1)
@@ -309,7 +309,7 @@ def test_a_removal_of_partitions_names_the_brokers_that_it_waits_for() -> None:
     assert described(driver).deletions == ()
 
 
-def test_operations_that_have_not_ended_tell_what_their_moves_wait_for() -> None:
+def test_unfinished_operations_report_what_their_moves_wait_for() -> None:
     driver = operated.with_topic(12)
     driver.start_broker(5)
     driver.watch()

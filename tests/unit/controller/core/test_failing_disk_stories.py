@@ -1,4 +1,4 @@
-"""Leaders whose disks reject writes, played through the controller."""
+"""Transfers of leadership from leaders whose disks reject writes, through the controller."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def test_a_leader_with_a_full_disk_transfers_leadership_to_an_in_sync_replica() 
 def test_the_transfer_is_reported_with_its_cause_and_both_leaders() -> None:
     driver, number = written_cluster()
     driver.report_disk(1, number)
-    told = driver.tells(Kind.ELECTION, stage=Stage.COMPLETED)[-1]
-    assert (str(told.name), told.change.cause) == (f"t/{number}", Cause.DISK_FULL)
-    leaders = (told.details["leader_before"], told.details["leader"])
+    published = driver.published_events(Kind.ELECTION, stage=Stage.COMPLETED)[-1]
+    assert (str(published.name), published.change.cause) == (f"t/{number}", Cause.DISK_FULL)
+    leaders = (published.details["leader_before"], published.details["leader"])
     assert leaders == (1, driver.state(number).leader)
 
 
@@ -43,7 +43,7 @@ def test_partitions_that_are_not_reported_stay() -> None:
     assert driver.state(number).leader == 1
 
 
-def test_a_report_of_a_former_epoch_has_no_effect() -> None:
+def test_a_report_of_an_earlier_epoch_has_no_effect() -> None:
     driver, number = written_cluster()
     driver.report_disk(1, number)
     second = driver.state(number)
@@ -51,14 +51,14 @@ def test_a_report_of_a_former_epoch_has_no_effect() -> None:
     assert driver.state(number) == second
 
 
-def test_a_broker_whose_own_disk_rejects_gets_no_leadership() -> None:
+def test_a_broker_whose_own_disk_rejects_writes_gets_no_leadership() -> None:
     driver, number = written_cluster()
     driver.report_disk(2)
     driver.report_disk(1, number)
     assert driver.state(number).leader == 3
 
 
-def test_where_every_disk_is_full_leadership_stays_and_does_not_travel() -> None:
+def test_where_every_disk_is_full_leadership_is_not_transferred() -> None:
     driver, number = written_cluster()
     for broker_id in (2, 3):
         driver.report_disk(broker_id)
@@ -68,7 +68,7 @@ def test_where_every_disk_is_full_leadership_stays_and_does_not_travel() -> None
     assert driver.state(number) == before
 
 
-def test_a_report_that_expired_keeps_no_broker_from_leading() -> None:
+def test_an_expired_report_keeps_no_broker_from_leading() -> None:
     driver, number = written_cluster()
     for broker_id in (2, 3):
         driver.report_disk(broker_id)
@@ -87,7 +87,7 @@ def test_a_withdrawn_report_keeps_no_broker_from_leading() -> None:
 
 
 @pytest.mark.rule("failing-disk-transfers-leadership")
-def test_a_partition_rests_before_its_leadership_is_transferred_again() -> None:
+def test_a_partition_waits_before_its_leadership_is_transferred_again() -> None:
     driver, number = written_cluster()
     driver.report_disk(1, number)
     second = driver.state(number).leader

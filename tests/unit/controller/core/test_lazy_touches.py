@@ -1,4 +1,4 @@
-"""Partitions that an event touched, where they are many."""
+"""Partitions touched by an event are taken in bounded steps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def taken(touches: LazyTouches) -> list[list[int]]:
 
 
 def led_by(*leaders: int) -> Context:
-    """Partition n of the topic is led by the broker at place n."""
+    """Partition n of the topic is led by the n-th of these brokers."""
     context = Context(KEYS)
     for number, leader in enumerate(leaders):
         state = LeaderAndIsr("id", (leader,), 1, leader, 0, (Member(leader, 5),), (), 1)
@@ -54,7 +54,7 @@ def test_a_topic_without_partitions_leaves_nothing_to_take() -> None:
     assert not touches
 
 
-def test_what_is_touched_again_is_taken_once_and_what_waited_goes_first() -> None:
+def test_a_partition_touched_twice_is_taken_once_and_waiting_ones_go_first() -> None:
     touches = LazyTouches(Context(KEYS))
     touches.add_numbers("t", range(5))
     touches.take()
@@ -70,8 +70,8 @@ def test_a_small_topic_does_not_wait_for_a_large_one() -> None:
     assert taken(touches) == [[0, 7], [1, 2]]
 
 
-def test_of_a_brokers_partitions_those_are_taken_that_it_leads_then() -> None:
+def test_only_partitions_that_the_broker_leads_when_they_are_taken_are_taken() -> None:
     touches = LazyTouches(led_by(1, 2, 2, 2, 2, 1, 1, 1))
     touches.add_led_by(1, [name(number) for number in range(9)])
-    # A step passes over a bounded number of others, too.
+    # The number of skipped partitions per step is bounded too.
     assert taken(touches) == [[0], [5, 6], [7]]

@@ -1,4 +1,4 @@
-"""Stories of partitions that are moved: every step in the store, and who is told of it."""
+"""Reassignments through the controller: every step in the store, and its recipients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARTITION = TopicPartition("t", 0)
 
 
 def with_topic(brokers: tuple[int, ...] = (1, 2, 3, 4, 5), factor: int = 3) -> Driver:
-    """One partition; the order of its replicas is that of their ids."""
+    """A topic of one partition whose replicas are in the order of their ids."""
     driver = cluster(*brokers[:factor])
     driver.create_topic(partitions=1, replication_factor=factor)
     for broker_id in brokers[factor:]:
@@ -29,7 +29,7 @@ def with_topic(brokers: tuple[int, ...] = (1, 2, 3, 4, 5), factor: int = 3) -> D
 def forget(driver: Driver) -> None:
     driver.transcript.clear()
     driver.sent.clear()
-    driver.told.clear()
+    driver.published.clear()
 
 
 def in_sync(driver: Driver, *broker_ids: int) -> int:
@@ -60,7 +60,7 @@ def moved(driver: Driver, *target: int) -> tuple[int, ...]:
 
 
 @pytest.mark.rule("reassignment-of-replicas")
-def test_a_move_is_activated_then_switched_and_told_to_those_whom_each_concerns() -> None:
+def test_a_move_is_activated_then_switched_and_sent_to_the_replicas_concerned() -> None:
     driver = with_topic()
     first, second, third = driver.state().replicas
     leader = driver.state().leader
@@ -78,7 +78,7 @@ def test_a_move_is_activated_then_switched_and_told_to_those_whom_each_concerns(
 
 
 @pytest.mark.rule("reassignment-done-when-in-sync")
-def test_the_last_of_the_target_to_join_sets_off_the_switch() -> None:
+def test_the_switch_happens_when_the_last_target_replica_joins_the_isr() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
     in_sync(driver, 1, 2, 3, 4)
@@ -88,7 +88,7 @@ def test_the_last_of_the_target_to_join_sets_off_the_switch() -> None:
 
 
 @pytest.mark.rule("reassignment-of-replicas")
-def test_those_that_left_are_stopped_with_the_revision_of_the_switch() -> None:
+def test_removed_replicas_are_stopped_with_the_revision_of_the_switch() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
     in_sync(driver, 1, 2, 3, 4, 5)
@@ -99,8 +99,8 @@ def test_those_that_left_are_stopped_with_the_revision_of_the_switch() -> None:
     assert not stops_to(driver, 1)
 
 
-def test_a_deletion_does_not_wait_for_a_former_replica_that_has_gone() -> None:
-    """It lists that broker no more: nothing but the stop that it owed told of it (seed 30303)."""
+def test_a_deletion_does_not_wait_for_a_departed_broker_that_was_a_replica() -> None:
+    """The partition no longer lists that broker; only its pending stop named it (seed 30303)."""
     driver = with_topic()
     moved(driver, 1, 4, 5)
     driver.brokers[2].lose = True
@@ -129,7 +129,7 @@ def test_a_stop_is_sent_again_until_it_is_acknowledged() -> None:
     assert not driver.sent
 
 
-def test_a_stop_that_is_not_acknowledged_is_a_backlog_and_one_that_is_is_none() -> None:
+def test_an_unacknowledged_stop_is_a_backlog_and_an_acknowledged_one_is_not() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
     driver.brokers[2].mute = True
@@ -138,7 +138,7 @@ def test_a_stop_that_is_not_acknowledged_is_a_backlog_and_one_that_is_is_none() 
     assert pending == {1: 0, 2: 1, 3: 0, 4: 0, 5: 0}
 
 
-def test_a_broker_that_died_before_it_was_stopped_is_owed_nothing() -> None:
+def test_no_stop_is_pending_for_a_broker_that_died_before_it() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
     driver.brokers[2].lose = True
@@ -151,7 +151,7 @@ def test_a_broker_that_died_before_it_was_stopped_is_owed_nothing() -> None:
     assert [b.broker_id for b in driver.controller.backlogs(driver.now_ms)] == [1, 3, 4, 5]
 
 
-def test_the_full_state_of_a_broker_that_comes_back_does_not_name_what_was_moved_away() -> None:
+def test_the_full_state_of_a_returned_broker_does_not_name_replicas_moved_away() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
     driver.kill_broker(2)
@@ -177,7 +177,7 @@ def test_after_a_lost_connection_the_full_state_and_the_stop_are_sent_again() ->
     assert driver.transcript == ["broker 2 full state", "broker 2 stop t/0"]
 
 
-def test_who_is_assigned_again_before_it_was_stopped_is_told_so_and_not_stopped() -> None:
+def test_a_replica_assigned_again_before_its_stop_is_informed_and_not_stopped() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
     driver.brokers[2].mute = True
@@ -189,13 +189,13 @@ def test_who_is_assigned_again_before_it_was_stopped_is_told_so_and_not_stopped(
     driver.answer(late)
     _, last = [each for each in driver.sent if each[0] == 2][-1]
     assert isinstance(last, LeaderAndIsrCommand)
-    (told,) = last.partitions
-    assert told.revision == revision(driver)
-    assert told.state.leader_epoch > left_in
+    (partition,) = last.partitions
+    assert partition.revision == revision(driver)
+    assert partition.state.leader_epoch > left_in
 
 
 @pytest.mark.rule("new-controller-continues-reassignments")
-def test_a_new_controller_goes_on_from_the_key_alone() -> None:
+def test_a_new_controller_continues_from_the_key_alone() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
     driver.leader_writes_isr(0, 1, 2, 3, 4, 5)
@@ -203,7 +203,7 @@ def test_a_new_controller_goes_on_from_the_key_alone() -> None:
     assert (driver.state().replicas, driver.state().moving) == ((1, 4, 5), None)
 
 
-def test_a_new_controller_tells_who_left_by_its_full_state() -> None:
+def test_a_new_controller_removes_previous_replicas_by_its_full_state() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
     driver.brokers[2].lose = True
@@ -216,7 +216,7 @@ def test_a_new_controller_tells_who_left_by_its_full_state() -> None:
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_a_switch_without_an_answer_is_looked_up_and_made_once(applied: bool) -> None:
+def test_an_unanswered_switch_is_looked_up_and_made_once(applied: bool) -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
     epoch = driver.state().leader_epoch
@@ -227,13 +227,13 @@ def test_a_switch_without_an_answer_is_looked_up_and_made_once(applied: bool) ->
 
 
 @pytest.mark.rule("elections-during-reassignment")
-def test_a_switch_that_meets_a_change_of_the_isr_is_judged_again() -> None:
+def test_a_switch_that_conflicts_with_an_isr_change_is_evaluated_again() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
     in_sync(driver, 1, 2, 3, 4)
 
     def leader_first(_: object) -> None:
-        # 5 is gone from the ISR by the time the switch reaches the store.
+        # Broker 5 is gone from the ISR by the time the switch reaches the store.
         driver.before_transaction = None
         driver.leader_writes_isr(0, 1, 2, 3, 4)
 
@@ -243,7 +243,7 @@ def test_a_switch_that_meets_a_change_of_the_isr_is_judged_again() -> None:
 
 
 @pytest.mark.rule("elections-during-reassignment")
-def test_a_leader_that_dies_in_a_move_is_replaced_and_the_move_goes_on() -> None:
+def test_a_leader_that_dies_during_a_move_is_replaced_and_the_move_continues() -> None:
     driver = with_topic()
     original = moved(driver, 4, 5)
     leader = driver.state().leader
@@ -271,7 +271,7 @@ def test_a_move_without_a_leader_waits_for_one() -> None:
     assert driver.state().replicas == (other,)
 
 
-def test_a_cancelled_move_goes_back_and_stops_those_that_were_added() -> None:
+def test_a_cancelled_move_is_reversed_and_stops_the_added_replicas() -> None:
     driver = with_topic()
     original = moved(driver, 1, 4, 5)
     in_sync(driver, 1, 2, 3, 4)
@@ -282,7 +282,7 @@ def test_a_cancelled_move_goes_back_and_stops_those_that_were_added() -> None:
     assert [len(stops_to(driver, b)) for b in (1, 2, 3, 4, 5)] == [0, 0, 0, 1, 1]
 
 
-def test_a_cancellation_that_waits_is_carried_out_when_it_can_be() -> None:
+def test_a_waiting_cancellation_is_carried_out_when_it_becomes_possible() -> None:
     driver = with_topic()
     original = moved(driver, 4, 5)
     in_sync(driver, 1, 2, 3, 4)
@@ -299,7 +299,7 @@ def test_a_cancellation_that_waits_is_carried_out_when_it_can_be() -> None:
     assert (driver.state().replicas, driver.state().moving) == (original, None)
 
 
-def test_the_deletion_of_its_topic_goes_before_a_move_and_stops_every_replica() -> None:
+def test_the_deletion_of_the_topic_ends_a_move_and_stops_every_replica() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
     forget(driver)
@@ -311,7 +311,7 @@ def test_the_deletion_of_its_topic_goes_before_a_move_and_stops_every_replica() 
     assert [len(stops_to(driver, b)) for b in (1, 2, 3, 4, 5)] == [1] * 5
 
 
-def test_the_keys_of_a_deleted_topic_wait_for_those_that_left_as_well() -> None:
+def test_the_keys_of_a_deleted_topic_stay_until_previous_replicas_have_stopped_too() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
     driver.brokers[2].lose = True
@@ -323,7 +323,7 @@ def test_the_keys_of_a_deleted_topic_wait_for_those_that_left_as_well() -> None:
     assert not driver.states()
 
 
-def test_who_left_while_it_led_is_not_fetched_from_any_more() -> None:
+def test_a_leader_removed_by_a_switch_is_no_longer_fetched_from() -> None:
     driver = with_topic()
     leader = driver.state().leader
     rest = [b for b in driver.state().replicas if b != leader]
@@ -334,7 +334,7 @@ def test_who_left_while_it_led_is_not_fetched_from_any_more() -> None:
     assert len(stops_to(driver, leader)) == 1
 
 
-def test_a_target_that_is_stopping_is_waited_for() -> None:
+def test_a_stopping_target_is_waited_for() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
     driver.start_broker(5, state="stopping")
@@ -343,14 +343,16 @@ def test_a_target_that_is_stopping_is_waited_for() -> None:
     assert driver.state().moving is not None
 
 
-# -- what is told -------------------------------------------------------------------------
+# -- published state changes -----------------------------------------------------------
 
 
 def stages(driver: Driver, kind: Kind) -> list[tuple[Stage, Cause]]:
-    return [(told.stage, told.change.cause) for told in driver.tells(kind)]
+    return [
+        (published.stage, published.change.cause) for published in driver.published_events(kind)
+    ]
 
 
-def test_each_step_is_told_as_what_it_is() -> None:
+def test_each_step_is_published_with_its_kind() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
     in_sync(driver, 1, 2, 3, 4, 5)
@@ -365,22 +367,29 @@ def test_each_step_is_told_as_what_it_is() -> None:
     ]
 
 
-def test_a_step_tells_whose_it_is_and_from_where_to_where() -> None:
+def test_a_step_names_its_operation_source_and_target() -> None:
     driver = with_topic()
     original = moved(driver, 1, 4, 5)
-    told = driver.tells(Kind.MOVE_ACTIVATED)[0]
-    assert told.details["operation"] == "op"
-    assert (told.details["original"], told.details["target"]) == (list(original), [1, 4, 5])
-    assert told.change.trace_id == "f" * 32
+    published = driver.published_events(Kind.MOVE_ACTIVATED)[0]
+    assert published.details["operation"] == "op"
+    assert (published.details["original"], published.details["target"]) == (
+        list(original),
+        [1, 4, 5],
+    )
+    assert published.change.trace_id == "f" * 32
 
 
-def test_the_deletion_of_a_replica_that_left_is_of_the_change_that_switched() -> None:
+def test_the_deletion_of_a_previous_replica_belongs_to_the_change_that_switched() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
     in_sync(driver, 1, 2, 3, 4, 5)
-    switch = driver.tells(Kind.MOVE_SWITCHED)[0].change
-    deleted = [told for told in driver.tells(Kind.DELETE) if told.change == switch]
-    assert sorted((told.broker, told.stage.value) for told in deleted) == [
+    switch = driver.published_events(Kind.MOVE_SWITCHED)[0].change
+    deleted = [
+        published
+        for published in driver.published_events(Kind.DELETE)
+        if published.change == switch
+    ]
+    assert sorted((published.broker, published.stage.value) for published in deleted) == [
         (2, "acknowledged"),
         (2, "requested"),
         (3, "acknowledged"),
@@ -388,35 +397,35 @@ def test_the_deletion_of_a_replica_that_left_is_of_the_change_that_switched() ->
     ]
 
 
-# -- who is told first --------------------------------------------------------------------
+# -- order of commands -----------------------------------------------------------------
 
 
-def told_to(driver: Driver) -> set[int]:
+def informed(driver: Driver) -> set[int]:
     return {broker_id for broker_id, _ in driver.sent}
 
 
-def test_a_step_is_told_to_the_leader_first_and_to_the_others_once_it_has_taken_it() -> None:
+def test_a_step_is_sent_to_the_leader_first_and_to_others_once_it_is_acknowledged() -> None:
     driver = with_topic()
     leader = driver.state().leader
     driver.brokers[leader].mute = True
     moved(driver, 1, 2, 4)
-    assert told_to(driver) == {leader}
+    assert informed(driver) == {leader}
     driver.answer(driver.unanswered[-1])
-    assert told_to(driver) == {1, 2, 3, 4}
+    assert informed(driver) == {1, 2, 3, 4}
 
 
-def test_a_leader_that_does_not_answer_does_not_keep_a_step_from_the_others() -> None:
+def test_an_unresponsive_leader_does_not_keep_a_step_from_the_others() -> None:
     driver = with_topic()
     leader = driver.state().leader
     driver.brokers[leader].mute = True
     moved(driver, 1, 2, 4)
     driver.pass_time(LEADER_FIRST_MS - 1)
-    assert told_to(driver) == {leader}
+    assert informed(driver) == {leader}
     driver.pass_time(1)
-    assert told_to(driver) == {1, 2, 3, 4}
+    assert informed(driver) == {1, 2, 3, 4}
 
 
-def test_who_leaves_is_stopped_without_waiting_for_the_leader() -> None:
+def test_a_previous_replica_is_stopped_without_waiting_for_the_leader() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
     leader = driver.state().leader
@@ -426,19 +435,19 @@ def test_who_leaves_is_stopped_without_waiting_for_the_leader() -> None:
     assert stops_to(driver, 3)
 
 
-def test_an_election_is_told_to_all_at_once() -> None:
+def test_an_election_is_sent_to_all_at_once() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
-    former = driver.state().leader
+    previous = driver.state().leader
     for broker in driver.brokers.values():
         broker.mute = True
     forget(driver)
-    driver.kill_broker(former)
+    driver.kill_broker(previous)
     driver.watch()
-    assert told_to(driver) == {1, 2, 3, 4, 5} - {former}
+    assert informed(driver) == {1, 2, 3, 4, 5} - {previous}
 
 
-def test_an_election_meanwhile_ends_the_wait_for_the_former_leader() -> None:
+def test_an_election_meanwhile_ends_the_wait_for_the_previous_leader() -> None:
     driver = with_topic()
     leader = driver.state().leader
     driver.brokers[leader].mute = True
@@ -446,4 +455,4 @@ def test_an_election_meanwhile_ends_the_wait_for_the_former_leader() -> None:
     forget(driver)
     driver.kill_broker(leader)
     driver.watch()
-    assert told_to(driver) == {1, 2, 3, 4} - {leader}
+    assert informed(driver) == {1, 2, 3, 4} - {leader}

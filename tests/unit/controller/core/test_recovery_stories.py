@@ -1,4 +1,4 @@
-"""Recovery by the whole core: questions about logs, and unclean elections."""
+"""Recovery by the whole core: descriptions of logs, and unclean elections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from unit.controller.lost_data import (
     write,
 )
 
-# Without anybody's help.
+# Without an administrator.
 
 
 @pytest.mark.rule("unclean-elections-are-marked")
@@ -38,7 +38,7 @@ def test_when_all_have_lost_data_the_longest_log_is_elected_and_marked() -> None
     assert state.isr == (Member(3, driver.brokers[3].broker_epoch),)
 
 
-def test_logs_are_asked_about_once_their_brokers_know_the_newest_state() -> None:
+def test_logs_are_requested_once_their_brokers_have_the_newest_state() -> None:
     driver = down(partitions=2)
     reboot(driver, 1, 2, 3)
     driver.watch()
@@ -47,14 +47,14 @@ def test_logs_are_asked_about_once_their_brokers_know_the_newest_state() -> None
     assert described[3:] == [f"broker {b} describe 0 1" for b in (1, 2, 3)]
 
 
-def test_nothing_is_asked_while_a_last_known_member_is_away() -> None:
+def test_no_log_is_requested_while_a_last_known_member_is_away() -> None:
     driver = down()
     reboot(driver, 1, 2)
     driver.watch()
     assert (driver.questions, leader(driver)) == ([], NO_LEADER)
 
 
-def test_a_whole_member_that_comes_back_in_the_meantime_is_elected_cleanly() -> None:
+def test_an_intact_member_that_returns_in_the_meantime_is_elected_cleanly() -> None:
     driver = down()
     reboot(driver, 1, 2)
     driver.watch()
@@ -65,9 +65,10 @@ def test_a_whole_member_that_comes_back_in_the_meantime_is_elected_cleanly() -> 
 
 
 @pytest.mark.rule("best-last-known-log-leads")
-def test_nobody_is_elected_uncleanly_before_the_watch_has_brought_who_was_back_by_then() -> None:
-    """Members register just before their partition is written to have no leader: the answer to
-    that write is there before what the watch says of them."""
+def test_an_unclean_election_waits_for_registrations_that_the_watch_has_yet_to_deliver() -> None:
+    """Members register just before their partition is written without a leader. The answer to that
+    write arrives before the watch delivers their registrations.
+    """
     driver = cluster(1, 2, 3)
     driver.create_topic(partitions=1, config={"min_insync_replicas": "1", **UNCLEAN})
     driver.kill_broker(3)
@@ -89,7 +90,7 @@ def test_nobody_is_elected_uncleanly_before_the_watch_has_brought_who_was_back_b
     assert driver.state().unclean_leader_epoch == NO_EPOCH
 
 
-def test_many_partitions_are_asked_about_in_one_question_to_each_broker() -> None:
+def test_logs_of_many_partitions_are_requested_once_per_broker() -> None:
     driver = down(partitions=300)
     reboot(driver, 1, 2, 3)
     driver.watch()
@@ -97,7 +98,7 @@ def test_many_partitions_are_asked_about_in_one_question_to_each_broker() -> Non
     assert all(is_unclean(driver, number) for number in range(300))
 
 
-def test_a_lost_question_is_asked_again_after_a_pause() -> None:
+def test_a_lost_request_is_repeated_after_a_pause() -> None:
     driver = down()
     reboot(driver, 1, 2, 3)
     driver.brokers[2].lost_questions = 2
@@ -120,7 +121,7 @@ def test_a_broker_that_does_not_answer_is_waited_for_without_a_timer() -> None:
     assert len(driver.questions) == 3
 
 
-def test_the_next_life_of_a_broker_is_asked_anew() -> None:
+def test_the_next_incarnation_of_a_broker_is_asked_again() -> None:
     driver = down()
     reboot(driver, 1, 2, 3)
     driver.brokers[2].silent = True
@@ -130,7 +131,7 @@ def test_the_next_life_of_a_broker_is_asked_anew() -> None:
     assert leader(driver) == 2
 
 
-def test_what_a_former_life_told_of_its_log_does_not_count() -> None:
+def test_a_log_description_from_a_previous_incarnation_is_ignored() -> None:
     driver = down()
     reboot(driver, 1, 2, 3)
     driver.brokers[1].logs = {0: (9, ((0, 0),))}
@@ -145,14 +146,14 @@ def test_what_a_former_life_told_of_its_log_does_not_count() -> None:
     assert leader(driver) == NO_LEADER
 
 
-def test_an_answer_to_a_question_from_before_a_change_does_not_count() -> None:
+def test_an_answer_to_a_request_from_before_a_change_is_ignored() -> None:
     driver = down()
     reboot(driver, 1, 2, 3)
     driver.brokers[1].logs = {0: (7, ((0, 0),))}
     driver.brokers[3].silent = True
     driver.watch()
     late = driver.questions[-1]
-    # The key moves on: a member resigns.
+    # A member resigns, which changes the key.
     write(driver, driver.state().resigned(1))
     driver.watch()
     driver.brokers[3].silent = False
@@ -162,7 +163,7 @@ def test_an_answer_to_a_question_from_before_a_change_does_not_count() -> None:
     assert leader(driver) == 1
 
 
-def test_a_log_that_is_described_at_an_older_revision_is_asked_about_again() -> None:
+def test_a_log_described_at_an_older_revision_is_requested_again() -> None:
     driver = down()
     reboot(driver, 1, 2, 3)
     driver.brokers[3].silent = True
@@ -177,7 +178,7 @@ def test_a_log_that_is_described_at_an_older_revision_is_asked_about_again() -> 
     assert (is_unclean(driver), len(driver.questions)) == (True, 4)
 
 
-def test_replicas_hear_of_every_change_while_nobody_leads() -> None:
+def test_replicas_are_informed_of_every_change_while_there_is_no_leader() -> None:
     driver = down()
     reboot(driver, 1, 2)
     driver.watch()
@@ -187,7 +188,7 @@ def test_replicas_hear_of_every_change_while_nobody_leads() -> None:
     assert driver.transcript == ["broker 1 lead t/0:-1", "broker 2 lead t/0:-1"]
 
 
-def test_a_broker_that_dies_during_the_questions_is_waited_for_again() -> None:
+def test_a_broker_that_dies_during_the_requests_is_waited_for_again() -> None:
     driver = down()
     reboot(driver, 1, 2, 3)
     driver.brokers[3].silent = True
@@ -200,7 +201,7 @@ def test_a_broker_that_dies_during_the_questions_is_waited_for_again() -> None:
     assert leader(driver) != NO_LEADER
 
 
-def test_the_election_compares_the_revision_that_the_logs_were_described_at() -> None:
+def test_the_election_compares_the_revision_at_which_the_logs_were_described() -> None:
     driver = down()
     revision = driver.store.items[KEYS.leader_and_isr(T0)].mod_revision
     reboot(driver, 1, 2, 3)
@@ -208,7 +209,7 @@ def test_the_election_compares_the_revision_that_the_logs_were_described_at() ->
     assert ModRevision(KEYS.leader_and_isr(T0), revision) in driver.transactions[-1].guards
 
 
-def test_a_conflict_makes_all_that_was_described_void() -> None:
+def test_a_conflict_discards_all_descriptions() -> None:
     driver = down()
     reboot(driver, 1, 2, 3)
 
@@ -222,7 +223,7 @@ def test_a_conflict_makes_all_that_was_described_void() -> None:
     assert len(driver.questions) == 6
 
 
-def test_a_replica_that_could_not_be_opened_is_asked_about_when_it_is_there() -> None:
+def test_a_replica_that_could_not_be_opened_is_described_once_it_is_open() -> None:
     driver = down()
     reboot(driver, 1, 2, 3)
     broken = TidelogError(ErrorCode.STORAGE_ERROR, "no space")
@@ -234,7 +235,7 @@ def test_a_replica_that_could_not_be_opened_is_asked_about_when_it_is_there() ->
     assert is_unclean(driver)
 
 
-def test_a_replica_under_repair_is_asked_about_until_it_is_there() -> None:
+def test_a_replica_under_repair_is_requested_until_it_is_available() -> None:
     driver = down()
     reboot(driver, 1, 2, 3)
     driver.brokers[2].under_repair = {0}
@@ -247,7 +248,7 @@ def test_a_replica_under_repair_is_asked_about_until_it_is_there() -> None:
     assert is_unclean(driver)
 
 
-def test_a_deposed_controller_learns_it_from_a_question_too() -> None:
+def test_a_log_request_reveals_a_deposition_too() -> None:
     driver = down()
     reboot(driver, 1, 2, 3)
     driver.brokers[1].silent = True
@@ -259,7 +260,7 @@ def test_a_deposed_controller_learns_it_from_a_question_too() -> None:
     assert driver.stepped_down == "broker 1 obeys a newer controller"
 
 
-def test_a_new_controller_asks_again_and_finishes_the_recovery() -> None:
+def test_a_new_controller_requests_again_and_completes_the_recovery() -> None:
     driver = down()
     reboot(driver, 1, 2, 3)
     driver.brokers[2].silent = True
@@ -269,26 +270,26 @@ def test_a_new_controller_asks_again_and_finishes_the_recovery() -> None:
     assert is_unclean(driver)
 
 
-def test_unclean_elections_are_told_of_by_partition() -> None:
+def test_unclean_elections_are_logged_by_partition() -> None:
     driver = down(partitions=2)
     reboot(driver, 1, 2, 3)
     driver.watch()
-    told = driver.tells(Kind.UNCLEAN_ELECTION, stage=Stage.COMPLETED)
-    leaders = {str(t.name): t.details["leader"] for t in told}
+    published = driver.published_events(Kind.UNCLEAN_ELECTION, stage=Stage.COMPLETED)
+    leaders = {str(t.name): t.details["leader"] for t in published}
     assert leaders == {"t/0": leader(driver, 0), "t/1": leader(driver, 1)}
 
 
-def test_a_topic_that_allows_it_is_led_by_the_best_of_who_is_there() -> None:
+def test_with_unclean_elections_allowed_the_best_live_replica_leads() -> None:
     driver = down(config=UNCLEAN)
     reboot(driver, 1)
     driver.watch()
     assert (leader(driver), is_unclean(driver)) == (1, True)
 
 
-# Resigned replicas (interleaving 9 of docs/internals/interleavings.md).
+# Resigned replicas (rule `damaged-replica-resigns-first`).
 
 
-def test_where_the_last_member_resigns_it_leads_again_by_recovery_alone() -> None:
+def test_where_the_last_member_resigns_it_leads_again_only_by_recovery() -> None:
     driver = cluster(1)
     driver.create_topic(partitions=1, replication_factor=1)
     write(driver, driver.state().resigned(1))
@@ -298,7 +299,7 @@ def test_where_the_last_member_resigns_it_leads_again_by_recovery_alone() -> Non
     assert state.leader_broker_epoch == driver.brokers[1].broker_epoch
 
 
-def test_what_the_last_member_has_lost_is_not_called_nothing() -> None:
+def test_the_loss_of_the_last_member_is_not_reported_as_none() -> None:
     driver = cluster(1)
     driver.create_topic(partitions=1, replication_factor=1)
     write(driver, driver.state().resigned(1))
@@ -314,19 +315,19 @@ def test_under_manual_recovery_a_resigned_replica_waits_for_consent() -> None:
     assert (leader(driver), driver.state().isr) == (NO_LEADER, (Member(1, NOT_WHOLE),))
 
 
-def test_a_leader_that_resigns_is_followed_at_once() -> None:
+def test_a_leader_that_resigns_is_replaced_at_once() -> None:
     driver = cluster(1, 2, 3)
     driver.create_topic(partitions=1)
-    former = leader(driver)
-    write(driver, driver.state().resigned(former))
+    previous = leader(driver)
+    write(driver, driver.state().resigned(previous))
     driver.watch()
     state = driver.state()
-    assert state.leader not in (former, NO_LEADER)
-    assert former not in state.isr_ids
+    assert state.leader not in (previous, NO_LEADER)
+    assert previous not in state.isr_ids
     assert not is_unclean(driver)
 
 
-def test_the_time_of_an_unclean_election_outlives_changes_of_the_isr() -> None:
+def test_the_time_of_an_unclean_election_survives_isr_changes() -> None:
     driver = cluster(1)
     driver.create_topic(partitions=1, replication_factor=1)
     write(driver, driver.state().resigned(1))

@@ -1,4 +1,4 @@
-"""No event makes a step of the controller long, however many partitions it touches."""
+"""Every step of the controller is short, however many partitions its event touches."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_step_begins_one_batch_and_the_next_are_due_at_once() -> None:
     assert not driver.controller.judges_on
 
 
-def test_a_step_judges_only_so_many_partitions_that_need_nothing(
+def test_a_step_evaluates_a_bounded_number_of_partitions_that_need_no_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     driver = _with_brokers()
@@ -74,7 +74,7 @@ def test_a_step_judges_only_so_many_partitions_that_need_nothing(
 
     monkeypatch.setattr(dirty_partitions, "next_write", counted)
     monkeypatch.setattr(driver.controller, "handle", handled)
-    # Another incarnation of the broker: each partition that it has is judged.
+    # A new incarnation of the broker: each of its partitions is evaluated.
     driver.start_broker(1)
     driver.watch()
     assert sum(judged) > MAX_JUDGED_PER_BATCH
@@ -82,7 +82,7 @@ def test_a_step_judges_only_so_many_partitions_that_need_nothing(
 
 
 def _maintenance(driver: Driver) -> None:
-    """Of a broker that leads a third of them."""
+    """Of a broker that leads a third of the partitions."""
     driver.create_topic("u", 2 * MANY, 2)
     driver.feed(SetMaintenance(90, (1,), True, False, 5_000))
 
@@ -98,7 +98,7 @@ CHANGES: dict[str, Callable[[Driver], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_step_touches_only_so_many_partitions_of_a_request(
+def test_a_step_touches_a_bounded_number_of_partitions_of_a_request(
     change: Callable[[Driver], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = _with_brokers()
@@ -118,11 +118,11 @@ def test_a_step_touches_only_so_many_partitions_of_a_request(
     monkeypatch.setattr(DirtyPartitions, "touch", counted)
     monkeypatch.setattr(driver.controller, "handle", handled)
     change(driver)
-    # Beside its part: what one transaction has written, and its acknowledgement.
+    # In addition to its share: the changes of one transaction, and their acknowledgement.
     assert 0 < max(touched) <= MAX_TAKEN_PER_STEP + 3 * MAX_TRANSACTION_CHANGES
 
 
-def test_a_step_checks_the_min_isr_in_force_of_only_so_many_partitions(
+def test_a_step_checks_the_min_isr_in_force_of_a_bounded_number_of_partitions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(topic_config_admin, "MAX_CHECKED_PER_STEP", 10)

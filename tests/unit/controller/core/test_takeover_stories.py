@@ -1,4 +1,4 @@
-"""Stories of what changed while nobody was there to see it: no controller, or not the broker."""
+"""Changes that no controller, or no broker, was running to see."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def with_topic(partitions: int, factor: int = 3) -> Driver:
 
 
 @pytest.mark.rule("new-controller-continues-elections")
-def test_who_dies_while_nobody_reigns_is_replaced_by_the_next_controller() -> None:
+def test_a_leader_that_dies_while_no_controller_is_active_is_replaced_by_the_next() -> None:
     driver = with_topic(partitions=3)
     led = [state.leader == 1 for state in driver.states()]
     assert any(led)
@@ -30,9 +30,7 @@ def test_who_dies_while_nobody_reigns_is_replaced_by_the_next_controller() -> No
 
 
 @pytest.mark.rule("new-controller-continues-elections")
-def test_a_partition_that_a_controller_finds_without_a_leader_is_led_once_its_member_is_back() -> (
-    None
-):
+def test_a_partition_found_without_a_leader_is_led_once_its_member_returns() -> None:
     driver = with_topic(partitions=1, factor=1)
     (holder,) = driver.state().replicas
     epoch = driver.brokers[holder].broker_epoch
@@ -45,7 +43,7 @@ def test_a_partition_that_a_controller_finds_without_a_leader_is_led_once_its_me
 
 
 @pytest.mark.rule("starting-broker-receives-its-replicas", "commands-are-rpcs")
-def test_a_broker_that_was_down_is_told_at_its_start_what_changed_meanwhile() -> None:
+def test_a_broker_that_was_down_learns_at_its_start_what_changed_meanwhile() -> None:
     driver = with_topic(partitions=3)
     epoch = driver.brokers[2].broker_epoch
     driver.kill_broker(2)
@@ -53,18 +51,18 @@ def test_a_broker_that_was_down_is_told_at_its_start_what_changed_meanwhile() ->
     driver.sent.clear()
     driver.start_broker(2, whole_since=epoch)
     driver.watch()
-    first = next(command for told, command in driver.sent if told == 2)
+    first = next(command for commands, command in driver.sent if commands == 2)
     assert isinstance(first, LeaderAndIsrCommand)
     assert first.full_state
     assert [p.state for p in first.partitions] == driver.states()
     assert first.broker_epoch == driver.brokers[2].broker_epoch
 
 
-# What cannot be read.
+# Values that cannot be read.
 
 
 def full_states(driver: Driver) -> dict[int, LeaderAndIsrCommand]:
-    """The last one that each broker was sent, by broker."""
+    """The last full state that each broker was sent, by broker."""
     return {
         broker_id: command
         for broker_id, command in driver.sent
@@ -77,7 +75,7 @@ def named(command: LeaderAndIsrCommand) -> set[TopicPartition]:
 
 
 def taken_over_with(driver: Driver, key: str) -> bytes:
-    """A controller reigns that has never read this key, whose value is returned."""
+    """A controller takes over that could never read this key; returns the value of the key."""
     value = driver.store.items[key].value
     driver.store.put(key, b'{"of a later": "version"}')
     driver.sent.clear()
@@ -89,20 +87,20 @@ UNREADABLE = [KEYS.topic("t"), KEYS.leader_and_isr(TopicPartition("t", 0))]
 
 
 @pytest.mark.parametrize("key", UNREADABLE)
-def test_replicas_of_a_topic_that_a_new_controller_cannot_read_are_told_to_be_no_strays(
+def test_replicas_of_a_topic_that_a_new_controller_cannot_read_are_not_strays(
     key: str,
 ) -> None:
     driver = with_topic(partitions=2)
     driver.create_topic("u", partitions=1)
     taken_over_with(driver, key)
-    told = full_states(driver)
-    assert [sorted(command.unreadable_topics) for command in told.values()] == [["t"]] * 3
-    assert all(TopicPartition("u", 0) in named(command) for command in told.values())
-    assert all(TopicPartition("t", 0) not in named(command) for command in told.values())
+    commands = full_states(driver)
+    assert [sorted(command.unreadable_topics) for command in commands.values()] == [["t"]] * 3
+    assert all(TopicPartition("u", 0) in named(command) for command in commands.values())
+    assert all(TopicPartition("t", 0) not in named(command) for command in commands.values())
 
 
 @pytest.mark.parametrize("key", UNREADABLE)
-def test_once_it_can_be_read_every_broker_gets_its_full_state_anew(key: str) -> None:
+def test_once_it_can_be_read_every_broker_gets_its_full_state_again(key: str) -> None:
     driver = with_topic(partitions=2)
     value = taken_over_with(driver, key)
     driver.store.put(key, value)
@@ -110,23 +108,23 @@ def test_once_it_can_be_read_every_broker_gets_its_full_state_anew(key: str) -> 
     for command in full_states(driver).values():
         assert command.unreadable_topics == ()
         assert named(command) == {TopicPartition("t", 0), TopicPartition("t", 1)}
-    assert driver.tells(Kind.COMMAND)[-1].change.cause is Cause.KEY_MENDED
+    assert driver.published_events(Kind.COMMAND)[-1].change.cause is Cause.KEY_MENDED
 
 
 @pytest.mark.parametrize("key", UNREADABLE)
 def test_a_leader_that_has_gone_is_replaced_once_its_partition_can_be_read(key: str) -> None:
     driver = with_topic(partitions=1)
-    former = driver.state().leader
+    previous = driver.state().leader
     value = taken_over_with(driver, key)
-    driver.kill_broker(former)
+    driver.kill_broker(previous)
     driver.watch()
     driver.store.put(key, value)
     driver.watch()
-    assert driver.state().leader not in (former, NO_LEADER)
+    assert driver.state().leader not in (previous, NO_LEADER)
 
 
 @pytest.mark.parametrize("key", UNREADABLE)
-def test_an_addition_to_a_topic_that_cannot_be_read_goes_on_once_it_can(key: str) -> None:
+def test_an_addition_to_an_unreadable_topic_continues_once_it_can_be_read(key: str) -> None:
     driver = with_topic(partitions=1)
     driver.hold_transactions = True
     driver.add_partitions(2)
@@ -140,9 +138,7 @@ def test_an_addition_to_a_topic_that_cannot_be_read_goes_on_once_it_can(key: str
     assert KEYS.partition_addition("t") not in driver.store.items
 
 
-def test_nothing_is_placed_where_a_broker_may_keep_a_former_partition_as_it_cannot_be_read() -> (
-    None
-):
+def test_no_replica_is_placed_where_an_unreadable_partition_may_still_have_one() -> None:
     driver = with_topic(partitions=3)
     driver.remove_partitions(1)
     key = KEYS.leader_and_isr(TopicPartition("t", 0))

@@ -1,7 +1,7 @@
-"""What a controller tells of its state changes.
+"""State changes that a controller publishes.
 
 `golden/leader_death.txt` is the death of a leader as events, from the dropped connection to the
-last follower's acknowledgement. A transcript that has changed is read before it is accepted.
+last follower's acknowledgement. Read a changed transcript before you accept it.
 """
 
 from __future__ import annotations
@@ -35,104 +35,110 @@ _GOLDEN = Path(__file__).parent / "golden" / "leader_death.txt"
 
 
 def with_topic(partitions: int = 1) -> Driver:
-    """Nothing of how it came to be is left to read."""
+    """The events of the creation are discarded."""
     driver = cluster(1, 2, 3)
     driver.create_topic(partitions=partitions)
-    driver.told.clear()
+    driver.published.clear()
     return driver
 
 
-def line(told: Tell) -> str:
-    parts = [f"{told.kind.value} {told.stage.value}"]
-    cause = told.change.cause if told.cause is None else told.cause
+def line(published: Tell) -> str:
+    parts = [f"{published.kind.value} {published.stage.value}"]
+    cause = published.change.cause if published.cause is None else published.cause
     shown = {
         "cause": cause.value,
-        "change": told.change.id,
-        "partition": str(told.name) if told.name else told.topic,
-        "broker": "" if told.broker == NO_BROKER else f"{told.broker}@{told.broker_epoch}",
-        "epoch": "" if told.leader_epoch == NO_EPOCH else str(told.leader_epoch),
-        "revision": "" if told.revision == NO_REVISION else str(told.revision),
+        "change": published.change.id,
+        "partition": str(published.name) if published.name else published.topic,
+        "broker": ""
+        if published.broker == NO_BROKER
+        else f"{published.broker}@{published.broker_epoch}",
+        "epoch": "" if published.leader_epoch == NO_EPOCH else str(published.leader_epoch),
+        "revision": "" if published.revision == NO_REVISION else str(published.revision),
     }
     parts += [f"{name}={value}" for name, value in shown.items() if value]
-    parts += [f"{name}={value}" for name, value in told.details.items()]
+    parts += [f"{name}={value}" for name, value in published.details.items()]
     return " ".join(parts)
 
 
 def stages(driver: Driver, kind: Kind) -> list[Stage]:
-    return [told.stage for told in driver.tells(kind)]
+    return [published.stage for published in driver.published_events(kind)]
 
 
-def test_the_death_of_a_leader_is_told_from_the_dropped_connection_to_the_last_follower() -> None:
+def test_the_death_of_a_leader_is_published_from_connection_loss_to_the_last_follower() -> None:
     driver = with_topic(partitions=2)
     leader = driver.state(0).leader
     driver.refuse_connection(leader)
-    assert "\n".join(map(line, driver.told)) + "\n" == _GOLDEN.read_text()
+    assert "\n".join(map(line, driver.published)) + "\n" == _GOLDEN.read_text()
 
 
 def test_every_stage_of_an_election_has_one_id_and_the_time_of_its_decision() -> None:
     driver = with_topic()
     driver.refuse_connection(driver.state().leader)
     kinds = (Kind.ELECTION, Kind.BECOME_LEADER, Kind.BECOME_FOLLOWER)
-    changes = {told.change for told in driver.tells(*kinds)}
+    changes = {published.change for published in driver.published_events(*kinds)}
     assert changes == {driver.state().change}
     (change,) = changes
     assert change.requested_at_ms == WALL_MS + driver.now_ms
     assert change.cause is Cause.BROKER_CRASHED
 
 
-def test_batches_have_changes_of_their_own() -> None:
+def test_each_batch_has_a_change_id_of_its_own() -> None:
     driver = with_topic(partitions=300)
     driver.kill_broker(1)
     driver.watch()
     assert len({state.change.id for state in driver.states()}) == 3
 
 
-def test_a_topic_is_told_from_the_request_to_the_last_acknowledgement() -> None:
+def test_a_creation_is_published_from_the_request_to_the_last_acknowledgement() -> None:
     driver = cluster(1, 2, 3)
-    driver.told.clear()
+    driver.published.clear()
     driver.brokers[3].mute = True
     driver.create_topic(partitions=1)
-    told = [Stage.REQUESTED, Stage.COMPLETED]
-    assert stages(driver, Kind.TOPIC_CREATION) == told
-    assert stages(driver, Kind.CREATE) == told
+    published = [Stage.REQUESTED, Stage.COMPLETED]
+    assert stages(driver, Kind.TOPIC_CREATION) == published
+    assert stages(driver, Kind.CREATE) == published
     driver.answer(driver.unanswered.pop())
-    assert stages(driver, Kind.TOPIC_CREATION) == [*told, Stage.ACKNOWLEDGED]
+    assert stages(driver, Kind.TOPIC_CREATION) == [*published, Stage.ACKNOWLEDGED]
 
 
-def test_a_creation_is_acknowledged_also_when_nobody_waits_for_it_any_more() -> None:
+def test_a_creation_is_acknowledged_also_after_its_request_has_timed_out() -> None:
     driver = cluster(1, 2, 3)
     driver.brokers[3].mute = True
     request = driver.create_topic(partitions=1, timeout_ms=1_000)
     driver.pass_time(2_000)
     assert driver.replies[request].pending_brokers == (3,)
-    assert not driver.tells(Kind.TOPIC_CREATION, stage=Stage.ACKNOWLEDGED)
+    assert not driver.published_events(Kind.TOPIC_CREATION, stage=Stage.ACKNOWLEDGED)
     driver.answer(driver.unanswered.pop())
-    (told,) = driver.tells(Kind.TOPIC_CREATION, stage=Stage.ACKNOWLEDGED)
-    assert told.change == driver.tells(Kind.TOPIC_CREATION)[0].change
+    (published,) = driver.published_events(Kind.TOPIC_CREATION, stage=Stage.ACKNOWLEDGED)
+    assert published.change == driver.published_events(Kind.TOPIC_CREATION)[0].change
 
 
-def test_a_creation_is_acknowledged_when_the_last_broker_that_has_not_answered_leaves() -> None:
+def test_a_creation_is_acknowledged_when_the_last_unanswered_broker_leaves() -> None:
     driver = cluster(1, 2, 3)
     driver.brokers[3].mute = True
     driver.create_topic(partitions=1)
     driver.kill_broker(3)
     driver.watch()
-    assert len(driver.tells(Kind.TOPIC_CREATION, stage=Stage.ACKNOWLEDGED)) == 1
+    assert len(driver.published_events(Kind.TOPIC_CREATION, stage=Stage.ACKNOWLEDGED)) == 1
 
 
-def test_a_deletion_is_told_with_one_id_and_each_replica_of_it() -> None:
+def test_a_deletion_is_published_with_one_id_and_each_replica() -> None:
     driver = with_topic()
     driver.delete_topic()
-    deletion = driver.tells(Kind.TOPIC_DELETION)
-    assert [told.stage for told in deletion] == [Stage.REQUESTED, Stage.COMPLETED]
-    assert len({told.change.id for told in deletion}) == 1
-    replicas = [told for told in driver.tells(Kind.DELETE) if told.broker != NO_BROKER]
-    assert {(told.broker, told.stage) for told in replicas} == {
+    deletion = driver.published_events(Kind.TOPIC_DELETION)
+    assert [published.stage for published in deletion] == [Stage.REQUESTED, Stage.COMPLETED]
+    assert len({published.change.id for published in deletion}) == 1
+    replicas = [
+        published
+        for published in driver.published_events(Kind.DELETE)
+        if published.broker != NO_BROKER
+    ]
+    assert {(published.broker, published.stage) for published in replicas} == {
         (broker, stage) for broker in (1, 2, 3) for stage in (Stage.REQUESTED, Stage.ACKNOWLEDGED)
     }
 
 
-def test_a_command_that_is_sent_again_is_told_once() -> None:
+def test_a_repeated_command_is_published_once() -> None:
     driver = with_topic()
     led = driver.state().leader
     follower = next(b for b in driver.state().replicas if b != led)
@@ -143,36 +149,36 @@ def test_a_command_that_is_sent_again_is_told_once() -> None:
     driver.brokers[follower].lose = False
     driver.pass_time(3_000)
     assert len(sent) > 3
-    told = driver.tells(Kind.BECOME_LEADER, Kind.BECOME_FOLLOWER)
-    assert [t.stage for t in told if t.broker == follower] == [
+    published = driver.published_events(Kind.BECOME_LEADER, Kind.BECOME_FOLLOWER)
+    assert [t.stage for t in published if t.broker == follower] == [
         Stage.REQUESTED,
         Stage.ACKNOWLEDGED,
     ]
 
 
-def test_what_a_broker_refuses_is_not_told_as_acknowledged() -> None:
+def test_a_rejected_command_is_not_published_as_acknowledged() -> None:
     driver = with_topic()
     led = driver.state().leader
     for broker in driver.brokers.values():
         broker.refuse = lambda _: TidelogError(ErrorCode.STORAGE_ERROR, "no room")
     driver.refuse_connection(led)
     driver.pass_time(5_000)
-    assert not driver.tells(stage=Stage.ACKNOWLEDGED)
+    assert not driver.published_events(stage=Stage.ACKNOWLEDGED)
 
 
-def test_a_full_state_is_told_as_one_command() -> None:
+def test_a_full_state_is_published_as_one_command() -> None:
     driver = with_topic(partitions=50)
     driver.take_over()
-    told = driver.tells(Kind.COMMAND)
-    assert {(t.broker, t.stage, t.change.cause) for t in told} == {
+    published = driver.published_events(Kind.COMMAND)
+    assert {(t.broker, t.stage, t.change.cause) for t in published} == {
         (broker, stage, Cause.NEW_CONTROLLER)
         for broker in (1, 2, 3)
         for stage in (Stage.REQUESTED, Stage.ACKNOWLEDGED)
     }
-    assert not driver.tells(Kind.BECOME_LEADER, Kind.BECOME_FOLLOWER)
+    assert not driver.published_events(Kind.BECOME_LEADER, Kind.BECOME_FOLLOWER)
 
 
-def test_an_isr_change_by_the_leader_itself_is_not_told_by_the_controller() -> None:
+def test_an_isr_change_by_the_leader_is_not_published_by_the_controller() -> None:
     driver = with_topic()
     leader, follower, _ = driver.state().replicas
     state = driver.state()
@@ -181,21 +187,21 @@ def test_an_isr_change_by_the_leader_itself_is_not_told_by_the_controller() -> N
     write(driver, state.with_isr(kept).with_change(by_broker))
     driver.watch()
     assert driver.sent
-    assert not driver.told
+    assert not driver.published
 
 
-def test_a_removed_follower_is_told_as_a_shrunk_isr_with_the_reason() -> None:
+def test_a_removed_follower_is_published_as_a_shrunk_isr_with_the_reason() -> None:
     driver = with_topic()
     follower = driver.state().replicas[-1]
     driver.refuse_connection(follower)
-    told = driver.tells(Kind.ISR_SHRINK)
-    assert [(t.stage, t.change.cause) for t in told] == [
+    published = driver.published_events(Kind.ISR_SHRINK)
+    assert [(t.stage, t.change.cause) for t in published] == [
         (Stage.REQUESTED, Cause.BROKER_CRASHED),
         (Stage.COMPLETED, Cause.BROKER_CRASHED),
     ]
 
 
-def test_a_batch_that_is_refused_is_told_as_failed_by_a_conflict() -> None:
+def test_a_rejected_batch_is_published_as_failed_by_a_conflict() -> None:
     driver = with_topic()
     leader = driver.state().leader
 
@@ -207,32 +213,32 @@ def test_a_batch_that_is_refused_is_told_as_failed_by_a_conflict() -> None:
     driver.before_transaction = conflict
     driver.kill_broker(leader)
     driver.watch()
-    told = driver.tells(Kind.ELECTION)
-    assert [(t.stage, t.cause) for t in told] == [
+    published = driver.published_events(Kind.ELECTION)
+    assert [(t.stage, t.cause) for t in published] == [
         (Stage.REQUESTED, None),
         (Stage.FAILED, Cause.CONFLICT),
         (Stage.REQUESTED, None),
         (Stage.COMPLETED, None),
     ]
-    assert told[0].change.id != told[2].change.id
+    assert published[0].change.id != published[2].change.id
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_a_transaction_without_an_answer_is_told_by_what_is_found(applied: bool) -> None:
+def test_an_unanswered_transaction_is_published_with_the_outcome_found(applied: bool) -> None:
     driver = with_topic()
     driver.unanswered_transactions = 1
     driver.apply_unanswered = applied
     driver.kill_broker(driver.state().leader)
     driver.watch()
-    told = [(t.stage, t.cause) for t in driver.tells(Kind.ELECTION)]
+    published = [(t.stage, t.cause) for t in driver.published_events(Kind.ELECTION)]
     if applied:
-        assert told == [(Stage.REQUESTED, None), (Stage.COMPLETED, None)]
+        assert published == [(Stage.REQUESTED, None), (Stage.COMPLETED, None)]
     else:
-        assert told[:2] == [(Stage.REQUESTED, None), (Stage.FAILED, Cause.TIMEOUT)]
-        assert told[-1] == (Stage.COMPLETED, None)
+        assert published[:2] == [(Stage.REQUESTED, None), (Stage.FAILED, Cause.TIMEOUT)]
+        assert published[-1] == (Stage.COMPLETED, None)
 
 
-def test_what_the_watch_says_first_is_told_as_completed_before_anybody_is_commanded() -> None:
+def test_a_change_seen_first_in_the_watch_is_published_as_completed_before_commands() -> None:
     driver = with_topic()
     driver.hold_transactions = True
     driver.kill_broker(driver.state().leader)
@@ -240,17 +246,17 @@ def test_what_the_watch_says_first_is_told_as_completed_before_anybody_is_comman
     (command,) = driver.held
     result = driver.store.transact(command.transaction)
     driver.watch()
-    told = [t for t in driver.told if t.change.id == driver.state().change.id]
-    assert [(t.kind, t.stage) for t in told[:3]] == [
+    published = [t for t in driver.published if t.change.id == driver.state().change.id]
+    assert [(t.kind, t.stage) for t in published[:3]] == [
         (Kind.ELECTION, Stage.REQUESTED),
         (Kind.ELECTION, Stage.COMPLETED),
-        (told[2].kind, Stage.REQUESTED),
+        (published[2].kind, Stage.REQUESTED),
     ]
     driver.feed(Transacted(command.id, result))
     assert stages(driver, Kind.ELECTION) == [Stage.REQUESTED, Stage.COMPLETED]
 
 
-def test_a_broker_that_was_overdue_and_has_caught_up_is_told_of_with_the_time_it_took() -> None:
+def test_an_overdue_broker_that_caught_up_is_published_with_the_time_it_took() -> None:
     driver = with_topic(partitions=3)
     driver.brokers[2].mute = True
     driver.leader_writes_isr(0, 2, 3)
@@ -258,72 +264,72 @@ def test_a_broker_that_was_overdue_and_has_caught_up_is_told_of_with_the_time_it
     required_at_ms = WALL_MS + driver.now_ms
     driver.pass_time(COMMAND_TIMEOUT_MS)
     driver.answer(driver.unanswered.pop())
-    overdue, caught_up = driver.tells(Kind.COMMAND_OVERDUE)
+    overdue, caught_up = driver.published_events(Kind.COMMAND_OVERDUE)
     assert (overdue.stage, caught_up.stage) == (Stage.COMPLETED, Stage.ACKNOWLEDGED)
     assert caught_up.change == overdue.change
     assert caught_up.change.requested_at_ms == required_at_ms
 
 
-def test_a_crash_is_told_with_how_it_was_noticed_and_since_when() -> None:
+def test_a_crash_is_published_with_how_and_when_it_was_noticed() -> None:
     driver = with_topic()
     driver.refuse_connection(2)
-    fenced, done = driver.tells(Kind.BROKER_FENCED)
+    fenced, done = driver.published_events(Kind.BROKER_FENCED)
     assert (fenced.stage, done.stage) == (Stage.REQUESTED, Stage.COMPLETED)
     assert fenced.details == {"dial": "refused", "detection_ms": 3}
     assert fenced.change.requested_at_ms == WALL_MS + driver.now_ms - 3
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_a_removal_without_an_answer_is_told_by_what_is_found(applied: bool) -> None:
+def test_an_unanswered_removal_is_published_with_the_outcome_found(applied: bool) -> None:
     driver = with_topic()
     driver.unanswered_transactions = 1
     driver.apply_unanswered = applied
     driver.refuse_connection(2)
     ended = (Stage.COMPLETED, None) if applied else (Stage.FAILED, Cause.TIMEOUT)
-    told = [(t.stage, t.cause) for t in driver.tells(Kind.BROKER_FENCED)]
-    assert told == [(Stage.REQUESTED, None), ended]
+    published = [(t.stage, t.cause) for t in driver.published_events(Kind.BROKER_FENCED)]
+    assert published == [(Stage.REQUESTED, None), ended]
 
 
-def test_a_removal_that_meets_the_next_life_is_told_as_failed() -> None:
+def test_a_removal_that_meets_the_next_incarnation_is_published_as_failed() -> None:
     driver = with_topic()
-    former = driver.brokers[2].broker_epoch
+    previous = driver.brokers[2].broker_epoch
     driver.start_broker(2)
     unseen, driver.store.unseen = driver.store.unseen, type(driver.store.unseen)()
-    driver.feed(ConnectionEnded(2, former, DialOutcome.REFUSED, 3))
+    driver.feed(ConnectionEnded(2, previous, DialOutcome.REFUSED, 3))
     driver.store.unseen = unseen
     driver.watch()
     assert stages(driver, Kind.BROKER_FENCED) == [Stage.REQUESTED, Stage.FAILED]
 
 
-def test_a_broker_that_stops_is_told_as_stopping_and_then_as_stopped() -> None:
+def test_a_stopping_broker_is_published_as_stopping_and_then_as_stopped() -> None:
     driver = with_topic()
     registered = driver.store.items[KEYS.broker(2)].value
     driver.store.put(KEYS.broker(2), registered.replace(b"running", b"stopping"))
     driver.watch()
     driver.kill_broker(2)
     driver.watch()
-    (heard,) = driver.tells(Kind.BROKER_STOPPING)
+    (heard,) = driver.published_events(Kind.BROKER_STOPPING)
     assert heard.stage is Stage.RECEIVED
     assert heard.change == broker_stopping(2, heard.broker_epoch)
-    (left,) = driver.tells(Kind.BROKER_LEFT)
+    (left,) = driver.published_events(Kind.BROKER_LEFT)
     assert left.cause is Cause.BROKER_STOPPED
 
 
-def test_a_broker_that_cannot_be_reached_is_told_of_seldom() -> None:
+def test_an_unreachable_broker_is_published_only_rarely() -> None:
     driver = with_topic()
     epoch = driver.brokers[2].broker_epoch
     for _ in range(50):
         driver.feed(ConnectionEnded(2, epoch, DialOutcome.NO_ANSWER, 200))
         driver.pass_time(2_000)
-    assert len(driver.tells(Kind.CONNECTION_LOST)) == 2
+    assert len(driver.published_events(Kind.CONNECTION_LOST)) == 2
 
 
-def test_a_broker_that_joins_is_told_as_registered() -> None:
+def test_a_joining_broker_is_published_as_registered() -> None:
     driver = with_topic()
     driver.start_broker(4)
     driver.watch()
-    (told,) = driver.tells(Kind.BROKER_JOINED)
-    assert told.cause is Cause.REGISTERED
+    (published,) = driver.published_events(Kind.BROKER_JOINED)
+    assert published.cause is Cause.REGISTERED
 
 
 @pytest.mark.parametrize(
@@ -333,37 +339,37 @@ def test_a_broker_that_joins_is_told_as_registered() -> None:
         (DialOutcome.NO_ANSWER, Cause.NO_ANSWER),
     ],
 )
-def test_a_lost_connection_is_told_with_how_its_address_answers(
+def test_a_lost_connection_is_published_with_how_its_address_answers(
     dial: DialOutcome, cause: Cause
 ) -> None:
     driver = with_topic()
     driver.feed(ConnectionEnded(2, driver.brokers[2].broker_epoch, dial, 200))
-    (told,) = driver.tells(Kind.CONNECTION_LOST)
-    assert told.cause is cause
+    (published,) = driver.published_events(Kind.CONNECTION_LOST)
+    assert published.cause is cause
 
 
-def test_an_unclean_election_tells_what_the_logs_held_and_what_is_given_up() -> None:
+def test_an_unclean_election_reports_what_the_logs_held_and_which_records_are_lost() -> None:
     driver = down()
     for broker_id, end in ((1, 7), (2, 12), (3, 9)):
         driver.start_broker(broker_id).logs[0] = (end, ((0, 0),))
-    # One of them knows records of a newer epoch, and is elected for it.
+    # One of them has records of a newer epoch, and is elected for that.
     driver.brokers[1].logs[0] = (7, ((0, 0), (1, 6)))
     driver.watch()
-    told = driver.tells(Kind.UNCLEAN_ELECTION, stage=Stage.COMPLETED)[-1]
-    assert told.change.cause is Cause.RECOVERY
-    assert told.details["lost_records"] == 6
-    assert told.details["logs"] == [
+    published = driver.published_events(Kind.UNCLEAN_ELECTION, stage=Stage.COMPLETED)[-1]
+    assert published.change.cause is Cause.RECOVERY
+    assert published.details["lost_records"] == 6
+    assert published.details["logs"] == [
         "broker 1 ends at 7 in epoch 1",
         "broker 2 ends at 12 in epoch 0",
         "broker 3 ends at 9 in epoch 0",
     ]
 
 
-def test_a_consent_and_the_election_by_it_are_told() -> None:
+def test_a_consent_and_its_election_are_published() -> None:
     driver = down(config={"recovery": "manual"})
     reboot(driver, 1, 2, 3)
     driver.watch()
-    driver.told.clear()
+    driver.published.clear()
     driver.recover()
     assert stages(driver, Kind.RECOVERY_CONSENT) == [Stage.REQUESTED, Stage.COMPLETED]
-    assert driver.tells(Kind.UNCLEAN_ELECTION)[0].change.cause is Cause.CONSENT
+    assert driver.published_events(Kind.UNCLEAN_ELECTION)[0].change.cause is Cause.CONSENT

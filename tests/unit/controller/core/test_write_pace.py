@@ -1,5 +1,6 @@
-"""Steps of copying moves and leaders that hand over keep apart from each other, and nothing else
-waits for them."""
+"""Steps of copying moves are spaced out per broker, and so are leadership transfers. No other write
+waits for them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from unit.controller.driver import Driver
 FIRST, SECOND, THIRD = (TopicPartition("t", number) for number in range(3))
 
 
-def test_a_step_waits_for_those_before_it_of_each_broker_that_it_concerns() -> None:
+def test_a_step_waits_for_earlier_steps_of_the_same_brokers() -> None:
     turns = Turns(25)
     assert turns.has_one(FIRST, (1, 2), 100)
     assert not turns.has_one(SECOND, (2, 3), 100)
@@ -22,13 +23,13 @@ def test_a_step_waits_for_those_before_it_of_each_broker_that_it_concerns() -> N
     assert [turns.has_one(THIRD, (3, 4), now_ms) for now_ms in (149, 150)] == [False, True]
 
 
-def test_a_step_of_other_brokers_waits_for_none() -> None:
+def test_a_step_of_other_brokers_waits_for_no_other() -> None:
     turns = Turns(25)
     assert turns.has_one(FIRST, (1, 2), 100)
     assert turns.has_one(SECOND, (3, 4), 100)
 
 
-def test_a_turn_comes_once_and_stays_until_it_is_settled() -> None:
+def test_a_turn_comes_once_and_lasts_until_its_step_has_ended() -> None:
     turns = Turns(25)
     turns.has_one(FIRST, (1, 2), 100)
     turns.settled(FIRST)
@@ -40,7 +41,7 @@ def test_a_turn_comes_once_and_stays_until_it_is_settled() -> None:
     assert turns.has_one(SECOND, (1, 2), 1_000)
 
 
-def test_turns_that_nobody_wants_any_more_hold_up_nobody() -> None:
+def test_abandoned_turns_delay_no_other() -> None:
     turns = Turns(25)
     assert turns.has_one(FIRST, (1, 2), 100)
     assert not turns.has_one(SECOND, (1, 2), 100)
@@ -49,7 +50,7 @@ def test_turns_that_nobody_wants_any_more_hold_up_nobody() -> None:
     assert turns.due(125) == [FIRST, THIRD]
 
 
-def test_a_write_that_the_store_refused_keeps_its_turn() -> None:
+def test_a_write_that_the_store_rejected_keeps_its_turn() -> None:
     turns = Turns(25)
     assert turns.has_one(FIRST, (1, 2), 100)
     turns.settled(FIRST)
@@ -80,7 +81,7 @@ def _all_want_moves(driver: Driver, *target: int) -> None:
 
 
 @pytest.mark.rule("moves-leave-time-for-writes")
-def test_moves_begin_one_after_another_where_they_concern_the_same_brokers() -> None:
+def test_moves_begin_one_after_another_where_they_share_brokers() -> None:
     driver = _paced(3)
     _all_want_moves(driver, 1, 2, 4)
     begun = [len(_moving(driver))]
@@ -92,7 +93,7 @@ def test_moves_begin_one_after_another_where_they_concern_the_same_brokers() -> 
     assert begun == [1, 1, 2, 2, 3]
 
 
-def test_switches_wait_for_their_turn_as_well() -> None:
+def test_switches_wait_for_their_turn_too() -> None:
     driver = _paced(2)
     _all_want_moves(driver, 1, 2, 4)
     driver.pass_time(10 * INTERVALS.move_step_ms)
@@ -111,7 +112,7 @@ def test_a_move_that_copies_nothing_does_not_wait() -> None:
 
 
 @pytest.mark.rule("moves-leave-time-for-writes")
-def test_leaders_hand_over_one_after_another() -> None:
+def test_leadership_transfers_are_made_one_after_another() -> None:
     driver = _paced(9)
     own = [n for n, state in enumerate(driver.states()) if state.leader == 1]
     driver.feed(SetMaintenance(1_000, (1,), True, False, 5_000))
@@ -144,7 +145,7 @@ def test_a_deletion_does_not_wait() -> None:
     assert driver.controller.wake_at_ms() is None
 
 
-def test_what_nobody_wants_any_more_when_its_turn_comes_is_not_begun() -> None:
+def test_a_move_withdrawn_before_its_turn_is_not_begun() -> None:
     driver = _paced(3)
     _all_want_moves(driver, 1, 2, 4)
     (begun,) = _moving(driver)

@@ -1,5 +1,6 @@
-"""A controller that was deposed and does not know it: whatever it had on the way to the
-store is refused, and it steps down when it hears so."""
+"""A deposed controller that has not noticed it: the store rejects all its pending writes, and the
+controller steps down at the first rejection.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ def with_topic(partitions: int = 2) -> Driver:
 
 
 def held_by(driver: Driver, act: Callable[[], object]) -> list[Transact]:
-    """What the act makes the controller send to the store, which has not come there yet."""
+    """The transaction that the act makes the controller send to the store, held back before it
+    arrives.
+    """
     driver.hold_transactions = True
     act()
     driver.watch()
@@ -121,7 +124,7 @@ def _unclean_election() -> tuple[Driver, list[Transact]]:
         _unclean_election,
     ],
 )
-def test_what_a_deposed_controller_had_on_the_way_changes_nothing(
+def test_pending_writes_of_a_deposed_controller_change_nothing(
     on_the_way: Callable[[], tuple[Driver, list[Transact]]],
 ) -> None:
     driver, held = on_the_way()
@@ -137,7 +140,7 @@ def test_what_a_deposed_controller_had_on_the_way_changes_nothing(
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_what_became_of_the_last_act_of_a_former_controller_is_found_by_the_next(
+def test_the_next_controller_finds_the_outcome_of_the_last_act_of_its_predecessor(
     applied: bool,
 ) -> None:
     driver, held = _election()
@@ -145,15 +148,15 @@ def test_what_became_of_the_last_act_of_a_former_controller_is_found_by_the_next
         driver.store.transact(held[0].transaction)
     driver.take_over()
     assert all(1 not in state.isr_ids for state in driver.states())
-    # Whoever did it, there was one election of what 1 had led.
+    # Whichever of them did it, there was one election of the partitions that 1 had led.
     assert max(state.leader_epoch for state in driver.states()) <= 1
 
 
-def test_a_new_controllers_first_look_shows_what_its_predecessor_still_wrote() -> None:
+def test_a_new_controllers_first_read_includes_its_predecessors_last_writes() -> None:
     driver = with_topic()
     driver.take_over()
     epochs = [state.leader_epoch for state in driver.states()]
     driver.take_over()
-    # Taking over alone elects nobody.
+    # Taking over alone causes no election.
     assert [state.leader_epoch for state in driver.states()] == epochs
     assert driver.store.items[KEYS.controller_epoch].value == b"3"

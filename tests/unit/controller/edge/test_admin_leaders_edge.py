@@ -1,4 +1,4 @@
-"""Leaders, restarts, topics and brokers over gRPC: how requests come in and what goes out."""
+"""Leaders, restarts, topics and brokers over gRPC: decoding of requests and encoding of answers."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def assert_led(results: Any) -> None:
     assert result.error.code == errors_pb2.ERROR_CODE_NOT_ELIGIBLE_LEADER
 
 
-async def test_preferred_elections_come_in_and_their_results_go_out(
+async def test_preferred_elections_and_their_results_are_converted(
     admin: tuple[FakeAdmin, Any],
 ) -> None:
     fake, stub = admin
@@ -104,7 +104,7 @@ async def test_preferred_elections_come_in_and_their_results_go_out(
     assert_led(answer.partitions)
 
 
-async def test_moves_of_leaders_come_in_and_their_results_go_out(
+async def test_leadership_transfers_and_their_results_are_converted(
     admin: tuple[FakeAdmin, Any],
 ) -> None:
     fake, stub = admin
@@ -115,7 +115,9 @@ async def test_moves_of_leaders_come_in_and_their_results_go_out(
     assert_led(answer.partitions)
 
 
-async def test_maintenance_comes_in_and_its_leaders_go_out(admin: tuple[FakeAdmin, Any]) -> None:
+async def test_maintenance_requests_and_their_leaders_are_converted(
+    admin: tuple[FakeAdmin, Any],
+) -> None:
     fake, stub = admin
     fake.answer = led()
     answer = await stub.SetMaintenance(
@@ -126,7 +128,7 @@ async def test_maintenance_comes_in_and_its_leaders_go_out(admin: tuple[FakeAdmi
     assert answer.leaders_kept == 5
 
 
-async def test_a_restart_check_comes_in_and_its_findings_go_out(
+async def test_restart_checks_and_their_findings_are_converted(
     admin: tuple[FakeAdmin, Any],
 ) -> None:
     fake, stub = admin
@@ -152,7 +154,7 @@ async def test_a_restart_check_comes_in_and_its_findings_go_out(
     )
 
 
-async def test_topics_are_asked_for_and_go_out_with_all_their_fields(
+async def test_topic_descriptions_are_sent_with_all_fields(
     admin: tuple[FakeAdmin, Any],
 ) -> None:
     fake, stub = admin
@@ -226,7 +228,7 @@ async def test_topics_are_asked_for_and_go_out_with_all_their_fields(
     assert answer.next_page_token == "t:6"
 
 
-async def test_brokers_are_asked_for_and_go_out_with_all_their_fields(
+async def test_broker_descriptions_are_sent_with_all_fields(
     admin: tuple[FakeAdmin, Any],
 ) -> None:
     fake, stub = admin
@@ -264,7 +266,7 @@ async def test_brokers_are_asked_for_and_go_out_with_all_their_fields(
     ]
 
 
-async def test_survivors_are_asked_for_and_go_out_with_all_their_fields(
+async def test_survivors_are_sent_with_all_fields(
     admin: tuple[FakeAdmin, Any],
 ) -> None:
     fake, stub = admin
@@ -316,7 +318,7 @@ async def test_survivors_are_asked_for_and_go_out_with_all_their_fields(
     assert answer.next_page_token == "7"
 
 
-async def test_choices_of_leaders_come_in(admin: tuple[FakeAdmin, Any]) -> None:
+async def test_choices_of_leaders_are_decoded(admin: tuple[FakeAdmin, Any]) -> None:
     fake, stub = admin
     choices = [pb.RecoveryChoice(partition=4, broker_id=2, expected_revision=33)]
     await stub.RecoverPartitions(pb.RecoverPartitionsRequest(topic="t", choices=choices))

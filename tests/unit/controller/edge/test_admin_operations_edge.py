@@ -1,4 +1,4 @@
-"""Operations over gRPC: how requests come in and what goes out."""
+"""Operations over gRPC: decoding of requests and encoding of answers."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def admin() -> AsyncIterator[tuple[FakeAdmin, Any]]:
         ),
     ],
 )
-async def test_what_begins_an_operation_reaches_the_controller_and_its_plan_the_client(
+async def test_a_request_for_an_operation_reaches_the_controller_and_its_plan_the_client(
     admin: tuple[FakeAdmin, Any], call: str, request_: Any, wanted: OperationWanted
 ) -> None:
     fake, stub = admin
@@ -155,7 +155,7 @@ async def test_what_begins_an_operation_reaches_the_controller_and_its_plan_the_
     ]
 
 
-async def test_an_operation_goes_out_with_all_its_fields(admin: tuple[FakeAdmin, Any]) -> None:
+async def test_an_operation_is_sent_with_all_fields(admin: tuple[FakeAdmin, Any]) -> None:
     fake, stub = admin
     fake.answer = OperationAnswer(VIEW, PLAN._replace(moves=(), minimum=None))
     answer = await stub.Rebalance(pb.RebalanceRequest())
@@ -218,7 +218,7 @@ async def test_operations_are_listed_by_state_and_kind_in_pages(
 
 
 @pytest.mark.parametrize("asked", [{"states": [0]}, {"states": [1, 77]}, {"kinds": [77]}])
-async def test_a_filter_that_is_not_known_does_not_let_all_through(
+async def test_an_unknown_filter_is_not_read_as_no_filter(
     admin: tuple[FakeAdmin, Any], asked: dict[str, Any]
 ) -> None:
     fake, stub = admin
@@ -247,7 +247,7 @@ async def test_an_operation_is_described_with_its_moves(admin: tuple[FakeAdmin, 
 
 
 @pytest.mark.parametrize("bound", [None, 5_000])
-async def test_a_throttle_comes_in_and_goes_out(
+async def test_a_throttle_is_converted_in_both_directions(
     admin: tuple[FakeAdmin, Any], bound: int | None
 ) -> None:
     fake, stub = admin

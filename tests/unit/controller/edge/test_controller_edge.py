@@ -1,4 +1,4 @@
-"""The controller's gRPC, in and out, over loopback."""
+"""The controller's gRPC interface and its requests to brokers, over loopback."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class FakeAdmin:
         self.held: asyncio.Event | None = None
 
     async def submit(self, request: AdminRequest) -> AdminReply:
-        # From a port of the moment.
+        # The port is ephemeral.
         self.requests.append(request._replace(asker=NOBODY))
         self.askers.append(request.asker)
         if self.held is not None:
@@ -200,7 +200,7 @@ async def test_requests_carry_the_trace_that_they_belong_to(
     assert [request.trace_id for request in fake.requests] == [trace_id] * 3
 
 
-async def test_requests_say_who_asks_and_from_where(admin: tuple[FakeAdmin, Any]) -> None:
+async def test_requests_name_the_caller_and_its_address(admin: tuple[FakeAdmin, Any]) -> None:
     fake, stub = admin
     metadata = (("tidelog-requested-by", "ann@example.org"),)
     await stub.DeleteTopic(admin_pb2.DeleteTopicRequest(), metadata=metadata)
@@ -209,7 +209,7 @@ async def test_requests_say_who_asks_and_from_where(admin: tuple[FakeAdmin, Any]
     assert fake.askers[0].address.startswith("ipv4:127.0.0.1:")
 
 
-async def test_the_address_that_somebody_passes_on_stands_before_their_own(
+async def test_a_forwarded_address_is_prefixed_to_the_address_of_the_peer(
     admin: tuple[FakeAdmin, Any],
 ) -> None:
     fake, stub = admin
@@ -221,14 +221,14 @@ async def test_the_address_that_somebody_passes_on_stands_before_their_own(
     assert second.startswith("ipv4:127.0.0.1:")
 
 
-async def test_what_somebody_says_to_be_has_a_bound(admin: tuple[FakeAdmin, Any]) -> None:
+async def test_the_claimed_caller_is_bounded(admin: tuple[FakeAdmin, Any]) -> None:
     fake, stub = admin
     metadata = (("tidelog-requested-by", "x" * 500),)
     await stub.DeleteTopic(admin_pb2.DeleteTopicRequest(), metadata=metadata)
     assert fake.askers[0].name == "x" * 200
 
 
-async def test_a_creation_with_replicas_by_hand_reaches_the_controller(
+async def test_a_creation_with_chosen_replicas_reaches_the_controller(
     admin: tuple[FakeAdmin, Any],
 ) -> None:
     fake, stub = admin
@@ -245,7 +245,7 @@ async def test_a_creation_with_replicas_by_hand_reaches_the_controller(
     assert [list(partition.replicas) for partition in answer.assignment] == [[1, 2], [2, 3]]
 
 
-async def test_another_configuration_reaches_the_controller_and_its_changes_the_client(
+async def test_a_configuration_change_reaches_the_controller_and_its_changes_the_client(
     admin: tuple[FakeAdmin, Any],
 ) -> None:
     fake, stub = admin
@@ -287,7 +287,7 @@ async def test_an_addition_reaches_the_controller_and_its_plan_the_client(
     assert [list(partition.replicas) for partition in answer.assignment] == [[1, 2]]
 
 
-async def test_a_removal_reaches_the_controller_and_what_goes_the_client(
+async def test_a_removal_reaches_the_controller_and_the_removed_partitions_the_client(
     admin: tuple[FakeAdmin, Any],
 ) -> None:
     fake, stub = admin
@@ -316,7 +316,7 @@ async def test_the_reply_to_a_creation_names_id_and_pending_brokers(
     assert (answer.topic_id, list(answer.pending_brokers)) == ("id", [2, 3])
 
 
-async def test_a_deletion_reaches_the_controller_and_its_refusal_the_client(
+async def test_a_deletion_reaches_the_controller_and_its_rejection_the_client(
     admin: tuple[FakeAdmin, Any],
 ) -> None:
     fake, stub = admin
@@ -329,7 +329,7 @@ async def test_a_deletion_reaches_the_controller_and_its_refusal_the_client(
     assert answer.error.message == "ask controller 2"
 
 
-async def test_requests_beyond_the_bound_are_refused_at_the_door(
+async def test_requests_beyond_the_limit_are_rejected_on_arrival(
     admin: tuple[FakeAdmin, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admin_module, "MAX_WAITING_REQUESTS", 1)
@@ -349,7 +349,7 @@ async def test_requests_beyond_the_bound_are_refused_at_the_door(
     }
 
 
-async def test_a_recovery_comes_in_and_its_results_go_out(serve: Serve) -> None:
+async def test_a_recovery_request_and_its_results_are_converted(serve: Serve) -> None:
     admin = FakeAdmin()
     waits = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "waits")
     admin.reply = AdminReply(None, partitions=((0, None), (3, waits)))
@@ -368,7 +368,7 @@ async def test_a_recovery_comes_in_and_its_results_go_out(serve: Serve) -> None:
     assert answer.partitions[1].error.message == "waits"
 
 
-async def test_commands_go_out_whole_and_answers_come_back(serve: Serve) -> None:
+async def test_commands_and_their_answers_are_converted_completely(serve: Serve) -> None:
     broker = FakeBrokerServicer()
     _, address = await serve(
         lambda server: add_ReplicaControlServiceServicer_to_server(broker, server)
@@ -410,7 +410,7 @@ async def test_a_command_whose_changes_share_a_trace_carries_it_in_a_span_of_its
     assert (of_two, of_none) == (None, None)
 
 
-async def test_without_a_broker_a_command_is_unreachable(serve: Serve) -> None:
+async def test_a_command_to_a_missing_broker_is_unreachable(serve: Serve) -> None:
     server, address = await serve(lambda _: None)
     await server.stop(0)
     control = GrpcReplicaControl(address, 5_000, random.Random(1))
@@ -423,7 +423,7 @@ async def test_without_a_broker_a_command_is_unreachable(serve: Serve) -> None:
     await control.close()
 
 
-async def test_a_watch_stands_until_the_broker_ends(serve: Serve) -> None:
+async def test_a_watch_lasts_until_the_broker_ends(serve: Serve) -> None:
     broker = FakeBrokerServicer()
     server, address = await serve(
         lambda server: add_ReplicaControlServiceServicer_to_server(broker, server)
@@ -439,7 +439,7 @@ async def test_a_watch_stands_until_the_broker_ends(serve: Serve) -> None:
     await control.close()
 
 
-async def test_health_and_reflection_know_the_services() -> None:
+async def test_health_and_reflection_list_the_services() -> None:
     server = new_server()
     await add_standard_services(server, ["tidelog.v1.AdminService"])
     port = server.add_insecure_port("127.0.0.1:0")

@@ -1,4 +1,4 @@
-"""The cluster in figures, as its active controller knows it."""
+"""Metrics of the cluster from the view of its active controller."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def key(
     )
 
 
-def told(*keys: LeaderAndIsr) -> Sheet:
+def collected(*keys: LeaderAndIsr) -> Sheet:
     figures, sheet = ClusterFigures(), Sheet(CONTROLLER_METRICS)
     for number, state in enumerate(keys):
         figures.add(TopicPartition("sea", number), Partition(state, 10))
@@ -71,7 +71,7 @@ def value(sheet: Sheet, name: str, *labels: str) -> float:
         (key(NO_LEADER, ()), ("offline", "under_min_isr", "under_replicated")),
         (key(unclean=4), ("unclean",)),
         (key(unclean=3), ()),
-        # Those that a move adds are not missing before it has switched; a copy is a copy.
+        # Replicas that a move adds are not missing before the switch; a copy counts as a copy.
         (replace(key(), replicas=(1, 2, 3, 4), moving=TO_4), ()),
         (replace(key(isr=(1, 2, 4)), replicas=(1, 2, 3, 4), moving=TO_4), ()),
         (
@@ -80,14 +80,14 @@ def value(sheet: Sheet, name: str, *labels: str) -> float:
         ),
     ],
 )
-def test_a_partition_has_the_problems_that_its_key_shows(
+def test_the_problems_of_a_partition_follow_from_its_key(
     state: LeaderAndIsr, problems: tuple[str, ...]
 ) -> None:
     assert problems_of(state) == problems
 
 
-def test_partitions_count_by_their_problems() -> None:
-    sheet = told(key(), key(2), key(isr=(1,)), key(NO_LEADER, ()), key(unclean=4))
+def test_partitions_are_counted_by_problem() -> None:
+    sheet = collected(key(), key(2), key(isr=(1,)), key(NO_LEADER, ()), key(unclean=4))
 
     assert value(sheet, "cluster_partitions") == 5
     assert value(sheet, "cluster_offline_partitions") == 1
@@ -99,20 +99,20 @@ def test_partitions_count_by_their_problems() -> None:
 
 
 def test_a_healthy_cluster_has_no_series_for_one_partition() -> None:
-    assert "tidelog_cluster_unwell_partition" not in told(key(), key()).values
+    assert "tidelog_cluster_unwell_partition" not in collected(key(), key()).values
 
 
-def test_the_worst_partitions_have_series_and_never_more_than_the_bound() -> None:
+def test_the_worst_partitions_have_series_up_to_the_limit() -> None:
     keys = [key(isr=(1,)) for _ in range(MANY)] + [key(NO_LEADER, ())]
 
-    sheet = told(*keys)
+    sheet = collected(*keys)
 
     assert len(sheet.values["tidelog_cluster_unwell_partition"]) == MAX_UNWELL_SERIES
     assert value(sheet, "cluster_unwell_partition", "sea", str(MANY), "offline") == 1
     assert sheet.left_out == 0
 
 
-def test_brokers_count_by_their_state_and_each_has_its_backlog() -> None:
+def test_brokers_are_counted_by_state_and_each_has_its_backlog() -> None:
     context = Context(KEYS)
     for broker, state in ((1, "running"), (2, "running"), (3, "stopping")):
         registration = encode(BrokerRegistration("h:1", "", "uuid", state, 0, 0))
@@ -129,7 +129,7 @@ def test_brokers_count_by_their_state_and_each_has_its_backlog() -> None:
     assert value(sheet, "state_change_overdue", "1") == 1
 
 
-def test_a_cluster_of_very_many_brokers_keeps_within_the_bound() -> None:
+def test_a_very_large_cluster_keeps_within_the_series_limit() -> None:
     sheet = Sheet(CONTROLLER_METRICS)
     backlogs = [BrokerBacklog(broker, 1, 0, 0, overdue=False) for broker in range(1_000)]
 
@@ -157,6 +157,6 @@ def counted(driver: Driver) -> tuple[float, dict[tuple[str, ...], float]]:
     return value(sheet, "cluster_operations"), sheet.values["tidelog_cluster_moves"]
 
 
-def test_partitions_under_way_are_counted() -> None:
-    sheet = told(key(), replace(key(), replicas=TO_4.replicas, moving=TO_4))
+def test_moving_partitions_are_counted() -> None:
+    sheet = collected(key(), replace(key(), replicas=TO_4.replicas, moving=TO_4))
     assert value(sheet, "cluster_moving_partitions") == 1

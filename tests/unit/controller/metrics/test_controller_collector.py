@@ -1,4 +1,4 @@
-"""What a controller tells a scrape while it stands by, reads the cluster, and reigns."""
+"""Metrics of a controller that stands by, reads the cluster, or is active."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class Controller:
         return [AnnouncedGateway("gate:7600", str(ms), 1, "", 0, ms) for ms in ages_ms]
 
 
-async def told(reign: Reign | None) -> Sheet:
+async def collected(reign: Reign | None) -> Sheet:
     sheet = Sheet(CONTROLLER_METRICS)
     await ControllerCollector(Controller(reign)).collect(sheet)
     return sheet
 
 
-async def test_a_standby_says_so_and_nothing_of_the_cluster() -> None:
-    sheet = await told(None)
+async def test_a_standby_reports_its_role_and_nothing_of_the_cluster() -> None:
+    sheet = await collected(None)
 
     assert sheet.values["tidelog_controller_active"] == {(): 0}
     assert not CLUSTER_NAMES & sheet.values.keys()
@@ -72,17 +72,17 @@ async def test_a_standby_says_so_and_nothing_of_the_cluster() -> None:
     assert sheet.values["tidelog_gateways"] == {("alive",): 2, ("silent",): 1, ("stopped",): 0}
 
 
-async def test_a_reign_tells_nothing_of_the_cluster_before_it_has_read_it() -> None:
-    sheet = await told(Reign(1, loaded=False))
+async def test_an_active_controller_reports_nothing_of_the_cluster_before_it_has_read_it() -> None:
+    sheet = await collected(Reign(1, loaded=False))
 
     assert sheet.values["tidelog_controller_active"] == {(): 1}
     assert not CLUSTER_NAMES & sheet.values.keys()
 
 
-async def test_a_reign_tells_of_every_partition_though_it_takes_several_turns() -> None:
+async def test_every_partition_is_reported_though_it_takes_several_turns() -> None:
     partitions = 2 * PARTITIONS_PER_TURN + 1
 
-    sheet = await told(Reign(partitions))
+    sheet = await collected(Reign(partitions))
 
     assert sheet.values["tidelog_cluster_partitions"] == {(): partitions}
     assert sheet.values["tidelog_cluster_topics"] == {(): 1}

@@ -1,4 +1,4 @@
-"""What a controller decided, added up."""
+"""Counters and timings of a controller's decisions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog_runtime.telemetry.metrics.sheet import Sheet
 
 
 class Ticking:
-    """A clock that each look moves on by a tenth of a second."""
+    """A clock that advances by a tenth of a second at each reading."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -28,7 +28,7 @@ class Ticking:
         return self.now
 
 
-def told(*changes: StateChange) -> Sheet:
+def measured(*changes: StateChange) -> Sheet:
     meter, sheet = DecisionMeter(Ticking()), Sheet(CONTROLLER_METRICS)
     for change in changes:
         meter.take(change)
@@ -45,7 +45,7 @@ def counted(sheet: Sheet, name: str) -> dict[tuple[str, ...], float]:
     return {labels: value for labels, value in sheet.values[name].items() if value}
 
 
-def test_every_request_is_timed_by_its_name_and_questions_are_by_one() -> None:
+def test_requests_are_timed_by_name_and_all_queries_under_one() -> None:
     changes = {name for name in REQUEST_NAMES.values() if name != ADMIN_QUESTIONS}
     assert changes == set(ADMIN_REQUESTS) - {ADMIN_QUESTIONS}
 
@@ -59,18 +59,18 @@ def test_every_request_is_timed_by_its_name_and_questions_are_by_one() -> None:
     ],
 )
 def test_an_election_counts_by_its_outcome_and_cause(kind: Kind, outcome: str) -> None:
-    sheet = told(change(kind, Cause.BROKER_CRASHED))
+    sheet = measured(change(kind, Cause.BROKER_CRASHED))
 
     assert counted(sheet, "tidelog_elections_total") == {(outcome, "broker_crashed"): 1}
 
 
 @pytest.mark.parametrize(("kind", "count"), [(Kind.ELECTION, 0), (Kind.UNCLEAN_ELECTION, 1)])
-def test_unclean_elections_have_a_counter_of_their_own(kind: Kind, count: int) -> None:
-    assert told(change(kind)).values["tidelog_unclean_elections_total"] == {(): count}
+def test_unclean_elections_have_a_counter(kind: Kind, count: int) -> None:
+    assert measured(change(kind)).values["tidelog_unclean_elections_total"] == {(): count}
 
 
-def test_what_was_only_requested_counts_for_nothing() -> None:
-    sheet = told(change(Kind.ELECTION, Cause.BROKER_CRASHED, Stage.REQUESTED))
+def test_a_requested_change_does_not_count_before_its_outcome() -> None:
+    sheet = measured(change(Kind.ELECTION, Cause.BROKER_CRASHED, Stage.REQUESTED))
 
     assert not counted(sheet, "tidelog_elections_total")
 
@@ -83,20 +83,20 @@ def test_what_was_only_requested_counts_for_nothing() -> None:
     ],
 )
 def test_shrinks_and_departures_count_by_cause(kind: Kind, name: str) -> None:
-    sheet = told(change(kind, Cause.BROKER_LEASE_ENDED))
+    sheet = measured(change(kind, Cause.BROKER_LEASE_ENDED))
 
     assert counted(sheet, name) == {("broker_lease_ended",): 1}
 
 
-def test_overdue_commands_and_reigns_are_counted_with_the_epoch_of_the_last() -> None:
-    sheet = told(change(Kind.COMMAND_OVERDUE), change(Kind.CONTROLLER_ELECTED))
+def test_overdue_commands_and_terms_are_counted_with_the_latest_epoch() -> None:
+    sheet = measured(change(Kind.COMMAND_OVERDUE), change(Kind.CONTROLLER_ELECTED))
 
     assert sheet.values["tidelog_commands_overdue_total"] == {(): 1}
     assert sheet.values["tidelog_controller_elections_total"] == {(): 1}
     assert sheet.values["tidelog_controller_epoch"] == {(): 7}
 
 
-def test_an_event_is_timed_from_its_begin_to_its_end() -> None:
+def test_an_event_is_timed_from_begin_to_end() -> None:
     meter, sheet = DecisionMeter(Ticking()), Sheet(CONTROLLER_METRICS)
 
     meter.end(meter.begin())
@@ -106,7 +106,7 @@ def test_an_event_is_timed_from_its_begin_to_its_end() -> None:
     assert events.total == pytest.approx(0.1)
 
 
-async def test_an_admin_request_is_timed_and_its_refusal_counted_by_code() -> None:
+async def test_an_admin_request_is_timed_and_its_rejection_counted_by_code() -> None:
     class Admin:
         async def submit(self, _: AdminRequest) -> AdminReply:
             return AdminReply(TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic"))
@@ -116,7 +116,7 @@ async def test_an_admin_request_is_timed_and_its_refusal_counted_by_code() -> No
     await MeteredAdmin(Admin(), meter).submit(DeleteTopic(0, "sea", "", 1000))
     meter.tell(sheet)
 
-    refused = counted(sheet, "tidelog_requests_refused_total")
-    assert refused == {("delete_topic", "UNKNOWN_TOPIC_OR_PARTITION"): 1}
+    rejected = counted(sheet, "tidelog_requests_refused_total")
+    assert rejected == {("delete_topic", "UNKNOWN_TOPIC_OR_PARTITION"): 1}
     durations = sheet.distributions["tidelog_request_duration_seconds"]
     assert sum(durations["delete_topic", ""].counts) == 1

@@ -1,4 +1,4 @@
-"""Clusters to plan for, and what holds of a plan."""
+"""Clusters to plan for, and properties of plans."""
 
 from __future__ import annotations
 
@@ -44,8 +44,11 @@ def cases(
     most: int = 30,
     least_brokers: int = 1,
 ) -> Case:
-    """Any replicas on any brokers. `racks`: brokers by rack; None: they have none. `factors`:
-    of one topic; of two topics where None."""
+    """Any replicas on any brokers.
+
+    - `racks`: brokers by rack; None: the brokers have no racks.
+    - `factors`: replication factors of one topic; None: two topics of random factors.
+    """
     if racks is None:
         brokers = without_racks(draw(st.integers(least_brokers, 7)))
     else:
@@ -55,7 +58,7 @@ def cases(
     for topic in ("a", "b") if factors is None else ("a",):
         factor = min(draw(factors if factors is not None else st.integers(1, 4)), len(ids))
         for partition in range(draw(st.integers(0, most))):
-            # Often the same ones, so that loads are uneven.
+            # The same ones in half of the cases, so that loads are uneven.
             chosen = (ids if draw(st.booleans()) else draw(st.permutations(ids)))[:factor]
             assignment[TopicPartition(topic, partition)] = tuple(chosen)
     return Case(assignment, brokers)
@@ -84,7 +87,9 @@ def unevenness(counts: Sequence[int]) -> int:
 
 
 def crowded(assignment: Replicas, brokers: Sequence[RackedBroker]) -> list[TopicPartition]:
-    """Partitions of which one rack holds two more than another that has a broker without."""
+    """Partitions of which one rack holds at least two replicas more than another rack that has a
+    free broker.
+    """
     rack_of = {b.broker_id: b.rack or str(b.broker_id) for b in brokers}
     found = []
     for partition, replicas in assignment.items():
@@ -96,7 +101,7 @@ def crowded(assignment: Replicas, brokers: Sequence[RackedBroker]) -> list[Topic
 
 
 def check_summary(assignment: Replicas, plan: Plan) -> None:
-    """What a plan says of itself is what it does."""
+    """The summary of a plan matches its moves."""
     after = applied(assignment, plan)
     assert all(move.original == assignment[move.partition] for move in plan.moves)
     assert all(move.original != move.target for move in plan.moves)

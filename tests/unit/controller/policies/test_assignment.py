@@ -34,15 +34,15 @@ def test_good_assignments_pass(assignment: dict[int, tuple[int, ...]], factor: i
         ({0: (1, 2)}, 3, ErrorCode.INVALID_ASSIGNMENT, "has 2 replicas and the topic has 3"),
     ],
 )
-def test_bad_assignments_are_refused_with_the_reason(
+def test_bad_assignments_are_rejected_with_the_reason(
     assignment: dict[int, tuple[int, ...]], factor: int | None, code: ErrorCode, problem: str
 ) -> None:
-    with pytest.raises(TidelogError, match=problem) as refusal:
+    with pytest.raises(TidelogError, match=problem) as rejection:
         check_assignment("t", assignment, KNOWN, factor)
-    assert refusal.value.code is code
+    assert rejection.value.code is code
 
 
-def test_partitions_that_share_a_rack_while_another_is_free_are_told() -> None:
+def test_partitions_that_share_a_rack_while_another_is_free_are_reported() -> None:
     brokers = [RackedBroker(b, rack) for b, rack in zip(KNOWN, "aabc", strict=True)]
     assignment = {0: (1, 2), 1: (1, 3), 2: (1, 3, 4), 3: (1, 2, 3, 4), 4: (1, 2, 4)}
     assert sharing_a_rack(assignment, brokers) == [0, 4]

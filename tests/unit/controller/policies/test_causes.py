@@ -1,4 +1,4 @@
-"""What a write of a partition's key is told as, and why it was made."""
+"""Kind and cause of a write to a partition's key, as they are published."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def without(broker_id: int) -> dict[int, LiveBroker]:
         (LEADERLESS, None, True, Kind.DELETE),
     ],
 )
-def test_the_kind_follows_from_the_states(
+def test_the_kind_follows_from_the_old_and_new_states(
     old: LeaderAndIsr | None, new: LeaderAndIsr | None, deleting: bool, kind: Kind
 ) -> None:
     assert kind_of(old, new, deleting=deleting) is kind
@@ -75,7 +75,7 @@ def test_the_kind_follows_from_the_states(
         (MOVING, BACK, Cause.CANCELLED),
     ],
 )
-def test_a_step_of_a_move_is_made_for_the_operation(
+def test_the_cause_of_a_move_step_is_the_operation(
     old: LeaderAndIsr, new: LeaderAndIsr, cause: Cause
 ) -> None:
     assert cause_of(old, new, Circumstances(ALL, {})) is cause
@@ -83,69 +83,69 @@ def test_a_step_of_a_move_is_made_for_the_operation(
 
 @pytest.mark.parametrize("cause", [Cause.BROKER_CRASHED, Cause.BROKER_LEASE_ENDED])
 @pytest.mark.parametrize("new", [ELECTED, LEADERLESS])
-def test_a_leader_that_left_is_replaced_for_the_reason_for_which_it_left(
+def test_the_election_after_a_departure_has_the_cause_of_the_departure(
     cause: Cause, new: LeaderAndIsr
 ) -> None:
     assert cause_of(LED, new, Circumstances(without(1), departed(1, cause))) is cause
 
 
-def test_a_follower_leaves_the_isr_for_the_reason_for_which_it_left() -> None:
+def test_a_follower_leaves_the_isr_with_the_cause_of_its_departure() -> None:
     known = Circumstances(without(2), departed(2, Cause.BROKER_STOPPED))
     assert cause_of(LED, WITHOUT_2, known) is Cause.BROKER_STOPPED
 
 
-def test_a_leader_in_another_life_restarted() -> None:
+def test_a_leader_in_a_new_incarnation_has_restarted() -> None:
     known = Circumstances({**ALL, 1: running(11)}, {})
     assert cause_of(LED, ELECTED, known) is Cause.BROKER_RESTARTED
 
 
-def test_a_crash_that_was_seen_stays_the_reason_when_the_broker_is_back() -> None:
+def test_an_observed_crash_stays_the_cause_when_the_broker_is_back() -> None:
     known = Circumstances({**ALL, 1: running(11)}, departed(1, Cause.BROKER_CRASHED))
     assert cause_of(LED, ELECTED, known) is Cause.BROKER_CRASHED
 
 
-def test_the_end_of_another_life_is_no_reason() -> None:
+def test_the_end_of_another_incarnation_is_no_cause() -> None:
     older = {1: Departure(9, Cause.BROKER_CRASHED, 0, "")}
     assert cause_of(LED, ELECTED, Circumstances(without(1), older)) is Cause.BROKER_GONE
 
 
-def test_a_leader_that_is_stopping_hands_over() -> None:
+def test_a_stopping_leader_transfers_leadership() -> None:
     known = Circumstances({**ALL, 1: running(10, is_running=False)}, {})
     assert cause_of(LED, ELECTED, known) is Cause.BROKER_STOPPING
 
 
-def test_a_resigned_leader_is_replaced_for_that() -> None:
+def test_a_resigned_leader_is_replaced_because_it_resigned() -> None:
     assert cause_of(RESIGNED, ELECTED, Circumstances(ALL, {})) is Cause.REPLICA_RESIGNED
 
 
-def test_a_deposed_leader_is_replaced_because_it_cannot_be_reached() -> None:
+def test_a_deposed_leader_is_replaced_because_it_is_unreachable() -> None:
     known = Circumstances(ALL, {}, deposes=True)
     assert cause_of(LED, ELECTED, known) is Cause.LEADER_UNREACHABLE
 
 
-def test_whoever_comes_back_whole_leads_because_it_joined() -> None:
+def test_an_intact_member_that_returns_leads_because_it_joined() -> None:
     assert cause_of(LEADERLESS, replace(ELECTED, leader_epoch=7), Circumstances(ALL, {})) is (
         Cause.BROKER_JOINED
     )
 
 
 @pytest.mark.parametrize(("consented", "cause"), [(False, Cause.RECOVERY), (True, Cause.CONSENT)])
-def test_an_unclean_election_is_a_recovery_or_consented_to(consented: bool, cause: Cause) -> None:
+def test_an_unclean_election_is_a_recovery_or_has_consent(consented: bool, cause: Cause) -> None:
     known = Circumstances(ALL, {}, consented=consented)
     assert cause_of(LEADERLESS, UNCLEAN, known) is cause
 
 
-def test_what_is_done_for_a_topic_names_the_topic_as_its_cause() -> None:
+def test_the_cause_of_a_topic_change_names_the_topic() -> None:
     assert cause_of(None, LED, Circumstances(ALL, {})) is Cause.TOPIC_CREATED
     deleting = Circumstances(ALL, {}, deleting=True)
     assert cause_of(LED, LEADERLESS, deleting) is Cause.TOPIC_DELETED
     assert cause_of(LEADERLESS, None, deleting) is Cause.TOPIC_DELETED
 
 
-def test_a_change_of_min_isr_is_one_of_the_configuration() -> None:
+def test_a_min_isr_change_is_caused_by_the_configuration() -> None:
     assert cause_of(LED, LED.with_min_isr(3), Circumstances(ALL, {})) is Cause.CONFIG_CHANGED
 
 
-def test_the_ids_of_controllers_changes_are_known_from_those_of_brokers() -> None:
+def test_change_ids_of_controllers_differ_from_those_of_brokers() -> None:
     assert is_by_controller(Change(change_id(4, 17)))
     assert not is_by_controller(Change("b1-4-17"))

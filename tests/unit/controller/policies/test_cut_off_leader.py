@@ -1,4 +1,4 @@
-"""When a leader that lives is deposed, by its followers' word."""
+"""Deposition of a living leader after reports of its followers."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ RULES = ElectionRules()
 TOPIC_ID = "a-topic"
 
 
-def life_of(broker_id: int) -> int:
+def epoch_of(broker_id: int) -> int:
     return 100 + broker_id
 
 
 def live(*broker_ids: int, stopping: tuple[int, ...] = ()) -> dict[int, LiveBroker]:
     return {
-        b: LiveBroker(life_of(b), b not in stopping, life_of(b), life_of(b)) for b in broker_ids
+        b: LiveBroker(epoch_of(b), b not in stopping, epoch_of(b), epoch_of(b)) for b in broker_ids
     }
 
 
 def members(*broker_ids: int) -> tuple[Member, ...]:
-    return tuple(Member(b, life_of(b)) for b in broker_ids)
+    return tuple(Member(b, epoch_of(b)) for b in broker_ids)
 
 
 def partition(
@@ -36,7 +36,7 @@ def partition(
     replicas: tuple[int, ...] = (1, 2, 3),
     min_isr: int = 2,
 ) -> LeaderAndIsr:
-    """Led by broker 1, where it is in the ISR."""
+    """Led by broker 1, in its current incarnation where it is in the ISR."""
     return LeaderAndIsr(
         topic_id=TOPIC_ID,
         replicas=replicas,
@@ -73,12 +73,12 @@ def test_without_reports_a_leader_below_min_isr_stays() -> None:
 
 
 @pytest.mark.rule("cut-off-leader-is-replaced")
-def test_one_follower_deposes_nobody_where_min_isr_needs_two() -> None:
+def test_one_follower_is_not_enough_where_min_isr_needs_two() -> None:
     assert not may_depose(ALONE, ALL, RULES, (2,))
 
 
 @pytest.mark.rule("cut-off-leader-is-replaced")
-def test_a_leader_at_min_isr_is_deposed_by_nobody() -> None:
+def test_a_leader_at_min_isr_is_not_deposed() -> None:
     assert not may_depose(partition(1, 2), ALL, RULES, (2, 3))
 
 
@@ -91,7 +91,7 @@ def test_the_leader_does_not_count_as_its_own_reporter() -> None:
     assert not may_depose(state, live(1, 2), RULES, (1, 2))
 
 
-def test_a_reporter_that_is_no_replica_does_not_count() -> None:
+def test_a_reporter_without_a_replica_does_not_count() -> None:
     assert not may_depose(ALONE, live(1, 2, 3, 4), RULES, (2, 4))
 
 
@@ -103,13 +103,13 @@ def test_a_reporter_that_is_gone_does_not_count() -> None:
     assert not may_depose(ALONE, live(1, 2), RULES, (2, 3))
 
 
-def test_a_reporter_that_was_not_in_sync_helps_but_is_not_elected() -> None:
+def test_a_reporter_outside_the_isr_counts_but_is_not_elected() -> None:
     new = next_state(partition(1, eligible=(3,)), ALL, 2, RULES, reporters=(2, 3))
     assert new is not None
     assert new.leader == 3
 
 
-def test_nobody_is_elected_where_no_reporter_holds_what_is_committed() -> None:
+def test_without_a_reporter_that_holds_committed_records_no_replica_is_elected() -> None:
     assert not may_depose(partition(1), ALL, RULES, (2, 3))
 
 
@@ -134,25 +134,25 @@ def test_a_reporter_that_rebooted_since_is_not_elected() -> None:
     assert new.leader == 3
 
 
-def test_in_a_synced_topic_a_reporter_whose_machine_rebooted_is_elected() -> None:
-    rebooted = {**ALL, 2: LiveBroker(900, True, 900, life_of(2))}
+def test_in_a_synced_topic_a_reporter_with_a_rebooted_machine_is_elected() -> None:
+    rebooted = {**ALL, 2: LiveBroker(900, True, 900, epoch_of(2))}
     new = next_state(ALONE, rebooted, 2, ElectionRules(synced=True), reporters=(2, 3))
     assert new is not None
     assert (new.leader, new.isr) == (2, (Member(2, 900),))
 
 
-def test_a_member_of_the_isr_that_reports_may_lead_too() -> None:
+def test_a_reporting_member_of_the_isr_may_lead() -> None:
     state = partition(1, 2, eligible=(3, 4), replicas=(1, 2, 3, 4), min_isr=3)
     new = next_state(state, live(1, 2, 3, 4), 2, RULES, reporters=(2, 3, 4))
     assert new is not None
     assert (new.leader, new.isr, new.eligible) == (2, members(2), members(1, 3, 4))
 
 
-def test_a_partition_without_a_leader_has_none_to_depose() -> None:
+def test_a_partition_without_a_leader_is_not_deposed() -> None:
     assert not may_depose(partition(2, eligible=(3,)), ALL, RULES, (2, 3))
 
 
-def test_followers_that_a_move_adds_depose_nobody_before_they_were_in_sync() -> None:
+def test_followers_added_by_a_move_do_not_count_before_they_were_in_sync() -> None:
     moving = Moving("op", (1, 2), (1, 3))
     added = replace(partition(1, eligible=(2,)), moving=moving)
     assert not may_depose(added, ALL, RULES, reporters=(2, 3))

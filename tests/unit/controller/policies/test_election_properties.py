@@ -1,4 +1,4 @@
-"""What holds of every election, whatever the brokers and logs."""
+"""Properties of every election, for all states of brokers and logs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BROKERS = (1, 2, 3, 4)
 
 
 @st.composite
-def lives(draw: st.DrawFn) -> dict[int, LiveBroker]:
+def incarnations(draw: st.DrawFn) -> dict[int, LiveBroker]:
     live = {}
     for broker_id in BROKERS:
         if draw(st.booleans()):
@@ -74,7 +74,7 @@ LOGS = st.dictionaries(st.sampled_from(BROKERS), summaries())
 
 
 @pytest.mark.rule("every-write-sets-eligible-set")
-@given(states(), lives(), RULES, LOGS, CONSENTS)
+@given(states(), incarnations(), RULES, LOGS, CONSENTS)
 def test_every_written_state_keeps_the_invariants(
     state: LeaderAndIsr,
     live: dict[int, LiveBroker],
@@ -98,7 +98,7 @@ def test_every_written_state_keeps_the_invariants(
 
 
 @pytest.mark.rule("election-takes-new-leader-epoch")
-@given(states(), lives(), RULES, LOGS, CONSENTS)
+@given(states(), incarnations(), RULES, LOGS, CONSENTS)
 def test_the_leader_epoch_grows_with_every_election_and_never_otherwise(
     state: LeaderAndIsr,
     live: dict[int, LiveBroker],
@@ -113,8 +113,8 @@ def test_the_leader_epoch_grows_with_every_election_and_never_otherwise(
     assert new.leader_epoch == state.leader_epoch + (1 if elected else 0)
 
 
-@given(states(), lives(), RULES, LOGS, CONSENTS)
-def test_only_a_running_whole_member_is_elected_without_a_mark(
+@given(states(), incarnations(), RULES, LOGS, CONSENTS)
+def test_without_an_unclean_mark_only_a_running_intact_member_is_elected(
     state: LeaderAndIsr,
     live: dict[int, LiveBroker],
     rules: ElectionRules,
@@ -135,15 +135,15 @@ def test_only_a_running_whole_member_is_elected_without_a_mark(
         assert new.unclean_leader_epoch == state.unclean_leader_epoch
 
 
-@given(states(), lives(), RULES, LOGS, CONSENTS)
-def test_two_steps_are_enough(
+@given(states(), incarnations(), RULES, LOGS, CONSENTS)
+def test_an_election_takes_at_most_two_steps(
     state: LeaderAndIsr,
     live: dict[int, LiveBroker],
     rules: ElectionRules,
     logs: Logs,
     consent: RecoveryConsent | None,
 ) -> None:
-    """One that says that nobody leads, one that elects somebody uncleanly."""
+    """One step removes the leader, one elects a replica uncleanly."""
     for _ in range(2):
         new = next_state(state, live, 2, rules, logs=logs, consent=consent)
         if new is None:

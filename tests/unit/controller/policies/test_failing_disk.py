@@ -1,4 +1,4 @@
-"""Which replica takes over from a leader whose disk rejects its log."""
+"""Choice of the replica that takes over from a leader whose disk rejects writes."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def test_the_failing_leader_stays_in_sync_where_the_rest_is_below_min_isr() -> N
     assert (after.leader, after.isr) == (2, members(1, 2))
 
 
-def test_a_replica_whose_disk_rejects_too_does_not_lead() -> None:
+def test_a_replica_whose_disk_rejects_writes_too_does_not_lead() -> None:
     assert successor(transferred(partition(1, 2, 3), rejecting=(1, 2))) == 3
 
 
 @pytest.mark.rule("failing-disk-transfers-leadership")
-def test_where_every_disk_rejects_the_leader_stays() -> None:
+def test_where_every_disk_rejects_writes_the_leader_stays() -> None:
     assert transferred(partition(1, 2, 3), rejecting=(1, 2, 3)) is None
 
 

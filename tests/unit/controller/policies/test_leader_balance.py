@@ -30,7 +30,7 @@ def elections(
 
 
 def ten(away: int, preferred: int = 1, topic: str = "t") -> dict[TopicPartition, Leadership]:
-    """Ten partitions, of which so many are not led by their preferred replica."""
+    """Ten partitions; this number of them is not led by the preferred replica."""
     others = tuple(b for b in ALL if b != preferred)
     return {
         p(n, topic): Leadership((preferred, *others), others[0] if n < away else preferred, ALL)
@@ -40,24 +40,24 @@ def ten(away: int, preferred: int = 1, topic: str = "t") -> dict[TopicPartition,
 
 @pytest.mark.rule("leadership-returns-above-threshold")
 @pytest.mark.parametrize(("threshold_percent", "expected"), [(20, []), (19, [p(0), p(1)])])
-def test_a_broker_gets_its_leaderships_back_above_the_threshold(
+def test_a_broker_regains_its_leaderships_above_the_threshold(
     threshold_percent: int, expected: list[TopicPartition]
 ) -> None:
     assert elections(ten(2), threshold_percent=threshold_percent) == expected
 
 
-def test_the_threshold_holds_for_each_broker() -> None:
+def test_the_threshold_applies_to_each_broker() -> None:
     partitions = ten(1, preferred=1, topic="a") | ten(3, preferred=2, topic="b")
     assert elections(partitions, threshold_percent=20) == [p(n, "b") for n in range(3)]
 
 
-def test_the_broker_that_lacks_most_comes_first_and_the_rest_waits() -> None:
+def test_the_broker_that_lacks_most_leaderships_comes_first_and_the_others_wait() -> None:
     partitions = ten(3, preferred=1, topic="a") | ten(5, preferred=2, topic="b")
     expected = [*(p(n, "b") for n in range(5)), p(0, "a")]
     assert elections(partitions, at_most=6) == expected
 
 
-def test_what_is_led_as_preferred_is_left_alone() -> None:
+def test_a_partition_led_by_its_preferred_replica_is_left_alone() -> None:
     assert elections(ten(0)) == []
 
 
@@ -74,23 +74,25 @@ def test_without_partitions_nothing_is_elected() -> None:
         (Leadership(ALL, NO_LEADER, (1,)), ALL, (), "has no leader"),
     ],
 )
-def test_a_preferred_replica_that_may_not_lead_is_not_elected_and_the_reason_is_told(
+def test_an_ineligible_preferred_replica_is_not_elected_and_the_reason_is_given(
     state: Leadership, running: tuple[int, ...], maintenance: tuple[int, ...], reason: str
 ) -> None:
     assert elections({p(0): state}, running, maintenance) == []
     assert reason in str(hindrance(state, running, maintenance))
 
 
-def test_nothing_hinders_a_preferred_replica_in_sync() -> None:
+def test_nothing_prevents_an_in_sync_preferred_replica_from_leading() -> None:
     assert hindrance(Leadership(ALL, 2, ALL), ALL, ()) is None
 
 
-def test_who_leads_already_is_hindered_by_nothing() -> None:
+def test_nothing_prevents_the_current_leader_from_leading() -> None:
     assert hindrance(Leadership(ALL, 1, (1,)), (2,), (1,)) is None
 
 
-def test_one_that_cannot_lead_still_counts_as_lacking() -> None:
-    """Else a broker that has half of its leaderships out of sync would never get the others."""
+def test_an_ineligible_preferred_replica_still_counts_as_lacking() -> None:
+    """Otherwise a broker with half of its replicas out of sync would never regain the other
+    leaderships.
+    """
     partitions = ten(2)
     partitions[p(0)] = partitions[p(0)]._replace(isr=(2, 3))
     assert elections(partitions, threshold_percent=15) == [p(1)]
@@ -142,7 +144,7 @@ def test_elections_are_safe_bounded_and_independent_of_order(
         (Leadership(ALL, 1, ALL), ALL, ALL, None),
     ],
 )
-def test_a_broker_in_maintenance_leads_only_where_nobody_else_can(
+def test_a_broker_in_maintenance_leads_only_where_no_other_can(
     state: Leadership,
     running: tuple[int, ...],
     maintenance: tuple[int, ...],
@@ -151,5 +153,5 @@ def test_a_broker_in_maintenance_leads_only_where_nobody_else_can(
     assert maintenance_successors({p(0): state}, running, maintenance) == {p(0): successor}
 
 
-def test_what_others_lead_is_no_matter_of_maintenance() -> None:
+def test_maintenance_does_not_affect_partitions_led_by_others() -> None:
     assert maintenance_successors({p(0): Leadership(ALL, 2, ALL)}, ALL, (1,)) == {}

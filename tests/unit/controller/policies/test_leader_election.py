@@ -13,7 +13,7 @@ from tidelog_runtime.metadata.schema import (
     Member,
 )
 
-# Broker b lives in epoch 10 * b unless a test says otherwise.
+# The epoch of broker b is 10 * b unless a test states another.
 EPOCH = 7
 CONTROLLER_EPOCH = 4
 RULES = ElectionRules()
@@ -92,12 +92,12 @@ def test_a_replica_outside_the_isr_is_not_elected() -> None:
 
 
 @pytest.mark.rule("election-takes-new-leader-epoch")
-def test_a_leader_that_restarted_in_its_lease_is_elected_anew_in_a_new_epoch() -> None:
+def test_a_leader_that_restarted_within_its_lease_is_elected_again_in_a_new_epoch() -> None:
     new = elect(partition(isr=(1,), min_isr=1), restarted(1, whole_since=10) | live(2))
     assert (new.leader, new.leader_epoch, new.leader_broker_epoch) == (1, EPOCH + 1, 15)
 
 
-def test_a_restarted_member_that_stayed_whole_is_in_the_new_isr_in_its_new_life() -> None:
+def test_a_restarted_intact_member_is_in_the_new_isr_with_its_new_incarnation() -> None:
     new = elect(partition(), restarted(2, whole_since=20) | live(3))
     assert new.isr == (Member(2, 25), Member(3, 30))
 
@@ -108,13 +108,13 @@ def test_a_restarted_member_that_lost_data_is_neither_elected_nor_kept() -> None
 
 
 @pytest.mark.rule("losses-remembered-across-incarnations")
-def test_a_member_that_lost_data_in_an_earlier_life_is_not_electable_by_a_later_one() -> None:
-    # Interleaving 2 of docs/internals/interleavings.md: whole since 22, but admitted in 20.
+def test_a_member_that_lost_data_earlier_is_not_electable_in_a_later_incarnation() -> None:
+    # Rule `losses-remembered-across-incarnations`: intact since 22, but admitted in 20.
     new = elect(partition(isr=(2,), leader=2), {2: LiveBroker(25, True, 22, 22)} | live(3))
     assert new.leader == NO_LEADER
 
 
-def test_a_stopping_leader_hands_over_to_a_running_member() -> None:
+def test_a_stopping_leader_transfers_to_a_running_member() -> None:
     new = elect(partition(), live(1, 2, 3, stopping=(1,)))
     assert new.leader == 2
 
@@ -123,18 +123,18 @@ def test_a_stopping_leader_leaves_the_isr_with_its_leadership() -> None:
     assert elect(partition(), live(1, 2, 3, stopping=(1,))).isr == members(2, 3)
 
 
-def test_a_stopping_leader_that_leaves_too_few_behind_stays_eligible() -> None:
+def test_a_stopping_leader_that_leaves_fewer_than_min_isr_stays_eligible() -> None:
     new = elect(partition(isr=(1, 2)), live(1, 2, 3, stopping=(1,)))
     assert (new.isr, new.eligible) == (members(2), members(1))
 
 
 def test_a_stopping_follower_leaves_the_isr_while_it_still_runs() -> None:
-    # Interleaving 10: its end must not hold up the high watermark.
+    # Rule `stopping-broker-does-not-rejoin`: its end must not delay the high watermark.
     new = elect(partition(), live(1, 2, 3, stopping=(3,)))
     assert (new.leader, new.leader_epoch, new.isr) == (1, EPOCH, members(1, 2))
 
 
-def test_a_stopping_leader_hands_over_to_an_eligible_replica_where_nobody_is_in_sync() -> None:
+def test_a_stopping_leader_transfers_to_an_eligible_replica_where_no_other_is_in_sync() -> None:
     new = elect(partition(isr=(1,), eligible=(3,)), live(1, 2, 3, stopping=(1,)))
     assert (new.leader, new.isr, new.eligible) == (3, members(3), members(1))
 
@@ -144,43 +144,43 @@ def test_a_stopping_member_is_not_elected() -> None:
     assert elect(partition(), live(2, 3, stopping=(2,))).leader == 3
 
 
-def test_a_stopping_leader_that_nobody_can_follow_leads_until_it_is_gone() -> None:
+def test_a_stopping_leader_without_a_successor_leads_until_it_is_gone() -> None:
     alone = partition(isr=(1,), min_isr=1)
     assert next_state(alone, live(1, 2, 3, stopping=(1,)), CONTROLLER_EPOCH, RULES) is None
     assert elect(alone, live(2, 3)).leader == NO_LEADER
 
 
-def test_of_stopping_brokers_alone_the_leader_leads_on_and_its_followers_leave() -> None:
+def test_where_all_members_stop_the_leader_continues_and_its_followers_leave() -> None:
     new = elect(partition(), live(1, 2, 3, stopping=(1, 2, 3)))
     assert (new.leader, new.leader_epoch, new.isr) == (1, EPOCH, members(1))
     assert new.eligible == members(2, 3)
 
 
-def test_a_stopping_member_is_not_elected_though_nobody_leads() -> None:
+def test_a_stopping_member_is_not_elected_even_without_a_leader() -> None:
     leaderless = partition(leader=NO_LEADER, isr=(2,))
     assert next_state(leaderless, live(2, 3, stopping=(2,)), CONTROLLER_EPOCH, RULES) is None
 
 
-# A replica that resigned (interleaving 9 of docs/internals/interleavings.md).
+# A replica that resigned (rule `damaged-replica-resigns-first`).
 
 
-def test_a_resigned_leader_is_followed_by_another_member_of_the_isr() -> None:
+def test_a_resigned_leader_is_replaced_by_another_member_of_the_isr() -> None:
     new = elect(partition().resigned(1), live(1, 2, 3))
     assert (new.leader, new.leader_epoch, new.isr) == (2, EPOCH + 1, members(2, 3))
 
 
-def test_a_resigned_leader_is_followed_by_an_eligible_replica_where_it_was_alone() -> None:
+def test_a_resigned_leader_is_replaced_by_an_eligible_replica_where_it_was_alone() -> None:
     new = elect(partition(isr=(1,), eligible=(3,)).resigned(1), live(1, 2, 3))
     assert (new.leader, new.isr) == (3, members(3))
     assert new.eligible == (Member(1, NOT_WHOLE),)
 
 
-def test_a_resigned_leader_that_was_the_last_leaves_no_leader_and_stays_known() -> None:
+def test_a_resigned_last_leader_leaves_no_leader_and_stays_last_known() -> None:
     new = elect(partition(isr=(1,)).resigned(1), live(1, 2, 3))
     assert (new.leader, new.isr) == (NO_LEADER, (Member(1, NOT_WHOLE),))
 
 
-def test_a_resigned_member_is_not_elected_though_it_comes_first() -> None:
+def test_a_resigned_member_is_not_elected_even_if_it_is_preferred() -> None:
     state = partition(leader=NO_LEADER, isr=(1, 2)).resigned(1)
     assert elect(state, live(1, 2)).leader == 2
 
@@ -193,14 +193,14 @@ def test_a_resigned_member_leaves_the_isr_of_another_leader_at_once() -> None:
 # Synced topics.
 
 
-def test_a_synced_replica_is_whole_after_a_reboot() -> None:
+def test_a_synced_replica_is_intact_after_a_reboot() -> None:
     rebooted = restarted(2, whole_since=25, synced_whole_since=20)
     leaderless = partition(leader=NO_LEADER, isr=(2,))
     assert next_state(leaderless, rebooted, CONTROLLER_EPOCH, RULES) is None
     assert elect(leaderless, rebooted, ElectionRules(synced=True)).leader == 2
 
 
-def test_a_synced_replica_that_lost_synced_data_is_not_whole() -> None:
+def test_a_synced_replica_that_lost_synced_data_is_not_intact() -> None:
     damaged = restarted(2, whole_since=20, synced_whole_since=25)
     leaderless = partition(leader=NO_LEADER, isr=(2,))
     synced = ElectionRules(synced=True)
@@ -218,18 +218,18 @@ def test_a_leaderless_partition_waits_without_being_written_again() -> None:
     assert next_state(leaderless, live(3), CONTROLLER_EPOCH, RULES) is None
 
 
-def test_a_leaderless_partition_keeps_its_isr_though_its_members_are_gone() -> None:
+def test_a_leaderless_partition_keeps_its_isr_when_its_members_are_gone() -> None:
     leaderless = partition(leader=NO_LEADER, isr=(1, 2))
     assert next_state(leaderless, {}, CONTROLLER_EPOCH, RULES) is None
 
 
-def test_a_member_that_comes_back_whole_ends_the_wait() -> None:
+def test_an_intact_member_that_returns_ends_the_wait() -> None:
     leaderless = partition(leader=NO_LEADER, isr=(1, 2))
     new = elect(leaderless, restarted(2, whole_since=20) | live(3))
     assert (new.leader, new.isr, new.eligible) == (2, (Member(2, 25),), members(1))
 
 
-def test_a_member_that_comes_back_with_loss_does_not_end_the_wait() -> None:
+def test_a_returning_member_that_lost_data_does_not_end_the_wait() -> None:
     leaderless = partition(leader=NO_LEADER, isr=(1, 2))
     assert next_state(leaderless, restarted(2), CONTROLLER_EPOCH, RULES) is None
 
@@ -239,7 +239,7 @@ def test_with_the_isr_gone_an_eligible_replica_is_elected_alone() -> None:
     assert (new.leader, new.isr) == (3, members(3))
 
 
-def test_an_in_sync_replica_goes_before_an_eligible_one() -> None:
+def test_an_in_sync_replica_is_preferred_to_an_eligible_one() -> None:
     new = elect(partition(isr=(1, 3), eligible=(2,), min_isr=3), live(2, 3))
     assert new.leader == 3
 
@@ -250,7 +250,7 @@ def test_an_eligible_replica_that_lost_data_is_not_elected() -> None:
     assert new.leader == NO_LEADER
 
 
-def test_after_an_eligible_replica_is_elected_the_former_isr_stays_eligible() -> None:
+def test_after_an_eligible_replica_is_elected_the_previous_isr_stays_eligible() -> None:
     assert elect(partition(isr=(1,), eligible=(3,)), live(3)).eligible == members(1)
 
 
@@ -259,7 +259,7 @@ def test_an_election_that_keeps_min_isr_empties_the_eligible_set() -> None:
     assert new.eligible == ()
 
 
-def test_an_election_that_falls_below_min_isr_keeps_who_left_eligible() -> None:
+def test_an_election_that_falls_below_min_isr_keeps_removed_members_eligible() -> None:
     assert elect(partition(isr=(1, 2)), live(2, 3)).eligible == members(1)
 
 
@@ -272,7 +272,7 @@ def test_a_follower_that_restarted_leaves_the_isr_until_its_leader_admits_it() -
     assert elect(partition(), live(1, 3) | restarted(2, whole_since=20)).isr == members(1, 3)
 
 
-def test_a_shrink_below_min_isr_keeps_who_left_eligible() -> None:
+def test_a_shrink_below_min_isr_keeps_removed_members_eligible() -> None:
     assert elect(partition(isr=(1, 2)), live(1, 3)).eligible == members(2)
 
 
@@ -291,7 +291,7 @@ def test_a_new_partition_has_all_its_live_replicas_in_sync() -> None:
     assert elect(never_led(), live(1, 3)).isr == members(1, 3)
 
 
-def test_a_new_partition_asks_nobody_to_be_whole() -> None:
+def test_a_new_partition_does_not_require_intact_replicas() -> None:
     lossy = {2: LiveBroker(20, True, 20, 20)} | live(1, 3)
     assert elect(never_led(), lossy).leader == 2
 
@@ -300,6 +300,6 @@ def test_a_new_partition_without_a_live_replica_waits() -> None:
     assert next_state(never_led(), live(4), CONTROLLER_EPOCH, RULES) is None
 
 
-def test_a_stopping_broker_is_in_sync_with_no_new_partition() -> None:
+def test_a_stopping_broker_is_in_the_isr_of_no_new_partition() -> None:
     new = elect(never_led(), live(1, 2, 3, stopping=(2,)))
     assert (new.leader, new.isr) == (1, members(1, 3))

@@ -1,4 +1,4 @@
-"""Another leader for a partition whose leader serves."""
+"""Choice of another leader for a partition whose leader serves."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ def test_a_member_of_the_isr_leads_in_the_next_epoch() -> None:
     assert (new.replicas, new.isr) == ((1, 2, 3), led(1, 1, 2, 3).isr)
 
 
-def test_the_one_that_is_to_be_first_becomes_so() -> None:
+def test_the_chosen_leader_becomes_the_first_replica() -> None:
     new = led_by_another(led(1, 1, 2, 3), live(1, 2, 3), RULES, 4, wanted(3, first=True))
     assert new is not None
     assert (new.leader, new.replicas) == (3, (3, 1, 2))
 
 
-def test_another_order_alone_takes_a_new_epoch_too() -> None:
+def test_a_new_order_alone_takes_a_new_epoch_too() -> None:
     new = led_by_another(led(2, 1, 2, 3), live(1, 2, 3), RULES, 4, wanted(2, first=True))
     assert new is not None
     assert (new.leader, new.replicas, new.leader_epoch) == (2, (2, 1, 3), 7)
 
 
-def test_what_is_so_already_is_not_written() -> None:
+def test_an_unchanged_state_is_not_written() -> None:
     assert led_by_another(led(1, 1, 2), live(1, 2), RULES, 4, wanted(1, first=True)) is None
 
 
-def test_nobody_leads_who_is_not_in_the_isr_in_the_present_life_of_a_running_broker() -> None:
+def test_only_a_running_isr_member_in_its_current_incarnation_may_lead() -> None:
     assert led_by_another(led(1, 1, 2), live(1, 2, 3), RULES, 4, wanted(3)) is None
     assert led_by_another(led(1, 1, 2), live(1, 2, stopping=2), RULES, 4, wanted(2)) is None
     reborn = {**live(1), 2: LiveBroker(99, True, 5, 5)}
@@ -55,12 +55,12 @@ def test_nobody_leads_who_is_not_in_the_isr_in_the_present_life_of_a_running_bro
     assert led_by_another(led(1, 1, 2), live(1, 2), RULES, 4, wanted(9)) is None
 
 
-def test_nobody_is_moved_while_no_leader_serves() -> None:
+def test_leadership_is_not_transferred_while_no_leader_serves() -> None:
     assert led_by_another(led(NO_LEADER, 1, 2), live(1, 2), RULES, 4, wanted(2)) is None
     assert led_by_another(led(1, 1, 2), live(2), RULES, 4, wanted(2)) is None
 
 
-def test_the_order_of_a_partition_on_its_way_stays() -> None:
+def test_the_replica_order_of_a_moving_partition_is_kept() -> None:
     moving = Moving("op", (1, 2), (3, 2))
     state = led(1, 1, 2, moving=moving)
     new = led_by_another(state, live(1, 2, 3), RULES, 4, wanted(2, first=True))
@@ -68,7 +68,7 @@ def test_the_order_of_a_partition_on_its_way_stays() -> None:
     assert (new.leader, new.replicas, new.moving) == (2, (1, 2, 3), moving)
 
 
-def test_in_place_of_a_broker_in_maintenance_leads_the_first_that_can() -> None:
+def test_in_place_of_a_broker_in_maintenance_the_first_replica_that_can_leads() -> None:
     state, brokers = led(1, 1, 2, 3), live(1, 2, 3)
     assert in_place_of(state, brokers, RULES, {1}) == 2
     assert in_place_of(state, brokers, RULES, {1, 2}) == 3

@@ -11,7 +11,7 @@ from tidelog_controller.policies.placement import place, start_of
 from tidelog_controller.policies.racks import RackedBroker
 from tidelog_controller.policies.uneven_racks import rack_shares
 
-# A first placement on a busy machine may take long.
+# The first placement may be slow on a busy machine.
 
 COUNTS = st.integers(1, 12)
 STARTS = st.integers(0, 2**32 - 1)
@@ -71,7 +71,7 @@ def test_leaders_are_balanced_within_one(
 
 
 @given(PARTITIONS, COUNTS, st.integers(1, 4), st.integers(1, 5), STARTS)
-def test_in_racks_of_equal_size_replicas_are_equal_where_partitions_go_round_exactly(
+def test_in_racks_of_equal_size_load_is_equal_after_whole_rounds_of_partitions(
     rounds: int, factor: int, racks: int, size: int, start: int
 ) -> None:
     brokers = in_racks([size] * racks)
@@ -81,7 +81,7 @@ def test_in_racks_of_equal_size_replicas_are_equal_where_partitions_go_round_exa
 
 
 @given(st.integers(1, 60), COUNTS, UNEVEN_RACKS, STARTS)
-def test_in_uneven_racks_each_broker_holds_its_share_to_less_than_three(
+def test_in_uneven_racks_each_broker_deviates_from_its_share_by_less_than_three(
     partitions: int, factor: int, sizes: list[int], start: int
 ) -> None:
     brokers = in_racks(sizes)
@@ -96,19 +96,19 @@ def test_in_uneven_racks_each_broker_holds_its_share_to_less_than_three(
 @pytest.mark.parametrize(
     ("sizes", "factor", "shares"),
     [
-        # Each broker holds as much as any other.
+        # All brokers hold the same number.
         ([2, 1, 1], 2, [1, Fraction(1, 2), Fraction(1, 2)]),
         ([3, 2, 3], 2, [Fraction(3, 4), Fraction(1, 2), Fraction(3, 4)]),
-        # The single broker of its rack holds one of each.
+        # The single broker of its rack holds a replica of each partition.
         ([3, 3, 1], 3, [1, 1, 1]),
-        # Half of the brokers are in one rack: it cannot hold more than one of each.
+        # Half of the brokers are in one rack, which can hold only one replica of each partition.
         ([6, 1, 2], 2, [1, Fraction(1, 3), Fraction(2, 3)]),
-        # Fewer racks than replicas: one in each, and the rest by size.
+        # Fewer racks than replicas: one replica in each rack, and the rest by rack size.
         ([4, 2], 3, [2, 1]),
         ([5, 1], 3, [2, 1]),
     ],
 )
-def test_a_racks_share_goes_by_its_size_up_to_what_keeps_replicas_apart(
+def test_the_share_of_a_rack_follows_its_size_up_to_one_replica_of_each_partition(
     sizes: list[int], factor: int, shares: list[Fraction]
 ) -> None:
     assert rack_shares(sizes, factor) == shares
@@ -116,7 +116,7 @@ def test_a_racks_share_goes_by_its_size_up_to_what_keeps_replicas_apart(
 
 @pytest.mark.rule("placement-keeps-replicas-apart", "placement-spreads-leaders")
 @given(PARTITIONS, st.integers(2, 12), STARTS)
-def test_a_dead_brokers_leaders_spread_over_all_survivors(
+def test_leaders_of_a_dead_broker_spread_over_all_survivors(
     partitions: int, brokers: int, start: int
 ) -> None:
     replicas = placed(partitions, 2, without_racks(brokers), start)
@@ -126,7 +126,7 @@ def test_a_dead_brokers_leaders_spread_over_all_survivors(
 
 
 @given(PARTITIONS, st.integers(2, 4), st.integers(1, 5), STARTS)
-def test_a_dead_brokers_leaders_spread_over_all_survivors_in_racks_of_equal_size(
+def test_leaders_of_a_dead_broker_spread_over_all_survivors_in_racks_of_equal_size(
     partitions: int, racks: int, size: int, start: int
 ) -> None:
     brokers = in_racks([size] * racks)
@@ -137,13 +137,13 @@ def test_a_dead_brokers_leaders_spread_over_all_survivors_in_racks_of_equal_size
 
 
 @pytest.mark.parametrize("sizes", [[2, 1, 1], [1, 2, 3], [4, 2, 2, 1], [3, 3, 4], [1, 1, 2, 2, 3]])
-def test_in_uneven_racks_a_dead_brokers_leaders_spread_by_what_the_survivors_hold(
+def test_in_uneven_racks_leaders_of_a_dead_broker_spread_by_the_load_of_survivors(
     sizes: list[int],
 ) -> None:
     brokers = in_racks(sizes)
     rounds = 4 * len(brokers)
     replicas = placed(rounds * len(brokers), 2, brokers, 3)
-    # Of a broker's share one in as many as there are brokers is led.
+    # Each broker leads an equal share of the partitions; the rest of its replicas follow.
     following = [
         share / size - Fraction(1, len(brokers))
         for share, size in zip(rack_shares(sizes, 2), sizes, strict=True)
@@ -155,19 +155,19 @@ def test_in_uneven_racks_a_dead_brokers_leaders_spread_by_what_the_survivors_hol
             assert heirs[broker_id] <= 1.75 * float(rounds * part / sum(others.values())) + 1
 
 
-def test_topics_do_not_all_start_at_the_same_broker() -> None:
+def test_topics_start_at_different_brokers() -> None:
     first = {place(0, 1, without_racks(5), start_of(f"topic-{n}"))[0] for n in range(50)}
     assert first == {10, 11, 12, 13, 14}
 
 
 @pytest.mark.parametrize("factor", [0, 4])
-def test_more_replicas_than_brokers_are_refused_with_the_numbers(factor: int) -> None:
+def test_more_replicas_than_brokers_are_rejected_with_the_numbers(factor: int) -> None:
     with pytest.raises(ValueError, match="between 1 and 3"):
         place(0, factor, without_racks(3), 0)
 
 
-def test_without_racks_the_pattern_is_that_of_the_formula() -> None:
-    """What a former version of the controller began, this one goes on with."""
+def test_without_racks_the_pattern_follows_the_formula() -> None:
+    """This version completes what an earlier version of the controller began."""
     brokers, start = 5, 7
     for partition in range(40):
         first = (partition + start) % brokers
@@ -177,15 +177,15 @@ def test_without_racks_the_pattern_is_that_of_the_formula() -> None:
         assert place(partition, 3, without_racks(brokers), start) == expected
 
 
-def test_a_broker_without_a_rack_shares_none() -> None:
+def test_brokers_without_a_rack_do_not_count_as_one_rack() -> None:
     brokers = [RackedBroker(1, "a"), RackedBroker(2, "a"), RackedBroker(3), RackedBroker(4)]
     for replicas in placed(24, 3, brokers, 0):
         assert not {1, 2} <= set(replicas)
 
 
-def test_partitions_are_placed_alike_whichever_is_asked_for_first() -> None:
+def test_placement_does_not_depend_on_the_order_of_requests() -> None:
     brokers = in_racks([1, 3, 2])
     last = place(30, 3, brokers, 11)
-    for other in range(6):  # enough that the topic above is remembered no more
+    for other in range(6):  # enough to evict the topic above from the cache
         place(0, 2, in_racks([1, 2 + other]), other)
     assert placed(31, 3, brokers, 11)[30] == last

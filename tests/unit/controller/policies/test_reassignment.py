@@ -1,4 +1,4 @@
-"""How a partition is moved, step by step, and what holds of every step."""
+"""Steps of a partition's reassignment, and properties of every step."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ CANCEL = want(4, 5, 6, cancelled=True)
 
 
 @pytest.mark.rule("reassignment-of-replicas")
-def test_activation_makes_the_targets_brokers_replicas_behind_the_original_ones() -> None:
+def test_activation_appends_the_target_brokers_to_the_original_replicas() -> None:
     new = step(partition(1, 2, 3), wanted=want(4, 2, 5))
     assert new is not None
     assert (new.replicas, new.moving) == ((1, 2, 3, 4, 5), Moving("op", (1, 2, 3), (4, 2, 5)))
@@ -91,14 +91,14 @@ def test_activation_leaves_leader_epoch_and_isr_as_they_are() -> None:
     assert new == replace(old, replicas=(1, 2, 3, 4, 5, 6), moving=TO_456)
 
 
-def test_nothing_is_begun_while_no_leader_serves() -> None:
+def test_no_move_begins_while_no_leader_serves() -> None:
     wanted = want(4, 5, 6)
     assert step(partition(1, 2, leader=NO_LEADER), wanted=wanted) is None
     assert step(partition(1, 2), live(2, 3, 4, 5, 6), wanted) is None
     assert step(partition(1, 2), live(*BROKERS, stopping=(1,)), wanted) is None
 
 
-def test_a_move_to_where_the_partition_is_begins_nothing() -> None:
+def test_a_move_to_the_current_replicas_begins_nothing() -> None:
     assert step(partition(1, 2, 3), wanted=want(1, 2, 3)) is None
 
 
@@ -110,16 +110,16 @@ def test_another_order_of_the_same_replicas_is_a_move() -> None:
     assert (done.replicas, done.leader, done.moving) == ((3, 1, 2), 1, None)
 
 
-def test_what_was_cancelled_before_it_began_does_not_begin() -> None:
+def test_a_move_cancelled_before_it_began_does_not_begin() -> None:
     assert step(partition(1, 2, 3), wanted=CANCEL) is None
 
 
-def test_a_target_that_names_nobody_or_one_twice_begins_nothing() -> None:
+def test_an_empty_or_repeating_target_begins_nothing() -> None:
     assert step(partition(1, 2, 3), wanted=want()) is None
     assert step(partition(1, 2, 3), wanted=want(4, 4, 5)) is None
 
 
-def test_the_next_move_begins_when_the_one_before_has_ended() -> None:
+def test_the_next_move_begins_when_the_previous_one_has_ended() -> None:
     wanted = want(2, 3, 5, operation="next")
     assert step(partition(1, 2, 3, moving=TO_456), wanted=wanted) is None
     assert step(partition(1, 2, 3), wanted=wanted) is not None
@@ -135,32 +135,32 @@ def test_the_switch_waits_for_every_replica_of_the_target() -> None:
 
 
 @pytest.mark.rule("reassignment-done-when-in-sync")
-def test_the_switch_does_not_wait_for_replicas_that_leave() -> None:
+def test_the_switch_does_not_wait_for_removed_replicas() -> None:
     new = step(partition(1, 4, 5, 6, moving=TO_456), live(1, 4, 5, 6))
     assert new is not None
     assert (new.replicas, new.isr, new.moving) == ((4, 5, 6), members(4, 5, 6), None)
 
 
-def test_a_member_of_a_former_life_or_that_is_stopping_is_waited_for() -> None:
+def test_a_stopping_or_restarted_member_is_waited_for() -> None:
     state = partition(1, 2, 4, moving=TO_124)
-    former = {**ALL, 4: LiveBroker(45, True, 40, 40)}
-    assert step(state, former) is None
+    previous = {**ALL, 4: LiveBroker(45, True, 40, 40)}
+    assert step(state, previous) is None
     assert step(state, live(*BROKERS, stopping=(4,))) is None
 
 
-def test_a_leader_of_the_target_leads_on_in_a_new_epoch() -> None:
+def test_a_leader_in_the_target_continues_in_a_new_epoch() -> None:
     new = step(partition(1, 2, 3, 4, moving=TO_124, leader=2))
     assert new is not None
     assert (new.leader, new.leader_epoch, new.controller_epoch) == (2, EPOCH + 1, 4)
 
 
-def test_where_the_leader_leaves_the_first_of_the_target_leads() -> None:
+def test_if_the_leader_is_removed_the_first_target_replica_leads() -> None:
     new = step(partition(1, 4, 5, 6, moving=TO_456))
     assert new is not None
     assert (new.leader, new.leader_epoch) == (4, EPOCH + 1)
 
 
-def test_a_move_that_nobody_wants_any_more_goes_on() -> None:
+def test_a_move_continues_after_its_operation_is_gone() -> None:
     ready = partition(1, 4, 5, 6, moving=TO_456)
     assert step(ready, wanted=None) == step(ready, wanted=want(4, 5, 6))
 
@@ -195,13 +195,13 @@ def test_a_cancellation_waits_while_it_would_leave_fewer_copies_than_min_isr() -
     assert missing_for_cancellation(state, ALL, 2) == (2, 3)
 
 
-def test_below_min_isr_a_cancellation_that_takes_nobody_out_does_not_wait() -> None:
+def test_below_min_isr_a_cancellation_that_removes_no_member_does_not_wait() -> None:
     new = step(partition(1, moving=TO_456, eligible=(2, 4)), wanted=CANCEL)
     assert new is not None
     assert (new.isr, new.eligible) == (members(1), members(2))
 
 
-def test_a_cancellation_to_fewer_replicas_than_min_isr_waits_for_no_more_than_all_of_them() -> None:
+def test_a_cancellation_to_fewer_replicas_than_min_isr_waits_for_all_of_them_at_most() -> None:
     moving = Moving("op", (1, 2), (4, 5, 6))
     assert missing_for_cancellation(partition(1, 4, 5, 6, moving=moving), live(1, 2), 3) == (2,)
     assert missing_for_cancellation(partition(1, 2, 4, moving=moving), live(1, 2), 3) == ()
@@ -212,13 +212,13 @@ def test_a_cancellation_does_not_count_members_that_are_gone() -> None:
     assert missing_for_cancellation(state, live(1, 4, 5, 6), 2) == (2, 3)
 
 
-def test_a_cancellation_comes_before_a_switch_that_could_be() -> None:
+def test_a_cancellation_takes_precedence_over_a_possible_switch() -> None:
     new = step(partition(1, 2, 3, 4, 5, 6, moving=TO_456), wanted=CANCEL)
     assert new is not None
     assert new.replicas == (1, 2, 3)
 
 
-def test_only_its_own_operation_is_cancelled() -> None:
+def test_only_a_move_of_the_cancelled_operation_is_cancelled() -> None:
     other = want(4, 5, 6, cancelled=True, operation="other")
     assert not is_cancelled(TO_456, other)
     assert step(partition(1, 2, 4, moving=TO_456), wanted=other) is None
@@ -227,7 +227,7 @@ def test_only_its_own_operation_is_cancelled() -> None:
 # -- min ISR ------------------------------------------------------------------------------
 
 
-def test_min_isr_is_that_of_the_fewer_replicas_while_moving_and_of_the_target_then() -> None:
+def test_min_isr_is_limited_by_the_smaller_side_while_moving_and_then_by_the_target() -> None:
     begun = step(partition(1, 2, 3), wanted=want(4))
     assert begun is not None
     assert begun.min_isr == 1
@@ -240,7 +240,7 @@ def test_min_isr_is_that_of_the_fewer_replicas_while_moving_and_of_the_target_th
     assert (done.replicas, done.min_isr) == ((4, 5, 6), 2)
 
 
-def test_a_cancellation_is_under_the_min_isr_of_the_original_replicas() -> None:
+def test_after_a_cancellation_min_isr_is_limited_by_the_original_replicas() -> None:
     moving = Moving("op", (1, 2, 3), (4,))
     cancel = want(4, cancelled=True)
     assert step(partition(1, 4, moving=moving, min_isr=1), wanted=cancel) is None
@@ -249,7 +249,7 @@ def test_a_cancellation_is_under_the_min_isr_of_the_original_replicas() -> None:
     assert new.min_isr == 2
 
 
-def test_another_min_isr_of_the_topic_is_in_force_at_once_also_while_moving() -> None:
+def test_a_new_min_isr_of_the_topic_is_in_force_at_once_even_while_moving() -> None:
     three = TopicConfig(min_insync_replicas=3)
     settled = step(partition(1, 2, 3), config=three)
     moving = step(partition(1, 2, 3, moving=TO_456), config=three)
@@ -258,14 +258,14 @@ def test_another_min_isr_of_the_topic_is_in_force_at_once_also_while_moving() ->
 
 
 @pytest.mark.rule("every-write-sets-eligible-set")
-def test_another_min_isr_of_the_topic_leaves_nobody_eligible() -> None:
+def test_a_new_min_isr_of_the_topic_empties_the_eligible_set() -> None:
     state = partition(1, eligible=(2,))
     higher = step(state, config=TopicConfig(min_insync_replicas=3))
     assert higher is not None
     assert (higher.min_isr, higher.isr, higher.eligible) == (3, members(1), ())
 
 
-def test_without_a_leader_the_min_isr_and_who_is_eligible_stay() -> None:
+def test_without_a_leader_min_isr_and_eligible_set_stay() -> None:
     state = partition(1, eligible=(2,), leader=NO_LEADER)
     assert step(state, config=TopicConfig(min_insync_replicas=1)) is None
 
@@ -274,7 +274,7 @@ def test_without_a_leader_the_min_isr_and_who_is_eligible_stay() -> None:
 
 
 @st.composite
-def lives(draw: st.DrawFn) -> dict[int, LiveBroker]:
+def incarnations(draw: st.DrawFn) -> dict[int, LiveBroker]:
     there = draw(st.sets(st.sampled_from(BROKERS)))
     found = {}
     for broker_id in sorted(there):
@@ -289,7 +289,7 @@ def some(draw: st.DrawFn) -> tuple[int, ...]:
 
 @st.composite
 def states(draw: st.DrawFn) -> LeaderAndIsr:
-    """Any that keeps the invariants of `LeaderAndIsr`, mostly in the midst of a move."""
+    """Any state that keeps the invariants of `LeaderAndIsr`, mostly during a move."""
     original = some(draw)
     moving = Moving("op", original, some(draw)) if draw(st.integers(0, 3)) else None
     replicas = moving.replicas if moving else original
@@ -312,7 +312,7 @@ def states(draw: st.DrawFn) -> LeaderAndIsr:
 
 
 @st.composite
-def wishes(draw: st.DrawFn) -> WantedMove | None:
+def target_moves(draw: st.DrawFn) -> WantedMove | None:
     if draw(st.booleans()):
         return None
     return WantedMove(draw(st.sampled_from(["op", "other"])), some(draw), draw(st.booleans()))
@@ -321,7 +321,7 @@ def wishes(draw: st.DrawFn) -> WantedMove | None:
 CONFIGS = st.builds(TopicConfig, min_insync_replicas=st.none() | st.integers(1, 4))
 
 
-@given(states(), lives(), wishes(), CONFIGS)
+@given(states(), incarnations(), target_moves(), CONFIGS)
 def test_every_step_keeps_the_invariants(
     state: LeaderAndIsr,
     live: dict[int, LiveBroker],
@@ -342,14 +342,14 @@ def test_every_step_keeps_the_invariants(
     assert new.min_isr == min_isr_in_force(new, config.min_isr)
 
 
-@given(states(), lives(), wishes(), CONFIGS)
-def test_no_step_takes_anybody_into_isr_or_eligible_set(
+@given(states(), incarnations(), target_moves(), CONFIGS)
+def test_no_step_adds_a_member_to_isr_or_eligible_set(
     state: LeaderAndIsr,
     live: dict[int, LiveBroker],
     wanted: WantedMove | None,
     config: TopicConfig,
 ) -> None:
-    """So each that may lead after it has all that was committed before."""
+    """Therefore each broker that may lead afterwards has all that was committed before."""
     new = next_move_step(state, live, 4, wanted, config.min_isr)
     if new is None:
         return
@@ -357,8 +357,8 @@ def test_no_step_takes_anybody_into_isr_or_eligible_set(
     assert set(new.eligible) <= set(state.eligible)
 
 
-@given(states(), lives(), wishes(), CONFIGS)
-def test_the_replicas_are_those_of_the_move_or_of_one_of_its_sides(
+@given(states(), incarnations(), target_moves(), CONFIGS)
+def test_the_replicas_are_both_sides_of_the_move_or_one_of_them(
     state: LeaderAndIsr,
     live: dict[int, LiveBroker],
     wanted: WantedMove | None,
@@ -368,7 +368,7 @@ def test_the_replicas_are_those_of_the_move_or_of_one_of_its_sides(
     if new is None:
         return
     if state.moving is None:
-        # All that is there stays, and nobody is in sync who was not.
+        # The existing replicas stay, and the ISR does not grow.
         assert new.replicas[: len(state.replicas)] == state.replicas
         assert (new.leader, new.leader_epoch, new.isr) == (
             state.leader,
@@ -381,8 +381,8 @@ def test_the_replicas_are_those_of_the_move_or_of_one_of_its_sides(
         assert new.replicas in (state.moving.original, state.moving.target)
 
 
-@given(states(), lives(), wishes(), CONFIGS)
-def test_whoever_ends_a_move_leaves_enough_copies_and_a_leader_that_serves(
+@given(states(), incarnations(), target_moves(), CONFIGS)
+def test_the_end_of_a_move_leaves_enough_copies_and_a_leader_that_serves(
     state: LeaderAndIsr,
     live: dict[int, LiveBroker],
     wanted: WantedMove | None,
@@ -405,7 +405,7 @@ def test_whoever_ends_a_move_leaves_enough_copies_and_a_leader_that_serves(
 
 
 @pytest.mark.rule("cancelled-move-restores-replicas")
-@given(states(), lives(), wishes(), CONFIGS)
+@given(states(), incarnations(), target_moves(), CONFIGS)
 def test_the_leader_epoch_grows_with_the_end_of_a_move_and_never_otherwise(
     state: LeaderAndIsr,
     live: dict[int, LiveBroker],
@@ -419,11 +419,11 @@ def test_the_leader_epoch_grows_with_the_end_of_a_move_and_never_otherwise(
     assert new.leader_epoch == state.leader_epoch + (1 if ended else 0)
 
 
-@given(states(), wishes(), CONFIGS)
-def test_with_all_in_sync_a_move_comes_to_its_end_and_stays_there(
+@given(states(), target_moves(), CONFIGS)
+def test_with_all_replicas_in_sync_a_move_completes_and_its_result_is_stable(
     state: LeaderAndIsr, wanted: WantedMove | None, config: TopicConfig
 ) -> None:
-    """Two moves at most: the one that was begun, and the one that is wanted."""
+    """At most two moves: the one that was begun, and the target."""
     assume(state.leader != NO_LEADER)
     here = {b: LiveBroker(5, True, 5, 5) for b in BROKERS}
 

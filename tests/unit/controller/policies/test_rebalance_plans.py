@@ -59,7 +59,7 @@ def test_no_rack_holds_two_more_of_a_partition_than_another_that_has_a_free_brok
 
 @pytest.mark.rule("placement-uses-racks")
 @given(cases(racks=RACKS, factors=st.integers(1, 4)))
-def test_in_racks_every_broker_holds_what_spread_and_balance_give_it(case: Case) -> None:
+def test_in_racks_the_load_of_every_broker_follows_from_spread_and_balance(case: Case) -> None:
     after = applied(case.assignment, plan_rebalance(case.assignment, case.brokers))
     sizes = [len(list(g)) for _, g in itertools.groupby(b.rack for b in case.brokers)]
     factor = max(map(len, after.values()), default=1)
@@ -70,18 +70,18 @@ def test_in_racks_every_broker_holds_what_spread_and_balance_give_it(case: Case)
 
 
 @given(cases(racks=RACKS))
-def test_a_plan_says_what_it_does(case: Case) -> None:
+def test_the_summary_of_a_plan_matches_its_moves(case: Case) -> None:
     check_summary(case.assignment, plan_rebalance(case.assignment, case.brokers))
 
 
 @given(cases(racks=RACKS))
-def test_what_is_balanced_is_left_as_it_is(case: Case) -> None:
+def test_a_balanced_cluster_is_left_unchanged(case: Case) -> None:
     after = applied(case.assignment, plan_rebalance(case.assignment, case.brokers))
     assert plan_rebalance(after, case.brokers).moves == ()
 
 
 @given(cases(racks=RACKS), st.randoms(use_true_random=False))
-def test_the_order_of_what_is_given_makes_no_difference(case: Case, random: object) -> None:
+def test_the_order_of_the_input_does_not_matter(case: Case, random: object) -> None:
     entries = list(case.assignment.items())
     brokers = list(case.brokers)
     random.shuffle(entries)  # type: ignore[attr-defined]
@@ -91,7 +91,9 @@ def test_the_order_of_what_is_given_makes_no_difference(case: Case, random: obje
 
 
 def fewest_added(case: Case) -> int:
-    """By trying every assignment that keeps to the racks, and taking the most even ones."""
+    """The minimum, from a search of all assignments that respect the racks and are balanced
+    best.
+    """
     best = (0, 0)
     choices = [
         [
@@ -113,21 +115,23 @@ def fewest_added(case: Case) -> int:
 @given(
     cases(racks=RACKS.filter(lambda sizes: 2 <= sum(sizes) <= 4), factors=st.integers(2, 3), most=4)
 )
-def test_no_plan_that_balances_as_well_adds_fewer_replicas(case: Case) -> None:
+def test_no_equally_balanced_plan_adds_fewer_replicas(case: Case) -> None:
     plan = plan_rebalance(case.assignment, case.brokers)
     assert plan.minimum_replicas_added <= fewest_added(case) == plan.replicas_added
 
 
-def test_a_replica_that_shares_a_rack_goes_and_not_the_leader_there() -> None:
-    """10 and 11 share a rack, and hold equally many."""
+def test_of_two_replicas_in_one_rack_the_follower_is_moved() -> None:
+    """Brokers 10 and 11 share a rack and hold equally many replicas."""
     assignment = {TopicPartition("a", 0): (10, 11, 12), TopicPartition("a", 1): (11, 10, 12)}
     plan = plan_rebalance(assignment, in_racks([2, 1, 1]))
     assert plan.replicas_added == 2
     assert plan.leaders_changed == 0
 
 
-def test_who_lacks_the_most_is_given_something_first_even_the_lead() -> None:
-    """10 follows nowhere where 12, in a rack with 11, could in its place."""
+def test_the_broker_that_lacks_most_is_given_replicas_first_even_as_leader() -> None:
+    """Broker 10 follows nothing that broker 12, in a rack with 11, could not follow in its
+    place.
+    """
     brokers = [RackedBroker(b, f"rack {r}") for b, r in ((10, 0), (11, 1), (12, 1), (13, 2))]
     replicas = [(10, 11), (10, 13), (11, 10)]
     assignment = {TopicPartition("a", number): chosen for number, chosen in enumerate(replicas)}
@@ -137,16 +141,16 @@ def test_who_lacks_the_most_is_given_something_first_even_the_lead() -> None:
 
 @pytest.mark.rule("brokers-added-and-removed")
 @given(st.integers(2, 12), st.integers(0, 8), st.integers(0, 60), st.integers(1, 4))
-def test_growing_copies_to_each_new_broker_what_it_lacks_and_nothing_else(
+def test_growing_copies_to_each_new_broker_its_share_and_nothing_else(
     old: int, new: int, partitions: int, factor: int
 ) -> None:
     brokers = without_racks(old + new)
     factor = min(factor, old)
-    # In whole rounds the old brokers are balanced.
+    # The old brokers are balanced, since partitions come in whole rounds.
     assignment = placed(brokers[:old], partitions * old, factor)
     plan = plan_rebalance(assignment, brokers)
     each, rest = divmod(len(assignment) * factor, len(brokers))
-    # Of very few replicas each old broker has to give more than the new ones lack.
+    # With very few replicas, each old broker has to give away more than the new ones lack.
     given = old * max(0, partitions * factor - each - (rest > 0))
     assert plan.replicas_added == plan.minimum_replicas_added == max(new * each, given)
     old_ids = {broker.broker_id for broker in brokers[:old]}
@@ -155,7 +159,7 @@ def test_growing_copies_to_each_new_broker_what_it_lacks_and_nothing_else(
 
 
 @given(st.integers(2, 12), st.integers(1, 8), st.integers(1, 60), st.integers(1, 4))
-def test_growing_changes_hardly_more_leaders_than_the_new_brokers_get(
+def test_growing_changes_few_more_leaders_than_the_new_brokers_get(
     old: int, new: int, partitions: int, factor: int
 ) -> None:
     brokers = without_racks(old + new)
@@ -178,7 +182,7 @@ def test_growing_in_racks_copies_within_the_racks_that_grow(
     sizes: list[int], added: list[int]
 ) -> None:
     assignment = placed(in_racks(sizes), 60, 3)
-    # Ids of the old brokers stay.
+    # The old brokers keep their ids.
     grown = in_racks(sizes) + [
         RackedBroker(50 + rack * 10 + i, f"rack {rack}")
         for rack, count in enumerate(added)
@@ -190,7 +194,7 @@ def test_growing_in_racks_copies_within_the_racks_that_grow(
     assert crowded(applied(assignment, plan), grown) == []
 
 
-def test_a_new_rack_takes_a_replica_of_each_partition_that_had_two_in_one() -> None:
+def test_a_new_rack_takes_a_replica_of_each_partition_with_two_in_one_rack() -> None:
     old = in_racks([3, 3])
     assignment = placed(old, 30, 3)
     grown = [*old, RackedBroker(50, "rack 2"), RackedBroker(51, "rack 2")]
@@ -222,7 +226,7 @@ def test_in_racks_leaders_are_balanced_within_one(case: Case) -> None:
 
 
 def test_where_no_order_balances_leaders_replicas_are_exchanged() -> None:
-    """Broker 10 alone can lead what it leads; it takes over as a follower elsewhere."""
+    """All that broker 10 leads has no other replica; broker 10 becomes a follower elsewhere."""
     assignment: Replicas = {TopicPartition("a", p): (10,) for p in range(6)}
     assignment |= {TopicPartition("b", p): (11, 12) for p in range(6)}
     brokers = without_racks(3)
@@ -231,7 +235,7 @@ def test_where_no_order_balances_leaders_replicas_are_exchanged() -> None:
     assert leaders(after, [10, 11, 12]) == [4, 4, 4]
 
 
-def test_who_stays_keeps_its_place_in_the_order() -> None:
+def test_a_remaining_replica_keeps_its_place_in_the_order() -> None:
     assignment = {TopicPartition("a", 0): (10, 11, 12), TopicPartition("a", 1): (11, 10, 12)}
     after = applied(assignment, plan_rebalance(assignment, without_racks(4)))
     moved = [(old, after[p]) for p, old in assignment.items() if after[p] != old]
@@ -240,7 +244,7 @@ def test_who_stays_keeps_its_place_in_the_order() -> None:
         assert all(a == b or b == 13 for a, b in zip(old, new, strict=True))
 
 
-def test_a_topics_partitions_are_not_moved_before_those_of_others() -> None:
+def test_partitions_of_all_topics_are_moved_evenly() -> None:
     brokers = without_racks(3)
     assignment = {
         TopicPartition(topic, p): replicas
@@ -252,17 +256,17 @@ def test_a_topics_partitions_are_not_moved_before_those_of_others() -> None:
     assert unevenness([moved.count(topic) for topic in ("a", "b", "c")]) <= 2
 
 
-def test_replicas_on_a_broker_that_takes_no_part_stay_there() -> None:
+def test_replicas_on_an_excluded_broker_stay_there() -> None:
     assignment = {TopicPartition("a", p): (99, 10) for p in range(4)}
     plan = plan_rebalance(assignment, without_racks(3))
     assert all(move.target[0] == 99 for move in plan.moves)
     assert unevenness(loads(applied(assignment, plan), [10, 11, 12])) <= 1
 
 
-def test_a_rebalance_without_brokers_is_refused() -> None:
-    with pytest.raises(TidelogError, match="start one") as refusal:
+def test_a_rebalance_without_brokers_is_rejected() -> None:
+    with pytest.raises(TidelogError, match="start one") as rejection:
         plan_rebalance({TopicPartition("a", 0): (1,)}, [])
-    assert refusal.value.code is ErrorCode.NOT_ENOUGH_BROKERS
+    assert rejection.value.code is ErrorCode.NOT_ENOUGH_BROKERS
 
 
 def test_ten_thousand_partitions_are_planned() -> None:
@@ -271,7 +275,7 @@ def test_ten_thousand_partitions_are_planned() -> None:
     grown = [*old, RackedBroker(50, "rack 0"), RackedBroker(51, "rack 1")]
     plan = plan_rebalance(assignment, grown)
     after = applied(assignment, plan)
-    # A rack holds one of each, and ten brokers share it with an eleventh.
+    # Each rack holds one replica of each partition; an eleventh broker joins ten.
     assert plan.replicas_added == plan.minimum_replicas_added == 2 * (10_020 // 11)
     assert unevenness(leaders(after, [b.broker_id for b in grown])) <= 1
     assert crowded(after, grown) == []

@@ -1,4 +1,4 @@
-"""Brokers that are emptied, and other numbers of replicas."""
+"""Plans that empty brokers, and plans for another replication factor."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RACKS = st.lists(st.integers(1, 3), min_size=2, max_size=4).filter(lambda sizes:
 def removals(
     draw: st.DrawFn, racks: st.SearchStrategy[list[int]] | None = None
 ) -> tuple[Case, list[int]]:
-    """Brokers enough are left for what there is."""
+    """Enough brokers remain for the replication factors."""
     case = draw(cases(racks, least_brokers=5))
     spare = len(case.ids) - max(map(len, case.assignment.values()), default=1)
     removed = draw(st.lists(st.sampled_from(case.ids), max_size=spare, unique=True))
@@ -44,7 +44,7 @@ def removals(
 
 
 def removal(case: Case, removed: list[int]) -> tuple[Plan, Replicas, list[int]]:
-    """Of brokers that are still there, and so among those that it is told of."""
+    """Of brokers that still run, and therefore are among the known brokers."""
     plan = plan_removal(case.assignment, case.brokers, removed)
     rest = [b for b in case.ids if b not in removed]
     return plan, applied(case.assignment, plan), rest
@@ -79,7 +79,7 @@ def test_no_broker_that_stays_ends_with_fewer_replicas(
 
 
 @given(removals())
-def test_brokers_that_were_balanced_still_are(given_removal: tuple[Case, list[int]]) -> None:
+def test_balanced_brokers_stay_balanced(given_removal: tuple[Case, list[int]]) -> None:
     case, removed = given_removal
     balanced = applied(case.assignment, plan_rebalance(case.assignment, case.brokers))
     _, after, rest = removal(Case(balanced, case.brokers), removed)
@@ -89,13 +89,13 @@ def test_brokers_that_were_balanced_still_are(given_removal: tuple[Case, list[in
 
 @pytest.mark.rule("placement-uses-racks")
 @given(removals(RACKS))
-def test_partitions_that_were_spread_over_racks_still_are(
+def test_partitions_spread_over_racks_stay_spread(
     given_removal: tuple[Case, list[int]],
 ) -> None:
     case, removed = given_removal
     spread = applied(case.assignment, plan_rebalance(case.assignment, case.brokers))
     rest = [broker for broker in case.brokers if broker.broker_id not in removed]
-    # Where fewer racks than replicas are left, what stays put may be crowded in them.
+    # Where fewer racks than replicas remain, the replicas that stay may share racks.
     most = max(map(len, spread.values()), default=0)
     assume(len({broker.rack for broker in rest}) >= most)
     _, after, _ = removal(Case(spread, case.brokers), removed)
@@ -103,7 +103,7 @@ def test_partitions_that_were_spread_over_racks_still_are(
 
 
 @given(removals(RACKS))
-def test_a_plan_says_what_it_does(given_removal: tuple[Case, list[int]]) -> None:
+def test_the_summary_of_a_plan_matches_its_moves(given_removal: tuple[Case, list[int]]) -> None:
     case, removed = given_removal
     plan, _, _ = removal(case, removed)
     check_summary(case.assignment, plan)
@@ -117,7 +117,7 @@ def test_a_second_removal_finds_nothing_to_do(given_removal: tuple[Case, list[in
 
 
 @given(st.integers(4, 12), st.integers(1, 3), st.integers(4, 30), st.integers(1, 3))
-def test_little_more_than_what_the_removed_held_is_copied(
+def test_little_more_than_the_load_of_the_removed_brokers_is_copied(
     count: int, gone: int, rounds: int, factor: int
 ) -> None:
     gone = min(gone, count - factor)
@@ -130,9 +130,10 @@ def test_little_more_than_what_the_removed_held_is_copied(
 
 
 @given(st.integers(3, 8), st.integers(1, 4), st.integers(20, 40), st.integers(1, 3))
-def test_what_has_grown_is_as_cheap_to_shrink(old: int, new: int, rounds: int, factor: int) -> None:
-    """Partitions of a new broker have to share it with all others, not with the other new ones:
-    these could take nothing of what it leaves."""
+def test_shrinking_after_growth_copies_little(old: int, new: int, rounds: int, factor: int) -> None:
+    """A new broker has to share its partitions with all others. If it shared them only with the
+    other new brokers, these could take nothing when it is removed.
+    """
     brokers = without_racks(old + new)
     assignment = placed(brokers[:old], rounds * old, factor)
     grown = applied(assignment, plan_rebalance(assignment, brokers))
@@ -143,7 +144,7 @@ def test_what_has_grown_is_as_cheap_to_shrink(old: int, new: int, rounds: int, f
         assert unevenness(leaders(after, rest)) <= 1
 
 
-def test_a_dead_broker_is_emptied_as_well() -> None:
+def test_a_dead_broker_is_emptied_too() -> None:
     assignment = placed(without_racks(4), 12, 2)
     plan = plan_removal(assignment, without_racks(4)[1:], [10])
     after = applied(assignment, plan)
@@ -151,7 +152,7 @@ def test_a_dead_broker_is_emptied_as_well() -> None:
     assert leaders(after, [11, 12, 13]) == [4, 4, 4]
 
 
-def test_what_stays_of_a_drained_partition_keeps_its_leader() -> None:
+def test_a_remaining_leader_of_a_drained_partition_keeps_leading() -> None:
     assignment = placed(without_racks(5), 40, 3)
     plan = plan_removal(assignment, without_racks(5), [12])
     assert all(m.target[0] == m.original[0] for m in plan.moves if m.original[0] != 12)
@@ -165,22 +166,22 @@ def test_what_stays_of_a_drained_partition_keeps_its_leader() -> None:
         ([10, 11, 12], "1 broker would be left"),
     ],
 )
-def test_a_removal_that_leaves_too_few_brokers_is_refused_and_names_the_topics(
+def test_a_removal_that_leaves_too_few_brokers_is_rejected_and_names_the_topics(
     removed: list[int], problem: str
 ) -> None:
     assignment = placed(without_racks(4), 4, 3) | {TopicPartition("b", 0): (10, 11, 12, 13)}
-    with pytest.raises(TidelogError, match=problem) as refusal:
+    with pytest.raises(TidelogError, match=problem) as rejection:
         plan_removal(assignment, without_racks(4), removed)
-    assert refusal.value.code is ErrorCode.NOT_ENOUGH_BROKERS
+    assert rejection.value.code is ErrorCode.NOT_ENOUGH_BROKERS
 
 
-def test_a_topic_that_has_no_replica_on_the_removed_is_no_reason_to_refuse() -> None:
+def test_a_topic_without_a_replica_on_the_removed_brokers_causes_no_rejection() -> None:
     assignment = {TopicPartition("a", 0): (10, 11, 12), TopicPartition("b", 0): (13,)}
     plan = plan_removal(assignment, without_racks(4), [13])
     assert plan.replicas_added == 1
 
 
-def test_of_many_topics_a_refusal_names_ten() -> None:
+def test_a_rejection_names_at_most_ten_topics() -> None:
     assignment = {TopicPartition(f"t{t:02}", 0): (10, 11) for t in range(13)}
     with pytest.raises(TidelogError, match=r"t09 \(2\) and 3 more have"):
         plan_removal(assignment, without_racks(2), [11])
@@ -204,7 +205,7 @@ def test_all_partitions_of_the_topics_get_the_factor_and_no_others_change(
 
 
 @given(cases(RACKS), st.integers(1, 5))
-def test_another_factor_changes_no_preferred_leader_and_copies_nothing_needless(
+def test_a_new_factor_changes_no_preferred_leader_and_copies_no_more_than_needed(
     case: Case, factor: int
 ) -> None:
     plan = plan_replication_factor(case.assignment, case.brokers, ["a"], factor)
@@ -214,7 +215,7 @@ def test_another_factor_changes_no_preferred_leader_and_copies_nothing_needless(
 
 
 @given(st.integers(4, 10), st.integers(1, 20), st.integers(1, 4), st.integers(1, 4))
-def test_balanced_brokers_are_balanced_with_another_factor(
+def test_balanced_brokers_stay_balanced_with_a_new_factor(
     count: int, rounds: int, factor: int, new_factor: int
 ) -> None:
     brokers = without_racks(count)
@@ -224,7 +225,7 @@ def test_balanced_brokers_are_balanced_with_another_factor(
 
 
 @given(st.integers(1, 20), st.integers(1, 6), st.integers(1, 6))
-def test_another_factor_keeps_to_the_racks(rounds: int, factor: int, new_factor: int) -> None:
+def test_a_new_factor_respects_the_racks(rounds: int, factor: int, new_factor: int) -> None:
     brokers = in_racks([2, 2, 2])
     assignment = placed(brokers, rounds * 6, factor)
     plan = plan_replication_factor(assignment, brokers, ["a"], new_factor)
@@ -232,8 +233,8 @@ def test_another_factor_keeps_to_the_racks(rounds: int, factor: int, new_factor:
 
 
 @pytest.mark.parametrize(("factor", "left"), [(3, {10, 11, 99}), (2, {10, 11}), (1, {10})])
-def test_a_replica_on_a_broker_that_takes_no_part_goes_first(factor: int, left: set[int]) -> None:
-    """Also where it is the preferred leader: its broker may be dead."""
+def test_a_replica_on_an_excluded_broker_is_removed_first(factor: int, left: set[int]) -> None:
+    """Even if it is the preferred leader: its broker may be dead."""
     assignment = {TopicPartition("a", 0): (99, 10, 11)}
     plan = plan_replication_factor(assignment, without_racks(2), ["a"], factor)
     assert set(applied(assignment, plan)[TopicPartition("a", 0)]) == left
@@ -245,8 +246,8 @@ def test_the_same_factor_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("factor", [0, 5])
-def test_a_factor_for_which_there_are_too_few_brokers_is_refused(factor: int) -> None:
+def test_a_factor_above_the_number_of_brokers_is_rejected(factor: int) -> None:
     assignment = placed(without_racks(4), 4, 2)
-    with pytest.raises(TidelogError, match=r"there are 4 brokers.*ask for 1 to 4") as refusal:
+    with pytest.raises(TidelogError, match=r"there are 4 brokers.*ask for 1 to 4") as rejection:
         plan_replication_factor(assignment, without_racks(4), ["a"], factor)
-    assert refusal.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert rejection.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

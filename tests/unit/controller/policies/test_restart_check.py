@@ -39,28 +39,28 @@ def effect(
     return (findings[0].effect, findings[0].reason) if findings else (None, "")
 
 
-def test_a_follower_of_a_whole_partition_is_not_missed() -> None:
+def test_a_follower_of_a_fully_replicated_partition_causes_no_finding() -> None:
     assert check(2, health()) == RestartCheck([])
     assert check(2, health()).safe
 
 
-def test_a_leader_with_successors_only_hands_over() -> None:
+def test_a_leader_with_successors_only_transfers_leadership() -> None:
     result = check(1, health())
     assert result.safe
     assert [(f.partition, f.effect) for f in result.findings] == [(P, Effect.LEADER_MOVES)]
     assert "broker 2 takes over" in result.findings[0].reason
 
 
-def test_the_successor_is_the_first_replica_in_sync_that_runs() -> None:
+def test_the_successor_is_the_first_running_replica_in_sync() -> None:
     state = health(isr=(1, 2, 3, 4), replicas=(1, 4, 3, 2))
     assert effect(1, state, (1, 2, 3))[1] == "broker 3 takes over"
 
 
-def test_a_broker_without_a_replica_is_not_missed() -> None:
+def test_a_broker_without_a_replica_causes_no_finding() -> None:
     assert check(9, health(), (1, 2, 3, 9)).findings == []
 
 
-def test_a_replica_that_is_not_in_sync_is_not_missed() -> None:
+def test_a_replica_out_of_sync_causes_no_finding() -> None:
     assert check(3, health(isr=(1, 2))).findings == []
 
 
@@ -73,7 +73,7 @@ def test_a_replica_that_is_not_in_sync_is_not_missed() -> None:
         (health(isr=(1,), eligible=(2,)), (1, 3), "start broker 2 first"),
     ],
 )
-def test_the_only_one_that_can_lead_would_leave_it_unavailable(
+def test_without_the_only_possible_leader_the_partition_is_unavailable(
     state: PartitionHealth, running: tuple[int, ...], reason: str
 ) -> None:
     found, why = effect(1, state, running)
@@ -82,12 +82,12 @@ def test_the_only_one_that_can_lead_would_leave_it_unavailable(
     assert not check(1, state, running).safe
 
 
-def test_the_next_leader_of_one_that_just_died_would_leave_it_unavailable() -> None:
+def test_the_next_leader_of_a_partition_whose_leader_just_died_is_needed() -> None:
     assert effect(2, health(isr=(1, 2), min_isr=1), (2, 3))[0] is Effect.UNAVAILABLE
     assert effect(2, health(isr=(1,), eligible=(2,)), (2, 3))[0] is Effect.UNAVAILABLE
 
 
-def test_a_partition_without_a_leader_needs_whoever_holds_what_is_committed() -> None:
+def test_a_partition_without_a_leader_needs_the_holders_of_committed_records() -> None:
     state = health(leader=NO_LEADER, isr=(1, 2))
     assert effect(1, state)[0] is Effect.UNAVAILABLE
     assert effect(3, state)[0] is None
@@ -114,13 +114,13 @@ def test_with_as_many_replicas_as_min_isr_the_remedy_is_a_higher_factor() -> Non
     assert why.endswith("give the topic a higher replication factor")
 
 
-def test_what_is_under_min_isr_already_does_not_fall_under_it() -> None:
+def test_a_partition_already_under_min_isr_does_not_fall_under_it() -> None:
     state = health(isr=(1,), eligible=(2, 3))
     assert effect(1, state)[0] is Effect.LEADER_MOVES
     assert check(1, state).safe
 
 
-def test_the_last_but_one_in_sync_leaves_one_alone() -> None:
+def test_restarting_one_of_two_isr_members_leaves_a_last_replica() -> None:
     state = health(isr=(1, 2), min_isr=1)
     found, why = effect(1, state)
     assert found is Effect.LAST_REPLICA
@@ -128,7 +128,7 @@ def test_the_last_but_one_in_sync_leaves_one_alone() -> None:
     assert check(1, state).safe
 
 
-def test_the_worst_comes_first() -> None:
+def test_the_worst_finding_comes_first() -> None:
     partitions = {
         TopicPartition("a", 0): health(),
         TopicPartition("a", 1): health(isr=(1, 2), min_isr=1),
@@ -155,7 +155,7 @@ def test_the_worst_comes_first() -> None:
     st.integers(1, 3),
     st.sets(st.sampled_from((1, 2, 3, 4))),
 )
-def test_what_is_safe_keeps_a_leader_and_min_isr(
+def test_a_safe_restart_keeps_a_leader_and_min_isr(
     order: list[int], factor: int, in_sync: int, min_isr: int, running: set[int]
 ) -> None:
     replicas = tuple(order[:factor])

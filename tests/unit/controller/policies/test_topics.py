@@ -33,32 +33,32 @@ def test_good_names_pass(name: str) -> None:
         ("a\n", r"contains '\\n'"),
     ],
 )
-def test_bad_names_are_refused_with_the_reason(name: str, problem: str) -> None:
-    with pytest.raises(TidelogError, match=problem) as refusal:
+def test_bad_names_are_rejected_with_the_reason(name: str, problem: str) -> None:
+    with pytest.raises(TidelogError, match=problem) as rejection:
         check_topic_name(name)
-    assert refusal.value.code is ErrorCode.INVALID_TOPIC_NAME
+    assert rejection.value.code is ErrorCode.INVALID_TOPIC_NAME
 
 
 @pytest.mark.parametrize("partitions", [-1, 0, 100_001])
-def test_partition_counts_out_of_range_are_refused(partitions: int) -> None:
-    with pytest.raises(TidelogError, match="1 to 100000") as refusal:
+def test_partition_counts_out_of_range_are_rejected(partitions: int) -> None:
+    with pytest.raises(TidelogError, match="1 to 100000") as rejection:
         check_partitions(partitions)
-    assert refusal.value.code is ErrorCode.INVALID_PARTITION_COUNT
+    assert rejection.value.code is ErrorCode.INVALID_PARTITION_COUNT
 
 
 @pytest.mark.parametrize("factor", [0, 4])
-def test_a_factor_above_the_running_brokers_is_refused_with_the_numbers(factor: int) -> None:
-    with pytest.raises(TidelogError, match=f"factor {factor}.*3 brokers.*1 to 3") as refusal:
+def test_a_factor_above_the_running_brokers_is_rejected_with_the_numbers(factor: int) -> None:
+    with pytest.raises(TidelogError, match=f"factor {factor}.*3 brokers.*1 to 3") as rejection:
         check_replication_factor(factor, 3)
-    assert refusal.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert rejection.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_without_brokers_the_refusal_says_to_start_one() -> None:
+def test_without_brokers_the_rejection_says_to_start_one() -> None:
     with pytest.raises(TidelogError, match="start a broker first"):
         check_replication_factor(1, 0)
 
 
-def test_brokers_that_run_and_were_removed_are_named() -> None:
+def test_running_brokers_that_were_removed_are_named() -> None:
     said = r"2 brokers take new replicas, since \[3\] were removed; ask for 1 to 2, add \[3\] again"
     with pytest.raises(TidelogError, match=said):
         check_replication_factor(3, 2, [3])
@@ -66,32 +66,32 @@ def test_brokers_that_run_and_were_removed_are_named() -> None:
         check_replication_factor(1, 0, [3])
 
 
-def test_an_unknown_config_key_is_refused() -> None:
-    with pytest.raises(TidelogError, match="did you mean retention_ms") as refusal:
+def test_an_unknown_config_key_is_rejected() -> None:
+    with pytest.raises(TidelogError, match="did you mean retention_ms") as rejection:
         check_config({"retention_mss": "5"}, 1)
-    assert refusal.value.code is ErrorCode.INVALID_CONFIG
+    assert rejection.value.code is ErrorCode.INVALID_CONFIG
 
 
-def test_min_isr_above_the_factor_is_refused() -> None:
-    with pytest.raises(TidelogError, match="at most 2") as refusal:
+def test_min_isr_above_the_factor_is_rejected() -> None:
+    with pytest.raises(TidelogError, match="at most 2") as rejection:
         check_config({"min_insync_replicas": "3"}, 2)
-    assert refusal.value.code is ErrorCode.INVALID_CONFIG
+    assert rejection.value.code is ErrorCode.INVALID_CONFIG
 
 
-def test_added_partitions_begin_beyond_the_newest_epoch_of_all_that_were_removed() -> None:
+def test_added_partitions_begin_beyond_the_newest_epoch_of_all_removed_ones() -> None:
     once = beginning_beyond(TopicEntry("i", 2, 3), [4, 7, 5])
     assert once.first_leader_epoch == 8
     assert beginning_beyond(once, [9]).first_leader_epoch == 10
 
 
-def test_added_partitions_never_begin_earlier_than_was_said() -> None:
+def test_added_partitions_begin_at_the_recorded_epoch_or_later() -> None:
     entry = TopicEntry("i", 2, 3, first_leader_epoch=8)
     assert beginning_beyond(entry, [7]) == entry
     assert beginning_beyond(entry, []) == entry
 
 
-def test_a_stored_number_of_a_former_release_can_be_changed() -> None:
-    former = {"retention_ms": "1" + 30 * "0"}
-    check_config_change(former, {"retention_ms": "5"})
-    (change,) = config_changes(former, {"retention_ms": "5"})
+def test_an_out_of_range_number_stored_by_an_earlier_release_can_be_changed() -> None:
+    previous = {"retention_ms": "1" + 30 * "0"}
+    check_config_change(previous, {"retention_ms": "5"})
+    (change,) = config_changes(previous, {"retention_ms": "5"})
     assert change == ("retention_ms", str(2**63 - 1), "5")

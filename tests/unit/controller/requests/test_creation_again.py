@@ -1,4 +1,4 @@
-"""Creations that brokers are missing for, and those that are asked for again half-way."""
+"""Creations that lack brokers, and creations that are requested again half-way."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_factor_that_only_removed_brokers_could_carry_names_them() -> None:
 
 
 def half_way() -> Driver:
-    """A broker went while a topic was created, and who asked has waited in vain."""
+    """A broker left while a topic was created, and the request timed out."""
     driver = cluster(1, 2)
     driver.hold_transactions = True
     request = driver.create_topic(partitions=2, replication_factor=2, operation_id="first")
@@ -36,7 +36,7 @@ def half_way() -> Driver:
 
 @pytest.mark.parametrize("takes_over", [False, True])
 @pytest.mark.parametrize("operation_id", ["", "second"])
-def test_a_creation_that_was_left_half_way_goes_on_for_whoever_asks_for_the_same(
+def test_a_half_way_creation_continues_for_a_client_that_requests_the_same(
     operation_id: str, takes_over: bool
 ) -> None:
     driver = half_way()
@@ -59,7 +59,7 @@ def test_a_creation_that_was_left_half_way_goes_on_for_whoever_asks_for_the_same
         {"assignment": ((1, 2), (2, 1))},
     ],
 )
-def test_another_creation_of_a_topic_half_way_is_refused_with_what_it_lacks(
+def test_a_different_creation_of_a_half_way_topic_is_rejected_with_what_it_lacks(
     other: dict[str, Any],
 ) -> None:
     driver = half_way()
@@ -71,7 +71,7 @@ def test_another_creation_of_a_topic_half_way_is_refused_with_what_it_lacks(
     assert "by operation id first, delete it" in error.message
 
 
-def test_a_topic_that_grows_is_no_creation_half_way() -> None:
+def test_a_growing_topic_is_no_half_way_creation() -> None:
     driver = cluster(1, 2)
     driver.create_topic(partitions=2, replication_factor=2)
     driver.hold_transactions = True

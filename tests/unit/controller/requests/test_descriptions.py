@@ -1,4 +1,4 @@
-"""Topics and brokers, as administrators see them."""
+"""Descriptions of topics and brokers for administrators."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_topic_is_described_with_its_configuration_and_the_revision_of_its_key
     assert all(key.description for key in view.config)
 
 
-def test_pages_count_partitions_and_a_topic_goes_on_on_the_next() -> None:
+def test_pages_count_partitions_and_a_topic_continues_on_the_next_page() -> None:
     driver = cluster(1)
     driver.create_topic("a", 3, 1)
     driver.create_topic("b", 2, 1)
@@ -71,20 +71,20 @@ def test_pages_count_partitions_and_a_topic_goes_on_on_the_next() -> None:
     ]
 
 
-def test_pages_of_heads_count_topics() -> None:
+def test_pages_without_partitions_count_topics() -> None:
     driver = cluster(1)
     for name in ("a", "b", "c"):
         driver.create_topic(name, 1, 1)
     assert pages(driver, heads=True, size=2) == [[("a", []), ("b", [])], [("c", [])]]
 
 
-def test_a_topic_that_is_not_there_is_refused() -> None:
+def test_an_unknown_topic_is_rejected() -> None:
     error = cluster(1).ask(DescribeTopics(0, ("u",), False, False, 0, "")).error
     assert error is not None
     assert error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_partitions_that_are_being_removed_are_counted_and_not_shown() -> None:
+def test_partitions_being_removed_are_counted_and_not_listed() -> None:
     driver = cluster(1, 2, 3)
     driver.create_topic(partitions=4)
     driver.brokers[3].mute = True
@@ -102,7 +102,7 @@ def test_a_broker_is_described_with_its_share() -> None:
     assert view.registration.address == "10.0.0.1:7500"
 
 
-def test_a_broker_that_is_gone_is_described_as_long_as_it_holds_replicas() -> None:
+def test_a_broker_that_left_is_described_as_long_as_it_holds_replicas() -> None:
     driver = cluster(1, 2, 3)
     driver.create_topic()
     driver.kill_broker(2)
@@ -113,7 +113,7 @@ def test_a_broker_that_is_gone_is_described_as_long_as_it_holds_replicas() -> No
     assert view.departure.address == "10.0.0.2:7500"
 
 
-def test_marks_of_a_broker_are_told() -> None:
+def test_marks_of_a_broker_are_described() -> None:
     driver = cluster(1, 2, 3)
     driver.ask(SetMaintenance(0, (2,), True, False, 5_000))
     driver.begin_operation(RemovedBrokers((3,)), "op")
@@ -121,14 +121,14 @@ def test_marks_of_a_broker_are_told() -> None:
     assert (broker(driver, 3).maintenance, broker(driver, 3).removed) == (False, True)
 
 
-def test_a_broker_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_broker_is_rejected() -> None:
     error = cluster(1).ask(DescribeBrokers(0, (9,))).error
     assert error is not None
     assert error.code is ErrorCode.UNKNOWN_BROKER
 
 
-def refused(request: AdminRequest) -> str:
-    """Why it is no request, with INVALID_REQUEST."""
+def rejected(request: AdminRequest) -> str:
+    """The message of the rejection with INVALID_REQUEST."""
     driver = cluster(1)
     driver.create_topic(partitions=1, replication_factor=1)
     error = driver.ask(request).error
@@ -138,13 +138,13 @@ def refused(request: AdminRequest) -> str:
 
 
 @pytest.mark.parametrize("timeout_ms", [-1, 300_001])
-def test_a_time_that_nobody_may_have_is_refused_and_not_taken_for_another(timeout_ms: int) -> None:
+def test_an_impossible_timeout_is_rejected_and_not_replaced_by_another(timeout_ms: int) -> None:
     for request in (
         DeleteTopic(0, "t", "", timeout_ms),
         DescribeRecovery(0, "t", (), timeout_ms, 0, ""),
         SetMaintenance(0, (1,), True, False, timeout_ms),
     ):
-        said = refused(request)
+        said = rejected(request)
         assert said == f"a timeout of {timeout_ms} ms cannot be; ask for 1 to 300000 ms"
 
 
@@ -156,5 +156,5 @@ def test_a_time_that_nobody_may_have_is_refused_and_not_taken_for_another(timeou
         DescribeRecovery(0, "t", (), 1, -1, ""),
     ],
 )
-def test_a_page_of_less_than_nothing_is_refused(request_: AdminRequest) -> None:
-    assert refused(request_).startswith("a page size of -1 cannot be; ask for 1 to 1000")
+def test_a_negative_page_size_is_rejected(request_: AdminRequest) -> None:
+    assert rejected(request_).startswith("a page size of -1 cannot be; ask for 1 to 1000")

@@ -1,4 +1,4 @@
-"""The cluster's own topics: created by the controller, and left alone by users."""
+"""Internal topics of the cluster: the controller creates them, and users cannot change them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_an_internal_topic_is_created_once_enough_brokers_run() -> None:
     assert len(driver.states(STATE_CHANGES_TOPIC)) == 3
 
 
-def test_the_next_controller_creates_it_no_second_time() -> None:
+def test_the_next_controller_does_not_create_it_again() -> None:
     driver = _keeping(1, 2, 3)
     entry = driver.store.items[KEYS.topic(STATE_CHANGES_TOPIC)]
     driver.take_over()
@@ -44,11 +44,11 @@ def test_a_broker_that_takes_no_new_replicas_does_not_count_for_one() -> None:
     assert not _exists(driver)
 
 
-def test_a_controller_that_keeps_none_creates_none() -> None:
+def test_without_configured_internal_topics_none_is_created() -> None:
     assert not _exists(cluster(1, 2, 3))
 
 
-def test_users_create_no_topic_of_an_internal_name() -> None:
+def test_users_cannot_create_a_topic_with_an_internal_name() -> None:
     driver = cluster(1, 2, 3)
     request = driver.create_topic("__mine")
     error = driver.replies[request].error
@@ -57,7 +57,7 @@ def test_users_create_no_topic_of_an_internal_name() -> None:
     assert "choose another name" in error.message
 
 
-def test_users_do_not_delete_what_the_cluster_keeps() -> None:
+def test_users_cannot_delete_an_internal_topic() -> None:
     driver = _keeping(1, 2, 3)
     request = driver.delete_topic(STATE_CHANGES_TOPIC)
     error = driver.replies[request].error
@@ -66,7 +66,7 @@ def test_users_do_not_delete_what_the_cluster_keeps() -> None:
     assert _exists(driver)
 
 
-def test_what_the_cluster_keeps_no_more_can_be_deleted() -> None:
+def test_a_topic_that_is_no_longer_internal_can_be_deleted() -> None:
     driver = _keeping(1, 2, 3)
     driver.internal_topics = []
     driver.take_over()

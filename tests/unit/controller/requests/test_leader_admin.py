@@ -1,4 +1,4 @@
-"""Who leads, by request, by the clock and in maintenance."""
+"""Leadership by request, by automatic balancing, and in maintenance."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ INTERVAL_MS = 60_000
 
 @pytest.fixture(autouse=True, params=["at once", "in steps"])
 def _size_of_steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What holds for a few partitions holds for as many as are read off the event loop, and
-    checked in many steps."""
+    """Every test runs twice: with few partitions per request, and with partitions that are read off
+    the event loop and checked in many steps.
+    """
     if request.param == "in steps":
         monkeypatch.setattr(snapshot_reads, "MAX_READ_AT_ONCE", 0)
         monkeypatch.setattr(leader_admin, "MAX_CHECKED_PER_STEP", 1)
@@ -39,12 +40,12 @@ def _size_of_steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 def with_topic(partitions: int = 3) -> Driver:
     driver = cluster(1, 2, 3)
     driver.create_topic(partitions=partitions)
-    driver.told.clear()
+    driver.published.clear()
     return driver
 
 
 def back(driver: Driver, broker_id: int) -> None:
-    """It comes back, and into sync everywhere; those that led in its place go on."""
+    """The broker returns and rejoins every ISR; the leaders that replaced it keep leading."""
     driver.start_broker(broker_id)
     driver.watch()
     for number in range(len(driver.states())):
@@ -53,14 +54,14 @@ def back(driver: Driver, broker_id: int) -> None:
 
 
 def without_preferred(partitions: int = 3) -> tuple[Driver, int]:
-    """The preferred leader of the first partition leads nothing, and could."""
+    """The preferred leader of the first partition leads nothing, though it could."""
     driver = with_topic(partitions)
     away = driver.state(0).leader
     driver.kill_broker(away)
     driver.watch()
     back(driver, away)
     assert driver.state(0).leader != away
-    driver.told.clear()
+    driver.published.clear()
     return driver, away
 
 
@@ -96,7 +97,7 @@ def maintain(driver: Driver, *brokers: int, on: bool = True, dry_run: bool = Fal
 
 
 def move_later(driver: Driver, request_id: int, chosen: int) -> None:
-    """Asked for while an earlier transaction is on its way."""
+    """Sends the request while an earlier transaction is in flight."""
     named = ((TopicPartition("t", 0), chosen),)
     driver.feed(MoveLeaders(request_id, named, False, 5_000))
 
@@ -104,17 +105,17 @@ def move_later(driver: Driver, request_id: int, chosen: int) -> None:
 # Preferred leaders.
 
 
-def test_preferred_replicas_that_are_in_sync_lead_again_when_asked_for() -> None:
+def test_requested_preferred_replicas_that_are_in_sync_lead_again() -> None:
     driver, away = without_preferred()
     answer = elect(driver)
     assert leaders(driver) == preferred(driver)
     assert [result.leader for result in answer.results] == [away]
     assert codes(answer) == [None]
-    (told,) = driver.tells(Kind.ELECTION, stage=Stage.COMPLETED)
-    assert (told.change.cause, told.change.trace_id) == (Cause.PREFERRED_LEADER, "a1")
+    (published,) = driver.published_events(Kind.ELECTION, stage=Stage.COMPLETED)
+    assert (published.change.cause, published.change.trace_id) == (Cause.PREFERRED_LEADER, "a1")
 
 
-def test_another_leader_leads_in_a_new_epoch_with_the_same_isr() -> None:
+def test_a_preferred_election_starts_a_new_epoch_with_the_same_isr() -> None:
     driver, _ = without_preferred()
     before = driver.state(0)
     elect(driver)
@@ -122,7 +123,7 @@ def test_another_leader_leads_in_a_new_epoch_with_the_same_isr() -> None:
     assert (after.leader_epoch, after.isr) == (before.leader_epoch + 1, before.isr)
 
 
-def test_only_the_partitions_that_are_named_get_their_preferred_leaders() -> None:
+def test_only_the_named_partitions_get_their_preferred_leaders() -> None:
     driver, _ = without_preferred(6)
     before = leaders(driver)
     other = next(n for n in range(6) if before[n] == preferred(driver)[n])
@@ -130,7 +131,7 @@ def test_only_the_partitions_that_are_named_get_their_preferred_leaders() -> Non
     assert leaders(driver) == before
 
 
-def test_a_dry_run_says_who_would_lead_and_changes_nothing() -> None:
+def test_a_dry_run_names_the_new_leaders_and_changes_nothing() -> None:
     driver, away = without_preferred()
     before = dict(driver.store.items)
     answer = elect(driver, dry_run=True)
@@ -138,7 +139,7 @@ def test_a_dry_run_says_who_would_lead_and_changes_nothing() -> None:
     assert driver.store.items == before
 
 
-def test_a_preferred_replica_that_is_not_in_sync_does_not_lead_and_it_is_said_why() -> None:
+def test_a_preferred_replica_out_of_sync_does_not_lead_and_the_reason_is_given() -> None:
     driver = with_topic()
     away = driver.state(0).leader
     driver.kill_broker(away)
@@ -154,7 +155,7 @@ def test_a_preferred_replica_that_is_not_in_sync_does_not_lead_and_it_is_said_wh
 # Chosen leaders.
 
 
-def test_a_chosen_leader_leads_and_is_the_first_of_the_replicas() -> None:
+def test_a_chosen_leader_leads_and_becomes_the_first_of_the_replicas() -> None:
     driver = with_topic()
     replicas = driver.state(0).replicas
     answer = answer_of(move(driver, (0, replicas[2])))
@@ -164,16 +165,16 @@ def test_a_chosen_leader_leads_and_is_the_first_of_the_replicas() -> None:
     assert elect(driver).results == ()
 
 
-def test_who_asked_for_another_leader_is_told_with_the_election() -> None:
+def test_the_caller_that_requested_a_leader_is_published_with_the_election() -> None:
     driver, _ = without_preferred()
     elect(driver)
     move(driver, (0, driver.state(0).replicas[1]))
-    told = driver.tells(Kind.ELECTION, stage=Stage.COMPLETED)
-    assert [t.change.cause for t in told] == [Cause.PREFERRED_LEADER, Cause.LEADER_MOVED]
-    assert {(t.details["requested_by"], t.details["requested_from"]) for t in told} == {ASKER}
+    published = driver.published_events(Kind.ELECTION, stage=Stage.COMPLETED)
+    assert [t.change.cause for t in published] == [Cause.PREFERRED_LEADER, Cause.LEADER_MOVED]
+    assert {(t.details["requested_by"], t.details["requested_from"]) for t in published} == {ASKER}
 
 
-def test_who_leads_already_becomes_the_first_of_the_replicas_when_chosen() -> None:
+def test_a_chosen_current_leader_becomes_the_first_of_the_replicas() -> None:
     driver, away = without_preferred()
     leader = driver.state(0).leader
     move(driver, (0, leader))
@@ -182,7 +183,7 @@ def test_who_leads_already_becomes_the_first_of_the_replicas_when_chosen() -> No
     assert away in driver.state(0).replicas
 
 
-def test_a_leader_without_a_replica_or_in_no_sync_is_refused_by_itself() -> None:
+def test_a_leader_without_a_replica_or_out_of_sync_is_rejected_by_itself() -> None:
     driver = with_topic()
     follower = driver.state(1).replicas[1]
     driver.leader_writes_isr(1, driver.state(1).leader)
@@ -196,7 +197,7 @@ def test_a_leader_without_a_replica_or_in_no_sync_is_refused_by_itself() -> None
     ]
 
 
-def test_a_leader_that_falls_behind_before_it_leads_is_told_of_in_time() -> None:
+def test_a_leader_that_falls_behind_before_it_leads_is_reported_in_time() -> None:
     driver = with_topic()
     leader, chosen = driver.state(0).replicas[:2]
     driver.hold_transactions = True
@@ -207,15 +208,16 @@ def test_a_leader_that_falls_behind_before_it_leads_is_told_of_in_time() -> None
     driver.watch()
     driver.pass_time(2_000)
     assert codes(answer_of(driver.replies[77])) == [ErrorCode.REQUEST_TIMED_OUT]
-    # From then on nobody wants it any more.
+    # From then on the transfer is not a target any more.
     driver.leader_writes_isr(0, *sorted(driver.brokers))
     driver.watch()
     assert driver.state(0).leader == leader
 
 
-def late(driver: Driver, number: int, chosen: int) -> None:
-    """Somebody else has written the partition, and the time of who asked was up before it could
-    be tried again."""
+def transfer_out_of_time(driver: Driver, number: int, chosen: int) -> None:
+    """Another writer has changed the partition, and the request times out before the controller can
+    try again.
+    """
     driver.hold_transactions = True
     driver.feed(MoveLeaders(77, ((TopicPartition("t", number), chosen),), False, 2_000))
     driver.leader_writes_isr(number, *sorted(driver.brokers))
@@ -223,15 +225,15 @@ def late(driver: Driver, number: int, chosen: int) -> None:
     assert codes(answer_of(driver.replies[77])) == [ErrorCode.REQUEST_TIMED_OUT]
 
 
-def test_what_was_not_handed_over_in_time_is_handed_over_later() -> None:
+def test_a_transfer_that_timed_out_is_completed_later() -> None:
     driver = with_topic()
     chosen = driver.state(0).replicas[1]
-    late(driver, 0, chosen)
+    transfer_out_of_time(driver, 0, chosen)
     driver.release()
     driver.watch()
     driver.pass_time(1_000)
     assert driver.state(0).leader == driver.state(0).replicas[0] == chosen
-    # Once: who leads afterwards is another matter.
+    # Only once: later elections are independent of it.
     driver.kill_broker(chosen)
     driver.watch()
     back(driver, chosen)
@@ -239,10 +241,10 @@ def test_what_was_not_handed_over_in_time_is_handed_over_later() -> None:
     assert driver.state(0).leader != chosen
 
 
-def test_what_was_not_handed_over_in_time_is_forgotten_when_others_ask() -> None:
+def test_a_transfer_that_timed_out_is_dropped_at_a_new_request() -> None:
     driver = with_topic()
     leader, chosen = driver.state(0).replicas[:2]
-    late(driver, 0, chosen)
+    transfer_out_of_time(driver, 0, chosen)
     driver.feed(ElectPreferredLeaders(78, (), False, 5_000))
     driver.release()
     driver.watch()
@@ -251,7 +253,7 @@ def test_what_was_not_handed_over_in_time_is_forgotten_when_others_ask() -> None
 
 
 @pytest.mark.rule("last-request-applies")
-def test_who_asks_last_for_a_leader_has_the_last_word() -> None:
+def test_the_last_request_for_a_leader_applies() -> None:
     driver = with_topic(1)
     leader, second, third = driver.state(0).replicas
     driver.leader_writes_isr(0, leader, second, third)
@@ -267,7 +269,7 @@ def test_who_asks_last_for_a_leader_has_the_last_word() -> None:
     assert driver.state(0).leader == driver.state(0).replicas[0] == third
 
 
-def test_a_leader_that_was_chosen_is_not_taken_back_by_balance() -> None:
+def test_balancing_does_not_revert_a_chosen_leader() -> None:
     driver, away = without_preferred(1)
     other = next(b for b in driver.state(0).replicas if b not in {away, driver.state(0).leader})
     driver.hold_transactions = True
@@ -287,7 +289,7 @@ def test_a_leader_that_was_chosen_is_not_taken_back_by_balance() -> None:
         (((9, 1),), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_moves_of_leaders_that_cannot_be_are_refused(
+def test_impossible_leadership_transfers_are_rejected(
     moves: tuple[tuple[int, int], ...], code: ErrorCode
 ) -> None:
     error = move(with_topic(), *moves).error
@@ -295,7 +297,7 @@ def test_moves_of_leaders_that_cannot_be_are_refused(
     assert error.code is code
 
 
-def test_the_order_that_an_operation_gives_is_not_changed_before_its_end() -> None:
+def test_the_replica_order_of_an_operation_is_not_changed_before_its_end() -> None:
     driver = with_topic()
     leader, second, third = driver.state(0).replicas
     driver.start_broker(4)
@@ -319,7 +321,7 @@ def balanced(threshold_percent: int) -> tuple[Driver, int]:
     return driver, away
 
 
-def test_leaders_go_back_by_themselves_when_the_time_has_come() -> None:
+def test_leaderships_return_automatically_at_the_interval() -> None:
     driver, away = balanced(10)
     driver.pass_time(INTERVAL_MS - 1)
     assert driver.state(0).leader != away
@@ -333,7 +335,7 @@ def test_below_the_threshold_leaders_stay_where_they_are() -> None:
     assert driver.state(0).leader != away
 
 
-def test_what_was_balanced_once_is_not_wanted_for_ever() -> None:
+def test_a_balanced_leader_can_be_replaced_by_request_later() -> None:
     driver, away = balanced(10)
     driver.pass_time(INTERVAL_MS)
     assert driver.state(0).leader == away
@@ -342,7 +344,7 @@ def test_what_was_balanced_once_is_not_wanted_for_ever() -> None:
     assert driver.state(0).leader == other
 
 
-def test_a_broker_that_got_its_leaders_back_gives_them_up_for_maintenance() -> None:
+def test_a_broker_that_regained_its_leaderships_gives_them_up_for_maintenance() -> None:
     driver, away = balanced(10)
     driver.pass_time(INTERVAL_MS)
     assert away in leaders(driver)
@@ -350,7 +352,7 @@ def test_a_broker_that_got_its_leaders_back_gives_them_up_for_maintenance() -> N
     assert away not in leaders(driver)
 
 
-def test_a_broker_in_maintenance_gets_nothing_back() -> None:
+def test_a_broker_in_maintenance_regains_no_leaderships() -> None:
     driver, away = balanced(10)
     maintain(driver, away)
     driver.pass_time(3 * INTERVAL_MS)
@@ -370,11 +372,11 @@ def test_a_broker_in_maintenance_leads_nothing_and_keeps_its_replicas() -> None:
     assert broker not in leaders(driver)
     assert all(broker in state.isr_ids for state in driver.states())
     assert (len(answer.results), answer.kept, codes(answer)) == (1, 0, [None])
-    (told,) = driver.tells(Kind.BROKER_MAINTENANCE, stage=Stage.COMPLETED)
-    assert (told.broker, told.details["requested_by"]) == (broker, ASKER.name)
+    (published,) = driver.published_events(Kind.BROKER_MAINTENANCE, stage=Stage.COMPLETED)
+    assert (published.broker, published.details["requested_by"]) == (broker, ASKER.name)
 
 
-def test_it_leads_what_nobody_else_can_until_somebody_can() -> None:
+def test_a_broker_in_maintenance_leads_where_no_other_can_until_another_can() -> None:
     driver = with_topic(1)
     broker = driver.state(0).leader
     driver.leader_writes_isr(0, broker)
@@ -402,7 +404,7 @@ def test_another_controller_keeps_a_broker_in_maintenance_from_leading() -> None
     assert broker not in leaders(driver)
 
 
-def test_maintenance_that_stands_already_is_no_fault_and_ends_when_asked() -> None:
+def test_repeated_maintenance_succeeds_and_ends_on_request() -> None:
     driver = with_topic()
     maintain(driver, 1)
     assert maintain(driver, 1).error is None
@@ -412,7 +414,7 @@ def test_maintenance_that_stands_already_is_no_fault_and_ends_when_asked() -> No
 
 
 @pytest.mark.rule("last-request-applies")
-def test_maintenance_that_is_ended_while_it_is_waited_for_stays_ended() -> None:
+def test_maintenance_that_ends_while_a_request_waits_for_it_stays_ended() -> None:
     driver = with_topic(1)
     broker = driver.state(0).leader
     driver.hold_transactions = True
@@ -431,7 +433,7 @@ def test_maintenance_that_is_ended_while_it_is_waited_for_stays_ended() -> None:
 
 
 @pytest.mark.rule("leadership-returns-above-threshold")
-def test_a_broker_in_maintenance_gets_no_leaders_of_one_that_fails_nor_of_a_new_topic() -> None:
+def test_a_broker_in_maintenance_gets_no_leaderships_of_failed_brokers_or_new_topics() -> None:
     driver = with_topic(6)
     spared, failed, other = driver.state(0).replicas
     maintain(driver, spared)
@@ -444,7 +446,7 @@ def test_a_broker_in_maintenance_gets_no_leaders_of_one_that_fails_nor_of_a_new_
     assert set(leaders(driver)) == {other}
 
 
-def test_a_mark_of_maintenance_is_taken_off_a_broker_that_is_gone() -> None:
+def test_maintenance_of_a_broker_that_left_can_be_ended() -> None:
     driver = cluster(1, 2, 3, 4)
     driver.create_topic(partitions=4, replication_factor=2)
     assert maintain(driver, 4).error is None
@@ -454,13 +456,13 @@ def test_a_mark_of_maintenance_is_taken_off_a_broker_that_is_gone() -> None:
     driver.watch()
     assert maintain(driver, 4, on=False).error is None
     assert KEYS.maintenance(4) not in driver.store.items
-    # Of one that has no mark nothing is known.
+    # A broker that has left and has no mark is unknown.
     error = maintain(driver, 4, on=False).error
     assert error is not None
     assert error.code is ErrorCode.UNKNOWN_BROKER
 
 
-def test_a_dry_run_of_maintenance_says_who_would_lead_and_changes_nothing() -> None:
+def test_a_dry_run_of_maintenance_names_the_new_leaders_and_changes_nothing() -> None:
     driver = with_topic()
     broker = driver.state(0).leader
     before = dict(driver.store.items)
@@ -469,7 +471,7 @@ def test_a_dry_run_of_maintenance_says_who_would_lead_and_changes_nothing() -> N
     assert driver.store.items == before
 
 
-def test_an_unknown_broker_is_in_no_maintenance() -> None:
+def test_maintenance_of_an_unknown_broker_is_rejected() -> None:
     error = maintain(with_topic(), 9).error
     assert error is not None
     assert error.code is ErrorCode.UNKNOWN_BROKER

@@ -1,4 +1,4 @@
-"""A step of the controller checks only so many leaders that were asked for."""
+"""A step of the controller checks a bounded number of requested leaders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from unit.controller.driver import Driver
 from unit.controller.requests.test_leader_admin import answer_of, with_topic, without_preferred
 
 
-def test_a_step_checks_only_so_many_leaders_that_were_asked_for(
+def test_a_step_checks_a_bounded_number_of_requested_leaders(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     driver, _ = without_preferred(9)
@@ -43,7 +43,7 @@ def test_a_step_checks_only_so_many_leaders_that_were_asked_for(
     driver.release()
     assert len(answer_of(driver.replies[90]).results) == 3
     assert max(checked) <= 2
-    # Nor do those whose time is up.
+    # Requests that time out are bounded too.
     checked.clear()
     driver.hold_transactions = True
     driver.feed(MoveLeaders(91, tuple((n, 2) for n in names(9)), False, 5_000))
@@ -59,7 +59,7 @@ def names(partitions: int) -> list[TopicPartition]:
 def _count_per_step(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, of: type, method: str
 ) -> list[int]:
-    """How often each step from now on calls it."""
+    """The number of calls in each later step."""
     calls: list[int] = []
     original, handle = getattr(of, method), driver.controller.handle
 
@@ -76,7 +76,7 @@ def _count_per_step(
     return calls
 
 
-def test_a_step_wants_only_so_many_leaders_that_were_asked_for(
+def test_a_step_sets_a_bounded_number_of_target_leaders(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     driver, _ = without_preferred(9)
@@ -86,12 +86,12 @@ def test_a_step_wants_only_so_many_leaders_that_were_asked_for(
     driver.feed(ElectPreferredLeaders(90, (), False, 5_000))
     assert len(answer_of(driver.replies[90]).results) == 3
     assert not driver.controller.context.wanted_leaders
-    # Each becomes wanted, and then is not any more.
+    # Each becomes a target, and then is withdrawn.
     assert sum(wishes) >= 6
     assert max(wishes) <= 2
 
 
-def test_a_step_checks_and_reports_only_so_many_leaders_of_brokers_in_maintenance(
+def test_a_step_checks_a_bounded_number_of_leaders_of_brokers_in_maintenance(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     driver = with_topic(30)
@@ -102,6 +102,6 @@ def test_a_step_checks_and_reports_only_so_many_leaders_of_brokers_in_maintenanc
     results = answer_of(driver.replies[90]).results
     assert [result.error for result in results] == [None] * 10
     assert [result.partition for result in results] == sorted(r.partition for r in results)
-    # As each loses its leadership, and once more for the answer.
+    # When each loses its leadership, and again for the answer.
     assert sum(checks) >= 20
     assert max(checks) <= 2 + 2

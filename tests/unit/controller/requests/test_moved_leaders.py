@@ -1,4 +1,4 @@
-"""An operation that balances ends with the leaders that its plan shows."""
+"""A balancing operation ends with the leaders that its plan shows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def grown(driver: Driver, operation_id: str = "op") -> None:
     assert state_of(driver, operation_id) is OperationState.DONE
 
 
-def test_a_broker_that_was_added_leads_its_share_when_the_operation_is_done() -> None:
+def test_an_added_broker_leads_its_share_when_the_operation_is_done() -> None:
     driver = with_topic(partitions=12)
     grown(driver)
     counts = Counter(leaders(driver))
@@ -43,7 +43,7 @@ def test_a_broker_that_was_added_leads_its_share_when_the_operation_is_done() ->
     assert leaders(driver) == preferred(driver)
 
 
-def test_the_leaders_of_a_removed_brokers_partitions_are_the_preferred_ones() -> None:
+def test_partitions_of_a_removed_broker_are_led_by_their_preferred_replicas() -> None:
     driver = with_topic(partitions=12)
     grown(driver)
     driver.begin_operation(RemovedBrokers((3,)), "shrink")
@@ -52,7 +52,7 @@ def test_the_leaders_of_a_removed_brokers_partitions_are_the_preferred_ones() ->
     assert 3 not in leaders(driver)
 
 
-def test_moves_by_hand_leave_the_leader_where_it_can_stay() -> None:
+def test_manual_moves_keep_the_leader_where_possible() -> None:
     driver = with_topic(partitions=1)
     leader = driver.state(0).leader
     driver.begin_operation(by_hand((0, (4, leader))), "op")
@@ -61,7 +61,7 @@ def test_moves_by_hand_leave_the_leader_where_it_can_stay() -> None:
     assert (driver.state(0).leader, driver.state(0).replicas[0]) == (leader, 4)
 
 
-def test_an_operation_that_is_cancelled_elects_nobody() -> None:
+def test_a_cancelled_operation_elects_no_leader() -> None:
     driver = with_topic(partitions=12)
     before = leaders(driver)
     driver.begin_operation(AddedBrokers((4,)), "op")
@@ -70,7 +70,7 @@ def test_an_operation_that_is_cancelled_elects_nobody() -> None:
     assert leaders(driver) == before
 
 
-def test_a_broker_in_maintenance_is_not_elected_and_not_when_that_ends_either() -> None:
+def test_a_broker_in_maintenance_is_not_elected_then_or_when_maintenance_ends() -> None:
     driver = with_topic(partitions=12)
     driver.ask(SetMaintenance(0, (4,), True, False, 5_000))
     grown(driver)
@@ -80,7 +80,7 @@ def test_a_broker_in_maintenance_is_not_elected_and_not_when_that_ends_either() 
 
 
 def is_election(driver: Driver, transaction: Transaction) -> bool:
-    """Of a partition that is not being moved."""
+    """Whether the transaction elects a leader of a partition that is not being moved."""
     changes = [c for c in transaction.changes if c.key.endswith("/leaderAndISR")]
     if not changes or isinstance(changes[0], Delete):
         return False
@@ -90,7 +90,7 @@ def is_election(driver: Driver, transaction: Transaction) -> bool:
 
 
 @pytest.mark.parametrize("elections", [1, 2])
-def test_another_controller_makes_the_elections_that_are_left(
+def test_another_controller_makes_the_remaining_elections(
     elections: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(moved_leaders, "MAX_ELECTED_AT_ONCE", 1)
@@ -112,7 +112,7 @@ def test_another_controller_makes_the_elections_that_are_left(
     assert state_of(driver) is OperationState.DONE
 
 
-def test_who_is_elected_for_an_operation_that_has_ended_is_of_no_matter_to_the_next() -> None:
+def test_the_next_controller_ignores_the_leaders_of_an_ended_operation() -> None:
     driver = with_topic(partitions=12)
     grown(driver)
     name = TopicPartition("t", 0)
@@ -126,7 +126,7 @@ def test_who_is_elected_for_an_operation_that_has_ended_is_of_no_matter_to_the_n
     assert driver.state(0).leader == other
 
 
-def test_more_elections_than_are_made_at_once_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_elections_beyond_the_limit_follow_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moved_leaders, "MAX_ELECTED_AT_ONCE", 1)
     driver = with_topic(partitions=12)
     grown(driver)

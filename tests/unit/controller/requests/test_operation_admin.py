@@ -1,4 +1,4 @@
-"""Operations as administrators begin them, and across takeovers."""
+"""Requests that begin operations, and operations across takeovers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from unit.controller.operated import (
 # From the request to its end.
 
 
-def test_moves_by_hand_are_made_and_the_operation_ends() -> None:
+def test_manual_moves_are_made_and_the_operation_ends() -> None:
     driver = with_topic()
     request = driver.begin_operation(by_hand((0, (4, 1)), (1, (4, 2))), "op")
     assert code_of(driver, request) is None
@@ -45,7 +45,7 @@ def test_moves_by_hand_are_made_and_the_operation_ends() -> None:
     assert state_of(driver) is OperationState.DONE
 
 
-def test_an_operation_is_replied_when_its_key_is_written_and_not_before() -> None:
+def test_an_operation_is_acknowledged_when_its_key_is_written_and_not_before() -> None:
     driver = with_topic()
     driver.hold_transactions = True
     request = driver.begin_operation(by_hand((0, (4, 1))), "op")
@@ -67,7 +67,7 @@ def test_a_plan_is_written_in_chunks_before_the_operation(monkeypatch: pytest.Mo
 
 
 @pytest.mark.rule("operation-key-commits-plan")
-def test_what_a_controller_left_of_a_plan_without_an_operation_is_removed() -> None:
+def test_an_orphaned_plan_of_a_previous_controller_is_removed() -> None:
     driver = with_topic()
     taken: list[int] = []
 
@@ -83,7 +83,7 @@ def test_what_a_controller_left_of_a_plan_without_an_operation_is_removed() -> N
     assert plan_keys(driver) == []
 
 
-def test_another_controller_goes_on_with_an_operation() -> None:
+def test_another_controller_continues_an_operation() -> None:
     driver = with_topic()
     driver.begin_operation(by_hand((0, (4, 1)), (1, (4, 2))), "op")
     driver.take_over()
@@ -129,23 +129,23 @@ def test_an_operation_without_an_answer_from_the_store_is_written_again() -> Non
     assert code_of(driver, request) is None
 
 
-def test_an_operation_gets_an_id_where_none_is_chosen() -> None:
+def test_an_operation_without_an_id_gets_one() -> None:
     driver = with_topic()
     operation = operation_of(driver, driver.begin_operation(by_hand((0, (4, 1)))))
     assert KEYS.operation(operation.operation_id) in driver.store.items
 
 
-def test_no_more_partitions_move_to_a_broker_at_once_than_may() -> None:
+def test_concurrent_moves_to_a_broker_are_limited() -> None:
     driver = with_topic(12)
     driver.begin_operation(by_hand(*((n, (4, 1)) for n in range(12))), "op")
     assert sum(state.moving is not None for state in driver.states()) == 5
 
 
-# The same again, and others.
+# Repeated requests, and conflicting ones.
 
 
 @pytest.mark.rule("operation-key-commits-plan")
-def test_the_same_request_by_the_same_id_is_the_same_operation() -> None:
+def test_the_same_request_with_the_same_id_is_the_same_operation() -> None:
     driver = with_topic()
     driver.begin_operation(by_hand((0, (4, 1))), "op")
     writes = len(driver.transactions)
@@ -158,7 +158,7 @@ def test_the_same_request_by_the_same_id_is_the_same_operation() -> None:
     assert operation_of(driver, later).entry.state is OperationState.DONE
 
 
-def test_another_request_by_the_same_id_is_refused() -> None:
+def test_a_different_request_with_the_same_id_is_rejected() -> None:
     driver = with_topic()
     driver.begin_operation(by_hand((0, (4, 1))), "op")
     for other in (by_hand((1, (4, 1))), Rebalancing()):
@@ -166,7 +166,7 @@ def test_another_request_by_the_same_id_is_refused() -> None:
         assert code_of(driver, request) is ErrorCode.OPERATION_ID_IN_USE
 
 
-def test_an_id_is_that_of_one_operation_or_of_one_creation_of_a_topic() -> None:
+def test_an_id_belongs_to_one_operation_or_one_creation_of_a_topic() -> None:
     driver = with_topic()
     driver.begin_operation(by_hand((0, (4, 1))), "op")
     creation = driver.create_topic("other", operation_id="op")
@@ -180,7 +180,7 @@ def test_an_id_is_that_of_one_operation_or_of_one_creation_of_a_topic() -> None:
     assert code_of(driver, creation) is ErrorCode.OPERATION_ID_IN_USE
 
 
-def test_who_asks_again_while_it_is_being_written_waits_for_the_same() -> None:
+def test_a_request_repeated_while_the_operation_is_written_waits_for_it() -> None:
     driver = with_topic()
     driver.hold_transactions = True
     first = driver.begin_operation(by_hand((0, (4, 1))), "op")
@@ -189,7 +189,7 @@ def test_who_asks_again_while_it_is_being_written_waits_for_the_same() -> None:
     assert operation_of(driver, first).operation_id == operation_of(driver, second).operation_id
 
 
-def test_a_partition_that_another_operation_moves_is_refused_with_its_name() -> None:
+def test_a_partition_moved_by_another_operation_is_rejected_with_its_name() -> None:
     driver = with_topic()
     driver.begin_operation(by_hand((0, (4, 1))), "op")
     request = driver.begin_operation(by_hand((0, (4, 2))), "other")
@@ -198,7 +198,7 @@ def test_a_partition_that_another_operation_moves_is_refused_with_its_name() -> 
     assert (error.code, "op;" in error.message) == (ErrorCode.PARTITION_BUSY, True)
 
 
-def test_what_an_operation_has_moved_is_its_own_until_it_has_ended() -> None:
+def test_partitions_belong_to_an_operation_until_it_has_ended() -> None:
     driver = with_topic()
     driver.begin_operation(by_hand((0, (4, 1)), (1, (4, 2))), "op")
     driver.leader_writes_isr(0, *driver.state(0).replicas)
@@ -215,7 +215,7 @@ def test_what_an_operation_has_moved_is_its_own_until_it_has_ended() -> None:
     assert driver.state(0).replicas == (1, 2)
 
 
-def test_a_partition_that_is_only_asked_for_yet_is_busy_too() -> None:
+def test_a_partition_in_a_requested_operation_is_busy_too() -> None:
     driver = with_topic()
     driver.hold_transactions = True
     driver.begin_operation(by_hand((0, (4, 1))), "op")
@@ -254,7 +254,9 @@ def test_a_partition_that_is_only_asked_for_yet_is_busy_too() -> None:
         (Reversal("no-such"), ErrorCode.UNKNOWN_OPERATION),
     ],
 )
-def test_what_cannot_be_is_refused_and_leaves_nothing(wanted: object, code: ErrorCode) -> None:
+def test_an_invalid_operation_is_rejected_and_leaves_nothing(
+    wanted: object, code: ErrorCode
+) -> None:
     driver = with_topic()
     before = dict(driver.store.items)
     request = driver.begin_operation(wanted, "op")  # type: ignore[arg-type]
@@ -262,7 +264,7 @@ def test_what_cannot_be_is_refused_and_leaves_nothing(wanted: object, code: Erro
     assert driver.store.items == before
 
 
-def test_a_target_that_min_isr_could_never_be_met_with_is_refused() -> None:
+def test_a_target_below_the_min_isr_of_the_topic_is_rejected() -> None:
     driver = with_topic()
     driver.alter_config({"min_insync_replicas": "2"})
     request = driver.begin_operation(by_hand((0, (4,))), "op")
@@ -272,7 +274,7 @@ def test_a_target_that_min_isr_could_never_be_met_with_is_refused() -> None:
 # Plans.
 
 
-def test_a_dry_run_gives_the_plan_and_changes_nothing() -> None:
+def test_a_dry_run_returns_the_plan_and_changes_nothing() -> None:
     driver = with_topic()
     before = dict(driver.store.items)
     plan = plan_of(driver, driver.begin_operation(by_hand((0, (4, 1))), dry_run=True))
@@ -284,7 +286,7 @@ def test_a_dry_run_gives_the_plan_and_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_a_plan_that_is_expected_is_carried_out_and_no_other(dry_run: bool) -> None:
+def test_only_the_expected_plan_is_carried_out(dry_run: bool) -> None:
     driver = with_topic(12)
     shown = plan_of(driver, driver.begin_operation(AddedBrokers((4,)), dry_run=True))
     driver.create_topic("another", partitions=6, replication_factor=2)
@@ -296,7 +298,7 @@ def test_a_plan_that_is_expected_is_carried_out_and_no_other(dry_run: bool) -> N
     shown = plan_of(driver, driver.begin_operation(AddedBrokers((4,)), dry_run=True))
     request = driver.begin_operation(AddedBrokers((4,)), "op", expected_plan=shown.digest)
     assert plan_of(driver, request).digest == shown.digest
-    # Asked for again it is the same operation, whatever the plan would be now.
+    # A repeated request is the same operation, even if the plan would be different now.
     request = driver.begin_operation(AddedBrokers((4,)), "op", expected_plan=shown.digest)
     assert operation_of(driver, request).operation_id == "op"
 
@@ -313,7 +315,7 @@ def test_the_moves_of_a_dry_run_are_what_the_operation_does() -> None:
     assert max(shares) - min(shares) <= 1
 
 
-def test_a_balanced_cluster_is_rebalanced_by_nothing_and_at_once() -> None:
+def test_rebalancing_a_balanced_cluster_ends_at_once() -> None:
     driver = with_topic(12)
     driver.begin_operation(AddedBrokers((4,)), "grow")
     catch_up(driver)
@@ -323,7 +325,7 @@ def test_a_balanced_cluster_is_rebalanced_by_nothing_and_at_once() -> None:
 
 
 @pytest.mark.rule("brokers-added-and-removed")
-def test_removed_brokers_hold_nothing_and_get_nothing_until_they_are_added_again() -> None:
+def test_removed_brokers_hold_and_get_nothing_until_they_are_added_again() -> None:
     driver = with_topic(6)
     driver.begin_operation(RemovedBrokers((2,)), "op")
     catch_up(driver)
@@ -335,7 +337,7 @@ def test_removed_brokers_hold_nothing_and_get_nothing_until_they_are_added_again
     assert KEYS.broker_removal(2) not in driver.store.items
 
 
-def test_a_dead_broker_is_removed_too() -> None:
+def test_a_dead_broker_can_be_removed() -> None:
     driver = with_topic(6)
     driver.kill_broker(2)
     driver.watch()
@@ -344,7 +346,7 @@ def test_a_dead_broker_is_removed_too() -> None:
     assert all(2 not in state.replicas for state in driver.states())
 
 
-def test_another_factor_holds_for_partitions_to_come_too() -> None:
+def test_a_new_factor_applies_to_later_partitions_too() -> None:
     driver = with_topic()
     driver.begin_operation(OtherFactor(("t",), 3), "op")
     catch_up(driver)
@@ -353,7 +355,7 @@ def test_another_factor_holds_for_partitions_to_come_too() -> None:
 
 
 @pytest.mark.parametrize("factor", [-1, 0, 4])
-def test_a_topic_whose_partitions_are_not_placed_gets_no_impossible_factor(factor: int) -> None:
+def test_a_topic_with_unplaced_partitions_gets_no_impossible_factor(factor: int) -> None:
     driver = cluster(1, 2, 3)
     driver.hold_transactions = True
     driver.create_topic(partitions=1, replication_factor=3)
@@ -367,7 +369,7 @@ def test_a_topic_whose_partitions_are_not_placed_gets_no_impossible_factor(facto
     assert [len(state.replicas) for state in driver.states()] == [2]
 
 
-def test_a_topic_that_changes_while_its_factor_is_written_ends_the_request() -> None:
+def test_a_topic_change_while_its_factor_is_written_ends_the_request() -> None:
     driver = with_topic()
     driver.hold_transactions = True
     request = driver.begin_operation(OtherFactor(("t",), 3), "op")
@@ -379,7 +381,7 @@ def test_a_topic_that_changes_while_its_factor_is_written_ends_the_request() -> 
     assert plan_keys(driver) == []
 
 
-def test_moves_by_hand_into_one_rack_are_warned_of_and_made() -> None:
+def test_manual_moves_into_one_rack_are_made_with_a_warning() -> None:
     driver = cluster()
     for broker_id, rack in ((1, "a"), (2, "a"), (3, "b")):
         driver.start_broker(broker_id, rack=rack)

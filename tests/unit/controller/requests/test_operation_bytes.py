@@ -1,4 +1,4 @@
-"""How much of their data operations have copied, for those who ask."""
+"""Bytes copied by operations, as reported to administrators."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from unit.controller.operated import by_hand, catch_up, described, with_topic
 
 
 def moving(*sizes: int) -> Driver:
-    """Each of these partitions is to be copied once, to broker 4; its leader has so many
-    bytes."""
+    """Each of these partitions is to be copied once, to broker 4. The numbers are the bytes of
+    their leaders.
+    """
     driver = with_topic(len(sizes))
     targets = [(n, (4, driver.state(n).replicas[0])) for n in range(len(sizes))]
     for number, size in enumerate(sizes):
-        tell(driver, number, size)
+        set_sizes(driver, number, size)
     driver.begin_operation(by_hand(*targets), "op")
     return driver
 
 
-def tell(driver: Driver, number: int, size: int, lacks: int | None = None) -> None:
-    """What a partition's leader says from now on, if it is asked."""
+def set_sizes(driver: Driver, number: int, size: int, lacks: int | None = None) -> None:
+    """The sizes that a partition's leader reports from now on."""
     leader = driver.brokers[driver.state(number).leader]
     leader.sizes[number] = size
     if lacks is not None:
         leader.lacks[number] = {4: lacks}
 
 
-def test_bytes_are_told_as_the_leaders_of_what_is_moved_know_them() -> None:
+def test_bytes_are_those_that_the_leaders_of_moved_partitions_report() -> None:
     driver = moving(1_000, 600)
-    tell(driver, 0, 1_100, lacks=300)
+    set_sizes(driver, 0, 1_100, lacks=300)
     answer = described(driver)
     progress = answer.operation.progress
     assert (progress.bytes_to_copy, progress.bytes_copied) == (1_700, 800)
@@ -39,14 +40,14 @@ def test_bytes_are_told_as_the_leaders_of_what_is_moved_know_them() -> None:
     assert [(m.bytes_to_copy, m.bytes_copied) for m in answer.moves] == [(1_100, 800), (600, 0)]
 
 
-def test_nobody_is_asked_before_somebody_describes_the_operation() -> None:
+def test_no_broker_is_queried_before_the_operation_is_described() -> None:
     driver = moving(1_000)
     driver.pass_time(60_000)
     driver.ask(ListOperations(0, (), (), 0, ""))
     assert driver.questions == []
 
 
-def test_a_list_tells_the_bytes_that_are_known_and_how_many_moves_are_not() -> None:
+def test_a_list_contains_the_known_bytes_and_the_number_of_unmeasured_moves() -> None:
     driver = moving(1_000)
     answer = driver.ask(ListOperations(0, (), (), 0, "")).answer
     assert answer.operations[0].progress.moves_unmeasured == 1  # type: ignore[union-attr]
@@ -56,7 +57,7 @@ def test_a_list_tells_the_bytes_that_are_known_and_how_many_moves_are_not() -> N
     assert (progress.bytes_to_copy, progress.moves_unmeasured) == (1_000, 0)
 
 
-def test_what_was_just_told_is_not_asked_again() -> None:
+def test_a_recent_measurement_is_not_requested_again() -> None:
     driver = moving(1_000)
     described(driver)
     asked = len(driver.questions)
@@ -67,28 +68,28 @@ def test_what_was_just_told_is_not_asked_again() -> None:
     assert len(driver.questions) == asked + 1
 
 
-def test_the_rate_and_the_end_follow_from_the_bytes_copied_lately() -> None:
+def test_rate_and_estimated_end_follow_from_recently_copied_bytes() -> None:
     driver = moving(1_000, 600)
-    tell(driver, 0, 1_000, lacks=900)
+    set_sizes(driver, 0, 1_000, lacks=900)
     assert described(driver).operation.progress.bytes_per_second == 0
     driver.pass_time(10_000)
-    tell(driver, 0, 1_000, lacks=400)
+    set_sizes(driver, 0, 1_000, lacks=400)
     progress = described(driver).operation.progress
     assert progress.bytes_per_second == 50
     assert progress.estimated_end_ms == WALL_MS + driver.now_ms + 1_000 * 1_000 // 50
 
 
-def test_what_is_done_counts_as_it_was_measured_last() -> None:
+def test_finished_moves_count_as_last_measured() -> None:
     driver = moving(1_000)
-    tell(driver, 0, 1_000, lacks=10)
+    set_sizes(driver, 0, 1_000, lacks=10)
     described(driver)
     catch_up(driver)
-    tell(driver, 0, 9_999)
+    set_sizes(driver, 0, 9_999)
     progress = described(driver).operation.progress
     assert (progress.bytes_to_copy, progress.bytes_copied) == (1_000, 1_000)
 
 
-def test_the_bytes_that_were_copied_are_kept_with_an_operation_that_has_ended() -> None:
+def test_the_bytes_copied_are_kept_with_an_ended_operation() -> None:
     driver = moving(1_000, 600)
     described(driver)
     catch_up(driver)
@@ -98,24 +99,24 @@ def test_the_bytes_that_were_copied_are_kept_with_an_operation_that_has_ended() 
     assert described(driver).operation.progress.bytes_copied == 1_600
 
 
-def test_moves_that_nobody_measured_are_counted_as_such_at_the_end() -> None:
+def test_unmeasured_moves_are_counted_as_such_at_the_end() -> None:
     driver = moving(1_000)
     catch_up(driver)
     progress = described(driver).operation.progress
     assert (progress.bytes_copied, progress.moves_unmeasured) == (0, 1)
 
 
-def test_another_controller_asks_for_what_is_done_too() -> None:
+def test_another_controller_requests_measurements_of_finished_moves_too() -> None:
     driver = moving(1_000, 600)
     driver.leader_writes_isr(0, *driver.state(0).replicas)
     driver.watch()
-    tell(driver, 0, 1_000)
+    set_sizes(driver, 0, 1_000)
     driver.take_over()
     progress = described(driver).operation.progress
     assert (progress.bytes_to_copy, progress.bytes_copied) == (1_600, 1_000)
 
 
-def test_a_description_waits_for_a_silent_leader_only_so_long() -> None:
+def test_a_description_waits_for_a_silent_leader_for_a_limited_time() -> None:
     driver = moving(1_000, 600)
     silent = driver.state(0).leader
     driver.brokers[silent].silent = True
@@ -128,7 +129,7 @@ def test_a_description_waits_for_a_silent_leader_only_so_long() -> None:
     assert answer.operation.progress.moves_unmeasured == 2 - len(others)
 
 
-def test_an_answer_that_was_lost_is_asked_for_with_the_next_description() -> None:
+def test_a_lost_measurement_is_requested_with_the_next_description() -> None:
     driver = moving(1_000)
     driver.brokers[driver.state(0).leader].lost_questions = 1
     assert described(driver).operation.progress.moves_unmeasured == 1
@@ -144,7 +145,7 @@ def test_moves_that_copy_nothing_have_no_bytes() -> None:
     assert driver.questions == []
 
 
-def test_what_was_measured_is_known_while_the_operation_is_cancelled() -> None:
+def test_measurements_are_kept_while_the_operation_is_cancelled() -> None:
     driver = moving(1_000, 600)
     driver.leader_writes_isr(0, *driver.state(0).replicas)
     driver.watch()

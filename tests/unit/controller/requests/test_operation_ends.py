@@ -1,4 +1,4 @@
-"""Operations that are cancelled, reversed and looked at, and what they may carry."""
+"""Operations that are cancelled, reversed and described, and the throttle."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_takeover_at_any_transaction_of_a_cancellation_ends_it(transactions: i
     assert state_of(driver) is OperationState.CANCELLED
 
 
-def test_a_cancelled_operation_takes_back_what_is_under_way() -> None:
+def test_a_cancelled_operation_reverts_moves_in_progress() -> None:
     driver = with_topic()
     before = [state.replicas for state in driver.states()]
     driver.begin_operation(by_hand((0, (4, 1)), (1, (4, 2))), "op")
@@ -67,7 +67,7 @@ def test_a_cancelled_operation_takes_back_what_is_under_way() -> None:
     assert state_of(driver) is OperationState.CANCELLED
 
 
-def test_what_was_done_before_it_was_cancelled_stays() -> None:
+def test_moves_completed_before_a_cancellation_stay() -> None:
     driver = with_topic()
     before = [state.replicas for state in driver.states()]
     driver.begin_operation(by_hand((0, (4, 1)), (1, (4, 2))), "op")
@@ -81,7 +81,7 @@ def test_what_was_done_before_it_was_cancelled_stays() -> None:
     assert (view.progress.moves_done, view.progress.moves_dropped) == (1, 1)
 
 
-def test_a_dry_run_of_a_cancellation_names_what_goes_back() -> None:
+def test_a_dry_run_of_a_cancellation_names_the_moves_to_revert() -> None:
     driver = with_topic()
     before = driver.state(0).replicas
     driver.begin_operation(by_hand((0, (4, 1))), "op")
@@ -90,7 +90,7 @@ def test_a_dry_run_of_a_cancellation_names_what_goes_back() -> None:
     assert state_of(driver) is OperationState.RUNNING
 
 
-def test_cancelling_twice_is_no_fault_and_cancelling_what_is_done_is() -> None:
+def test_repeating_a_cancellation_succeeds_and_cancelling_a_done_operation_fails() -> None:
     driver = with_topic()
     driver.begin_operation(by_hand((0, (4, 1))), "op")
     driver.cancel_operation("op")
@@ -101,13 +101,13 @@ def test_cancelling_twice_is_no_fault_and_cancelling_what_is_done_is() -> None:
     assert code_of(driver, driver.cancel_operation("no-such")) is ErrorCode.UNKNOWN_OPERATION
 
 
-def test_an_older_revision_of_an_operation_is_not_cancelled() -> None:
+def test_a_cancellation_with_an_older_revision_is_rejected() -> None:
     driver = with_topic()
     driver.begin_operation(by_hand((0, (4, 1))), "op")
     assert code_of(driver, driver.cancel_operation("op", 1)) is ErrorCode.REVISION_CONFLICT
 
 
-def test_a_cancellation_that_is_repeated_finds_its_own_revision_and_is_no_fault() -> None:
+def test_a_repeated_cancellation_with_its_own_revision_succeeds() -> None:
     driver = with_topic()
     driver.begin_operation(by_hand((0, (4, 1))), "op")
     read = driver.store.items[KEYS.operation("op")].mod_revision
@@ -115,7 +115,7 @@ def test_a_cancellation_that_is_repeated_finds_its_own_revision_and_is_no_fault(
         assert code_of(driver, driver.cancel_operation("op", read)) is None
 
 
-def test_a_reversal_moves_back_what_was_moved() -> None:
+def test_a_reversal_moves_replicas_back() -> None:
     driver = with_topic()
     before = [state.replicas for state in driver.states()]
     driver.begin_operation(by_hand((0, (4, 1)), (1, (4, 2))), "op")
@@ -127,7 +127,7 @@ def test_a_reversal_moves_back_what_was_moved() -> None:
     assert [state.replicas for state in driver.states()] == before
 
 
-def test_a_reversal_leaves_alone_what_has_moved_on() -> None:
+def test_a_reversal_skips_partitions_that_have_changed_since() -> None:
     driver = with_topic()
     driver.begin_operation(by_hand((0, (4, 1))), "op")
     catch_up(driver)
@@ -136,7 +136,7 @@ def test_a_reversal_leaves_alone_what_has_moved_on() -> None:
     assert plan_of(driver, driver.begin_operation(Reversal("op"), dry_run=True)).moves == ()
 
 
-# Looked at.
+# Descriptions.
 
 
 def test_an_operation_is_described_with_its_moves_in_pages() -> None:
@@ -164,7 +164,7 @@ def test_progress_counts_moves_and_replicas_and_estimates_the_end() -> None:
     assert progress.estimated_end_ms == WALL_MS + driver.now_ms + 60_000
 
 
-def test_operations_are_listed_the_newest_first_in_pages_and_by_state() -> None:
+def test_operations_are_listed_newest_first_in_pages_and_by_state() -> None:
     driver = with_topic()
     for number in range(3):
         driver.begin_operation(by_hand((number, (4, 1))), f"op-{number}")
@@ -182,14 +182,14 @@ def test_operations_are_listed_the_newest_first_in_pages_and_by_state() -> None:
     assert [o.operation_id for o in listed(OperationState.CANCELLED).operations] == ["op-1"]
 
 
-def test_a_page_token_that_was_never_given_is_refused() -> None:
+def test_an_invalid_page_token_is_rejected() -> None:
     driver = with_topic()
     error = driver.ask(ListOperations(0, (), (), 0, "x")).error
     assert error is not None
     assert error.code is ErrorCode.INVALID_REQUEST
 
 
-def test_operations_beyond_those_that_are_kept_go_with_their_plans() -> None:
+def test_the_oldest_operations_beyond_the_limit_are_deleted_with_their_plans() -> None:
     driver = with_topic()
     for number in range(103):
         target = (4, 1) if number % 2 else (1, 4)
@@ -201,16 +201,16 @@ def test_operations_beyond_those_that_are_kept_go_with_their_plans() -> None:
     assert {key.split("/")[-2] for key in plan_keys(driver)} <= {k.split("/")[-1] for k in kept}
 
 
-def test_an_operation_is_told_from_the_request_to_its_end() -> None:
+def test_an_operation_is_published_from_the_request_to_its_end() -> None:
     driver = with_topic()
     driver.begin_operation(by_hand((0, (4, 1))), "op")
     catch_up(driver)
-    begun = driver.tells(Kind.OPERATION_BEGUN)
-    assert [told.stage for told in begun] == [Stage.REQUESTED, Stage.COMPLETED]
+    begun = driver.published_events(Kind.OPERATION_BEGUN)
+    assert [event.stage for event in begun] == [Stage.REQUESTED, Stage.COMPLETED]
     assert begun[0].details["requested_by"] == ASKER.name
     assert begun[0].details["requested_from"] == ASKER.address
     assert begun[0].change.trace_id == "e5"
-    (over,) = driver.tells(Kind.OPERATION_ENDED, stage=Stage.COMPLETED)
+    (over,) = driver.published_events(Kind.OPERATION_ENDED, stage=Stage.COMPLETED)
     assert (over.details["state"], over.details["moves_done"]) == ("done", 1)
 
 
@@ -225,7 +225,7 @@ def throttle(driver: Driver, bound: int | None, revision: int = 0) -> ThrottleAn
     return reply.answer
 
 
-def test_the_throttle_is_set_lifted_and_told() -> None:
+def test_the_throttle_is_set_lifted_and_published() -> None:
     driver = cluster(1)
     first = throttle(driver, 5_000)
     assert isinstance(first, ThrottleAnswer)
@@ -234,18 +234,18 @@ def test_the_throttle_is_set_lifted_and_told() -> None:
     lifted = throttle(driver, None, first.revision)
     assert isinstance(lifted, ThrottleAnswer)
     assert (lifted.bytes_per_second, lifted.before) == (None, 5_000)
-    told = driver.tells(Kind.THROTTLE, stage=Stage.COMPLETED)
-    assert [t.details["after"] for t in told] == ["5000 bytes/s", "none"]
+    events = driver.published_events(Kind.THROTTLE, stage=Stage.COMPLETED)
+    assert [t.details["after"] for t in events] == ["5000 bytes/s", "none"]
 
 
-def test_a_throttle_below_the_least_or_of_an_older_revision_is_refused() -> None:
+def test_a_throttle_below_the_minimum_or_of_an_older_revision_is_rejected() -> None:
     driver = cluster(1)
     assert throttle(driver, 1_023) is ErrorCode.INVALID_REQUEST
     throttle(driver, 5_000)
     assert throttle(driver, 6_000, 1) is ErrorCode.REVISION_CONFLICT
 
 
-def test_of_two_bounds_that_rest_on_one_revision_one_is_refused() -> None:
+def test_of_two_throttles_with_the_same_expected_revision_one_is_rejected() -> None:
     driver = cluster(1)
     first = throttle(driver, 5_000)
     assert isinstance(first, ThrottleAnswer)
@@ -258,7 +258,7 @@ def test_of_two_bounds_that_rest_on_one_revision_one_is_refused() -> None:
     assert driver.ask(DescribeThrottle(0)).answer == ThrottleAnswer(6_000, None, first.revision + 1)
 
 
-def test_moves_to_a_broker_that_has_yet_to_take_its_full_state_are_held_back() -> None:
+def test_moves_to_a_broker_that_has_not_taken_its_full_state_are_delayed() -> None:
     driver = with_topic()
     driver.start_broker(5).mute = True
     driver.watch()
@@ -269,7 +269,7 @@ def test_moves_to_a_broker_that_has_yet_to_take_its_full_state_are_held_back() -
     assert driver.state(0).moving is not None
 
 
-def test_a_running_operation_says_which_brokers_and_partitions_it_waits_for() -> None:
+def test_a_running_operation_names_the_brokers_and_partitions_it_waits_for() -> None:
     driver = with_topic()
     driver.begin_operation(by_hand((0, (4, 1)), (1, (4, 2))), "op")
     assert described(driver).operation.entry.reason == ""
@@ -284,7 +284,7 @@ def test_a_running_operation_says_which_brokers_and_partitions_it_waits_for() ->
     assert reason.startswith("waits for t/0 to have a leader, and for brokers 2, 4 to run")
 
 
-def test_a_cancelled_operation_says_which_replicas_have_to_be_in_sync_to_go_back() -> None:
+def test_a_cancelled_operation_names_the_replicas_it_waits_for() -> None:
     driver = with_topic()
     driver.begin_operation(by_hand((0, (4, 1))), "op")
     state = driver.state(0)
@@ -299,7 +299,7 @@ def test_a_cancelled_operation_says_which_replicas_have_to_be_in_sync_to_go_back
     assert reason == (f"cancelled by ann; waits for brokers {brokers} to be in sync again with t/0")
 
 
-def test_moves_to_a_broker_that_is_away_wait_for_its_return() -> None:
+def test_moves_to_an_absent_broker_wait_for_its_return() -> None:
     driver = with_topic()
     driver.hold_transactions = True
     driver.begin_operation(by_hand((0, (4, 1))), "op")
@@ -313,7 +313,7 @@ def test_moves_to_a_broker_that_is_away_wait_for_its_return() -> None:
     assert driver.state(0).moving is not None
 
 
-def test_a_removal_whose_broker_got_a_replica_as_it_began_has_failed_and_says_so() -> None:
+def test_a_removal_whose_broker_got_a_replica_at_its_beginning_fails_and_names_it() -> None:
     driver = with_topic()
     elsewhere = next(n for n, state in enumerate(driver.states()) if 1 not in state.replicas)
 
@@ -337,7 +337,7 @@ def test_a_removal_whose_broker_got_a_replica_as_it_began_has_failed_and_says_so
     assert state_of(driver, "again") is OperationState.DONE
 
 
-def test_a_removal_waits_for_what_another_operation_has_yet_to_move_off_its_brokers() -> None:
+def test_a_removal_waits_for_moves_of_another_operation_off_its_brokers() -> None:
     driver = with_topic()
     driver.begin_operation(moving_off(driver, 1), "before")
     driver.begin_operation(RemovedBrokers((1,)), "op")
@@ -351,7 +351,7 @@ def test_a_removal_waits_for_what_another_operation_has_yet_to_move_off_its_brok
     assert not any(1 in state.replicas for state in driver.states())
 
 
-def test_a_removal_has_failed_where_another_operation_takes_its_brokers_back() -> None:
+def test_a_removal_fails_if_another_operation_reverts_moves_to_its_brokers() -> None:
     driver = with_topic()
     driver.begin_operation(moving_off(driver, 1), "before")
     driver.begin_operation(RemovedBrokers((1,)), "op")
@@ -362,7 +362,7 @@ def test_a_removal_has_failed_where_another_operation_takes_its_brokers_back() -
 
 
 def moving_off(driver: Driver, broker_id: int) -> Reassignment:
-    """Every replica of the broker to the last one."""
+    """Moves every replica of the broker to the last one."""
     replicas = [(number, state.replicas) for number, state in enumerate(driver.states())]
     return by_hand(
         *(
@@ -373,7 +373,7 @@ def moving_off(driver: Driver, broker_id: int) -> Reassignment:
     )
 
 
-def test_what_comes_to_a_broker_that_was_added_again_is_no_matter_of_its_removal() -> None:
+def test_a_removal_ignores_replicas_on_a_broker_that_was_added_again() -> None:
     driver = with_topic()
     driver.begin_operation(RemovedBrokers((1,)), "op")
     driver.begin_operation(AddedBrokers((1,)), "back")

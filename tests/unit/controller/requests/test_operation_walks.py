@@ -1,7 +1,11 @@
-"""Random walks through the life of one durable operation: answers of the metadata store are lost,
-or come late, transactions are carried out long after they were given up, the watch lags,
-controllers follow each other, and whoever asked asks again at any moment, while the cluster
-changes and with it the plan."""
+"""Random walks through one durable operation, while the cluster and with it the plan change:
+
+- answers of the metadata store are lost or delayed;
+- transactions are applied long after they were given up;
+- the watch lags;
+- one controller follows another;
+- clients repeat their requests at any moment.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +46,7 @@ from unit.controller.operated import (
 
 REQUEST_MS = 31_000  # until a request that the store does not answer is given up
 
-# Plans of one chunk, of several, and one that depends on what topics there are.
+# Plans of one chunk, of several, and one that depends on the topics of the cluster.
 WANTED: tuple[OperationWanted, ...] = (
     AddedBrokers((4,)),
     by_hand((0, (4, 1))),
@@ -51,16 +55,16 @@ WANTED: tuple[OperationWanted, ...] = (
 
 
 class Fate(enum.Enum):
-    """Of a transaction."""
+    """The fate of a transaction."""
 
     ANSWERED = "answered"
-    UNHEARD = "unheard"  # carried out, without an answer
-    LATE = "late"  # given up, and carried out whenever it likes
-    HELD = "held"  # under way
+    UNHEARD = "unheard"  # applied, without an answer
+    LATE = "late"  # given up, and applied at any later time
+    HELD = "held"  # in flight
 
 
 class Kind(enum.Enum):
-    """Of transactions, by what they write."""
+    """The kind of a transaction, by the keys that it writes."""
 
     CHUNK = "chunk"
     OPERATION = "operation"
@@ -75,12 +79,16 @@ def kind_of(transaction: Transaction) -> Kind:
     return Kind.OPERATION if change.key.startswith(KEYS.operations) else Kind.OTHER
 
 
-# Of the next of each kind, the last one first; those after them are answered.
+# The fates of the next transactions of each kind, the last one first. Later ones are answered.
 Fates = Mapping[Kind, Sequence[Fate]]
 
 
 class UnreliableDriver(Driver):
-    """`late`, `held`: what the store may yet carry out. `plans_made`: all of the operation."""
+    """A driver whose store is unreliable.
+
+    - `late`, `held`: transactions that the store may still apply.
+    - `plans_made`: all plans of the operation.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,9 +143,9 @@ class Walk:
         self.driver.start_broker(4)
         self.driver.watch()
         self.asked: list[int] = []
-        self.waiting: list[int] = []  # of this reign
+        self.waiting: list[int] = []  # of this controller term
 
-    # What may happen.
+    # Possible events.
 
     def ask(self, wanted: OperationWanted = WANTED[0]) -> int:
         request = self.driver.begin_operation(wanted, "op")
@@ -145,7 +153,7 @@ class Walk:
         self.waiting.append(request)
         return request
 
-    def plans_take_long(self, takes_long: bool = True) -> None:
+    def delay_plans(self, takes_long: bool = True) -> None:
         self.driver.hold_plans = takes_long
         plans, self.driver.plans = self.driver.plans, []
         for plan in plans[-1:]:
@@ -162,38 +170,38 @@ class Walk:
             self.driver.late.append(command.transaction)
             self.driver.feed(OutcomeUnknown(command.id))
 
-    def the_first_that_was_given_up_is_carried_out(self, which: int = 0) -> None:
+    def apply_first_late_transaction(self, which: int = 0) -> None:
         if self.driver.late:
             self.driver.store.transact(self.driver.late.pop(which))
             self.driver.watch()
 
-    def the_last_that_was_given_up_is_carried_out(self) -> None:
-        self.the_first_that_was_given_up_is_carried_out(-1)
+    def apply_last_late_transaction(self) -> None:
+        self.apply_first_late_transaction(-1)
 
     def the_watch_lags(self) -> None:
         self.driver.watch_lags = not self.driver.watch_lags
         self.driver.watch()
 
-    def another_controller_takes_over(self) -> None:
+    def elect_another_controller(self) -> None:
         self.driver.late += [command.transaction for command in self.driver.held]
         self.driver.plans.clear()
         self.waiting.clear()
         self.driver.watch_lags = self.driver.hold_plans = False
         self.driver.take_over()
 
-    def requests_are_given_up(self) -> None:
+    def give_up_requests(self) -> None:
         self.driver.pass_time(REQUEST_MS)
 
-    def there_is_a_topic_more(self) -> None:
+    def create_a_topic(self) -> None:
         self.driver.create_topic("other", 8, 2)
 
-    def there_is_a_topic_less(self) -> None:
+    def delete_a_topic(self) -> None:
         self.driver.delete_topic("other")
 
-    def it_is_cancelled(self) -> None:
+    def cancel_the_operation(self) -> None:
         self.driver.cancel_operation("op")
 
-    def replicas_catch_up(self) -> bool:
+    def catch_replicas_up(self) -> bool:
         """Whether any partition was being moved."""
         moving = [
             (state, number, topic)
@@ -206,7 +214,7 @@ class Walk:
         self.driver.watch()
         return bool(moving)
 
-    # What holds all the while.
+    # Invariants.
 
     def check(self) -> None:
         moves = self.begun()
@@ -225,8 +233,9 @@ class Walk:
                     assert state.moving.target == targets[TopicPartition(topic, number)]
 
     def begun(self) -> tuple[OperationMove, ...] | None:
-        """The plan of the operation, which is one of those that were made, as it was made; None:
-        it has not begun."""
+        """The plan of the operation, which is one of the plans that were made, unchanged. None: the
+        operation has not begun.
+        """
         items = self.driver.store.items
         held = items.get(KEYS.operation("op"))
         if held is None:
@@ -239,19 +248,19 @@ class Walk:
         assert moves in self.driver.plans_made
         return moves
 
-    def come_to_rest(self) -> None:
-        """Once the store answers, whoever asks gets an answer, and the operation its end."""
+    def finish(self) -> None:
+        """Once the store answers, clients get their answers and the operation ends."""
         self.driver.fates.clear()
         self.driver.watch_lags = False
-        self.plans_take_long(False)
+        self.delay_plans(False)
         self.the_store_answers()
         while self.driver.late:
-            self.the_first_that_was_given_up_is_carried_out()
-        self.requests_are_given_up()
+            self.apply_first_late_transaction()
+        self.give_up_requests()
         error = self.driver.replies[self.ask()].error
         assert error is None or error.code is ErrorCode.OPERATION_ID_IN_USE, error
         for _ in range(50):
-            if not self.replicas_catch_up():
+            if not self.catch_replicas_up():
                 break
         self.check()
         held = self.driver.store.items[KEYS.operation("op")]
@@ -265,21 +274,21 @@ class Walk:
 EVENTS: tuple[Callable[[Walk], object], ...] = (
     Walk.ask,
     *(lambda walk, wanted=wanted: walk.ask(wanted) for wanted in WANTED),
-    Walk.another_controller_takes_over,
-    Walk.another_controller_takes_over,
-    Walk.requests_are_given_up,
-    Walk.requests_are_given_up,
+    Walk.elect_another_controller,
+    Walk.elect_another_controller,
+    Walk.give_up_requests,
+    Walk.give_up_requests,
     Walk.the_store_answers,
     Walk.the_store_answers,
     Walk.the_store_does_not_answer,
-    Walk.the_first_that_was_given_up_is_carried_out,
-    Walk.the_last_that_was_given_up_is_carried_out,
+    Walk.apply_first_late_transaction,
+    Walk.apply_last_late_transaction,
     Walk.the_watch_lags,
-    Walk.plans_take_long,
-    Walk.there_is_a_topic_more,
-    Walk.there_is_a_topic_less,
-    Walk.it_is_cancelled,
-    Walk.replicas_catch_up,
+    Walk.delay_plans,
+    Walk.create_a_topic,
+    Walk.delete_a_topic,
+    Walk.cancel_the_operation,
+    Walk.catch_replicas_up,
 )
 FATES = st.fixed_dictionaries({kind: st.lists(st.sampled_from(Fate), max_size=2) for kind in Kind})
 STEPS = st.tuples(st.sampled_from(EVENTS), FATES)
@@ -296,7 +305,7 @@ def _a_chunk_is_a_move() -> Iterator[None]:
 @pytest.mark.timeout(240)
 @settings(max_examples=100, derandomize=True)
 @given(wanted=st.sampled_from(WANTED), fates=FATES, steps=st.lists(STEPS, min_size=3, max_size=12))
-def test_what_is_carried_out_is_one_plan_whole_and_the_one_that_was_answered(
+def test_one_complete_plan_is_carried_out_and_it_is_the_one_answered(
     wanted: OperationWanted, fates: Fates, steps: Sequence[tuple[Callable[[Walk], object], Fates]]
 ) -> None:
     walk = Walk()
@@ -306,29 +315,29 @@ def test_what_is_carried_out_is_one_plan_whole_and_the_one_that_was_answered(
         walk.driver.expect(next_fates)
         event(walk)
         walk.check()
-    walk.come_to_rest()
+    walk.finish()
 
 
-# The shortest of those that went wrong.
+# The shortest of the cases that failed.
 
 
-def test_a_plan_is_not_begun_while_what_another_controller_removes_of_it_is_under_way() -> None:
+def test_a_plan_does_not_begin_while_a_removal_of_its_chunks_is_in_flight() -> None:
     walk = Walk()
     walk.driver.expect({Kind.OPERATION: [Fate.HELD]})
     walk.ask()
     walk.driver.expect({Kind.REMOVAL: [Fate.HELD]})
-    walk.another_controller_takes_over()
+    walk.elect_another_controller()
     walk.ask()
     walk.the_store_answers()
     walk.check()
-    walk.come_to_rest()
+    walk.finish()
 
 
-def test_a_commit_without_an_answer_keeps_its_plan_when_its_request_is_given_up() -> None:
+def test_an_unanswered_commit_keeps_its_plan_when_its_request_is_given_up() -> None:
     walk = Walk()
     walk.driver.expect({Kind.OPERATION: [Fate.HELD]})
     request = walk.ask()
-    walk.requests_are_given_up()
+    walk.give_up_requests()
     error = walk.driver.replies[request].error
     assert error is not None
     assert error.code is ErrorCode.REQUEST_TIMED_OUT
@@ -336,19 +345,19 @@ def test_a_commit_without_an_answer_keeps_its_plan_when_its_request_is_given_up(
     assert walk.begun() is not None
 
 
-def test_a_shorter_plan_is_all_that_is_carried_out_beside_what_a_longer_one_has_left() -> None:
+def test_leftover_chunks_of_a_longer_plan_are_not_carried_out_with_a_shorter_one() -> None:
     walk = Walk()
     walk.driver.expect({Kind.OPERATION: [Fate.HELD]})
     walk.ask(by_hand((0, (4, 1)), (1, (4, 2)), (2, (3, 4))))
     left = len(plan_keys(walk.driver))
     walk.driver.expect({Kind.REMOVAL: [Fate.HELD]})
-    walk.another_controller_takes_over()
+    walk.elect_another_controller()
     walk.ask(by_hand((0, (4, 1)), (1, (4, 2))))
     begun = walk.begun()
     assert begun is not None
     assert len(begun) < left
     walk.the_store_does_not_answer()
-    while walk.replicas_catch_up():
+    while walk.catch_replicas_up():
         walk.check()
     progress = described(walk.driver).operation.progress
     assert (progress.moves, progress.moves_done) == (len(begun), len(begun))
@@ -356,40 +365,40 @@ def test_a_shorter_plan_is_all_that_is_carried_out_beside_what_a_longer_one_has_
 
 
 def with_a_late_commit() -> Walk:
-    """Whose request is given up, and whose plan would be another one by now."""
+    """The request is given up, and its plan would be different by now."""
     walk = Walk()
     walk.driver.expect({Kind.OPERATION: [Fate.HELD]})
     walk.ask()
-    walk.requests_are_given_up()
-    walk.there_is_a_topic_more()
+    walk.give_up_requests()
+    walk.create_a_topic()
     walk.driver.late = [command.transaction for command in walk.driver.held]
     walk.driver.held.clear()
     return walk
 
 
-def test_a_commit_that_comes_late_begins_nothing_of_another_plan() -> None:
+def test_a_late_commit_does_not_begin_another_plan() -> None:
     walk = with_a_late_commit()
     walk.driver.expect({Kind.OPERATION: [Fate.HELD]})
     request = walk.ask()
-    walk.the_first_that_was_given_up_is_carried_out()
+    walk.apply_first_late_transaction()
     assert walk.begun() is None
     walk.the_store_answers()
     assert walk.begun() == walk.driver.plans_made[-1]
     assert plan_of(walk.driver, request).digest == digest_of(walk.driver.plans_made[-1])
 
 
-def test_a_plan_that_another_try_has_begun_first_is_not_told_as_ones_own() -> None:
+def test_a_plan_begun_by_another_attempt_is_not_reported_as_the_own_plan() -> None:
     walk = with_a_late_commit()
     walk.driver.expect({Kind.CHUNK: [Fate.HELD]})
     request = walk.ask()
-    walk.the_first_that_was_given_up_is_carried_out()
+    walk.apply_first_late_transaction()
     walk.the_store_answers()
     assert walk.begun() == walk.driver.plans_made[0] != walk.driver.plans_made[-1]
     assert answer_of(walk.driver, request).plan is None
     assert operation_of(walk.driver, request).entry.moves == len(walk.driver.plans_made[0])
 
 
-def test_an_operation_that_cannot_be_read_keeps_its_plan_and_its_id() -> None:
+def test_an_unreadable_operation_keeps_its_plan_and_its_id() -> None:
     driver = with_topic()
     driver.begin_operation(by_hand((0, (4, 1))), "op")
     kept = plan_keys(driver)

@@ -1,5 +1,4 @@
-"""Partitions that are added to a topic and removed from it, as admin requests and across
-takeovers."""
+"""Partitions added to a topic and removed from it, by request and across takeovers."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ def with_topic(partitions: int = 3, *, brokers: int = 3, factor: int = 3) -> Dri
     driver.create_topic(partitions=partitions, replication_factor=factor)
     driver.transcript.clear()
     driver.sent.clear()
-    driver.told.clear()
+    driver.published.clear()
     return driver
 
 
@@ -44,11 +43,11 @@ def count(driver: Driver) -> int:
 
 
 def stages(driver: Driver, kind: Kind) -> list[Stage]:
-    return [told.stage for told in driver.tells(kind)]
+    return [published.stage for published in driver.published_events(kind)]
 
 
 def stop_after(driver: Driver, transactions: int) -> None:
-    """The store takes no more than these from now on."""
+    """The store takes no more than this number of transactions from now on."""
     left = [transactions]
 
     def held(_: object) -> None:
@@ -58,7 +57,7 @@ def stop_after(driver: Driver, transactions: int) -> None:
     driver.before_transaction = held
 
 
-# Added ones.
+# Added partitions.
 
 
 @pytest.mark.rule("partitions-added-and-removed")
@@ -72,7 +71,7 @@ def test_added_partitions_get_replicas_and_leaders() -> None:
     assert ADDITION not in driver.store.items
 
 
-def test_an_addition_is_replied_when_every_live_replica_has_acknowledged() -> None:
+def test_an_addition_is_acknowledged_when_every_live_replica_has_acknowledged() -> None:
     driver = with_topic()
     driver.brokers[2].mute = True
     request = driver.add_partitions(4)
@@ -93,7 +92,7 @@ def test_brokers_that_do_not_start_added_partitions_in_time_are_named() -> None:
     assert driver.replies[request].pending_brokers == (2,)
 
 
-def test_an_addition_is_replied_when_another_change_would_not_be_refused_any_more() -> None:
+def test_an_addition_is_acknowledged_when_another_change_can_follow() -> None:
     driver = with_topic()
     stop_after(driver, 2)  # The topic, and the partitions' first states.
     request = driver.add_partitions(5, timeout_ms=2_000)
@@ -106,7 +105,7 @@ def test_an_addition_is_replied_when_another_change_would_not_be_refused_any_mor
     assert code_of(driver, driver.remove_partitions(3, dry_run=True)) is None
 
 
-def test_a_creation_by_hand_is_replied_when_partitions_can_be_added() -> None:
+def test_a_creation_with_chosen_replicas_is_acknowledged_when_partitions_can_be_added() -> None:
     driver = cluster(1, 2, 3)
     stop_after(driver, 2)
     request = driver.create_topic(partitions=2, replication_factor=2, assignment=((3, 1), (2, 3)))
@@ -118,7 +117,7 @@ def test_a_creation_by_hand_is_replied_when_partitions_can_be_added() -> None:
     assert code_of(driver, driver.add_partitions(3, dry_run=True)) is None
 
 
-def test_an_addition_whose_intent_alone_is_left_in_time_has_been_done() -> None:
+def test_an_addition_succeeds_at_its_timeout_if_only_its_intent_is_left() -> None:
     driver = with_topic()
     stop_after(driver, 2)
     request = driver.add_partitions(5, timeout_ms=2_000)
@@ -127,14 +126,14 @@ def test_an_addition_whose_intent_alone_is_left_in_time_has_been_done() -> None:
     assert answer_of(driver, request).partitions == 2
 
 
-def test_added_partitions_get_the_replicas_chosen_by_hand() -> None:
+def test_added_partitions_get_the_chosen_replicas() -> None:
     driver = with_topic(2, factor=2)
     driver.add_partitions(4, assignment=((3, 1), (2, 3)))
     assert [state.replicas for state in driver.states()[2:]] == [(3, 1), (2, 3)]
 
 
 @pytest.mark.rule("new-controller-continues-reassignments")
-def test_replicas_chosen_by_hand_are_kept_for_the_next_controller() -> None:
+def test_chosen_replicas_are_kept_for_the_next_controller() -> None:
     driver = with_topic(2, factor=2)
     stop_after(driver, 1)
     driver.add_partitions(4, assignment=((3, 1), (2, 3)))
@@ -145,7 +144,7 @@ def test_replicas_chosen_by_hand_are_kept_for_the_next_controller() -> None:
     assert ADDITION not in driver.store.items
 
 
-def test_a_dry_run_of_an_addition_gives_the_replicas_and_changes_nothing() -> None:
+def test_a_dry_run_of_an_addition_returns_the_replicas_and_changes_nothing() -> None:
     driver = with_topic(2, factor=2)
     before = dict(driver.store.items)
     plan = answer_of(driver, driver.add_partitions(5, dry_run=True))
@@ -154,7 +153,7 @@ def test_a_dry_run_of_an_addition_gives_the_replicas_and_changes_nothing() -> No
     assert plan.assignment == tuple(state.replicas for state in driver.states()[2:])
 
 
-def test_as_many_partitions_as_there_are_is_done_already() -> None:
+def test_an_addition_to_the_current_number_of_partitions_succeeds() -> None:
     driver = with_topic()
     assert answer_of(driver, driver.add_partitions(3)).partitions == 0
     assert answer_of(driver, driver.remove_partitions(3)).partitions == 0
@@ -167,18 +166,18 @@ def test_an_addition_that_was_applied_without_an_answer_is_recognised() -> None:
     assert answer_of(driver, request).partitions == 2
 
 
-def test_an_addition_is_told_with_who_asked_to_its_last_acknowledgement() -> None:
+def test_an_addition_is_published_with_its_caller_up_to_the_last_acknowledgement() -> None:
     driver = with_topic()
     driver.add_partitions(5, trace_id="a1")
-    told = driver.tells(Kind.PARTITIONS_ADDITION)
-    assert [t.stage for t in told] == [Stage.REQUESTED, Stage.COMPLETED, Stage.ACKNOWLEDGED]
-    assert told[0].details == {
+    published = driver.published_events(Kind.PARTITIONS_ADDITION)
+    assert [t.stage for t in published] == [Stage.REQUESTED, Stage.COMPLETED, Stage.ACKNOWLEDGED]
+    assert published[0].details == {
         "first": 3,
         "partitions": 5,
         "requested_by": ASKER.name,
         "requested_from": ASKER.address,
     }
-    created = driver.tells(Kind.CREATE, stage=Stage.COMPLETED)
+    created = driver.published_events(Kind.CREATE, stage=Stage.COMPLETED)
     assert {(t.change.cause, t.change.trace_id) for t in created} == {
         (Cause.PARTITIONS_ADDED, "a1")
     }
@@ -195,7 +194,7 @@ def test_an_addition_is_told_with_who_asked_to_its_last_acknowledgement() -> Non
         (4, ((1, 2, 9),), ErrorCode.UNKNOWN_BROKER),
     ],
 )
-def test_an_addition_that_cannot_be_is_refused_and_changes_nothing(
+def test_an_invalid_addition_is_rejected_and_changes_nothing(
     partitions: int, assignment: tuple[tuple[int, ...], ...], code: ErrorCode
 ) -> None:
     driver = with_topic()
@@ -204,13 +203,13 @@ def test_an_addition_that_cannot_be_is_refused_and_changes_nothing(
     assert driver.store.items == before
 
 
-def test_an_addition_to_a_topic_that_is_not_there_is_refused() -> None:
+def test_an_addition_to_an_unknown_topic_is_rejected() -> None:
     driver = cluster(1)
     request = driver.add_partitions(4)
     assert code_of(driver, request) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_an_addition_without_brokers_enough_is_refused() -> None:
+def test_an_addition_without_enough_brokers_is_rejected() -> None:
     driver = with_topic()
     driver.kill_broker(3)
     driver.watch()
@@ -218,7 +217,7 @@ def test_an_addition_without_brokers_enough_is_refused() -> None:
     assert code_of(driver, request) is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_an_older_revision_of_the_topic_is_refused() -> None:
+def test_an_older_revision_of_the_topic_is_rejected() -> None:
     driver = with_topic()
     revision = driver.store.items[KEYS.topic("t")].mod_revision
     driver.add_partitions(4, expected_revision=revision)
@@ -228,13 +227,13 @@ def test_an_older_revision_of_the_topic_is_refused() -> None:
     assert count(driver) == 4
 
 
-def test_the_clusters_own_topics_keep_their_partitions() -> None:
+def test_partitions_of_internal_topics_cannot_be_changed() -> None:
     driver = cluster(1)
     request = driver.add_partitions(4, topic="__state_changes")
     assert code_of(driver, request) is not None
 
 
-# Removed ones.
+# Removed partitions.
 
 
 @pytest.mark.rule("partitions-added-and-removed")
@@ -257,7 +256,7 @@ def test_removed_partitions_are_stopped_then_deleted_and_the_others_stay() -> No
     assert REMOVAL not in driver.store.items
 
 
-def test_clients_are_told_of_fewer_partitions_before_any_of_them_stops() -> None:
+def test_clients_see_fewer_partitions_before_any_of_them_stops() -> None:
     driver = with_topic(4)
     stop_after(driver, 1)
     driver.remove_partitions(2)
@@ -266,7 +265,7 @@ def test_clients_are_told_of_fewer_partitions_before_any_of_them_stops() -> None
 
 
 @pytest.mark.rule("new-controller-continues-reassignments")
-def test_a_takeover_in_the_middle_of_a_removal_finishes_it() -> None:
+def test_a_takeover_during_a_removal_completes_it() -> None:
     for transactions in (1, 2, 3):
         driver = with_topic(4)
         stop_after(driver, transactions)
@@ -289,7 +288,7 @@ def test_keys_of_removed_partitions_stay_until_every_live_replica_has_stopped() 
     assert len(driver.states()) == 2
 
 
-def test_a_removal_waits_for_no_broker_that_is_away() -> None:
+def test_a_removal_does_not_wait_for_absent_brokers() -> None:
     driver = with_topic(4)
     driver.kill_broker(3)
     driver.watch()
@@ -297,7 +296,7 @@ def test_a_removal_waits_for_no_broker_that_is_away() -> None:
     assert len(driver.states()) == 2
 
 
-def test_a_removed_partition_elects_nobody_any_more() -> None:
+def test_a_removed_partition_elects_no_leader() -> None:
     driver = with_topic(4)
     driver.hold_transactions = True
     driver.remove_partitions(3)
@@ -305,10 +304,12 @@ def test_a_removed_partition_elects_nobody_any_more() -> None:
     driver.kill_broker(driver.state(0).leader)
     driver.watch()
     assert len(driver.states()) == 3
-    assert [told.name for told in driver.tells(Kind.ELECTION)].count(TopicPartition("t", 3)) == 0
+    assert [published.name for published in driver.published_events(Kind.ELECTION)].count(
+        TopicPartition("t", 3)
+    ) == 0
 
 
-def test_the_deletion_of_a_topic_takes_a_removal_along() -> None:
+def test_the_deletion_of_a_topic_includes_a_pending_removal() -> None:
     driver = with_topic(4)
     driver.brokers[3].mute = True
     driver.remove_partitions(2)
@@ -321,7 +322,7 @@ def test_the_deletion_of_a_topic_takes_a_removal_along() -> None:
     assert [key for key in driver.store.items if key.startswith(prefixes)] == []
 
 
-def test_nothing_is_added_while_partitions_are_being_removed() -> None:
+def test_no_partition_is_added_while_others_are_being_removed() -> None:
     driver = with_topic(4)
     driver.brokers[3].mute = True
     driver.remove_partitions(2)
@@ -330,12 +331,11 @@ def test_nothing_is_added_while_partitions_are_being_removed() -> None:
 
 
 @pytest.mark.rule("partitions-added-and-removed")
-def test_a_partition_of_the_same_number_waits_until_returned_brokers_have_dropped_the_former() -> (
-    None
-):
-    """A broker that was away holds a replica of a partition with this topic id and number. Its
-    full state, which does not name it, makes a stray of that; a command that gives it the new
-    one before would make it lead or follow with the former one's records."""
+def test_a_readded_partition_waits_until_returned_brokers_have_dropped_the_previous_one() -> None:
+    """A broker that was away holds a replica of a partition with this topic id and number. Its full
+    state does not name the replica, and so makes it a stray. A command that assigned the new
+    replica before that would make the broker lead or follow with the old records.
+    """
     driver = with_topic(3)
     driver.kill_broker(3)
     driver.watch()
@@ -352,13 +352,13 @@ def test_a_partition_of_the_same_number_waits_until_returned_brokers_have_droppe
     assert code_of(driver, request) is None
 
 
-def test_a_chosen_broker_that_may_still_hold_a_former_partition_gets_none_of_its_number() -> None:
+def test_a_chosen_broker_that_may_still_hold_a_removed_partition_does_not_get_it_again() -> None:
     driver = cluster(1, 2, 3)
     driver.create_topic(partitions=2, replication_factor=1, assignment=((1,), (3,)))
     driver.kill_broker(3)
     driver.watch()
     driver.remove_partitions(1)
-    driver.start_broker(3).mute = True  # it has yet to set aside what it holds
+    driver.start_broker(3).mute = True  # it has yet to set aside its old replica
     driver.watch()
     driver.add_partitions(2, assignment=((3,),))
     assert len(driver.states()) == 1
@@ -368,7 +368,7 @@ def test_a_chosen_broker_that_may_still_hold_a_former_partition_gets_none_of_its
 
 
 def newest_epoch(driver: Driver, partition: int) -> int:
-    """Takes it on by elections: its leader restarts, again and again."""
+    """Raises the epoch by elections: the leader restarts repeatedly."""
     for _ in range(3):
         leader = driver.state(partition).leader
         driver.kill_broker(leader)
@@ -391,21 +391,21 @@ def test_added_partitions_begin_beyond_the_epochs_in_which_removed_ones_were_sto
     assert epochs_added(driver, 5) == [newest + 2] * 3
 
 
-def test_each_life_of_a_partition_begins_beyond_the_one_before() -> None:
+def test_each_recreation_of_a_partition_begins_beyond_its_previous_epochs() -> None:
     driver = with_topic(2)
     for life in range(1, 4):
         driver.remove_partitions(1)
         assert epochs_added(driver, 2) == [2 * life]
 
 
-def test_partitions_that_are_added_to_a_topic_that_lost_none_begin_in_epoch_0() -> None:
+def test_added_partitions_of_a_topic_that_never_lost_any_begin_in_epoch_0() -> None:
     driver = with_topic(2)
     newest_epoch(driver, 1)
     assert epochs_added(driver, 3) == [0]
 
 
 def resigns(driver: Driver, partition: int) -> None:
-    """A follower that has lost data: its leader gets a new epoch."""
+    """A follower that has lost data resigns, and its leader gets a new epoch."""
     state = driver.state(partition)
     follower = next(b for b in state.replicas if b != state.leader)
     key = KEYS.leader_and_isr(TopicPartition("t", partition))
@@ -414,7 +414,7 @@ def resigns(driver: Driver, partition: int) -> None:
 
 @pytest.mark.rule("partitions-added-and-removed")
 @pytest.mark.parametrize("taken_over", [False, True])
-def test_an_epoch_that_moves_on_after_the_removal_was_written_counts_too(
+def test_an_epoch_that_grows_after_the_removal_was_written_counts_too(
     taken_over: bool,
 ) -> None:
     driver = with_topic(2)
@@ -434,7 +434,7 @@ def test_an_epoch_that_moves_on_after_the_removal_was_written_counts_too(
     assert epochs_added(driver, 2) == [newest + 2]
 
 
-def test_a_removal_by_a_controller_that_kept_no_epochs_is_finished_by_one_that_does() -> None:
+def test_a_removal_begun_without_recorded_epochs_is_completed_with_them() -> None:
     driver = with_topic(2)
     newest = newest_epoch(driver, 1)
     stop_after(driver, 1)
@@ -447,7 +447,7 @@ def test_a_removal_by_a_controller_that_kept_no_epochs_is_finished_by_one_that_d
     assert epochs_added(driver, 2) == [newest + 2]
 
 
-def test_while_a_removal_waits_other_events_look_at_none_of_the_topics_partitions(
+def test_a_waiting_removal_does_not_make_other_events_read_all_partitions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     driver = with_topic(20)
@@ -471,7 +471,7 @@ def test_while_a_removal_waits_other_events_look_at_none_of_the_topics_partition
 
 
 @pytest.mark.parametrize("key", [KEYS.topic("t"), KEYS.topic_deletion("t")])
-def test_a_key_that_tells_an_epoch_stays_while_its_topic_cannot_be_written(key: str) -> None:
+def test_a_key_with_the_newest_epoch_stays_while_its_topic_cannot_be_written(key: str) -> None:
     driver = with_topic(2)
     stop_after(driver, 1)
     driver.remove_partitions(1)
@@ -501,7 +501,7 @@ def test_a_removal_has_to_name_the_topic_twice() -> None:
     assert len(driver.states()) == 4
 
 
-def test_a_dry_run_of_a_removal_says_who_holds_what_goes_and_needs_no_confirmation() -> None:
+def test_a_dry_run_of_a_removal_lists_the_replicas_and_needs_no_confirmation() -> None:
     driver = with_topic(4)
     before = dict(driver.store.items)
     plan = answer_of(driver, driver.remove_partitions(2, dry_run=True, confirm_topic=""))
@@ -510,13 +510,13 @@ def test_a_dry_run_of_a_removal_says_who_holds_what_goes_and_needs_no_confirmati
 
 
 @pytest.mark.parametrize("partitions", [0, -1, 5])
-def test_a_removal_that_leaves_none_or_more_is_refused(partitions: int) -> None:
+def test_a_removal_that_leaves_none_or_more_is_rejected(partitions: int) -> None:
     driver = with_topic(4)
     request = driver.remove_partitions(partitions)
     assert code_of(driver, request) is ErrorCode.INVALID_PARTITION_COUNT
 
 
-def test_a_removal_is_told_with_who_asked_until_all_is_gone() -> None:
+def test_a_removal_is_published_with_its_caller_until_all_is_gone() -> None:
     driver = with_topic(4)
     driver.brokers[3].mute = True
     driver.remove_partitions(2, trace_id="b2")
@@ -524,25 +524,25 @@ def test_a_removal_is_told_with_who_asked_until_all_is_gone() -> None:
     driver.brokers[3].mute = False
     driver.answer(driver.unanswered.pop())
     assert stages(driver, Kind.PARTITIONS_REMOVAL) == [Stage.REQUESTED, Stage.COMPLETED]
-    assert driver.tells(Kind.PARTITIONS_REMOVAL)[0].details["requested_by"] == ASKER.name
-    deleted = driver.tells(Kind.DELETE, stage=Stage.COMPLETED)
+    assert driver.published_events(Kind.PARTITIONS_REMOVAL)[0].details["requested_by"] == ASKER.name
+    deleted = driver.published_events(Kind.DELETE, stage=Stage.COMPLETED)
     assert {(t.change.cause, t.change.trace_id) for t in deleted if t.broker < 0} == {
         (Cause.PARTITIONS_REMOVED, "b2")
     }
 
 
-def test_whoever_finishes_a_removal_tells_its_end() -> None:
+def test_the_controller_that_completes_a_removal_publishes_its_end() -> None:
     driver = with_topic(4)
     stop_after(driver, 1)
     driver.remove_partitions(2, trace_id="b2")
     driver.before_transaction = None
-    driver.told.clear()
+    driver.published.clear()
     driver.take_over()
-    (told,) = driver.tells(Kind.PARTITIONS_REMOVAL)
-    assert (told.stage, told.change.trace_id) == (Stage.COMPLETED, "b2")
+    (published,) = driver.published_events(Kind.PARTITIONS_REMOVAL)
+    assert (published.stage, published.change.trace_id) == (Stage.COMPLETED, "b2")
 
 
-def test_an_intent_that_its_topic_left_behind_goes() -> None:
+def test_an_intent_without_its_topic_is_deleted() -> None:
     driver = with_topic(4)
     stop_after(driver, 1)
     driver.remove_partitions(2)

@@ -1,4 +1,4 @@
-"""Partitions of large requests are placed off the event loop."""
+"""Replicas for the partitions of large requests are chosen off the event loop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _planned(driver: Driver, request: int) -> PartitionsAnswer:
 
 
 @pytest.mark.parametrize(("partitions", "searches"), [(MAX_PLACED_AT_ONCE, 0), (MANY, 1)])
-def test_what_is_large_is_placed_off_the_loop(
+def test_a_large_request_is_placed_off_the_loop(
     driver: Driver, partitions: int, searches: int
 ) -> None:
     request = driver.create_topic(partitions=partitions, dry_run=True)
@@ -41,7 +41,7 @@ def test_what_is_large_is_placed_off_the_loop(
     assert KEYS.topic("t") not in driver.store.items
 
 
-def test_added_partitions_are_placed_as_they_will_be(driver: Driver) -> None:
+def test_placement_for_an_addition_matches_the_resulting_replicas(driver: Driver) -> None:
     driver.create_topic(partitions=3)
     planned = _planned(driver, driver.add_partitions(3 + MANY, dry_run=True)).assignment
     assert len(driver.searches) == 1
@@ -49,7 +49,7 @@ def test_added_partitions_are_placed_as_they_will_be(driver: Driver) -> None:
     assert [driver.state(3 + number).replicas for number in range(MANY)] == list(planned)
 
 
-def test_a_creation_that_might_be_too_large_is_checked_by_its_places(
+def test_a_creation_that_might_be_too_large_is_checked_with_its_placement(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replica_limit, "MAX_REPLICAS_PER_BROKER", MAX_PLACED_AT_ONCE)
@@ -62,7 +62,7 @@ def test_a_creation_that_might_be_too_large_is_checked_by_its_places(
     assert (len(driver.searches), driver.replies[allowed].error) == (2, None)
 
 
-def test_only_so_many_requests_wait_for_their_places(
+def test_the_number_of_requests_waiting_for_placement_is_limited(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(placing, "MAX_REQUESTS_WAITING", 0)
@@ -71,7 +71,7 @@ def test_only_so_many_requests_wait_for_their_places(
     assert error.code is ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_a_large_request_that_is_invalid_is_rejected_without_places(driver: Driver) -> None:
+def test_a_large_invalid_request_is_rejected_before_placement(driver: Driver) -> None:
     error = driver.replies[driver.create_topic(partitions=MANY, replication_factor=4)].error
     assert error is not None
     assert error.code is ErrorCode.INVALID_REPLICATION_FACTOR

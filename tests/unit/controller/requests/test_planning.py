@@ -1,4 +1,4 @@
-"""Plans that take their time, and what happens meanwhile."""
+"""Plans that take long to make, and changes meanwhile."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from unit.controller.operated import (
 
 
 def held_back(wanted: OperationWanted, *, partitions: int = 12, dry_run: bool = False) -> Driver:
-    """The operation `op`, whose plan is in the making; its request is the second."""
+    """The operation `op`, whose plan is being made; its request has the number 2."""
     driver = with_topic(partitions)
     driver.hold_plans = True
     driver.begin_operation(wanted, "op", dry_run=dry_run)
@@ -44,7 +44,7 @@ def test_nothing_is_written_or_answered_before_the_plan_is_made() -> None:
     assert KEYS.operation("op") in driver.store.items
 
 
-def test_a_plan_is_made_of_what_was_known_when_it_was_begun() -> None:
+def test_a_plan_uses_the_state_known_when_it_was_begun() -> None:
     driver = held_back(Rebalancing(), dry_run=True)
     driver.alter_config({"min_insync_replicas": "1"})
     driver.create_topic("new", partitions=12, replication_factor=1, assignment=((1,),) * 12)
@@ -61,7 +61,7 @@ def test_one_plan_is_made_at_a_time_and_in_order() -> None:
     assert code_of(driver, 3) is None
 
 
-def test_a_partition_that_is_moved_meanwhile_has_the_plan_made_anew() -> None:
+def test_a_move_of_a_planned_partition_meanwhile_makes_the_plan_again() -> None:
     driver = held_back(RemovedBrokers((1,)))
     name = next(n for n, state in enumerate(driver.states()) if 1 in state.replicas)
     target = tuple(4 if b == 1 else b for b in driver.state(name).replicas)
@@ -75,7 +75,7 @@ def test_a_partition_that_is_moved_meanwhile_has_the_plan_made_anew() -> None:
     assert state_of(driver) is OperationState.DONE
 
 
-def test_a_partition_that_was_placed_on_a_leaving_broker_meanwhile_is_moved_off_it_too() -> None:
+def test_a_partition_placed_on_a_removed_broker_meanwhile_is_moved_off_it_too() -> None:
     driver = held_back(RemovedBrokers((1,)))
     driver.create_topic("new", partitions=1, replication_factor=1, assignment=((1,),))
     driver.make_plan()
@@ -83,7 +83,7 @@ def test_a_partition_that_was_placed_on_a_leaving_broker_meanwhile_is_moved_off_
     assert driver.state(0, "new").moving is not None
 
 
-def test_a_partition_that_was_added_meanwhile_gets_the_new_factor_too() -> None:
+def test_a_partition_added_meanwhile_gets_the_new_factor_too() -> None:
     driver = held_back(OtherFactor(("t",), 3), partitions=2)
     driver.add_partitions(3)
     driver.make_plan()
@@ -91,7 +91,7 @@ def test_a_partition_that_was_added_meanwhile_gets_the_new_factor_too() -> None:
     assert [len(state.replicas) for state in driver.states()] == [3, 3, 3]
 
 
-def test_a_broker_that_left_meanwhile_has_the_plan_made_anew() -> None:
+def test_the_departure_of_a_planned_broker_meanwhile_makes_the_plan_again() -> None:
     driver = held_back(Rebalancing())
     driver.kill_broker(3)
     driver.watch()
@@ -99,7 +99,7 @@ def test_a_broker_that_left_meanwhile_has_the_plan_made_anew() -> None:
     assert len(driver.plans) == 2
 
 
-def test_what_a_plan_does_not_rest_on_may_change() -> None:
+def test_changes_that_a_plan_does_not_depend_on_are_allowed() -> None:
     driver = held_back(AddedBrokers((4,)))
     driver.leader_writes_isr(0, driver.state(0).leader)
     driver.watch()
@@ -107,7 +107,7 @@ def test_what_a_plan_does_not_rest_on_may_change() -> None:
     assert len(driver.plans) == 1
 
 
-def test_a_plan_that_is_overtaken_again_and_again_is_refused() -> None:
+def test_a_plan_invalidated_repeatedly_is_rejected() -> None:
     driver = held_back(AddedBrokers((4,)))
     for round_ in range(planning.MAX_PLANNINGS):
         kill = round_ % 2 == 0
@@ -118,7 +118,7 @@ def test_a_plan_that_is_overtaken_again_and_again_is_refused() -> None:
     assert KEYS.operation("op") not in driver.store.items
 
 
-def test_what_changes_while_a_plan_is_written_is_seen_before_it_is_begun() -> None:
+def test_a_change_while_a_plan_is_written_is_noticed_before_it_begins() -> None:
     driver = with_topic()
     driver.hold_transactions = True
     request = driver.begin_operation(by_hand((0, (4, 1))), "op")
@@ -139,7 +139,7 @@ def test_a_plan_that_is_not_made_in_time_begins_nothing() -> None:
     assert KEYS.operation("op") not in driver.store.items
 
 
-def test_so_many_plans_wait_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_waiting_plans_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "MAX_PLANS_WAITING", 2)
     driver = held_back(by_hand((0, (4, 1))))
     driver.begin_operation(by_hand((1, (4, 2))), "next")
@@ -147,14 +147,14 @@ def test_so_many_plans_wait_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None
     assert code_of(driver, third) is ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_the_same_request_again_is_one_operation_also_while_it_is_planned() -> None:
+def test_a_repeated_request_is_one_operation_also_while_it_is_planned() -> None:
     driver = held_back(AddedBrokers((4,)))
     driver.begin_operation(AddedBrokers((4,)), "op")
     driver.make_plan()
     assert [operation_of(driver, number).operation_id for number in (2, 3)] == ["op", "op"]
 
 
-def test_another_request_by_its_id_is_refused_while_it_is_planned() -> None:
+def test_a_different_request_with_its_id_is_rejected_while_it_is_planned() -> None:
     driver = held_back(AddedBrokers((4,)))
     for other in (Rebalancing(), RemovedBrokers((4,))):
         request = driver.begin_operation(other, "op")
@@ -169,7 +169,7 @@ def test_two_plans_for_one_partition_do_not_both_begin() -> None:
     assert code_of(driver, second) is ErrorCode.PARTITION_BUSY
 
 
-def test_a_plan_of_a_former_reign_is_nobodys() -> None:
+def test_a_plan_from_a_previous_controller_term_is_discarded() -> None:
     driver = held_back(AddedBrokers((4,)))
     driver.take_over()
     driver.make_plan()

@@ -1,4 +1,4 @@
-"""What surviving replicas hold, and the choice of one of them."""
+"""Descriptions of surviving replicas, and the choice of one of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from unit.controller.lost_data import MANUAL, T0, consents, down, is_unclean, le
 
 
 def diverged() -> Driver:
-    """Broker 1 holds the most of those that are back; 3 is away."""
+    """Of the brokers that are back, broker 1 holds the most records; broker 3 is away."""
     driver = down(config=MANUAL)
     reboot(driver, 1, end=9)
     reboot(driver, 2, end=7)
@@ -27,7 +27,7 @@ def diverged() -> Driver:
     return driver
 
 
-def looked(driver: Driver) -> RecoveryAnswer:
+def described(driver: Driver) -> RecoveryAnswer:
     answer = driver.ask(DescribeRecovery(0, "t", (), 5_000, 0, "")).answer
     assert isinstance(answer, RecoveryAnswer)
     return answer
@@ -48,7 +48,7 @@ def test_survivors_are_described_with_what_each_choice_would_lose() -> None:
     reboot(driver, 2, end=7)
     reboot(driver, 3, end=4)
     driver.watch()
-    view = only(looked(driver))
+    view = only(described(driver))
     found = {s.broker_id: (s.log.log_end_offset, s.lost_records) for s in view.survivors if s.log}
     assert found == {1: (9, 0), 2: (7, 2), 3: (4, 5)}
     assert view.held.revision == driver.store.items[KEYS.leader_and_isr(T0)].mod_revision
@@ -56,7 +56,7 @@ def test_survivors_are_described_with_what_each_choice_would_lose() -> None:
     assert (leader(driver), consents(driver)) == (NO_LEADER, [])
 
 
-def test_partitions_without_their_topic_are_refused() -> None:
+def test_partitions_without_a_topic_are_rejected() -> None:
     reply = diverged().ask(DescribeRecovery(0, "", (0,), 5_000, 0, ""))
     assert reply.error is not None
     assert reply.error.code is ErrorCode.INVALID_REQUEST
@@ -71,18 +71,18 @@ def test_partitions_without_their_topic_are_refused() -> None:
         ([RecoveryChoice(7, 1)], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_a_look_at_choices_is_refused_as_the_choices_are(
+def test_a_description_of_choices_is_rejected_like_the_choices(
     choices: list[RecoveryChoice], code: ErrorCode
 ) -> None:
     driver = diverged()
     look = DescribeRecovery(0, "t", (), 5_000, 0, "", choices=tuple(choices))
-    refused, carried_out = driver.ask(look).error, choose(driver, *choices).error
-    assert refused is not None
+    rejected, carried_out = driver.ask(look).error, choose(driver, *choices).error
+    assert rejected is not None
     assert carried_out is not None
-    assert (refused.code, refused.message) == (code, carried_out.message)
+    assert (rejected.code, rejected.message) == (code, carried_out.message)
 
 
-def test_a_look_at_a_choice_describes_its_partition_and_elects_nobody() -> None:
+def test_a_description_of_a_choice_describes_its_partition_and_elects_no_leader() -> None:
     driver = diverged()
     look = DescribeRecovery(0, "t", (), 5_000, 0, "", choices=(RecoveryChoice(0, 2),))
     answer = driver.ask(look).answer
@@ -91,8 +91,8 @@ def test_a_look_at_a_choice_describes_its_partition_and_elects_nobody() -> None:
     assert (leader(driver), consents(driver)) == (NO_LEADER, [])
 
 
-def test_who_is_away_is_named_and_nobody_can_tell_what_it_holds() -> None:
-    view = only(looked(diverged()))
+def test_an_absent_broker_is_named_and_the_loss_is_unknown() -> None:
+    view = only(described(diverged()))
     (away,) = [survivor for survivor in view.survivors if survivor.broker_id == 3]
     assert "not running" in away.problem
     assert {survivor.lost_records for survivor in view.survivors} == {-1}
@@ -112,9 +112,9 @@ def test_a_replica_that_does_not_describe_its_log_in_time_is_named() -> None:
     assert "has not told" in problems[2]
 
 
-def test_brokers_are_asked_no_more_when_nobody_looks() -> None:
+def test_brokers_are_queried_only_while_a_description_is_requested() -> None:
     driver = diverged()
-    looked(driver)
+    described(driver)
     driver.questions.clear()
     driver.pass_time(60_000)
     assert driver.questions == []
@@ -124,23 +124,23 @@ def test_partitions_with_a_leader_are_left_out() -> None:
     driver = down(partitions=2, config=MANUAL)
     driver.start_broker(1, whole_since=1)
     driver.watch()
-    assert looked(driver).partitions == ()
+    assert described(driver).partitions == ()
 
 
-def test_the_chosen_replica_leads_and_the_choice_is_used_up() -> None:
+def test_the_chosen_replica_leads_and_the_choice_is_consumed() -> None:
     driver = diverged()
-    revision = only(looked(driver)).held.revision
+    revision = only(described(driver)).held.revision
     reply = choose(driver, RecoveryChoice(0, 2, revision))
     assert (leader(driver), is_unclean(driver)) == (2, True)
     assert reply.partitions == ((0, None),)
     assert consents(driver) == []
-    told = driver.tells(Kind.RECOVERY_CONSENT, stage=Stage.COMPLETED)
-    assert [t.details["leader"] for t in told] == [2]
+    published = driver.published_events(Kind.RECOVERY_CONSENT, stage=Stage.COMPLETED)
+    assert [t.details["leader"] for t in published] == [2]
 
 
-def test_a_choice_that_is_made_again_is_done_already() -> None:
+def test_a_repeated_choice_succeeds() -> None:
     driver = diverged()
-    revision = only(looked(driver)).held.revision
+    revision = only(described(driver)).held.revision
     choose(driver, RecoveryChoice(0, 2, revision))
     state = driver.state()
     reply = choose(driver, RecoveryChoice(0, 2, revision))
@@ -148,9 +148,9 @@ def test_a_choice_that_is_made_again_is_done_already() -> None:
     assert driver.state() == state
 
 
-def test_a_partition_that_changes_before_the_choice_is_written_is_not_led_by_it() -> None:
+def test_a_choice_does_not_apply_to_a_partition_that_changed_before_it_was_written() -> None:
     driver = diverged()
-    revision = only(looked(driver)).held.revision
+    revision = only(described(driver)).held.revision
 
     def another_loses_data(_: Transaction) -> None:
         driver.before_transaction = None
@@ -163,7 +163,7 @@ def test_a_partition_that_changes_before_the_choice_is_written_is_not_led_by_it(
     assert (leader(driver), consents(driver)) == (NO_LEADER, [])
 
 
-def test_a_choice_stands_until_its_broker_is_back_also_at_the_next_controller() -> None:
+def test_a_choice_remains_until_its_broker_returns_also_at_the_next_controller() -> None:
     driver = diverged()
     driver.feed(RecoverPartitions(9, "t", (), False, 1_000, choices=(RecoveryChoice(0, 3),)))
     driver.pass_time(1_000)
@@ -179,7 +179,7 @@ def test_a_choice_stands_until_its_broker_is_back_also_at_the_next_controller() 
 
 
 @pytest.mark.rule("last-request-applies")
-def test_of_two_choices_that_differ_the_later_stands() -> None:
+def test_of_two_different_choices_the_later_applies() -> None:
     driver = down(config=MANUAL)
     reboot(driver, 1, end=9)
     driver.watch()
@@ -199,7 +199,7 @@ def test_of_two_choices_that_differ_the_later_stands() -> None:
     assert leader(driver) == 3
 
 
-def test_several_leaders_are_chosen_at_once() -> None:
+def test_several_leaders_can_be_chosen_at_once() -> None:
     driver = down(partitions=2, config=MANUAL)
     reboot(driver, 1, 2)
     driver.watch()
@@ -216,7 +216,7 @@ def test_several_leaders_are_chosen_at_once() -> None:
         ((RecoveryChoice(0, 1, 1),), ErrorCode.REVISION_CONFLICT),
     ],
 )
-def test_a_choice_that_cannot_be_is_refused_and_leaves_nothing(
+def test_an_invalid_choice_is_rejected_and_leaves_nothing(
     choices: tuple[RecoveryChoice, ...], code: ErrorCode
 ) -> None:
     driver = diverged()
@@ -226,7 +226,7 @@ def test_a_choice_that_cannot_be_is_refused_and_leaves_nothing(
     assert consents(driver) == []
 
 
-def test_a_partition_with_a_leader_is_not_chosen_for() -> None:
+def test_a_choice_for_a_partition_with_a_leader_is_rejected() -> None:
     driver = diverged()
     choose(driver, RecoveryChoice(0, 1))
     error = choose(driver, RecoveryChoice(0, 2)).error

@@ -1,4 +1,4 @@
-"""Consent to recovery: requests, what they write, and what becomes of it."""
+"""Consent to recovery: requests, stored consents, and their effects."""
 
 from __future__ import annotations
 
@@ -58,10 +58,11 @@ def test_consented_elections_of_many_partitions_fit_into_transactions() -> None:
     assert consents(driver) == []
 
 
-def test_consents_that_all_stand_at_once_fit_into_transactions_too() -> None:
+def test_all_standing_consents_fit_into_transactions_too() -> None:
     driver = down(partitions=150)
     topic_id = driver.state().topic_id
-    # The first partition needs none: one change goes before pairs.
+    # The first partition needs no consent; its single change is written before the pairs of
+    # changes.
     for number in range(1, 150):
         consent(driver, RecoveryConsent(topic_id, from_live_replicas=False), number)
     driver.watch()
@@ -72,7 +73,7 @@ def test_consents_that_all_stand_at_once_fit_into_transactions_too() -> None:
     assert consents(driver) == []
 
 
-def test_a_consent_that_stands_is_finished_by_the_next_controller() -> None:
+def test_a_standing_consent_is_carried_out_by_the_next_controller() -> None:
     driver = down(config=MANUAL)
     reboot(driver, 1, 2)
     driver.watch()
@@ -84,7 +85,7 @@ def test_a_consent_that_stands_is_finished_by_the_next_controller() -> None:
     assert (consents(driver), is_unclean(driver)) == ([], True)
 
 
-def test_a_consent_is_used_up_by_a_clean_election_too() -> None:
+def test_a_clean_election_consumes_a_consent_too() -> None:
     driver = down(config=MANUAL)
     driver.recover()
     driver.start_broker(2, whole_since=1)
@@ -92,7 +93,7 @@ def test_a_consent_is_used_up_by_a_clean_election_too() -> None:
     assert (leader(driver), is_unclean(driver), consents(driver)) == (2, False, [])
 
 
-def test_consent_to_live_replicas_waits_for_nobody() -> None:
+def test_consent_to_live_replicas_does_not_wait_for_absent_ones() -> None:
     driver = down(config=MANUAL)
     reboot(driver, 2)
     driver.watch()
@@ -101,7 +102,7 @@ def test_consent_to_live_replicas_waits_for_nobody() -> None:
     assert driver.replies[request].partitions == ((0, None),)
 
 
-def test_consent_to_more_takes_the_place_of_one_to_less_and_not_the_reverse() -> None:
+def test_a_wider_consent_replaces_a_narrower_one_and_not_the_reverse() -> None:
     driver = down(config=MANUAL)
     driver.recover()
     driver.recover(from_live_replicas=True)
@@ -111,7 +112,7 @@ def test_consent_to_more_takes_the_place_of_one_to_less_and_not_the_reverse() ->
     assert leader(driver) == 2
 
 
-def test_a_partition_that_has_a_leader_needs_no_consent() -> None:
+def test_a_partition_with_a_leader_needs_no_consent() -> None:
     driver = cluster(1, 2, 3)
     driver.create_topic(partitions=2)
     request, named = driver.recover(), driver.recover(1, 0, 1)
@@ -120,7 +121,7 @@ def test_a_partition_that_has_a_leader_needs_no_consent() -> None:
     assert consents(driver) == []
 
 
-def test_out_of_time_a_request_says_which_replicas_are_waited_for() -> None:
+def test_a_request_that_times_out_names_the_replicas_it_waits_for() -> None:
     driver = down(config=MANUAL)
     reboot(driver, 2)
     driver.watch()
@@ -131,11 +132,11 @@ def test_out_of_time_a_request_says_which_replicas_are_waited_for() -> None:
     assert (number, error.code) == (0, ErrorCode.REQUEST_TIMED_OUT)
     away = [b for b in driver.state().replicas if b != 2]
     assert f"waits for the replicas {away}" in error.message
-    # What was consented to stands.
+    # The consent remains.
     assert len(consents(driver)) == 1
 
 
-def test_a_request_says_that_no_replica_at_all_is_there() -> None:
+def test_a_request_reports_that_no_replica_is_running() -> None:
     driver = down(config=MANUAL)
     request = driver.recover(from_live_replicas=True, timeout_ms=1_000)
     driver.pass_time(1_000)
@@ -148,7 +149,7 @@ def test_a_request_says_that_no_replica_at_all_is_there() -> None:
     ("topic", "partition", "message"),
     [("u", 0, "'u' does not exist"), ("t", 7, "partition 7 of"), ("t", -1, "partition -1 of")],
 )
-def test_what_does_not_exist_is_refused(topic: str, partition: int, message: str) -> None:
+def test_an_unknown_partition_is_rejected(topic: str, partition: int, message: str) -> None:
     driver = down()
     request = driver.recover(partition, topic=topic)
     error = driver.replies[request].error
@@ -172,11 +173,11 @@ def test_a_topic_that_is_being_deleted_is_not_recovered() -> None:
     driver.brokers[1].mute = False
     driver.kill_broker(1)
     driver.watch()
-    # Its consent goes with it.
+    # Its consent is deleted with it.
     assert (consents(driver), KEYS.topic("t") in driver.store.items) == ([], False)
 
 
-def test_a_consent_to_a_former_topic_of_the_name_is_removed_without_effect() -> None:
+def test_a_consent_to_a_previous_topic_of_the_name_is_removed_without_effect() -> None:
     driver = down(config=MANUAL)
     reboot(driver, 1, 2, 3)
     driver.watch()
@@ -185,7 +186,7 @@ def test_a_consent_to_a_former_topic_of_the_name_is_removed_without_effect() -> 
     assert (leader(driver), consents(driver)) == (NO_LEADER, [])
 
 
-def test_a_consent_that_somebody_wrote_for_a_led_partition_is_removed() -> None:
+def test_a_consent_stored_for_a_partition_with_a_leader_is_removed() -> None:
     driver = cluster(1)
     driver.create_topic(partitions=1, replication_factor=1)
     consent(driver, RecoveryConsent(driver.state().topic_id, from_live_replicas=True))
@@ -193,7 +194,7 @@ def test_a_consent_that_somebody_wrote_for_a_led_partition_is_removed() -> None:
     assert (consents(driver), driver.state().leader_epoch) == ([], 0)
 
 
-def test_a_malformed_consent_is_told_of_and_left_alone() -> None:
+def test_a_malformed_consent_is_logged_and_left_alone() -> None:
     driver = down(config=MANUAL)
     reboot(driver, 1, 2, 3)
     driver.watch()
@@ -206,7 +207,7 @@ def test_a_malformed_consent_is_told_of_and_left_alone() -> None:
     assert KEYS.recovery(T0) in error.message
 
 
-def test_a_consent_is_not_written_for_a_partition_that_was_elected_meanwhile() -> None:
+def test_no_consent_is_written_for_a_partition_elected_meanwhile() -> None:
     driver = down(config=MANUAL)
 
     def the_first_comes_back(_: Transaction) -> None:

@@ -14,11 +14,11 @@ def check(driver: Driver, broker: int, size: int = 0, token: str = "") -> Restar
     return answer
 
 
-def test_a_restart_is_safe_where_others_carry_on() -> None:
+def test_a_restart_is_safe_where_other_replicas_take_over() -> None:
     assert check(with_topic(), 1).safe
 
 
-def test_a_restart_that_would_leave_too_few_in_sync_is_not_safe_and_says_why() -> None:
+def test_a_restart_that_leaves_too_few_in_sync_is_unsafe_with_a_reason() -> None:
     driver = with_topic()
     driver.kill_broker(3)
     driver.watch()

@@ -1,5 +1,6 @@
-"""Requests that a metadata store never answers: each ends at its time, and nobody asks to be woken
-for it any more."""
+"""Requests that the metadata store never answers: each ends at its timeout and needs no wakeup
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def is_late(reply: AdminReply) -> bool:
 
 
 @pytest.mark.parametrize("request_of", REQUESTS)
-def test_a_request_without_the_stores_answer_ends_at_its_time(request_of: str) -> None:
+def test_a_request_without_an_answer_from_the_store_ends_at_its_timeout(request_of: str) -> None:
     driver = with_topic()
     driver.begin_operation(by_hand((0, (4, 1))), "op")
     driver.hold_transactions = True

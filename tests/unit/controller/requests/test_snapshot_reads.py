@@ -61,7 +61,7 @@ def _few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_reads, "MAX_READ_AT_ONCE", 3)
 
 
-def test_the_answer_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_answer_does_not_depend_on_how_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers() -> list[str]:
         return [repr(driver.ask(request)) for request in REQUESTS]
 
@@ -73,18 +73,18 @@ def test_the_answer_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_few_at_once")
 @pytest.mark.parametrize("request_", REQUESTS, ids=str)
-def test_many_partitions_are_not_read_in_the_step_of_the_request(request_: AdminRequest) -> None:
+def test_a_request_step_does_not_read_many_partitions(request_: AdminRequest) -> None:
     out = handled(with_topic(), request_._replace(request_id=90))
     assert [read.id for read in reads(out)] == [90]
     assert not [command for command in out if isinstance(command, Reply)]
 
 
 @pytest.mark.usefixtures("_few_at_once")
-def test_one_is_read_at_a_time_and_sees_what_stands_when_it_begins() -> None:
+def test_reads_run_one_at_a_time_and_see_the_state_at_their_beginning() -> None:
     driver = with_topic()
     (first,) = reads(handled(driver, CheckRestart(90, 1, 0, "")))
     assert not reads(handled(driver, CheckRestart(91, 1, 0, "")))
-    # What changes now is seen by the second alone.
+    # Only the second read sees later changes.
     driver.delete_topic()
     out = handled(driver, snapshot_read(first))
     (second,) = reads(out)
@@ -95,7 +95,7 @@ def test_one_is_read_at_a_time_and_sees_what_stands_when_it_begins() -> None:
 
 
 @pytest.mark.usefixtures("_few_at_once")
-def test_only_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_waiting_reads_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_reads, "MAX_READS_WAITING", 2)
     driver = with_topic()
     for request_id in (90, 91):
@@ -106,7 +106,7 @@ def test_only_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rejected.reply.error.code is ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_what_could_be_recovered_is_described_so_many_in_a_step(
+def test_a_step_describes_a_bounded_number_of_recoverable_partitions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     driver = down(partitions=5, config={"recovery": "manual"})
@@ -123,7 +123,7 @@ def test_what_could_be_recovered_is_described_so_many_in_a_step(
         return view(looks, name)  # type: ignore[arg-type]
 
     monkeypatch.setattr(recovery_looks.RecoveryLooks, "_view", counted)
-    # Of two requests the second follows the first.
+    # The second of two requests follows the first.
     events: list[Event] = [asked._replace(request_id=89), asked._replace(request_id=90)]
     replies: dict[int, AdminReply] = {}
     while events or driver.controller.judges_on:
@@ -135,7 +135,7 @@ def test_what_could_be_recovered_is_described_so_many_in_a_step(
     assert replies[90].answer == replies[89].answer == at_once.answer
 
 
-def test_a_step_checks_only_so_many_partitions_that_a_look_waits_for(
+def test_a_step_checks_a_bounded_number_of_partitions_that_a_description_waits_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(recovery_looks, "MAX_VIEWED_PER_STEP", 4)
@@ -164,7 +164,7 @@ def test_a_step_checks_only_so_many_partitions_that_a_look_waits_for(
     assert not driver.controller.context.looked_at
 
 
-def test_a_partition_is_looked_at_until_the_last_request_for_it_ends() -> None:
+def test_a_partition_is_described_until_the_last_request_for_it_ends() -> None:
     driver = down(partitions=3)
     driver.start_broker(1).silent = True
     driver.watch()

@@ -1,4 +1,4 @@
-"""What a cancellation, or a reversal, takes back besides moves."""
+"""Changes besides moves that a cancellation or a reversal reverts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def marks(driver: Driver, broker_id: int) -> list[str]:
     return [key.split("/")[-2] for key in both if key in driver.store.items]
 
 
-def test_a_topic_has_its_former_factor_again() -> None:
+def test_a_cancellation_restores_the_replication_factor_of_a_topic() -> None:
     driver = with_topic()
     driver.begin_operation(OtherFactor(("t",), 3), "op")
     assert factor(driver) == 3
@@ -39,7 +39,7 @@ def test_a_topic_has_its_former_factor_again() -> None:
     assert state_of(driver) is OperationState.CANCELLED
 
 
-def test_partitions_that_are_done_keep_theirs() -> None:
+def test_completed_partitions_keep_the_new_factor() -> None:
     driver = with_topic()
     driver.begin_operation(OtherFactor(("t",), 3), "op")
     driver.leader_writes_isr(0, *driver.state(0).replicas)
@@ -50,7 +50,7 @@ def test_partitions_that_are_done_keep_theirs() -> None:
     assert factor(driver) == 2
 
 
-def test_a_factor_that_somebody_has_set_since_stays() -> None:
+def test_a_factor_set_by_another_request_since_then_stays() -> None:
     driver = with_topic()
     driver.begin_operation(OtherFactor(("t",), 3), "op")
     entry = decode_topic(driver.store.items[KEYS.topic("t")].value)
@@ -60,7 +60,7 @@ def test_a_factor_that_somebody_has_set_since_stays() -> None:
     assert factor(driver) == 1
 
 
-def test_a_factor_below_the_topics_own_min_isr_is_not_given_back() -> None:
+def test_a_factor_below_the_min_isr_of_the_topic_is_not_restored() -> None:
     driver = with_topic()
     driver.begin_operation(OtherFactor(("t",), 3), "op")
     entry = decode_topic(driver.store.items[KEYS.topic("t")].value)
@@ -71,7 +71,7 @@ def test_a_factor_below_the_topics_own_min_isr_is_not_given_back() -> None:
     assert factor(driver) == 3
 
 
-def test_a_broker_that_was_to_be_removed_takes_replicas_again() -> None:
+def test_a_broker_whose_removal_is_cancelled_takes_replicas_again() -> None:
     driver = with_topic()
     driver.begin_operation(RemovedBrokers((1,)), "op")
     assert marks(driver, 1) == ["brokers_remove"]
@@ -79,7 +79,7 @@ def test_a_broker_that_was_to_be_removed_takes_replicas_again() -> None:
     assert marks(driver, 1) == []
 
 
-def test_a_broker_that_had_been_added_is_added_again() -> None:
+def test_a_removed_broker_that_had_been_added_is_marked_as_added_again() -> None:
     driver = with_topic(12)
     driver.begin_operation(AddedBrokers((4,)), "add")
     catch_up(driver)
@@ -88,7 +88,7 @@ def test_a_broker_that_had_been_added_is_added_again() -> None:
     assert marks(driver, 4) == ["brokers_add"]
 
 
-def test_a_broker_that_was_to_be_added_is_as_it_was_before() -> None:
+def test_a_broker_whose_addition_is_cancelled_is_as_before() -> None:
     driver = with_topic(12)
     driver.begin_operation(AddedBrokers((4,)), "op")
     driver.cancel_operation("op")
@@ -101,7 +101,7 @@ def test_a_broker_that_was_to_be_added_is_as_it_was_before() -> None:
     assert marks(driver, 3) == ["brokers_remove"]
 
 
-def test_a_mark_that_another_operation_has_set_since_stays() -> None:
+def test_a_mark_set_by_another_operation_since_then_stays() -> None:
     driver = with_topic(1)
     idle = next(b for b in (1, 2, 3) if b not in driver.state().replicas)
     first = driver.state().replicas[0]
@@ -111,7 +111,7 @@ def test_a_mark_that_another_operation_has_set_since_stays() -> None:
     assert (marks(driver, first), marks(driver, idle)) == ([], ["brokers_add"])
 
 
-def test_it_is_one_write_with_the_cancellation() -> None:
+def test_the_changes_are_written_with_the_cancellation() -> None:
     driver = with_topic()
     driver.begin_operation(RemovedBrokers((1,)), "op")
     driver.unanswered_transactions, driver.apply_unanswered = 1, True
@@ -125,7 +125,7 @@ def test_it_is_one_write_with_the_cancellation() -> None:
     assert written[-1] == {KEYS.operation("op"), KEYS.broker_removal(1)}
 
 
-def test_a_takeover_knows_what_to_take_back() -> None:
+def test_a_new_controller_knows_what_to_revert() -> None:
     driver = with_topic()
     driver.begin_operation(OtherFactor(("t",), 3), "op")
     driver.take_over()
@@ -134,7 +134,7 @@ def test_a_takeover_knows_what_to_take_back() -> None:
 
 
 @pytest.mark.parametrize("wanted", [OtherFactor(("t",), 3), RemovedBrokers((1,))])
-def test_what_was_marked_before_comes_through_the_store(wanted: object) -> None:
+def test_previous_marks_are_encoded_in_the_store(wanted: object) -> None:
     driver = with_topic()
     driver.begin_operation(wanted, "op")  # type: ignore[arg-type]
     entry = decode_operation(driver.store.items[KEYS.operation("op")].value)
@@ -143,7 +143,7 @@ def test_what_was_marked_before_comes_through_the_store(wanted: object) -> None:
     assert (entry.factors_before, entry.marks_before) == factors
 
 
-def test_an_operation_that_has_ended_is_taken_back_by_nobody() -> None:
+def test_an_ended_operation_is_not_reverted() -> None:
     driver = with_topic()
     driver.begin_operation(RemovedBrokers((1,)), "op")
     catch_up(driver)
@@ -151,10 +151,10 @@ def test_an_operation_that_has_ended_is_taken_back_by_nobody() -> None:
     assert marks(driver, 1) == ["brokers_remove"]
 
 
-# Reversed.
+# Reversals.
 
 
-def test_a_reversal_gives_a_topic_its_former_factor_where_all_partitions_have_it() -> None:
+def test_a_reversal_restores_the_factor_of_a_topic_where_all_partitions_have_it() -> None:
     driver = with_topic()
     driver.begin_operation(OtherFactor(("t",), 3), "op")
     catch_up(driver)
@@ -167,7 +167,7 @@ def test_a_reversal_gives_a_topic_its_former_factor_where_all_partitions_have_it
     assert factor(driver) == 3
 
 
-def test_a_reversal_leaves_the_factor_where_a_partition_that_came_since_has_it() -> None:
+def test_a_reversal_keeps_the_factor_where_a_later_partition_has_it() -> None:
     driver = with_topic()
     driver.begin_operation(OtherFactor(("t",), 3), "op")
     catch_up(driver)
@@ -178,7 +178,7 @@ def test_a_reversal_leaves_the_factor_where_a_partition_that_came_since_has_it()
     assert factor(driver) == 3
 
 
-def test_a_cancelled_reversal_gives_the_factor_again() -> None:
+def test_a_cancelled_reversal_restores_the_factor() -> None:
     driver = with_topic()
     driver.begin_operation(OtherFactor(("t",), 1), "op")
     catch_up(driver)
@@ -188,7 +188,7 @@ def test_a_cancelled_reversal_gives_the_factor_again() -> None:
     assert factor(driver) == 1
 
 
-def test_a_reversal_below_the_topics_own_min_isr_is_refused() -> None:
+def test_a_reversal_below_the_min_isr_of_the_topic_is_rejected() -> None:
     driver = with_topic(factor=1)
     driver.begin_operation(OtherFactor(("t",), 2), "op")
     catch_up(driver)
@@ -213,22 +213,22 @@ def test_a_reversed_removal_fills_its_broker_again() -> None:
     assert code_of(driver, driver.begin_operation(RemovedBrokers((1,)), "last")) is None
 
 
-# What is told of it.
+# Warnings and published events.
 
 
 def warnings_of(driver: Driver, request: int) -> tuple[str, ...]:
     return plan_of(driver, request).warnings
 
 
-def test_a_factor_that_goes_back_is_told_beforehand_and_with_the_cancellation() -> None:
+def test_a_restored_factor_is_announced_and_published_with_the_cancellation() -> None:
     driver = with_topic()
     driver.begin_operation(OtherFactor(("t",), 3), "op")
     goes_back = "topic t gets replication factor 2 again"
     shown = driver.cancel_operation("op", dry_run=True)
     assert warnings_of(driver, shown) == (f"besides the moves, {goes_back}",)
     driver.cancel_operation("op")
-    for told in driver.tells(Kind.OPERATION_CANCELLING):
-        assert told.details["taken_back"] == [goes_back]
+    for published in driver.published_events(Kind.OPERATION_CANCELLING):
+        assert published.details["taken_back"] == [goes_back]
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_a_factor_that_goes_back_is_told_beforehand_and_with_the_cancellation() 
         (AddedBrokers((4,)), "broker 4 is not marked as added any more"),
     ],
 )
-def test_marks_that_go_back_are_told_beforehand_and_with_the_cancellation(
+def test_restored_marks_are_announced_and_published_with_the_cancellation(
     wanted: RemovedBrokers | AddedBrokers, goes_back: str
 ) -> None:
     driver = with_topic(12)
@@ -246,11 +246,11 @@ def test_marks_that_go_back_are_told_beforehand_and_with_the_cancellation(
     shown = driver.cancel_operation("op", dry_run=True)
     assert warnings_of(driver, shown) == (f"besides the moves, {goes_back}",)
     driver.cancel_operation("op")
-    (told, *_) = driver.tells(Kind.OPERATION_CANCELLING)
-    assert told.details["taken_back"] == [goes_back]
+    (published, *_) = driver.published_events(Kind.OPERATION_CANCELLING)
+    assert published.details["taken_back"] == [goes_back]
 
 
-def test_a_mark_that_stood_before_is_told_to_stand_again() -> None:
+def test_a_previous_mark_is_announced_as_restored() -> None:
     driver = with_topic(12)
     driver.begin_operation(AddedBrokers((4,)), "add")
     catch_up(driver)
@@ -259,16 +259,16 @@ def test_a_mark_that_stood_before_is_told_to_stand_again() -> None:
     assert "broker 4 is marked as added again" in warning
 
 
-def test_a_cancellation_that_takes_nothing_else_back_says_nothing_of_it() -> None:
+def test_a_cancellation_that_reverts_only_moves_has_no_warning() -> None:
     driver = with_topic()
     driver.begin_operation(by_hand((0, (4, 1))), "op")
     assert warnings_of(driver, driver.cancel_operation("op", dry_run=True)) == ()
     driver.cancel_operation("op")
-    (told, *_) = driver.tells(Kind.OPERATION_CANCELLING)
-    assert "taken_back" not in told.details
+    (published, *_) = driver.published_events(Kind.OPERATION_CANCELLING)
+    assert "taken_back" not in published.details
 
 
-def test_what_a_reversal_takes_back_besides_moves_is_told_beforehand() -> None:
+def test_other_reverted_changes_of_a_reversal_are_announced() -> None:
     driver = with_topic()
     driver.begin_operation(OtherFactor(("t",), 3), "op")
     catch_up(driver)

@@ -1,4 +1,4 @@
-"""Which brokers take part in plans: what is known of a broker that has only registered."""
+"""Brokers that plans use, and brokers that have only registered."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def not_added(driver: Driver) -> list[int]:
     return [broker.broker_id for broker in answer.brokers if broker.not_added]
 
 
-def test_a_broker_that_has_only_registered_is_moved_nothing() -> None:
+def test_a_broker_that_has_only_registered_gets_no_moves() -> None:
     driver = with_topic(12)
     for wanted in (Rebalancing(), RemovedBrokers((1,))):
         assert 4 not in targets(driver, driver.begin_operation(wanted, dry_run=True))
 
 
-def test_adding_one_broker_moves_nothing_to_another_that_was_not_named() -> None:
+def test_adding_one_broker_moves_nothing_to_another_unnamed_one() -> None:
     driver = with_topic(12)
     driver.start_broker(5)
     driver.watch()
@@ -39,20 +39,20 @@ def test_adding_one_broker_moves_nothing_to_another_that_was_not_named() -> None
     assert {4} <= targets(driver, request) <= {1, 2, 3, 4}
 
 
-def test_partitions_that_are_created_are_placed_on_it() -> None:
+def test_new_partitions_are_placed_on_a_broker_that_has_only_registered() -> None:
     driver = with_topic(12)
     driver.create_topic("new", partitions=12, replication_factor=2)
     assert any(4 in state.replicas for state in driver.states("new"))
 
 
-def test_who_holds_replicas_takes_part() -> None:
+def test_brokers_with_replicas_take_part() -> None:
     driver = with_topic(12)
     driver.begin_operation(by_hand((0, (4, 1))), "op")
     catch_up(driver)
     assert 4 in targets(driver, driver.begin_operation(Rebalancing(), dry_run=True))
 
 
-def test_who_was_added_takes_part_before_it_holds_anything() -> None:
+def test_an_added_broker_takes_part_before_it_holds_replicas() -> None:
     driver = with_topic(1)
     driver.begin_operation(AddedBrokers((4,)), "op")
     driver.create_topic("new", partitions=12, replication_factor=2, assignment=((1, 2),) * 12)
@@ -60,7 +60,7 @@ def test_who_was_added_takes_part_before_it_holds_anything() -> None:
     assert 4 in targets(driver, driver.begin_operation(Rebalancing(), dry_run=True))
 
 
-def test_who_was_removed_takes_part_no_more_though_it_was_added() -> None:
+def test_a_removed_broker_does_not_take_part_even_if_it_was_added() -> None:
     driver = with_topic(12)
     driver.begin_operation(AddedBrokers((4,)), "op")
     catch_up(driver)
@@ -76,7 +76,7 @@ def test_where_there_are_no_replicas_yet_all_brokers_take_part() -> None:
     assert code_of(driver, request) is None
 
 
-def test_a_factor_that_needs_it_is_refused_with_what_would_help() -> None:
+def test_a_factor_that_needs_an_unused_broker_is_rejected_with_a_hint() -> None:
     driver = with_topic()
     request = driver.begin_operation(OtherFactor(("t",), 4), dry_run=True)
     error = driver.replies[request].error
@@ -85,7 +85,7 @@ def test_a_factor_that_needs_it_is_refused_with_what_would_help() -> None:
     assert "brokers [4] are running and have not been added" in error.message
 
 
-def test_a_removal_that_needs_it_is_refused_with_what_would_help() -> None:
+def test_a_removal_that_needs_an_unused_broker_is_rejected_with_a_hint() -> None:
     driver = with_topic(factor=3)
     request = driver.begin_operation(RemovedBrokers((1,)), dry_run=True)
     error = driver.replies[request].error

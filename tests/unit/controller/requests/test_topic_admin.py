@@ -1,4 +1,4 @@
-"""Creation and deletion of topics, as admin requests and across takeovers."""
+"""Creation and deletion of topics, by request and across takeovers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def topic_keys(driver: Driver) -> list[str]:
 # Creation.
 
 
-def test_the_trace_of_a_request_stands_in_its_intent_for_whoever_carries_it_out() -> None:
+def test_the_trace_of_a_request_is_stored_in_its_intent_for_later_controllers() -> None:
     driver = cluster(1, 2, 3)
     driver.create_topic(trace_id="a1")
     assert decode_topic(driver.store.items[KEYS.topic("t")].value).trace_id == "a1"
@@ -41,7 +41,7 @@ def test_the_trace_of_a_request_stands_in_its_intent_for_whoever_carries_it_out(
 
 
 @pytest.mark.rule("clients-retry-unready-leaders")
-def test_a_topic_is_replied_when_every_live_replica_has_acknowledged() -> None:
+def test_a_creation_is_acknowledged_when_every_live_replica_has_acknowledged() -> None:
     driver = cluster(1, 2, 3)
     driver.brokers[2].mute = True
     request = driver.create_topic()
@@ -58,7 +58,7 @@ def test_a_topic_has_an_id_of_22_characters() -> None:
     assert driver.state().topic_id == driver.replies[request].topic_id
 
 
-def test_a_new_topics_replicas_lie_in_the_racks_that_brokers_registered() -> None:
+def test_replicas_of_a_new_topic_use_the_registered_racks() -> None:
     driver = Driver()
     for broker_id, rack in enumerate(["a", "a", "a", "b", "b"], start=1):
         driver.start_broker(broker_id, rack=rack)
@@ -68,7 +68,7 @@ def test_a_new_topics_replicas_lie_in_the_racks_that_brokers_registered() -> Non
     assert in_a == [1] * 12
 
 
-def test_a_new_topics_partitions_come_in_batches_after_its_own_key() -> None:
+def test_partitions_of_a_new_topic_are_written_in_batches_after_its_key() -> None:
     driver = cluster(1, 2, 3)
     driver.create_topic(partitions=100)
     sizes = [line for line in driver.transcript if line.startswith("transaction")]
@@ -105,7 +105,7 @@ def test_a_broker_that_dies_meanwhile_is_named_and_not_waited_for() -> None:
     assert driver.replies[request].pending_brokers == (2,)
 
 
-def test_validation_alone_creates_nothing() -> None:
+def test_a_dry_run_creates_nothing() -> None:
     driver = cluster(1)
     request = driver.create_topic(replication_factor=1, dry_run=True)
     assert driver.replies[request].error is None
@@ -121,7 +121,7 @@ def test_validation_alone_creates_nothing() -> None:
         ("t", 1, 1, {"retention": "1"}, ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_what_cannot_be_is_refused_and_leaves_nothing(
+def test_an_invalid_creation_is_rejected_and_leaves_nothing(
     topic: str, partitions: int, factor: int, config: dict[str, str], code: ErrorCode
 ) -> None:
     driver = cluster(1)
@@ -130,7 +130,7 @@ def test_what_cannot_be_is_refused_and_leaves_nothing(
     assert topic_keys(driver) == []
 
 
-def test_a_stopping_broker_counts_for_no_new_replica() -> None:
+def test_a_stopping_broker_gets_no_new_replica() -> None:
     driver = cluster(1)
     driver.start_broker(2, state="stopping")
     driver.watch()
@@ -138,14 +138,14 @@ def test_a_stopping_broker_counts_for_no_new_replica() -> None:
     assert error_of(driver.replies[request]) is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_a_name_in_use_is_refused() -> None:
+def test_a_name_in_use_is_rejected() -> None:
     driver = cluster(1)
     driver.create_topic(replication_factor=1)
     request = driver.create_topic(replication_factor=1)
     assert error_of(driver.replies[request]) is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_a_name_that_is_being_created_is_refused() -> None:
+def test_a_name_that_is_being_created_is_rejected() -> None:
     driver = cluster(1)
     driver.hold_transactions = True
     driver.create_topic(replication_factor=1)
@@ -153,7 +153,7 @@ def test_a_name_that_is_being_created_is_refused() -> None:
     assert error_of(driver.replies[request]) is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_a_name_that_is_being_deleted_is_refused() -> None:
+def test_a_name_that_is_being_deleted_is_rejected() -> None:
     driver = cluster(1)
     driver.create_topic(replication_factor=1)
     driver.brokers[1].mute = True
@@ -162,7 +162,7 @@ def test_a_name_that_is_being_deleted_is_refused() -> None:
     assert error_of(driver.replies[request]) is ErrorCode.TOPIC_BEING_DELETED
 
 
-def test_a_creation_without_the_stores_answer_is_made_again() -> None:
+def test_a_creation_without_an_answer_from_the_store_is_retried() -> None:
     driver = cluster(1)
     driver.unanswered_transactions = 1
     request = driver.create_topic(replication_factor=1)
@@ -184,7 +184,7 @@ def test_a_creation_that_the_store_never_answers_ends_at_its_timeout() -> None:
     assert error_of(driver.replies[request]) is ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_a_request_before_everything_is_read_waits_for_it() -> None:
+def test_a_request_waits_until_the_metadata_is_loaded() -> None:
     driver = Driver()
     driver.start_broker(1)
     driver.store.unseen.clear()
@@ -195,7 +195,7 @@ def test_a_request_before_everything_is_read_waits_for_it() -> None:
 
 
 @pytest.mark.rule("new-controller-continues-elections")
-def test_a_takeover_in_the_middle_of_a_creation_finishes_it() -> None:
+def test_a_takeover_during_a_creation_completes_it() -> None:
     driver = cluster(1, 2, 3)
     created: list[int] = []
 
@@ -212,7 +212,7 @@ def test_a_takeover_in_the_middle_of_a_creation_finishes_it() -> None:
     assert all(len(set(state.replicas)) == 3 for state in driver.states())
 
 
-def test_a_creation_waits_for_brokers_that_have_gone_meanwhile() -> None:
+def test_a_creation_waits_for_brokers_that_left_meanwhile() -> None:
     driver = cluster(1, 2)
     driver.hold_transactions = True
     request = driver.create_topic(partitions=1, replication_factor=2, timeout_ms=2_000)
@@ -227,7 +227,7 @@ def test_a_creation_waits_for_brokers_that_have_gone_meanwhile() -> None:
     assert len(driver.states()) == 1
 
 
-def test_a_topic_gets_the_replicas_chosen_by_hand() -> None:
+def test_a_topic_gets_the_chosen_replicas() -> None:
     driver = cluster(1, 2, 3)
     request = driver.create_topic(
         partitions=0, replication_factor=0, assignment=((3, 1), (2, 3), (1, 2))
@@ -237,7 +237,7 @@ def test_a_topic_gets_the_replicas_chosen_by_hand() -> None:
     assert KEYS.partition_addition("t") not in driver.store.items
 
 
-def test_a_chosen_broker_that_is_removed_before_it_got_its_replica_gets_none() -> None:
+def test_a_chosen_broker_removed_before_it_got_its_replica_gets_none() -> None:
     driver = cluster(1, 2, 3)
     driver.hold_transactions = True
     driver.create_topic(partitions=1, replication_factor=1, assignment=((3,),))
@@ -247,7 +247,7 @@ def test_a_chosen_broker_that_is_removed_before_it_got_its_replica_gets_none() -
     assert driver.state().replicas in ((1,), (2,))
 
 
-def test_a_dry_run_of_a_creation_gives_replicas_that_can_be_asked_for() -> None:
+def test_a_dry_run_of_a_creation_returns_replicas_that_can_be_requested() -> None:
     driver = cluster(1, 2, 3)
     answer = driver.replies[driver.create_topic(dry_run=True)].answer
     assert isinstance(answer, PartitionsAnswer)
@@ -264,7 +264,7 @@ def test_a_dry_run_of_a_creation_gives_replicas_that_can_be_asked_for() -> None:
         (0, 0, ((1, 1),)),
     ],
 )
-def test_replicas_by_hand_that_contradict_the_request_or_themselves_are_refused(
+def test_contradictory_chosen_replicas_are_rejected(
     partitions: int, factor: int, assignment: tuple[tuple[int, ...], ...]
 ) -> None:
     driver = cluster(1, 2, 3)
@@ -273,7 +273,7 @@ def test_replicas_by_hand_that_contradict_the_request_or_themselves_are_refused(
     assert topic_keys(driver) == []
 
 
-def test_a_creation_that_is_asked_for_again_by_its_id_is_the_same() -> None:
+def test_a_creation_repeated_with_its_id_is_the_same_creation() -> None:
     driver = cluster(1, 2, 3)
     first = driver.create_topic(operation_id="op-1")
     second = driver.create_topic(operation_id="op-1")
@@ -284,14 +284,14 @@ def test_a_creation_that_is_asked_for_again_by_its_id_is_the_same() -> None:
 
 
 @pytest.mark.parametrize("other", [{"partitions": 7}, {"config": {"segment_ms": "5000"}}])
-def test_another_creation_under_the_same_id_is_refused(other: dict[str, Any]) -> None:
+def test_a_different_creation_with_the_same_id_is_rejected(other: dict[str, Any]) -> None:
     driver = cluster(1, 2, 3)
     driver.create_topic(operation_id="op-1")
     request = driver.create_topic(operation_id="op-1", **other)
     assert error_of(driver.replies[request]) is ErrorCode.OPERATION_ID_IN_USE
 
 
-def test_a_creation_is_the_same_whatever_has_become_of_its_topic_since() -> None:
+def test_a_repeated_creation_succeeds_whatever_has_become_of_its_topic() -> None:
     driver = cluster(1, 2, 3)
     driver.create_topic(operation_id="op")
     driver.take_over()
@@ -302,7 +302,7 @@ def test_a_creation_is_the_same_whatever_has_become_of_its_topic_since() -> None
     assert error_of(driver.replies[other]) is ErrorCode.OPERATION_ID_IN_USE
 
 
-def test_a_creation_under_way_is_joined_by_its_id_also_at_the_next_controller() -> None:
+def test_a_creation_in_progress_is_joined_by_its_id_also_at_the_next_controller() -> None:
     driver = cluster(1, 2, 3)
     driver.brokers[2].mute = True
     first = driver.create_topic(operation_id="op-1")
@@ -316,18 +316,18 @@ def test_a_creation_under_way_is_joined_by_its_id_also_at_the_next_controller() 
     assert driver.replies[second].topic_id == driver.state().topic_id
 
 
-def test_an_operation_id_has_a_form() -> None:
+def test_an_invalid_operation_id_is_rejected() -> None:
     driver = cluster(1, 2, 3)
     request = driver.create_topic(operation_id="a b")
     assert error_of(driver.replies[request]) is ErrorCode.INVALID_REQUEST
 
 
-def test_who_asked_is_told_with_a_creation_and_a_deletion() -> None:
+def test_the_caller_is_published_with_a_creation_and_a_deletion() -> None:
     driver = cluster(1, 2, 3)
     driver.create_topic(config={"retention_ms": "60000"})
-    (told,) = driver.tells(Kind.TOPIC_CREATION, stage=Stage.REQUESTED)
-    assert (told.details["requested_by"], told.details["requested_from"]) == ASKER
-    assert told.details["config"] == ["retention_ms=60000"]
+    (published,) = driver.published_events(Kind.TOPIC_CREATION, stage=Stage.REQUESTED)
+    assert (published.details["requested_by"], published.details["requested_from"]) == ASKER
+    assert published.details["config"] == ["retention_ms=60000"]
 
 
 # Deletion.
@@ -378,7 +378,7 @@ def test_brokers_that_do_not_delete_in_time_are_named() -> None:
     )
 
 
-def test_a_broker_that_refuses_to_delete_is_asked_again() -> None:
+def test_a_broker_that_rejects_a_deletion_is_asked_again() -> None:
     driver = with_topic()
     full = TidelogError(ErrorCode.STORAGE_ERROR, "the disk fails")
     driver.brokers[3].refuse = lambda partition: full if partition.partition == 0 else None
@@ -390,7 +390,7 @@ def test_a_broker_that_refuses_to_delete_is_asked_again() -> None:
 
 
 @pytest.mark.rule("returning-broker-drops-replicas")
-def test_a_broker_that_is_away_does_not_hold_a_deletion_up() -> None:
+def test_an_absent_broker_does_not_delay_a_deletion() -> None:
     driver = with_topic()
     driver.kill_broker(3)
     driver.watch()
@@ -401,7 +401,7 @@ def test_a_broker_that_is_away_does_not_hold_a_deletion_up() -> None:
     assert driver.transcript[-1] == "broker 3 full state"
 
 
-def test_a_broker_that_returns_in_the_middle_of_a_deletion_is_told_to_stop() -> None:
+def test_a_broker_that_returns_during_a_deletion_is_sent_the_stop() -> None:
     driver = with_topic()
     driver.brokers[1].mute = True
     driver.delete_topic()
@@ -411,7 +411,7 @@ def test_a_broker_that_returns_in_the_middle_of_a_deletion_is_told_to_stop() -> 
     assert commands[-2:] == ["broker 3 full state", "broker 3 stop t/0 t/1"]
 
 
-def test_a_topic_that_is_being_deleted_gets_no_leaders() -> None:
+def test_a_topic_that_is_being_deleted_elects_no_leaders() -> None:
     driver = with_topic()
     driver.brokers[1].mute = True
     driver.delete_topic()
@@ -423,7 +423,7 @@ def test_a_topic_that_is_being_deleted_gets_no_leaders() -> None:
     assert [key for key in after if after[key] != before.get(key)] == [KEYS.departure(3)]
 
 
-def test_an_isr_change_in_the_middle_of_a_deletion_is_overruled() -> None:
+def test_an_isr_change_during_a_deletion_is_overwritten() -> None:
     driver = with_topic(partitions=1)
 
     def leader_is_faster(_: object) -> None:
@@ -438,7 +438,7 @@ def test_an_isr_change_in_the_middle_of_a_deletion_is_overruled() -> None:
     assert topic_keys(driver) == []
 
 
-def test_an_unknown_topic_cannot_be_deleted() -> None:
+def test_the_deletion_of_an_unknown_topic_is_rejected() -> None:
     driver = cluster(1)
     request = driver.delete_topic("nope")
     assert error_of(driver.replies[request]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -451,7 +451,7 @@ def test_a_topic_of_another_id_is_not_deleted() -> None:
     assert len(driver.states()) == 2
 
 
-def test_a_topic_that_is_changed_before_its_deletion_begins_is_not_deleted() -> None:
+def test_a_topic_changed_before_its_deletion_begins_is_not_deleted() -> None:
     driver = with_topic()
     read = driver.store.items[KEYS.topic("t")].mod_revision
     driver.hold_transactions = True
@@ -477,14 +477,14 @@ def test_a_second_deletion_waits_for_the_same_end() -> None:
 
 def test_a_topic_can_be_created_again_under_its_name() -> None:
     driver = with_topic()
-    former = driver.state().topic_id
+    previous = driver.state().topic_id
     driver.delete_topic()
     request = driver.create_topic()
     assert driver.replies[request].error is None
-    assert driver.state().topic_id != former
+    assert driver.state().topic_id != previous
 
 
-def test_a_leftover_of_a_former_topic_is_overwritten_by_its_successor() -> None:
+def test_a_leftover_key_of_a_previous_topic_is_overwritten_by_its_successor() -> None:
     driver = with_topic(partitions=1)
     key = KEYS.leader_and_isr(TopicPartition("t", 0))
     leftover = driver.store.items[key].value
@@ -497,7 +497,7 @@ def test_a_leftover_of_a_former_topic_is_overwritten_by_its_successor() -> None:
 
 
 @pytest.mark.parametrize("muted", [(1,), (1, 2, 3)])
-def test_a_takeover_in_the_middle_of_a_deletion_finishes_it(muted: tuple[int, ...]) -> None:
+def test_a_takeover_during_a_deletion_completes_it(muted: tuple[int, ...]) -> None:
     driver = with_topic()
     for broker_id in muted:
         driver.brokers[broker_id].mute = True
@@ -509,7 +509,7 @@ def test_a_takeover_in_the_middle_of_a_deletion_finishes_it(muted: tuple[int, ..
     assert topic_keys(driver) == []
 
 
-def test_a_takeover_right_after_the_intent_finishes_the_deletion() -> None:
+def test_a_takeover_right_after_the_intent_completes_the_deletion() -> None:
     driver = with_topic()
     intents: list[object] = []
 
@@ -525,7 +525,7 @@ def test_a_takeover_right_after_the_intent_finishes_the_deletion() -> None:
     assert topic_keys(driver) == []
 
 
-def test_a_takeover_after_the_partitions_keys_are_gone_removes_the_topic() -> None:
+def test_a_takeover_after_the_partition_keys_are_deleted_removes_the_topic() -> None:
     driver = with_topic()
 
     def all_but_the_last(transaction: object) -> None:

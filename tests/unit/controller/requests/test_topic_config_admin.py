@@ -1,4 +1,4 @@
-"""Another configuration for a topic that is there."""
+"""Changes to the configuration of an existing topic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def with_topic(config: dict[str, str] | None = None) -> Driver:
     driver.create_topic(config=config or {})
     driver.transcript.clear()
     driver.sent.clear()
-    driver.told.clear()
+    driver.published.clear()
     return driver
 
 
@@ -37,7 +37,7 @@ def code_of(driver: Driver, request: int) -> ErrorCode | None:
     return error.code if error else None
 
 
-def test_what_is_set_and_unset_changes_and_the_rest_stays() -> None:
+def test_set_and_unset_keys_change_and_the_others_stay() -> None:
     driver = with_topic({"segment_ms": "5000", "retention_ms": "9000"})
     request = driver.alter_config({"max_batch_bytes": "2048"}, "segment_ms")
     assert config_of(driver) == {"retention_ms": "9000", "max_batch_bytes": "2048"}
@@ -50,7 +50,7 @@ def test_what_is_set_and_unset_changes_and_the_rest_stays() -> None:
     )
 
 
-def test_a_dry_run_says_what_would_change_and_changes_nothing() -> None:
+def test_a_dry_run_shows_the_changes_and_changes_nothing() -> None:
     driver = with_topic()
     before = dict(driver.store.items)
     request = driver.alter_config({"unclean_leader_election": "true"}, dry_run=True)
@@ -60,14 +60,14 @@ def test_a_dry_run_says_what_would_change_and_changes_nothing() -> None:
     assert driver.store.items == before
 
 
-def test_another_min_isr_is_in_force_when_it_is_replied() -> None:
+def test_a_new_min_isr_is_in_force_when_it_is_acknowledged() -> None:
     driver = with_topic()
     request = driver.alter_config({"min_insync_replicas": "3"})
     assert code_of(driver, request) is None
     assert [state.min_isr for state in driver.states()] == [3, 3, 3]
 
 
-def test_leaders_that_do_not_learn_of_another_min_isr_in_time_are_named() -> None:
+def test_leaders_that_do_not_acknowledge_a_new_min_isr_in_time_are_named() -> None:
     driver = with_topic()
     leader = driver.state().leader
     driver.brokers[leader].mute = True
@@ -77,7 +77,7 @@ def test_leaders_that_do_not_learn_of_another_min_isr_in_time_are_named() -> Non
     assert driver.replies[request].pending_brokers == (leader,)
 
 
-def test_commands_bring_the_new_configuration_with_the_revision_of_its_key() -> None:
+def test_commands_carry_the_new_configuration_with_the_revision_of_its_key() -> None:
     driver = with_topic()
     driver.alter_config({"segment_ms": "5000"})
     driver.sent.clear()
@@ -89,7 +89,7 @@ def test_commands_bring_the_new_configuration_with_the_revision_of_its_key() -> 
     assert brought == {("5000", revision)}
 
 
-def test_what_is_as_asked_for_already_needs_no_write_whatever_the_revision() -> None:
+def test_an_unchanged_configuration_needs_no_write_whatever_the_revision() -> None:
     driver = with_topic({"segment_ms": "5000"})
     before = dict(driver.store.items)
     request = driver.alter_config({"segment_ms": "5000"}, expected_revision=1)
@@ -97,7 +97,7 @@ def test_what_is_as_asked_for_already_needs_no_write_whatever_the_revision() -> 
     assert driver.store.items == before
 
 
-def test_an_older_revision_is_refused() -> None:
+def test_an_older_revision_is_rejected() -> None:
     driver = with_topic()
     revision = driver.store.items[KEYS.topic("t")].mod_revision
     driver.alter_config({"segment_ms": "5000"}, expected_revision=revision)
@@ -106,7 +106,7 @@ def test_an_older_revision_is_refused() -> None:
     assert config_of(driver) == {"segment_ms": "5000"}
 
 
-def test_two_changes_at_once_both_happen() -> None:
+def test_two_concurrent_changes_both_apply() -> None:
     driver = with_topic()
     driver.hold_transactions = True
     first = driver.alter_config({"segment_ms": "5000"})
@@ -128,7 +128,7 @@ def test_two_changes_at_once_both_happen() -> None:
         ({"durability": "synced"}, (), ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_what_cannot_be_is_refused_and_changes_nothing(
+def test_an_invalid_change_is_rejected_and_changes_nothing(
     changed: dict[str, str], unset: tuple[str, ...], code: ErrorCode
 ) -> None:
     driver = with_topic()
@@ -137,33 +137,35 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
     assert driver.store.items == before
 
 
-def test_a_synced_topic_may_cease_to_be() -> None:
+def test_a_synced_topic_can_be_made_unsynced() -> None:
     driver = with_topic({"durability": "synced"})
     assert code_of(driver, driver.alter_config({}, "durability")) is None
     assert config_of(driver) == {}
 
 
-def test_a_change_is_told_with_who_asked_and_what_changed() -> None:
+def test_a_change_is_published_with_its_caller_and_its_changes() -> None:
     driver = with_topic()
     driver.alter_config({"segment_ms": "5000"})
-    told = driver.tells(Kind.TOPIC_CONFIG)
-    assert [t.stage for t in told] == [Stage.REQUESTED, Stage.COMPLETED]
-    assert told[0].details == {
+    events = driver.published_events(Kind.TOPIC_CONFIG)
+    assert [t.stage for t in events] == [Stage.REQUESTED, Stage.COMPLETED]
+    assert events[0].details == {
         "changes": ["segment_ms: 604800000 -> 5000"],
         "requested_by": ASKER.name,
         "requested_from": ASKER.address,
     }
 
 
-def test_partitions_are_still_added_after_the_topics_key_was_overwritten() -> None:
-    """Its creation revision guards their first write, and is not that of the change."""
+def test_partitions_can_still_be_added_after_the_topic_key_was_overwritten() -> None:
+    """The creation revision of the topic's key guards their first write; it differs from the
+    revision of the change.
+    """
     driver = with_topic()
     driver.alter_config({"segment_ms": "5000"})
     driver.add_partitions(5)
     assert len(driver.states()) == 5
 
 
-def test_a_min_isr_that_a_partition_with_fewer_replicas_could_never_meet_is_refused() -> None:
+def test_a_min_isr_above_the_replicas_of_a_partition_is_rejected() -> None:
     driver = cluster(1, 2, 3)
     driver.create_topic()
     driver.begin_operation(by_hand((1, (1, 2))), "op")

@@ -35,7 +35,7 @@ def channel(network: FakeNetwork, events: asyncio.Queue[Event]) -> BrokerChannel
     )
 
 
-async def test_a_connection_that_ends_is_dialled_and_reported() -> None:
+async def test_a_closed_connection_is_followed_by_a_dial_and_reported() -> None:
     network, events = FakeNetwork(), asyncio.Queue[Event]()
     made = channel(network, events)
     async with asyncio.TaskGroup() as tasks:
@@ -47,7 +47,7 @@ async def test_a_connection_that_ends_is_dialled_and_reported() -> None:
     assert event[:3] == (1, 10, DialOutcome.REFUSED)
 
 
-async def test_a_watch_names_the_reign_and_the_life_that_it_belongs_to() -> None:
+async def test_a_watch_names_its_controller_epoch_and_broker_epoch() -> None:
     network, events = FakeNetwork(), asyncio.Queue[Event]()
     made = channel(network, events)
     async with asyncio.TaskGroup() as tasks:
@@ -57,7 +57,7 @@ async def test_a_watch_names_the_reign_and_the_life_that_it_belongs_to() -> None
     assert network.watches == [(1, 4, 10)]
 
 
-async def test_a_connection_stands_until_it_ends_and_the_last_dial_is_described() -> None:
+async def test_a_connection_lasts_until_it_ends_and_the_last_dial_is_described() -> None:
     network, events = FakeNetwork(), asyncio.Queue[Event]()
     made = channel(network, events)
     assert not made.described().stands
@@ -109,19 +109,19 @@ def resolver_fails(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", fail)
 
 
-async def test_a_name_that_does_not_exist_is_unresolved(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unknown_name_is_unresolved(monkeypatch: pytest.MonkeyPatch) -> None:
     resolver_fails(monkeypatch, socket.EAI_NONAME)
     assert await TcpDialer().dial("broker-1:7500") is DialOutcome.UNRESOLVED
 
 
 @pytest.mark.parametrize("host", ["a..b", "n" * 64])
-async def test_a_name_that_no_resolver_can_take_says_nothing_of_the_broker(host: str) -> None:
+async def test_an_invalid_name_says_nothing_about_the_broker(host: str) -> None:
     assert await TcpDialer().dial(f"{host}:7500") is DialOutcome.NO_ANSWER
 
 
 @pytest.mark.rule("refused-connection-is-a-crash")
 @pytest.mark.parametrize("code", [socket.EAI_AGAIN, socket.EAI_FAIL])
-async def test_a_resolver_that_fails_says_nothing_of_the_broker(
+async def test_a_failing_resolver_says_nothing_about_the_broker(
     monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     resolver_fails(monkeypatch, code)

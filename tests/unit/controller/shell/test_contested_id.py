@@ -1,4 +1,4 @@
-"""Two controller processes of one id: the second one waits, and says so."""
+"""Two controller processes with one id: the second one waits and reports it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OTHER = "127.0.0.1:9999"
 
 
 class FastClock(SystemClock):
-    """Gains half a second each time that it is read."""
+    """Advances by half a second at each reading."""
 
     ahead_ms = 0
 
@@ -57,12 +57,12 @@ async def described(process: ControllerProcess) -> ControllerState:
     return state
 
 
-async def test_the_second_process_waits_and_a_healthy_standby_is_not_concerned(
+async def test_the_second_process_waits_and_a_healthy_standby_is_unaffected(
     store: MemoryStore,
 ) -> None:
     network = FakeNetwork()
     first = ControllerProcess(1, store, network)
-    await until(lambda: bool(first.told(Kind.CONTROLLER_LOADED)))
+    await until(lambda: bool(first.published(Kind.CONTROLLER_LOADED)))
     standby = ControllerProcess(2, store, network)
     second = ControllerProcess(1, store, network, OTHER, FastClock())
     await until(lambda: bool(second.logs.named("controller_id_taken")))
@@ -75,7 +75,7 @@ async def test_the_second_process_waits_and_a_healthy_standby_is_not_concerned(
     assert waiting.registered_address == "127.0.0.1:7401"
     assert await registered_address(store, 1) == "127.0.0.1:7401"
 
-    # A takeover is the standby's: the one that waits does not stand for election.
+    # The standby takes over: the waiting process does not take part in the election.
     await first.stop()
     await until(lambda: standby.service.is_active or second.service.is_active)
     assert standby.service.is_active
@@ -86,10 +86,10 @@ async def test_the_second_process_waits_and_a_healthy_standby_is_not_concerned(
     await standby.stop()
 
 
-async def test_a_second_process_that_stops_ends_what_is_reported_of_it(store: MemoryStore) -> None:
+async def test_a_second_process_that_stops_is_no_longer_reported(store: MemoryStore) -> None:
     network = FakeNetwork()
     first = ControllerProcess(1, store, network)
-    await until(lambda: bool(first.told(Kind.CONTROLLER_LOADED)))
+    await until(lambda: bool(first.published(Kind.CONTROLLER_LOADED)))
     second = ControllerProcess(1, store, network, OTHER, FastClock())
     await until(lambda: bool(first.service.described_waiting()))
     await second.stop()
@@ -99,7 +99,9 @@ async def test_a_second_process_that_stops_ends_what_is_reported_of_it(store: Me
     await first.stop()
 
 
-async def test_a_process_that_has_ended_is_waited_for_in_silence(store: MemoryStore) -> None:
+async def test_a_second_process_waits_silently_for_the_lease_of_one_that_has_ended(
+    store: MemoryStore,
+) -> None:
     lease = await store.grant_lease(10)
     put = Put(KEYS.controller_process(1), encode(Process("10.0.0.9:7400", 5)), lease.id)
     await store.transact(Transaction([], [put]))
@@ -119,11 +121,11 @@ async def test_a_process_that_has_ended_is_waited_for_in_silence(store: MemorySt
         (Process("h:2", 5, host="one"), False),
     ],
 )
-def test_a_place_is_an_address_of_a_host(held: Process, is_of_place: bool) -> None:
+def test_a_place_is_an_address_on_a_host(held: Process, is_of_place: bool) -> None:
     assert Process("h:1", 9, host="one").is_of_place(held) is is_of_place
 
 
-def test_what_no_controller_has_written_is_ignored() -> None:
+def test_malformed_values_are_ignored() -> None:
     waiting = WaitingControllers(KEYS.waiting_controllers)
     own, odd = KEYS.waiting_controller(1), KEYS.waiting_controllers + "x"
     for change in (Changed(own, KeyValue(own, b"[]", 1, 1), 1), Changed(odd, None, 2)):

@@ -1,4 +1,4 @@
-"""Who is the active controller, when several stand at once."""
+"""Election of the active controller among several candidates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TURNS = 50
 
 
 def candidates(count: int) -> list[asyncio.Task[Leadership]]:
-    """All have read that there is no controller before any of them writes."""
+    """All candidates have read that there is no controller before any of them writes."""
     data = MemoryData()
     return [
         asyncio.create_task(
@@ -43,7 +43,7 @@ async def elected(standing: list[asyncio.Task[Leadership]]) -> list[Leadership]:
 
 
 @pytest.mark.rule("key-creator-is-controller")
-async def test_of_those_who_stand_at_once_one_is_elected() -> None:
+async def test_one_of_several_simultaneous_candidates_is_elected() -> None:
     standing = candidates(3)
     assert len(await elected(standing)) == 1
     for task in standing:
@@ -51,7 +51,7 @@ async def test_of_those_who_stand_at_once_one_is_elected() -> None:
 
 
 @pytest.mark.rule("key-creator-is-controller")
-async def test_every_reign_has_an_epoch_and_a_key_of_its_own() -> None:
+async def test_every_controller_term_has_an_epoch_and_a_key_of_its_own() -> None:
     standing = candidates(2)
     (first,) = await elected(standing)
     await first.lease.revoke()

@@ -1,4 +1,4 @@
-"""Which controllers there are, by whichever watch tells of them."""
+"""The list of controllers, from any watch."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def snapshot(revision: int, *items: KeyValue) -> Snapshot:
     return Snapshot(KEYS.controller, revision, {held.key: held for held in items})
 
 
-class Told:
-    """A roster, and what it tells."""
+class WatchedRoster:
+    """A roster and the events that it publishes."""
 
     def __init__(self) -> None:
         self._log = StateChangeLog("controller-1", SystemClock())
@@ -45,56 +45,58 @@ class Told:
 
     def events(self) -> list[tuple[Kind, object, int]]:
         recent = self._log.recent(Filter())
-        return [(told.kind, told.details["controller"], told.revision) for told in recent]
+        return [
+            (watched.kind, watched.details["controller"], watched.revision) for watched in recent
+        ]
 
 
-def test_who_is_found_at_the_start_is_listed_and_no_news() -> None:
-    told = Told()
-    told.roster.load(snapshot(9, item(TWO, 4), item(ONE, 7)))
-    assert told.roster.controllers == (
+def test_controllers_found_at_the_start_are_listed_without_events() -> None:
+    watched = WatchedRoster()
+    watched.roster.load(snapshot(9, item(TWO, 4), item(ONE, 7)))
+    assert watched.roster.controllers == (
         RegisteredController(1, "host:1", 5),
         RegisteredController(2, "host:2", 5),
     )
-    assert told.events() == []
+    assert watched.events() == []
 
 
-def test_who_comes_and_goes_is_told_with_the_revision() -> None:
-    told = Told()
-    told.roster.load(snapshot(9, item(ONE, 7)))
-    told.put(item(TWO, 12))
-    told.roster.apply([Changed(ONE, None, 15)])
-    assert told.ids() == [2]
-    assert told.events() == [(Kind.CONTROLLER_JOINED, 2, 12), (Kind.CONTROLLER_LEFT, 1, 15)]
+def test_registrations_and_departures_are_published_with_the_revision() -> None:
+    watched = WatchedRoster()
+    watched.roster.load(snapshot(9, item(ONE, 7)))
+    watched.put(item(TWO, 12))
+    watched.roster.apply([Changed(ONE, None, 15)])
+    assert watched.ids() == [2]
+    assert watched.events() == [(Kind.CONTROLLER_JOINED, 2, 12), (Kind.CONTROLLER_LEFT, 1, 15)]
 
 
-def test_what_changed_between_two_watches_is_told_once() -> None:
-    told = Told()
-    told.roster.load(snapshot(9, item(ONE, 7)))
-    told.roster.load(snapshot(20, item(TWO, 12)))
-    told.roster.load(snapshot(21, item(TWO, 12)))
-    assert told.events() == [(Kind.CONTROLLER_LEFT, 1, 20), (Kind.CONTROLLER_JOINED, 2, 12)]
+def test_changes_between_two_watches_are_published_once() -> None:
+    watched = WatchedRoster()
+    watched.roster.load(snapshot(9, item(ONE, 7)))
+    watched.roster.load(snapshot(20, item(TWO, 12)))
+    watched.roster.load(snapshot(21, item(TWO, 12)))
+    assert watched.events() == [(Kind.CONTROLLER_LEFT, 1, 20), (Kind.CONTROLLER_JOINED, 2, 12)]
 
 
-def test_a_new_life_within_the_lease_of_the_last_is_news() -> None:
-    told = Told()
-    told.roster.load(snapshot(9, item(ONE, 7)))
-    told.put(item(ONE, 12, started_at_ms=99))
-    assert told.events() == [(Kind.CONTROLLER_JOINED, 1, 12)]
-    assert told.roster.controllers[0].started_at_ms == 99
+def test_a_new_incarnation_within_the_lease_of_the_last_is_published() -> None:
+    watched = WatchedRoster()
+    watched.roster.load(snapshot(9, item(ONE, 7)))
+    watched.put(item(ONE, 12, started_at_ms=99))
+    assert watched.events() == [(Kind.CONTROLLER_JOINED, 1, 12)]
+    assert watched.roster.controllers[0].started_at_ms == 99
 
 
-def test_other_keys_and_what_is_no_registration_are_of_no_concern() -> None:
-    told = Told()
-    told.roster.load(snapshot(9, KeyValue(KEYS.controller, b"{}", 1, 1)))
+def test_other_keys_and_malformed_registrations_are_ignored() -> None:
+    watched = WatchedRoster()
+    watched.roster.load(snapshot(9, KeyValue(KEYS.controller, b"{}", 1, 1)))
     broken = [KeyValue(ONE, b"{not json", 12, 12), KeyValue(KEYS.broker(1), b"{}", 13, 13)]
     odd = KeyValue(f"{KEYS.controller_processes}x", b"{}", 14, 14)
     for held in (*broken, odd):
-        told.put(held)
-    told.roster.apply([Changed(odd.key, None, 15)])
-    assert (told.ids(), told.events()) == ([], [])
+        watched.put(held)
+    watched.roster.apply([Changed(odd.key, None, 15)])
+    assert (watched.ids(), watched.events()) == ([], [])
 
 
-def test_the_end_of_a_registration_says_so() -> None:
+def test_the_end_of_a_registration_is_published_with_its_cause() -> None:
     log = StateChangeLog("controller-1", SystemClock())
     roster = ControllerRoster(KEYS, log)
     roster.load(snapshot(9, item(ONE, 7)))
@@ -112,31 +114,31 @@ def past(
     return KeyValue(key, value, revision, revision)
 
 
-def test_who_has_run_and_is_not_registered_is_missing() -> None:
-    told = Told()
-    told.roster.load(snapshot(9, item(ONE, 4), past(1, 4), item(TWO, 5), past(2, 5)))
-    assert told.roster.missing(100) == ()
-    told.put(past(2, 12, stopped_at_ms=90))
-    told.roster.apply([Changed(TWO, None, 13)])
-    assert told.roster.missing(100) == (MissingController(2, "host:2", 100, 90),)
+def test_a_known_controller_that_is_not_registered_is_missing() -> None:
+    watched = WatchedRoster()
+    watched.roster.load(snapshot(9, item(ONE, 4), past(1, 4), item(TWO, 5), past(2, 5)))
+    assert watched.roster.missing(100) == ()
+    watched.put(past(2, 12, stopped_at_ms=90))
+    watched.roster.apply([Changed(TWO, None, 13)])
+    assert watched.roster.missing(100) == (MissingController(2, "host:2", 100, 90),)
 
 
-def test_who_has_not_run_for_long_was_taken_out_of_service() -> None:
-    told = Told()
-    told.roster.load(snapshot(9, item(ONE, 4), past(2, 5)))
-    assert len(told.roster.missing(100 + MISSED_FOR_MS)) == 1
-    assert told.roster.missing(101 + MISSED_FOR_MS) == ()
+def test_a_controller_that_has_not_run_for_long_counts_as_decommissioned() -> None:
+    watched = WatchedRoster()
+    watched.roster.load(snapshot(9, item(ONE, 4), past(2, 5)))
+    assert len(watched.roster.missing(100 + MISSED_FOR_MS)) == 1
+    assert watched.roster.missing(101 + MISSED_FOR_MS) == ()
 
 
-def test_what_is_written_by_hand_under_known_controllers_is_passed_over() -> None:
-    told = Told()
+def test_malformed_keys_under_known_controllers_are_skipped() -> None:
+    watched = WatchedRoster()
     odd = KeyValue(KEYS.known_controllers + "x", b"{}", 5, 5)
     broken = KeyValue(KEYS.known_controller(2), b"[]", 5, 5)
-    told.roster.load(snapshot(9, odd, broken))
-    assert told.roster.missing(100) == ()
+    watched.roster.load(snapshot(9, odd, broken))
+    assert watched.roster.missing(100) == ()
 
 
-def test_what_the_previous_release_has_written_of_a_controller_is_understood() -> None:
+def test_the_format_of_the_previous_release_is_understood() -> None:
     old = b'{"address":"host:2","seen_at_ms":100,"stopped_at_ms":90}'
     assert decode_known_controller(old) == KnownController("host:2", 100, 90)
     later = b'{"address":"host:2","seen_at_ms":100,"of_a_later_release":1}'

@@ -57,7 +57,7 @@ from unit.loop_turns import Turns
 
 
 class Flaky:
-    """A store that can be cut off."""
+    """A store that can be disconnected."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -127,7 +127,7 @@ class World:
         return decode_leader_and_isr(held.value)
 
     def reign_lease(self) -> Lease:
-        """Under which the key of the active controller is."""
+        """The lease that holds the key of the active controller."""
         return next(lease for lease in self.store.leases if lease.id == self.store.reign_lease_id)
 
     async def active_id(self) -> int | None:
@@ -175,7 +175,7 @@ async def test_one_of_two_controllers_is_active_and_the_other_names_it(world: Wo
     assert not second.service.is_active
 
 
-async def test_every_controller_lists_all_of_them_active_or_not(world: World) -> None:
+async def test_every_controller_lists_all_controllers(world: World) -> None:
     services = [world.start_controller(controller_id).service for controller_id in (1, 2, 3)]
 
     async def listed() -> list[list[int]]:
@@ -186,12 +186,12 @@ async def test_every_controller_lists_all_of_them_active_or_not(world: World) ->
         ]
 
     async with asyncio.timeout(5):
-        while await listed() != [[1, 2, 3]] * 3:  # noqa: ASYNC110 - a store tells, no event
+        while await listed() != [[1, 2, 3]] * 3:  # noqa: ASYNC110 - a store reports, no event
             await asyncio.sleep(0.002)
     assert sum(service.is_active for service in services) == 1
 
 
-async def test_others_run_while_partitions_are_described_as_of_one_moment(
+async def test_other_tasks_run_while_partitions_are_described_at_one_revision(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(description, "DESCRIBED_PER_SLICE", 1)
@@ -201,7 +201,7 @@ async def test_others_run_while_partitions_are_described_as_of_one_moment(
     glimpse = asyncio.create_task(service.describe(StateRequest("t", services_only=True)))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    # What is cheap does not wait for it.
+    # A cheap request does not wait for it.
     assert glimpse.done()
     assert not describing.done()
     reply = await service.submit(DeleteTopic(0, "t", "", 5_000))
@@ -209,18 +209,18 @@ async def test_others_run_while_partitions_are_described_as_of_one_moment(
     state = (await describing).controller
     assert state is not None
     assert [p.partition for p in state.partitions] == [0, 1, 2]
-    told = glimpse.result().controller
-    assert told is not None
-    assert (told.active, told.partitions, told.partition_count) == (True, (), 3)
+    reported = glimpse.result().controller
+    assert reported is not None
+    assert (reported.active, reported.partitions, reported.partition_count) == (True, (), 3)
 
 
 async def test_a_controller_that_stops_is_no_longer_listed(world: World) -> None:
     first = await with_topic(world)
     second = world.start_controller(2)
-    # Its own registration, and that of the other.
-    await until(lambda: len(first.told(Kind.CONTROLLER_JOINED)) == 2)
+    # The controller's own registration, and that of the other.
+    await until(lambda: len(first.published(Kind.CONTROLLER_JOINED)) == 2)
     await second.stop()
-    await until(lambda: bool(first.told(Kind.CONTROLLER_LEFT)))
+    await until(lambda: bool(first.published(Kind.CONTROLLER_LEFT)))
     assert await world.store.get(KEYS.controller_process(2)) is None
     assert await world.store.get(KEYS.controller_process(1)) is not None
     described = (await first.service.describe(StateRequest())).controller
@@ -230,12 +230,12 @@ async def test_a_controller_that_stops_is_no_longer_listed(world: World) -> None
     assert missing.stopped_at_ms > 0
 
 
-async def test_a_controller_without_memory_ends_and_leaves_the_reason(world: World) -> None:
+async def test_a_controller_without_memory_ends_and_logs_the_reason(world: World) -> None:
     first = await with_topic(world)
     freed: list[bool] = []
     first.service.on_memory_shortage = lambda: freed.append(True)
     second = world.start_controller(2)
-    await until(lambda: len(first.told(Kind.CONTROLLER_JOINED)) == 2)
+    await until(lambda: len(first.published(Kind.CONTROLLER_JOINED)) == 2)
     world.store.has_no_memory = True
     await world.reign_lease().revoke()
     with pytest.raises(MemoryError):
@@ -251,7 +251,7 @@ async def test_a_controller_without_memory_ends_and_leaves_the_reason(world: Wor
     assert await world.store.get(KEYS.controller_process(1)) is None
 
 
-async def test_a_controller_tells_what_it_and_others_are_short_of(world: World) -> None:
+async def test_a_controller_reports_its_own_pressures_and_those_of_others(world: World) -> None:
     controller = await with_topic(world)
     files, memory = Pressure("open_files", 90, 100, 5), Pressure("memory", 95, 100, 6)
     for controller_id in (1, 2):
@@ -259,30 +259,30 @@ async def test_a_controller_tells_what_it_and_others_are_short_of(world: World) 
         await world.store.transact(Transaction([], [put]))
     controller.service.own_pressures = lambda: (memory,)
 
-    async def told() -> tuple[ControllerPressure, ...]:
+    async def reported() -> tuple[ControllerPressure, ...]:
         state = (await controller.service.describe(StateRequest())).controller
         return tuple(state.controller_pressures) if state else ()
 
     async with asyncio.timeout(5):
-        while len(await told()) < 2:  # noqa: ASYNC110 - a store tells, no event
+        while len(await reported()) < 2:  # noqa: ASYNC110 - a store reports, no event
             await asyncio.sleep(0.002)
-    assert await told() == (ControllerPressure(1, *memory), ControllerPressure(2, *files))
+    assert await reported() == (ControllerPressure(1, *memory), ControllerPressure(2, *files))
 
 
-async def test_a_registration_outlives_a_reign(world: World) -> None:
+async def test_a_registration_outlives_a_controller_term(world: World) -> None:
     controller = await with_topic(world)
     await world.reign_lease().revoke()
-    await until(lambda: len(controller.told(Kind.CONTROLLER_ELECTED)) == 2)
-    assert not controller.told(Kind.CONTROLLER_LEFT)
+    await until(lambda: len(controller.published(Kind.CONTROLLER_ELECTED)) == 2)
+    assert not controller.published(Kind.CONTROLLER_LEFT)
     assert await world.store.get(KEYS.controller_process(1)) is not None
 
 
-async def test_a_registration_that_was_lost_is_written_again(world: World) -> None:
+async def test_a_lost_registration_is_written_again(world: World) -> None:
     controller = await with_topic(world)
     (own,) = [lease for lease in world.store.leases if lease is not world.reign_lease()]
     await own.revoke()
-    await until(lambda: bool(controller.told(Kind.CONTROLLER_LEFT)))
-    await until(lambda: bool(controller.told(Kind.CONTROLLER_JOINED)))
+    await until(lambda: bool(controller.published(Kind.CONTROLLER_LEFT)))
+    await until(lambda: bool(controller.published(Kind.CONTROLLER_JOINED)))
     assert controller.service.is_active
 
 
@@ -293,7 +293,7 @@ async def test_a_topic_is_created_and_deleted_from_end_to_end(world: World) -> N
     assert await world.store.get(KEYS.topic("t")) is None
 
 
-async def test_a_controller_goes_on_while_a_plan_is_made(world: World) -> None:
+async def test_a_controller_continues_while_a_plan_is_made(world: World) -> None:
     controller = await with_topic(world)
     controller.may_block.clear()
     planning = asyncio.create_task(
@@ -306,7 +306,7 @@ async def test_a_controller_goes_on_while_a_plan_is_made(world: World) -> None:
     assert (await planning).error is None
 
 
-async def test_events_that_wait_give_others_their_turns(world: World) -> None:
+async def test_waiting_events_let_other_tasks_run(world: World) -> None:
     controller = await with_topic(world)
     waiting = [
         asyncio.create_task(controller.service.submit(ListOperations(0, (), (), 10, "")))
@@ -317,7 +317,7 @@ async def test_events_that_wait_give_others_their_turns(world: World) -> None:
         assert turns.taken() >= (len(waiting) - 1) * TURNS_BETWEEN_EVENTS
 
 
-async def test_a_plan_that_cannot_be_made_is_refused_with_its_reason(world: World) -> None:
+async def test_an_impossible_plan_is_rejected_with_its_reason(world: World) -> None:
     controller = await with_topic(world)
     wanted = BeginOperation(0, RemovedBrokers((1,)), "op", dry_run=True)
     error = (await controller.service.submit(wanted)).error
@@ -325,7 +325,7 @@ async def test_a_plan_that_cannot_be_made_is_refused_with_its_reason(world: Worl
     assert error.code is ErrorCode.NOT_ENOUGH_BROKERS
 
 
-async def test_a_plan_that_fails_by_a_fault_is_answered_and_ends_no_reign(
+async def test_a_plan_that_fails_by_a_bug_is_answered_and_the_controller_stays_active(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -340,45 +340,45 @@ async def test_a_plan_that_fails_by_a_fault_is_answered_and_ends_no_reign(
     assert controller.service.is_active
 
 
-async def test_a_controller_that_stops_is_followed_at_once(world: World) -> None:
+async def test_a_controller_that_stops_is_replaced_at_once(world: World) -> None:
     first = await with_topic(world)
     second = world.start_controller(2)
     await first.stop()
-    # Well within the lease: it was revoked.
+    # Well within the lease, since the lease was revoked.
     await asyncio.wait_for(until(lambda: second.service.is_active), 1)
     assert await world.active_id() == 2
-    (elected,) = second.told(Kind.CONTROLLER_ELECTED)
+    (elected,) = second.published(Kind.CONTROLLER_ELECTED)
     assert elected.controller_epoch == 2
 
 
-async def test_a_new_controller_tells_every_broker_the_full_state(world: World) -> None:
+async def test_a_new_controller_sends_every_broker_its_full_state(world: World) -> None:
     first = await with_topic(world)
     await first.stop()
     world.network.commands.clear()
     world.start_controller(2)
     await until(lambda: len(world.network.commands) == 3)
-    told = {(a, c.controller_epoch, len(c.partitions)) for a, c in world.network.commands}
-    assert told == {(broker_address(b), 2, 3) for b in (1, 2, 3)}
+    reported = {(a, c.controller_epoch, len(c.partitions)) for a, c in world.network.commands}
+    assert reported == {(broker_address(b), 2, 3) for b in (1, 2, 3)}
 
 
-async def test_a_controller_that_loses_its_lease_steps_down_and_stands_again(
+async def test_a_controller_that_loses_its_lease_steps_down_and_is_a_candidate_again(
     world: World,
 ) -> None:
     controller = await with_topic(world)
     await world.reign_lease().revoke()
-    await until(lambda: bool(controller.told(Kind.CONTROLLER_STEPPED_DOWN)))
-    await until(lambda: len(controller.told(Kind.CONTROLLER_ELECTED)) == 2)
+    await until(lambda: bool(controller.published(Kind.CONTROLLER_STEPPED_DOWN)))
+    await until(lambda: len(controller.published(Kind.CONTROLLER_ELECTED)) == 2)
     assert all(control.closed for _, control in world.network.connections[:3])
 
 
-async def test_a_controller_that_is_stopped_tells_that_it_was_asked_to(world: World) -> None:
+async def test_a_stopped_controller_publishes_that_it_was_requested(world: World) -> None:
     controller = await with_topic(world)
     await controller.stop()
-    (told,) = controller.told(Kind.CONTROLLER_STEPPED_DOWN)
-    assert told.cause is Cause.REQUESTED
+    (reported,) = controller.published(Kind.CONTROLLER_STEPPED_DOWN)
+    assert reported.cause is Cause.REQUESTED
 
 
-async def test_a_request_is_answered_when_the_controller_is_deposed(world: World) -> None:
+async def test_a_pending_request_is_answered_when_the_controller_is_deposed(world: World) -> None:
     controller = await with_topic(world)
     world.network.dead.add(broker_address(2))
     waiting = asyncio.create_task(controller.service.submit(DeleteTopic(0, "t", "", 60_000)))
@@ -393,13 +393,13 @@ async def test_a_crash_is_detected_by_the_broken_connection(world: World) -> Non
     controller = await with_topic(world)
     leader = (await world.partition(0)).leader
     world.network.kill(broker_address(leader))
-    await asyncio.wait_for(until(lambda: bool(controller.told(Kind.BROKER_LEFT))), 1)
-    await until(lambda: bool(controller.told(Kind.ELECTION, Stage.COMPLETED)))
+    await asyncio.wait_for(until(lambda: bool(controller.published(Kind.BROKER_LEFT))), 1)
+    await until(lambda: bool(controller.published(Kind.ELECTION, Stage.COMPLETED)))
     assert await world.store.get(KEYS.broker(leader)) is None
     assert (await world.partition(0)).leader not in (leader, -1)
 
 
-async def test_a_broken_connection_to_a_living_broker_is_made_anew(world: World) -> None:
+async def test_a_broken_connection_to_a_living_broker_is_reopened(world: World) -> None:
     controller = await with_topic(world)
     world.network.commands.clear()
     watches = len(world.network.watches)
@@ -407,24 +407,24 @@ async def test_a_broken_connection_to_a_living_broker_is_made_anew(world: World)
     await until(lambda: bool(world.network.commands))
     await until(lambda: len(world.network.watches) > watches)
     assert await world.store.get(KEYS.broker(2)) is not None
-    assert controller.told(Kind.CONNECTION_LOST)
+    assert controller.published(Kind.CONNECTION_LOST)
 
 
-async def test_an_unreachable_store_is_told_of_once_and_when_it_is_back(
+async def test_an_unreachable_store_is_logged_once_and_again_when_it_is_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service_module, "STORE_RETRY_SECONDS", 0.002)
     world.store.cut_off = True
     controller = world.start_controller(1)
-    await until(lambda: bool(controller.told(Kind.STORE_LOST)))
-    await asyncio.sleep(0.02)  # several tries
+    await until(lambda: bool(controller.published(Kind.STORE_LOST)))
+    await asyncio.sleep(0.02)  # several attempts
     world.store.cut_off = False
     await until(lambda: controller.service.is_active)
-    assert len(controller.told(Kind.STORE_LOST)) == 1
-    assert len(controller.told(Kind.STORE_BACK)) == 1
+    assert len(controller.published(Kind.STORE_LOST)) == 1
+    assert len(controller.published(Kind.STORE_BACK)) == 1
 
 
-async def test_a_store_that_is_lost_for_a_while_costs_only_time(world: World) -> None:
+async def test_a_temporary_loss_of_the_store_costs_only_time(world: World) -> None:
     controller = await with_topic(world)
     world.store.cut_off = True
     waiting = asyncio.create_task(controller.service.submit(DeleteTopic(0, "t", "", 60_000)))
@@ -434,7 +434,7 @@ async def test_a_store_that_is_lost_for_a_while_costs_only_time(world: World) ->
     assert reply.error is None
 
 
-async def test_a_store_that_fell_back_ends_the_controller(world: World) -> None:
+async def test_a_store_whose_revision_went_back_ends_the_controller(world: World) -> None:
     world.store.rolled_back = True
     controller = world.start_controller(1)
     with pytest.raises(StoreRolledBackError, match="has fallen"):
@@ -445,7 +445,7 @@ async def test_reports_reach_the_active_controller_and_no_other() -> None:
     store, network = MemoryStore(SystemClock()), FakeNetwork()
     await register(store, 1, 2)
     first = ControllerProcess(1, store, network)
-    await until(lambda: bool(first.told(Kind.CONTROLLER_LOADED)))
+    await until(lambda: bool(first.published(Kind.CONTROLLER_LOADED)))
     second = ControllerProcess(2, store, network)
     epochs = {
         broker_id: item.create_revision
@@ -455,11 +455,11 @@ async def test_reports_reach_the_active_controller_and_no_other() -> None:
     report = UnreachableLeadersReport(2, epochs[2], (UnreachableLeader(1, epochs[1], 2_500),))
 
     assert first.service.report(report) is None
-    refusal = second.service.report(report)
+    rejection = second.service.report(report)
 
-    assert refusal is not None
-    assert refusal.code is ErrorCode.NOT_CONTROLLER
-    await until(lambda: bool(first.told(Kind.LEADER_UNREACHABLE)))
+    assert rejection is not None
+    assert rejection.code is ErrorCode.NOT_CONTROLLER
+    await until(lambda: bool(first.published(Kind.LEADER_UNREACHABLE)))
     await second.stop()
     await first.stop()
     await store.close()

@@ -1,4 +1,4 @@
-"""An active controller that can open no file hands over, where a standby can take over."""
+"""An active controller that can open no more files steps down if a standby can take over."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_it_is_due_once_no_file_could_be_opened_for_long() -> None:
     assert world.due_after(1)
 
 
-def test_a_file_that_could_be_opened_meanwhile_begins_it_again() -> None:
+def test_opening_a_file_meanwhile_restarts_the_delay() -> None:
     world = World()
     world.standby(2)
     assert not world.due_after(0)
@@ -70,7 +70,7 @@ def test_a_file_that_could_be_opened_meanwhile_begins_it_again() -> None:
     assert world.due_after(HAND_OVER_AFTER_MS)
 
 
-def test_without_a_standby_that_can_open_files_it_stays() -> None:
+def test_without_a_standby_that_can_open_files_the_controller_stays_active() -> None:
     world = World()
     assert not world.due_after(0)
     assert not world.due_after(HAND_OVER_AFTER_MS)
@@ -89,14 +89,16 @@ async def store(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MemoryStore]:
     await memory.close()
 
 
-async def test_the_standby_is_active_then_and_the_other_one_stands_by(store: MemoryStore) -> None:
+async def test_the_standby_becomes_active_and_the_previous_controller_stands_by(
+    store: MemoryStore,
+) -> None:
     network = FakeNetwork()
     first = ControllerProcess(1, store, network)
-    await until(lambda: bool(first.told(Kind.CONTROLLER_LOADED)))
+    await until(lambda: bool(first.published(Kind.CONTROLLER_LOADED)))
     first.service.own_pressures = lambda: (NONE_LEFT,)
     second = ControllerProcess(2, store, network)
     await until(lambda: second.service.is_active)
-    (down,) = first.told(Kind.CONTROLLER_STEPPED_DOWN)
+    (down,) = first.published(Kind.CONTROLLER_STEPPED_DOWN)
     assert down.cause is Cause.NO_OPEN_FILES
     assert "controller 2 can take over" in str(down.details["reason"])
     assert not first.service.is_active

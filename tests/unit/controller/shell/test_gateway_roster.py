@@ -1,4 +1,4 @@
-"""What a controller remembers of gateways."""
+"""The controller's list of gateways."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def hosts(roster: GatewayRoster) -> list[str]:
     return [gateway.host for gateway in roster.described()]
 
 
-def test_it_tells_when_it_heard_a_gateway_last(roster: GatewayRoster, clock: ManualClock) -> None:
+def test_it_reports_how_long_ago_it_heard_from_a_gateway(
+    roster: GatewayRoster, clock: ManualClock
+) -> None:
     assert roster.announce(ONE) is None
     clock.advance(3_000)
     [known] = roster.described()
@@ -61,7 +63,7 @@ def test_it_tells_when_it_heard_a_gateway_last(roster: GatewayRoster, clock: Man
     assert roster.described()[0].last_heard_ms == 0
 
 
-def test_clients_at_a_limit_age_with_the_announcement(
+def test_the_ages_of_limited_clients_grow_with_that_of_the_announcement(
     roster: GatewayRoster, clock: ManualClock
 ) -> None:
     limited = LimitedClient("10.0.0.7", "max_requests_per_client", 128, 5, 900)
@@ -78,7 +80,7 @@ def test_clients_at_a_limit_age_with_the_announcement(
         [LimitedClient("10.0.0.7", "x" * (MAX_NAME_BYTES + 1), 800, 1, 0)],
     ],
 )
-def test_too_much_about_limited_clients_is_rejected(
+def test_oversized_lists_of_limited_clients_are_rejected(
     roster: GatewayRoster, limited: list[LimitedClient]
 ) -> None:
     rejection = roster.announce(replace(ONE, limited_clients=limited))
@@ -87,7 +89,7 @@ def test_too_much_about_limited_clients_is_rejected(
     assert hosts(roster) == []
 
 
-def test_what_a_gateway_is_short_of_is_kept_and_bounded(roster: GatewayRoster) -> None:
+def test_pressures_of_a_gateway_are_kept_and_bounded(roster: GatewayRoster) -> None:
     files = ResourcePressure("open_files", 90, 100, 5, "why")
     assert roster.announce(replace(ONE, pressures=(files,))) is None
     assert roster.described()[0].pressures == (files,)
@@ -98,7 +100,7 @@ def test_what_a_gateway_is_short_of_is_kept_and_bounded(roster: GatewayRoster) -
         assert rejection.code is ErrorCode.INVALID_REQUEST
 
 
-def test_a_day_after_its_last_word_it_is_forgotten(
+def test_a_gateway_is_forgotten_a_day_after_its_last_announcement(
     roster: GatewayRoster, clock: ManualClock
 ) -> None:
     roster.announce(ONE)
@@ -108,7 +110,7 @@ def test_a_day_after_its_last_word_it_is_forgotten(
     assert hosts(roster) == []
 
 
-def test_the_one_heard_the_longest_ago_makes_room(roster: GatewayRoster) -> None:
+def test_the_gateway_silent_for_longest_is_evicted(roster: GatewayRoster) -> None:
     for i in range(MAX_GATEWAYS):
         roster.announce(replace(ONE, host=f"host-{i:03}"))
     roster.announce(replace(ONE, host="host-000"))
@@ -129,7 +131,7 @@ def test_a_stopped_process_stays_stopped_and_a_new_one_does_not(roster: GatewayR
     assert (known.pid, known.is_stopped) == (8, False)
 
 
-def test_a_container_created_again_replaces_the_silent_one(
+def test_a_recreated_container_replaces_the_silent_one(
     roster: GatewayRoster, clock: ManualClock
 ) -> None:
     roster.announce(ONE)
@@ -138,7 +140,7 @@ def test_a_container_created_again_replaces_the_silent_one(
     assert hosts(roster) == ["two"]
 
 
-def test_gateways_behind_one_address_are_told_apart(
+def test_gateways_behind_one_address_are_distinguished(
     roster: GatewayRoster, clock: ManualClock
 ) -> None:
     roster.announce(ONE)
@@ -148,7 +150,9 @@ def test_gateways_behind_one_address_are_told_apart(
     assert hosts(roster) == ["one", "two"]
 
 
-def test_loopback_addresses_of_two_hosts_are_two(roster: GatewayRoster, clock: ManualClock) -> None:
+def test_the_loopback_addresses_of_two_hosts_are_distinct(
+    roster: GatewayRoster, clock: ManualClock
+) -> None:
     local = replace(ONE, address="127.0.0.1:7600")
     roster.announce(local)
     clock.advance(GATEWAY_SILENT_MS)

@@ -1,4 +1,4 @@
-"""Where services are reached, as far as a controller knows of them."""
+"""Addresses of services that a controller knows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def known(*, active: bool) -> ServicesOfReign:
     return ServicesOfReign(OWN, roster, lambda: reign)
 
 
-def test_a_broker_is_known_in_its_present_life_before_its_last() -> None:
+def test_the_current_incarnation_of_a_broker_is_found_before_its_previous_one() -> None:
     services = known(active=True)
     assert [services.broker(b) for b in (1, 2, 9)] == [BROKER, GONE, None]
     assert services.departed(1) == FORMER
@@ -59,11 +59,11 @@ def test_a_controller_knows_itself_before_it_is_registered() -> None:
     assert [services.controller(c) for c in (1, 2, 3)] == [OWN, OTHER, None]
 
 
-def test_whoever_is_there_is_named_before_whoever_was() -> None:
+def test_registered_services_are_listed_before_departed_ones() -> None:
     assert list(known(active=True).everybody()) == [OTHER, OWN, BROKER, FORMER, GONE]
 
 
-def test_one_that_stands_by_knows_controllers_alone() -> None:
+def test_a_standby_knows_only_controllers() -> None:
     services = known(active=False)
     assert [services.broker(1), services.departed(1)] == [None, None]
     assert list(services.everybody()) == [OTHER, OWN]

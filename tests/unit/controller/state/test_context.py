@@ -33,7 +33,7 @@ def partition(revision: int, replicas: tuple[int, ...] = (1, 2)) -> Changed:
     return Changed(key, KeyValue(key, encode_leader_and_isr(state), 1, revision), revision)
 
 
-def test_a_key_only_moves_forward() -> None:
+def test_an_older_revision_of_a_key_is_ignored() -> None:
     context = Context(KEYS)
     context.absorb(broker(5, 7))
     assert context.absorb(broker(5, 5)) is None
@@ -49,7 +49,7 @@ def test_a_deleted_key_is_not_revived_by_what_the_watch_delivers_late() -> None:
     assert context.absorb(broker(5, 7)) is None
 
 
-def test_a_new_life_after_a_deletion_is_taken_up() -> None:
+def test_a_key_created_again_after_a_deletion_is_absorbed() -> None:
     context = Context(KEYS)
     context.absorb(gone(9))
     absorbed = context.absorb(broker(10, 10))
@@ -57,13 +57,13 @@ def test_a_new_life_after_a_deletion_is_taken_up() -> None:
     assert context.brokers[1].broker_epoch == 10
 
 
-def test_a_broker_without_a_whole_since_is_whole_since_its_own_registration() -> None:
+def test_a_broker_without_whole_since_is_intact_since_its_own_registration() -> None:
     context = Context(KEYS)
     context.absorb(broker(5, 7))
     assert context.live[1].whole_since == 5
 
 
-def test_a_broker_may_be_whole_since_a_former_life() -> None:
+def test_a_broker_may_be_intact_since_a_previous_incarnation() -> None:
     context = Context(KEYS)
     context.absorb(broker(5, 7, whole_since=3))
     assert context.live[1].whole_since == 3
@@ -87,7 +87,7 @@ def test_a_topic_names_the_partitions_that_have_no_replicas() -> None:
     assert context.unplaced.of("t") == [1]
 
 
-def test_a_partition_of_a_former_topic_counts_as_unplaced() -> None:
+def test_a_partition_of_a_previous_topic_counts_as_unplaced() -> None:
     context = Context(KEYS)
     key = KEYS.topic("t")
     value = encode(TopicEntry("another", 1, 2))
@@ -96,7 +96,7 @@ def test_a_partition_of_a_former_topic_counts_as_unplaced() -> None:
     assert context.unplaced.of("t") == [0]
 
 
-def test_a_value_that_cannot_be_read_leaves_what_was_known() -> None:
+def test_an_unreadable_value_leaves_the_known_state() -> None:
     context = Context(KEYS)
     context.absorb(broker(5, 7))
     key = KEYS.broker(1)
@@ -105,13 +105,13 @@ def test_a_value_that_cannot_be_read_leaves_what_was_known() -> None:
     assert context.brokers[1].broker_epoch == 5
 
 
-def test_keys_of_other_kinds_are_passed_over() -> None:
+def test_keys_of_other_kinds_are_ignored() -> None:
     context = Context(KEYS)
     key = KEYS.root + "admin/something_new/x"
     assert context.absorb(Changed(key, KeyValue(key, b"?", 5, 5), 5)) is None
 
 
-def test_a_snapshot_keeps_what_changes_afterwards_and_copies_only_that() -> None:
+def test_a_snapshot_is_unaffected_by_later_changes_and_copies_only_those() -> None:
     context = Context(KEYS)
     key, t0 = KEYS.leader_and_isr(TopicPartition("u", 0)), TopicPartition("t", 0)
     context.absorb(partition(5))
@@ -131,7 +131,7 @@ def test_a_snapshot_keeps_what_changes_afterwards_and_copies_only_that() -> None
         [1, 2, 3],
     ]
     assert first.held_of("u") is second.held_of("u") is context.held_of("u")
-    # A topic that was gone, and is there again.
+    # A topic that was deleted and created again.
     context.absorb(partition(9))
     assert context.partition(t0) is not None
 
@@ -140,7 +140,7 @@ def test_a_snapshot_shares_the_replicas_of_brokers_until_they_change() -> None:
     context = Context(KEYS)
     context.absorb(partition(5, (1, 2)))
     snapshot = context.snapshot()
-    # Another state with the same replicas.
+    # A new state with the same replicas.
     context.absorb(partition(6, (1, 2)))
     assert all(snapshot._by_broker[b] is context._by_broker[b] for b in (1, 2))
     context.absorb(partition(7, (1, 3)))

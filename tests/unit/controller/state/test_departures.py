@@ -1,4 +1,4 @@
-"""How brokers left, and how often a broken connection is told of."""
+"""Departures of brokers, and the rate at which broken connections are published."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_registration_that_ends_by_itself_is_an_ended_lease() -> None:
     assert left == Departure(10, Cause.BROKER_LEASE_ENDED, 5, "b:1")
 
 
-def test_a_refused_connection_makes_it_a_crash_of_that_life_alone() -> None:
+def test_a_refused_connection_makes_only_that_incarnations_end_a_crash() -> None:
     known = Departures()
     known.refused(1, 10)
     assert known.left(broker(1, 10), None, 5).cause is Cause.BROKER_CRASHED
@@ -44,11 +44,11 @@ def test_a_stopping_broker_that_leaves_has_stopped() -> None:
     assert known.left(broker(1, 10, STOPPING), None, 5).cause is Cause.BROKER_STOPPED
 
 
-def test_a_broker_whose_next_life_is_seen_at_once_has_restarted() -> None:
+def test_a_broker_whose_next_incarnation_is_seen_at_once_has_restarted() -> None:
     assert Departures().left(broker(1, 10), broker(1, 12), 5).cause is Cause.BROKER_RESTARTED
 
 
-def test_the_oldest_departure_is_forgotten_beyond_the_bound(
+def test_the_oldest_departure_beyond_the_limit_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(departures, "MAX_DEPARTURES", 2)
@@ -59,7 +59,7 @@ def test_the_oldest_departure_is_forgotten_beyond_the_bound(
     assert dict(known.unrecorded(9)).get(2, "kept") is None
 
 
-def test_what_the_store_has_is_not_recorded_again() -> None:
+def test_a_stored_departure_is_not_recorded_again() -> None:
     known = Departures()
     left = known.left(broker(1, 10), None, 5)
     known.left(broker(2, 11), None, 5)
@@ -68,7 +68,7 @@ def test_what_the_store_has_is_not_recorded_again() -> None:
     assert [broker_id for broker_id, _ in known.unrecorded(9)] == [2]
 
 
-def test_what_was_kept_with_the_end_of_a_registration_counts() -> None:
+def test_a_departure_stored_with_the_end_of_a_registration_applies() -> None:
     known = Departures()
     known.refused(1, 10)
     kept = known.judged(broker(1, 10), None, 5)
@@ -77,7 +77,7 @@ def test_what_was_kept_with_the_end_of_a_registration_counts() -> None:
     assert known.unrecorded(9) == ()
 
 
-def test_a_late_word_of_an_older_life_hides_no_newer_one() -> None:
+def test_a_late_record_of_an_older_incarnation_does_not_hide_a_newer_one() -> None:
     known = Departures()
     newer = known.left(broker(1, 20), None, 9)
     known.recorded(1, newer._replace(broker_epoch=10))
@@ -85,27 +85,27 @@ def test_a_late_word_of_an_older_life_hides_no_newer_one() -> None:
     assert known.unrecorded(9) == ((1, newer),)
 
 
-def test_who_was_forgotten_in_the_store_is_forgotten_here() -> None:
+def test_a_departure_deleted_from_the_store_is_forgotten() -> None:
     known = Departures()
     known.recorded(1, known.judged(broker(1, 10), None, 5))
     known.recorded(1, None)
     assert known.last == {}
 
 
-def test_a_broken_connection_is_news_when_it_looks_otherwise_or_after_a_while() -> None:
+def test_a_broken_connection_is_published_when_its_outcome_changes_or_after_a_while() -> None:
     known = BrokenConnections()
     no_answer, accepted = DialOutcome.NO_ANSWER, DialOutcome.ACCEPTED
-    told = [
+    published = [
         known.is_news(1, 10, no_answer, 0),
         known.is_news(1, 10, no_answer, 2_000),
         known.is_news(1, 10, accepted, 4_000),
         known.is_news(1, 11, accepted, 5_000),
         known.is_news(1, 11, accepted, 5_000 + TELL_AGAIN_MS),
     ]
-    assert told == [True, False, True, True, True]
+    assert published == [True, False, True, True, True]
 
 
-def test_who_was_reached_from_outside_leaves_that_address_too() -> None:
+def test_a_broker_with_an_advertised_address_leaves_that_address_too() -> None:
     registered = broker(1, 10).registration
     outside = replace(registered, external_address="127.0.0.1:7501")
     left = Departures().left(Broker(1, outside, 10), None, 5)

@@ -1,4 +1,4 @@
-"""The bytes of an operation's moves, as leaders tell them."""
+"""Bytes of an operation's moves, as leaders report them."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ MOVES = [
 ]
 
 
-def test_every_replica_that_is_added_is_copied_whole() -> None:
+def test_every_added_replica_is_copied_completely() -> None:
     moves = MoveBytes(MOVES)
     moves.measured(NAMES[0], 100, {3: 40, 4: 100}, 0)
     assert (moves.to_copy, moves.copied) == (200, 60)
 
 
-def test_a_new_measure_takes_the_place_of_the_former() -> None:
+def test_a_new_measurement_replaces_the_previous_one() -> None:
     moves = MoveBytes(MOVES)
     moves.measured(NAMES[1], 100, {3: 40}, 0)
     moves.measured(NAMES[1], 120, {3: 10}, 5)
     assert (moves.to_copy, moves.copied) == (120, 110)
 
 
-def test_a_replica_that_the_leader_does_not_name_has_nothing_yet() -> None:
+def test_a_replica_that_the_leader_does_not_name_has_copied_nothing_yet() -> None:
     moves = MoveBytes(MOVES)
     moves.measured(NAMES[1], 100, {}, 0)
     assert moves.copied == 0
 
 
-def test_what_was_done_before_it_was_measured_is_copied_whole() -> None:
+def test_a_move_that_finished_unmeasured_counts_as_copied_completely() -> None:
     moves = MoveBytes(MOVES)
     moves.done(NAMES[1])
     assert NAMES[1] in moves.unmeasured
@@ -41,7 +41,7 @@ def test_what_was_done_before_it_was_measured_is_copied_whole() -> None:
     assert (moves.to_copy, moves.copied) == (100, 100)
 
 
-def test_what_was_dropped_counts_for_nothing() -> None:
+def test_dropped_moves_do_not_count() -> None:
     moves = MoveBytes(MOVES)
     moves.measured(NAMES[0], 100, {3: 0, 4: 0}, 0)
     moves.dropped(NAMES[0])
@@ -50,7 +50,7 @@ def test_what_was_dropped_counts_for_nothing() -> None:
     assert (moves.to_copy, moves.copied, moves.unmeasured) == (0, 0, {})
 
 
-def test_those_are_to_be_asked_that_nobody_told_of_and_active_ones_that_are_old() -> None:
+def test_unmeasured_moves_and_active_ones_with_old_measurements_are_due() -> None:
     moves = MoveBytes(MOVES)
     assert moves.stale([], 0) == NAMES[:2]
     moves.measured(NAMES[0], 100, {}, 0)
@@ -69,7 +69,7 @@ def test_the_rate_is_that_of_the_last_minute() -> None:
     assert RATE_WINDOW_MS < 99_000
 
 
-def test_while_moves_are_unmeasured_nobody_can_tell_the_rate() -> None:
+def test_the_rate_is_unknown_while_moves_are_unmeasured() -> None:
     moves = MoveBytes(MOVES)
     moves.measured(NAMES[0], 100, {3: 0, 4: 0}, 0)
     moves.per_second(0)
@@ -77,8 +77,8 @@ def test_while_moves_are_unmeasured_nobody_can_tell_the_rate() -> None:
     assert moves.per_second(5_000) == 0
 
 
-def test_what_was_known_of_the_same_moves_is_kept() -> None:
-    former = MoveBytes(MOVES)
-    former.measured(NAMES[1], 100, {3: 40}, 0)
-    moves = MoveBytes(MOVES[1:], former)
+def test_measurements_of_the_same_moves_are_kept() -> None:
+    previous = MoveBytes(MOVES)
+    previous.measured(NAMES[1], 100, {3: 40}, 0)
+    moves = MoveBytes(MOVES[1:], previous)
     assert (moves.to_copy, moves.copied, moves.unmeasured) == (100, 60, {})

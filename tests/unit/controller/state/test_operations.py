@@ -1,4 +1,4 @@
-"""Which moves of operations are wanted, and how far operations have come."""
+"""Target moves of operations, and the progress of operations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def move(partition: int, *target: int, original: tuple[int, ...] = (1, 2)) -> Op
 
 
 class Table:
-    """Partitions' keys, and the operations that go by them."""
+    """Keys of partitions, and the operations that depend on them."""
 
     def __init__(self, *moves: OperationMove, most: int = 2, operation_id: str = "op") -> None:
         self.operations = Operations(most)
@@ -69,7 +69,7 @@ class Table:
         self.key(planned.partition, self.state(planned.target))
 
     def wanted(self) -> list[int]:
-        """The partitions that are wanted to move now."""
+        """The partitions whose moves are current targets."""
         wanted = self.operations.advance(self.states.get)
         assert wanted is not None
         return sorted(p.partition for p, w in wanted.items() if not w.cancelled)
@@ -86,7 +86,7 @@ class Table:
         ]
 
 
-def test_no_more_moves_are_wanted_than_a_receiving_broker_may_have() -> None:
+def test_concurrent_moves_to_a_broker_are_limited() -> None:
     table = Table(*(move(p, 1, 3) for p in range(5)), most=2)
     assert table.wanted() == [0, 1]
 
@@ -101,7 +101,7 @@ def test_a_move_that_adds_to_two_brokers_counts_for_both() -> None:
     assert table.wanted() == [0]
 
 
-def test_another_move_is_wanted_when_one_is_done() -> None:
+def test_another_move_becomes_a_target_when_one_is_done() -> None:
     moves = [move(p, 1, 3) for p in range(3)]
     table = Table(*moves, most=1)
     assert table.wanted() == [0]
@@ -111,14 +111,14 @@ def test_another_move_is_wanted_when_one_is_done() -> None:
     assert table.wanted() == [1]
 
 
-def test_what_is_wanted_stays_so_when_its_partitions_key_changes_before_it_is_begun() -> None:
+def test_a_target_move_stays_when_the_partition_key_changes_before_it_begins() -> None:
     table = Table(*(move(p, 1, 3) for p in range(3)), most=1)
     assert table.wanted() == [0]
     table.key(0, replace(table.state((1, 2)), leader_epoch=9))
     assert table.wanted() == [0]
 
 
-def test_moves_that_are_under_way_count_at_the_next_controller() -> None:
+def test_moves_in_progress_count_at_the_next_controller() -> None:
     moves = [move(p, 1, 3) for p in range(4)]
     table = Table(most=2)
     table.begin(*moves)
@@ -127,7 +127,7 @@ def test_moves_that_are_under_way_count_at_the_next_controller() -> None:
     assert table.wanted() == [2, 3]
 
 
-def test_what_copies_nothing_waits_for_no_broker() -> None:
+def test_a_move_that_copies_nothing_waits_for_no_broker() -> None:
     order = [move(p, 2, 1) for p in range(4)]
     table = Table(move(9, 1, 3), *order, most=1)
     assert table.wanted() == [0, 1, 2, 3, 9]
@@ -143,7 +143,7 @@ def test_an_operation_is_done_when_all_partitions_have_their_replicas() -> None:
     assert table.over() == [("op", OperationState.DONE, 1, 0)]
 
 
-def test_partitions_that_are_gone_are_dropped() -> None:
+def test_deleted_partitions_are_dropped() -> None:
     table = Table(move(0, 1, 3), move(1, 1, 3))
     table.wanted()
     table.key(0, None)
@@ -152,7 +152,7 @@ def test_partitions_that_are_gone_are_dropped() -> None:
     assert table.over() == [("op", OperationState.DONE, 0, 2)]
 
 
-def test_a_cancelled_operation_takes_back_what_is_under_way_and_begins_nothing() -> None:
+def test_a_cancelled_operation_reverts_moves_in_progress_and_begins_none() -> None:
     moves = [move(p, 1, 3) for p in range(3)]
     table = Table(*moves, most=1)
     table.wanted()
@@ -178,7 +178,7 @@ def test_a_cancelled_operation_has_not_ended_while_one_of_its_moves_may_begin() 
     assert table.over() == [("op", OperationState.CANCELLED, 0, 1)]
 
 
-def test_the_older_operation_goes_first() -> None:
+def test_the_older_operation_takes_precedence() -> None:
     table = Table(move(0, 1, 3), most=1, operation_id="z")
     table.begin(move(1, 1, 3), operation_id="a")
     assert table.wanted() == [0]
@@ -205,7 +205,7 @@ def test_a_partition_of_a_later_topic_of_the_name_is_not_busy() -> None:
     assert table.operations.busy_with(name(0), "later") == ""
 
 
-def test_nothing_is_wanted_of_an_operation_whose_plan_is_not_known_whole() -> None:
+def test_an_operation_with_an_incomplete_plan_has_no_targets() -> None:
     table = Table(move(0, 1, 3))
     table.put("op", replace(RUNNING, moves=1, chunks=2))
     assert table.wanted() == []
@@ -220,7 +220,7 @@ def test_chunks_without_an_operation_are_orphans() -> None:
     assert table.operations.orphans() == []
 
 
-def test_the_oldest_of_the_ended_are_superfluous_and_those_that_run_never() -> None:
+def test_the_oldest_ended_operations_are_superfluous_and_running_ones_never() -> None:
     table = Table()
     table.put("runs", RUNNING)
     for number in range(MAX_ENDED_KEPT + 2):
@@ -228,7 +228,7 @@ def test_the_oldest_of_the_ended_are_superfluous_and_those_that_run_never() -> N
     assert table.operations.superfluous() == ["op-0", "op-1"]
 
 
-def test_what_no_event_touched_is_not_judged_again() -> None:
+def test_untouched_partitions_are_not_evaluated_again() -> None:
     table = Table(move(0, 1, 3))
     table.wanted()
     assert table.operations.advance(table.states.get) is None
@@ -243,7 +243,7 @@ def test_no_move_begins_to_a_broker_that_may_not_receive_yet() -> None:
     assert sorted(p.partition for p in wanted) == [1, 3]
 
 
-def test_what_was_held_back_begins_once_its_broker_may_receive() -> None:
+def test_a_delayed_move_begins_once_its_broker_may_receive() -> None:
     table = Table(move(0, 1, 3))
     assert table.operations.advance(table.states.get, (1, 2)) == {}
     assert table.operations.advance(table.states.get, (1, 2)) is None
@@ -252,14 +252,14 @@ def test_what_was_held_back_begins_once_its_broker_may_receive() -> None:
     assert len(wanted) == 1
 
 
-def test_a_broker_that_is_held_back_takes_no_room_from_others() -> None:
+def test_a_delayed_broker_does_not_use_the_limit_of_others() -> None:
     table = Table(move(0, 3, 4), move(1, 1, 4), most=1)
     wanted = table.operations.advance(table.states.get, (1, 2, 4))
     assert wanted is not None
     assert [p.partition for p in wanted] == [1]
 
 
-def test_a_hindrance_is_told_apart() -> None:
+def test_hindrances_are_distinguished() -> None:
     table = Table(move(0, 1, 4), most=1)
     table.operations.advance(table.states.get, (1, 2, 4))
     hindrances = [table.operations.hindrance(broker_id) for broker_id in (2, 3, 4)]

@@ -1,4 +1,4 @@
-"""Which partitions have no replicas yet is kept as keys change, and never searched for."""
+"""The index of partitions without replicas is maintained as keys change, without a search."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST = 5
 
 
 class Cluster:
-    """A context, and the keys that it was given."""
+    """A context, and the keys that it received."""
 
     def __init__(self) -> None:
         self.context = Context(KEYS)
@@ -30,7 +30,7 @@ class Cluster:
         self._revision = 0
 
     def topic(self, topic: str, topic_id: str, partitions: int | None) -> None:
-        """None: it is deleted."""
+        """Without `partitions` the topic is deleted."""
         self.entries.pop(topic, None)
         value = None
         if partitions is not None:
@@ -48,7 +48,7 @@ class Cluster:
         self._absorb(KEYS.leader_and_isr(name), value)
 
     def expected(self) -> dict[str, list[int]]:
-        """As one would search for them."""
+        """The result of a search."""
         found = {
             topic: [
                 number
@@ -72,7 +72,7 @@ def found(context: Context) -> dict[str, list[int]]:
     return numbers
 
 
-def test_after_any_changes_they_are_those_that_a_search_finds() -> None:
+def test_after_any_changes_the_index_matches_a_search() -> None:
     for seed in range(200):
         rng, cluster = random.Random(seed), Cluster()
         for _ in range(30):
@@ -85,7 +85,7 @@ def test_after_any_changes_they_are_those_that_a_search_finds() -> None:
             assert found(cluster.context) == cluster.expected(), seed
 
 
-def test_a_snapshot_keeps_those_of_its_time() -> None:
+def test_a_snapshot_keeps_the_unplaced_partitions_of_its_time() -> None:
     cluster = Cluster()
     cluster.topic("t", "a", 3)
     snapshot = cluster.context.snapshot()

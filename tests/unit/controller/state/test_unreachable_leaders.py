@@ -1,4 +1,4 @@
-"""Reports of unreachable leaders: who is believed, and for how long."""
+"""Reports of unreachable leaders: which of them count, and for how long."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tidelog_runtime.metadata.schema import (
 PARTITION = TopicPartition("t", 0)
 
 
-def life_of(broker_id: int) -> int:
+def epoch_of(broker_id: int) -> int:
     return 100 + broker_id
 
 
 def registered(*broker_ids: int) -> dict[int, Broker]:
     return {
-        b: Broker(b, BrokerRegistration(f"b{b}:1", "", f"u{b}", "running", 0, 0), life_of(b))
+        b: Broker(b, BrokerRegistration(f"b{b}:1", "", f"u{b}", "running", 0, 0), epoch_of(b))
         for b in broker_ids
     }
 
@@ -39,15 +39,15 @@ def led_by(leader: int) -> LeaderAndIsr:
         controller_epoch=1,
         leader=leader,
         leader_epoch=1,
-        isr=(Member(leader, life_of(leader)),),
+        isr=(Member(leader, epoch_of(leader)),),
         eligible=(),
         min_isr=2,
     )
 
 
 def report(reporter: int, *leaders: int) -> UnreachableLeadersReport:
-    named = tuple(UnreachableLeader(b, life_of(b), 2_500) for b in leaders)
-    return UnreachableLeadersReport(reporter, life_of(reporter), named)
+    named = tuple(UnreachableLeader(b, epoch_of(b), 2_500) for b in leaders)
+    return UnreachableLeadersReport(reporter, epoch_of(reporter), named)
 
 
 class Reports:
@@ -57,14 +57,14 @@ class Reports:
         self.unreachable.advance(1_000)
 
     def take(self, taken: UnreachableLeadersReport) -> list[int]:
-        """The leaders that are news."""
+        """The leaders that are newly reported."""
         return [leader.broker_id for leader in self.unreachable.reported(taken, self.brokers)]
 
     def against(self, leader: int) -> tuple[int, ...]:
         return self.unreachable.reporters(PARTITION, led_by(leader))
 
 
-def test_reporters_are_those_that_name_the_partitions_leader() -> None:
+def test_reporters_are_the_brokers_that_name_the_current_leader() -> None:
     reports = Reports()
     reports.take(report(3, 1))
     reports.take(report(2, 1))
@@ -73,13 +73,13 @@ def test_reporters_are_those_that_name_the_partitions_leader() -> None:
     assert reports.against(2) == ()
 
 
-def test_a_repeated_report_is_no_news() -> None:
+def test_a_repeated_report_is_not_published() -> None:
     reports = Reports()
     assert reports.take(report(2, 1)) == [1]
     assert reports.take(report(2, 1, 3)) == [3]
 
 
-def test_a_report_ends_by_itself() -> None:
+def test_a_report_expires() -> None:
     reports = Reports()
     reports.take(report(2, 1))
     reports.unreachable.advance(1_000 + REPORT_EXPIRY_MS - 1)
@@ -88,7 +88,7 @@ def test_a_report_ends_by_itself() -> None:
     assert reports.against(1) == ()
 
 
-def test_a_repeated_report_lasts_longer() -> None:
+def test_a_repeated_report_extends_it() -> None:
     reports = Reports()
     reports.take(report(2, 1))
     reports.unreachable.advance(3_000)
@@ -97,7 +97,7 @@ def test_a_repeated_report_lasts_longer() -> None:
     assert reports.against(1) == (2,)
 
 
-def test_a_report_without_leaders_withdraws_the_last() -> None:
+def test_a_report_without_leaders_withdraws_the_previous_one() -> None:
     reports = Reports()
     reports.take(report(2, 1, 3))
     reports.take(report(2, 3))
@@ -106,19 +106,19 @@ def test_a_report_without_leaders_withdraws_the_last() -> None:
     assert reports.against(3) == ()
 
 
-def test_a_former_life_of_a_broker_reports_nothing() -> None:
+def test_a_previous_incarnation_of_a_broker_reports_nothing() -> None:
     reports = Reports()
-    reports.take(UnreachableLeadersReport(2, 7, (UnreachableLeader(1, life_of(1), 1),)))
+    reports.take(UnreachableLeadersReport(2, 7, (UnreachableLeader(1, epoch_of(1), 1),)))
     assert reports.against(1) == ()
 
 
-def test_a_report_about_a_former_life_of_a_leader_has_no_effect() -> None:
+def test_a_report_about_a_previous_incarnation_of_a_leader_has_no_effect() -> None:
     reports = Reports()
-    reports.take(UnreachableLeadersReport(2, life_of(2), (UnreachableLeader(1, 7, 1),)))
+    reports.take(UnreachableLeadersReport(2, epoch_of(2), (UnreachableLeader(1, 7, 1),)))
     assert reports.against(1) == ()
 
 
-def test_a_leader_that_was_elected_in_another_life_is_not_meant() -> None:
+def test_a_leader_elected_in_another_incarnation_is_not_affected() -> None:
     reports = Reports()
     reports.take(report(2, 1))
     elsewhen = LeaderAndIsr(
@@ -130,7 +130,7 @@ def test_a_leader_that_was_elected_in_another_life_is_not_meant() -> None:
     assert reports.unreachable.reporters(PARTITION, elsewhen) == ()
 
 
-def test_with_a_brokers_life_its_reports_end_and_those_about_it() -> None:
+def test_the_end_of_an_incarnation_ends_reports_by_it_and_about_it() -> None:
     reports = Reports()
     reports.take(report(2, 1, 3))
     reports.take(report(3, 1))
@@ -138,7 +138,7 @@ def test_with_a_brokers_life_its_reports_end_and_those_about_it() -> None:
     assert (reports.against(1), reports.against(3)) == ((2,), ())
 
 
-def test_after_a_deposition_the_partition_rests() -> None:
+def test_a_partition_waits_after_a_deposition() -> None:
     reports = Reports()
     reports.take(report(2, 1))
     reports.unreachable.deposed(PARTITION)
@@ -150,7 +150,7 @@ def test_after_a_deposition_the_partition_rests() -> None:
 
 
 def rests_of(reports: Reports, begins_ms: Iterable[int]) -> list[int]:
-    """How long the partition rests after each deposition."""
+    """How long the partition waits after each deposition."""
     lengths = []
     for begin_ms in begins_ms:
         reports.unreachable.advance(begin_ms)
@@ -161,17 +161,17 @@ def rests_of(reports: Reports, begins_ms: Iterable[int]) -> list[int]:
     return lengths
 
 
-def test_it_rests_twice_as_long_after_each_deposition_that_follows_soon() -> None:
+def test_the_wait_doubles_after_each_deposition_that_follows_soon() -> None:
     lengths = rests_of(Reports(), range(0, 200_000, 40_000))
     assert lengths == [FIRST_REST_MS, 10_000, 20_000, MAX_REST_MS, MAX_REST_MS]
 
 
-def test_a_deposition_long_ago_counts_no_more() -> None:
+def test_an_old_deposition_does_not_lengthen_the_wait() -> None:
     lengths = rests_of(Reports(), [0, MEMORY_MS])
     assert lengths == [FIRST_REST_MS, FIRST_REST_MS]
 
 
-def test_a_deposition_is_forgotten_when_it_counts_no_more() -> None:
+def test_a_deposition_is_forgotten_when_it_no_longer_counts() -> None:
     reports = Reports()
     unreachable = reports.unreachable
     rests_of(reports, [2_000])
@@ -186,7 +186,7 @@ def test_a_deposition_is_forgotten_when_it_counts_no_more() -> None:
     assert unreachable.depositions == 0
 
 
-def test_other_partitions_do_not_rest() -> None:
+def test_other_partitions_do_not_wait() -> None:
     reports = Reports()
     reports.take(report(2, 1))
     reports.unreachable.deposed(PARTITION)

@@ -1,5 +1,5 @@
-"""A cluster described by hand: three brokers, one active controller, all well; then what
-is done to it."""
+"""A hand-made description of a healthy cluster with three brokers and one active controller, and
+methods that break it."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ WELL = StoreHealth(last_latency_ms=2, max_latency_ms=5)
 
 @dataclass
 class DescribedCluster:
-    """Lives are 10 + broker id. `tells_all_keys`: as after a question about a topic; else
-    the controller leaves out what is well."""
+    """Incarnations are 10 + broker id. `tells_all_keys`: as after a request for a topic;
+    otherwise the controller omits healthy partitions."""
 
     brokers: dict[int, BrokerState] = field(default_factory=dict)
     stores: dict[str, StoreHealth] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class DescribedCluster:
             )
 
     def partition(self, name: str, replicas: tuple[int, ...] = (1, 2, 3), **differs: Any) -> None:
-        """ "sea/0": led by the first of its replicas in epoch 5, all in sync at offset 100.
+        """Add "sea/0": led by the first of its replicas in epoch 5, all in sync at offset 100.
         `differs`: fields of its key."""
         topic, _, partition = name.rpartition("/")
         isr = differs.pop("isr", replicas)
@@ -130,10 +130,10 @@ class DescribedCluster:
         )
         return replace(replica, leader=LeaderState(maximal_isr=in_isr, followers=followers))
 
-    # What is done to it.
+    # Faults.
 
     def hears(self, broker_id: int, heard: HeardBroker) -> None:
-        """Over partitions that are well, and so not told."""
+        """Record messages over healthy partitions, which the answer omits."""
         broker = self.brokers[broker_id]
         self.brokers[broker_id] = replace(broker, heard=(*broker.heard, heard))
 
@@ -142,14 +142,14 @@ class DescribedCluster:
         self.replicas[key] = replace(self.replicas[key], **differs)
 
     def leads(self, name: str, **differs: Any) -> None:
-        """Fields of what the leader tells."""
+        """Set fields of the leader's report."""
         leader = self.replicas[at(name), self.keys[at(name)].leader].leader
         assert leader is not None
         self.replica(name, self.keys[at(name)].leader, leader=replace(leader, **differs))
 
     def seen(self, name: str, broker_id: int, **differs: Any) -> None:
-        """Fields of what the leader knows of a follower; one that lacks records has long done
-        so, unless `last_caught_up_ms` says otherwise."""
+        """Set fields of the leader's state of a follower. A follower that lacks records has done
+        so for long, unless `last_caught_up_ms` says otherwise."""
         if differs.get("lag_records", 0) > 0:
             differs.setdefault("last_caught_up_ms", 9_000)
         leader = self.replicas[at(name), self.keys[at(name)].leader].leader
@@ -162,7 +162,7 @@ class DescribedCluster:
         )
 
     def waits_for_leader(self, name: str, broker_id: int, last_answer_ms: int) -> None:
-        """A follower had its leader's last answer so long ago."""
+        """A follower got its leader's last answer this long ago."""
         leader = self.keys[at(name)].leader
         self.replica(name, broker_id, follower=FollowerState(leader, last_answer_ms))
 
@@ -192,7 +192,7 @@ class DescribedCluster:
         self.unheard(broker_id)
 
     def unheard(self, broker_id: int) -> None:
-        """For longer than its fetches and answers of before prove that it lives."""
+        """Longer than fetches and answers count as a sign of life."""
         for name, key in self.keys.items():
             if key.leader == broker_id:
                 for other in key.replicas:
@@ -206,11 +206,11 @@ class DescribedCluster:
             self.stores[service] = StoreHealth(for_ms, "no answer from 127.0.0.1:2379", 2, 2)
 
     def stop_controller(self) -> None:
-        """Nobody else is elected; brokers know partitions from the store."""
+        """No other controller is elected; brokers know partitions from the store."""
         self.controller_answers = False
         self.metadata = list(self.keys.values())
 
-    # What comes of it.
+    # Consequences.
 
     def observed(self, scope: Scope | None = None) -> Observed:
         states = [
@@ -298,12 +298,12 @@ class DescribedCluster:
         )
 
     def leave_out_what_is_well(self, name: str, *broker_ids: int) -> None:
-        """What these tell of, asked for what is unwell, does not name the partition."""
+        """These services report only unhealthy partitions, and omit this one."""
         for broker_id in broker_ids:
             del self.replicas[at(name), broker_id]
 
     def refuses(self, name: str, broker_id: int, problem: str, for_ms: int = 13_000) -> None:
-        """Its leader answers the fetches of a follower with an error."""
+        """The leader answers the fetches of a follower with an error."""
         leader = self.keys[at(name)].leader
         follower = FollowerState(leader, 20, problem, for_ms, answered=True)
         self.replica(name, broker_id, follower=follower)
@@ -324,7 +324,7 @@ def address(broker_id: int) -> str:
 
 
 def found(findings: list[Finding], cause: str) -> Finding:
-    """The one finding of that cause."""
+    """The single finding with that cause."""
     [finding] = [f for f in findings if f.cause == cause]
     return finding
 

@@ -1,4 +1,4 @@
-"""What is wrong with a broker, and what follows from it."""
+"""Faults of brokers and their consequences."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def cluster() -> DescribedCluster:
     return DescribedCluster()
 
 
-def test_a_cluster_that_is_well_has_no_findings(cluster: DescribedCluster) -> None:
+def test_a_healthy_cluster_has_no_findings(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0")
     assert cluster.explain() == []
 
 
-def test_a_dead_broker_is_one_finding_with_all_that_follows_from_it(
+def test_a_dead_broker_is_one_finding_with_all_its_consequences(
     cluster: DescribedCluster,
 ) -> None:
     for i in range(14):
@@ -52,13 +52,13 @@ def test_a_dead_broker_is_one_finding_with_all_that_follows_from_it(
     assert f"{address(2)} refuses connections" in said(dead)
 
 
-def test_what_follows_names_what_it_follows_from(cluster: DescribedCluster) -> None:
+def test_a_consequence_names_its_root(cluster: DescribedCluster) -> None:
     cluster.partition("bay/0", (1, 2), isr=(1,))
     cluster.kill(2)
     assert found(cluster.explain(), "under_min_isr").because == ("replica_dead of broker 2",)
 
 
-def test_a_broker_that_takes_connections_and_answers_nothing_is_paused(
+def test_a_broker_that_accepts_connections_without_answering_is_paused(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", isr=(1, 3))
@@ -77,7 +77,7 @@ def test_a_paused_broker_whose_lease_has_ended_is_paused_and_not_dead(
     assert causes_of(cluster.explain()) == ["broker_paused"]
 
 
-def test_a_registered_broker_that_does_not_react_is_unreachable_and_not_dead(
+def test_a_registered_unresponsive_broker_is_unreachable_and_not_dead(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", isr=(1, 3))
@@ -85,7 +85,7 @@ def test_a_registered_broker_that_does_not_react_is_unreachable_and_not_dead(
     assert causes_of(cluster.explain()) == ["broker_unreachable"]
 
 
-def test_a_broker_whose_fetches_arrive_is_not_dead_though_its_address_refuses(
+def test_a_broker_whose_fetches_arrive_is_not_dead_although_its_address_refuses_connections(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0")
@@ -106,7 +106,7 @@ def test_without_the_store_a_broker_that_refuses_connections_is_dead_all_the_sam
     assert "controller-1, which cannot see the metadata store now" in said(dead)
 
 
-def test_a_broker_that_was_stopped_in_order_and_that_nobody_misses_is_no_news(
+def test_an_orderly_stopped_broker_without_replicas_is_no_finding(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", (1, 3))
@@ -114,7 +114,7 @@ def test_a_broker_that_was_stopped_in_order_and_that_nobody_misses_is_no_news(
     assert cluster.explain() == []
 
 
-def test_a_broker_that_was_stopped_in_order_and_is_missed_is_not_called_dead(
+def test_an_orderly_stopped_broker_with_replicas_is_not_called_dead(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", isr=(1, 3))
@@ -131,7 +131,7 @@ def test_a_broker_that_was_stopped_in_order_and_is_missed_is_not_called_dead(
     assert found(findings, "replica_dead").broker == 3
 
 
-def test_a_crashed_broker_is_told_though_no_partition_misses_it(
+def test_a_crashed_broker_is_reported_although_no_partition_needs_it(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", (1, 3))
@@ -147,7 +147,7 @@ def test_a_slow_replica_fetches_and_lacks_records(cluster: DescribedCluster) -> 
     assert "lacks 60 records, 6,000 bytes, the oldest of them written 12.0 s ago" in said(slow)
 
 
-def test_the_rate_of_a_slow_replica_comes_from_an_earlier_look(
+def test_the_rate_of_a_slow_replica_comes_from_an_earlier_sample(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", isr=(1, 3))
@@ -161,7 +161,7 @@ def test_the_rate_of_a_slow_replica_comes_from_an_earlier_look(
     )
 
 
-def test_a_replica_that_takes_more_than_is_written_is_catching_up(
+def test_a_replica_faster_than_the_writes_is_catching_up(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", isr=(1, 3))
@@ -177,7 +177,7 @@ def test_a_replica_that_takes_more_than_is_written_is_catching_up(
     assert "CPU" not in said(findings[0])
 
 
-def test_growth_across_an_election_says_nothing(cluster: DescribedCluster) -> None:
+def test_growth_across_an_election_is_no_evidence(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", isr=(1, 3))
     cluster.seen("sea/0", 2, log_end_offset=40, lag_records=60)
     cluster.replica("sea/0", 1, leader_epoch=4)
@@ -187,7 +187,7 @@ def test_growth_across_an_election_says_nothing(cluster: DescribedCluster) -> No
     assert "a second were written" not in said(found(cluster.explain(), "replica_slow"))
 
 
-def test_a_replica_is_cut_off_by_its_own_word(cluster: DescribedCluster) -> None:
+def test_a_replica_is_cut_off_by_its_own_report(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", isr=(1, 3))
     cluster.replica("sea/0", 2, follower=FollowerState(1, 7_100, "connect: timed out", 7_000))
     cut = found(cluster.explain(), "replica_cut_off")
@@ -195,7 +195,7 @@ def test_a_replica_is_cut_off_by_its_own_word(cluster: DescribedCluster) -> None
     assert 'broker-2 cannot fetch from broker 1 for 7.0 s: "connect: timed out"' in said(cut)
 
 
-def test_a_replica_is_cut_off_where_the_leader_sees_no_fetch_and_both_answer(
+def test_a_replica_is_cut_off_when_its_leader_sees_no_fetch_and_both_answer(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", isr=(1, 3))
@@ -207,7 +207,7 @@ def test_a_replica_is_cut_off_where_the_leader_sees_no_fetch_and_both_answer(
 @pytest.mark.parametrize(
     ("epoch_age_ms", "cause"), [(300, "replica_out_of_isr"), (9_000, "replica_cut_off")]
 )
-def test_a_first_fetch_is_missed_only_in_an_epoch_that_is_not_young(
+def test_a_missing_first_fetch_is_a_finding_only_in_an_old_epoch(
     cluster: DescribedCluster, epoch_age_ms: int, cause: str
 ) -> None:
     cluster.partition("sea/0", isr=(1, 3), changed_at_ms=NOW_MS - epoch_age_ms)
@@ -215,7 +215,7 @@ def test_a_first_fetch_is_missed_only_in_an_epoch_that_is_not_young(
     assert causes_of(cluster.explain()) == [cause]
 
 
-def test_a_first_fetch_that_has_yet_to_come_in_a_young_epoch_is_no_warning(
+def test_a_pending_first_fetch_in_a_young_epoch_is_no_warning(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", isr=(1, 3), changed_at_ms=NOW_MS - 300)
@@ -223,7 +223,7 @@ def test_a_first_fetch_that_has_yet_to_come_in_a_young_epoch_is_no_warning(
     assert found(cluster.explain(), "replica_out_of_isr").severity == "info"
 
 
-def test_of_an_epoch_whose_age_nobody_tells_no_first_fetch_is_missed(
+def test_a_missing_first_fetch_in_an_epoch_of_unknown_age_is_no_finding(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", isr=(1, 3))
@@ -236,7 +236,7 @@ def test_of_an_epoch_whose_age_nobody_tells_no_first_fetch_is_missed(
 @pytest.mark.parametrize(
     ("last_fetch_ms", "cause"), [(9_500, "replica_out_of_isr"), (12_500, "replica_cut_off")]
 )
-def test_a_fetch_that_finds_nothing_may_wait_as_long_as_can_be_configured(
+def test_an_empty_fetch_may_wait_up_to_the_configurable_maximum(
     cluster: DescribedCluster, last_fetch_ms: int, cause: str
 ) -> None:
     cluster.partition("sea/0", isr=(1, 3))
@@ -250,7 +250,7 @@ def test_a_live_broker_without_registration_is_unregistered(cluster: DescribedCl
     assert causes_of(cluster.explain()) == ["broker_unregistered"]
 
 
-def test_a_replica_that_has_everything_is_about_to_be_admitted(
+def test_a_caught_up_replica_is_about_to_be_admitted(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", isr=(1, 3))
@@ -258,7 +258,7 @@ def test_a_replica_that_has_everything_is_about_to_be_admitted(
     assert (back.severity, back.broker) == ("info", 2)
 
 
-def test_a_replica_of_which_nobody_tells_anything_gets_no_invented_reason(
+def test_a_replica_without_reports_gets_no_invented_reason(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", isr=(1, 3))
@@ -268,7 +268,7 @@ def test_a_replica_of_which_nobody_tells_anything_gets_no_invented_reason(
     assert out.because == ()
 
 
-def test_two_faults_are_told_apart(cluster: DescribedCluster) -> None:
+def test_two_faults_are_distinguished(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", (1, 2), isr=(1,), min_isr=1)
     cluster.partition("bay/0", (1, 3), isr=(1,), min_isr=1)
     cluster.partition("fjord/0", (1,))
@@ -280,7 +280,7 @@ def test_two_faults_are_told_apart(cluster: DescribedCluster) -> None:
     assert "fjord" not in "".join(map(said, findings))
 
 
-def test_a_scope_leaves_out_what_does_not_belong_to_it(cluster: DescribedCluster) -> None:
+def test_a_scope_excludes_unrelated_findings(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", (1, 2), isr=(1,), min_isr=1)
     cluster.partition("bay/0", (1, 3), isr=(1,), min_isr=1)
     cluster.partition("fjord/0", (1,))
@@ -292,7 +292,7 @@ def test_a_scope_leaves_out_what_does_not_belong_to_it(cluster: DescribedCluster
     assert causes_of(cluster.explain(broker=3)) == ["replica_slow"]
 
 
-def test_times_count_from_the_clock_of_who_tells(cluster: DescribedCluster) -> None:
+def test_times_use_the_clock_of_the_reporting_service(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", isr=(1, 3))
     cluster.kill(2, ago_ms=3_600_000)
     assert "(1 h 0 min ago)" in said(found(cluster.explain(), "replica_dead"))

@@ -43,7 +43,7 @@ def test_a_contested_id_names_both_processes_and_both_directories() -> None:
     assert "--replace-directory d-1" in finding.next_step
 
 
-def test_a_process_that_waits_for_the_lease_is_said_to_wait() -> None:
+def test_a_process_that_waits_for_the_lease_is_reported_as_waiting() -> None:
     (finding,) = found(contested("waits_for_lease"))
     assert "the second one waits for the registration of the first one to end" in finding.summary
     step = finding.next_step
@@ -55,8 +55,8 @@ def test_other_rejected_starts_contest_no_id() -> None:
     assert found(contested("disk")) == ()
 
 
-def test_a_broker_that_is_gone_and_rejected_cannot_start() -> None:
-    """As when its disk is not mounted: no two processes claim the id."""
+def test_a_departed_and_rejected_broker_cannot_start() -> None:
+    """For example when its disk is not mounted: no two processes claim the id."""
     cluster = contested()
     cluster.kill(2, ago_ms=6_000)
     [finding] = [f for f in found(cluster) if f.severity != causes.INFO]
@@ -65,7 +65,8 @@ def test_a_broker_that_is_gone_and_rejected_cannot_start() -> None:
 
 
 def test_a_process_that_waits_for_the_id_of_a_dead_broker_is_named() -> None:
-    """It takes the id as soon as it is free: who starts the first process again has to know."""
+    """It takes the id as soon as that is free, so whoever restarts the first process has to
+    know."""
     cluster = contested("waits_for_lease")
     cluster.kill(2, ago_ms=100)
     finding = next(f for f in found(cluster) if f.cause == causes.BROKER_ID_CONTESTED)
@@ -85,8 +86,7 @@ def test_a_process_that_waits_for_the_id_of_a_stopped_broker_is_named() -> None:
 
 
 def test_a_process_that_was_rejected_before_the_broker_crashed_is_named() -> None:
-    """It is not why the broker is gone, and whoever starts one again has to choose the right
-    one."""
+    """It is not the cause of the broker's absence, but the operator has to start the right one."""
     cluster = contested()
     cluster.kill(2, ago_ms=1_000)
     by_cause = {f.cause: f for f in found(cluster)}
@@ -113,7 +113,7 @@ def wrong_id(directory_id: str) -> DescribedCluster:
     return cluster
 
 
-def test_a_wrong_broker_id_is_told_as_that() -> None:
+def test_a_wrong_broker_id_is_reported_as_such() -> None:
     [finding] = found(wrong_id("d-9"))
     assert (finding.cause, finding.broker) == (causes.BROKER_CANNOT_START, 4)
     assert "has never been part of the cluster (/data/one is of broker 2" in finding.summary
@@ -121,11 +121,11 @@ def test_a_wrong_broker_id_is_told_as_that() -> None:
     assert "catches up" not in finding.next_step
 
 
-def test_a_wrong_broker_id_is_no_news_once_its_directory_runs_under_its_own() -> None:
+def test_a_wrong_broker_id_is_no_finding_after_its_directory_runs_under_its_own_id() -> None:
     assert found(wrong_id("d-1")) == ()
 
 
-def test_a_directory_of_another_broker_hides_nothing_of_a_broker_that_is_known() -> None:
+def test_a_directory_of_another_broker_hides_no_fault_of_a_known_broker() -> None:
     cluster = wrong_id("d-1")
     cluster.rejected_starts[:] = [replace(cluster.rejected_starts[0], broker_id=3)]
     cluster.kill(3, ago_ms=6_000)
@@ -133,7 +133,7 @@ def test_a_directory_of_another_broker_hides_nothing_of_a_broker_that_is_known()
     assert (finding.cause, finding.broker) == (causes.BROKER_CANNOT_START, 3)
 
 
-def test_a_paused_process_that_is_registered_no_more_contests_its_id() -> None:
+def test_a_paused_process_without_registration_contests_its_id() -> None:
     cluster = contested()
     cluster.pause(2)
     del cluster.registered[2]
@@ -141,14 +141,14 @@ def test_a_paused_process_that_is_registered_no_more_contests_its_id() -> None:
     assert "no process is registered as broker 2 now, and one is there" in finding.evidence
 
 
-def test_a_rejection_from_before_it_was_stopped_says_nothing_of_why_it_is_gone() -> None:
+def test_a_rejection_before_an_orderly_stop_does_not_explain_the_absence() -> None:
     cluster = contested()
     cluster.kill(2, cause="broker_stopped", ago_ms=1_000)
     assert {f.cause for f in found(cluster)} <= {causes.BROKER_STOPPED}
 
 
 @pytest.mark.parametrize("same", ["directory", "place"])
-def test_a_process_that_runs_as_another_broker_now_contests_no_id(same: str) -> None:
+def test_a_process_that_now_runs_as_another_broker_contests_no_id(same: str) -> None:
     cluster = contested()
     other = replace(cluster.registered[3], data_dir="/data/two")
     cluster.registered[3] = (
@@ -157,7 +157,7 @@ def test_a_process_that_runs_as_another_broker_now_contests_no_id(same: str) -> 
     assert found(cluster) == ()
 
 
-def test_a_directory_that_was_put_back_in_its_place_is_contested_no_more() -> None:
+def test_a_restored_directory_is_no_longer_contested() -> None:
     cluster = contested()
     cluster.registered[2] = replace(
         cluster.registered[2], directory_id="d-1", host="south", data_dir="/data/two"
@@ -165,7 +165,7 @@ def test_a_directory_that_was_put_back_in_its_place_is_contested_no_more() -> No
     assert found(cluster) == ()
 
 
-def test_a_rejected_process_that_does_not_come_again_contests_the_id_for_minutes() -> None:
+def test_a_rejected_process_that_does_not_retry_contests_the_id_for_minutes() -> None:
     cluster = contested()
     old = replace(cluster.rejected_starts[0], at_ms=NOW_MS - CONTESTED_MS - 1)
     cluster.rejected_starts[:] = [old]
@@ -174,7 +174,7 @@ def test_a_rejected_process_that_does_not_come_again_contests_the_id_for_minutes
     assert [f.cause for f in found(cluster)] == [causes.BROKER_ID_CONTESTED]
 
 
-def test_a_contested_id_concerns_its_broker_alone() -> None:
+def test_a_contested_id_concerns_only_its_broker() -> None:
     cluster = contested()
     assert [f.broker for f in found(cluster, Scope(broker=2))] == [2]
     assert found(cluster, Scope(broker=1)) == ()

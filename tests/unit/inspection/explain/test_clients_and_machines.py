@@ -27,11 +27,11 @@ def change(cluster: DescribedCluster, broker_id: int, **differs: Any) -> None:
 
 
 def rejects(cluster: DescribedCluster, broker_id: int, count: int, last_ms: int = 900) -> None:
-    told = RejectedRequests("sea", "BATCH_TOO_LARGE", count, last_ms, "a batch has 9 bytes")
-    change(cluster, broker_id, rejected_requests=(told,))
+    rejected = RejectedRequests("sea", "BATCH_TOO_LARGE", count, last_ms, "a batch has 9 bytes")
+    change(cluster, broker_id, rejected_requests=(rejected,))
 
 
-def test_records_that_are_too_large_again_and_again_are_one_finding_of_their_topic(
+def test_repeatedly_rejected_large_records_are_one_finding_of_their_topic(
     cluster: DescribedCluster,
 ) -> None:
     rejects(cluster, 1, 4)
@@ -53,7 +53,7 @@ def test_records_that_are_too_large_again_and_again_are_one_finding_of_their_top
 
 
 @pytest.mark.parametrize(("count", "last_ms"), [(2, 900), (50, 31_000)])
-def test_few_rejections_and_those_that_are_over_are_no_finding(
+def test_few_or_past_rejections_are_no_finding(
     cluster: DescribedCluster, count: int, last_ms: int
 ) -> None:
     rejects(cluster, 1, count, last_ms)
@@ -62,8 +62,8 @@ def test_few_rejections_and_those_that_are_over_are_no_finding(
 
 def outruns(cluster: DescribedCluster, count: int, last_ms: int = 40_000) -> None:
     message = "sea/0 has offsets 900 to 950, not 30"
-    told = RejectedRequests("sea", "OFFSET_OUT_OF_RANGE", count, last_ms, message)
-    change(cluster, 1, rejected_requests=(told,))
+    rejected = RejectedRequests("sea", "OFFSET_OUT_OF_RANGE", count, last_ms, message)
+    change(cluster, 1, rejected_requests=(rejected,))
 
 
 def test_a_topic_whose_retention_outruns_its_consumers_is_named(cluster: DescribedCluster) -> None:
@@ -77,14 +77,14 @@ def test_a_topic_whose_retention_outruns_its_consumers_is_named(cluster: Describ
 
 
 @pytest.mark.parametrize(("count", "last_ms"), [(2, 900), (9, 151_000)])
-def test_a_consumer_that_was_set_back_once_or_twice_is_no_finding(
+def test_a_consumer_reset_once_or_twice_is_no_finding(
     cluster: DescribedCluster, count: int, last_ms: int
 ) -> None:
     outruns(cluster, count, last_ms)
     assert cluster.explain() == []
 
 
-def test_a_client_at_a_limit_is_one_finding_whichever_brokers_reject(
+def test_a_client_at_a_limit_is_one_finding_across_brokers(
     cluster: DescribedCluster,
 ) -> None:
     for broker_id, count in ((1, 500), (2, 32)):
@@ -105,7 +105,7 @@ def test_a_client_at_a_limit_is_one_finding_whichever_brokers_reject(
     assert cluster.explain(topic="sea") == []
 
 
-def test_the_limit_of_all_clients_together_is_one_finding_with_their_addresses(
+def test_the_shared_limit_of_all_clients_is_one_finding_with_their_addresses(
     cluster: DescribedCluster,
 ) -> None:
     cluster.limited_clients[1] = [
@@ -126,7 +126,7 @@ def gateway(*limited: LimitedClient, last_heard_ms: int = 500) -> AnnouncedGatew
     )
 
 
-def test_a_client_at_a_limit_of_a_gateway_is_found_as_one_of_a_broker_is(
+def test_a_client_at_a_gateway_limit_is_found_like_one_at_a_broker_limit(
     cluster: DescribedCluster,
 ) -> None:
     client = LimitedClient("10.0.0.7", "max_requests_per_client", 128, 5, 900)
@@ -144,7 +144,7 @@ def test_a_client_at_a_limit_of_a_gateway_is_found_as_one_of_a_broker_is(
 
 
 @pytest.mark.parametrize("limit", GATEWAY_TOTAL_LIMITS)
-def test_each_limit_of_a_gateway_for_all_clients_is_one_finding_with_a_step(
+def test_each_shared_gateway_limit_is_one_finding_with_a_next_step(
     cluster: DescribedCluster, limit: str
 ) -> None:
     cluster.gateways.append(
@@ -157,7 +157,7 @@ def test_each_limit_of_a_gateway_for_all_clients_is_one_finding_with_a_step(
     assert "for answers before it sends more" not in finding.next_step
 
 
-def test_connections_that_have_a_finding_of_their_own_are_not_reported_twice(
+def test_connections_with_a_separate_finding_are_not_reported_twice(
     cluster: DescribedCluster,
 ) -> None:
     cluster.limited_clients[1] = [
@@ -177,7 +177,7 @@ def test_connections_that_have_a_finding_of_their_own_are_not_reported_twice(
     assert "client 10.0.0.8 is at" in other.summary
 
 
-def test_a_broker_that_a_client_has_left_is_not_named_with_one_where_it_is_at_its_limit(
+def test_a_broker_that_the_client_has_left_is_not_named_with_the_limit(
     cluster: DescribedCluster,
 ) -> None:
     for broker_id, last_ms in ((1, 900), (2, 31_000)):
@@ -196,7 +196,7 @@ def reboot(cluster: DescribedCluster, *broker_ids: int, ago_ms: int = 20_000) ->
         cluster.started_at_ms[broker_id] = NOW_MS - ago_ms
 
 
-def test_all_machines_that_were_rebooted_are_one_note(cluster: DescribedCluster) -> None:
+def test_all_rebooted_machines_are_one_note(cluster: DescribedCluster) -> None:
     reboot(cluster, 1, 2, 3)
     findings = cluster.explain()
     assert causes_of(findings) == ["machine_rebooted"]
@@ -215,7 +215,7 @@ def test_unclean_elections_after_a_reboot_follow_from_it(cluster: DescribedClust
     assert findings[0].severity == "warning"
     assert "sea/0" in said(findings[0])
     assert findings[1].because == ("machine_rebooted",)
-    # In the scope of the partition too, and not in that of another.
+    # In the scope of this partition too, and not in that of another.
     assert causes_of(cluster.explain("sea", 0)) == ["machine_rebooted", "unclean_election"]
     assert cluster.explain("bay") == []
 
@@ -228,7 +228,7 @@ def test_an_unclean_election_before_the_reboot_does_not_follow_from_it(
     assert found(cluster.explain(), "unclean_election").because == ()
 
 
-def test_a_partition_that_waits_for_consent_after_a_reboot_names_it(
+def test_a_partition_that_needs_consent_after_a_reboot_names_the_reboot(
     cluster: DescribedCluster,
 ) -> None:
     reboot(cluster, 2, 3)
@@ -237,12 +237,12 @@ def test_a_partition_that_waits_for_consent_after_a_reboot_names_it(
     assert missing.because == ("machine_rebooted",)
 
 
-def test_a_reboot_that_is_long_past_is_no_news(cluster: DescribedCluster) -> None:
+def test_an_old_reboot_is_no_finding(cluster: DescribedCluster) -> None:
     reboot(cluster, 1, ago_ms=3_700_000)
     assert cluster.explain() == []
 
 
-def test_a_process_that_crashed_on_a_machine_that_ran_on_is_no_reboot(
+def test_a_crash_without_a_reboot_is_not_a_reboot(
     cluster: DescribedCluster,
 ) -> None:
     change(cluster, 1, previous_end="crashed", boot_id="b-2")

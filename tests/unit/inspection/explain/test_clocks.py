@@ -1,4 +1,4 @@
-"""Clocks that differ, and a clock in doubt."""
+"""Clock differences, and a clock in doubt."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def cluster() -> DescribedCluster:
 
 
 def hears(cluster: DescribedCluster, broker_id: int, **skews_ms: int) -> None:
-    """`b2=-7_000`: broker 2's clock is behind by so much."""
+    """`b2=-7_000`: broker 2's clock is behind by this much."""
     clocks = tuple(HeardClock(int(name[1:]), skew) for name, skew in skews_ms.items())
     cluster.brokers[broker_id] = replace(cluster.brokers[broker_id], clocks=clocks)
 
 
-def test_clocks_that_nearly_agree_are_no_finding(cluster: DescribedCluster) -> None:
+def test_small_clock_differences_are_no_finding(cluster: DescribedCluster) -> None:
     hears(cluster, 1, b2=MAX_SKEW_MS, b3=-MAX_SKEW_MS)
     assert cluster.explain() == []
 
@@ -45,7 +45,7 @@ def test_the_broker_whose_clock_differs_from_most_is_named(cluster: DescribedClu
     assert cluster.explain(topic="sea") == []
 
 
-def test_the_broker_that_hears_all_others_behind_is_the_one_that_is_ahead(
+def test_a_broker_that_sees_all_others_behind_is_ahead(
     cluster: DescribedCluster,
 ) -> None:
     hears(cluster, 2, b1=-7_000, b3=-7_010)
@@ -55,7 +55,7 @@ def test_the_broker_that_hears_all_others_behind_is_the_one_that_is_ahead(
 
 
 @pytest.mark.parametrize("behind_ms", [61_000, 30_000])
-def test_a_leader_that_is_behind_is_named_with_its_skew_and_what_it_does(
+def test_a_leader_that_is_behind_is_named_with_its_skew_and_the_effects(
     cluster: DescribedCluster, behind_ms: int
 ) -> None:
     hears(cluster, 1, b2=behind_ms, b3=behind_ms + 10)
@@ -67,14 +67,14 @@ def test_a_leader_that_is_behind_is_named_with_its_skew_and_what_it_does(
     assert "Put the clock of broker 1 right" in findings[0].next_step
 
 
-def test_of_two_clocks_neither_is_accused(cluster: DescribedCluster) -> None:
+def test_of_two_differing_clocks_neither_is_blamed(cluster: DescribedCluster) -> None:
     hears(cluster, 1, b2=-7_000)
     findings = cluster.explain()
     assert [finding.broker for finding in findings] == [-1]
     assert "the clocks of brokers 1 and 2 differ" in findings[0].summary
 
 
-def test_a_broker_that_doubts_its_clock_says_why_it_deletes_nothing(
+def test_a_broker_in_doubt_about_its_clock_says_why_it_deletes_nothing(
     cluster: DescribedCluster,
 ) -> None:
     doubt = ClockDoubt("it has jumped ahead of monotonic time", 3_600_000, 75_000)
@@ -93,7 +93,7 @@ YEAR_MS = 365 * 24 * 3_600_000
 
 
 def answers_carry(cluster: DescribedCluster, **ahead_ms: int) -> None:
-    """`c1=7_000`: the clock of controller 1 is ahead of that of the process that asks; each was
+    """`c1=7_000`: the clock of controller 1 is ahead of that of the calling process; each was
     read within 20 ms."""
     roles = {"b": "broker", "c": "controller"}
     cluster.clocks = [
@@ -115,19 +115,23 @@ def test_a_controller_whose_clock_differs_from_most_is_named(
     assert "Put the clock of controller 1 right (`chronyc tracking`" in skewed.next_step
 
 
-def test_so_are_several_controllers_of_one_wrong_machine(cluster: DescribedCluster) -> None:
+def test_several_controllers_of_one_machine_with_a_wrong_clock_are_named(
+    cluster: DescribedCluster,
+) -> None:
     answers_carry(cluster, b1=0, b2=10, b3=-10, c1=YEAR_MS, c2=YEAR_MS)
     assert causes_of(cluster.explain()) == ["clock_skew", "clock_skew"]
 
 
-def test_the_clock_of_the_process_that_asks_is_not_that_of_a_service(
+def test_the_clock_of_the_calling_process_is_not_that_of_a_service(
     cluster: DescribedCluster,
 ) -> None:
     answers_carry(cluster, b1=60_000, b2=60_010, b3=60_000, c1=60_000, c2=60_000)
     assert cluster.explain() == []
 
 
-def test_a_controller_that_asks_is_named_for_its_own_clock(cluster: DescribedCluster) -> None:
+def test_a_controller_that_runs_explain_is_named_for_its_own_clock(
+    cluster: DescribedCluster,
+) -> None:
     answers_carry(cluster, b1=-60_000, b2=-60_000, b3=-60_000, c2=-60_000)
     cluster.clocks.append(ReadClock("controller", 1, 0, 0, is_own=True))
     [skewed] = cluster.explain()
@@ -135,21 +139,21 @@ def test_a_controller_that_asks_is_named_for_its_own_clock(cluster: DescribedClu
     assert "the machine that asks" not in said(skewed)
 
 
-def test_a_controller_that_answers_late_has_no_wrong_clock(cluster: DescribedCluster) -> None:
+def test_a_late_answer_is_no_evidence_of_a_wrong_clock(cluster: DescribedCluster) -> None:
     answers_carry(cluster, b1=0, b2=0, b3=0)
     cluster.clocks.append(ReadClock("controller", 1, -9_000, 20))
     assert cluster.explain() == []
 
 
 def rejects_events(cluster: DescribedCluster, reason: str) -> Finding:
-    told = RejectedRequests("__state_changes", reason, 4, 3_000, "31535999977 ms ahead")
+    rejected = RejectedRequests("__state_changes", reason, 4, 3_000, "31535999977 ms ahead")
     for broker_id in (1, 2, 3):
         broker = cluster.brokers[broker_id]
-        cluster.brokers[broker_id] = replace(broker, rejected_requests=(told,))
+        cluster.brokers[broker_id] = replace(broker, rejected_requests=(rejected,))
     return found(cluster.explain(), "requests_rejected")
 
 
-def test_events_of_a_controller_that_is_ahead_are_rejected_for_its_clock(
+def test_events_of_a_controller_with_a_fast_clock_are_rejected_for_it(
     cluster: DescribedCluster,
 ) -> None:
     answers_carry(cluster, b1=0, b2=0, b3=0, c1=YEAR_MS, c2=0)

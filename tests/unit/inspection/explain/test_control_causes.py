@@ -23,7 +23,7 @@ def cluster() -> DescribedCluster:
     return DescribedCluster()
 
 
-def test_an_overdue_command_names_the_broker_and_what_it_was_to_take(
+def test_an_overdue_command_names_the_broker_and_the_state_change(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0")
@@ -42,7 +42,7 @@ def test_an_overdue_command_names_the_broker_and_what_it_was_to_take(
 def test_states_that_a_failing_disk_rejects_follow_from_the_disk(
     cluster: DescribedCluster,
 ) -> None:
-    """One root, one finding: what the controller sends again is no matter of CPU or network."""
+    """One root, one finding: states that the controller resends are not due to CPU or network."""
     cluster.partition("sea/0", isr=(1, 3))
     cluster.replica("sea/0", 2, role="none", failure="disk_full", failure_message="no space")
     rejected = PendingState("sea", 0, 88, "cannot open the log: no space")
@@ -81,12 +81,12 @@ def test_a_backlog_of_a_paused_broker_follows_from_that(cluster: DescribedCluste
     assert found(findings, "command_backlog").because == ("broker_paused of broker 2",)
 
 
-def test_commands_on_their_way_are_no_backlog(cluster: DescribedCluster) -> None:
+def test_commands_in_flight_are_no_backlog(cluster: DescribedCluster) -> None:
     cluster.backlogs.append(BrokerBacklog(2, 12, 40, 30, overdue=False))
     assert cluster.explain() == []
 
 
-def test_a_replica_that_has_not_taken_its_newest_state_is_led_back_to_the_backlog(
+def test_a_replica_without_its_newest_state_is_a_consequence_of_the_backlog(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", isr=(1, 3))
@@ -96,7 +96,7 @@ def test_a_replica_that_has_not_taken_its_newest_state_is_led_back_to_the_backlo
     assert causes_of(findings) == ["command_overdue"]
 
 
-def test_a_backlog_that_moves_is_worked_through(cluster: DescribedCluster) -> None:
+def test_a_shrinking_backlog_is_being_processed(cluster: DescribedCluster) -> None:
     cluster.backlogs.append(moving(2, 3_880, overdue=True))
     works = found(cluster.explain(), "command_overdue")
     assert works.severity == "info"
@@ -119,7 +119,7 @@ def moving(broker_id: int, pending: int, *, overdue: bool = False) -> BrokerBack
     )
 
 
-def test_a_command_that_has_not_had_its_time_yet_is_no_reason_to_look_at_the_network(
+def test_a_recent_command_is_no_reason_to_check_the_network(
     cluster: DescribedCluster,
 ) -> None:
     cluster.backlogs.append(BrokerBacklog(2, 12, 5_003, 8_400, overdue=False))
@@ -128,7 +128,7 @@ def test_a_command_that_has_not_had_its_time_yet_is_no_reason_to_look_at_the_net
     assert works.summary == "broker 2 works through 5,003 state changes"
 
 
-def test_a_broker_that_is_starting_is_at_work_on_what_it_was_told(
+def test_a_starting_broker_is_processing_its_commands(
     cluster: DescribedCluster,
 ) -> None:
     cluster.brokers[2] = replace(cluster.brokers[2], has_full_state=False, state="starting")
@@ -149,7 +149,7 @@ def test_a_broker_that_is_starting_is_at_work_on_what_it_was_told(
         {"first": (PendingState("sea", 0, 88, "STORAGE_ERROR"),)},
     ],
 )
-def test_an_overdue_backlog_that_does_not_move_is_a_warning(
+def test_an_overdue_backlog_without_progress_is_a_warning(
     cluster: DescribedCluster, differs: dict[str, Any]
 ) -> None:
     cluster.backlogs.append(replace(moving(2, 3_880, overdue=True), **differs))
@@ -159,14 +159,14 @@ def test_an_overdue_backlog_that_does_not_move_is_a_warning(
     assert "restart" not in said(overdue)
 
 
-def test_a_command_that_was_lost_is_a_warning_before_it_is_overdue(
+def test_a_lost_command_is_a_warning_before_it_is_overdue(
     cluster: DescribedCluster,
 ) -> None:
     cluster.backlogs.append(BrokerBacklog(2, 12, 40, 6_000, overdue=False, problem="UNAVAILABLE"))
     assert found(cluster.explain(), "command_backlog").severity == "warning"
 
 
-def test_a_deletion_waits_for_brokers_that_are_at_work_and_not_to_be_stopped(
+def test_a_deletion_waits_for_busy_brokers_that_must_not_be_stopped(
     cluster: DescribedCluster,
 ) -> None:
     cluster.deletions.append(WaitingDeletion("sea", "id-sea", 9_000, (2, 3)))
@@ -179,7 +179,7 @@ def test_a_deletion_waits_for_brokers_that_are_at_work_and_not_to_be_stopped(
     assert waits.next_step.startswith("Look again in some seconds")
 
 
-def test_a_deletion_that_waits_for_a_broker_that_lives_does_not_ask_to_stop_it(
+def test_a_deletion_that_waits_for_a_live_broker_does_not_suggest_stopping_it(
     cluster: DescribedCluster,
 ) -> None:
     cluster.deletions.append(WaitingDeletion("sea", "id-sea", 18_800, (2,)))
@@ -191,7 +191,7 @@ def test_a_deletion_that_waits_for_a_broker_that_lives_does_not_ask_to_stop_it(
     assert "stop" not in waits.next_step
 
 
-def test_a_busy_broker_is_at_work_though_its_last_command_was_lost(
+def test_a_busy_broker_is_processing_although_its_last_command_was_lost(
     cluster: DescribedCluster,
 ) -> None:
     cluster.deletions.append(WaitingDeletion("sea", "id-sea", 9_000, (2,)))
@@ -202,7 +202,7 @@ def test_a_busy_broker_is_at_work_though_its_last_command_was_lost(
     assert "stop" not in waits.next_step
 
 
-def test_a_deletion_says_for_whom_it_waits_and_why(cluster: DescribedCluster) -> None:
+def test_a_pending_deletion_names_its_brokers_and_the_reason(cluster: DescribedCluster) -> None:
     cluster.deletions.append(WaitingDeletion("sea", "id-sea", 9_000, (2, 3)))
     cluster.backlogs.append(
         BrokerBacklog(3, 13, 1, 900, overdue=False, first=(PendingState("sea", 0, 9, "no disk"),))
@@ -216,7 +216,7 @@ def test_a_deletion_says_for_whom_it_waits_and_why(cluster: DescribedCluster) ->
     assert waits.because == ("broker_paused of broker 2",)
 
 
-def test_partitions_of_a_topic_that_is_being_deleted_need_no_leader(
+def test_partitions_of_a_topic_in_deletion_need_no_leader(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", leader=-1, isr=())
@@ -224,7 +224,7 @@ def test_partitions_of_a_topic_that_is_being_deleted_need_no_leader(
     assert causes_of(cluster.explain()) == ["deletion_waits"]
 
 
-def test_without_a_controller_a_topic_that_is_being_deleted_is_known_by_its_keys(
+def test_without_a_controller_a_topic_in_deletion_is_known_by_its_keys(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", leader=-1, isr=())
@@ -232,12 +232,12 @@ def test_without_a_controller_a_topic_that_is_being_deleted_is_known_by_its_keys
     assert cluster.explain("sea") == []
 
 
-def test_a_deletion_that_began_a_moment_ago_is_no_news(cluster: DescribedCluster) -> None:
+def test_a_recent_deletion_is_no_finding(cluster: DescribedCluster) -> None:
     cluster.deletions.append(WaitingDeletion("sea", "id-sea", 200, (2,)))
     assert cluster.explain() == []
 
 
-def test_without_an_active_controller_it_says_what_the_others_tell(
+def test_without_an_active_controller_standbys_are_quoted(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0")
@@ -278,7 +278,7 @@ def test_without_an_active_controller_it_says_what_the_others_tell(
         ),
     ],
 )
-def test_the_active_controller_that_does_not_answer_is_judged_by_connect_and_health_check(
+def test_an_unanswered_active_controller_is_judged_by_connect_and_health_check(
     cluster: DescribedCluster, listening: Listening, cause: str, severity: str, summary: str
 ) -> None:
     cluster.controller_answers = False
@@ -291,7 +291,7 @@ def test_the_active_controller_that_does_not_answer_is_judged_by_connect_and_hea
     assert "the one at 127.0.0.1:7402 is active by the store" in said(missing)
 
 
-def test_nobody_says_that_no_controller_elects_where_it_is_only_busy(
+def test_a_merely_busy_controller_is_not_reported_as_missing(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", (2, 3))
@@ -309,7 +309,7 @@ def test_nobody_says_that_no_controller_elects_where_it_is_only_busy(
     assert "nobody elects" not in said(missing)
 
 
-def test_a_deletion_waits_for_a_busy_broker_that_does_not_tell_why(
+def test_a_deletion_waits_for_a_busy_broker_that_gives_no_reason(
     cluster: DescribedCluster,
 ) -> None:
     cluster.deletions.append(WaitingDeletion("sea", "id-sea", 9_000, (2,)))
@@ -319,7 +319,7 @@ def test_a_deletion_waits_for_a_busy_broker_that_does_not_tell_why(
 
 
 @pytest.mark.parametrize("epoch_that_brokers_know", [4, 5])
-def test_a_deposed_controller_without_the_store_does_not_hide_the_real_one_that_is_silent(
+def test_a_deposed_controller_without_the_store_does_not_hide_the_silent_active_one(
     cluster: DescribedCluster, epoch_that_brokers_know: int
 ) -> None:
     cluster.partition("sea/0")
@@ -341,7 +341,7 @@ def test_a_deposed_controller_without_the_store_does_not_hide_the_real_one_that_
     assert "broker_crashed" not in "".join(map(said, cluster.explain()))
 
 
-def test_a_controller_that_misses_the_store_and_that_brokers_name_is_the_active_one(
+def test_a_controller_without_the_store_that_brokers_name_is_the_active_one(
     cluster: DescribedCluster,
 ) -> None:
     cluster.lose_store("controller-1")
@@ -350,7 +350,7 @@ def test_a_controller_that_misses_the_store_and_that_brokers_name_is_the_active_
     assert causes_of(cluster.explain()) == ["store_unreachable"]
 
 
-def test_without_a_controller_brokers_tell_when_and_how_others_left(
+def test_without_a_controller_brokers_report_when_and_how_others_left(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", leader=-1, isr=(3,))
@@ -365,7 +365,7 @@ def test_without_a_controller_brokers_tell_when_and_how_others_left(
     assert "broker-1 says: its life 13 ended" in dead
 
 
-def test_a_missing_controller_is_not_blamed_on_a_partition_that_is_well(
+def test_a_missing_controller_is_not_attributed_to_a_healthy_partition(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0")
@@ -373,7 +373,7 @@ def test_a_missing_controller_is_not_blamed_on_a_partition_that_is_well(
     assert cluster.explain("sea", 0) == []
 
 
-def test_a_store_that_nobody_reaches_is_one_finding(cluster: DescribedCluster) -> None:
+def test_an_unreachable_store_is_one_finding(cluster: DescribedCluster) -> None:
     cluster.lose_store("broker-1", "broker-2", "broker-3", "controller-1")
     cluster.controller_active = False
     findings = cluster.explain()
@@ -382,7 +382,9 @@ def test_a_store_that_nobody_reaches_is_one_finding(cluster: DescribedCluster) -
     assert findings[1].because == ("store_unreachable",)
 
 
-def test_a_store_that_one_broker_misses_is_that_brokers_matter(cluster: DescribedCluster) -> None:
+def test_a_store_that_one_broker_cannot_reach_is_a_finding_of_that_broker(
+    cluster: DescribedCluster,
+) -> None:
     cluster.lose_store("broker-2")
     lost = found(cluster.explain(), "store_unreachable")
     assert lost.broker == 2
@@ -390,7 +392,7 @@ def test_a_store_that_one_broker_misses_is_that_brokers_matter(cluster: Describe
     assert cluster.explain(broker=3) == []
 
 
-def test_a_store_that_some_lost_a_moment_ago_may_be_lost_for_all(
+def test_a_store_recently_lost_by_some_may_be_lost_for_all(
     cluster: DescribedCluster,
 ) -> None:
     cluster.lose_store("broker-2", for_ms=3_000)
@@ -399,7 +401,7 @@ def test_a_store_that_some_lost_a_moment_ago_may_be_lost_for_all(
     assert "broker-1, broker-3, controller-1 may not have asked it since" in said(lost)
 
 
-def test_a_slow_store_says_how_slow_and_for_whom(cluster: DescribedCluster) -> None:
+def test_a_slow_store_has_its_latency_and_the_affected_services(cluster: DescribedCluster) -> None:
     cluster.stores["broker-2"] = SLOW
     slow = found(cluster.explain(), "store_slow")
     assert slow.severity == "warning"
@@ -414,12 +416,12 @@ def quick(*asked_ms: int) -> StoreHealth:
     return StoreHealth(-1, "", 2, 5, 1_000, asked_ms)
 
 
-def test_a_store_that_is_slow_for_all_who_asked_meanwhile_is_to_be_looked_at_itself(
+def test_a_store_slow_for_all_its_recent_callers_is_to_be_checked_itself(
     cluster: DescribedCluster,
 ) -> None:
     for service in ("broker-1", "broker-2", "controller-1"):
         cluster.stores[service] = SLOW
-    # Before and after, and so close to either that clocks cannot tell.
+    # Before and after, and so close to both that clocks cannot order them.
     cluster.stores["broker-3"] = quick(12_000, 11_700, 10_100, 4_000)
     slow = found(cluster.explain(), "store_slow")
     assert slow.next_step.startswith("Look at etcd's process and disk")
@@ -427,7 +429,7 @@ def test_a_store_that_is_slow_for_all_who_asked_meanwhile_is_to_be_looked_at_its
     assert slow.broker == -1
 
 
-def test_a_store_that_others_found_quick_meanwhile_is_a_matter_of_the_network(
+def test_a_store_quick_for_others_points_to_the_network(
     cluster: DescribedCluster,
 ) -> None:
     cluster.stores["broker-2"] = SLOW
@@ -438,17 +440,17 @@ def test_a_store_that_others_found_quick_meanwhile_is_a_matter_of_the_network(
     assert slow.broker == 2
 
 
-def test_an_answer_that_came_when_the_slow_one_did_says_nothing_of_the_network(
+def test_a_simultaneous_answer_says_nothing_about_the_network(
     cluster: DescribedCluster,
 ) -> None:
     cluster.stores["broker-2"] = SLOW
-    # Asked in the last half second of the wait, so that it may have waited for its end.
+    # Requested in the last half second of the wait, so it may have waited for its end.
     cluster.stores["broker-3"] = quick(10_700)
     slow = found(cluster.explain(), "store_slow")
     assert slow.next_step.startswith("Look at etcd's process and disk")
 
 
-def test_a_service_that_was_described_later_is_not_held_to_have_been_quick_meanwhile(
+def test_a_service_described_later_does_not_prove_that_the_store_was_quick(
     cluster: DescribedCluster,
 ) -> None:
     cluster.stores["broker-2"] = SLOW
@@ -464,7 +466,7 @@ def test_a_service_that_was_described_later_is_not_held_to_have_been_quick_meanw
 QUICK_AGAIN = replace(SLOW, last_latency_ms=3, last_slow_ago_ms=10_000, quick_answers_ms=(9_000,))
 
 
-def test_a_store_that_was_slow_and_is_quick_again_is_no_fault(cluster: DescribedCluster) -> None:
+def test_a_store_that_is_quick_again_is_no_fault(cluster: DescribedCluster) -> None:
     cluster.stores["broker-2"] = QUICK_AGAIN
     slow = found(cluster.explain(), "store_slow")
     assert slow.severity == "info"
@@ -480,7 +482,7 @@ def test_a_store_that_was_slow_and_is_quick_again_is_no_fault(cluster: Described
         replace(QUICK_AGAIN, quick_answers_ms=(11_000,)),
     ],
 )
-def test_a_store_is_quick_again_when_it_has_been_for_a_while_and_somebody_asked(
+def test_a_store_is_quick_again_after_a_while_of_quick_answers(
     cluster: DescribedCluster, store: StoreHealth
 ) -> None:
     cluster.stores["broker-2"] = QUICK_AGAIN

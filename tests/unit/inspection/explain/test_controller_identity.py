@@ -8,7 +8,7 @@ from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_o
 WAITING = WaitingController(1, "10.0.0.9:7400", "b", NOW_MS - 9_000, "127.0.0.1:7401", "a")
 
 
-def test_both_processes_are_named_and_no_partition_is_blamed() -> None:
+def test_both_processes_are_named_and_no_partition_is_affected() -> None:
     cluster = DescribedCluster()
     cluster.partition("sea/0")
     cluster.waiting_controllers.append(WAITING)
@@ -23,7 +23,7 @@ def test_both_processes_are_named_and_no_partition_is_blamed() -> None:
     assert cluster.explain("sea", 0) == []
 
 
-def test_a_standby_reports_it_where_no_controller_is_active() -> None:
+def test_a_standby_reports_it_when_no_controller_is_active() -> None:
     cluster = DescribedCluster()
     cluster.waiting_controllers.append(WAITING)
     cluster.controller_active = False

@@ -1,4 +1,4 @@
-"""Brokers that live and that others, or the active controller, do not reach."""
+"""Live brokers that others, or the active controller, do not reach."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unit.inspection.explain.described import DescribedCluster, address, causes_
 
 @pytest.fixture
 def cluster() -> DescribedCluster:
-    """All is well by the partitions' keys; brokers fetch from each other."""
+    """All partitions are healthy by their keys; brokers fetch from each other."""
     described = DescribedCluster()
     for one, other in ((1, 2), (2, 1), (1, 3), (3, 1), (2, 3), (3, 2)):
         described.hears(one, HeardBroker(other, last_fetch_ms=200, last_answer_ms=100))
@@ -23,7 +23,7 @@ def cluster() -> DescribedCluster:
 
 
 def cut(cluster: DescribedCluster, one: int, other: int, *, by_word_of_both: bool = True) -> None:
-    """Neither hears the other any more."""
+    """The two brokers no longer receive messages from each other."""
     for here, there in ((one, other), (other, one)):
         broker = cluster.brokers[here]
         heard = [h for h in broker.heard if h.broker_id != there]
@@ -43,7 +43,7 @@ def disconnect(cluster: DescribedCluster, broker_id: int, for_ms: int = 8_000) -
     ]
 
 
-def test_a_broker_that_the_controller_alone_does_not_reach(cluster: DescribedCluster) -> None:
+def test_a_broker_unreachable_only_for_the_controller(cluster: DescribedCluster) -> None:
     disconnect(cluster, 2)
     findings = cluster.explain()
     assert causes_of(findings) == ["controller_cut_off"]
@@ -60,7 +60,7 @@ def test_a_broker_that_the_controller_alone_does_not_reach(cluster: DescribedClu
     assert cluster.explain(broker=1) == []
 
 
-def test_a_connection_that_has_only_just_ended_is_none_to_report(
+def test_a_recently_ended_connection_is_no_finding(
     cluster: DescribedCluster,
 ) -> None:
     disconnect(cluster, 2, for_ms=1_500)
@@ -68,7 +68,7 @@ def test_a_connection_that_has_only_just_ended_is_none_to_report(
 
 
 @pytest.mark.parametrize("how", ["paused", "dead", "stopping", "just resumed"])
-def test_a_broker_that_does_not_answer_or_is_stopping_is_not_cut_off_from_the_controller(
+def test_an_unanswered_or_stopping_broker_is_not_cut_off_from_the_controller(
     cluster: DescribedCluster, how: str
 ) -> None:
     disconnect(cluster, 2)
@@ -86,7 +86,9 @@ def test_a_broker_that_does_not_answer_or_is_stopping_is_not_cut_off_from_the_co
     assert "controller_cut_off" not in causes_of(cluster.explain())
 
 
-def test_what_waits_for_a_broker_follows_from_the_cut(cluster: DescribedCluster) -> None:
+def test_states_pending_at_an_isolated_broker_follow_from_the_cut(
+    cluster: DescribedCluster,
+) -> None:
     disconnect(cluster, 2)
     cluster.partition("sea/0")
     cluster.backlogs.append(BrokerBacklog(2, 12, 3, 14_000, overdue=True))
@@ -95,7 +97,7 @@ def test_what_waits_for_a_broker_follows_from_the_cut(cluster: DescribedCluster)
     assert "CPU" not in overdue.next_step
 
 
-def test_a_controller_that_reaches_no_broker_is_cut_off_itself(cluster: DescribedCluster) -> None:
+def test_a_controller_that_reaches_no_broker_is_isolated_itself(cluster: DescribedCluster) -> None:
     for broker_id in (1, 2, 3):
         disconnect(cluster, broker_id)
     finding = found(cluster.explain(), "controller_cut_off")
@@ -129,7 +131,7 @@ def test_a_cut_between_two_brokers_leaves_both_with_the_third(cluster: Described
     assert cluster.explain() == []
 
 
-def test_of_two_brokers_the_one_is_cut_off_that_the_controller_does_not_reach(
+def test_of_two_brokers_the_one_unreachable_for_the_controller_is_cut_off(
     cluster: DescribedCluster,
 ) -> None:
     cluster.kill(1)
@@ -141,7 +143,7 @@ def test_of_two_brokers_the_one_is_cut_off_that_the_controller_does_not_reach(
     assert "controller_cut_off" not in causes_of(findings)
 
 
-def test_replicas_of_a_broker_that_is_cut_off_follow_from_that(cluster: DescribedCluster) -> None:
+def test_replicas_of_an_isolated_broker_follow_from_the_cut(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", (1, 3), isr=(1,))
     cluster.partition("bay/0", (3, 2), isr=(3,))
     cluster.replicas.clear()
@@ -152,7 +154,7 @@ def test_replicas_of_a_broker_that_is_cut_off_follow_from_that(cluster: Describe
     assert cluster.explain("sea")[0].cause == "broker_cut_off"
 
 
-def test_a_broker_that_is_cut_off_from_the_store_as_well_does_not_point_to_etcd(
+def test_a_broker_isolated_from_peers_and_store_does_not_point_to_etcd(
     cluster: DescribedCluster,
 ) -> None:
     for other in (1, 2):
@@ -168,7 +170,7 @@ def test_a_broker_that_is_cut_off_from_the_store_as_well_does_not_point_to_etcd(
     assert lost.next_step == "See broker_cut_off of broker 3."
 
 
-def test_asked_on_its_own_side_of_the_cut_a_broker_says_that_it_is_alone(
+def test_from_an_isolated_broker_explain_says_that_it_alone_answers(
     cluster: DescribedCluster,
 ) -> None:
     for other in (1, 2):
@@ -192,7 +194,7 @@ def test_a_broker_whose_peers_are_dead_is_not_cut_off(cluster: DescribedCluster)
 
 
 @pytest.mark.parametrize("listening", [Listening.SILENT, Listening.REFUSES])
-def test_a_broker_that_is_gone_may_be_cut_off_where_its_address_does_not_react(
+def test_a_departed_broker_may_be_cut_off_where_its_address_does_not_respond(
     cluster: DescribedCluster, listening: Listening
 ) -> None:
     cluster.kill(3, "broker_lease_ended")

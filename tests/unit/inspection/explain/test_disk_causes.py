@@ -1,4 +1,4 @@
-"""What is wrong with a broker's disk, and what follows from it."""
+"""Faults of a broker's disk and their consequences."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cluster() -> DescribedCluster:
         ("rejects_leader", "replica_rejects"),
     ],
 )
-def test_a_replica_that_takes_no_records_says_why(
+def test_a_replica_that_rejects_records_has_a_reason(
     cluster: DescribedCluster, failure: str, cause: str
 ) -> None:
     cluster.partition("sea/0", isr=(1, 3))
@@ -47,7 +47,7 @@ def test_a_replica_that_takes_no_records_says_why(
     assert 'broker-2 says: "the kernel said no", for 3.0 s' in said(findings[0])
 
 
-def test_a_leader_that_takes_no_records_is_critical(cluster: DescribedCluster) -> None:
+def test_a_leader_that_rejects_records_is_critical(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0")
     cluster.partition("bay/0", (2, 1))
     for name, for_ms in (("sea/0", 12_000), ("bay/0", 10)):
@@ -108,7 +108,7 @@ def test_a_damaged_leader_is_critical_and_waits_for_the_store_to_resign(
     assert damaged.because == ("store_unreachable of broker 1",)
 
 
-def test_records_that_no_replica_can_read_are_named_by_their_offsets(
+def test_unreadable_records_are_listed_by_their_offsets(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", (1,))
@@ -120,7 +120,7 @@ def test_records_that_no_replica_can_read_are_named_by_their_offsets(
     assert "--on-damage skip" in damaged.next_step
 
 
-def test_replicas_that_hold_different_records_are_named_with_both_digests_and_files(
+def test_divergent_replicas_are_named_with_both_digests_and_files(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0")
@@ -153,7 +153,7 @@ def test_replicas_that_hold_different_records_are_named_with_both_digests_and_fi
     assert "tidelog leaders move sea/0=BROKER" in diverged.next_step
 
 
-def test_a_disk_that_holds_other_records_than_were_written_is_named(
+def test_a_disk_that_returns_other_records_than_written_is_named(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", (2,))
@@ -166,12 +166,14 @@ def test_a_disk_that_holds_other_records_than_were_written_is_named(
     assert "appended digest 00000000000000aa at offsets 0 to 39, and its disk holds" in (
         said(diverged)
     )
-    # The only copy is not to be moved away.
+    # The only copy must not be moved away.
     assert "copied again" not in diverged.next_step
     assert "no other replica of sea/0" in diverged.next_step
 
 
-def test_a_disk_without_inodes_is_not_said_to_lack_bytes_alone(cluster: DescribedCluster) -> None:
+def test_a_disk_without_inodes_is_not_only_reported_as_short_of_bytes(
+    cluster: DescribedCluster,
+) -> None:
     cluster.partition("sea/0")
     cluster.replica("sea/0", 2, failure="disk_full", failure_message="no room", failure_ms=1_000)
     broker = cluster.brokers[2]

@@ -1,4 +1,4 @@
-"""Gateways that announce themselves no more."""
+"""Gateways that no longer announce themselves."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def silence(cluster: DescribedCluster, listening: Listening | None, ago_ms: int 
         (None, "cannot be reached from other machines", "On gate-1, check whether process 4711"),
     ],
 )
-def test_a_silent_gateway_is_found_by_how_its_address_is(
+def test_a_silent_gateway_is_judged_by_probing_its_address(
     cluster: DescribedCluster, listening: Listening | None, state: str, step: str
 ) -> None:
     silence(cluster, listening)
@@ -64,7 +64,7 @@ def test_a_silent_gateway_is_found_by_how_its_address_is(
     assert step in finding.next_step
 
 
-def test_one_that_answers_http_is_cut_off_once_it_has_been_silent_for_long(
+def test_a_long_silent_gateway_that_answers_http_is_cut_off(
     cluster: DescribedCluster,
 ) -> None:
     silence(cluster, Listening.BUSY)
@@ -77,7 +77,7 @@ def test_one_that_answers_http_is_cut_off_once_it_has_been_silent_for_long(
     assert "Check the network from gate-1" in finding.next_step
 
 
-def test_other_gateways_are_named_and_not_blamed(cluster: DescribedCluster) -> None:
+def test_other_gateways_are_listed_and_not_blamed(cluster: DescribedCluster) -> None:
     cluster.gateways.append(gateway(OTHER, 100))
     silence(cluster, Listening.ACCEPTS)
     finding = found(cluster.explain(), "gateway_silent")
@@ -85,7 +85,7 @@ def test_other_gateways_are_named_and_not_blamed(cluster: DescribedCluster) -> N
     assert f"announced lately: {OTHER} on gate-2" in said(finding)
 
 
-def test_it_is_a_matter_of_the_whole_cluster(cluster: DescribedCluster) -> None:
+def test_a_silent_gateway_concerns_the_whole_cluster(cluster: DescribedCluster) -> None:
     silence(cluster, Listening.ACCEPTS)
     assert causes_of(cluster.explain()) == ["gateway_silent"]
     assert cluster.explain(topic="sea") == []
@@ -96,17 +96,17 @@ def controller(controller_id: int, *gateways: AnnouncedGateway) -> ServiceState:
     return ServiceState("controller", controller_id, "", "", 0, 0, StoreHealth(), controller=state)
 
 
-def test_the_controller_that_heard_it_last_counts() -> None:
+def test_the_newest_announcement_of_any_controller_counts() -> None:
     [known] = known_gateways([controller(1, gateway()), controller(2, gateway(last_heard_ms=900))])
     assert (known.last_heard_ms, state_of(known)) == (900, "alive")
 
 
-def test_one_controller_may_have_had_its_farewell_alone() -> None:
+def test_a_goodbye_to_one_controller_suffices() -> None:
     last, farewell = gateway(last_heard_ms=13_000), gateway(is_stopped=True)
     [known] = known_gateways([controller(1, last), controller(2, farewell)])
     assert state_of(known) == "stopped"
 
 
 @pytest.mark.parametrize(("ago_ms", "state"), [(9_999, "alive"), (10_000, "silent")])
-def test_some_announcements_may_be_lost(ago_ms: int, state: str) -> None:
+def test_a_few_lost_announcements_are_no_finding(ago_ms: int, state: str) -> None:
     assert state_of(gateway(last_heard_ms=ago_ms)) == state

@@ -1,5 +1,5 @@
-"""Each cause that `explain` can name is named by an integration test: with real processes, and a
-real fault."""
+"""An integration test names each cause that `explain` can report, with real processes and a real
+fault."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import pytest
 from tidelog.inspection.explain import causes
 
 INTEGRATION = Path(__file__).parents[3] / "integration"
-# Never a finding of their own: they are reported under their roots.
+# Never separate findings: they are reported under their roots.
 UNDER_THEIR_ROOTS = {causes.TAKES_NO_RECORDS, causes.LEADERSHIP_LEFT, causes.IN_ISR_AND_GONE}
 
 
 def all_causes() -> set[str]:
-    """Those in the order of findings, and those that follow a move alone."""
+    """All causes in the order of findings, then those that only a move can have."""
     return {*causes.ORDER, *causes.BOUNDS_ON_MOVES} - UNDER_THEIR_ROOTS
 
 
 def named_in_tests() -> set[str]:
-    """By its word, or by the name of its constant."""
+    """The causes that tests name, by the word or by the name of its constant."""
     words: set[str] = set()
     for path in INTEGRATION.glob("*.py"):
         words.update(re.findall(r"\w+", path.read_text()))
@@ -29,7 +29,7 @@ def named_in_tests() -> set[str]:
 
 
 @pytest.mark.parametrize("cause", sorted(all_causes()))
-def test_a_real_incident_has_this_cause(cause: str) -> None:
+def test_every_cause_has_an_integration_test(cause: str) -> None:
     assert cause in named_in_tests(), f"no integration test names {cause}"
 
 

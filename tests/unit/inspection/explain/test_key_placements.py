@@ -11,7 +11,7 @@ from tidelog.inspection.explain.key_placements import MANY_KEYS, OVER_AFTER_MS
 from tidelog.inspection.model import KeyPlacement, SampledKeys
 from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
 
-# By partition, keys with whether they belong there.
+# For each partition, keys with whether they belong there.
 Placed = Mapping[int, Mapping[int, bool]]
 SIX = range(6)
 
@@ -38,7 +38,7 @@ def both(keys: range) -> Placed:
     return {1: dict.fromkeys(keys, True), 4: dict.fromkeys(keys, False)}
 
 
-def test_keys_in_two_partitions_are_told_with_where_they_belong() -> None:
+def test_keys_in_two_partitions_are_reported_with_their_expected_partition() -> None:
     findings = explain(both(SIX)).explain()
     assert causes_of(findings) == ["partitioners_differ"]
     differ = found(findings, "partitioners_differ")
@@ -52,20 +52,20 @@ def test_keys_in_two_partitions_are_told_with_where_they_belong() -> None:
     "placed",
     [
         {1: dict.fromkeys(SIX, True)},
-        # All producers choose partitions by another rule, or by hand.
+        # All producers use another partitioner, or choose partitions by hand.
         {1: dict.fromkeys(SIX, False), 4: dict.fromkeys(range(6, 12), False)},
         {1: dict.fromkeys(SIX, False), 4: dict.fromkeys(SIX, False)},
-        # The same keys everywhere, on purpose.
+        # The same keys everywhere, intentionally.
         {1: dict.fromkeys(SIX, True), 4: dict.fromkeys(SIX, False), 5: dict.fromkeys(SIX, False)},
         both(range(MANY_KEYS - 1)),
     ],
     ids=["all standard", "none standard", "twice by another rule", "in all", "few"],
 )
-def test_what_may_be_on_purpose_is_no_finding(placed: Placed) -> None:
+def test_possibly_intended_placements_are_no_finding(placed: Placed) -> None:
     assert explain(placed).explain() == []
 
 
-def test_of_two_partitions_keys_in_one_alone_tell_that_it_is_not_on_purpose() -> None:
+def test_keys_in_only_one_of_two_partitions_show_a_mistake() -> None:
     twice = {0: dict.fromkeys(SIX, True), 1: dict.fromkeys(SIX, False)}
     assert explain(twice, partitions=2).explain() == []
     once = {0: {**twice[0], **dict.fromkeys(range(10, 14), True)}, 1: twice[1]}

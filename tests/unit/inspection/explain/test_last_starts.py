@@ -1,5 +1,5 @@
-"""What a broker that is not there left behind: why its last start failed, or with which fault it
-ended."""
+"""What a departed broker left behind: why its last start failed, or the internal error with
+which it ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cluster() -> DescribedCluster:
 
 
 def left_behind(cluster: DescribedCluster, cause: str, reason: str) -> None:
-    """Broker 2 ended in order, as far as its registration tells, and left this."""
+    """Broker 2 ended in order, according to its registration, and left this."""
     cluster.partition("sea/0", isr=(1, 3))
     cluster.partition("bay/0", (1,))
     cluster.kill(2, cause="broker_stopped")
@@ -27,7 +27,7 @@ def left_behind(cluster: DescribedCluster, cause: str, reason: str) -> None:
     )
 
 
-def test_an_orderly_end_after_a_fault_is_a_crash_with_its_reason(
+def test_an_orderly_end_after_an_internal_error_is_a_crash_with_its_reason(
     cluster: DescribedCluster,
 ) -> None:
     left_behind(cluster, "fault", "task log-syncer failed: MemoryError: raise its limit")
@@ -39,7 +39,7 @@ def test_an_orderly_end_after_a_fault_is_a_crash_with_its_reason(
     assert "its process ended with a fault on north at 2023-11-14T22:13:16Z" in said(findings[0])
 
 
-def test_a_start_that_failed_is_told_with_the_reason_that_the_broker_gave(
+def test_a_failed_start_is_reported_with_the_reason_of_the_broker(
     cluster: DescribedCluster,
 ) -> None:
     reason = "/data belongs to cluster c-1, and the metadata store is that of cluster c-2"
@@ -54,7 +54,7 @@ def test_a_start_that_failed_is_told_with_the_reason_that_the_broker_gave(
 
 
 @pytest.mark.parametrize("listening", [Listening.ACCEPTS, Listening.ERRS])
-def test_a_program_that_has_the_port_of_a_broker_is_not_that_broker(
+def test_another_program_on_the_port_of_a_broker_is_not_that_broker(
     cluster: DescribedCluster, listening: Listening
 ) -> None:
     left_behind(cluster, "address", "cannot listen on 10.0.0.2:7300: port 7300 is in use")
@@ -65,7 +65,7 @@ def test_a_program_that_has_the_port_of_a_broker_is_not_that_broker(
     assert "port 7300 is in use" in finding.summary
 
 
-def test_a_failed_start_that_no_partition_suffers_from_is_told_too(
+def test_a_failed_start_is_reported_although_no_partition_is_affected(
     cluster: DescribedCluster,
 ) -> None:
     left_behind(cluster, "disk", "broker.json is damaged")
@@ -73,7 +73,7 @@ def test_a_failed_start_that_no_partition_suffers_from_is_told_too(
     assert causes_of(cluster.explain()) == ["broker_cannot_start"]
 
 
-def test_what_an_earlier_process_left_says_nothing_of_a_later_crash(
+def test_traces_of_an_earlier_process_do_not_explain_a_later_crash(
     cluster: DescribedCluster,
 ) -> None:
     left_behind(cluster, "data_directory", "broker.json is damaged")
@@ -89,17 +89,17 @@ def test_a_process_that_waits_for_the_id_of_a_dead_broker_does_not_hide_its_deat
     assert "broker_cannot_start" not in causes_of(cluster.explain())
 
 
-def test_a_failed_start_before_the_broker_ran_is_dropped_whatever_the_clocks_say(
+def test_a_failed_start_before_the_broker_ran_is_ignored_despite_the_clocks(
     cluster: DescribedCluster,
 ) -> None:
-    """Its machine's clock was ahead: the start seems to come after the broker's last end."""
+    """Its machine's clock was ahead, so the start seems to come after the broker's last end."""
     left_behind(cluster, "data_directory", "restore the file")
     before_it_ran = replace(cluster.rejected_starts[0], at_ms=NOW_MS, has_run_since=True)
     cluster.rejected_starts[:] = [before_it_ran]
     assert causes_of(cluster.explain()) == ["broker_stopped"]
 
 
-def test_a_start_that_failed_after_the_end_counts_though_its_clock_is_behind(
+def test_a_failed_start_after_the_end_counts_despite_a_slow_clock(
     cluster: DescribedCluster,
 ) -> None:
     left_behind(cluster, "data_directory", "restore the file")
@@ -110,7 +110,7 @@ def test_a_start_that_failed_after_the_end_counts_though_its_clock_is_behind(
     assert causes_of(cluster.explain()) == ["broker_cannot_start"]
 
 
-def test_a_start_that_ended_without_a_word_is_not_reported_with_the_reason_before_it(
+def test_a_silent_end_of_a_start_is_not_reported_with_an_earlier_reason(
     cluster: DescribedCluster,
 ) -> None:
     left_behind(cluster, "unfinished", "it ended before it registered, and reported no reason")
@@ -124,10 +124,10 @@ def test_a_start_that_ended_without_a_word_is_not_reported_with_the_reason_befor
 
 
 @pytest.mark.parametrize("cause", ["directory_in_use", "unfinished", "broker_id_in_use"])
-def test_a_second_process_says_nothing_of_the_end_of_the_registered_one(
+def test_a_second_process_does_not_explain_the_end_of_the_registered_one(
     cluster: DescribedCluster, cause: str
 ) -> None:
-    """Whose registration is still there when its process has just ended."""
+    """Its registration still exists just after its process has ended."""
     registered = cluster.registered[2]
     left_behind(cluster, cause, "/data/2 is in use")
     cluster.unheard(2)

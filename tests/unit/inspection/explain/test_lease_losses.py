@@ -1,4 +1,4 @@
-"""Leases of a single broker that end again and again, and leases of many."""
+"""Repeated lease losses of a single broker, and of many."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WINDOW_MS = 120_000
 
 @pytest.fixture
 def cluster() -> DescribedCluster:
-    """Partitions of broker 2 have changed hands, which each of its followers has seen."""
+    """Partitions of broker 2 have changed leaders, which each of its followers has seen."""
     described = DescribedCluster()
     described.partition("sea/0", (2, 1, 3))
     for broker_id in described.brokers:
@@ -34,7 +34,7 @@ def counts(cluster: DescribedCluster, broker_id: int, lost: int = 0, **others: A
     cluster.brokers[broker_id] = replace(broker, elections=replace(elections, **others))
 
 
-def test_a_broker_whose_process_stands_still_again_and_again_is_the_cause_itself(
+def test_a_broker_whose_process_pauses_repeatedly_is_the_cause(
     cluster: DescribedCluster,
 ) -> None:
     counts(cluster, 2, lost=4, leaders=8, standstills=4, longest_standstill_ms=6_100)
@@ -51,7 +51,7 @@ def test_a_broker_whose_process_stands_still_again_and_again_is_the_cause_itself
     assert cluster.explain(broker=3) == []
 
 
-def test_a_broker_that_ran_all_the_time_is_cut_off_from_the_store(
+def test_a_broker_without_pauses_is_cut_off_from_the_store(
     cluster: DescribedCluster,
 ) -> None:
     counts(cluster, 2, lost=3, standstills=1)
@@ -62,7 +62,7 @@ def test_a_broker_that_ran_all_the_time_is_cut_off_from_the_store(
     assert "lease_ttl_seconds" not in repeated.next_step
 
 
-def test_a_broker_that_stands_still_now_is_named_by_the_controller(
+def test_a_paused_broker_is_named_by_the_controller(
     cluster: DescribedCluster,
 ) -> None:
     cluster.lease_ends.append(LeaseEnds(2, 4, WINDOW_MS, 2_000))
@@ -73,7 +73,7 @@ def test_a_broker_that_stands_still_now_is_named_by_the_controller(
     assert "it cannot say" in said(repeated)
 
 
-def test_a_lease_of_another_broker_that_ended_once_is_no_sign_of_the_store(
+def test_a_single_expired_lease_of_another_broker_is_no_sign_of_the_store(
     cluster: DescribedCluster,
 ) -> None:
     counts(cluster, 2, lost=4, standstills=4)
@@ -82,7 +82,7 @@ def test_a_lease_of_another_broker_that_ended_once_is_no_sign_of_the_store(
 
 
 @pytest.mark.parametrize("ends", ["of another broker", "of controllers"])
-def test_leases_of_others_that_end_as_well_point_to_the_store(
+def test_repeated_lease_expiry_of_others_points_to_the_store(
     cluster: DescribedCluster, ends: str
 ) -> None:
     counts(cluster, 2, lost=4)
@@ -92,14 +92,16 @@ def test_leases_of_others_that_end_as_well_point_to_the_store(
     assert "Look at etcd" in repeated.next_step
 
 
-def test_a_slow_store_is_why_though_one_lease_alone_has_ended(cluster: DescribedCluster) -> None:
+def test_a_slow_store_is_the_cause_although_only_one_lease_expired(
+    cluster: DescribedCluster,
+) -> None:
     counts(cluster, 2, lost=3)
     for service in ("broker-1", "broker-2", "broker-3", "controller-1"):
         cluster.stores[service] = StoreHealth(last_latency_ms=2, max_latency_ms=3_000)
     assert found(cluster.explain(), "repeated_elections").because == ("store_slow",)
 
 
-def test_a_broker_that_stood_still_is_named_beside_leases_that_end_for_the_store(
+def test_a_paused_broker_is_named_beside_leases_that_expire_for_the_store(
     cluster: DescribedCluster,
 ) -> None:
     counts(cluster, 1, lost=3)
@@ -110,13 +112,13 @@ def test_a_broker_that_stood_still_is_named_beside_leases_that_end_for_the_store
     assert "broker-1, broker-3 lost the registration" in repeated[0].summary
 
 
-def test_standstills_that_cost_no_lease_are_none(cluster: DescribedCluster) -> None:
+def test_pauses_that_cost_no_lease_are_no_finding(cluster: DescribedCluster) -> None:
     for broker_id in cluster.brokers:
         counts(cluster, broker_id, standstills=5)
     assert cluster.explain() == []
 
 
-def test_leases_that_ended_and_do_so_no_more_are_none(cluster: DescribedCluster) -> None:
+def test_past_lease_expiries_are_no_finding(cluster: DescribedCluster) -> None:
     for broker_id in cluster.brokers:
         counts(cluster, broker_id)
     cluster.lease_ends.append(LeaseEnds(2, 4, WINDOW_MS, 50_000))
@@ -144,7 +146,7 @@ def test_a_disk_that_fails_for_another_partition_explains_no_elections(
 @pytest.mark.parametrize(
     ("resource", "cause"), [("cpu", "cpu_starved"), ("memory", "memory_short")]
 )
-def test_elections_of_what_a_starved_broker_holds_follow_from_that(
+def test_elections_of_replicas_of_a_starved_broker_follow_from_that(
     cluster: DescribedCluster, resource: str, cause: str
 ) -> None:
     cluster.pressures.append(BrokerPressure(2, resource, 9_000, 10_000, 1))
@@ -153,7 +155,7 @@ def test_elections_of_what_a_starved_broker_holds_follow_from_that(
     assert found(cluster.explain(), "repeated_elections").because == ()
 
 
-def test_a_broker_without_a_replica_has_no_part_in_the_elections(
+def test_a_broker_without_a_replica_does_not_explain_the_elections(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", (2, 1))

@@ -1,4 +1,4 @@
-"""Whether a broker that gives no answer is dead, paused, or only out of reach."""
+"""Whether an unresponsive broker is dead, paused, or only unreachable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def cluster() -> DescribedCluster:
     return DescribedCluster()
 
 
-def test_a_leader_that_answers_its_followers_is_neither_paused_nor_gone(
+def test_a_leader_that_answers_its_followers_is_neither_paused_nor_departed(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", (2, 1, 3))
@@ -38,7 +38,7 @@ def test_a_follower_whose_fetches_arrive_is_not_paused(cluster: DescribedCluster
         (HeardBroker(2, last_answer_ms=500), "it answered a follower 500 ms ago"),
     ],
 )
-def test_who_is_heard_over_partitions_that_are_well_is_not_paused(
+def test_a_broker_heard_over_healthy_partitions_is_not_paused(
     cluster: DescribedCluster, heard: HeardBroker, told: str
 ) -> None:
     cluster.hears(1, heard)
@@ -48,14 +48,14 @@ def test_who_is_heard_over_partitions_that_are_well_is_not_paused(
     assert told in said(findings[0])
 
 
-def test_that_somebody_else_was_heard_proves_nothing(cluster: DescribedCluster) -> None:
+def test_messages_of_another_broker_are_no_sign_of_life(cluster: DescribedCluster) -> None:
     cluster.hears(1, HeardBroker(3, last_fetch_ms=400))
     cluster.hears(1, HeardBroker(2, last_fetch_ms=-1, last_answer_ms=2_001))
     cluster.silence(2, Listening.ACCEPTS)
     assert causes_of(cluster.explain()) == ["broker_paused"]
 
 
-def test_who_answers_nobody_any_more_and_takes_connections_is_paused(
+def test_a_silent_broker_that_accepts_connections_is_paused(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", (2, 1, 3))
@@ -65,7 +65,7 @@ def test_who_answers_nobody_any_more_and_takes_connections_is_paused(
     assert found(cluster.explain(), "no_leader").because == ("broker_paused of broker 2",)
 
 
-def test_without_the_store_nobody_knows_whether_a_registered_broker_that_does_not_react_lives(
+def test_without_the_store_an_unresponsive_registered_broker_may_be_alive(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0")
@@ -78,7 +78,7 @@ def test_without_the_store_nobody_knows_whether_a_registered_broker_that_does_no
     assert "nobody who answers can say whether it lives" in unreachable.summary
 
 
-def test_a_busy_broker_is_the_reason_only_where_its_leader_tells_none(
+def test_a_busy_broker_is_the_reason_only_where_its_leader_gives_none(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", isr=(1, 3))
@@ -90,7 +90,7 @@ def test_a_busy_broker_is_the_reason_only_where_its_leader_tells_none(
     assert causes_of(cluster.explain("sea", 0)) == ["replica_slow"]
 
 
-def test_a_leader_that_is_busy_is_not_missed(cluster: DescribedCluster) -> None:
+def test_a_busy_leader_is_not_reported_as_missing(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", (2, 1, 3))
     cluster.silence(2, Listening.BUSY)
     cluster.unheard(2)

@@ -1,4 +1,4 @@
-"""Partitions that are moved: for whom a move waits, and what is no fault in the midst of it."""
+"""Partition moves: what a move waits for, and which states are normal during it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cluster() -> DescribedCluster:
 
 
 def moved(cluster: DescribedCluster, *waits_for: int, isr: Any = (1, 2, 3), **move: Any) -> None:
-    """ "sea/0" moves from 1, 2, 3 to 1, 2, 4."""
+    """Broker 4 replaces broker 3 in "sea/0", so its target is 1, 2, 4."""
     cluster.partition(
         "sea/0",
         (1, 2, 3, 4),
@@ -39,7 +39,7 @@ def lacks(cluster: DescribedCluster, records: int) -> None:
     cluster.seen("sea/0", 4, log_end_offset=100 - records, lag_records=records, lag_bytes=9)
 
 
-def test_a_move_that_goes_on_is_no_more_than_told(cluster: DescribedCluster) -> None:
+def test_a_progressing_move_is_informational(cluster: DescribedCluster) -> None:
     moved(cluster, 4)
     finding = found(cluster.explain(), "move_waits")
     assert finding.severity == "info"
@@ -49,12 +49,14 @@ def test_a_move_that_goes_on_is_no_more_than_told(cluster: DescribedCluster) -> 
     assert "operation grow-1" in text
 
 
-def test_who_is_added_and_not_in_sync_yet_is_not_out_of_the_isr(cluster: DescribedCluster) -> None:
+def test_an_added_replica_not_yet_in_sync_is_not_missing_from_the_isr(
+    cluster: DescribedCluster,
+) -> None:
     moved(cluster, 4)
     assert causes_of(cluster.explain()) == ["move_waits"]
 
 
-def test_who_leaves_and_is_not_in_sync_is_missing_until_the_switch(
+def test_a_removed_replica_out_of_sync_is_missing_until_the_switch(
     cluster: DescribedCluster,
 ) -> None:
     moved(cluster, 4, isr=(1, 2))
@@ -77,7 +79,7 @@ def test_a_move_that_waits_for_a_dead_broker_says_so(cluster: DescribedCluster) 
     assert "1 move of partitions waiting for it" in said(found(findings, "replica_dead"))
 
 
-def test_a_move_that_waits_for_a_slow_broker_says_what_it_lacks(cluster: DescribedCluster) -> None:
+def test_a_move_that_waits_for_a_slow_broker_has_its_lag(cluster: DescribedCluster) -> None:
     moved(cluster, 4)
     lacks(cluster, 60)
     findings = cluster.explain()
@@ -85,7 +87,9 @@ def test_a_move_that_waits_for_a_slow_broker_says_what_it_lacks(cluster: Describ
     assert "lacks 60 records" in said(found(findings, "replica_slow"))
 
 
-def test_a_move_that_is_bound_says_by_what_and_blames_nobody(cluster: DescribedCluster) -> None:
+def test_a_throttled_move_names_the_throttle_and_blames_no_broker(
+    cluster: DescribedCluster,
+) -> None:
     moved(cluster, 4)
     lacks(cluster, 60)
     for broker_id in (1, 4):
@@ -100,7 +104,9 @@ def test_a_move_that_is_bound_says_by_what_and_blames_nobody(cluster: DescribedC
     assert "tidelog throttle set RATE" in waits.next_step
 
 
-def test_a_bound_on_moves_is_no_reason_for_who_is_to_stay(cluster: DescribedCluster) -> None:
+def test_the_throttle_does_not_explain_a_lagging_permanent_replica(
+    cluster: DescribedCluster,
+) -> None:
     moved(cluster, 2, 3, isr=(1, 4), cancelled=True)
     cluster.brokers[1] = replace(cluster.brokers[1], move_bytes_per_second=4_096)
     cluster.seen("sea/0", 2, log_end_offset=40, lag_records=60)
@@ -116,7 +122,7 @@ def test_a_move_that_waits_for_a_broker_that_is_cut_off_says_so(cluster: Describ
     assert "cannot fetch from its leader" in said(found(cluster.explain(), "move_waits"))
 
 
-def test_a_move_whose_broker_has_not_heard_of_it_is_told(cluster: DescribedCluster) -> None:
+def test_a_move_unknown_to_its_broker_is_reported(cluster: DescribedCluster) -> None:
     moved(cluster, 4)
     cluster.seen("sea/0", 4, last_fetch_ms=-1)
     cluster.replicas = {key: r for key, r in cluster.replicas.items() if key[1] != 4}
@@ -124,7 +130,7 @@ def test_a_move_whose_broker_has_not_heard_of_it_is_told(cluster: DescribedClust
     assert "has not taken its newest state" in said(found(cluster.explain(), "move_waits"))
 
 
-def test_who_is_refused_by_its_leader_is_not_said_to_be_about_to_join(
+def test_a_replica_rejected_by_its_leader_is_not_about_to_join(
     cluster: DescribedCluster,
 ) -> None:
     moved(cluster, 4)
@@ -134,7 +140,7 @@ def test_who_is_refused_by_its_leader_is_not_said_to_be_about_to_join(
     assert "about to be admitted" not in text
 
 
-def test_who_lacks_only_what_is_on_its_way_is_about_to_be_admitted(
+def test_a_replica_that_lacks_only_records_in_flight_is_about_to_join(
     cluster: DescribedCluster,
 ) -> None:
     moved(cluster, 4)
@@ -143,7 +149,7 @@ def test_who_lacks_only_what_is_on_its_way_is_about_to_be_admitted(
     assert "broker 4 had every record a moment ago and is about to be admitted" in text
 
 
-def test_a_cancellation_that_waits_says_for_whom_and_why(cluster: DescribedCluster) -> None:
+def test_a_pending_cancellation_names_its_broker_and_the_reason(cluster: DescribedCluster) -> None:
     moved(cluster, 2, 3, isr=(1, 4), cancelled=True)
     cluster.kill(2)
     cluster.kill(3)
@@ -155,12 +161,12 @@ def test_a_cancellation_that_waits_says_for_whom_and_why(cluster: DescribedClust
     assert "Help brokers 2, 3" in text
 
 
-def test_a_move_that_waits_for_nobody_is_nothing_to_explain(cluster: DescribedCluster) -> None:
+def test_a_move_without_obstacles_needs_no_explanation(cluster: DescribedCluster) -> None:
     moved(cluster, isr=(1, 2, 3, 4))
     assert cluster.explain() == []
 
 
-def test_many_moves_that_wait_for_the_same_are_told_as_one(cluster: DescribedCluster) -> None:
+def test_many_moves_with_the_same_obstacle_are_one_finding(cluster: DescribedCluster) -> None:
     moved(cluster, 4)
     first = cluster.keys.copy()
     for name, key in first.items():
@@ -172,7 +178,7 @@ def test_many_moves_that_wait_for_the_same_are_told_as_one(cluster: DescribedClu
     assert waits.summary.startswith("2 partitions are moved and wait for broker 4")
 
 
-def test_without_a_controller_brokers_tell_of_moves(cluster: DescribedCluster) -> None:
+def test_without_a_controller_brokers_report_moves(cluster: DescribedCluster) -> None:
     moved(cluster, 4)
     cluster.stop_controller()
     assert "move_waits" in causes_of(cluster.explain())
@@ -181,7 +187,7 @@ def test_without_a_controller_brokers_tell_of_moves(cluster: DescribedCluster) -
 def bounded(
     cluster: DescribedCluster, rate: int, written: int | None, most: int | None = None
 ) -> None:
-    """As many bytes a second are `written` as the leader says; None: it is an older one."""
+    """The leader reports `written` bytes a second; None stands for an older leader."""
     moved(cluster, 4)
     lacks(cluster, 60)
     for broker_id in (1, 4):
@@ -197,7 +203,7 @@ def bounded(
     cluster.replicas[at("sea/0"), 1] = replace(leading, leader=leader)
 
 
-def test_a_bound_below_the_write_rate_never_ends_and_the_rate_that_would_do_is_told(
+def test_a_throttle_below_the_write_rate_never_ends_and_a_sufficient_rate_is_given(
     cluster: DescribedCluster,
 ) -> None:
     bounded(cluster, rate=4_096, written=8_000)
@@ -211,7 +217,7 @@ def test_a_bound_below_the_write_rate_never_ends_and_the_rate_that_would_do_is_t
     assert "at this pace" not in said(waits)
 
 
-def test_a_rate_that_would_do_carries_what_is_written_at_the_most(
+def test_a_sufficient_rate_covers_the_peak_write_rate(
     cluster: DescribedCluster,
 ) -> None:
     bounded(cluster, rate=4_096, written=8_000, most=20_000)
@@ -220,7 +226,7 @@ def test_a_rate_that_would_do_carries_what_is_written_at_the_most(
     assert "about 8,000 bytes a second together, and 20,000 at the most" in said(waits)
 
 
-def test_a_bound_above_the_write_rate_says_when_the_copy_ends(cluster: DescribedCluster) -> None:
+def test_a_throttle_above_the_write_rate_has_an_end_time(cluster: DescribedCluster) -> None:
     bounded(cluster, rate=9_000, written=8_000)
     cluster.seen("sea/0", 4, lag_bytes=6_000)
     waits = found(cluster.explain(), "move_waits")
@@ -228,7 +234,7 @@ def test_a_bound_above_the_write_rate_says_when_the_copy_ends(cluster: Described
     assert "at this rate the copy ends in about 6.0 s" in said(waits)
 
 
-def test_what_was_written_before_does_not_say_that_a_copy_never_ends(
+def test_a_throttled_move_without_present_writes_has_an_end(
     cluster: DescribedCluster,
 ) -> None:
     bounded(cluster, rate=1_024, written=0)
@@ -236,7 +242,7 @@ def test_what_was_written_before_does_not_say_that_a_copy_never_ends(
     assert "never ends" not in said(found(cluster.explain(), "move_waits"))
 
 
-def test_without_a_write_rate_nothing_is_said_of_the_end(cluster: DescribedCluster) -> None:
+def test_without_a_write_rate_no_end_time_is_given(cluster: DescribedCluster) -> None:
     bounded(cluster, rate=4_096, written=None)
     cluster.seen("sea/0", 4, lag_bytes=50_000, lag_ms=10_000)
     text = said(found(cluster.explain(), "move_waits"))
@@ -244,7 +250,7 @@ def test_without_a_write_rate_nothing_is_said_of_the_end(cluster: DescribedClust
     assert "the copy ends" not in text
 
 
-def test_a_replica_that_a_bound_lets_wait_is_not_cut_off(cluster: DescribedCluster) -> None:
+def test_a_throttled_replica_is_not_cut_off(cluster: DescribedCluster) -> None:
     bounded(cluster, rate=1_024, written=0)
     cluster.seen("sea/0", 4, last_fetch_ms=9_000)
     findings = cluster.explain()
@@ -252,17 +258,17 @@ def test_a_replica_that_a_bound_lets_wait_is_not_cut_off(cluster: DescribedClust
     assert "at no more than 1,024 bytes a second" in findings[0].summary
 
 
-def test_a_replica_under_a_bound_whose_fetches_fail_is_cut_off(cluster: DescribedCluster) -> None:
+def test_a_throttled_replica_with_failing_fetches_is_cut_off(cluster: DescribedCluster) -> None:
     bounded(cluster, rate=1_024, written=0)
     cluster.seen("sea/0", 4, last_fetch_ms=9_000)
     cluster.replica("sea/0", 4, follower=FollowerState(1, 9_000, "no answer within 5 s", 4_000))
     assert "replica_cut_off" in causes_of(cluster.explain())
 
 
-def test_a_bound_has_to_carry_all_partitions_that_move_through_it(
+def test_the_throttle_has_to_cover_all_moving_partitions(
     cluster: DescribedCluster,
 ) -> None:
-    """Each of two is written at three quarters of the bound."""
+    """Each of two partitions is written at three quarters of the throttle."""
     bounded(cluster, rate=4_000, written=3_000)
     first = cluster.keys[at("sea/0")]
     cluster.keys[at("sea/1")] = replace(first, partition=1)

@@ -1,4 +1,4 @@
-"""Next steps hold in the situation in which they are told."""
+"""Next steps fit the situation in which they are given."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def cluster() -> DescribedCluster:
     return DescribedCluster()
 
 
-# A high watermark that stands still.
+# Stalled high watermarks.
 
 
 def of_stall(cluster: DescribedCluster) -> str:
@@ -30,7 +30,7 @@ def test_a_follower_that_holds_the_high_watermark_leaves_the_isr_in_time(
     assert "leaves the ISR after replica_lag_time_max_ms" in of_stall(cluster)
 
 
-def test_below_min_isr_nobody_is_said_to_leave_the_isr(cluster: DescribedCluster) -> None:
+def test_below_min_isr_no_replica_is_expected_to_leave_the_isr(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", isr=(1,))
     cluster.stalls("sea/0", held_by=2)
     assert of_stall(cluster) == (
@@ -39,7 +39,7 @@ def test_below_min_isr_nobody_is_said_to_leave_the_isr(cluster: DescribedCluster
     )
 
 
-def test_below_min_isr_without_the_store_that_comes_first(cluster: DescribedCluster) -> None:
+def test_below_min_isr_without_the_store_the_store_comes_first(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", isr=(1,))
     cluster.stalls("sea/0", held_by=2)
     cluster.lose_store(*ALL)
@@ -49,7 +49,7 @@ def test_below_min_isr_without_the_store_that_comes_first(cluster: DescribedClus
     )
 
 
-def test_without_the_store_nobody_is_taken_out_of_the_isr(cluster: DescribedCluster) -> None:
+def test_without_the_store_no_replica_leaves_the_isr(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0")
     cluster.stalls("sea/0", held_by=2)
     cluster.lose_store(*ALL)
@@ -59,7 +59,7 @@ def test_without_the_store_nobody_is_taken_out_of_the_isr(cluster: DescribedClus
     )
 
 
-def test_where_nobody_can_be_spared_a_follower_that_leaves_does_not_help(
+def test_at_min_isr_a_leaving_follower_does_not_help(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", (1, 2))
@@ -69,7 +69,7 @@ def test_where_nobody_can_be_spared_a_follower_that_leaves_does_not_help(
     assert "replica_lag_time_max_ms" not in step
 
 
-def test_a_leader_that_holds_its_own_high_watermark_is_to_be_looked_at(
+def test_a_leader_that_holds_its_own_high_watermark_is_to_be_checked(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0")
@@ -78,7 +78,7 @@ def test_a_leader_that_holds_its_own_high_watermark_is_to_be_looked_at(
     assert of_stall(cluster).startswith("Look at broker 1, its leader, and at its disk")
 
 
-# A leader that serves nobody.
+# Leaders that do not serve.
 
 
 def of_leader_gone(cluster: DescribedCluster) -> str:
@@ -86,7 +86,7 @@ def of_leader_gone(cluster: DescribedCluster) -> str:
 
 
 def dead(cluster: DescribedCluster) -> None:
-    """And still registered."""
+    """Dead and still registered."""
     cluster.partition("sea/0", (2, 3))
     cluster.silence(2, Listening.REFUSES)
     cluster.unheard(2)
@@ -97,19 +97,19 @@ def paused(cluster: DescribedCluster) -> None:
     cluster.pause(2)
 
 
-def test_nobody_is_asked_to_stop_a_process_that_is_dead(cluster: DescribedCluster) -> None:
+def test_a_dead_process_is_not_to_be_stopped(cluster: DescribedCluster) -> None:
     dead(cluster)
     assert of_leader_gone(cluster) == (
         "Look again in some seconds; if it stays so, see what the controller's log says of it."
     )
 
 
-def test_a_leader_that_stands_still_is_stopped_where_that_lasts(cluster: DescribedCluster) -> None:
+def test_a_long_paused_leader_is_to_be_stopped(cluster: DescribedCluster) -> None:
     paused(cluster)
     assert of_leader_gone(cluster).endswith("if it stays so, stop broker 2's process.")
 
 
-def test_a_paused_leader_without_a_successor_is_resumed_before_it_is_started_again(
+def test_a_paused_leader_without_a_successor_is_to_be_resumed_before_restarted(
     cluster: DescribedCluster,
 ) -> None:
     paused(cluster)
@@ -120,7 +120,7 @@ def test_a_paused_leader_without_a_successor_is_resumed_before_it_is_started_aga
     )
 
 
-def test_a_paused_broker_that_was_in_sync_is_resumed_and_not_started() -> None:
+def test_a_paused_in_sync_broker_is_to_be_resumed_and_not_started() -> None:
     cluster = DescribedCluster()
     cluster.partition("sea/0", leader=-1, isr=(2, 3))
     cluster.kill(2)
@@ -143,7 +143,7 @@ def test_without_the_store_neither_stopping_nor_starting_a_leader_helps(
     )
 
 
-def test_without_the_store_a_leader_that_stands_still_may_go_on(cluster: DescribedCluster) -> None:
+def test_without_the_store_a_paused_leader_may_resume(cluster: DescribedCluster) -> None:
     paused(cluster)
     cluster.lose_store(*ALL)
     step = of_leader_gone(cluster)
@@ -158,7 +158,7 @@ def test_without_store_and_controller_the_store_comes_first(cluster: DescribedCl
     assert of_leader_gone(cluster).startswith("Bring the metadata store back")
 
 
-def test_without_a_controller_a_new_life_of_the_leader_is_no_remedy(
+def test_without_a_controller_restarting_the_leader_is_no_remedy(
     cluster: DescribedCluster,
 ) -> None:
     dead(cluster)
@@ -169,10 +169,10 @@ def test_without_a_controller_a_new_life_of_the_leader_is_no_remedy(
     )
 
 
-# A broker that does nothing, and the store.
+# An inactive broker and the store.
 
 
-def test_a_broker_that_died_without_the_store_is_started_when_that_is_back(
+def test_a_broker_that_died_without_the_store_is_started_after_it(
     cluster: DescribedCluster,
 ) -> None:
     dead(cluster)
@@ -191,7 +191,7 @@ def test_a_broker_that_died_without_a_controller_is_started_after_one(
     assert step.startswith("Start a controller first")
 
 
-def test_a_broker_that_stands_still_without_the_store_is_not_restarted(
+def test_a_paused_broker_without_the_store_is_not_to_be_restarted(
     cluster: DescribedCluster,
 ) -> None:
     paused(cluster)
@@ -201,7 +201,7 @@ def test_a_broker_that_stands_still_without_the_store_is_not_restarted(
     assert "Do not restart it before the metadata store is back" in step
 
 
-def test_a_member_that_is_gone_stays_in_the_isr_for_want_of_the_store(
+def test_a_departed_member_stays_in_the_isr_without_the_store(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0")
@@ -214,14 +214,14 @@ def test_a_member_that_is_gone_stays_in_the_isr_for_want_of_the_store(
     assert findings[1].next_step.startswith("Bring the metadata store back first")
 
 
-def test_a_store_that_nobody_reaches_is_told_of_each_broker(cluster: DescribedCluster) -> None:
+def test_an_unreachable_store_names_each_broker(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0")
     cluster.lose_store(*ALL)
     assert [f.cause for f in cluster.explain(broker=2)] == ["store_unreachable"]
     assert cluster.explain("sea", 0) == []
 
 
-def test_without_a_controller_a_leader_that_stands_still_may_go_on(
+def test_without_a_controller_a_paused_leader_may_resume(
     cluster: DescribedCluster,
 ) -> None:
     paused(cluster)

@@ -28,46 +28,48 @@ def test_an_operation_waits_for_a_broker_that_is_dead(cluster: DescribedCluster)
     assert "cancel operation grow" in waits.next_step
 
 
-def test_a_broker_that_starts_is_waited_for_without_alarm(cluster: DescribedCluster) -> None:
+def test_waiting_for_a_starting_broker_raises_no_alarm(cluster: DescribedCluster) -> None:
     cluster.brokers[2] = replace(cluster.brokers[2], has_full_state=False, state="starting")
     cluster.operations.append(replace(WAITS, not_ready=(2,)))
     waits = found(cluster.explain(), "operation_waits")
     assert (waits.severity, waits.next_step) == ("info", "Nothing; they begin by themselves.")
 
 
-def test_a_broker_that_serves_has_only_to_acknowledge_its_state(cluster: DescribedCluster) -> None:
+def test_a_serving_broker_only_has_to_acknowledge_its_state(cluster: DescribedCluster) -> None:
     cluster.operations.append(replace(WAITS, not_ready=(2,)))
     waits = found(cluster.explain(), "operation_waits")
     assert "broker 2 has yet to acknowledge its full state" in waits.summary
     assert waits.severity == "info"
 
 
-def test_an_operation_waits_its_turn(cluster: DescribedCluster) -> None:
+def test_an_operation_is_queued(cluster: DescribedCluster) -> None:
     cluster.operations.append(replace(WAITS, moves_active=0, busy=(2, 3)))
     waits = found(cluster.explain(), "operation_waits")
     assert waits.severity == "info"
     assert "brokers 2, 3 receive as many moves" in waits.summary
 
 
-def test_one_with_moves_under_way_and_others_behind_them_is_as_it_should_be(
+def test_an_operation_with_some_moves_in_progress_is_normal(
     cluster: DescribedCluster,
 ) -> None:
     cluster.operations.append(replace(WAITS, busy=(2, 3)))
     assert cluster.explain() == []
 
 
-def test_partitions_without_a_leader_hold_an_operation_up(cluster: DescribedCluster) -> None:
+def test_partitions_without_a_leader_delay_an_operation(cluster: DescribedCluster) -> None:
     cluster.operations.append(replace(WAITS, without_leader=2))
     waits = found(cluster.explain(), "operation_waits")
     assert (waits.severity, "2 partitions to have a leader" in waits.summary) == ("warning", True)
 
 
-def test_one_that_is_cancelled_begins_nothing_more(cluster: DescribedCluster) -> None:
+def test_a_cancelled_operation_starts_no_more_moves(cluster: DescribedCluster) -> None:
     cluster.operations.append(replace(WAITS, not_ready=(3,), cancelling=True))
     assert cluster.explain() == []
 
 
-def test_it_is_told_with_the_broker_and_not_with_a_topic(cluster: DescribedCluster) -> None:
+def test_a_pending_operation_is_in_the_scope_of_its_broker_and_not_of_a_topic(
+    cluster: DescribedCluster,
+) -> None:
     cluster.kill(3)
     cluster.operations.append(replace(WAITS, not_ready=(3,)))
     causes = {finding.cause for finding in cluster.explain(broker=3)}

@@ -1,4 +1,4 @@
-"""What is wrong with partitions, and why."""
+"""Faults of partitions and their causes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cluster() -> DescribedCluster:
 
 
 def without_leader(cluster: DescribedCluster, name: str, **differs: Any) -> None:
-    """Its ISR {2, 3} has died, or come back; broker 1 was never in it."""
+    """The ISR {2, 3} has died or returned; broker 1 was never in it."""
     cluster.partition(
         name,
         leader=-1,
@@ -33,7 +33,7 @@ def without_leader(cluster: DescribedCluster, name: str, **differs: Any) -> None
 # No leader.
 
 
-def test_a_partition_without_leader_names_who_was_in_sync_and_when_it_died(
+def test_a_partition_without_leader_names_its_in_sync_replicas_and_when_they_died(
     cluster: DescribedCluster,
 ) -> None:
     without_leader(cluster, "sea/0")
@@ -56,7 +56,7 @@ def test_a_partition_without_leader_names_who_was_in_sync_and_when_it_died(
     assert "bay" not in "".join(map(said, findings))
 
 
-def test_only_the_member_that_is_away_is_waited_for(cluster: DescribedCluster) -> None:
+def test_only_the_absent_member_is_waited_for(cluster: DescribedCluster) -> None:
     without_leader(cluster, "sea/0")
     cluster.kill(2)
     cluster.registered[3] = replace(cluster.registered[3], broker_epoch=40, whole_since=40)
@@ -66,7 +66,7 @@ def test_only_the_member_that_is_away_is_waited_for(cluster: DescribedCluster) -
     assert "tidelog topics recover sea --partition 0 --from-live-replicas" in text
 
 
-def test_a_manual_recovery_waits_for_consent_and_says_the_command(
+def test_a_manual_recovery_waits_for_consent_and_names_the_command(
     cluster: DescribedCluster,
 ) -> None:
     without_leader(cluster, "sea/0", recovery="manual")
@@ -94,7 +94,7 @@ def test_one_intact_member_is_enough_beside_one_that_has_lost_data(
     assert "Start broker 2: it is enough, and no record is lost" in missing.next_step
 
 
-def test_after_two_crashes_the_one_that_is_still_away_is_enough(
+def test_after_two_crashes_the_still_absent_member_is_enough(
     cluster: DescribedCluster,
 ) -> None:
     """Broker 1, which was not in sync, is back first."""
@@ -111,10 +111,10 @@ def test_after_two_crashes_the_one_that_is_still_away_is_enough(
 
 @pytest.mark.parametrize("isr", [(1,), (1, 2), (1, 2, 3)])
 @pytest.mark.parametrize("dead", [(1,), (1, 2), (1, 3), (1, 2, 3)])
-def test_an_election_is_announced_only_where_an_in_sync_replica_lives(
+def test_an_election_is_announced_only_with_a_live_in_sync_replica(
     cluster: DescribedCluster, isr: tuple[int, ...], dead: tuple[int, ...]
 ) -> None:
-    """Else the finding is the same before the controller removes the dead leader and after."""
+    """Otherwise the finding is the same before the controller removes the dead leader and after."""
     cluster.partition("sea/0", isr=isr)
     for broker_id in dead:
         cluster.kill(broker_id)
@@ -130,7 +130,7 @@ def test_an_election_is_announced_only_where_an_in_sync_replica_lives(
     assert (before.next_step, before.because) == (after.next_step, after.because)
 
 
-def test_a_live_replica_that_lost_data_does_not_succeed_a_dead_leader(
+def test_a_live_replica_that_lost_data_does_not_replace_a_dead_leader(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", (1, 2))
@@ -140,7 +140,7 @@ def test_a_live_replica_that_lost_data_does_not_succeed_a_dead_leader(
     assert "no other can be elected; it waits for broker 1" in missing.summary
 
 
-def test_any_live_replica_succeeds_where_unclean_elections_are_allowed(
+def test_any_live_replica_is_elected_where_unclean_elections_are_allowed(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", isr=(1,), unclean_leader_election=True)
@@ -148,7 +148,7 @@ def test_any_live_replica_succeeds_where_unclean_elections_are_allowed(
     assert "another is elected" in found(cluster.explain(), "no_leader").summary
 
 
-def test_a_leader_that_died_and_that_nobody_replaces_is_no_leader(
+def test_a_dead_leader_without_a_replacement_is_no_leader(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", (2, 3))
@@ -159,7 +159,7 @@ def test_a_leader_that_died_and_that_nobody_replaces_is_no_leader(
     assert missing.because == ("replica_dead of broker 2", "no_controller")
 
 
-def test_without_the_store_nobody_replaces_a_leader_that_died(cluster: DescribedCluster) -> None:
+def test_without_the_store_a_dead_leader_is_not_replaced(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", (2, 3))
     cluster.silence(2, Listening.REFUSES)
     cluster.unheard(2)
@@ -168,7 +168,7 @@ def test_without_the_store_nobody_replaces_a_leader_that_died(cluster: Described
     assert missing.because == ("replica_dead of broker 2", "store_unreachable")
 
 
-def test_a_partition_that_was_never_led_waits_for_any_replica(cluster: DescribedCluster) -> None:
+def test_a_never_led_partition_waits_for_any_replica(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", (2, 3), leader=-1, leader_epoch=-1, isr=())
     cluster.kill(2)
     cluster.kill(3)
@@ -177,7 +177,7 @@ def test_a_partition_that_was_never_led_waits_for_any_replica(cluster: Described
     assert missing.next_step == "Start any of brokers 2, 3."
 
 
-def test_where_replicas_of_a_partition_that_was_never_led_are_there_nobody_says_that_they_are_not(
+def test_present_replicas_of_a_never_led_partition_are_not_called_missing(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", (2, 3), leader=-1, leader_epoch=-1, isr=())
@@ -211,14 +211,14 @@ def test_a_partition_without_replicas_waits_for_more_brokers(cluster: DescribedC
     assert missing.next_step.startswith("Start brokers")
 
 
-def test_a_broker_that_is_stopping_takes_no_new_replicas(cluster: DescribedCluster) -> None:
+def test_a_stopping_broker_gets_no_new_replicas(cluster: DescribedCluster) -> None:
     without_replicas(cluster, "sea/0", 3)
     cluster.registered[3] = replace(cluster.registered[3], state="stopping")
     missing = found(cluster.explain(), "no_leader")
     assert missing.evidence == ("2 brokers are running, and the replication factor is 3",)
 
 
-def test_partitions_without_replicas_are_being_created_where_brokers_enough_run(
+def test_partitions_without_replicas_are_in_creation_where_enough_brokers_run(
     cluster: DescribedCluster,
 ) -> None:
     for i in range(3):
@@ -258,7 +258,7 @@ def test_the_same_reasons_are_one_finding_in_whatever_order_replicas_are_assigne
     assert found(cluster.explain(), "under_min_isr").partition_count == 2
 
 
-# Members that are gone while nothing is written.
+# Departed members without any writes.
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_the_same_reasons_are_one_finding_in_whatever_order_replicas_are_assigne
     ],
 )
 @pytest.mark.parametrize("broker_id", [2, 3])
-def test_a_partition_with_a_member_in_its_isr_that_is_gone_is_not_well(
+def test_a_partition_with_a_departed_isr_member_is_unhealthy(
     cluster: DescribedCluster, listening: Listening, cause: str, broker_id: int
 ) -> None:
     cluster.partition("sea/0")
@@ -283,7 +283,7 @@ def test_a_partition_with_a_member_in_its_isr_that_is_gone_is_not_well(
     assert cluster.explain("bay", 0) == []
 
 
-def test_a_member_whose_fetches_arrive_is_in_the_isr_with_reason(
+def test_a_member_whose_fetches_arrive_belongs_in_the_isr(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0")
@@ -291,10 +291,10 @@ def test_a_member_whose_fetches_arrive_is_in_the_isr_with_reason(
     assert cluster.explain("sea", 0) == []
 
 
-# Below min ISR, and a high watermark that stands still.
+# Below min ISR, and a stalled high watermark.
 
 
-def test_below_min_isr_says_how_many_appends_were_refused(cluster: DescribedCluster) -> None:
+def test_below_min_isr_has_the_number_of_rejected_appends(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", isr=(1,))
     cluster.leads("sea/0", refused_below_min_isr=412, last_refused_ms=90)
     cluster.kill(2)
@@ -306,7 +306,7 @@ def test_below_min_isr_says_how_many_appends_were_refused(cluster: DescribedClus
     assert below.because == ("replica_dead of broker 2", "replica_dead of broker 3")
 
 
-def test_a_high_watermark_that_stands_still_names_the_follower_that_holds_it_and_why(
+def test_a_stalled_high_watermark_names_the_follower_that_holds_it_and_why(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0")
@@ -327,13 +327,13 @@ def test_a_high_watermark_that_stands_still_names_the_follower_that_holds_it_and
     assert "bay" not in "".join(map(said, findings))
 
 
-def test_records_that_wait_for_a_fetch_are_no_stall(cluster: DescribedCluster) -> None:
+def test_records_waiting_for_the_next_fetch_are_no_stall(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0")
     cluster.stalls("sea/0", held_by=2, for_ms=300)
     assert "hw_stalled" not in causes_of(cluster.explain())
 
 
-def test_a_stall_is_found_where_only_the_leader_tells_of_the_partition(
+def test_a_stall_is_found_when_only_the_leader_describes_the_partition(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0")
@@ -344,7 +344,7 @@ def test_a_stall_is_found_where_only_the_leader_tells_of_the_partition(
     assert found(findings, "hw_stalled").because == ("replica_cut_off of broker 2",)
 
 
-def test_a_dead_follower_holds_the_high_watermark_as_long_as_the_store_is_away(
+def test_a_dead_follower_holds_the_high_watermark_while_the_store_is_down(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0")
@@ -356,7 +356,7 @@ def test_a_dead_follower_holds_the_high_watermark_as_long_as_the_store_is_away(
     assert stalled.because == ("replica_dead of broker 2", "store_unreachable")
 
 
-def test_below_min_isr_the_high_watermark_stands_still_for_that(
+def test_below_min_isr_explains_a_stalled_high_watermark(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", isr=(1,))
@@ -376,7 +376,7 @@ def test_the_disk_of_a_synced_leader_can_hold_the_high_watermark(
     assert "the disk of broker 1, its leader, syncs no further" in stalled.summary
 
 
-def test_a_consumer_between_high_watermark_and_log_end_waits_for_what_holds_it(
+def test_a_consumer_at_the_high_watermark_waits_for_the_cause_of_its_stall(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0")
@@ -390,7 +390,7 @@ def test_a_consumer_between_high_watermark_and_log_end_waits_for_what_holds_it(
     assert waits.because == ("broker_paused of broker 2", "hw_stalled of broker 1")
 
 
-def test_a_consumer_that_waits_while_records_are_on_their_way_is_no_news(
+def test_a_consumer_waiting_for_records_in_flight_is_no_finding(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0")
@@ -402,7 +402,7 @@ def test_a_consumer_that_waits_while_records_are_on_their_way_is_no_news(
 # Elections.
 
 
-def test_an_unclean_election_is_told_in_its_epoch(cluster: DescribedCluster) -> None:
+def test_an_unclean_election_is_reported_in_its_epoch(cluster: DescribedCluster) -> None:
     at_ms = NOW_MS - 90_000
     cluster.partition(
         "sea/0",
@@ -414,7 +414,7 @@ def test_an_unclean_election_is_told_in_its_epoch(cluster: DescribedCluster) -> 
     unclean = found(cluster.explain(), "unclean_election")
     assert (unclean.severity, unclean.partition) == ("warning", 0)
     assert "sea/0: 12 records that replicas were known to hold were cut" in said(unclean)
-    # Not the time of the ISR change that came after it.
+    # Not the time of the later ISR change.
     assert "sea/0: broker 1 was elected in leader epoch 5 at 2023-11-14T22:11:50Z (1 min 30 s" in (
         said(unclean)
     )
@@ -440,7 +440,7 @@ def test_an_unclean_election_of_an_older_release_has_no_time(cluster: DescribedC
     assert "--since" not in unclean.next_step
 
 
-def test_a_loss_that_cannot_be_excluded_is_not_denied(cluster: DescribedCluster) -> None:
+def test_loss_is_reported_unless_it_can_be_ruled_out(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", unclean_leader_epoch=5, lost_records=0)
     unclean = said(found(cluster.explain(), "unclean_election"))
     assert "records that every replica had lost before are not counted" in unclean
@@ -451,13 +451,13 @@ def test_an_unclean_election_of_an_earlier_epoch_is_over(cluster: DescribedClust
     assert cluster.explain() == []
 
 
-def test_nobody_invents_what_an_unclean_election_lost(cluster: DescribedCluster) -> None:
+def test_an_unknown_loss_of_an_unclean_election_is_not_invented(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", unclean_leader_epoch=5)
     unclean = said(found(cluster.explain(), "unclean_election"))
     assert "how many records were lost is not known" in unclean
 
 
-def test_the_worst_is_told_first(cluster: DescribedCluster) -> None:
+def test_the_worst_finding_comes_first(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", leader=2)
     cluster.partition("bay/0", isr=(1,))
     cluster.kill(3)

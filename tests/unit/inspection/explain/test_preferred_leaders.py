@@ -1,4 +1,4 @@
-"""Partitions that another than their preferred leader leads."""
+"""Partitions with another leader than the preferred one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def cluster() -> DescribedCluster:
     return DescribedCluster()
 
 
-def test_leaders_that_are_not_the_preferred_ones_are_one_note(cluster: DescribedCluster) -> None:
+def test_non_preferred_leaders_are_one_note(cluster: DescribedCluster) -> None:
     for i in range(3):
         cluster.partition(f"sea/{i}", leader=2)
     note = found(cluster.explain(), "not_preferred_leader")
@@ -20,7 +20,7 @@ def test_leaders_that_are_not_the_preferred_ones_are_one_note(cluster: Described
     assert note.next_step.endswith("tidelog leaders elect-preferred sea/0 sea/1 sea/2")
 
 
-def test_many_leaders_that_are_not_the_preferred_ones_are_named_by_their_topics(
+def test_many_non_preferred_leaders_are_listed_by_topic(
     cluster: DescribedCluster,
 ) -> None:
     for i in range(8):
@@ -30,13 +30,13 @@ def test_many_leaders_that_are_not_the_preferred_ones_are_named_by_their_topics(
     assert note.next_step.endswith("tidelog leaders elect-preferred bay sea")
 
 
-def test_preferred_leaders_are_elected_only_with_a_controller(cluster: DescribedCluster) -> None:
+def test_electing_preferred_leaders_needs_a_controller(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", leader=2)
     cluster.stop_controller()
     assert "Start a controller" in found(cluster.explain(), "not_preferred_leader").next_step
 
 
-def test_a_preferred_leader_in_maintenance_leads_when_that_has_ended(
+def test_a_preferred_leader_in_maintenance_leads_after_its_end(
     cluster: DescribedCluster,
 ) -> None:
     for i in range(2):
@@ -49,7 +49,7 @@ def test_a_preferred_leader_in_maintenance_leads_when_that_has_ended(
     assert note.next_step.endswith("tidelog brokers maintenance 1 --off")
 
 
-def test_a_preferred_leader_that_is_dead_has_its_own_cause(cluster: DescribedCluster) -> None:
+def test_a_dead_preferred_leader_has_its_own_cause(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", leader=2, isr=(2, 3))
     cluster.kill(1)
     assert causes_of(cluster.explain()) == ["replica_dead"]

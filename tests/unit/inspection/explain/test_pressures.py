@@ -24,7 +24,7 @@ def short(
     cluster.pressures.append(BrokerPressure(2, resource, used, limit, NOW_MS - 8_000, detail))
 
 
-def test_most_files_in_use_are_a_warning_with_the_limit_and_how_to_raise_it(
+def test_high_file_use_is_a_warning_with_the_limit_and_how_to_raise_it(
     cluster: DescribedCluster,
 ) -> None:
     short(cluster, "open_files", 850, 1_024, "700 of them are connections")
@@ -41,7 +41,7 @@ def test_most_files_in_use_are_a_warning_with_the_limit_and_how_to_raise_it(
 
 
 @pytest.mark.parametrize("listening", [Listening.ACCEPTS, Listening.SILENT])
-def test_a_broker_without_files_is_named_and_neither_the_network_nor_a_pause_is_blamed(
+def test_a_broker_without_files_is_named_instead_of_the_network_or_a_pause(
     cluster: DescribedCluster, listening: Listening
 ) -> None:
     short(cluster, "open_files", 1_020, 1_024)
@@ -55,7 +55,7 @@ def test_a_broker_without_files_is_named_and_neither_the_network_nor_a_pause_is_
     assert "network" not in said(findings[0])
 
 
-def test_a_follower_that_cannot_connect_to_a_leader_without_files_is_no_case_for_the_network(
+def test_a_follower_that_cannot_connect_to_a_leader_without_files_is_no_network_fault(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("cape/0", (2, 1), isr=(2,))
@@ -72,7 +72,7 @@ def test_memory_near_its_limit_is_a_warning(cluster: DescribedCluster) -> None:
     assert near.summary == "broker 2 is near its memory limit: it uses 95 % of 100 bytes"
 
 
-def test_a_busy_broker_that_gets_no_cpu_is_starved(cluster: DescribedCluster) -> None:
+def test_a_busy_broker_without_cpu_is_starved(cluster: DescribedCluster) -> None:
     short(cluster, "cpu", 9_000, 10_000, "its control group is throttled (cpu.max)")
     cluster.silence(2, Listening.BUSY)
     findings = cluster.explain()
@@ -81,13 +81,13 @@ def test_a_busy_broker_that_gets_no_cpu_is_starved(cluster: DescribedCluster) ->
     assert "cpu.max" in said(findings[0])
 
 
-def test_a_dead_process_is_short_of_nothing(cluster: DescribedCluster) -> None:
+def test_a_dead_process_has_no_shortage(cluster: DescribedCluster) -> None:
     short(cluster, "open_files", 99, 100)
     cluster.kill(2)
     assert causes_of(cluster.explain()) == ["replica_dead"]
 
 
-def test_a_process_that_was_at_its_memory_limit_when_it_died_is_said_to_have_been(
+def test_a_process_at_its_memory_limit_when_it_died_is_reported_so(
     cluster: DescribedCluster,
 ) -> None:
     short(cluster, "memory", 99, 100)
@@ -98,7 +98,9 @@ def test_a_process_that_was_at_its_memory_limit_when_it_died_is_said_to_have_bee
     assert findings[0].next_step.startswith("Raise the memory limit of broker 2")
 
 
-def test_so_it_is_where_its_own_last_word_was_another(cluster: DescribedCluster) -> None:
+def test_memory_exhaustion_is_reported_despite_another_last_message(
+    cluster: DescribedCluster,
+) -> None:
     short(cluster, "memory", 99, 100)
     cluster.kill(2)
     fault = "task retention failed: RuntimeError: can't start new thread"
@@ -114,7 +116,7 @@ def test_a_shortage_concerns_its_broker(cluster: DescribedCluster) -> None:
     assert cluster.explain(topic="bay") == []
 
 
-def test_a_resource_of_a_later_release_is_passed_over(cluster: DescribedCluster) -> None:
+def test_resources_of_a_later_release_are_ignored(cluster: DescribedCluster) -> None:
     short(cluster, "ports", 9, 10)
     assert cluster.explain() == []
 
@@ -136,7 +138,7 @@ def test_many_connections_of_one_client_are_named_and_not_the_network(
     assert "network" not in said(findings[0])
 
 
-def test_a_slow_disk_is_a_warning_before_anything_suffers_from_it(
+def test_a_slow_disk_is_a_warning_before_it_affects_anything(
     cluster: DescribedCluster,
 ) -> None:
     short(cluster, "disk", 1_500, 1_000)
@@ -167,7 +169,7 @@ def test_followers_of_a_leader_whose_disk_is_slow_are_not_blamed(
     assert found(findings, "disk_slow").broker == 2
 
 
-def test_a_leader_that_syncs_no_further_holds_its_high_watermark_for_that_reason(
+def test_a_leader_with_a_stalled_disk_holds_its_high_watermark_for_that_reason(
     cluster: DescribedCluster,
 ) -> None:
     short(cluster, "disk", 9_000, 1_000)
@@ -193,14 +195,14 @@ def test_a_broker_that_waits_for_its_disk_answers_late_for_that_reason(
     assert "network" not in said(slow)
 
 
-def test_syncs_alone_hold_up_no_answer(cluster: DescribedCluster) -> None:
+def test_syncs_alone_delay_no_answer(cluster: DescribedCluster) -> None:
     short(cluster, "disk", 1_500, 1_000, "sync")
     cluster.silence(2, Listening.ACCEPTS)
     cluster.unheard(2)
     assert {"broker_paused", "disk_slow"} <= set(causes_of(cluster.explain()))
 
 
-def test_a_busy_broker_without_a_shortage_may_be_behind_a_network_that_loses_packets(
+def test_a_busy_broker_without_a_shortage_may_have_packet_loss(
     cluster: DescribedCluster,
 ) -> None:
     cluster.silence(2, Listening.BUSY)
@@ -211,7 +213,7 @@ def test_a_busy_broker_without_a_shortage_may_be_behind_a_network_that_loses_pac
 
 
 @pytest.mark.parametrize("listening", [Listening.BUSY, Listening.ACCEPTS, Listening.ERRS])
-def test_segments_that_are_sent_again_are_evidence_and_no_finding(
+def test_retransmitted_segments_are_evidence_and_no_finding(
     cluster: DescribedCluster, listening: Listening
 ) -> None:
     short(cluster, "network", 310, 1_200)

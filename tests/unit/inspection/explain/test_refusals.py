@@ -1,4 +1,4 @@
-"""A leader that refuses a follower proves that the network is well: why it refuses."""
+"""A leader that rejects a follower proves that the network works; these tests cover the reasons."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def behind(broker_id: int, oldest_ms: int = 20_000, *, overdue: bool = True) -> 
 
 
 @pytest.mark.parametrize("problem", REFUSALS)
-def test_a_refusal_is_led_back_to_the_backlog_of_the_leader(
+def test_a_rejection_follows_from_the_backlog_of_the_leader(
     cluster: DescribedCluster, problem: str
 ) -> None:
     cluster.refuses("sea/0", 2, problem)
@@ -53,7 +53,7 @@ def test_a_refusal_is_led_back_to_the_backlog_of_the_leader(
     assert "1 partition with replicas out of the ISR: sea/0" in said(findings[0])
 
 
-def test_a_refusal_is_led_back_to_the_backlog_of_the_follower_where_the_leader_has_none(
+def test_a_rejection_follows_from_the_backlog_of_the_follower_where_the_leader_has_none(
     cluster: DescribedCluster,
 ) -> None:
     cluster.refuses("sea/0", 2, REFUSALS[1])
@@ -63,7 +63,7 @@ def test_a_refusal_is_led_back_to_the_backlog_of_the_follower_where_the_leader_h
     assert "out of the ISR of 1 partition: sea/0" in said(findings[0])
 
 
-def test_a_refusal_names_the_store_that_they_miss(cluster: DescribedCluster) -> None:
+def test_a_rejection_names_the_store_that_both_lack(cluster: DescribedCluster) -> None:
     cluster.refuses("sea/0", 2, FORMER_LIFE)
     cluster.lose_store(*ALL)
     findings = cluster.explain()
@@ -71,7 +71,7 @@ def test_a_refusal_names_the_store_that_they_miss(cluster: DescribedCluster) -> 
     assert FORMER_LIFE in said(findings[0])
 
 
-def test_a_refusal_names_the_store_that_the_follower_alone_misses(
+def test_a_rejection_names_the_store_that_only_the_follower_lacks(
     cluster: DescribedCluster,
 ) -> None:
     cluster.refuses("sea/0", 2, FORMER_LIFE)
@@ -80,7 +80,7 @@ def test_a_refusal_names_the_store_that_the_follower_alone_misses(
     assert (lost.broker, FORMER_LIFE in said(lost)) == (2, True)
 
 
-def test_a_refusal_by_a_leader_that_is_starting_follows_from_that(
+def test_a_rejection_by_a_starting_leader_follows_from_the_start(
     cluster: DescribedCluster,
 ) -> None:
     cluster.refuses("sea/0", 2, REFUSALS[2])
@@ -90,7 +90,7 @@ def test_a_refusal_by_a_leader_that_is_starting_follows_from_that(
     assert findings[0].summary.endswith(": 1 partition with replicas out of the ISR")
 
 
-def test_a_refusal_without_a_controller_waits_for_one(cluster: DescribedCluster) -> None:
+def test_a_rejection_without_a_controller_waits_for_one(cluster: DescribedCluster) -> None:
     cluster.refuses("sea/0", 2, REFUSALS[0])
     cluster.stop_controller()
     assert causes_of(cluster.explain()) == ["no_controller"]
@@ -98,7 +98,7 @@ def test_a_refusal_without_a_controller_waits_for_one(cluster: DescribedCluster)
 
 @pytest.mark.parametrize("last_fetch_ms", [200, 20_000])
 @pytest.mark.parametrize(("for_ms", "severity"), [(400, "info"), (9_000, "warning")])
-def test_a_refusal_that_nobody_explains_is_told_as_it_is(
+def test_an_unexplained_rejection_is_reported_as_it_is(
     cluster: DescribedCluster, for_ms: int, severity: str, last_fetch_ms: int
 ) -> None:
     cluster.refuses("sea/0", 2, REFUSALS[0], for_ms)
@@ -110,7 +110,7 @@ def test_a_refusal_that_nobody_explains_is_told_as_it_is(
     assert "network" not in said(out)
 
 
-def test_a_symptom_of_a_command_that_is_a_moment_old_is_told_with_it(
+def test_a_symptom_of_a_recent_command_is_reported_with_it(
     cluster: DescribedCluster,
 ) -> None:
     cluster.refuses("sea/0", 2, REFUSALS[0])
@@ -119,7 +119,7 @@ def test_a_symptom_of_a_command_that_is_a_moment_old_is_told_with_it(
     assert [(f.cause, f.broker) for f in findings] == [("command_backlog", 1)]
 
 
-def test_a_leader_that_does_not_know_that_it_leads_has_yet_to_be_told(
+def test_a_leader_that_has_not_learned_of_its_election_is_reported(
     cluster: DescribedCluster,
 ) -> None:
     cluster.replica("sea/0", 1, leader=None, role="none", leader_epoch=4)
@@ -131,11 +131,11 @@ def test_a_leader_that_does_not_know_that_it_leads_has_yet_to_be_told(
     )
 
 
-# Fetches that do not come.
+# Missing fetches.
 
 
 @pytest.mark.parametrize("broker_id", [1, 2])
-def test_who_is_late_with_its_commands_is_busy_and_not_cut_off(
+def test_a_broker_late_with_its_commands_is_busy_and_not_cut_off(
     cluster: DescribedCluster, broker_id: int
 ) -> None:
     cluster.seen("sea/0", 2, last_fetch_ms=20_700, lag_records=60, log_end_offset=40)
@@ -146,7 +146,7 @@ def test_who_is_late_with_its_commands_is_busy_and_not_cut_off(
 
 
 @pytest.mark.parametrize("broker_id", [1, 2])
-def test_a_first_fetch_in_a_young_epoch_waits_for_commands_that_are_late(
+def test_a_first_fetch_in_a_young_epoch_waits_for_late_commands(
     cluster: DescribedCluster, broker_id: int
 ) -> None:
     cluster.partition("sea/0", isr=(1, 3), changed_at_ms=NOW_MS - 300)
@@ -157,13 +157,13 @@ def test_a_first_fetch_in_a_young_epoch_waits_for_commands_that_are_late(
     assert "has seen no fetch of it in this epoch" in said(findings[0])
 
 
-def test_a_backlog_of_somebody_else_excuses_no_silence(cluster: DescribedCluster) -> None:
+def test_a_backlog_of_another_broker_excuses_no_silence(cluster: DescribedCluster) -> None:
     cluster.seen("sea/0", 2, last_fetch_ms=20_700, lag_records=60, log_end_offset=40)
     cluster.backlogs.append(behind(3))
     assert found(cluster.explain(), "replica_cut_off").broker == 2
 
 
-def test_a_follower_that_cannot_reach_its_leader_is_cut_off_though_it_is_behind_with_commands(
+def test_a_follower_that_cannot_reach_its_leader_is_cut_off_despite_a_backlog(
     cluster: DescribedCluster,
 ) -> None:
     cluster.replica("sea/0", 2, follower=FollowerState(1, 7_100, "connect: timed out", 7_000))
@@ -171,7 +171,7 @@ def test_a_follower_that_cannot_reach_its_leader_is_cut_off_though_it_is_behind_
     assert found(cluster.explain(), "replica_cut_off").broker == 2
 
 
-def test_a_follower_that_knows_only_an_older_epoch_is_not_missed_in_the_newer_one(
+def test_a_follower_in_an_older_epoch_is_not_missing_in_the_newer_one(
     cluster: DescribedCluster,
 ) -> None:
     cluster.replica("sea/0", 2, leader_epoch=4)

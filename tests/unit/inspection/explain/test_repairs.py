@@ -1,5 +1,4 @@
-"""Damage that was found and repaired stays visible, and alarms nobody. Damage that can be
-repaired is no loss."""
+"""Repaired damage stays visible as a note. Repairable damage is no loss."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ def repaired(cluster: DescribedCluster, broker_id: int, *damage: RepairedDamage)
     cluster.brokers[broker_id] = replace(cluster.brokers[broker_id], repaired_damage=damage)
 
 
-def test_repaired_damage_names_the_broker_the_replicas_and_what_was_found(
+def test_repaired_damage_names_the_broker_the_replicas_and_the_damage(
     cluster: DescribedCluster,
 ) -> None:
     repaired(cluster, 2, SEA_0, SEA_1)
@@ -39,7 +38,7 @@ def test_repaired_damage_names_the_broker_the_replicas_and_what_was_found(
     assert "tidelog brokers scrub 2" in finding.next_step
 
 
-def test_a_replica_that_fails_again_is_not_said_to_be_repaired(cluster: DescribedCluster) -> None:
+def test_a_replica_that_fails_again_is_not_reported_as_repaired(cluster: DescribedCluster) -> None:
     cluster.replica("sea/0", 2, failure="disk_error", failure_message="Input/output error")
     repaired(cluster, 2, SEA_0)
     assert "damage_repaired" not in causes_of(cluster.explain())
@@ -48,7 +47,7 @@ def test_a_replica_that_fails_again_is_not_said_to_be_repaired(cluster: Describe
     assert finding.partitions == ("sea/1",)
 
 
-def test_repaired_damage_is_reported_of_its_own_part_alone(cluster: DescribedCluster) -> None:
+def test_repaired_damage_is_reported_only_in_its_scope(cluster: DescribedCluster) -> None:
     repaired(cluster, 2, SEA_1)
 
     assert causes_of(cluster.explain("sea", 1)) == ["damage_repaired"]
@@ -57,7 +56,7 @@ def test_repaired_damage_is_reported_of_its_own_part_alone(cluster: DescribedClu
     assert causes_of(cluster.explain(broker=1)) == []
 
 
-def test_damage_that_a_start_has_found_may_be_copied_from_another_replica(
+def test_damage_found_at_startup_may_be_copied_from_another_replica(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("bay/0", (1, 2))
@@ -68,7 +67,7 @@ def test_damage_that_a_start_has_found_may_be_copied_from_another_replica(
     assert "records_damaged" not in causes_of(cluster.explain())
 
 
-def test_records_of_a_replica_out_of_service_are_copied_again_and_not_lost(
+def test_records_of_an_out_of_service_replica_are_copied_again_and_not_lost(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("bay/0", (1, 2))

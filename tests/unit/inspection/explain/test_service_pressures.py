@@ -40,7 +40,7 @@ def silence(cluster: DescribedCluster, controller_id: int, listening: Listening)
 
 
 def active_is_silent(cluster: DescribedCluster, listening: Listening) -> None:
-    """Controller 1, which brokers name as the active one."""
+    """Controller 1, which brokers name as the active one, is silent."""
     cluster.stop_controller()
     for broker_id, broker in cluster.brokers.items():
         cluster.brokers[broker_id] = replace(broker, controller_address=ONE)
@@ -59,7 +59,7 @@ def test_a_controller_near_its_limit_is_a_warning_with_the_limit_and_how_to_rais
 
 
 @pytest.mark.parametrize("listening", [Listening.ACCEPTS, Listening.SILENT, Listening.BUSY])
-def test_an_active_controller_without_files_still_works_and_does_not_stand_still(
+def test_an_active_controller_without_files_works_and_is_not_paused(
     cluster: DescribedCluster, listening: Listening
 ) -> None:
     short(cluster, 1, "open_files", 1_020)
@@ -72,7 +72,7 @@ def test_an_active_controller_without_files_still_works_and_does_not_stand_still
     assert "prlimit --pid PID" in finding.next_step
 
 
-def test_an_active_controller_without_files_hands_over_to_a_standby(
+def test_an_active_controller_without_files_transfers_leadership_to_a_standby(
     cluster: DescribedCluster,
 ) -> None:
     short(cluster, 1, "open_files", 1_024)
@@ -84,7 +84,7 @@ def test_an_active_controller_without_files_hands_over_to_a_standby(
     )
 
 
-def test_a_broker_that_starts_waits_for_the_controller_without_files(
+def test_a_starting_broker_waits_for_the_controller_without_files(
     cluster: DescribedCluster,
 ) -> None:
     short(cluster, 1, "open_files", 1_020)
@@ -97,7 +97,7 @@ def test_a_broker_that_starts_waits_for_the_controller_without_files(
     assert starting.next_step.startswith("See open_files of controller 1: broker 2 waits for a")
 
 
-def test_one_near_its_limit_that_stands_still_does_so_for_another_reason(
+def test_a_controller_near_its_limit_is_paused_for_another_reason(
     cluster: DescribedCluster,
 ) -> None:
     short(cluster, 1, "open_files", 850)
@@ -105,7 +105,7 @@ def test_one_near_its_limit_that_stands_still_does_so_for_another_reason(
     assert causes_of(cluster.explain()) == ["no_controller", "open_files"]
 
 
-def test_a_controller_that_is_gone_is_short_of_nothing(cluster: DescribedCluster) -> None:
+def test_a_departed_controller_has_no_shortage(cluster: DescribedCluster) -> None:
     short(cluster, 1, "open_files", 1_024)
     active_is_silent(cluster, Listening.REFUSES)
     assert causes_of(cluster.explain()) == ["no_controller"]
@@ -131,16 +131,16 @@ def test_requests_to_an_active_controller_at_its_memory_limit_fail_for_that_reas
     assert findings[0].next_step.startswith("See memory_short of controller 1.")
 
 
-def test_controllers_that_lost_their_leases_for_lack_of_cpu_are_why_none_is_active(
+def test_lease_losses_for_lack_of_cpu_explain_a_missing_active_controller(
     cluster: DescribedCluster,
 ) -> None:
     short(cluster, 1, "cpu", 9_000, 10_000)
     cluster.stop_controller()
     silence(cluster, 1, Listening.ACCEPTS)
     findings = cluster.explain()
-    nobody = found(findings, "no_controller")
-    assert nobody.because == ("cpu_starved of controller 1",)
-    assert nobody.next_step.startswith("See cpu_starved of controller 1.")
+    no_controller = found(findings, "no_controller")
+    assert no_controller.because == ("cpu_starved of controller 1",)
+    assert no_controller.next_step.startswith("See cpu_starved of controller 1.")
     assert "cpu_starved" in causes_of(findings)
 
 
@@ -157,7 +157,7 @@ def test_a_standby_without_files_cannot_take_over(cluster: DescribedCluster, oth
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_a_controller_that_ended_for_lack_of_memory_is_said_to_have(
+def test_a_controller_that_ended_for_lack_of_memory_is_reported_so(
     cluster: DescribedCluster, answers: bool
 ) -> None:
     short(cluster, 2, "memory", 97, 100)
@@ -178,7 +178,7 @@ def test_a_controller_that_ended_for_lack_of_memory_is_said_to_have(
         assert "Start controller 2 again" in missing.next_step
 
 
-def test_a_standby_that_was_killed_at_its_memory_limit_is_known_before_its_lease_ends(
+def test_a_standby_killed_at_its_memory_limit_is_known_before_its_lease_expires(
     cluster: DescribedCluster,
 ) -> None:
     short(cluster, 2, "memory", 97, 100)
@@ -188,7 +188,7 @@ def test_a_standby_that_was_killed_at_its_memory_limit_is_known_before_its_lease
     assert missing.next_step.startswith("Raise the memory limit of controller 2")
 
 
-def test_a_gateway_that_announces_itself_says_what_it_is_short_of(
+def test_an_announced_gateway_reports_its_shortages(
     cluster: DescribedCluster,
 ) -> None:
     files = ResourcePressure("open_files", 1_020, 1_024, NOW_MS - 8_000)
@@ -202,7 +202,7 @@ def test_a_gateway_that_announces_itself_says_what_it_is_short_of(
     assert "memory limit of the gateway at gate-1:7600 on gate-1" in findings[1].next_step
 
 
-def test_what_a_silent_gateway_was_short_of_is_told_with_its_silence(
+def test_the_shortage_of_a_silent_gateway_is_reported_with_its_silence(
     cluster: DescribedCluster,
 ) -> None:
     memory = ResourcePressure("memory", 97, 100, NOW_MS - 8_000)
@@ -216,7 +216,7 @@ def test_what_a_silent_gateway_was_short_of_is_told_with_its_silence(
     assert "make start PART=admin-api" in finding.next_step
 
 
-def test_a_client_with_many_connections_of_a_gateway_is_one_finding(
+def test_a_client_with_many_gateway_connections_is_one_finding(
     cluster: DescribedCluster,
 ) -> None:
     many = ResourcePressure("connections", 250, 256, NOW_MS - 8_000, "from 10.0.0.7")

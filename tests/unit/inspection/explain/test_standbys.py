@@ -25,11 +25,11 @@ def silent(cluster: DescribedCluster, controller_id: int, listening: Listening) 
     )
 
 
-def test_a_cluster_that_never_had_a_standby_is_well(cluster: DescribedCluster) -> None:
+def test_a_cluster_that_never_had_a_standby_is_healthy(cluster: DescribedCluster) -> None:
     assert cluster.explain() == []
 
 
-def test_a_standby_that_has_crashed_is_missed(cluster: DescribedCluster) -> None:
+def test_a_crashed_standby_is_reported(cluster: DescribedCluster) -> None:
     cluster.missing_controllers.append(MissingController(2, TWO, NOW_MS - 9_000))
     silent(cluster, 2, Listening.REFUSES)
     missing = found(cluster.explain(), "no_standby")
@@ -40,7 +40,7 @@ def test_a_standby_that_has_crashed_is_missed(cluster: DescribedCluster) -> None
     assert missing.next_step.startswith("Start controller 2 again")
 
 
-def test_a_standby_that_was_stopped_in_order_is_missed_too(cluster: DescribedCluster) -> None:
+def test_an_orderly_stopped_standby_is_reported_too(cluster: DescribedCluster) -> None:
     past = MissingController(2, TWO, NOW_MS - 9_000, stopped_at_ms=NOW_MS - 9_000)
     cluster.missing_controllers.append(past)
     assert "it was stopped at 2023-11-14T22:13:11Z (9.0 s ago)" in said(
@@ -61,19 +61,21 @@ def test_a_busy_standby_can_take_over(cluster: DescribedCluster) -> None:
     assert "controller 3 is not there; controller 2 can take over" in missing.summary
 
 
-def test_a_missing_standby_is_told_of_the_whole_cluster_alone(cluster: DescribedCluster) -> None:
+def test_a_missing_standby_is_reported_only_for_the_whole_cluster(
+    cluster: DescribedCluster,
+) -> None:
     silent(cluster, 2, Listening.REFUSES)
     assert causes_of(cluster.explain()) == ["no_standby"]
     assert cluster.explain(topic="sea") == []
 
 
-def test_without_an_active_controller_that_is_the_finding(cluster: DescribedCluster) -> None:
+def test_without_an_active_controller_only_that_is_reported(cluster: DescribedCluster) -> None:
     cluster.stop_controller()
     silent(cluster, 2, Listening.REFUSES)
     assert causes_of(cluster.explain()) == ["no_controller"]
 
 
-def test_controllers_that_all_stand_still_are_named_though_none_is_active(
+def test_paused_controllers_are_named_although_none_is_active(
     cluster: DescribedCluster,
 ) -> None:
     cluster.stop_controller()
@@ -84,7 +86,7 @@ def test_controllers_that_all_stand_still_are_named_though_none_is_active(
     assert "kill -CONT" in missing.next_step
 
 
-def test_controllers_that_have_all_ended_are_to_be_started(cluster: DescribedCluster) -> None:
+def test_stopped_controllers_are_to_be_started(cluster: DescribedCluster) -> None:
     cluster.stop_controller()
     silent(cluster, 1, Listening.REFUSES)
     missing = found(cluster.explain(), "no_controller")
@@ -92,7 +94,7 @@ def test_controllers_that_have_all_ended_are_to_be_started(cluster: DescribedClu
     assert missing.next_step.startswith("Start a controller")
 
 
-def test_a_paused_standby_whose_registration_has_ended_has_not_ended(
+def test_a_paused_standby_without_registration_has_not_ended(
     cluster: DescribedCluster,
 ) -> None:
     cluster.missing_controllers.append(MissingController(2, TWO, NOW_MS - 9_000))

@@ -1,5 +1,4 @@
-"""Brokers that are starting: named as such, led back to what they wait for, and never said to
-stand still."""
+"""Starting brokers are named as such, with what they wait for, and never reported as paused."""
 
 from __future__ import annotations
 
@@ -46,14 +45,14 @@ def start(
 
 
 def know_nothing(cluster: DescribedCluster) -> None:
-    """As brokers do that have not read the store yet, asked alone."""
+    """The knowledge of brokers that have not read the store yet, when only they answer."""
     cluster.controller_answers = False
     cluster.registered.clear()
     cluster.replicas.clear()
     cluster.keys.clear()
 
 
-def test_what_a_starting_broker_led_has_no_leader(cluster: DescribedCluster) -> None:
+def test_partitions_of_a_starting_leader_have_no_leader(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", (2, 1, 3))
     cluster.partition("bay/0", (1, 3))
     cluster.replicas.pop(next(at for at in cluster.replicas if at[1] == 2))
@@ -65,7 +64,7 @@ def test_what_a_starting_broker_led_has_no_leader(cluster: DescribedCluster) -> 
     assert "nobody can elect another as long as the metadata store" in missing.summary
 
 
-def test_a_start_that_nobody_suffers_from_is_told_and_is_no_fault(
+def test_a_start_without_consequences_is_reported_and_no_fault(
     cluster: DescribedCluster,
 ) -> None:
     start(cluster, 2, phase=OPENS_LOGS, done=120, of=5_003)
@@ -74,12 +73,12 @@ def test_a_start_that_nobody_suffers_from_is_told_and_is_no_fault(
     assert "it opens its logs, 120 of 5,003 so far" in starting.summary
 
 
-def test_how_many_states_a_broker_has_taken_is_told(cluster: DescribedCluster) -> None:
+def test_the_number_of_received_states_is_reported(cluster: DescribedCluster) -> None:
     start(cluster, 2, phase=TAKES_STATES, done=700, of=5_003)
     assert "700 of 5,003 so far" in found(cluster.explain(), "broker_starting").summary
 
 
-def test_a_broker_that_was_stopped_and_is_starting_again_is_told(
+def test_a_restarting_broker_after_a_stop_is_reported(
     cluster: DescribedCluster,
 ) -> None:
     del cluster.registered[2]
@@ -89,7 +88,7 @@ def test_a_broker_that_was_stopped_and_is_starting_again_is_told(
     assert causes_of(cluster.explain()) == ["broker_starting"]
 
 
-def test_brokers_that_all_start_without_the_store_wait_for_it_and_for_nothing_else(
+def test_brokers_that_all_start_without_the_store_wait_only_for_it(
     cluster: DescribedCluster,
 ) -> None:
     know_nothing(cluster)
@@ -102,7 +101,7 @@ def test_brokers_that_all_start_without_the_store_wait_for_it_and_for_nothing_el
         assert "waits for the metadata store" in starting.next_step
 
 
-def test_where_nobody_has_read_the_store_nobody_claims_that_all_is_well(
+def test_without_a_read_of_the_store_health_is_not_claimed(
     cluster: DescribedCluster,
 ) -> None:
     know_nothing(cluster)
@@ -111,7 +110,7 @@ def test_where_nobody_has_read_the_store_nobody_claims_that_all_is_well(
         assert [(f.cause, f.severity) for f in findings] == [("broker_starting", "warning")] * 3
 
 
-def test_who_has_had_no_answer_yet_does_not_say_that_the_store_answers(
+def test_a_service_without_an_answer_yet_does_not_claim_that_the_store_answers(
     cluster: DescribedCluster,
 ) -> None:
     start(cluster, 3, phase=WAITS_FOR_STORE)
@@ -123,7 +122,7 @@ def test_who_has_had_no_answer_yet_does_not_say_that_the_store_answers(
     assert found(cluster.explain(), "broker_starting").because == ("store_unreachable",)
 
 
-def test_a_starting_broker_is_waited_for_as_such(cluster: DescribedCluster) -> None:
+def test_waiting_for_a_starting_broker_is_reported_as_such(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", (1, 2, 3))
     start(cluster, 2, phase=TAKES_STATES)
     starting = found(cluster.explain(), "broker_starting")
@@ -133,7 +132,9 @@ def test_a_starting_broker_is_waited_for_as_such(cluster: DescribedCluster) -> N
     assert "in the ISR of 1 partition all the same: sea/0" in said(starting)
 
 
-def told_of(cluster: DescribedCluster, broker_id: int, known_for_ms: int, replicas: int) -> None:
+def add_backlog(
+    cluster: DescribedCluster, broker_id: int, known_for_ms: int, replicas: int
+) -> None:
     cluster.backlogs.append(
         BrokerBacklog(
             broker_id,
@@ -147,12 +148,12 @@ def told_of(cluster: DescribedCluster, broker_id: int, known_for_ms: int, replic
     )
 
 
-def test_who_is_silent_while_it_takes_a_large_full_state_is_busy_and_not_paused(
+def test_a_broker_silent_during_a_large_full_state_is_busy_and_not_paused(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0", (2, 1, 3))
     cluster.pause(2)
-    told_of(cluster, 2, known_for_ms=4_000, replicas=5_003)
+    add_backlog(cluster, 2, known_for_ms=4_000, replicas=5_003)
     findings = cluster.explain()
     assert set(causes_of(findings)) == {"broker_busy", "command_backlog"}
     busy = found(findings, "broker_busy")
@@ -161,12 +162,12 @@ def test_who_is_silent_while_it_takes_a_large_full_state_is_busy_and_not_paused(
 
 
 @pytest.mark.parametrize(("known_for_ms", "replicas"), [(40_000, 5_003), (4_000, 12), (-1, 0)])
-def test_a_full_state_that_is_long_taken_or_small_excuses_no_silence(
+def test_a_small_or_received_full_state_excuses_no_silence(
     cluster: DescribedCluster, known_for_ms: int, replicas: int
 ) -> None:
     cluster.partition("sea/0", (2, 1, 3))
     cluster.pause(2)
-    told_of(cluster, 2, known_for_ms, replicas)
+    add_backlog(cluster, 2, known_for_ms, replicas)
     assert "broker_paused" in causes_of(cluster.explain())
 
 
@@ -177,7 +178,7 @@ def test_a_full_state_that_is_long_taken_or_small_excuses_no_silence(
         (Listening.REFUSES, "which it advertises, though it answers elsewhere"),
     ],
 )
-def test_a_broker_that_no_controller_reaches_does_not_only_start(
+def test_a_broker_that_no_controller_reaches_is_not_merely_starting(
     cluster: DescribedCluster, listening: Listening, said_of_it: str
 ) -> None:
     cluster.partition("sea/0", isr=(1, 3))

@@ -1,4 +1,4 @@
-"""A store that answers reads and takes no writes."""
+"""A store that answers reads and rejects writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cluster() -> DescribedCluster:
     return described
 
 
-def test_one_service_that_had_a_write_rejected_is_enough(cluster: DescribedCluster) -> None:
+def test_one_service_with_a_rejected_write_is_enough(cluster: DescribedCluster) -> None:
     cluster.stores["broker-2"] = FULL
     [finding] = cluster.explain()
     assert (finding.cause, finding.severity, finding.broker) == ("store_full", "critical", -1)
@@ -26,7 +26,7 @@ def test_one_service_that_had_a_write_rejected_is_enough(cluster: DescribedClust
     assert "etcdctl alarm disarm" in finding.next_step
 
 
-def test_what_waits_for_the_store_follows_from_it(cluster: DescribedCluster) -> None:
+def test_changes_that_wait_for_the_store_follow_from_it(cluster: DescribedCluster) -> None:
     cluster.stores["broker-1"] = FULL
     cluster.kill(1)
     cluster.stores["broker-2"] = FULL
@@ -36,7 +36,7 @@ def test_what_waits_for_the_store_follows_from_it(cluster: DescribedCluster) -> 
     assert "cannot see the metadata store" not in said(found(findings, "replica_dead"))
 
 
-def test_it_concerns_a_broker_that_is_asked_about(cluster: DescribedCluster) -> None:
+def test_a_full_store_concerns_a_requested_broker(cluster: DescribedCluster) -> None:
     cluster.stores["broker-2"] = FULL
     assert causes_of(cluster.explain(broker=3)) == ["store_full"]
     assert cluster.explain("sea", 0) == []

@@ -1,4 +1,4 @@
-"""A member of the store that is cut off, and elections that are repeated."""
+"""An isolated store member, and repeated elections."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def misses(
         )
 
 
-def test_a_member_that_nobody_reaches_is_named_and_the_network_is_not_blamed(
+def test_an_unreachable_member_is_named_instead_of_the_network(
     cluster: DescribedCluster,
 ) -> None:
     misses(cluster, *ALL)
@@ -55,10 +55,10 @@ def test_a_member_that_nobody_reaches_is_named_and_the_network_is_not_blamed(
     assert HERE not in said(findings[0])
 
 
-def test_slow_answers_of_those_that_a_lost_member_has_failed_once_belong_to_it(
+def test_slow_answers_after_one_failure_of_a_lost_member_follow_from_it(
     cluster: DescribedCluster,
 ) -> None:
-    """They miss it only after another attempt."""
+    """The services lose the member only after another attempt."""
     misses(cluster, *ALL, waited_ms=3_000)
     once = (StoreMember(HERE), StoreMember(AWAY, problem="no answer"))
     cluster.stores["broker-2"] = replace(cluster.stores["broker-2"], members=once)
@@ -68,14 +68,16 @@ def test_slow_answers_of_those_that_a_lost_member_has_failed_once_belong_to_it(
     assert "store_slow" in causes_of(cluster.explain())
 
 
-def test_slow_answers_of_those_that_miss_a_member_belong_to_it(cluster: DescribedCluster) -> None:
+def test_slow_answers_of_services_that_lost_a_member_follow_from_it(
+    cluster: DescribedCluster,
+) -> None:
     misses(cluster, *ALL, waited_ms=3_000)
     findings = cluster.explain()
     assert causes_of(findings) == ["store_member_unreachable"]
     assert "broker-1 waited up to 3.0 s" in said(findings[0])
 
 
-def test_a_member_that_one_service_alone_misses_is_a_matter_of_its_network(
+def test_a_member_unreachable_for_one_service_is_a_fault_of_its_network(
     cluster: DescribedCluster,
 ) -> None:
     misses(cluster, "broker-2")
@@ -93,7 +95,7 @@ def test_a_member_that_one_service_alone_misses_is_a_matter_of_its_network(
         (("broker-1", "broker-2"), MEMBER_LOST_MIN_MS, True),
     ],
 )
-def test_one_answer_that_one_service_misses_is_no_finding(
+def test_one_missing_answer_for_one_service_is_no_finding(
     cluster: DescribedCluster, services: tuple[str, ...], for_ms: int, is_found: bool
 ) -> None:
     misses(cluster, *services, for_ms=for_ms)
@@ -101,7 +103,7 @@ def test_one_answer_that_one_service_misses_is_no_finding(
 
 
 @pytest.mark.parametrize(("for_ms", "is_told"), [(8_000, False), (12_000, True)])
-def test_members_that_elect_their_leader_are_not_cut_off(
+def test_members_during_a_leader_election_are_not_cut_off(
     cluster: DescribedCluster, for_ms: int, is_told: bool
 ) -> None:
     misses(cluster, *ALL, for_ms=for_ms, problem="etcd at x did not: etcdserver: no leader")
@@ -111,7 +113,7 @@ def test_members_that_elect_their_leader_are_not_cut_off(
 @pytest.mark.parametrize(
     "problem", ["etcd at x did not: etcdserver: no leader", f"{HERE} {WITHOUT_MAJORITY}"]
 )
-def test_a_member_that_has_lost_the_others_is_not_called_dead(
+def test_a_member_that_lost_the_others_is_not_called_dead(
     cluster: DescribedCluster, problem: str
 ) -> None:
     for service in ALL:
@@ -126,7 +128,7 @@ def test_a_member_that_has_lost_the_others_is_not_called_dead(
     assert dead.summary == f"member {AWAY} of the metadata store is down or cut off"
 
 
-def test_services_that_may_not_have_asked_a_member_since_do_not_prove_that_it_answers(
+def test_services_that_may_not_have_called_a_member_since_do_not_prove_that_it_answers(
     cluster: DescribedCluster,
 ) -> None:
     misses(cluster, "broker-2", for_ms=5_000)
@@ -135,7 +137,7 @@ def test_services_that_may_not_have_asked_a_member_since_do_not_prove_that_it_an
     assert "broker-1, broker-3, controller-1 may not have asked it since" in said(missed)
 
 
-def test_a_store_that_nobody_reaches_is_one_finding(cluster: DescribedCluster) -> None:
+def test_an_unreachable_store_is_one_finding(cluster: DescribedCluster) -> None:
     misses(cluster, *ALL)
     for service in ALL:
         cluster.stores[service] = replace(cluster.stores[service], unreachable_ms=20_000)
@@ -149,7 +151,7 @@ def test_a_store_that_nobody_reaches_is_one_finding(cluster: DescribedCluster) -
     ("lost_ms", "asked_ms", "broker"),
     [(3_000, 1_900, 2), (3_000, 2_100, -1), (3_000, 4_000, -1), (16_000, 17_000, 2)],
 )
-def test_a_store_that_answered_one_since_another_lost_it_is_not_lost_for_all(
+def test_a_store_that_answered_one_service_since_is_not_lost_for_all(
     cluster: DescribedCluster, lost_ms: int, asked_ms: int, broker: int
 ) -> None:
     cluster.lose_store("broker-2", for_ms=lost_ms)
@@ -158,7 +160,7 @@ def test_a_store_that_answered_one_since_another_lost_it_is_not_lost_for_all(
 
 
 @pytest.mark.parametrize(("lost_ms", "broker"), [(4_900, -1), (5_000, 2)])
-def test_a_store_whose_members_all_answer_another_is_not_lost_for_all(
+def test_a_store_whose_members_all_answer_another_service_is_not_lost_for_all(
     cluster: DescribedCluster, lost_ms: int, broker: int
 ) -> None:
     misses(cluster)
@@ -173,7 +175,7 @@ def elects(cluster: DescribedCluster, **counts: int) -> None:
         cluster.brokers[broker_id] = replace(broker, elections=replace(elections, **counted))
 
 
-def test_controllers_that_change_again_and_again_are_a_finding_of_their_own(
+def test_repeated_controller_changes_are_a_separate_finding(
     cluster: DescribedCluster,
 ) -> None:
     elects(cluster, controllers=4, leaders=9)
@@ -185,7 +187,7 @@ def test_controllers_that_change_again_and_again_are_a_finding_of_their_own(
     assert repeated.because == ("store_slow",)
 
 
-def test_a_broker_that_loses_its_registration_again_and_again_is_named(
+def test_a_broker_that_repeatedly_loses_its_registration_is_named(
     cluster: DescribedCluster,
 ) -> None:
     elects(cluster, registrations_lost=3)
@@ -197,11 +199,11 @@ def test_a_broker_that_loses_its_registration_again_and_again_is_named(
 @pytest.mark.parametrize(
     "counts",
     [
-        {"controllers": 2, "leaders": 6, "registrations_lost": 2},  # as a rolling restart
-        {"controllers": 9, "last_ms": 50_000},  # it has passed
+        {"controllers": 2, "leaders": 6, "registrations_lost": 2},  # like a rolling restart
+        {"controllers": 9, "last_ms": 50_000},  # in the past
     ],
 )
-def test_elections_that_are_few_or_over_are_none(
+def test_few_or_past_elections_are_no_finding(
     cluster: DescribedCluster, counts: dict[str, int]
 ) -> None:
     elects(cluster, **counts)

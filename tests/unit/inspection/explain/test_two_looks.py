@@ -1,4 +1,5 @@
-"""Answers that were given at different moments need not fit: what each says of the others."""
+"""Answers from different moments may disagree, as each service describes the others as it knows
+them."""
 
 from __future__ import annotations
 
@@ -11,27 +12,27 @@ from unit.inspection.explain.described import DescribedCluster, causes_of, found
 
 @pytest.fixture
 def cluster() -> DescribedCluster:
-    """By its key broker 2 is out of the ISR of sea/0, which broker 1 leads, and it is below
-    min ISR."""
+    """According to its key, broker 2 is out of the ISR of sea/0, which broker 1 leads, and the
+    partition is below min ISR."""
     described = DescribedCluster()
     described.partition("sea/0", isr=(1,), min_isr=3)
     return described
 
 
-def test_a_leader_that_leaves_out_a_partition_says_that_it_is_well(
+def test_a_partition_omitted_by_its_leader_is_healthy(
     cluster: DescribedCluster,
 ) -> None:
     cluster.leave_out_what_is_well("sea/0", 1, 2, 3)
     assert cluster.explain() == []
 
 
-def test_commands_on_their_way_do_not_contradict_a_leader(cluster: DescribedCluster) -> None:
+def test_commands_in_flight_do_not_contradict_a_leader(cluster: DescribedCluster) -> None:
     cluster.leave_out_what_is_well("sea/0", 1, 2, 3)
     cluster.backlogs.append(BrokerBacklog(2, 12, 40, 300, overdue=False))
     assert cluster.explain() == []
 
 
-def test_a_leader_that_misses_the_store_does_not_know_that_a_partition_is_well(
+def test_a_leader_without_the_store_does_not_know_that_a_partition_is_healthy(
     cluster: DescribedCluster,
 ) -> None:
     cluster.leave_out_what_is_well("sea/0", 1)
@@ -39,7 +40,7 @@ def test_a_leader_that_misses_the_store_does_not_know_that_a_partition_is_well(
     assert "under_min_isr" in causes_of(cluster.explain())
 
 
-def test_a_leader_that_has_not_heard_of_a_death_does_not_make_a_partition_well(
+def test_a_leader_unaware_of_a_death_does_not_make_a_partition_healthy(
     cluster: DescribedCluster,
 ) -> None:
     cluster.leave_out_what_is_well("sea/0", 1, 3)
@@ -49,7 +50,7 @@ def test_a_leader_that_has_not_heard_of_a_death_does_not_make_a_partition_well(
     assert "the ISR is 1, 3, 2 of 3 replicas" in said(found(findings, "under_min_isr"))
 
 
-def test_a_leader_that_is_asked_for_a_topic_and_tells_nothing_of_it_is_not_believed(
+def test_a_leader_that_omits_a_requested_topic_is_not_believed(
     cluster: DescribedCluster,
 ) -> None:
     cluster.leave_out_what_is_well("sea/0", 1)
@@ -59,7 +60,7 @@ def test_a_leader_that_is_asked_for_a_topic_and_tells_nothing_of_it_is_not_belie
     assert out.next_step == "tidelog explain --broker 1"
 
 
-def test_a_follower_whose_fetches_arrive_knows_its_leader_though_it_leaves_out_the_partition(
+def test_a_follower_whose_fetches_arrive_knows_its_leader_although_it_omits_the_partition(
     cluster: DescribedCluster,
 ) -> None:
     cluster.leave_out_what_is_well("sea/0", 2)
@@ -68,7 +69,7 @@ def test_a_follower_whose_fetches_arrive_knows_its_leader_though_it_leaves_out_t
     assert "about to be admitted" in out.summary
 
 
-def test_a_leader_that_has_gone_on_to_another_epoch_is_not_said_to_miss_the_former(
+def test_a_leader_in_another_epoch_is_not_said_to_lack_the_previous_one(
     cluster: DescribedCluster,
 ) -> None:
     cluster.replica("sea/0", 1, leader=None, role="follower", leader_epoch=6)
@@ -76,7 +77,7 @@ def test_a_leader_that_has_gone_on_to_another_epoch_is_not_said_to_miss_the_form
     assert "command_backlog" not in causes_of(cluster.explain())
 
 
-def test_a_leader_that_could_not_be_asked_is_the_one_to_look_at(
+def test_an_unanswered_leader_is_the_one_to_check(
     cluster: DescribedCluster,
 ) -> None:
     cluster.silence(1, Listening.BUSY)
@@ -87,7 +88,7 @@ def test_a_leader_that_could_not_be_asked_is_the_one_to_look_at(
     assert found(findings, "under_min_isr").because == ("broker_busy of broker 1",)
 
 
-def test_who_had_all_within_the_last_second_is_not_slow(cluster: DescribedCluster) -> None:
+def test_a_replica_caught_up_within_the_last_second_is_not_slow(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", isr=(1, 3))
     cluster.seen("sea/0", 2, lag_records=1, log_end_offset=99, last_caught_up_ms=98)
     out = found(cluster.explain(), "replica_out_of_isr")
@@ -95,10 +96,10 @@ def test_who_had_all_within_the_last_second_is_not_slow(cluster: DescribedCluste
     assert "it had every record a moment ago and is about to be admitted" in out.summary
 
 
-def test_an_isr_that_its_leader_has_just_shrunk_blames_the_follower_that_left(
+def test_an_isr_just_shrunk_by_its_leader_names_the_removed_follower(
     cluster: DescribedCluster,
 ) -> None:
-    """The controller was asked first: its key still has broker 2 in the ISR."""
+    """The controller answered first: its key still has broker 2 in the ISR."""
     cluster.partition("bay/0", (1, 2))
     cluster.replica("bay/0", 1, revision=71, high_watermark=60)
     cluster.seen("bay/0", 2, in_isr=False, log_end_offset=60, lag_records=40)

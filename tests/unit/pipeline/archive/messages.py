@@ -1,4 +1,4 @@
-"""Messages of a protobuf, as `protoc` describes them."""
+"""Protobuf messages as `protoc` describes them."""
 
 from __future__ import annotations
 

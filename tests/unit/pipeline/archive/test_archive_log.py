@@ -1,4 +1,4 @@
-"""The writer may end between any two steps on the file system."""
+"""The writer may be killed between any two steps on the file system."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Steps:
 
 
 class EndingDirectory(Directory):
-    """Ends before the step of this number, of all that share them."""
+    """Kills the writer before the step of this number, counted over all directories that share
+    it."""
 
     def __init__(self, root: Path, steps: Steps) -> None:
         super().__init__(root)
@@ -68,7 +69,7 @@ def ending_log(root: Path, ends_at: int) -> ArchiveLog:
 
 
 def put(log: ArchiveLog, names: list[str], *, replaces: str = "") -> None:
-    """Commits files whose content is their rows, one line each."""
+    """Commit files whose content is their rows, one line each."""
     staging = log.stage()
     added = []
     for name in names:
@@ -81,8 +82,8 @@ def put(log: ArchiveLog, names: list[str], *, replaces: str = "") -> None:
     log.commit(Commit(staging, 0, tuple(added), read, replaces=replaces))
 
 
-def seen(root: Path) -> list[str]:
-    """By readers, who know nothing of commits."""
+def visible_rows(root: Path) -> list[str]:
+    """The rows that readers see, who do not know commits."""
     directory = Directory(root)
     return sorted(directory.at(path).read_text() for path in directory.files("."))
 
@@ -105,7 +106,7 @@ def cannot_exchange(first: Path, second: Path) -> bool:  # noqa: ARG001
     ("act", "before", "after"),
     [(add, ["a", "b"], ["a", "b", "c", "d"]), (merge, ["a", "b"], ["ab"])],
 )
-def test_a_commit_is_there_as_a_whole_or_not_at_all(
+def test_a_commit_is_atomic(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     act: Callable[[ArchiveLog], None],
@@ -133,18 +134,16 @@ def test_a_commit_is_there_as_a_whole_or_not_at_all(
         state = recovered.state
         number = state.number
         outcomes.add(number)
-        assert seen(root) == (after if number == 3 else before)
-        assert [Path(path).stem for path in state.paths] == seen(root)
+        assert visible_rows(root) == (after if number == 3 else before)
+        assert [Path(path).stem for path in state.paths] == visible_rows(root)
         if not is_ended:
             break
     assert outcomes == {2, 3}
 
 
 @pytest.mark.rule("archive-hour-exchanged-in-one-step")
-def test_a_swap_that_was_cut_short_is_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where there is no exchange in one step, at each of its three."""
+def test_an_interrupted_swap_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupted at each of the three steps of a swap without an atomic exchange."""
     monkeypatch.setattr(storage, "_exchanged", cannot_exchange)
     for steps in range(3):
         root = tmp_path / str(steps)
@@ -169,7 +168,7 @@ def test_a_swap_that_was_cut_short_is_finished(
         assert directory.names("old") == ["new"]
 
 
-def test_two_directories_change_places_in_one_step_on_this_machine(tmp_path: Path) -> None:
+def test_two_directories_are_exchanged_atomically_on_this_machine(tmp_path: Path) -> None:
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
@@ -177,7 +176,7 @@ def test_two_directories_change_places_in_one_step_on_this_machine(tmp_path: Pat
     assert Directory(tmp_path).names("first") == ["second"]
 
 
-def test_only_what_came_since_is_read_to_know_an_archive(
+def test_only_new_commits_are_read_after_the_saved_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archive_log, "STATE_EVERY", 4)
@@ -190,7 +189,7 @@ def test_only_what_came_since_is_read_to_know_an_archive(
     assert log_at(tmp_path / "archive").load() == log.state
 
 
-def test_an_archive_whose_last_state_is_damaged_is_read_from_the_one_before(
+def test_an_archive_with_a_damaged_latest_state_is_read_from_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archive_log, "STATE_EVERY", 4)
@@ -205,8 +204,8 @@ def test_an_archive_whose_last_state_is_damaged_is_read_from_the_one_before(
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_commit_that_is_missing_is_not_passed_over(tmp_path: Path, number: int) -> None:
-    """Its records would be archived again, and its files be taken for unknown ones."""
+def test_a_missing_commit_is_an_error(tmp_path: Path, number: int) -> None:
+    """Otherwise its records would be archived again, and its files would count as unknown."""
     log = log_at(tmp_path / "archive")
     for n in range(3):
         put(log, [str(n)])
@@ -217,8 +216,8 @@ def test_a_commit_that_is_missing_is_not_passed_over(tmp_path: Path, number: int
 
 @pytest.mark.rule("archive-commits-are-never-skipped")
 @pytest.mark.parametrize("kept", [0, 1, 2])
-def test_newest_commits_that_are_missing_are_told_by_their_files(tmp_path: Path, kept: int) -> None:
-    """No later commit tells; what wrote next would archive their records again."""
+def test_missing_latest_commits_are_detected_by_their_files(tmp_path: Path, kept: int) -> None:
+    """No later commit shows the loss, and the next writer would archive their records again."""
     root = tmp_path / "archive"
     log = log_at(root)
     for n in range(3):
@@ -229,12 +228,12 @@ def test_newest_commits_that_are_missing_are_told_by_their_files(tmp_path: Path,
     with pytest.raises(UnnamedFilesError, match=r"no commit names .* run `archive repair`"):
         later.recover()
     assert later.unnamed_files() == [f"{HOUR}/{n}.parquet" for n in range(kept, 3)]
-    # As a repair takes them away.
+    # A repair removes them like this.
     later.commit(Commit(later.stage(), 0, removed=tuple(later.unnamed_files()), keeps_removed=True))
     assert log_at(root).recover() == []
 
 
-def test_a_staged_file_and_what_readers_pass_over_need_no_commit(tmp_path: Path) -> None:
+def test_a_staged_file_and_hidden_files_need_no_commit(tmp_path: Path) -> None:
     root = tmp_path / "archive"
     log = log_at(root)
     put(log, ["a"])
@@ -247,7 +246,7 @@ def test_a_staged_file_and_what_readers_pass_over_need_no_commit(tmp_path: Path)
 
 @pytest.mark.rule("archive-commits-are-never-skipped")
 @pytest.mark.parametrize("damage", [b"", b"{", None])
-def test_a_repair_continues_without_commits_that_are_damaged_or_missing(
+def test_a_repair_continues_without_damaged_or_missing_commits(
     tmp_path: Path, damage: bytes | None
 ) -> None:
     log = log_at(tmp_path / "archive")
@@ -262,7 +261,7 @@ def test_a_repair_continues_without_commits_that_are_damaged_or_missing(
         assert ("commits 2 to 2 are missing" if damage is None else "000000000002.json") in problem
         assert log.state.paths == [f"{HOUR}/{n}.parquet" for n in (0, 2, 3)]
     log.finish_last()
-    # Whoever comes later finds the same, and commits behind it, once the repair is done.
+    # Later readers find the same, and the commits behind it, after the repair.
     later = log_at(tmp_path / "archive")
     with pytest.raises(UnnamedFilesError):
         later.recover()
@@ -274,7 +273,7 @@ def test_a_repair_continues_without_commits_that_are_damaged_or_missing(
     assert len(later.state.paths) == 4
 
 
-def test_a_repair_continues_with_the_commits_that_are_left_when_no_state_is_readable(
+def test_a_repair_continues_with_the_remaining_commits_when_no_state_is_readable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archive_log, "STATE_EVERY", 4)
@@ -293,17 +292,17 @@ def test_a_repair_continues_with_the_commits_that_are_left_when_no_state_is_read
     assert log_at(tmp_path / "archive").load() == log.state
 
 
-def test_a_second_writer_is_told_who_the_first_is(tmp_path: Path) -> None:
+def test_a_second_writer_learns_which_process_is_the_first(tmp_path: Path) -> None:
     first, second = Directory(tmp_path), Directory(tmp_path)
-    told = pytest.raises(TidelogError, match=r"is being written by process \d+")
-    with first.held(LOCK), told, second.held(LOCK):
+    is_locked = pytest.raises(TidelogError, match=r"is being written by process \d+")
+    with first.held(LOCK), is_locked, second.held(LOCK):
         pass
     with second.held(LOCK):
         pass
 
 
 class BusyDirectory(Directory):
-    """While its files are listed, its writer goes on."""
+    """A directory whose writer continues while its files are listed."""
 
     def __init__(self, root: Path, writes: Callable[[], None]) -> None:
         super().__init__(root)
@@ -318,7 +317,7 @@ class BusyDirectory(Directory):
 
 @pytest.mark.rule("archive-counted-by-leader-epoch")
 @pytest.mark.parametrize("write", [add, merge])
-def test_state_and_files_are_of_one_moment(
+def test_state_and_files_are_of_the_same_moment(
     tmp_path: Path, write: Callable[[ArchiveLog], None]
 ) -> None:
     root = tmp_path / "archive"
@@ -330,10 +329,10 @@ def test_state_and_files_are_of_one_moment(
     assert list(found.files) == found.state.paths
 
 
-def test_files_that_are_being_published_are_awaited(tmp_path: Path) -> None:
+def test_a_reader_waits_for_files_being_published(tmp_path: Path) -> None:
     root = tmp_path / "archive"
     put(log_at(root), ["a", "b"])
-    # Once its commit is there, and one of its two files is published.
+    # Its commit exists, and one of its two files is published.
     ended = ending_log(root, ends_at=3)
     with pytest.raises(EndedError):
         add(ended)
@@ -346,13 +345,13 @@ def test_files_that_are_being_published_are_awaited(tmp_path: Path) -> None:
 
 
 def remove(log: ArchiveLog) -> None:
-    """What `expire` does."""
+    """Remove files like `expire`."""
     paths = tuple(log.state.paths)
     log.commit(Commit(log.stage(), 0, removed=paths))
 
 
 def write_again(log: ArchiveLog) -> None:
-    """What `repair` does with a damaged file, and with one that no commit names."""
+    """Write again like `repair`, for a damaged file and for one that no commit names."""
     log.directory.at(f"{HOUR}/unknown.parquet").write_text("unknown")
     staged = Path(log.stage(), HOUR, "c.parquet")
     staged.parent.mkdir(parents=True)
@@ -368,7 +367,7 @@ def write_again(log: ArchiveLog) -> None:
     ("act", "after", "aside"),
     [(remove, [], []), (write_again, ["a", "c"], ["b", "unknown"])],
 )
-def test_a_commit_that_removes_files_is_finished_wherever_it_ended(
+def test_a_commit_that_removes_files_is_finished_wherever_it_was_interrupted(
     tmp_path: Path, act: Callable[[ArchiveLog], None], after: list[str], aside: list[str]
 ) -> None:
     numbers = set()
@@ -383,7 +382,7 @@ def test_a_commit_that_removes_files_is_finished_wherever_it_ended(
             recovered.recover()
         numbers.add(recovered.state.number)
         if recovered.state.number == 2:
-            assert seen(root) == after
+            assert visible_rows(root) == after
             assert [Path(path).stem for path in recovered.state.paths] == after
             kept = recovered.own.files("removed/000000000002")
             assert [Path(path).stem for path in kept] == aside
@@ -394,7 +393,7 @@ def test_a_commit_that_removes_files_is_finished_wherever_it_ended(
 
 
 @pytest.mark.parametrize("act", [add, merge])
-def test_a_file_of_the_last_commit_that_is_lost_is_found_and_the_others_stay(
+def test_a_lost_file_of_the_last_commit_is_detected_and_the_others_stay(
     tmp_path: Path, act: Callable[[ArchiveLog], None]
 ) -> None:
     root = tmp_path / "archive"
@@ -406,12 +405,12 @@ def test_a_file_of_the_last_commit_that_is_lost_is_found_and_the_others_stay(
     log.directory.remove(lost)
     writer = log_at(root)
     assert writer.recover() == [lost]
-    assert seen(root) == (["a", "b", "c"] if act is add else [])
+    assert visible_rows(root) == (["a", "b", "c"] if act is add else [])
     put(writer, ["e"])
     assert log_at(root).recover() == []
 
 
-def test_a_reader_finds_a_log_that_is_moved_while_it_loads(tmp_path: Path) -> None:
+def test_a_log_moved_while_it_is_loaded_is_found(tmp_path: Path) -> None:
     root, moved = tmp_path / "archive", tmp_path / "moved"
     writer = log_at(root)
     put(writer, ["a"])

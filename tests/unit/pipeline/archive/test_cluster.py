@@ -1,4 +1,4 @@
-"""What the cluster tells before a job begins."""
+"""Cluster state that a job reads before it begins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from unit.client.fake_broker import FakeCluster, Slow
 from unit.spark.lookups import fill
 
 
-async def test_values_of_leaders_that_are_slow_to_answer_are_looked_at(
+async def test_values_of_slow_leaders_are_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(archive_cluster, "_SAMPLE_POLL_MS", 50)
@@ -22,9 +22,9 @@ async def test_values_of_leaders_that_are_slow_to_answer_are_looked_at(
         cluster.create("sea", [0])
         fill(cluster, 10)
         cluster.brokers[0].script["fetch"].append(Slow(300))
-        wanted = {LogId("sea", "id-of-sea", 0): Span(0, 10)}
+        expected = {LogId("sea", "id-of-sea", 0): Span(0, 10)}
         found = await asyncio.to_thread(
-            archive_cluster.sample_values, cluster.bootstrap()[0], wanted
+            archive_cluster.sample_values, cluster.bootstrap()[0], expected
         )
     finally:
         await cluster.close()

@@ -42,7 +42,7 @@ def state() -> ArchiveState:
     return found
 
 
-def test_commits_add_up() -> None:
+def test_commits_accumulate() -> None:
     found = state()
     assert found.number == 2
     assert found.covered == {LOG: (Span(0, 30),)}
@@ -51,7 +51,7 @@ def test_commits_add_up() -> None:
     assert found.paths == [f"{HOUR}/0.parquet", f"{HOUR}/1.parquet"]
 
 
-def test_a_compaction_takes_the_place_of_an_hour_and_adds_no_rows() -> None:
+def test_a_compaction_replaces_the_files_of_an_hour_and_adds_no_rows() -> None:
     found = state()
     merged = AddedFile(f"{HOUR}/merged.parquet", 30, 1_500)
     found.apply(Commit("staging/000000000003", 0, (merged,), replaces=HOUR))
@@ -60,17 +60,17 @@ def test_a_compaction_takes_the_place_of_an_hour_and_adds_no_rows() -> None:
 
 
 @pytest.mark.rule("archive-records-known-without-checkpoint")
-def test_records_that_are_there_are_known_by_their_epoch() -> None:
+def test_archived_records_are_known_by_their_epoch() -> None:
     """After an unclean election other records have their offsets, in a later epoch."""
-    wanted = [(LOG, Span(12, 20)), (LogId("sea", "id-2", 0), Span(0, 99))]
-    assert Archived.within(state(), wanted) == [
+    expected = [(LOG, Span(12, 20)), (LogId("sea", "id-2", 0), Span(0, 99))]
+    assert Archived.within(state(), expected) == [
         Archived(LOG, 3, Span(0, 15)),
         Archived(LOG, 5, Span(15, 30)),
     ]
     assert Archived.within(state(), [(LOG, Span(30, 40))]) == []
 
 
-def test_removed_files_are_gone_and_their_rows_are_expired_or_lost() -> None:
+def test_rows_of_removed_files_are_expired_or_lost() -> None:
     found = state()
     first, second = found.paths
     expired = Commit(
@@ -79,7 +79,7 @@ def test_removed_files_are_gone_and_their_rows_are_expired_or_lost() -> None:
     found.apply(expired)
     assert found.paths == [second]
     assert (found.rows[LOG], found.expired[LOG].rows, found.expired_before_ms) == (20, 10, 7)
-    # What was archived is not archived again.
+    # Archived records are not archived again.
     assert found.covered == state().covered
     found.apply(Commit("", 0, removed=(second, "unknown.parquet"), keeps_removed=True))
     assert (found.files, found.rows[LOG]) == ({}, 20)
@@ -90,7 +90,7 @@ def test_removed_files_are_gone_and_their_rows_are_expired_or_lost() -> None:
 
 
 @pytest.mark.rule("archive-damage-is-error-or-gap")
-def test_damaged_offsets_are_neither_read_nor_archived_until_a_commit_has_read_them() -> None:
+def test_damaged_offsets_are_neither_read_nor_archived_until_a_commit_covers_them() -> None:
     found = state()
     found.apply(
         batch(2, Span(30, 40), {5: Span(30, 40)})._replace(
@@ -111,14 +111,14 @@ def test_damaged_offsets_are_neither_read_nor_archived_until_a_commit_has_read_t
     assert found.covered[LOG] == (Span(0, 40),)
 
 
-def test_a_log_of_which_nothing_but_damage_was_read_is_known() -> None:
+def test_an_entirely_damaged_log_is_known() -> None:
     found = ArchiveState()
     found.apply(Commit("", 0, damaged=(DamagedOffsets(LOG, (Span(0, 9),)),)))
     assert (found.rows[LOG], found.covered[LOG], found.read_to(LOG)) == (0, (), 9)
     assert state_from_json(state_to_json(found), "1.json") == found
 
 
-def test_their_forms_in_json_are_read_as_they_were_written() -> None:
+def test_commits_round_trip_as_json() -> None:
     commit = batch(7, Span(0, 10), {3: Span(0, 10)})
     assert commit_from_json(commit_to_json(commit), "7.json") == commit
     changed = Commit(
@@ -137,7 +137,7 @@ def test_their_forms_in_json_are_read_as_they_were_written() -> None:
     assert state_from_json(state_to_json(added_up), "3.json") == added_up
 
 
-def test_what_a_release_without_checksums_has_written_is_read() -> None:
+def test_commits_of_a_release_without_checksums_are_read() -> None:
     commit = (
         b'{"version":1,"staging":"_archive/staging/000000000001","committed_at_ms":5,"query":"q",'
         b'"batch":0,"replaces":"","added":[["a/1.parquet",10,99]],'
@@ -157,21 +157,21 @@ def test_what_a_release_without_checksums_has_written_is_read() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"7", b'{"version": 3}', b'{"version": 1}'])
-def test_what_is_damaged_is_told(text: bytes) -> None:
+def test_a_damaged_commit_is_reported(text: bytes) -> None:
     for read in (commit_from_json, state_from_json):
         with pytest.raises(DamagedCommitError, match=r"12.json is no part of an archive"):
             read(text, "12.json")
 
 
-def test_what_a_later_release_has_written_is_not_taken_for_damaged() -> None:
+def test_a_commit_of_a_later_release_is_not_taken_for_damaged() -> None:
     for read in (commit_from_json, state_from_json):
-        with pytest.raises(TidelogError, match="continue with the release") as told:
+        with pytest.raises(TidelogError, match="continue with the release") as raised:
             read(b'{"version": 4}', "12.json")
-        assert not isinstance(told.value, DamagedCommitError)
+        assert not isinstance(raised.value, DamagedCommitError)
 
 
 @pytest.mark.rule("archive-commits-are-never-skipped")
-def test_no_flipped_bit_passes_for_another_commit() -> None:
+def test_a_flipped_bit_does_not_yield_another_valid_commit() -> None:
     commit = batch(7, Span(0, 10), {3: Span(0, 10)})
     text = commit_to_json(commit)
     for place in range(len(text)):

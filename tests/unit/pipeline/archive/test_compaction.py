@@ -20,23 +20,23 @@ def chosen(found: ArchiveState, now_ms: int = ENDS_MS + HOUR_MS) -> list[tuple[s
 
 
 @pytest.mark.rule("archive-hour-exchanged-in-one-step")
-def test_an_hour_of_small_files_becomes_as_few_as_hold_it() -> None:
+def test_small_files_of_an_hour_are_merged_into_the_fewest() -> None:
     assert chosen(state(10, 20, 30)) == [(HOUR, 30, 1)]
     assert chosen(state(10, 49, 95)) == [(HOUR, 30, 2)]
 
 
-def test_an_hour_of_large_files_stays_as_it_is() -> None:
+def test_an_hour_of_large_files_is_unchanged() -> None:
     assert chosen(state(90, 95)) == []
     assert chosen(state(10)) == []
     assert chosen(state(10, 95)) == []
 
 
-def test_an_hour_may_have_late_records_for_a_while() -> None:
+def test_an_hour_may_receive_late_records_for_a_while() -> None:
     assert chosen(state(10, 20), ENDS_MS + HOUR_MS - 1) == []
 
 
 @pytest.mark.rule("archive-hour-exchanged-in-one-step")
-def test_what_has_no_hour_is_left_as_it_is() -> None:
+def test_files_without_an_hour_are_unchanged() -> None:
     for times in ("date=+55840-01-01/hour=00", "date=__HIVE_DEFAULT_PARTITION__/hour=10"):
         path = f"topic=sea/{times}"
         files = {f"{path}/{n}": AddedFile(f"{path}/{n}", 10, 20) for n in range(2)}

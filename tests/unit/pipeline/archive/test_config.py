@@ -1,4 +1,4 @@
-"""What the job `archive` can be told: by flags, variables and a file."""
+"""Configuration of the job `archive`: flags, variables and a file."""
 
 from __future__ import annotations
 
@@ -25,61 +25,61 @@ from tidelog_pipeline.spark_errors import by_flags
 OUTPUT = ["--output", "/data/archive"]
 
 
-def told(action: str, *flags: str) -> ArchiveConfig:
+def config_of(action: str, *flags: str) -> ArchiveConfig:
     return load_action("archive", ACTIONS, [action, *flags])
 
 
-def told_run(*flags: str) -> RunConfig:
-    config = told("run", *OUTPUT, *flags)
+def run_config(*flags: str) -> RunConfig:
+    config = config_of("run", *OUTPUT, *flags)
     assert isinstance(config, RunConfig)
     return config
 
 
-def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+def error_text(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     with pytest.raises(SystemExit) as ended:
         load_action("archive", ACTIONS, argv)
     assert ended.value.code == 2
     return capsys.readouterr().err
 
 
-def test_a_run_ends_unless_it_is_to_go_on() -> None:
-    assert told_run("--topics", "sea,land").every_seconds is None
-    config = told_run("--pattern", "sea-.*", "--every-seconds", "60", "--no-compaction")
+def test_a_run_ends_unless_continuous() -> None:
+    assert run_config("--topics", "sea,land").every_seconds is None
+    config = run_config("--pattern", "sea-.*", "--every-seconds", "60", "--no-compaction")
     assert (config.every_seconds, config.pattern, config.topics) == (60, "sea-.*", [])
     assert (config.compaction, config.strict) == (False, False)
 
 
 @pytest.mark.rule("jobs-configured-like-services")
-def test_one_file_tells_all_actions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_file_configures_all_actions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "archive.toml"
     file.write_text(
         'output = "/data/archive"\ntopics = ["sea"]\ntarget_mb = 64\nspark_master = "local[2]"\n'
     )
-    compact = told("compact", "--config", str(file))
+    compact = config_of("compact", "--config", str(file))
     assert isinstance(compact, CompactConfig)
     assert (compact.target_bytes, compact.spark_master) == (64 << 20, "local[2]")
     monkeypatch.setenv("TIDELOG_BOOTSTRAP", "a:1,b:2")
-    backfill = told("backfill", "--config", str(file), "--since", '{"sea": {"0": 23}}')
+    backfill = config_of("backfill", "--config", str(file), "--since", '{"sea": {"0": 23}}')
     assert isinstance(backfill, BackfillConfig)
     assert (backfill.topics, backfill.since) == (["sea"], '{"sea": {"0": 23}}')
     assert backfill.bootstrap_servers == "a:1,b:2"
 
 
-def test_a_setting_that_no_action_has_is_told(
+def test_a_setting_that_no_action_has_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "archive.toml"
     file.write_text('output = "/data/archive"\ntarget_md = 64\n')
-    said = refused(capsys, "compact", "--config", str(file))
-    assert "sets target_md, which does not exist; did you mean target_mb?" in said
+    message = error_text(capsys, "compact", "--config", str(file))
+    assert "sets target_md, which does not exist; did you mean target_mb?" in message
 
 
-def test_an_action_that_does_not_exist_is_told_with_those_that_do(
+def test_an_unknown_action_is_answered_with_the_known_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    said = refused(capsys, "rnu")
-    assert "there is no action 'rnu'" in said
-    assert all(name in said for name in ACTIONS)
+    message = error_text(capsys, "rnu")
+    assert "there is no action 'rnu'" in message
+    assert all(name in message for name in ACTIONS)
 
 
 @pytest.mark.parametrize(
@@ -98,18 +98,18 @@ def test_an_action_that_does_not_exist_is_told_with_those_that_do(
         (["--pattern", "sea("], "is no regular expression"),
     ],
 )
-def test_wrong_settings_are_told(
+def test_invalid_settings_are_reported(
     flags: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert problem in refused(capsys, "run", *OUTPUT, *flags)
+    assert problem in error_text(capsys, "run", *OUTPUT, *flags)
 
 
-def test_an_archive_lies_in_a_file_system(capsys: pytest.CaptureFixture[str]) -> None:
-    said = refused(capsys, "run", "--topics", "sea", "--output", "s3a://bucket/x")
-    assert "must be a directory" in said
+def test_an_archive_is_in_a_file_system(capsys: pytest.CaptureFixture[str]) -> None:
+    message = error_text(capsys, "run", "--topics", "sea", "--output", "s3a://bucket/x")
+    assert "must be a directory" in message
 
 
-def test_a_range_is_of_times_in_utc_or_of_offsets() -> None:
+def test_a_range_is_in_utc_times_or_offsets() -> None:
     by_time = range_options(["sea"], "2026-11-22T10:00", "latest")
     assert (by_time["subscribe"], by_time["startingTimestamp"]) == ("sea", "1795341600000")
     assert by_time["endingOffsets"] == "latest"
@@ -120,12 +120,12 @@ def test_a_range_is_of_times_in_utc_or_of_offsets() -> None:
 
 
 @pytest.mark.parametrize("since", ["earliest", "2026-11-22T10:00", '{"sea": {"0": 5}}'])
-def test_a_range_is_one_that_the_data_source_takes(since: str) -> None:
+def test_a_range_is_valid_for_the_data_source(since: str) -> None:
     topics = [] if since.startswith("{") else ["sea"]
     options = ReadOptions.of_batch(
         {"bootstrap.servers": "a:1", **range_options(topics, since, "latest")}
     )
-    # A partition whose records are all older has nothing in a range of times.
+    # A partition with only older records has nothing in a range of times.
     assert options.latest_if_none == since.startswith("2026")
 
 
@@ -138,27 +138,27 @@ def test_a_range_is_one_that_the_data_source_takes(since: str) -> None:
         (["sea"], "latest", "option --since is 'latest'; it must be"),
     ],
 )
-def test_a_range_that_cannot_be_is_told(topics: list[str], since: str, problem: str) -> None:
+def test_an_impossible_range_is_reported(topics: list[str], since: str, problem: str) -> None:
     with pytest.raises(OptionError, match=problem):
         range_options(topics, since, "latest")
 
 
 @pytest.mark.rule("jobs-configured-like-services")
-def test_a_loss_names_the_flags_that_there_are() -> None:
+def test_a_loss_error_names_existing_flags() -> None:
     error = DataLossError([f"{TopicPartition('sea', 0)}: offsets 0 to 9 are gone"])
-    said = by_flags(error.message, RunConfig.in_terms_of_flags)
-    assert "set --on-data-loss to continue" in said
-    assert "begin another archive (--output)" in said
+    message = by_flags(error.message, RunConfig.in_terms_of_flags)
+    assert "set --on-data-loss to continue" in message
+    assert "begin another archive (--output)" in message
     assert by_flags(SKIP_HINT, RunConfig.in_terms_of_flags).endswith(
         "set --on-data-loss to continue"
     )
 
 
-def test_a_wrong_offset_names_the_flag_that_there_is() -> None:
+def test_an_offset_error_names_an_existing_flag() -> None:
     with pytest.raises(OptionError) as raised:
         ReadOptions.of_batch(
             {"bootstrap.servers": "a:1", **range_options(["sea"], "earliest", '{"sea": 3}')}
         )
-    said = by_flags(raised.value.message, BackfillConfig.in_terms_of_flags)
-    assert "--until" in said
-    assert "endingOffsets" not in said
+    message = by_flags(raised.value.message, BackfillConfig.in_terms_of_flags)
+    assert "--until" in message
+    assert "endingOffsets" not in message

@@ -20,7 +20,7 @@ def state(*hours: str) -> ArchiveState:
 
 
 @pytest.mark.rule("archive-expired-hours-stay-expired")
-def test_hours_that_have_ended_before_are_expired_and_no_others() -> None:
+def test_only_hours_that_ended_before_the_limit_are_expired() -> None:
     hours = [f"topic=sea/date=2026-11-22/hour={hour}" for hour in ("09", "10", "11")]
     undated = "topic=sea/date=__HIVE_DEFAULT_PARTITION__/hour=__HIVE_DEFAULT_PARTITION__"
     found = state(*hours, undated)
@@ -38,7 +38,7 @@ def test_a_time_within_an_hour_is_rounded_down() -> None:
 
 
 def test_expiry_ends_before_the_first_hour_with_a_damaged_file() -> None:
-    """Everything before a time is expired, or nothing is known of what is missing there."""
+    """Either everything before a time is expired, or it is unknown what is missing there."""
     hours = [
         f"topic={topic}/date=2026-11-22/hour={hour}" for topic in "ab" for hour in ("08", "09")
     ]

@@ -1,4 +1,4 @@
-"""Files as they were committed, and with one fault each."""
+"""Files as committed, and with one fault each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = 1_000
 
 @pytest.fixture
 def file(tmp_path: Path) -> AddedFile:
-    """As Spark writes it: pages have checksums. A page holds some tens of rows."""
+    """A file as Spark writes it: pages have checksums. A page holds a few dozen rows."""
     path = tmp_path / PATH
     path.parent.mkdir(parents=True)
     table = pa.table({"offset": range(ROWS), "value": [os.urandom(100) for _ in range(ROWS)]})
@@ -40,13 +40,13 @@ def flip(path: Path, at: float) -> None:
     path.write_bytes(content)
 
 
-def test_a_file_as_it_was_committed_is_sound(tmp_path: Path, file: AddedFile) -> None:
+def test_a_file_as_committed_is_intact(tmp_path: Path, file: AddedFile) -> None:
     assert damage(tmp_path, file) == ""
     assert damage(tmp_path, file._replace(sha256="")) == ""
     assert absent_or_cut(tmp_path, [file]) == {}
 
 
-def test_a_file_that_is_missing_or_has_another_size_is_found_without_reading_it(
+def test_a_missing_or_resized_file_is_found_without_reading_it(
     tmp_path: Path, file: AddedFile
 ) -> None:
     cut = file._replace(size_bytes=file.size_bytes + 1)
@@ -60,7 +60,7 @@ def test_a_file_that_is_missing_or_has_another_size_is_found_without_reading_it(
 
 @pytest.mark.parametrize("at", [0.2, 0.5, 0.9])
 @pytest.mark.parametrize("is_summed", [True, False])
-def test_a_flipped_bit_is_found_with_and_without_a_checksum_of_the_file(
+def test_a_flipped_bit_is_found_with_and_without_a_file_checksum(
     tmp_path: Path, file: AddedFile, at: float, is_summed: bool
 ) -> None:
     flip(tmp_path / PATH, at)
@@ -68,9 +68,7 @@ def test_a_flipped_bit_is_found_with_and_without_a_checksum_of_the_file(
     assert ("SHA-256" in wrong) if is_summed else wrong.startswith("it cannot be read")
 
 
-def test_a_file_that_is_no_parquet_or_has_too_few_rows_is_found(
-    tmp_path: Path, file: AddedFile
-) -> None:
+def test_a_file_that_is_not_parquet_or_lacks_rows_is_found(tmp_path: Path, file: AddedFile) -> None:
     unsummed = file._replace(sha256="")
     assert damage(tmp_path, unsummed._replace(rows=ROWS + 1)).endswith(f"by its commit {ROWS + 1}")
     (tmp_path / PATH).write_bytes(b"x" * file.size_bytes)
@@ -78,7 +76,7 @@ def test_a_file_that_is_no_parquet_or_has_too_few_rows_is_found(
 
 
 @pytest.mark.parametrize(("at", "least", "most"), [(0.5, 200, 600), (0.9, 700, ROWS - 1)])
-def test_rows_before_a_damaged_page_are_saved(
+def test_rows_before_a_damaged_page_are_recovered(
     tmp_path: Path, file: AddedFile, at: float, least: int, most: int
 ) -> None:
     schema = pa.schema([("offset", pa.int64()), ("value", pa.binary()), ("topic", pa.string())])

@@ -1,4 +1,4 @@
-"""An archive keeps the form of its values, however one of its files is lost."""
+"""An archive keeps the form of its values, whichever of its files is lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def log(tmp_path: Path) -> ArchiveLog:
 
 @pytest.mark.parametrize("name", [FORM, COPY])
 @pytest.mark.parametrize("damage", [None, b"", b"{}"])
-def test_one_of_the_two_files_is_enough_and_the_writer_mends_the_other(
+def test_one_of_the_two_files_is_enough_and_the_writer_repairs_the_other(
     log: ArchiveLog, name: str, damage: bytes | None
 ) -> None:
     hurt = log.own.at(name)
@@ -39,21 +39,21 @@ def test_one_of_the_two_files_is_enough_and_the_writer_mends_the_other(
     assert hurt.read_bytes() == form_to_json(JSON)
 
 
-def test_an_archive_of_a_former_release_gets_the_second_file(log: ArchiveLog) -> None:
+def test_an_archive_of_a_previous_release_gets_the_second_file(log: ArchiveLog) -> None:
     log.own.remove(COPY)
     keep_form(log.own, JSON)
     log.own.remove(FORM)
     assert kept_form(log) == JSON
 
 
-def test_without_both_no_other_form_is_taken(log: ArchiveLog) -> None:
+def test_without_both_files_no_other_form_is_accepted(log: ArchiveLog) -> None:
     log.own.remove(FORM)
     log.own.remove(COPY)
     with pytest.raises(JobError, match=r"form\.json and .* are missing, .* restore one of them"):
         kept_form(log)
 
 
-def test_where_neither_can_be_read_no_other_form_is_taken(log: ArchiveLog) -> None:
+def test_with_both_files_unreadable_no_other_form_is_accepted(log: ArchiveLog) -> None:
     for name in (FORM, COPY):
         log.own.at(name).write_bytes(b"{}")
     with pytest.raises(OptionError, match="restore it"):

@@ -1,4 +1,4 @@
-"""The table holds committed files alone; the state directory lies beside it."""
+"""The table directory holds only committed files; the state directory is beside it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def commit_of_former_release(root: Path, number: int, paths: list[str]) -> None:
+def commit_of_previous_release(root: Path, number: int, paths: list[str]) -> None:
     staging = f"{FORMER}/staging/{number:012}"
     value = {
         "version": 1,
@@ -45,13 +45,13 @@ def commit_of_former_release(root: Path, number: int, paths: list[str]) -> None:
     write(root / f"{FORMER}/log/{number:012}.json", json.dumps(value))
 
 
-def former_archive(root: Path) -> Path:
-    """Two commits, the second of which was killed when it had published one of its two files, and
-    files of a third that is not committed."""
+def previous_archive(root: Path) -> Path:
+    """Two commits, the second of which was killed after it had published one of its two files,
+    and files of a third, uncommitted one."""
     write(root / FORMER / LOCK, "process 1 on sea")
     write(root / FORMER / "checkpoint/metadata", "{}")
-    commit_of_former_release(root, 1, PATHS[:2])
-    commit_of_former_release(root, 2, PATHS[2:])
+    commit_of_previous_release(root, 1, PATHS[:2])
+    commit_of_previous_release(root, 2, PATHS[2:])
     for path in PATHS[:3]:
         write(root / path, "x")
     write(root / f"{FORMER}/staging/000000000002/{PATHS[3]}", "x")
@@ -59,8 +59,8 @@ def former_archive(root: Path) -> Path:
     return root
 
 
-def seen(root: Path) -> list[str]:
-    """By `OUTPUT/**/*.parquet`."""
+def visible_files(root: Path) -> list[str]:
+    """The files that match `OUTPUT/**/*.parquet`."""
     return sorted(str(path.relative_to(root)) for path in root.rglob("*.parquet"))
 
 
@@ -74,10 +74,10 @@ def test_a_new_archive_has_its_state_beside_the_table(tmp_path: Path) -> None:
 
 @pytest.mark.rule("archive-table-holds-committed-files")
 @pytest.mark.parametrize("step", ["rename", "sync_directory", None])
-def test_an_archive_of_a_former_release_is_migrated_wherever_that_ends(
+def test_an_archive_of_a_previous_release_is_migrated_wherever_that_is_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str | None
 ) -> None:
-    root = former_archive(tmp_path / "archive")
+    root = previous_archive(tmp_path / "archive")
     layout = ArchiveLayout(Directory(root))
     before = ArchiveLog(Directory(root), layout.current_state)
     assert before.load().paths == PATHS
@@ -99,14 +99,14 @@ def test_an_archive_of_a_former_release_is_migrated_wherever_that_ends(
         assert writer.state.paths == PATHS
         assert writer.state.batches["query"] >= 2
         assert own.read("checkpoint/metadata") == b"{}"
-    assert seen(root) == PATHS
+    assert visible_files(root) == PATHS
     assert not (root / FORMER).exists()
     with layout.held_by_writer() as own:
         assert ArchiveLog(Directory(root), lambda: own).load().paths == PATHS
 
 
-def test_an_archive_that_a_former_release_is_writing_is_not_migrated(tmp_path: Path) -> None:
-    root = former_archive(tmp_path / "archive")
+def test_an_archive_being_written_by_a_previous_release_is_not_migrated(tmp_path: Path) -> None:
+    root = previous_archive(tmp_path / "archive")
     held = Directory(root).held(f"{FORMER}/{LOCK}")
     busy = pytest.raises(TidelogError, match=r"archive is being written by process \d+")
     with held, busy, ArchiveLayout(Directory(root)).held_by_writer():
@@ -114,8 +114,8 @@ def test_an_archive_that_a_former_release_is_writing_is_not_migrated(tmp_path: P
     assert (root / FORMER / "log").exists()
 
 
-def test_an_archive_to_which_a_former_release_wrote_again_is_rejected(tmp_path: Path) -> None:
-    root = former_archive(tmp_path / "archive")
+def test_an_archive_written_again_by_a_previous_release_is_rejected(tmp_path: Path) -> None:
+    root = previous_archive(tmp_path / "archive")
     with ArchiveLayout(Directory(root)).held_by_writer():
         pass
     write(root / FORMER / LOCK, "")
@@ -126,7 +126,7 @@ def test_an_archive_to_which_a_former_release_wrote_again_is_rejected(tmp_path: 
 
 @pytest.mark.rule("archive-table-holds-committed-files")
 def test_a_table_without_its_state_directory_is_rejected(tmp_path: Path) -> None:
-    """A run would archive everything a second time."""
+    """Otherwise a run would archive everything a second time."""
     root = tmp_path / "archive"
     write(root / PATHS[0], "x")
     layout = ArchiveLayout(Directory(root))
@@ -137,7 +137,7 @@ def test_a_table_without_its_state_directory_is_rejected(tmp_path: Path) -> None
         layout.current_state()
 
 
-def test_a_state_directory_is_of_one_archive(tmp_path: Path) -> None:
+def test_a_state_directory_belongs_to_one_archive(tmp_path: Path) -> None:
     chosen = tmp_path / "states" / "sea"
     with ArchiveLayout(Directory(tmp_path / "sea"), chosen).held_by_writer() as own:
         assert own.root == chosen
@@ -153,14 +153,14 @@ def test_a_state_directory_is_of_one_archive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chosen", ["archive", ".", "archive/state"])
-def test_a_state_directory_that_readers_would_see_is_rejected(tmp_path: Path, chosen: str) -> None:
+def test_a_state_directory_visible_to_readers_is_rejected(tmp_path: Path, chosen: str) -> None:
     with pytest.raises(JobError, match="state_directory"):
         ArchiveLayout(Directory(tmp_path / "archive"), tmp_path / chosen)
 
 
-def test_a_state_directory_may_stay_where_former_releases_had_it(tmp_path: Path) -> None:
-    """Where OUTPUT is a mount point, nothing beside it is on its file system."""
-    root = former_archive(tmp_path / "archive")
+def test_a_state_directory_may_stay_where_previous_releases_had_it(tmp_path: Path) -> None:
+    """If OUTPUT is a mount point, nothing beside it is on its file system."""
+    root = previous_archive(tmp_path / "archive")
     layout = ArchiveLayout(Directory(root), root / FORMER)
     with layout.held_by_writer() as own:
         assert ArchiveLog(Directory(root), lambda: own).load().paths == PATHS
@@ -176,12 +176,12 @@ def test_a_state_directory_may_stay_where_former_releases_had_it(tmp_path: Path)
     ],
 )
 @pytest.mark.parametrize("is_former", [True, False])
-def test_a_state_directory_that_cannot_be_used_is_explained(
+def test_an_unusable_state_directory_is_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, told: str, is_former: bool
 ) -> None:
     root = tmp_path / "archive"
     if is_former:
-        former_archive(root)
+        previous_archive(root)
 
     def fail(*_: Any) -> None:
         raise OSError(number, os.strerror(number))

@@ -25,27 +25,27 @@ def missing(rows: int) -> MissingRows:
     return MissingRows(LOG, rows, (Archived(LOG, 2, Span(0, 10)), Archived(LOG, 4, Span(60, 90))))
 
 
-def test_missing_rows_are_looked_for_where_the_archive_has_none() -> None:
+def test_missing_rows_are_ranges_that_the_archive_lacks() -> None:
     present = {2: [Span(10, 50)], 4: [Span(50, 60)]}
     assert missing_rows(state(), LOG, 30, present) == missing(30)
     assert missing_rows(state(), OTHER, 1, {}) == MissingRows(OTHER, 1, ())
 
 
-def test_what_was_lost_before_is_not_looked_for_again() -> None:
+def test_known_losses_are_not_searched_again() -> None:
     found = state()
     found.lost = {LOG: GoneRows(LOG, 10, (Span(0, 10),))}
     present = {2: [Span(10, 50)], 4: [Span(50, 60)]}
     assert missing_rows(found, LOG, 30, present).offsets == (Span(60, 90),)
 
 
-def test_only_what_the_log_still_has_is_read() -> None:
+def test_only_ranges_still_in_the_log_are_read() -> None:
     assert readable(missing(30), Span(5, 70)) == (Span(5, 10), Span(60, 70))
     assert readable(missing(30), None) == ()
 
 
-def test_logs_are_read_side_by_side_a_range_of_each_at_a_time() -> None:
-    wanted = {LOG: [Span(0, 10), Span(60, 70)], OTHER: [Span(3, 5)]}
-    assert list(reads(wanted, 1_000)) == [
+def test_logs_are_read_concurrently_one_range_at_a_time() -> None:
+    expected = {LOG: [Span(0, 10), Span(60, 70)], OTHER: [Span(3, 5)]}
+    assert list(reads(expected, 1_000)) == [
         {LOG: Span(0, 10), OTHER: Span(3, 5)},
         {LOG: Span(60, 70)},
     ]
@@ -53,7 +53,7 @@ def test_logs_are_read_side_by_side_a_range_of_each_at_a_time() -> None:
     assert list(reads({LOG: []}, 4)) == []
 
 
-def test_a_log_is_read_in_few_ranges_however_many_rows_are_missing_here_and_there() -> None:
+def test_scattered_missing_rows_are_read_in_few_ranges() -> None:
     spans = [Span(100 * n, 100 * n + 1) for n in range(1_000)]
     parts = list(reads({LOG: spans}, 1_000_000))
     assert len(parts) == MAX_RANGES
@@ -65,31 +65,31 @@ def test_a_log_is_read_in_few_ranges_however_many_rows_are_missing_here_and_ther
 @pytest.mark.parametrize(
     ("rows", "restored", "now", "offsets"),
     [
-        # The log begins at 80: what it has was written again.
+        # The log begins at 80: its records were written again.
         (40, RestoredRows(10, (Span(80, 90),)), Span(80, 90), (Span(0, 10), Span(60, 80))),
-        # The topic is gone.
+        # The topic was deleted.
         (40, NOTHING, None, (Span(0, 10), Span(60, 90))),
-        # More rows are lost than offsets are gone: others were cut by an unclean election.
+        # More rows are lost than offsets are missing: an unclean election truncated the others.
         (35, NOTHING, Span(80, 90), (Span(0, 10), Span(60, 90))),
     ],
 )
-def test_what_is_lost_is_at_the_offsets_that_the_log_does_not_have(
+def test_offsets_missing_from_the_log_are_lost(
     rows: int, restored: RestoredRows, now: Span | None, offsets: tuple[Span, ...]
 ) -> None:
     left = rows - restored.rows
     assert lost_rows(missing(rows), restored, now) == GoneRows(LOG, left, offsets)
 
 
-def test_what_was_expired_is_not_lost() -> None:
+def test_expired_rows_are_not_lost() -> None:
     found = lost_rows(missing(30), NOTHING, None, expired=[Span(0, 10)])
     assert found == GoneRows(LOG, 30, (Span(60, 90),))
 
 
-def test_nothing_is_lost_where_all_rows_were_written_again() -> None:
+def test_nothing_is_lost_when_all_rows_were_written_again() -> None:
     assert lost_rows(missing(10), RestoredRows(10, (Span(60, 70),)), Span(60, 90)) is None
 
 
-def test_what_is_damaged_in_the_log_is_counted_by_itself() -> None:
+def test_damage_in_the_log_is_counted_separately() -> None:
     left = without_damaged(missing(30), DamagedOffsets(LOG, (Span(8, 65),), 5))
     assert left == MissingRows(
         LOG, 25, (Archived(LOG, 2, Span(0, 8)), Archived(LOG, 4, Span(65, 90)))

@@ -24,7 +24,7 @@ from tidelog_pipeline.archive.staged_files import StagedRows, read_ranges
 def offsets(
     *ends: int, topic_id: str = "id-1", begun: dict[int, int] | None = None
 ) -> StreamOffsets:
-    """`begun`: where the micro-batch began, of partitions in which the one before does not tell."""
+    """`begun`: the start of the micro-batch in partitions that the previous one does not have."""
     places = {n: ReadTo(end, 2) for n, end in enumerate(ends)}
     begins = {n: ReadTo(first) for n, first in (begun or {}).items()}
     return {"sea": TopicOffsets(topic_id, 7, places, 9, begins)}
@@ -34,7 +34,7 @@ def log(partition: int, topic_id: str = "id-1") -> LogId:
     return LogId("sea", topic_id, partition)
 
 
-def test_offsets_are_read_as_spark_writes_them() -> None:
+def test_offsets_written_by_spark_are_read() -> None:
     written = offsets(10, 20, begun={1: 5})
     value = to_value(written, Split(None, 1_000))
     text = f'v1\n{{"batchWatermarkMs":0}}\n{json.dumps(value)}'
@@ -42,17 +42,17 @@ def test_offsets_are_read_as_spark_writes_them() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"v2\n{}\n{}", b"v1\n{}\n{}\n{}"])
-def test_what_is_of_another_form_is_told(text: bytes) -> None:
+def test_offsets_of_another_form_are_reported(text: bytes) -> None:
     with pytest.raises(TidelogError, match="offsets/3 is no list of offsets"):
         offsets_of(text, "offsets/3")
 
 
 @pytest.mark.rule("archive-plans-taken-from-checkpoint")
-def test_a_micro_batch_reads_from_where_the_one_before_ended() -> None:
+def test_a_micro_batch_begins_where_the_previous_one_ended() -> None:
     assert planned_ranges(offsets(10, 20), offsets(15, 20), {}) == {log(0): Planned(10, 15)}
 
 
-def test_the_first_reads_from_where_the_query_began() -> None:
+def test_the_first_micro_batch_begins_where_the_query_began() -> None:
     began = {log(0): 3}
     assert planned_ranges(None, offsets(10, 20), began) == {
         log(0): Planned(3, 10),
@@ -60,46 +60,46 @@ def test_the_first_reads_from_where_the_query_began() -> None:
     }
 
 
-def test_the_first_reads_a_log_that_came_since_from_where_its_end_says() -> None:
+def test_the_first_micro_batch_reads_a_new_log_from_its_recorded_start() -> None:
     assert planned_ranges(None, offsets(10, 20, begun={1: 4}), {log(0): 3}) == {
         log(0): Planned(3, 10),
         log(1): Planned(4, 20),
     }
 
 
-def test_a_first_that_is_repeated_when_its_log_begins_later_has_what_its_rows_tell() -> None:
+def test_a_repeated_first_micro_batch_of_a_log_with_a_later_start_begins_at_its_rows() -> None:
     assert planned_ranges(None, offsets(10), {log(0): 12}) == {log(0): Planned(None, 10)}
 
 
 @pytest.mark.rule("archive-plans-taken-from-checkpoint")
-def test_a_new_log_is_read_from_where_its_micro_batch_says() -> None:
+def test_a_new_log_is_read_from_the_start_recorded_by_its_micro_batch() -> None:
     assert planned_ranges(offsets(10), offsets(10, 5, begun={1: 0}), {}) == {log(1): Planned(0, 5)}
     again = offsets(4, topic_id="id-2", begun={0: 1})
     assert planned_ranges(offsets(10), again, {log(0): 0}) == {log(0, "id-2"): Planned(1, 4)}
 
 
-def test_nothing_is_read_of_a_new_log_that_is_empty() -> None:
+def test_an_empty_new_log_is_not_read() -> None:
     assert planned_ranges(offsets(10), offsets(10, 0), {}) == {}
 
 
-def test_of_a_log_that_was_cut_what_comes_after_the_cut_is_read() -> None:
+def test_a_truncated_log_is_read_from_the_truncation() -> None:
     assert planned_ranges(offsets(10), offsets(8, begun={0: 6}), {}) == {log(0): Planned(6, 8)}
     assert planned_ranges(offsets(10), offsets(8, begun={0: 8}), {}) == {}
 
 
-def test_of_a_log_that_lost_its_beginning_what_is_left_is_read() -> None:
+def test_a_log_without_its_beginning_is_read_from_its_start() -> None:
     assert planned_ranges(offsets(10), offsets(30, begun={0: 15}), {}) == {log(0): Planned(15, 30)}
 
 
 @pytest.mark.rule("archive-plans-taken-from-checkpoint")
-def test_what_is_read_again_after_a_cut_was_planned_where_there_was_nothing_new() -> None:
+def test_rows_read_again_after_a_truncation_imply_their_range() -> None:
     grown_again = StagedRows("f", log(0), 4, 10, 0, 40, 49)
     read = read_ranges([grown_again], ends_of(offsets(50, 20)))
     assert [(one.log, one.offsets) for one in read] == [(log(0), Span(40, 50))]
 
 
-def test_a_micro_batch_is_planned_as_the_stream_reads_it() -> None:
-    """What the data source writes into a checkpoint, of a partition that has come since."""
+def test_a_micro_batch_is_planned_like_a_read_of_the_stream() -> None:
+    """This is what the data source writes into a checkpoint for a partition added since."""
     read, places = offsets(10), offsets(10, 2)
     end = with_begins(offsets(10, 5), read, places)
     assert planned_ranges(read, end, {}) == {log(1): Planned(2, 5)}

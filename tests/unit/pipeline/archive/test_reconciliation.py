@@ -16,17 +16,17 @@ STATE = ArchiveState(covered={LOG: (Span(0, 40), Span(50, 80))}, rows={LOG: 69},
 BOTH = {2: Counted(49, 3000)}
 
 
-def test_only_what_both_have_is_compared() -> None:
+def test_only_ranges_that_both_have_are_compared() -> None:
     assert compared_offsets(STATE, LOG, Span(20, 90)) == (Span(20, 40), Span(50, 80))
     assert compared_offsets(STATE, LOG, None) == ()
 
 
-def test_what_no_run_has_read_is_a_hole_but_at_the_end() -> None:
+def test_an_unread_range_is_a_hole_unless_at_the_end() -> None:
     assert holes(STATE, LOG, Span(20, 90)) == (Span(40, 50),)
     assert holes(STATE, LOG, None) == ()
 
 
-def test_counts_that_agree_are_told_and_what_is_still_to_come() -> None:
+def test_matching_counts_are_reported_with_the_outstanding_ranges() -> None:
     found = report(STATE, LOG, Span(20, 90), InFiles(69, 69), BOTH, BOTH, [])
     assert not found.problems
     assert str(found) == (
@@ -35,7 +35,7 @@ def test_counts_that_agree_are_told_and_what_is_still_to_come() -> None:
     )
 
 
-def test_a_hole_is_for_a_repair_where_files_that_no_commit_names_may_have_it() -> None:
+def test_a_hole_with_uncommitted_files_is_left_to_a_repair() -> None:
     hole = Span(40, 50)
     for has_unnamed, advice in ((False, "archive backfill --since"), (True, "archive repair")):
         found = report(
@@ -70,7 +70,7 @@ def test_a_hole_is_for_a_repair_where_files_that_no_commit_names_may_have_it() -
         (InFiles(69, 69), BOTH, {2: Counted(49, 3001)}, "are at other offsets"),
     ],
 )
-def test_each_difference_is_told(
+def test_each_difference_is_reported(
     files: InFiles, in_log: dict[int, Counted], in_archive: dict[int, Counted], told: str
 ) -> None:
     found = report(STATE, LOG, Span(0, 80), files, in_log, in_archive, [])
@@ -78,13 +78,13 @@ def test_each_difference_is_told(
     assert told in str(found)
 
 
-def test_a_hole_with_records_is_told_with_what_fills_it() -> None:
+def test_a_hole_with_records_is_reported_with_the_command_that_fills_it() -> None:
     found = report(STATE, LOG, Span(0, 80), InFiles(69, 69), BOTH, BOTH, [Span(40, 50)])
     assert "offsets 40 to 49 have records, and were never archived" in str(found)
     assert """--since '{"sea": {"0": 40}}'""" in str(found)
 
 
-def test_damage_in_the_log_is_reported_and_a_problem_where_the_archive_does_not_know_it() -> None:
+def test_damage_in_the_log_is_reported_and_is_a_problem_if_the_archive_does_not_know_it() -> None:
     archived = LogDamage((Span(20, 25),), 5)
     found = report(STATE, LOG, Span(0, 80), InFiles(69, 69), BOTH, BOTH, [], damage=archived)
     assert not found.problems

@@ -25,7 +25,7 @@ def test_files_have_the_rows_of_all_their_logs() -> None:
     assert rows_of_files(rows) == {"a": 8, "b": 4}
 
 
-def test_rows_that_the_driver_does_not_see_are_an_error() -> None:
+def test_rows_invisible_to_the_driver_are_an_error() -> None:
     check_whole(9, ROWS, "/data")
     check_whole(0, [], "/data")
     for staged in (ROWS[:1], []):
@@ -34,7 +34,7 @@ def test_rows_that_the_driver_does_not_see_are_an_error() -> None:
 
 
 @pytest.mark.rule("archive-plans-taken-from-checkpoint")
-def test_all_offsets_that_were_planned_count_as_read() -> None:
+def test_all_planned_offsets_count_as_read() -> None:
     planned = {LOG: Planned(8, 21), OTHER: Planned(5, 6)}
     assert read_ranges(ROWS, planned) == [
         ReadRange(LOG, Span(8, 21), 9, 1, {2: Span(8, 16), 4: Span(16, 21)}),
@@ -42,23 +42,23 @@ def test_all_offsets_that_were_planned_count_as_read() -> None:
     ]
 
 
-def test_where_the_beginning_is_not_known_rows_tell_it() -> None:
+def test_an_unknown_start_is_taken_from_the_rows() -> None:
     assert [r.offsets for r in read_ranges(ROWS, {LOG: Planned(None, 21)})] == [Span(10, 21)]
     assert read_ranges([], {LOG: Planned(None, 21)}) == []
 
 
-def test_after_a_cut_rows_begin_before_where_the_last_batch_ended() -> None:
+def test_after_a_truncation_rows_begin_before_the_end_of_the_last_batch() -> None:
     assert [r.offsets for r in read_ranges(ROWS, {LOG: Planned(12, 21)})] == [Span(10, 21)]
 
 
-def test_an_epoch_is_not_claimed_where_its_rows_were_left_out() -> None:
+def test_an_epoch_is_not_recorded_where_its_rows_were_filtered_out() -> None:
     found = read_ranges(ROWS[:1], {LOG: Planned(8, 21)}, [LOG])
     assert found == [ReadRange(LOG, Span(8, 21), 4, 0, {4: Span(16, 21)})]
 
 
 @pytest.mark.rule("archive-plans-taken-from-checkpoint")
 @pytest.mark.parametrize("planned", [{OTHER: Planned(0, 99)}, {LOG: Planned(0, 19)}])
-def test_rows_that_nobody_planned_are_an_error(planned: dict[LogId, Planned]) -> None:
+def test_unplanned_rows_are_an_error(planned: dict[LogId, Planned]) -> None:
     with pytest.raises(TidelogError, match="offset 19 of sea/0"):
         read_ranges(ROWS, planned)
 
@@ -69,9 +69,9 @@ def test_rows_that_nobody_planned_are_an_error(planned: dict[LogId, Planned]) ->
         # Ten offsets and nine rows.
         (Planned(10, 20), {}, {}, {LOG: Span(10, 20)}),
         (Planned(11, 20), {}, {}, {LOG: Span(10, 20)}),
-        # As many as there are offsets, but for one that may be of another epoch.
+        # As many rows as offsets, except for one offset that may be of another epoch.
         (Planned(11, 20), {LOG: [Span(8, 12)]}, {}, {LOG: Span(10, 20)}),
-        # Where rows tell where it begins, and where it was to begin.
+        # The start is that of the rows, or the given one.
         (Planned(None, 20), {}, {}, {LOG: Span(10, 20)}),
         (Planned(None, 20), {}, {LOG: 5}, {LOG: Span(5, 20)}),
     ],
@@ -89,5 +89,5 @@ def test_ranges_with_a_row_at_each_offset_have_none() -> None:
     full = [StagedRows("a", LOG, 2, 5, 1, 10, 14), StagedRows("b", LOG, 4, 5, 0, 15, 19)]
     before = {LOG: [Span(0, 10)]}
     assert with_gaps(full, {LOG: Planned(10, 20), OTHER: Planned(None, 3)}, before, {}) == {}
-    # Nothing came of a range that was to be read.
+    # The planned range yielded no rows.
     assert with_gaps(full, {OTHER: Planned(None, 3)}, {}, {OTHER: 1}) == {OTHER: Span(1, 3)}

@@ -62,7 +62,7 @@ def test_a_value_of_the_schema_fits(value: bytes) -> None:
         (b'{"at": {"x": "deep"}}', "field at.x is a string"),
     ],
 )
-def test_one_that_does_not_is_told_by_its_field(value: bytes, told: str) -> None:
+def test_a_value_that_does_not_match_is_reported_by_its_field(value: bytes, told: str) -> None:
     assert told in json_values.mismatch(value, SCHEMA)
 
 
@@ -87,8 +87,8 @@ def test_messages_become_rows_of_their_schema() -> None:
     )
 
 
-def test_what_is_no_such_message_is_none() -> None:
-    """Bytes of another message are often well formed: their fields have other numbers."""
+def test_foreign_bytes_are_not_a_message() -> None:
+    """Bytes of another message are often well formed, with other field numbers."""
     of = protobuf_values.message_class(DESCRIPTORS, "sea.v1.Depth")
     tide = protobuf_values.message_class(DESCRIPTORS, "sea.v1.Tide")
     assert protobuf_values.parsed(of, b"\xff") is None
@@ -111,13 +111,13 @@ def test_what_is_no_such_message_is_none() -> None:
         (b"no descriptors", "Tide", "protoc --include_imports"),
     ],
 )
-def test_descriptors_that_do_not_fit_are_told(descriptors: bytes, message: str, told: str) -> None:
+def test_unsuitable_descriptors_are_reported(descriptors: bytes, message: str, told: str) -> None:
     with pytest.raises(OptionError, match=r"--message|--descriptors|message") as error:
         ValueForm.of_protobuf(descriptors, message)
     assert told in error.value.message
 
 
-def test_a_column_without_fields_is_refused_before_anything_is_written() -> None:
+def test_a_column_without_fields_is_rejected_before_anything_is_written() -> None:
     inner = StructType([StructField("b", MapType(StringType(), StructType([])))])
     with pytest.raises(OptionError, match=r"without fields: a\.b has none"):
         ValueForm.of_json(StructType([StructField("a", inner)]))
@@ -138,7 +138,7 @@ def test_an_archive_keeps_its_form(form: ValueForm) -> None:
     assert form_in_force(form, kept) == form
 
 
-def test_another_form_is_refused() -> None:
+def test_another_form_is_rejected() -> None:
     with pytest.raises(OptionError, match="the archive has raw values, and not json values of"):
         form_in_force(FORMS[1], FORMS[0])
 
@@ -152,7 +152,7 @@ def test_an_empty_value_of_another_type_in_a_map_does_not_match(value: bytes) ->
 
 
 @pytest.mark.rule("archive-values-converted-or-kept")
-def test_a_schema_that_no_value_has_is_told_with_what_is_wrong_with_the_first() -> None:
+def test_a_schema_that_matches_no_value_is_reported_with_the_first_mismatch() -> None:
     samples = [("sea/0 offset 7", b'{"id": "x"}'), ("sea/0 offset 8", b"{")]
     with pytest.raises(OptionError, match=r"none of 2 .* at sea/0 offset 7: field id is a string"):
         check_samples(FORMS[1], samples)

@@ -1,4 +1,4 @@
-"""What the job `lag` can be told."""
+"""Configuration of the job `lag`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tidelog_pipeline.commands import load_action
 from tidelog_pipeline.lag.config import ACTIONS, RollupConfig, SampleConfig
 
 
-def test_samples_are_taken_every_five_seconds_until_it_is_stopped() -> None:
+def test_samples_are_taken_every_five_seconds_until_the_job_is_stopped() -> None:
     config = load_action("lag", ACTIONS, ["sample", "--create", "--drivers", "a:1,b:2"])
     assert isinstance(config, SampleConfig)
     assert (config.every_ms, config.rounds, config.create) == (5_000, None, True)
     assert config.drivers == ["a:1", "b:2"]
 
 
-def test_a_rollup_is_of_days() -> None:
+def test_a_rollup_covers_days() -> None:
     flags = ["--output", "/data/lag", "--since", "2026-11-20", "--until", "2026-11-22"]
     config = load_action("lag", ACTIONS, ["rollup", *flags])
     assert isinstance(config, RollupConfig)
@@ -42,7 +42,7 @@ def test_a_rollup_is_of_days() -> None:
         (["smaple"], "there is no action 'smaple'"),
     ],
 )
-def test_wrong_settings_are_told(
+def test_invalid_settings_are_reported(
     argv: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:

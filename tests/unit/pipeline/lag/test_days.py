@@ -8,7 +8,7 @@ FIRST, LAST = date(2026, 11, 21), date(2026, 11, 22)
 DAYS = Days(FIRST, LAST)
 
 
-def test_days_are_those_of_utc_and_both_ends_are_part() -> None:
+def test_days_are_in_utc_and_inclusive_at_both_ends() -> None:
     assert DAYS.all == [FIRST, LAST]
     assert (DAYS.start_ms, DAYS.end_ms) == (1_795_219_200_000, 1_795_219_200_000 + 2 * DAY_MS)
     assert day_of(DAYS.start_ms) == FIRST
@@ -22,5 +22,5 @@ def test_a_day_that_began_before_the_oldest_record_lacks_samples() -> None:
     assert incomplete_days(DAYS, [start_ms(LAST) + 5]) == [FIRST, LAST]
 
 
-def test_a_log_that_nothing_was_deleted_from_has_all_there_was() -> None:
+def test_a_log_without_deletions_has_all_its_samples() -> None:
     assert incomplete_days(DAYS, []) == []

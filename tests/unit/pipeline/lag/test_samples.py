@@ -38,11 +38,11 @@ def state(
         high_watermark=100 * epoch,
         leader=LeaderState(followers=followers) if leads else None,
     )
-    told = BrokerState(1, "running", True, 1, replicas=(replica,))
-    return ServiceState("broker", broker, "a", "1", 0, 0, StoreHealth(), broker=told)
+    reported = BrokerState(1, "running", True, 1, replicas=(replica,))
+    return ServiceState("broker", broker, "a", "1", 0, 0, StoreHealth(), broker=reported)
 
 
-def test_followers_are_as_the_newest_leader_sees_them() -> None:
+def test_followers_are_reported_by_the_newest_leader() -> None:
     deposed = state(1, 4, FollowerProgress(2, lag_records=0))
     progress = FollowerProgress(3, in_isr=True, lag_records=7, lag_bytes=70, lag_ms=12)
     leaders = leaders_of([state(2, 5, progress), deposed, state(3, 6, leads=False)])
@@ -60,19 +60,19 @@ def test_followers_are_as_the_newest_leader_sees_them() -> None:
     }
 
 
-def test_what_a_leader_does_not_know_is_left_out() -> None:
+def test_values_unknown_to_the_leader_are_omitted() -> None:
     (sample,) = replica_samples(1_000, leaders_of([state(2, 5, FollowerProgress(3))]))
     assert (sample.lag_records, sample.lag_ms, sample.in_sync) == (None, None, False)
 
 
 @pytest.mark.rule("lag-measured-to-present-end")
-def test_a_querys_lag_is_measured_by_where_the_log_ends_now() -> None:
+def test_the_lag_of_a_query_is_relative_to_the_current_log_end() -> None:
     leaders = leaders_of([state(2, 5)])
     places = [QueryPlace("copy", SEA, 480), QueryPlace("copy", TopicPartition("sea", 9), 1)]
     assert [s.lag_records for s in query_samples(1_000, places, leaders)] == [20, None]
 
 
-def test_silence_is_a_sample_too() -> None:
+def test_a_missing_answer_is_a_sample_too() -> None:
     assert json.loads(to_value(silent_sample(5, "broker 2", "refused"))) == {
         "at_ms": 5,
         "kind": "silent",
@@ -95,13 +95,13 @@ tidelog_spark_lag_records{partition="0",query="copy",query_id="a-1",topic="sea"}
 """
 
 
-def test_places_of_queries_are_read_as_a_driver_tells_them() -> None:
+def test_query_positions_are_read_from_driver_metrics() -> None:
     assert query_places(METRICS) == [
         QueryPlace("copy", SEA, 480),
         QueryPlace("b-2", TopicPartition("sea", 1), 7),
     ]
 
 
-def test_what_is_no_text_of_metrics_is_an_error() -> None:
+def test_malformed_metrics_text_is_an_error() -> None:
     with pytest.raises(ValueError, match="no label"):
         query_places('tidelog_spark_next_offset{topic="sea"} 1\n# EOF\n')

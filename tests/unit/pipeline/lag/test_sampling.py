@@ -1,4 +1,4 @@
-"""Looking on, whatever becomes of the samples."""
+"""Sampling continues, whatever happens to the samples."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PATIENCE_S = 30
 
 
 class SilentCluster(ServiceStates):
-    """One that does not answer: each look is one sample."""
+    """A cluster that does not answer: each poll yields one sample."""
 
     def __init__(self) -> None:
         self.looks = 0
@@ -75,7 +75,7 @@ def times_written(cluster: FakeCluster) -> list[int]:
 
 
 @pytest.mark.rule("lag-sampling-outlives-failed-writes")
-async def test_it_looks_on_while_the_topic_cannot_be_written(cluster: FakeCluster) -> None:
+async def test_sampling_continues_while_the_topic_is_unavailable(cluster: FakeCluster) -> None:
     states = SilentCluster()
     async with writer_to(cluster, LONG_MS) as writer:
         sampler = LagSampler(states, writer, [], SystemClock())
@@ -91,7 +91,7 @@ async def test_it_looks_on_while_the_topic_cannot_be_written(cluster: FakeCluste
 
 
 @pytest.mark.rule("lag-sampling-outlives-failed-writes")
-async def test_what_is_not_written_in_time_is_logged_and_what_comes_later_is_written(
+async def test_samples_not_written_in_time_are_logged_and_later_ones_are_written(
     cluster: FakeCluster,
 ) -> None:
     states = SilentCluster()
@@ -108,7 +108,7 @@ async def test_what_is_not_written_in_time_is_logged_and_what_comes_later_is_wri
     assert len({line["at_ms"] for line in lines}) == len(lines)
 
 
-async def test_a_number_of_rounds_that_are_not_all_written_is_a_failure(
+async def test_a_bounded_run_with_unwritten_samples_fails(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job, "Producer", partial(Producer, delivery_timeout_ms=100))
@@ -120,7 +120,7 @@ async def test_a_number_of_rounds_that_are_not_all_written_is_a_failure(
 
 
 @pytest.mark.rule("lag-sampling-outlives-failed-writes")
-async def test_so_many_wait_and_no_more(
+async def test_the_number_of_buffered_samples_is_bounded(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "MAX_WAITING_SAMPLES", 2)
@@ -137,7 +137,7 @@ async def test_so_many_wait_and_no_more(
 
 
 @pytest.mark.rule("lag-sampling-outlives-failed-writes")
-async def test_it_ends_once_the_topic_is_gone(cluster: FakeCluster) -> None:
+async def test_sampling_ends_when_the_topic_is_deleted(cluster: FakeCluster) -> None:
     states = SilentCluster()
     async with writer_to(cluster, 100) as writer:
         work = asyncio.create_task(
@@ -151,7 +151,7 @@ async def test_it_ends_once_the_topic_is_gone(cluster: FakeCluster) -> None:
     assert ended.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_what_waits_when_it_is_stopped_is_logged(
+async def test_buffered_samples_are_logged_when_sampling_is_stopped(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "STOP_TIMEOUT_MS", 20)
