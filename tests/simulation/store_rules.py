@@ -4,8 +4,7 @@ They are derived independently from "Metadata" in docs/internals/protocol.md and
 rules `registrations-are-only-created`, `losses-remembered-across-incarnations`,
 `every-write-sets-eligible-set`, `unanswered-isr-change-is-pending`, `damaged-replica-resigns-first`
 and `stopping-broker-does-not-rejoin`. They call none of production's own functions: a mistake there
-must show here.
-"""
+must show here."""
 
 from __future__ import annotations
 
@@ -461,8 +460,7 @@ class StoreRules:
 
         No last-known member could have been elected as clean, and none is away unless a loss is
         permitted. A topic that is recovered by hand needs a consent. A registration that begins
-        or ends during the election is not known to it.
-        """
+        or ends during the election is not known to it."""
         since = self.partitions[partition].revision
         self._judge_consent(partition, old, new)
         if self.permits_loss(partition, new.leader_epoch):
