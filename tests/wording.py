@@ -9,17 +9,15 @@ from __future__ import annotations
 import ast
 import io
 import re
-import subprocess
 import sys
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
+from documented import ROOT, pages
+
 PYTHON = ("libs", "services", "tests/model", "tests/mutants", "tests/simulation")
-DOCUMENTS = ("*.md", "docs", "tests/*/README.md", "services/*/README.md", "libs/*/README.md")
-PROTO = ("proto",)
 
 # Each word, with what to write instead.
 INSTEAD = {
@@ -90,25 +88,20 @@ def in_proto(text: str) -> Iterator[Found]:
     return banned("\n".join(lines))
 
 
-def _tracked(patterns: tuple[str, ...], suffix: str) -> list[Path]:
-    listed = subprocess.run(
-        ["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return [ROOT / name for name in listed.stdout.splitlines() if name.endswith(suffix)]
+def _found_in(path: Path) -> Iterator[Found]:
+    search = {".py": in_python, ".md": in_document, ".proto": in_proto}[path.suffix]
+    return search(path.read_text())
+
+
+def _files() -> list[Path]:
+    python = [path for folder in PYTHON for path in sorted((ROOT / folder).rglob("*.py"))]
+    documents = [*pages(), *sorted(ROOT.glob("*/*/README.md"))]
+    proto = sorted((ROOT / "proto").rglob("*.proto"))
+    return [path for path in (*python, *documents, *proto) if "_pb2" not in path.name]
 
 
 def main() -> int:
-    found = [
-        (path, word)
-        for patterns, suffix, look in (
-            (PYTHON, ".py", in_python),
-            (DOCUMENTS, ".md", in_document),
-            (PROTO, ".proto", in_proto),
-        )
-        for path in _tracked(patterns, suffix)
-        if "_pb2" not in path.name
-        for word in look(path.read_text())
-    ]
+    found = [(path, word) for path in _files() for word in _found_in(path)]
     for path, word in found:
         sys.stdout.write(
             f"{path.relative_to(ROOT)}:{word.line}: {word.word!r}; write {word.instead}\n"

@@ -74,11 +74,11 @@ class PartitionQueue:
     def take_expired(self, now_ms: int) -> list[SealedBatch]:
         """Removes and returns the waiting batches beyond their deadline. Checks the first ones
         only, unless an early batch is beyond its deadline."""
-        expired: list[SealedBatch] = []
         if any(batch.deadline_ms <= now_ms for batch in self.early):
-            expired += (batch for batch in self.waiting if batch.deadline_ms <= now_ms)
+            expired = [batch for batch in self.waiting if batch.deadline_ms <= now_ms]
             self.waiting = deque(batch for batch in self.waiting if batch.deadline_ms > now_ms)
             return expired
+        expired = []
         while self.waiting and self.waiting[0].deadline_ms <= now_ms:
             expired.append(self.waiting.popleft())
         return expired

@@ -440,7 +440,7 @@ def cause_of(error: Exception) -> RejectionCause:
 
 
 def try_to_report(config: BrokerConfig, error: Exception, why: str) -> None:
-    """Reports an error after which the report may fail as well."""
+    """Reports why this broker does not start. The report may fail for the same reason."""
     with suppress(Exception):
         uvloop.run(report_rejection(config, error, why))
 
