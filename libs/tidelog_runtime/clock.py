@@ -9,6 +9,9 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+# If the clocks of two brokers differ by more than this, one of them is wrong.
+MAX_SKEW_MS = 60_000
+
 
 class Clock(Protocol):
     def monotonic_ms(self) -> int:

@@ -22,12 +22,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tidelog_runtime.clock import Clock
+from tidelog_runtime.clock import MAX_SKEW_MS, Clock
 
 # Time servers step a clock by less than this, and no retention is more exact.
 MAX_STEP_MS = 60_000
-# If the clocks of two brokers differ by more than this, one of them is wrong.
-MAX_SKEW_MS = 60_000
 # For this time after it was heard, another broker's clock can confirm this one. While this clock is
 # in doubt, the other one can contradict it for MAX_DOUBT_MS.
 PEER_VALID_MS = 120_000

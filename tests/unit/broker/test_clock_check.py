@@ -7,13 +7,13 @@ import pytest
 from tidelog_broker.clock_check import (
     MAX_DOUBT_MS,
     MAX_OFF_MS,
-    MAX_SKEW_MS,
     MAX_STEP_MS,
     PEER_VALID_MS,
     PeerClock,
     Reading,
 )
 from tidelog_broker.storage.clock_file import CLOCK_NAME, read_clock, write_clock
+from tidelog_runtime.clock import MAX_SKEW_MS
 from unit.broker.log.builders import DIRECTORY
 from unit.broker.log.memory_disk import MemoryDisk
 from unit.broker.machine_clocks import HOUR_MS, NOW_MS, YEAR_MS, Machine

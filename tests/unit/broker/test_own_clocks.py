@@ -9,11 +9,11 @@ import pytest
 from tidelog_broker.clock_check import (
     MAX_DOUBT_MS,
     MAX_OFF_MS,
-    MAX_SKEW_MS,
     MAX_STEP_MS,
     PEER_VALID_MS,
     Reading,
 )
+from tidelog_runtime.clock import MAX_SKEW_MS
 from unit.broker.machine_clocks import HOUR_MS, NOW_MS, YEAR_MS, Machine
 
 

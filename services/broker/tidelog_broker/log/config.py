@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidelog_runtime.clock import MAX_SKEW_MS
 from tidelog_runtime.topic_config import UNLIMITED, TopicConfig
 
 # A search walks at most this many bytes of frame headers. A segment of 256 MiB has at most 16,384
@@ -31,5 +32,8 @@ class LogConfig:
             segment_ms=topic.segment_ms,
             retention_ms=topic.retention_ms,
             retention_bytes=topic.retention_bytes,
-            timestamp_max_ahead_ms=topic.timestamp_max_ahead_ms,
+            timestamp_max_ahead_ms=(
+                # Its timestamps are the times of brokers.
+                MAX_SKEW_MS if topic.timestamp_type == "append" else topic.timestamp_max_ahead_ms
+            ),
         )

@@ -1,10 +1,11 @@
 """Decides which segments a log no longer has to keep. Pure.
 
 No single record decides how long its segment is kept. A segment is too old once neither a record's
-timestamp nor an append time in it is younger than `retention_ms`. Times that are ahead of this
-broker's clock, by more than the topic accepts, are ignored. So a timestamp in seconds instead of
-milliseconds deletes nothing early, and one in microseconds keeps nothing. A wrong broker clock at
-the time of an append has neither effect."""
+timestamp nor an append time in it is younger than `retention_ms`. Ignored are timestamps further
+ahead of this broker's clock than the topic accepts, and append times further ahead than the clocks
+of brokers may differ. So a timestamp in seconds instead of milliseconds deletes nothing early, and
+one in microseconds keeps nothing. A wrong broker clock at the time of an append has neither effect.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from functools import partial
 from tidelog.batch import UNKNOWN_MS
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.indexes import SegmentSummary
+from tidelog_runtime.clock import MAX_SKEW_MS
 from tidelog_runtime.topic_config import UNLIMITED
 
 # With a lower retention_bytes a segment is not rolled earlier than this.
@@ -63,22 +65,21 @@ def is_expired(
     """Returns whether a segment is too old. `later` are the segments that follow it."""
     if config.retention_ms == UNLIMITED or summary.size == 0:
         return False
-    latest_ms = now_ms + max(config.timestamp_max_ahead_ms, 0)
     oldest_ms = now_ms - config.retention_ms
-    known = [
-        time_ms
-        for time_ms in (summary.max_timestamp_ms, summary.first_append_time_ms)
-        if time_ms <= latest_ms
-    ]
-    if known and max(known) >= oldest_ms:
+    latest_timestamp_ms = now_ms + max(config.timestamp_max_ahead_ms, 0)
+    latest_append_ms = now_ms + MAX_SKEW_MS
+    if (
+        oldest_ms <= summary.max_timestamp_ms <= latest_timestamp_ms
+        or oldest_ms <= summary.first_append_time_ms <= latest_append_ms
+    ):
         return False
     appended_ms = last_append_ms()
-    if appended_ms != UNKNOWN_MS and appended_ms <= latest_ms:
+    if appended_ms != UNKNOWN_MS and appended_ms <= latest_append_ms:
         return appended_ms < oldest_ms
     # The append time is ahead of the clock, or lost by damage. The segment is at least as old as
     # what follows it.
     following = (s.first_append_time_ms for s in later if s.size > 0)
-    known = [ms for ms in following if ms != UNKNOWN_MS and ms <= latest_ms]
+    known = [ms for ms in following if ms != UNKNOWN_MS and ms <= latest_append_ms]
     followed_ms = known[0] if known else now_ms
     return followed_ms < oldest_ms
 

@@ -6,6 +6,8 @@ import pytest
 
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.log import Log
+from tidelog_runtime.clock import MAX_SKEW_MS
+from tidelog_runtime.topic_config import TopicConfig
 from unit.broker.log.builders import START_MS, batch_at, open_log
 from unit.broker.log.memory_disk import MemoryDisk
 from unit.broker.log.test_log_truncate import FRAME
@@ -71,6 +73,29 @@ def test_data_appended_by_a_fast_clock_is_as_old_as_the_next_data() -> None:
     assert kept_from(log, START_MS + 1_031) == 5
     alone = log_of(fast, fast, fast)
     assert kept_from(alone, START_MS + DAY_MS) == 0
+
+
+def test_an_hour_of_a_fast_clock_does_not_extend_retention() -> None:
+    fast = (START_MS, START_MS + 3_600_000)
+    log = log_of(at(0), fast, fast, fast, at(30))
+    assert kept_from(log, START_MS + 1_030) == 0
+    assert kept_from(log, START_MS + 1_031) == 5
+
+
+def test_append_times_within_the_skew_of_clocks_keep_their_segment() -> None:
+    fast = (START_MS, START_MS + MAX_SKEW_MS)
+    log = log_of(fast, fast, at(20), timestamp_max_ahead_ms=0)
+    assert kept_from(log, START_MS + MAX_SKEW_MS + 1_000) == 0
+    assert kept_from(log, START_MS + MAX_SKEW_MS + 1_001) == 3
+
+
+def test_timestamps_of_appends_count_only_within_the_skew_of_clocks() -> None:
+    """A producer may date its records ahead, a broker may not."""
+    ahead_ms = {
+        kind: LogConfig.of_topic(TopicConfig(timestamp_type=kind)).timestamp_max_ahead_ms
+        for kind in ("create", "append")
+    }
+    assert ahead_ms == {"create": 3_600_000, "append": MAX_SKEW_MS}
 
 
 def test_damaged_batches_of_unknown_age_are_as_old_as_the_next_data() -> None:
