@@ -230,9 +230,8 @@ class ReplicaRules:
                 **where(replica),
             )
         state = now.state
-        if state is not None and state.leader_epoch < self._store.first_epoch.get(
-            replica.partition, NO_EPOCH
-        ):
+        first_epochs = self._store.first_epochs.get(replica.partition, ())
+        if state is not None and state.leader_epoch < max(first_epochs, default=NO_EPOCH):
             return  # of the removed partition of this number, whose end it does not know yet
         committed = self.committed_of(replica.partition)
         if now.leading is not None and state is not None:

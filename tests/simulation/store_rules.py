@@ -83,8 +83,8 @@ class StoreRules:
         # Called when a removed partition has been added again under its topic's id.
         self.on_added_again: Callable[[PartitionId], None] = lambda _: None
         self.on_other_machine: Callable[[int], None] = lambda _: None  # it is the broker now
-        # By partition that was added again: the leader epoch with which it began.
-        self.first_epoch: dict[PartitionId, int] = {}
+        # By partition: the leader epochs with which it began each time that it was added again.
+        self.first_epochs: dict[PartitionId, list[int]] = {}
         self._last_epoch: dict[PartitionId, int] = {}  # of removed partitions
         # The state before an unclean election, by its leader epoch.
         self.before_unclean: dict[tuple[PartitionId, int], LeaderAndIsr] = {}
@@ -283,7 +283,7 @@ class StoreRules:
                 None,
                 new,
             )
-        self.first_epoch[partition] = new.leader_epoch
+        self.first_epochs.setdefault(partition, []).append(new.leader_epoch)
         self.on_added_again(partition)
 
     def _judge(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:

@@ -30,7 +30,7 @@ def told_losses(*losses: Loss) -> ToldLosses:
         losses=list(losses),
         name_of=lambda _: SEA,
         store=SimpleNamespace(
-            first_epoch={},
+            first_epochs={},
             before_unclean={(PLACE, loss.leader_epoch): None for loss in losses},
             topics={SEA.topic: SimpleNamespace(topic_id=PLACE.topic_id)},
         ),
@@ -91,3 +91,11 @@ def test_a_truncation_that_there_was_not_is_found() -> None:
 
 def test_a_truncation_that_there_was_is_none() -> None:
     told_losses(LOSS).truncation_told("c1", [PLACE], LogTruncatedError(SEA, 12, 3, 5))
+
+
+def test_a_reader_may_hear_late_of_a_partition_that_was_added_twice() -> None:
+    told = told_losses()
+    told._invariants.store.first_epochs[PLACE] = [5, 7]
+    told.truncation_told("c1", [PLACE], LogTruncatedError(SEA, 10, 3, 5))
+    with pytest.raises(Violation, match="told_of_no_truncation"):
+        told.truncation_told("c1", [PLACE], LogTruncatedError(SEA, 10, 5, 6))

@@ -119,7 +119,8 @@ class ToldLosses:
             if resumes:
                 before = self._told_epoch.get((client, partition), NO_EPOCH)
                 self._told_epoch[client, partition] = max(before, error.leader_epoch)
-        added_again = (self._invariants.store.first_epoch.get(p, NO_EPOCH) for p in lives)
+        first_epochs = self._invariants.store.first_epochs
+        added_again = (first for p in lives for first in first_epochs.get(p, ()))
         if any(error.read_epoch < first <= error.leader_epoch for first in added_again):
             return  # what it read went with the removed partition of this number
         if not any(

@@ -233,7 +233,7 @@ def test_a_partition_removed_from_a_remaining_topic_forgets_its_members(
 def test_a_recreated_partition_begins_beyond_the_removed_one(store: Store) -> None:
     store.remove_partition(last_epoch=6)
     store.write(state(epoch=7))
-    assert store.rules.first_epoch == {PARTITION: 7}
+    assert store.rules.first_epochs == {PARTITION: [7]}
     assert store.rules.seen[ADDED_AGAIN] == 1
 
 
