@@ -151,8 +151,8 @@ class DirectoryBinding:
         """Deletes the registration of the previous incarnation of this directory.
 
         Without that it would count as alive until its lease ends. Returns whether no registration
-        is left, as far as was read. False: the registered process may be alive. Raises
-        `StoreError`.
+        is left, as far as was read. False: the registered process may be alive, or another change
+        came first. Raises `StoreError`.
         """
         if held.registration is None:
             return True
@@ -161,13 +161,22 @@ class DirectoryBinding:
         if not may_end_registration(identity, held.directory, registered.node_uuid):
             return False
         key = self._keys.broker(self._broker_id)
-        await self._store.transact(
+        result = await self._store.transact(
             Transaction(
-                guards=[CreateRevision(key, held.registration.create_revision)],
+                # A copy may have registered between the two reads. The registration is then its
+                # own, though the record that was read does not name it.
+                guards=[
+                    CreateRevision(key, held.registration.create_revision),
+                    self._record_unchanged(held),
+                ],
                 changes=[Delete(key)],
             )
         )
-        return True
+        return result.succeeded
+
+    def _record_unchanged(self, held: Held) -> Guard:
+        revision = 0 if held.record is None else held.record.mod_revision
+        return ModRevision(self._keys.directory(self._broker_id), revision)
 
     def parts(
         self, held: Held, address: str, not_intact_reason: str
@@ -189,11 +198,10 @@ class DirectoryBinding:
             directory.identity.boot_id,
             not_intact_reason,
         )
-        revision = 0 if held.record is None else held.record.mod_revision
         changes: list[Change] = [Put(key, encode_broker_directory(record))]
         if held.rejected is None or self.supersedes(held.rejected, address):
             changes.append(Delete(self._keys.rejected_start(self._broker_id)))
-        return [ModRevision(key, revision)], changes
+        return [self._record_unchanged(held)], changes
 
     def supersedes(self, rejected: KeyValue | None, address: str) -> bool:
         """Whether this process, at `address`, is a later start than the rejected one.
