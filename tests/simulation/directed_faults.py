@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from simulation.directed_steps import DirectedSteps, Place, is_between
 from simulation.faults import Fault
+from simulation.loop import SimProcess
 from simulation.metadata_faults import End, no_end
 from simulation.network import Call
 from simulation.partition_id import PartitionId
@@ -41,6 +42,9 @@ LEAVES_WITHIN_S, JOINS_WITHIN_S, REGISTERS_WITHIN_S = 5.0, 8.0, 2.2
 # Times within which a partition whose members are all dead loses its leader, and a consent is
 # stored.
 LEADERLESS_WITHIN_S, CONSENT_WITHIN_S = 5.0, 4.0
+# Times within which the registrations of dead members expire, and a replica that lacks records
+# would be elected.
+EXPIRES_WITHIN_S, ELECTED_WITHIN_S = 4.0, 1.0
 # Interval at which replicas are made to check their disks until all damage is found.
 SCRUB_AGAIN_S = 0.5
 
@@ -74,6 +78,7 @@ class DirectedFaults(DirectedSteps):
             "needless_consent": self._needless_consent,
             "silent_successor": self._silent_successor,
             "two_damages": self._two_damages,
+            "late_watch": self._late_watch,
         }
 
     # -- an unclean election between an older, longer log and a newer, shorter one -------------
@@ -359,6 +364,72 @@ class DirectedFaults(DirectedSteps):
         prefix = f"{pair.topic_id}.{pair.partition.partition}@"
         paths = self._world.brokers[broker_id].machine.disk.paths()
         return any(p.parent.name == "evidence" and p.name.startswith(prefix) for p in paths)
+
+    # -- members that are back before the watch shows it -----------------------------------------
+
+    def _late_watch(self, fault: Fault, _: random.Random) -> End:
+        """Lets members register again just before their partition is written without a leader.
+
+        Any live replica of the partition may lead it. A follower leaves the ISR, and all members
+        crash. The active controller's watch is late: it reports the end of their registrations when
+        they have registered again, and their return some time after the controller's write.
+        """
+        places = [
+            place
+            for place in self._places()
+            if self._config(place).get("unclean_leader_election") == "true"
+            and place.state.isr_ids == set(place.state.replicas)
+            and len(place.state.replicas) > 1
+            and place.state.moving is None
+        ]
+        if not places:
+            return no_end
+        choice = int(fault.args[0])
+        place = places[choice % len(places)]
+        followers = [b for b in place.state.replicas if b != place.state.leader]
+        return self._spawn(self._tell_late_watch(place, followers[choice % len(followers)]))
+
+    async def _tell_late_watch(self, place: Place, leaves: int) -> None:
+        partition = place.partition
+        lift = self._cut(lambda a, b: is_between(a, b, f"broker-{leaves}", ("broker-",)))
+        left = await self._until(lambda: leaves not in self._isr(partition), LEAVES_WITHIN_S)
+        controller, members = self._active_controller(), sorted(self._isr(partition))
+        if left and controller is not None and members:
+            await self._return_unseen(partition, members, controller)
+        lift()
+
+    async def _return_unseen(
+        self, partition: TopicPartition, members: list[int], controller: SimProcess
+    ) -> None:
+        """Crashes the members, which return before the controller writes the partition's state."""
+        world, data = self._world, self._world.store_data
+        registrations = [world.keys.broker(member) for member in members]
+        show = self._delay_watches(controller, data.revision)
+        # Otherwise a controller would notice the crash, and delete the registration itself.
+        hosts = [f"broker-{member}" for member in members]
+        lift = self._cut(lambda a, b: any(is_between(a, b, h, ("controller-",)) for h in hosts))
+        releases = [self._down(world.brokers[member]) for member in members]
+        gone = await self._until(
+            lambda: all(data.get(key) is None for key in registrations), EXPIRES_WITHIN_S
+        )
+        shown = data.revision
+        for release in releases:
+            release()
+        lift()
+        if gone and await self._until(
+            lambda: any(self._broker_epoch(member) for member in members), REGISTERS_WITHIN_S
+        ):
+            back = data.revision
+            world.etcd.delay_watches(controller, shown)
+            lost_leader = await self._until(
+                lambda: self._is_leaderless(partition), LEADERLESS_WITHIN_S
+            )
+            held = data.get(world.keys.leader_and_isr(partition))
+            is_active = controller.alive and self._active_controller() is controller
+            if lost_leader and held is not None and held.mod_revision > back and is_active:
+                self._reach("late_watch")
+                await asyncio.sleep(ELECTED_WITHIN_S)
+        show()
 
     def _proposes(self, leader: int, partition: TopicPartition, joiner: int) -> bool:
         led = self._led_by(leader, partition)

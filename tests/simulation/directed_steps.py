@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from simulation.loop import SimProcess
 from simulation.metadata_faults import End
 from simulation.network import Call, Concerns, Conditions
 from simulation.processes import BrokerProcess
@@ -16,6 +17,7 @@ from tidelog_runtime.metadata.schema import (
     RUNNING,
     LeaderAndIsr,
     decode_broker,
+    decode_controller,
     decode_leader_and_isr,
     decode_topic,
 )
@@ -96,6 +98,21 @@ class DirectedSteps:
         self._undo[token] = release
         return release
 
+    def _delay_watches(self, process: SimProcess, beyond: int) -> Callable[[], None]:
+        """Delays what the process's watches bring beyond a revision.
+
+        This lasts until the returned function is called.
+        """
+        self._world.etcd.delay_watches(process, beyond)
+        token = object()
+
+        def end() -> None:
+            if self._undo.pop(token, None) is not None:
+                self._world.etcd.delay_no_more(process)
+
+        self._undo[token] = end
+        return end
+
     def _places(self) -> list[Place]:
         """Returns the partitions with a leader, in the order of their names."""
         world = self._world
@@ -137,6 +154,12 @@ class DirectedSteps:
     def _is_leaderless(self, partition: TopicPartition) -> bool:
         state = self._state(partition)
         return state is not None and state.leader == NO_LEADER
+
+    def _active_controller(self) -> SimProcess | None:
+        held = self._world.store_data.get(self._world.keys.controller)
+        if held is None:
+            return None
+        return self._world.controllers[decode_controller(held.value).controller_id].process
 
     def _broker_epoch(self, broker_id: int) -> int:
         """Returns the broker's epoch if its registration says that it runs, else 0."""
