@@ -29,7 +29,11 @@ def commands() -> Iterator[Command]:
 def _below(command: Any, path: str, parent: Any) -> Iterator[Command]:
     settings = {**command.context_settings, "max_content_width": _COLUMNS}
     context = command.context_class(
-        command, info_name=path.rpartition(" ")[2], parent=parent, terminal_width=_COLUMNS, **settings
+        command,
+        info_name=path.rpartition(" ")[2],
+        parent=parent,
+        terminal_width=_COLUMNS,
+        **settings,
     )
     is_group = hasattr(command, "list_commands")
     yield Command(path, command.get_short_help_str(200), command.get_help(context), is_group)

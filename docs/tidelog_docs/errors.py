@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 
-import tidelog.client  # noqa: F401 - it defines further classes
+import tidelog.client
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_docs.markdown import cell, code, table
 from tidelog_docs.rpcs import comments, descriptors
@@ -41,15 +41,12 @@ def classes() -> str:
     )
 
 
-def error_classes() -> Iterator[type[Exception]]:
-    """Yields `TidelogError` and the classes of the client below it, each after its base."""
-    yield from (c for c in _below(TidelogError) if c.__module__.startswith("tidelog."))
-
-
-def _below(base: type[TidelogError]) -> Iterator[type[TidelogError]]:
-    yield base
-    for each in base.__subclasses__():
-        yield from _below(each)
+def error_classes() -> Iterator[type[TidelogError]]:
+    """Yields the classes that the client exports."""
+    for name in tidelog.client.__all__:
+        exported = getattr(tidelog.client, name)
+        if isinstance(exported, type) and issubclass(exported, TidelogError):
+            yield exported
 
 
 def _class(error: ErrorCode) -> type[TidelogError]:

@@ -55,13 +55,17 @@ def _operation(method: str, path: str, operation: _Json) -> Iterator[str]:
         yield table(("parameter", "in", "type", "meaning"), rows)
     body = operation.get("requestBody", {}).get("content", {})
     answers = [
-        f"{status}: {', '.join(_type(content.get('schema', {})) for content in contents) or 'no body'}"
+        f"{status}: {' or '.join(_body(content) for content in answer.get('content', {}).values())}"
         for status, answer in operation["responses"].items()
-        if status < "400" and (contents := tuple(answer.get("content", {}).values())) is not None
+        if status < "400"
     ]
-    lines = [f"- Request body: {_type(content.get('schema', {}))}" for content in body.values()]
-    lines += [f"- Answer {answer}" for answer in answers]
+    lines = [f"- Request body: {_body(content)}" for content in body.values()]
+    lines += [f"- Answer {answer.removesuffix(': ')}" for answer in answers]
     yield "\n".join(lines)
+
+
+def _body(content: _Json) -> str:
+    return _type(content.get("schema", {}))
 
 
 def _bodies() -> Iterator[tuple[str, str, str, str]]:

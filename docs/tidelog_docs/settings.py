@@ -100,7 +100,7 @@ def values(field: FieldInfo) -> str:
                 lower = f"≥ {edge:,}"
             case Gt(gt=edge):
                 lower = f"> {edge:,}"
-            case Le(le=edge) if edge < 2**63 - 1:
+            case Le(le=int(edge)) if edge < 2**63 - 1:
                 upper = f"≤ {edge:,}"
             case Lt(lt=edge):
                 upper = f"< {edge:,}"
@@ -130,7 +130,5 @@ def _choices(annotation: Any) -> tuple[Any, ...]:
 
 def _nested_metadata(annotation: Any) -> tuple[Any, ...]:
     return tuple(
-        bound
-        for part in typing.get_args(annotation)
-        for bound in getattr(part, "__metadata__", ())
+        bound for part in typing.get_args(annotation) for bound in getattr(part, "__metadata__", ())
     )

@@ -17,7 +17,8 @@ from tidelog_docs.markdown import block, cell, code, prose, table
 from tidelog_runtime.telemetry.metrics.catalogue import CATALOGUE
 
 ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"
-_PLACEHOLDER = re.compile(r"\{\{ *\$?(?:labels\.)?(\w+) *\}\}")
+# A label or the value, and how Prometheus formats it.
+_PLACEHOLDER = re.compile(r"\{\{ *\$(?:labels\.)?(\w+)[^}]*\}\}")
 
 
 def metrics(service: str) -> str:
@@ -73,7 +74,9 @@ def runbooks() -> str:
 
 
 def _runbook(rule: dict[str, Any]) -> list[str]:
-    texts = {name: prose(_PLACEHOLDER.sub(r"*\1*", text)) for name, text in rule["annotations"].items()}
+    texts = {
+        name: prose(_PLACEHOLDER.sub(r"*\1*", text)) for name, text in rule["annotations"].items()
+    }
     texts = {name: text.replace("\\*", "*") for name, text in texts.items()}
     waits = f"after {rule['for']}" if "for" in rule else "at once"
     return [
