@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+
+# An underscore within a word is an ordinary character.
+_SPECIAL = re.compile(r"\*|\b__|__\b")
 
 
 def cell(text: str) -> str:
@@ -13,7 +17,7 @@ def cell(text: str) -> str:
 def prose(text: str) -> str:
     """Returns the text without characters that Markdown would take for tags."""
     parts = text.split("`")
-    parts[::2] = [part.replace("<", "&lt;").replace("*", "\\*") for part in parts[::2]]
+    parts[::2] = [_SPECIAL.sub(r"\\\g<0>", part).replace("<", "&lt;") for part in parts[::2]]
     return "`".join(parts)
 
 

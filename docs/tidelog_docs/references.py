@@ -38,6 +38,7 @@ GENERATORS: Mapping[str, Callable[[], str]] = {
     **{f"settings {name}": partial(settings, name) for name in TABLES},
     **{f"metrics {service}": partial(telemetry.metrics, service) for service in CATALOGUE},
     **{f"events {name}": partial(telemetry.events, name) for name in ("kinds", "stages", "causes")},
+    "events fields": telemetry.event_fields,
     **{f"python {kind}": partial(python_api, kind) for kind in ("clients", "values")},
     "commands": cli,
     "error codes": errors.codes,

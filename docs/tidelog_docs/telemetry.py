@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
 from tidelog_docs.markdown import block, cell, code, prose, table
 from tidelog_runtime.telemetry.metrics.catalogue import CATALOGUE
 
@@ -56,6 +56,18 @@ def _remarks(of: type[enum.Enum]) -> dict[str, str]:
         if token.type in (tokenize.NEWLINE, tokenize.NL, tokenize.INDENT):
             line = []
     return found
+
+
+def event_fields() -> str:
+    remarks = inspect.cleandoc(StateChange.__doc__ or "").split("\n- ")
+    meanings = dict(remark[1:].split("`: ", 1) for remark in remarks[1:])
+    return table(
+        ("field", "type", "meaning"),
+        (
+            (code(name), cell(kind.__forward_arg__), cell(meanings.get(name, "")))
+            for name, kind in StateChange.__annotations__.items()
+        ),
+    )
 
 
 def alerts() -> list[tuple[str, list[dict[str, Any]]]]:

@@ -11,7 +11,7 @@ import yaml
 import tidelog.client
 from documented import ROOT
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
 from tidelog.v1 import (
     admin_pb2,
     broker_pb2,
@@ -133,6 +133,13 @@ def test_every_metric_is_listed(service: str) -> None:
 @pytest.mark.parametrize(("name", "enumeration"), [("kinds", Kind), ("stages", Stage)])
 def test_every_value_of_an_event_is_listed(name: str, enumeration: type[Kind | Stage]) -> None:
     assert firsts(f"events {name}") == [member.value for member in enumeration]
+
+
+def test_every_field_of_an_event_is_listed() -> None:
+    assert firsts("events fields") == list(StateChange._fields)
+    assert "| `broker` | int | the broker that the event is about, which" in (
+        GENERATORS["events fields"]()
+    )
 
 
 def test_every_cause_is_listed_with_its_remark() -> None:
