@@ -55,7 +55,7 @@ def comments(file: FileDescriptorProto) -> Comments:
 
 
 def grpc() -> str:
-    files = descriptors().file
+    files = sorted(descriptors().file, key=lambda file: file.name)
     overview = table(
         ("service", "RPCs", "file"),
         (
