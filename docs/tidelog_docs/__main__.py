@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -34,11 +33,12 @@ _LOADED = re.compile(
 def main() -> int:
     began = time.monotonic()
     pages = site_source.write(OUT / "site-source")
-    configuration = shutil.copy(site_source.CONFIGURATION, OUT)
+    configuration = OUT / site_source.CONFIGURATION.name
+    configuration.write_text(site_source.configuration())
     built = subprocess.run(
         [
             *(sys.executable, "-m", "zensical", "build", "--strict", "--clean"),
-            *("--config-file", configuration),
+            *("--config-file", str(configuration)),
         ],
         check=False,
     )

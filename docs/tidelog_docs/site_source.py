@@ -3,6 +3,7 @@ drawn diagrams. Links between pages therefore work in both."""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -19,6 +20,15 @@ _DIAGRAM = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def pages() -> list[Path]:
     return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def configuration() -> str:
+    """Returns mkdocs.yml with each decision record at the end of its navigation."""
+    lines = [CONFIGURATION.read_text()]
+    for record in sorted((ROOT / "docs" / "adr").glob("[0-9]*.md")):
+        title = record.read_text().partition("\n")[0].removeprefix("# ")
+        lines.append(f"      - {json.dumps(title)}: {record.relative_to(ROOT)}\n")
+    return "".join(lines)
 
 
 def navigation(entries: list[Any]) -> Iterator[str]:

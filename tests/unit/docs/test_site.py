@@ -13,7 +13,7 @@ import yaml
 from documented import ROOT, pages
 from tidelog_docs.__main__ import loaded_from_network
 from tidelog_docs.references import GENERATORS, MARKER, fill
-from tidelog_docs.site_source import CONFIGURATION, linked_files, navigation
+from tidelog_docs.site_source import configuration, linked_files, navigation
 
 
 class _Loader(yaml.SafeLoader):
@@ -22,7 +22,7 @@ class _Loader(yaml.SafeLoader):
 
 _Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
 
-SETTINGS: dict[str, Any] = yaml.load(CONFIGURATION.read_text(), _Loader)
+SETTINGS: dict[str, Any] = yaml.load(configuration(), _Loader)
 
 
 def test_every_page_is_in_the_navigation_once() -> None:
