@@ -13,7 +13,7 @@ MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 70
 # An entry may exceed the present size by this much, so that small changes need no update here.
 SLACK_LINES = 25
-FOLDERS = ("bench", "deploy", "libs", "services", "tests")
+FOLDERS = ("bench", "deploy", "docs", "libs", "services", "tests")
 GENERATED = ROOT / "libs" / "tidelog" / "v1"
 
 LONG_FILES = {
