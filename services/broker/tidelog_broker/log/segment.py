@@ -22,7 +22,6 @@ from tidelog.model import Batch, BatchHeader
 from tidelog_broker.log.bad_sectors import is_unreadable
 from tidelog_broker.log.clean_shutdown import LastBatch
 from tidelog_broker.log.disk import Disk, DiskFile
-from tidelog_broker.log.errors import LogCorruptError
 from tidelog_broker.log.indexes import (
     NO_TIMESTAMP,
     IndexRebuild,
@@ -30,11 +29,12 @@ from tidelog_broker.log.indexes import (
     SegmentSummary,
     summarise,
 )
+from tidelog_broker.log.log_errors import LogCorruptError
 from tidelog_broker.log.segment_files import OpenSegment, SegmentFiles
 from tidelog_broker.partition.replica_log import ColdDataError, ColdRange
 
 if TYPE_CHECKING:
-    from tidelog_broker.log.live_seal import LiveSeal
+    from tidelog_broker.log.live_quarantine import LiveQuarantine
 
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
@@ -198,7 +198,7 @@ class Segment:
         self._files.get(self.path).indexes = self._indexes
         self._indexes = None
 
-    def sealed_in(self, check: LiveSeal) -> None:
+    def quarantined(self, check: LiveQuarantine) -> None:
         """Updates the segment after a check has made damaged batches unreadable.
 
         Index entries that point into one of them are removed."""
@@ -364,12 +364,12 @@ class Segment:
         *,
         max_bytes: int,
         up_to: int,
-        first_whole: bool,
+        first_complete: bool,
         waits: bool,
     ) -> ReadResult:
         """Returns complete batches from the position on that end at or below `up_to`.
 
-        They fit into `max_bytes`; with `first_whole` the first one need not. With `waits` false
+        They fit into `max_bytes`; with `first_complete` the first one need not. With `waits` false
         only batches in the page cache are returned."""
         wanted = min(max(max_bytes, FRAME_HEADER_BYTES), self.size - position)
         file = self.open()
@@ -390,7 +390,7 @@ class Segment:
                     is_all = True
                     break
                 if end > len(data):
-                    if batches or not first_whole or end <= wanted:
+                    if batches or not first_complete or end <= wanted:
                         break
                     wanted = length
                     data = read(length, position)

@@ -20,7 +20,7 @@ import structlog
 
 from tidelog.state_changes.event import NO_REVISION, Cause, Detail, Kind, Stage
 from tidelog_broker.background import first_of, retry_pause
-from tidelog_broker.membership.directory_binding import DirectoryBinding, Held
+from tidelog_broker.membership.directory_binding import DirectoryBinding, StoredKeys
 from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import STOPPING, BrokerRegistration, encode
@@ -132,7 +132,7 @@ class Registration:
                 assert self._lease is not None
                 await first_of(self._lease.wait_lost(), self._vanished.wait())
                 removed = self._vanished.is_set()
-                self._tell(
+                self._emit(
                     Kind.REGISTRATION_LOST,
                     Stage.COMPLETED,
                     Cause.REMOVED if removed else Cause.BROKER_LEASE_ENDED,
@@ -140,7 +140,7 @@ class Registration:
                 await self._lease.revoke()
             except (StoreUnavailableError, LeaseLostError) as error:
                 if not said_unavailable:
-                    self._tell(
+                    self._emit(
                         Kind.REGISTRATION,
                         Stage.FAILED,
                         Cause.STORE_UNREACHABLE,
@@ -206,7 +206,7 @@ class Registration:
             )
         if self._gone_at <= broker_epoch:
             self._vanished.clear()
-        self._tell(
+        self._emit(
             Kind.REGISTRATION,
             Stage.COMPLETED,
             revision=broker_epoch,
@@ -219,7 +219,7 @@ class Registration:
         )
         self._on_registered(broker_epoch)
 
-    def _tell(
+    def _emit(
         self,
         kind: Kind,
         stage: Stage,
@@ -281,7 +281,7 @@ class Registration:
         )
         return Created(result.revision, created, reason) if result.succeeded else None
 
-    async def _wait_for_other(self, held: Held, waiting: _Waiting) -> None:
+    async def _wait_for_other(self, held: StoredKeys, waiting: _Waiting) -> None:
         """Reports that another process holds the id, once it is known to be alive.
 
         It is alive if it is still registered when the lease of a dead process would have ended.

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog_broker.metrics.collector import BrokerCollector
-from tidelog_broker.metrics.isr_meter import IsrMeter
 from tidelog_broker.metrics.request_meter import RequestMeter
 from tidelog_runtime.metadata.measured_store import MeasuredStore
+from tidelog_runtime.telemetry.metrics import broker_catalogue as catalogue
 from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_TIMED_CHANGES
+from tidelog_runtime.telemetry.metrics.recording import Counts
 from tidelog_runtime.telemetry.metrics.service_catalogue import STATE_CHANGE_DURATION
 from tidelog_runtime.telemetry.metrics.sheet import Sheet
 from tidelog_runtime.telemetry.metrics.state_changes import StateChangeMeter
@@ -24,9 +26,29 @@ class Measured(Protocol):
     def store(self) -> MeasuredStore: ...
 
     @property
-    def figures(self) -> BrokerCollector: ...
+    def collector(self) -> BrokerCollector: ...
 
     def has_topic(self, topic: str) -> bool: ...
+
+
+class IsrMeter:
+    """Counts the ISR changes that this broker made as a leader. A sink of `StateChangeLog`."""
+
+    def __init__(self) -> None:
+        self._shrinks = Counts(catalogue.ISR_SHRINKS)
+        self._expands = Counts(catalogue.ISR_EXPANDS)
+
+    def take(self, change: StateChange) -> None:
+        if change.stage is not Stage.COMPLETED:
+            return
+        if change.kind is Kind.ISR_SHRINK:
+            self._shrinks.add(change.cause.value)
+        elif change.kind is Kind.ISR_EXPAND:
+            self._expands.add()
+
+    def tell(self, sheet: Sheet) -> None:
+        sheet.tell_counts(self._shrinks)
+        sheet.tell_counts(self._expands)
 
 
 class BrokerMetrics:
@@ -53,4 +75,4 @@ class BrokerMetrics:
         self._changes.tell(sheet)
         self._isr.tell(sheet)
         self._store.tell(sheet, broker.store.health)
-        await broker.figures.collect(sheet)
+        await broker.collector.collect(sheet)

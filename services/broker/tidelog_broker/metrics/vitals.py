@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tidelog_broker.clock_check import ClockCheck
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.metrics.replica_figures import Judges
+from tidelog_broker.metrics.replica_metrics import HighWatermarkChecks
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import CrowdedOut
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
@@ -56,7 +56,7 @@ class BrokerVitals(NamedTuple):
     registered: Callable[[], bool]
     has_full_state: Callable[[], bool]
     queues: Mapping[str, Callable[[], int]]
-    judges: Judges
+    checks: HighWatermarkChecks
     disk_use: Callable[[], Awaitable[DiskUse]]
     crowded_out: Callable[[], CrowdedOut]
     producer_names: Callable[[], int]
@@ -75,7 +75,7 @@ def broker_vitals(
     purgatory: Purgatory,
     isr_updates: Sized,
     log_syncer: Sized,
-    judges: Judges,
+    checks: HighWatermarkChecks,
     disk_use: Callable[[], Awaitable[DiskUse]],
     crowded_out: Callable[[], CrowdedOut],
     move_sent_bytes: Mapping[int, int],
@@ -95,7 +95,7 @@ def broker_vitals(
             "isr_updates": isr_updates.__len__,
             "log_syncs": log_syncer.__len__,
         },
-        judges=judges,
+        checks=checks,
         disk_use=disk_use,
         crowded_out=crowded_out,
         producer_names=lambda: len(cache.producer_names),

@@ -25,10 +25,10 @@ class PartitionStates(Protocol):
     def state_of(self, partition: TopicPartition) -> VersionedState | None: ...
 
 
-class Receiving(Protocol):
+class ReceiveThrottle(Protocol):
     """The throttle as a follower uses it before and after a fetch."""
 
-    def may_be_bound(self, partition: Partition) -> bool:
+    def may_be_throttled(self, partition: Partition) -> bool:
         """Whether a bound may apply to the partition before it gets another role."""
 
     def pause_ms(self, partition: Partition) -> int:
@@ -64,7 +64,7 @@ class MoveThrottle:
 
     # -- receiving -------------------------------------------------------------------------
 
-    def may_be_bound(self, partition: Partition) -> bool:
+    def may_be_throttled(self, partition: Partition) -> bool:
         return partition.state is not None and self._broker_id in partition.state.adding
 
     def pause_ms(self, partition: Partition) -> int:
@@ -82,7 +82,7 @@ class MoveThrottle:
             self._received.take(size, self._rate(), self._clock.monotonic_ms())
 
     def _is_added_here(self, partition: Partition) -> bool:
-        if not self.may_be_bound(partition):
+        if not self.may_be_throttled(partition):
             return False
         newest = self._states.state_of(partition.name)
         if newest is None or newest.state.topic_id != partition.topic_id:

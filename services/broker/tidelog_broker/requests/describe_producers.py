@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, Acks, TopicPartition
 from tidelog.request_bounds import MAX_DESCRIBED_PRODUCERS
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import CommittedProducer
 from tidelog_broker.replicas.replica_manager import ReplicaManager

@@ -15,7 +15,7 @@ import structlog
 from tidelog.batch import retimed
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, Acks, Batch, TopicPartition
-from tidelog_broker.log.errors import LogError, LogFailedError
+from tidelog_broker.log.log_errors import LogError, LogFailedError
 from tidelog_broker.partition.exchange import Appended
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas.replica_manager import ReplicaManager

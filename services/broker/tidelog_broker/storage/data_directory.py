@@ -103,7 +103,7 @@ class Identity:
         return cls(**{**known, "registration_tokens": tokens})
 
 
-def new_life(
+def next_incarnation(
     former: Identity, boot_id: str, *, same_files: bool = True, lost_copy: bool = False
 ) -> Identity:
     """Returns the identity for a process that starts in the directory.
@@ -115,14 +115,14 @@ def new_life(
         former,
         boot_id=boot_id,
         stopped_cleanly=False,
-        whole_since=former.whole_since if _is_whole(former, boot_id) else 0,
+        whole_since=former.whole_since if _is_intact(former, boot_id) else 0,
         synced_whole_since=0 if lost_copy else former.synced_whole_since,
         copied=former.copied or not same_files,
         copy_synced=former.copy_synced and same_files,
     )
 
 
-def _is_whole(former: Identity, boot_id: str) -> bool:
+def _is_intact(former: Identity, boot_id: str) -> bool:
     """Returns whether no power failure can have removed unsynced data."""
     return former.stopped_cleanly or former.boot_id == boot_id != ""
 
@@ -173,7 +173,7 @@ def may_end_registration(
     )
 
 
-def how_it_ended(former: Identity, boot_id: str) -> str:
+def previous_end_of(former: Identity, boot_id: str) -> str:
     """Returns how the previous process ended."""
     if former.stopped_cleanly:
         return STOPPED
@@ -253,18 +253,18 @@ class DataDirectory:
             identity = Identity(broker_id, _new_uuid(rng), boot_id=boot_id, copied=copied)
         else:
             stored = Identity.from_json(found)
-            previous_end = how_it_ended(stored, boot_id)
+            previous_end = previous_end_of(stored, boot_id)
             same_boot = stored.boot_id == boot_id != ""
             same_files = _are_same_files(disk, path, found, noted, same_boot=same_boot)
             is_unfinished = (stored.copied and not stored.copy_synced) and _names_itself(
                 disk, path / IDENTITY_FILE, found.get("file"), same_boot=same_boot
             )
-            lost_copy = is_unfinished and not _is_whole(stored, boot_id)
+            lost_copy = is_unfinished and not _is_intact(stored, boot_id)
             if lost_copy:
                 # Before the identity names this boot as the one in which the copy was made.
                 disk.remove(path / RECOVERY_POINTS)
                 disk.sync_directory(path)
-            identity = new_life(stored, boot_id, same_files=same_files, lost_copy=lost_copy)
+            identity = next_incarnation(stored, boot_id, same_files=same_files, lost_copy=lost_copy)
         if identity.broker_id != broker_id and not is_unused(disk, path, identity):
             raise DataDirectoryError(
                 f"{path} belongs to broker {identity.broker_id}, this is broker {broker_id}; "

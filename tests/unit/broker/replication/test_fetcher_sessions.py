@@ -176,7 +176,7 @@ async def test_a_partition_removed_between_two_requests_is_forgotten() -> None:
         await until_idle()
         follower.fetcher.forget(gone)
         follower.syncing.clear()
-        follower.fetcher.look_again(syncing)
+        follower.fetcher.resend_position(syncing)
         second = await follower.next(1)
     assert (second.numbers, numbers_forgotten(second)) == ([0], [1])
 
@@ -193,7 +193,7 @@ async def test_a_partition_that_comes_back_is_named_though_its_position_is_uncha
         follower.fetcher.forget(gone)
         follower.follow(1)
         follower.syncing.clear()
-        follower.fetcher.look_again(syncing)
+        follower.fetcher.resend_position(syncing)
         second = await follower.next(1)
     assert (second.request.session_id, second.numbers) == (SESSION, [0, 1])
     assert numbers_forgotten(second) == []
@@ -248,7 +248,7 @@ async def test_a_synced_end_is_reported_though_no_answer_has_moved_it() -> None:
 
 def synced(follower: Follower, partition: Partition) -> None:
     log_of(partition).synced_to = 1
-    follower.fetcher.look_again(partition)
+    follower.fetcher.resend_position(partition)
 
 
 async def test_very_many_partitions_are_named_by_several_requests(

@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.state_changes.event import Kind, Stage
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.replication.replica_fetcher import Unanswered
+from tidelog_broker.replication.fetch_state import Unanswered
 from tidelog_broker.replication.transport import ANSWER_TIMEOUT_MS, ControllerUnreachableError
 from tidelog_broker.replication.unreachable_leaders import (
-    LEAST_SILENCE_MS,
+    MIN_SILENCE_MS,
     REPORT_INTERVAL_MS,
     LeaderReports,
     reported_after_ms,
@@ -95,7 +95,7 @@ def test_a_leader_is_unreachable_after_the_bound() -> None:
     ("lag_time_max_ms", "after_ms"),
     [
         (2_000, 2_000),
-        (MAX_WAIT_MS, MAX_WAIT_MS + LEAST_SILENCE_MS),
+        (MAX_WAIT_MS, MAX_WAIT_MS + MIN_SILENCE_MS),
         (30_000, MAX_WAIT_MS + ANSWER_TIMEOUT_MS),
     ],
 )
