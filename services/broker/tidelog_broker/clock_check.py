@@ -171,7 +171,7 @@ class ClockCheck:
             skews = self.skews_ms(wall_ms, monotonic_ms, MAX_DOUBT_MS)
         behind = {peer: -skew for peer, skew in skews.items() if skew < -MAX_SKEW_MS}
         if behind and len(behind) >= len(agreeing):
-            of_them = f"{len(behind)} of the {len(skews)} other brokers that were heard"
+            of_them = f"{len(behind)} of the {len(skews)} other brokers whose clocks are known"
             self._begin(Doubt(f"it is ahead of {of_them}", min(behind.values()), monotonic_ms))
         elif agreeing and (ahead_ms <= MAX_STEP_MS or any(map(self._has_not_jumped, agreeing))):
             self._accept(ahead_ms, f"{len(agreeing)} other brokers have the same time")

@@ -235,20 +235,19 @@ class Maintenance:
             if expired:
                 _log.info("producers_expired", producers=expired)
             if crowded_out != NOBODY:
-                self._tell_crowded_out(crowded_out)
+                self._report_crowded_out(crowded_out)
 
-    def _tell_crowded_out(self, crowded_out: CrowdedOut) -> None:
+    def _report_crowded_out(self, crowded_out: CrowdedOut) -> None:
         """Adds to the total, and logs one line for each round."""
         self.crowded_out = self.crowded_out.and_(crowded_out)
         _log.warning(
             "producers_crowded_out",
             recent=crowded_out.recent,
             older=crowded_out.older,
-            why="more producers without a name wrote to a partition than it remembers; of those "
-            "whose last batch was recent, within 10 minutes, a retry of the first batch is "
-            "written twice",
-            fix="look for clients that start a producer for each task, and let them keep one; or "
-            "spread them over more partitions",
+            why="more producers without a name wrote to a partition than it remembers; those that "
+            "wrote within the last 10 minutes may write a retry of their first batch twice",
+            fix="find clients that create a producer for each task, and let them reuse one; or use "
+            "more partitions",
         )
 
     async def _sweep(self, stray_retention_ms: int) -> None:

@@ -15,7 +15,7 @@ _SAID = {
     OPENS_LOGS: "it opens its logs",
     READS_METADATA: "it reads the cluster's metadata",
     REGISTERS: "it registers",
-    TAKES_STATES: "it takes its replicas' states from a controller",
+    TAKES_STATES: "it receives its replicas' states from a controller",
 }
 _SERVES_NOTHING = frozenset({WAITS_FOR_STORE, OPENS_LOGS, READS_METADATA})
 

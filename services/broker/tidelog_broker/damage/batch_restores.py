@@ -194,9 +194,9 @@ class BatchRestores:
             details={
                 **found._asdict(),
                 "other_broker": follower,
-                "why": f"the leader has copied the offsets {found.first_offset} to "
-                f"{found.next_offset - 1}, which it could not read, from the follower "
-                f"{follower}, which is in sync",
+                "why": f"the leader copied offsets {found.first_offset} to "
+                f"{found.next_offset - 1}, which it could not read, from the in-sync follower "
+                f"{follower}",
             },
         )
 

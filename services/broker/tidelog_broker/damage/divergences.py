@@ -188,7 +188,7 @@ class Divergences:
         place = DivergenceKey(key, broker_id, digest.start)
         known = self._standing.get(place)
         if known is not None and known.end <= digest.end:
-            self._resolve(place, "both replicas hold the same batches there again")
+            self._resolve(place, "both replicas now hold the same batches")
 
     def scrubbed(self, key: ReplicaKey, found: RangeDigest, *, is_as_appended: bool) -> bool:
         """Compares what the local disk holds in a range. Returns whether that resolves its
@@ -201,7 +201,7 @@ class Divergences:
             return False
         is_restored = (known.end, known.own) == (found.end, str(found))
         if is_as_appended or is_restored:
-            self._resolve(place, "the disk holds what was appended there")
+            self._resolve(place, "the disk holds the batches that were appended")
         return is_as_appended or is_restored
 
     @property
@@ -301,18 +301,20 @@ class Divergences:
             return ""
         log = self._logs.log_of(place.key)
         if log is None:
-            return "" if self._logs.name_of(place.key) else "the replica is not here any more"
+            return (
+                "" if self._logs.name_of(place.key) else "this broker no longer holds the replica"
+            )
         if log.log_start_offset >= end:
             return "the records have expired"
         if log.log_end_offset < end:
-            return "the replica here was cut below"
+            return "this broker's replica was truncated below the range"
         partition = self._manager.find(place.key)
         state = partition.state if partition is not None else None
         if state is not None and place.broker_id not in state.replicas:
-            return "the other replica is not assigned any more"
+            return "the other replica is no longer assigned"
         is_of_disk = place.broker_id == self._own_id
         if not is_of_disk and state is not None and state.leader not in (self._own_id, NO_LEADER):
-            return "another broker leads; it compares now"
+            return "another broker leads, and compares from now on"
         return ""
 
     async def _write(self) -> None:

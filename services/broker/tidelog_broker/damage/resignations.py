@@ -183,7 +183,7 @@ class Resignations:
         for key, name in replicas:
             name = name or self._cache.name_of(key.topic_id, key.partition)
             if name is None:
-                _log.info("resignation_void", topic_id=key.topic_id, why="the topic is gone")
+                _log.info("resignation_void", topic_id=key.topic_id, why="the topic was deleted")
                 on_resigned(key, 0)
             else:
                 named[key] = name

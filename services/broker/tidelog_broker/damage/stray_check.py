@@ -88,7 +88,7 @@ class StrayCheck:
             return f"the metadata store is that of cluster {cluster_id}, not {self._cluster_id()}"
         if revision < seen:
             return (
-                f"the metadata store is at revision {revision}, this broker has followed it to "
+                f"the metadata store is at revision {revision}, and this broker has followed it to "
                 f"{seen} already: it was restored from an old backup"
             )
         return None

@@ -210,7 +210,7 @@ class ReservedDisk:
         if self._reserve.is_short:
             self._reserve.refill()
             if self._reserve.is_short:
-                raise OSError(errno.ENOSPC, "the room that is left is kept for state files")
+                raise OSError(errno.ENOSPC, "the remaining space is reserved for state files")
 
 
 def with_reserve(disk: Disk, data_dir: PurePath, clock: Clock) -> ReservedDisk:

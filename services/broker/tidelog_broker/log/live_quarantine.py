@@ -51,7 +51,6 @@ class LiveQuarantine:
         copies: bool,
     ) -> None:
         self._disk = disk
-        self._base_offset = base_offset
         self._epochs = epochs
         self._evidence = evidence
         self.path = path

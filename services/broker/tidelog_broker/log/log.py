@@ -266,7 +266,7 @@ class Log(RepairableLog):
             try:
                 file.truncate(active.size)
             except OSError as second:
-                raise self._fail(second, active.path, "take back a failed append to") from error
+                raise self._fail(second, active.path, "undo a failed append to") from error
             raise LogStorageError.of(error, active.path, "append to") from error
         self.producers.appended(batches, added)
         self.digests.appended(batches)
@@ -542,7 +542,7 @@ class Log(RepairableLog):
         if self.failed is not None:
             raise self.failed
         if self._closed:
-            raise ValueError(f"the log in {self.directory} is closed; open it anew")
+            raise ValueError(f"the log in {self.directory} is closed; open it again")
 
     def _fail(self, error: OSError, path: PurePath, action: str) -> LogFailedError:
         self.failed = LogFailedError.of(error, path, action)

@@ -11,9 +11,9 @@ from tidelog.log_format import SEGMENT_SUFFIX
 from tidelog_broker.log.bad_sectors import is_unreadable
 
 _REMEDIES = {
-    errnos.ENOSPC: "free space on that disk; appends go on as soon as there is room",
-    errnos.EFBIG: "raise the limit of file sizes (ulimit -f); appends go on then",
-    errnos.EDQUOT: "raise the disk quota; appends go on as soon as there is room",
+    errnos.ENOSPC: "free space on that disk; appends continue as soon as there is space",
+    errnos.EFBIG: "raise the limit of file sizes (ulimit -f); appends continue then",
+    errnos.EDQUOT: "raise the disk quota; appends continue as soon as there is space",
     errnos.EIO: "check the disk, and move the replica if it is failing",
     errnos.EROFS: "mount the file system writable",
     errnos.EACCES: "give the broker's user write access",

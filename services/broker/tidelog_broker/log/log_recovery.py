@@ -431,7 +431,7 @@ class _Check:
             self.batches,
             truncated_from=end_offset,
             bytes_cut=bytes_cut,
-            reason=f"{path} is sound up to byte {end}, offset {end_offset}: {scan.fault}",
+            reason=f"{path} is valid up to byte {end}, offset {end_offset}: {scan.fault}",
             lost_data=lost_data,
         )
 
@@ -487,7 +487,7 @@ class _Check:
         if self.damaged and content.recovery is not None:
             first = self.damaged[0]
             reason = content.recovery.reason or (
-                f"{len(self.damaged)} damaged stretches, the first at offsets "
+                f"{len(self.damaged)} damaged ranges, the first at offsets "
                 f"{first.first_offset} to {first.next_offset - 1}: {first.reason}"
             )
             content.recovery = replace(

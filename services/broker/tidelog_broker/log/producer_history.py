@@ -260,8 +260,8 @@ class ProducerHistory:
                 "producers_below_start_lost",
                 log=str(self._directory),
                 log_start_offset=start,
-                why="neither of the two files that say who wrote below is there and sound",
-                fix="check the disk; the replica is copied anew if others have it",
+                why="both snapshots of the producers below the log start are missing or damaged",
+                fix="check the disk; the replica is copied again if other replicas exist",
             )
         elif len(sound) < len(values):
             bad = paths[values.index(None)]

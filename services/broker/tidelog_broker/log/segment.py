@@ -313,7 +313,7 @@ class Segment:
             if info.header.next_offset > offset:
                 return info.position, info.header
         raise LogCorruptError(
-            self.path, self.size, f"offset {offset} is missing; it ought to be in this segment"
+            self.path, self.size, f"offset {offset} is missing; it should be in this segment"
         )
 
     def position_of_time(self, timestamp_ms: int, *, waits: bool) -> tuple[int, int]:

@@ -65,7 +65,7 @@ class HighWatermarkEvents:
 
     def _tell(self, kind: Kind, partition: Partition, change: Change, **details: Detail) -> None:
         state = partition.state
-        assert state is not None, "what is led has a state"
+        assert state is not None, "a led partition has a state"
         self._log.tell(
             kind,
             Stage.COMPLETED,

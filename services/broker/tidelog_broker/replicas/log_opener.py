@@ -55,7 +55,7 @@ class LogOpener:
     def _is_stopping(self) -> TidelogError:
         return TidelogError(
             ErrorCode.STORAGE_ERROR,
-            f"broker {self._broker_id} is stopping, and creates no replica any more",
+            f"broker {self._broker_id} is stopping and creates no replicas",
         )
 
     async def _to_its_end(self, work: Callable[[], None]) -> bool:

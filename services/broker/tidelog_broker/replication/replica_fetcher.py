@@ -321,7 +321,7 @@ class ReplicaFetcher:
             return False
         if not response.session_id and not response.results and not request.session_id:
             # The leader took this for a late request, which it is not.
-            self._failed(f"broker {self._leader} took a fetch for a late one", answered=True)
+            self._failed(f"broker {self._leader} treated a fetch as a late one", answered=True)
             return False
         self._failures = 0
         self._problem = None

@@ -83,8 +83,8 @@ class ReplicaFetch:
             return ReplicaFetchResponse(
                 TidelogError(
                     ErrorCode.STALE_BROKER_EPOCH,
-                    f"broker {self._manager.broker_id} lives in broker epoch "
-                    f"{self._manager.broker_epoch}; the fetch is for its former life "
+                    f"broker {self._manager.broker_id} is in broker epoch "
+                    f"{self._manager.broker_epoch}; the fetch is for its incarnation "
                     f"{request.leader_broker_epoch}",
                 ),
                 (),

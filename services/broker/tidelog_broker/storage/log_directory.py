@@ -215,7 +215,7 @@ class LogDirectory:
             reason = f"it ends at offset {log.log_end_offset}, and was committed to {committed}"
             return DamagedReplica(key, name, reason, if_synced=not unsynced.is_kept)
         if log.producers.lost:
-            reason = f"who wrote below offset {log.log_start_offset} is not known any more"
+            reason = f"the producers that wrote below offset {log.log_start_offset} are unknown"
             return DamagedReplica(key, name, reason, if_others=True)
         return None
 

@@ -297,7 +297,7 @@ async def test_a_divergence_of_a_previous_leader_ends_and_is_found_by_the_next()
         await asyncio.sleep(2 * SWEEP_INTERVAL_S)
     assert (leads.divergences.count, leads.files()) == (0, ["resolved"])
     ended = leads.replicas.events(Kind.REPLICA_DIVERGED)[-1]
-    assert ended.details["end"] == "another broker leads; it compares now"
+    assert ended.details["end"] == "another broker leads, and compares from now on"
     await leads.replicas.take(state(epoch=8), revision=13)
     leads.check = leads.new_check()
     await leads.reported(report_of(others()))

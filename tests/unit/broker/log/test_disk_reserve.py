@@ -134,7 +134,7 @@ def test_a_disk_too_full_for_the_reserve_accepts_every_write_but_appends() -> No
     machine.memory.space = 3 * RESERVE_FILE_BYTES
     disk = machine.started()
     disk.write_atomically(DATA / "state", b"x", sync=True)
-    with pytest.raises(OSError, match="kept for state files"):
+    with pytest.raises(OSError, match="reserved for state files"):
         disk.check_append_room()
     log.close()
 
@@ -175,7 +175,7 @@ def test_a_probe_finds_no_space_in_the_reserve() -> None:
     machine.memory.space = 0
     probe = disk_probe(machine.disk, DATA)
     for _ in range(3):
-        with pytest.raises(OSError, match=r"No space|kept for"):
+        with pytest.raises(OSError, match=r"No space|reserved for"):
             probe()
         machine.later()
     machine.memory.space = None

@@ -285,7 +285,7 @@ def test_an_append_that_cannot_be_undone_fails_the_log(disk: MemoryDisk) -> None
     log = log_of(disk, batches_from(0, 3))
     disk.space = 50
     disk.fail_truncate = True
-    with pytest.raises(LogFailedError, match="take back a failed append"):
+    with pytest.raises(LogFailedError, match="undo a failed append"):
         log.append([batch_at(3)])
     disk.space, disk.fail_truncate = None, False
     with pytest.raises(LogFailedError):

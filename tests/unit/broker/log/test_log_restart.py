@@ -384,7 +384,7 @@ def test_incomplete_files_and_files_of_earlier_releases_are_removed(
 def test_a_failed_log_does_not_close_cleanly(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3))
     disk.space, disk.fail_truncate = 10, True
-    with pytest.raises(LogFailedError, match="take back"):
+    with pytest.raises(LogFailedError, match="undo a failed append"):
         log.append([batch_at(3)])
     disk.space, disk.fail_truncate = None, False
     assert log.end(max_producers=1000) is None
@@ -394,7 +394,7 @@ def test_a_failed_log_does_not_close_cleanly(disk: MemoryDisk) -> None:
 def test_a_closed_log_rejects_appends(disk: MemoryDisk) -> None:
     log = open_log(disk)
     ended(log)
-    with pytest.raises(ValueError, match="is closed; open it anew"):
+    with pytest.raises(ValueError, match="is closed; open it again"):
         log.append([batch_at(0)])
 
 
