@@ -121,7 +121,7 @@ def observed(observer: Observer, changed: dict[Partition, None]) -> Iterator[Non
             patched(ReplicaManager, "stop_replica", lambda stop: _obeying(stop, observer)),
             patched(ReplicaManager, "describe_replicas", lambda tell: _obeying(tell, observer)),
             patched(Divergences, "found", lambda found: _diverging(found, observer)),
-            patched(ProducerHistory, "learn", lambda learn: _learning(learn, observer)),
+            patched(ProducerHistory, "adopt_below_start", lambda learn: _learning(learn, observer)),
             patched(Partition, "committed_end", lambda tell: _telling(tell, observer)),
             patched(Purgatory, "committed", lambda wait: _waiting(wait, observer)),
             patched(MemoryData, "transact", lambda transact: _transacting(transact, observer)),

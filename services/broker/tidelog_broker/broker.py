@@ -46,10 +46,10 @@ from tidelog_broker.membership.rejected_start import NOT_REGISTERED, RejectedSta
 from tidelog_broker.metrics.collector import BrokerCollector
 from tidelog_broker.metrics.replica_metrics import HighWatermarkChecks
 from tidelog_broker.metrics.vitals import (
+    ConsumerWaiting,
     DigestCounts,
-    Directory,
-    StalledFor,
-    WaitedFor,
+    DirectoryState,
+    HighWatermarkStalled,
     broker_vitals,
 )
 from tidelog_broker.partition.partition import Partition
@@ -381,8 +381,10 @@ class Broker:
             self._isr_updates,
             self._log_syncer,
             HighWatermarkChecks(
-                StalledFor(self._high_watermarks, clock, self._config.replica_lag_time_max_ms // 2),
-                WaitedFor(self.consumer_fetch.waiting, clock),
+                HighWatermarkStalled(
+                    self._high_watermarks, clock, self._config.replica_lag_time_max_ms // 2
+                ),
+                ConsumerWaiting(self.consumer_fetch.waiting, clock),
             ),
             self.inspection.disk_use,
             lambda: self._maintenance.crowded_out,
@@ -396,11 +398,11 @@ class Broker:
         )
         return BrokerCollector(self.manager, vitals, self._latest_clock)
 
-    def _directory_state(self) -> Directory:
+    def _directory_state(self) -> DirectoryState:
         registration = self._registration
         if registration is None:
-            return Directory()
-        return Directory(not registration.not_intact_reason, registration.is_waiting)
+            return DirectoryState()
+        return DirectoryState(not registration.not_intact_reason, registration.is_waiting)
 
     def _new_fetchers(self, manager: ReplicaManager) -> Fetchers:
         limits = FetchLimits(
@@ -472,7 +474,7 @@ class Broker:
         self._data_directory.require_revision(self.store.seen_revision)
         try:
             held = await self._binding.read()
-            self._binding.settle(held)
+            self._binding.require_ownership(held)
             await self._binding.end_previous(held)
             if self._binding.supersedes(held.rejected, self.inspection.address):
                 await self._report(RejectionCause.UNFINISHED, NOT_REGISTERED)

@@ -68,16 +68,16 @@ class BatchRestores:
                 return False
             self._noted.setdefault(key, noted).add(found)
         now_ms = self._clock.monotonic_ms()
-        asked = self._request_of(partition, found)
-        waited_ms = {f: now_ms - asked.first_ms.setdefault(f, now_ms) for f in followers}
-        return any(f not in asked.lacking and waited_ms[f] < WAIT_MS for f in followers)
+        request = self._request_of(partition, found)
+        waited_ms = {f: now_ms - request.first_ms.setdefault(f, now_ms) for f in followers}
+        return any(f not in request.lacking and waited_ms[f] < WAIT_MS for f in followers)
 
     def _request_of(self, partition: Partition, found: OffsetRange) -> _RestoreRequest:
         place = partition.key, found
-        asked = self._requests.get(place)
-        if asked is None or asked.leader_epoch != partition.leader_epoch:
-            asked = self._requests[place] = _RestoreRequest(partition.leader_epoch)
-        return asked
+        request = self._requests.get(place)
+        if request is None or request.leader_epoch != partition.leader_epoch:
+            request = self._requests[place] = _RestoreRequest(partition.leader_epoch)
+        return request
 
     def ranges_to_request(
         self, follower: int, position_of: Callable[[ReplicaKey], int]
@@ -126,14 +126,14 @@ class BatchRestores:
         self, partition: Partition, found: OffsetRange, follower: int, now_ms: int
     ) -> bool:
         """Returns whether a request to this follower is due."""
-        asked = self._request_of(partition, found)
-        first_ms = asked.first_ms.setdefault(follower, now_ms)
-        is_urgent = follower not in asked.lacking and now_ms - first_ms < WAIT_MS
+        request = self._request_of(partition, found)
+        first_ms = request.first_ms.setdefault(follower, now_ms)
+        is_urgent = follower not in request.lacking and now_ms - first_ms < WAIT_MS
         pause_ms = RETRY_MS if is_urgent else SLOW_RETRY_MS
-        last_ms = asked.last_ms.get(follower)
+        last_ms = request.last_ms.get(follower)
         if last_ms is not None and now_ms - last_ms < pause_ms:
             return False
-        asked.last_ms[follower] = now_ms
+        request.last_ms[follower] = now_ms
         return True
 
     def received(self, follower: int, report: ReportedDigest) -> bool:
@@ -141,14 +141,14 @@ class BatchRestores:
 
         Returns whether it answers a request."""
         key, found = report.replica, OffsetRange(report.digest.start, report.digest.end)
-        asked = self._requests.get((key, found))
-        if asked is None or follower not in asked.last_ms:
+        request = self._requests.get((key, found))
+        if request is None or follower not in request.last_ms:
             return bool(report.contents)
         partition = self._manager.find(key)
-        if partition is not None and partition.leader_epoch == asked.leader_epoch:
+        if partition is not None and partition.leader_epoch == request.leader_epoch:
             batches = report.contents
             if not batches or self._restore(partition, found, follower, batches) is False:
-                asked.lacking.add(follower)
+                request.lacking.add(follower)
         return True
 
     def _restore(

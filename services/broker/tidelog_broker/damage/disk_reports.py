@@ -35,7 +35,7 @@ PROBE_NAME = "disk-probe"
 _log = structlog.get_logger()
 
 
-class Reporter(Protocol):
+class ReportingBroker(Protocol):
     """The replicas of one broker."""
 
     @property
@@ -72,7 +72,7 @@ class DiskReports:
 
     def __init__(
         self,
-        reporter: Reporter,
+        reporter: ReportingBroker,
         cache: MetadataCache,
         controllers: DiskReportReceiver,
         clock: Clock,

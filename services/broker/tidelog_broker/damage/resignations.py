@@ -141,7 +141,7 @@ class Resignations:
         relies on it, with the revision from which on that holds: older decisions rely on what is
         cut now. While the store is unavailable this method retries. A missing name is taken from
         the metadata, which must have been read. Raises `StoreRolledBackError`."""
-        waiting = self._named(replicas, on_resigned)
+        waiting = self._resign_named(replicas, on_resigned)
         said_unavailable = False
         known: dict[TopicPartition, _Known] = {}
         while waiting:
@@ -174,7 +174,7 @@ class Resignations:
                 # Behind the others, because there may be more of these than a transaction takes.
                 waiting.update(unreadable)
 
-    def _named(
+    def _resign_named(
         self,
         replicas: Iterable[tuple[ReplicaKey, TopicPartition | None]],
         on_resigned: Callable[[ReplicaKey, int], None],

@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, DiskFile
 
-UNREADABLE = frozenset({errnos.EIO, errnos.EBADMSG})
+UNREADABLE_ERRNOS = frozenset({errnos.EIO, errnos.EBADMSG})
 SECTOR_BYTES = 512
 FILLER = (b"this sector could not be read. " * 17)[:SECTOR_BYTES]
 # A sector that a retry can read costs no batch.
@@ -23,7 +23,7 @@ _COPY_BYTES = 1 << 20
 
 def is_unreadable(error: OSError) -> bool:
     """Returns whether the disk reports that it cannot read a part of a file."""
-    return error.errno in UNREADABLE
+    return error.errno in UNREADABLE_ERRNOS
 
 
 class BadSectorReader:
@@ -38,7 +38,7 @@ class BadSectorReader:
 
     def read_at(self, size: int, position: int) -> bytes:
         """Raises OSError if the disk can read nothing of the file."""
-        data = self._try(size, position)
+        data = self._read_or_none(size, position)
         if data is not None:
             return data
         end = position + size
@@ -54,7 +54,7 @@ class BadSectorReader:
 
     def reread(self, sector: int, size: int) -> bytes | None:
         """Reads a bad sector again. Returns None if it is still unreadable."""
-        data = self._try(size, sector)
+        data = self._read_or_none(size, sector)
         if data is not None:
             self.bad_sectors.discard(sector)
         return data
@@ -64,7 +64,7 @@ class BadSectorReader:
         sector = position - start
         if sector not in self.bad_sectors:
             for _ in range(READ_ATTEMPTS):
-                data = self._try(size, position)
+                data = self._read_or_none(size, position)
                 if data is not None:
                     return data
             self.bad_sectors.add(sector)
@@ -72,7 +72,7 @@ class BadSectorReader:
                 return self._file.read_at(size, position)
         return FILLER[start : start + size]
 
-    def _try(self, size: int, position: int) -> bytes | None:
+    def _read_or_none(self, size: int, position: int) -> bytes | None:
         try:
             data = self._file.read_at(size, position)
         except OSError as error:

@@ -9,7 +9,7 @@ from tidelog.log_format import walk_frames
 from tidelog.model import NO_EPOCH
 from tidelog_broker.log.bad_sectors import BadSectorReader, copy_readable
 from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk
-from tidelog_broker.log.indexes import SegmentSummary, summarise
+from tidelog_broker.log.indexes import SegmentSummary, extend_summary
 from tidelog_broker.log.leader_epochs import LeaderEpochs
 from tidelog_broker.log.log_errors import LogCorruptError, LogError, read_failure
 from tidelog_broker.log.quarantine import (
@@ -126,7 +126,7 @@ class LiveQuarantine:
                         self.damaged.append(damaged)
                         break
                     latest_epoch = max(latest_epoch, info.header.leader_epoch)
-                    self.found = summarise(self.found, info.header, info.size)
+                    self.found = extend_summary(self.found, info.header, info.size)
         finally:
             file.close()
         if self.found.next_offset != self.before.next_offset:

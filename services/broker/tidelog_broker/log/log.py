@@ -107,7 +107,7 @@ class Log(RepairableLog):
         - `before_cut`: called later with each offset that the log is to be cut to; raises OSError.
         - `check_all`: check even what a clean stop or the recovery point vouches for. What is
           above the recovery point has been rewritten already.
-        - `clean_state`: what `end` returned. If the log differs from it, it is read.
+        - `clean_state`: what `close_cleanly` returned. If the log differs from it, it is read.
 
         `recovery` has what was found after an unclean stop. Raises `LogStorageError`,
         `UndecidedDamageError` as `unsynced` says, and `LogCorruptError` for damage in trusted
@@ -497,7 +497,7 @@ class Log(RepairableLog):
 
     # Closing.
 
-    def end(self, max_producers: int) -> CleanLog | None:
+    def close_cleanly(self, max_producers: int) -> CleanLog | None:
         """Syncs and closes the log. Returns its state for the broker to store: with it the next
         `open` reads no more than the header of the last batch. Returns None if the log has failed,
         is closed already, or has an unfinished flush, which may still fail."""

@@ -20,7 +20,7 @@ from tidelog_broker.log.bad_sectors import BadSectorReader, is_unreadable, repla
 from tidelog_broker.log.clean_shutdown import CleanLog, KnownSegment
 from tidelog_broker.log.disk import Disk, DiskFile, copy_bytes
 from tidelog_broker.log.epoch_file import EpochFile
-from tidelog_broker.log.indexes import SegmentIndexes, SegmentSummary, summarise
+from tidelog_broker.log.indexes import SegmentIndexes, SegmentSummary, extend_summary
 from tidelog_broker.log.leader_epochs import LeaderEpochs
 from tidelog_broker.log.log_errors import UndecidedDamageError
 from tidelog_broker.log.log_start import BeforeLoss, find_segments, remove_segment
@@ -123,7 +123,7 @@ def load_content(
         if epochs is None:
             epochs = _epochs_of(disk, directory, clean_state.segments)
         content = LogContent(start, list(clean_state.segments), epochs, clean_state)
-        content.epochs.fit(start, content.log_end_offset)
+        content.epochs.clip(start, content.log_end_offset)
         return content
     check = _Check(
         disk,
@@ -251,7 +251,7 @@ class _Check:
         if content.log_end_offset == log_start:
             # No batch is left from which the epochs could be read.
             content.epochs = LeaderEpochs(known)
-        content.epochs.fit(content.log_start_offset, content.log_end_offset)
+        content.epochs.clip(content.log_start_offset, content.log_end_offset)
         return content
 
     def _trust_below_recovery_point(self) -> None:
@@ -353,7 +353,7 @@ class _Check:
         if scan.unsynced_from is None and header.next_offset > self.recovery_point:
             scan.unsynced_from = summary.size
         scan.indexes.note(header.base_offset, summary.size, summary.max_timestamp_ms)
-        scan.summary = summarise(summary, header, size)
+        scan.summary = extend_summary(summary, header, size)
 
     def _quarantine_fault(
         self,

@@ -27,7 +27,7 @@ from tidelog_broker.log.indexes import (
     IndexRebuild,
     SegmentIndexes,
     SegmentSummary,
-    summarise,
+    extend_summary,
 )
 from tidelog_broker.log.log_errors import LogCorruptError
 from tidelog_broker.log.segment_files import OpenSegment, SegmentFiles
@@ -162,7 +162,7 @@ class Segment:
             header = batch.header
             indexes.note(header.base_offset, summary.size, summary.max_timestamp_ms)
             positions.append(summary.size)
-            summary = summarise(summary, header, frame_bytes(batch))
+            summary = extend_summary(summary, header, frame_bytes(batch))
         self.summary = summary
         if positions:
             self._last = LastBatch(positions[-1], header.broker_crc32c, header.crc32c)
@@ -181,7 +181,7 @@ class Segment:
             if info.header.next_offset > offset:
                 summary = summary._replace(next_offset=info.header.base_offset)
                 break
-            summary = summarise(summary, info.header, info.size)
+            summary = extend_summary(summary, info.header, info.size)
         # The batch that holds the offset may have an entry, too.
         indexes.truncate(summary.next_offset)
         self._last = self._last_append_ms = None

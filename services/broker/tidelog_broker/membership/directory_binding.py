@@ -94,7 +94,7 @@ class DirectoryBinding:
             await self._store.get(self._keys.rejected_start(self._broker_id)),
         )
 
-    def settle(self, held: StoredKeys) -> str:
+    def require_ownership(self, held: StoredKeys) -> str:
         """Checks that the broker id belongs to this directory.
 
         Returns why the directory counts as intact only since its next registration, once that is on
@@ -109,14 +109,14 @@ class DirectoryBinding:
             record = BrokerDirectory(registered.node_uuid, "", address=registered.address)
         if record is None or record.directory_id == own:
             if registered is not None and registered.node_uuid != own:
-                return self._directory.distrust(
+                return self._directory.mark_not_intact(
                     f"data directory {registered.node_uuid} was registered under its id by a "
                     "release that binds no ids"
                 )
-            return self._directory.settle(record)
+            return self._directory.withdraw_disproved_claims(record)
         if self._replaces != record.directory_id:
             raise BrokerIdInUseError(self._in_use_error(record))
-        return self._directory.settle(record)
+        return self._directory.withdraw_disproved_claims(record)
 
     def _in_use_error(self, record: BrokerDirectory) -> str:
         broker_id, directory = self._broker_id, self._directory
@@ -178,7 +178,7 @@ class DirectoryBinding:
         revision = 0 if held.record is None else held.record.mod_revision
         return ModRevision(self._keys.directory(self._broker_id), revision)
 
-    def parts(
+    def registration_parts(
         self, held: StoredKeys, address: str, not_intact_reason: str
     ) -> tuple[list[Guard], list[Change]]:
         """Returns the guards and changes of the transaction that creates the registration.

@@ -19,7 +19,7 @@ from tidelog_runtime.telemetry.metrics.store_meter import StoreMeter
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
-class Measured(Protocol):
+class MeteredBroker(Protocol):
     """The broker whose metrics are collected."""
 
     @property
@@ -69,7 +69,7 @@ class BrokerMetrics:
     def watch(self, store: MeasuredStore) -> None:
         store.observers.append(self._store.observe)
 
-    async def collect(self, broker: Measured, sheet: Sheet) -> None:
+    async def collect(self, broker: MeteredBroker, sheet: Sheet) -> None:
         self.requests.forget_topics_but(broker.has_topic)
         self.requests.tell(sheet)
         self._changes.tell(sheet)

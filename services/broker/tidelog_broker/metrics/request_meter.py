@@ -77,7 +77,7 @@ class RequestMeter:
         self.replica_out = Flow()
         self.replica_in = Flow()
         # Sums of deleted topics.
-        self._gone = TopicFlows()
+        self._deleted_topics = TopicFlows()
         self._topics: dict[str, TopicFlows] = {}
 
     def topic(self, topic: str) -> TopicFlows:
@@ -94,8 +94,8 @@ class RequestMeter:
         for topic in [topic for topic in self._topics if not present(topic)]:
             flows = self._topics.pop(topic)
             for gone, flow in (
-                (self._gone.produce, flows.produce),
-                (self._gone.fetch, flows.fetch),
+                (self._deleted_topics.produce, flows.produce),
+                (self._deleted_topics.fetch, flows.fetch),
             ):
                 gone.bytes += flow.bytes
                 gone.records += flow.records
@@ -104,7 +104,7 @@ class RequestMeter:
     def tell(self, sheet: Sheet) -> None:
         sheet.tell_distributions(self.durations)
         sheet.tell_counts(self.rejected)
-        all_topics = [self._gone, *self._topics.values()]
+        all_topics = [self._deleted_topics, *self._topics.values()]
         for name, flows in (
             (PRODUCE, [flows.produce for flows in all_topics]),
             (FETCH, [flows.fetch for flows in all_topics]),

@@ -34,7 +34,7 @@ class DigestCounts(NamedTuple):
     standing: int = 0
 
 
-class Directory(NamedTuple):
+class DirectoryState(NamedTuple):
     """The state of the data directory.
 
     - `is_intact`: nothing shows that it lacks data that was acknowledged under the broker's id.
@@ -66,7 +66,7 @@ class BrokerVitals(NamedTuple):
     digests: Callable[[], DigestCounts] = DigestCounts
     clock_skews_ms: Callable[[], Mapping[int, int]] = dict
     retention_paused_ms: Callable[[], int] = int
-    directory: Callable[[], Directory] = Directory
+    directory: Callable[[], DirectoryState] = DirectoryState
 
 
 def broker_vitals(
@@ -84,7 +84,7 @@ def broker_vitals(
     scrub: Callable[[], ScrubState],
     clock_check: ClockCheck,
     clock: Clock,
-    directory: Callable[[], Directory],
+    directory: Callable[[], DirectoryState],
 ) -> BrokerVitals:
     return BrokerVitals(
         registered=lambda: manager.broker_id in cache.brokers,
@@ -111,7 +111,7 @@ def broker_vitals(
     )
 
 
-class StalledFor:
+class HighWatermarkStalled:
     """Whether a high watermark has been stalled for this long while records wait."""
 
     def __init__(self, watch: HighWatermarkEvents, clock: Clock, stalled_after_ms: int) -> None:
@@ -124,7 +124,7 @@ class StalledFor:
         return waiting_ms is not None and waiting_ms >= self._stalled_after_ms
 
 
-class WaitedFor:
+class ConsumerWaiting:
     """Whether a consumer recently got nothing because its record is not committed."""
 
     def __init__(self, waiting: WaitingConsumers, clock: Clock) -> None:

@@ -35,7 +35,7 @@ class PartitionBackoff(NamedTuple):
     is_rejected: bool = False
 
 
-class Unanswered(NamedTuple):
+class UnansweredFetch(NamedTuple):
     """The first of the fetches that one incarnation of a leader has left without an answer.
     `since`: when it was sent (loop time)."""
 

@@ -19,7 +19,7 @@ from tidelog.model import NO_LEADER
 from tidelog_broker.background import Faults
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replication.digest_reports import DigestReports, DigestSource
-from tidelog_broker.replication.fetch_state import FetchLimits, Unanswered
+from tidelog_broker.replication.fetch_state import FetchLimits, UnansweredFetch
 from tidelog_broker.replication.follower_context import FollowerContext
 from tidelog_broker.replication.follower_session import FollowerSession
 from tidelog_broker.replication.move_throttle import ReceiveThrottle
@@ -142,12 +142,12 @@ class Fetchers:
             return None
         return self._fetchers[followed.stream][0]
 
-    def unanswered(self) -> dict[int, Unanswered]:
+    def unanswered(self) -> dict[int, UnansweredFetch]:
         """Returns the leaders from which all fetchers here wait for an answer.
 
         The value is that of the fetcher whose wait began last.
         """
-        found: dict[int, Unanswered | None] = {}
+        found: dict[int, UnansweredFetch | None] = {}
         for stream, (fetcher, _) in self._fetchers.items():
             latest, this = found.get(stream.leader, fetcher.unanswered), fetcher.unanswered
             found[stream.leader] = max(latest, this) if latest and this else None

@@ -24,7 +24,7 @@ from tidelog_broker.replication.fetch_state import (
     InFlightFetch,
     PartitionBackoff,
     Problem,
-    Unanswered,
+    UnansweredFetch,
     retry_delay_s,
 )
 from tidelog_broker.replication.follower_context import FollowerContext
@@ -93,7 +93,7 @@ class ReplicaFetcher:
         self._changed = asyncio.Event()
         self._failures = 0
         self._in_flight: InFlightFetch | None = None
-        self.unanswered: Unanswered | None = None
+        self.unanswered: UnansweredFetch | None = None
         # Loop times: since when each partition is followed, and of the last answer.
         self._followed_since: dict[ReplicaKey, float] = {}
         self._answered_at = -math.inf
@@ -230,7 +230,7 @@ class ReplicaFetcher:
         """Notes since when this incarnation of the leader owes an answer."""
         if self.unanswered is None or self.unanswered.broker_epoch != broker_epoch:
             now = asyncio.get_running_loop().time()
-            self.unanswered = Unanswered(broker_epoch, now)
+            self.unanswered = UnansweredFetch(broker_epoch, now)
 
     async def _is_reachable(self) -> bool:
         """Whether the leader can be reached. After a failure a request names every partition,

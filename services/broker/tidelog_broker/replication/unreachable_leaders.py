@@ -14,7 +14,7 @@ import structlog
 
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.replication.fetch_state import Unanswered
+from tidelog_broker.replication.fetch_state import UnansweredFetch
 from tidelog_broker.replication.follower_events import EventSource
 from tidelog_broker.replication.transport import (
     ANSWER_TIMEOUT_MS,
@@ -35,7 +35,10 @@ _log = structlog.get_logger()
 
 
 def unreachable(
-    unanswered: Mapping[int, Unanswered], now: float, after_ms: int, awake_since: float = -math.inf
+    unanswered: Mapping[int, UnansweredFetch],
+    now: float,
+    after_ms: int,
+    awake_since: float = -math.inf,
 ) -> tuple[UnreachableLeader, ...]:
     """Returns the leaders that have left fetches without an answer for `after_ms`, by broker id.
 
@@ -63,7 +66,7 @@ def reported_after_ms(fetch_max_wait_ms: int, lag_time_max_ms: int) -> int:
 
 
 class Fetching(Protocol):
-    def unanswered(self) -> Mapping[int, Unanswered]: ...
+    def unanswered(self) -> Mapping[int, UnansweredFetch]: ...
 
 
 class LeaderReports:

@@ -198,7 +198,7 @@ def stored_identity(disk: Disk, path: PurePath) -> Identity | None:
         if not found:
             return None
         identity = Identity.from_json(found)
-        noted = int(_read_noted(disk, path).get("revision", 0))
+        noted = int(_read_noted_revision(disk, path).get("revision", 0))
     except (DamagedFileError, OSError, TypeError, ValueError):
         return None
     return replace(identity, store_revision=max(identity.store_revision, noted))
@@ -243,7 +243,7 @@ class DataDirectory:
                 "--replace-directory and the id that the next rejection names"
             ) from error
         previous_end, is_unfinished = "", False
-        noted = _read_noted(disk, path)
+        noted = _read_noted_revision(disk, path)
         if found is None:
             # A parent directory that only its owner may read was there before.
             with suppress(PermissionError):
@@ -335,14 +335,14 @@ class DataDirectory:
         )
         self._update(copy_synced=True)
 
-    def settle(self, record: BrokerDirectory | None) -> str:
+    def withdraw_disproved_claims(self, record: BrokerDirectory | None) -> str:
         """Withdraws the claims to be intact if the store's record of the broker id disproves them.
 
         Returns the reason; empty if the claims hold. Raises OSError."""
         reason = not_intact_reason(self.identity, record)
-        return self.distrust(reason) if reason else ""
+        return self.mark_not_intact(reason) if reason else ""
 
-    def distrust(self, reason: str) -> str:
+    def mark_not_intact(self, reason: str) -> str:
         """Counts the directory as intact only since its next registration. Returns `reason`.
 
         Raises OSError."""
@@ -446,7 +446,7 @@ def _new_uuid(rng: random.Random) -> str:
     return str(uuid.UUID(int=rng.getrandbits(128), version=4))
 
 
-def _read_noted(disk: Disk, path: PurePath) -> dict[str, Any]:
+def _read_noted_revision(disk: Disk, path: PurePath) -> dict[str, Any]:
     try:
         noted = read_checked(disk, path / REVISION_FILE, _REVISION_KIND)
     except DamagedFileError:

@@ -544,7 +544,7 @@ class LogDirectory:
                     unclean.append(f"{name}: {self._out_of_service[key].reason}")
                 continue
             try:
-                ended = log.end(room)
+                ended = log.close_cleanly(room)
             except LogError as error:
                 unclean.append(f"{name}: {error}")
             else:

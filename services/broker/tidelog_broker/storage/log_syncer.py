@@ -51,7 +51,7 @@ class SyncListener(Protocol):
         to resign."""
 
 
-class _Begun(NamedTuple):
+class _RunningSync(NamedTuple):
     partition: Partition
     log: Log
     ticket: FlushTicket
@@ -105,7 +105,7 @@ class LogSyncer:
         return taken
 
     async def _sync(self, partitions: Sequence[Partition]) -> None:
-        begun: list[_Begun] = []
+        begun: list[_RunningSync] = []
         errors: dict[Partition, LogError] = {}
         for partition in partitions:
             log = self._logs.log_of(partition.key)
@@ -117,7 +117,7 @@ class LogSyncer:
                 errors[partition] = error
                 continue
             if ticket is not None:
-                begun.append(_Begun(partition, log, ticket))
+                begun.append(_RunningSync(partition, log, ticket))
         if begun:
             await self._run([sync.ticket for sync in begun])
         for partition, log, ticket in begun:

@@ -111,7 +111,7 @@ def open_log(
 
 def ended(log: Log, max_producers: int = 1000) -> CleanLog:
     """Stop the log cleanly."""
-    clean_state = log.end(max_producers)
+    clean_state = log.close_cleanly(max_producers)
     assert clean_state is not None
     return clean_state
 

@@ -89,7 +89,7 @@ def test_a_damaged_last_batch_keeps_its_offsets(disk: MemoryDisk) -> None:
     flip(disk, -1)
     assert seal(log) == [(2, 3)]
     assert log.log_end_offset == 3
-    clean_state = log.end(max_producers=10)
+    clean_state = log.close_cleanly(max_producers=10)
     assert clean_state is not None
     assert open_log(disk, config=CONFIG, clean_state=clean_state).recovery is None
 

@@ -75,14 +75,14 @@ def test_a_close_is_not_clean_after_an_abandoned_flush_has_failed(
 ) -> None:
     log = abandoned(disk)
     with pytest.raises(LogFailedError):
-        log.end(max_producers=1000)
+        log.close_cleanly(max_producers=1000)
     assert log.closed
 
 
 def test_a_close_is_not_clean_while_an_abandoned_flush_runs(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3))
     ticket = log.begin_flush()
-    assert log.end(max_producers=1000) is None
+    assert log.close_cleanly(max_producers=1000) is None
     assert ticket is not None
     ticket.run()
 

@@ -387,7 +387,7 @@ def test_a_failed_log_does_not_close_cleanly(disk: MemoryDisk) -> None:
     with pytest.raises(LogFailedError, match="undo a failed append"):
         log.append([batch_at(3)])
     disk.space, disk.fail_truncate = None, False
-    assert log.end(max_producers=1000) is None
+    assert log.close_cleanly(max_producers=1000) is None
     assert read_clean_logs(open_log(disk)) == batches_from(0, 3)
 
 

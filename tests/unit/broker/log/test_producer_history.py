@@ -426,7 +426,7 @@ class ProducerModel(RuleBasedStateMachine):
 
     @rule(max_producers=st.sampled_from([0, 1000]))
     def stop_cleanly(self, max_producers: int) -> None:
-        clean_state = self.log.end(max_producers=max_producers)
+        clean_state = self.log.close_cleanly(max_producers=max_producers)
         self.flushed = self.end
         self.reopen(self.flushed, clean_state)
         assert self.log.recovery is None

@@ -11,7 +11,7 @@ import pytest
 from tidelog_broker.metrics.broker_metrics import BrokerMetrics
 from tidelog_broker.metrics.collector import PARTITIONS_PER_TURN, BrokerCollector
 from tidelog_broker.metrics.replica_metrics import HighWatermarkChecks
-from tidelog_broker.metrics.vitals import BrokerVitals, Directory
+from tidelog_broker.metrics.vitals import BrokerVitals, DirectoryState
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import CrowdedOut
 from tidelog_broker.storage.disk_use import DiskUse
@@ -56,7 +56,7 @@ class MeasuredBroker:
             {4: 900},
             lambda: 6,
             lambda: ScrubState(bytes_checked=70, passes=2, last_pass_ended_ms=5_000),
-            directory=lambda: Directory(is_intact=False, is_waiting=True),
+            directory=lambda: DirectoryState(is_intact=False, is_waiting=True),
         )
         self.collector = BrokerCollector(self, vitals, clock)
 

@@ -142,7 +142,7 @@ async def test_a_new_incarnation_of_either_broker_makes_it_name_everything_again
         assert (third.request.broker_epoch, third.request.leader_broker_epoch) == (own, leaders)
 
 
-async def test_a_session_continues_when_a_fetch_is_hurried_for_a_new_partition() -> None:
+async def test_a_session_continues_when_a_fetch_is_completed_early_for_a_new_partition() -> None:
     follower = Follower()
     follower.follow(0)
     async with following(follower):

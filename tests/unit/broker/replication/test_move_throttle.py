@@ -234,7 +234,7 @@ async def test_other_partitions_are_fetched_meanwhile() -> None:
         assert first.completed_early == 1
 
 
-async def test_a_fetch_is_not_hurried_for_tokens_that_another_one_has_taken() -> None:
+async def test_a_fetch_is_not_completed_early_for_tokens_that_another_fetch_used() -> None:
     follower = Follower()
     follower.rate = RATE
     taken_by_another = follower.follow(0, wanted=adding())

@@ -74,7 +74,7 @@ async def test_a_new_partition_hurries_the_waiting_fetch_and_is_in_the_next() ->
     assert (second.completed_early, second.request.max_wait_ms) == (0, 500)
 
 
-async def test_a_fetch_is_hurried_once_for_several_new_partitions() -> None:
+async def test_a_fetch_is_completed_early_once_for_several_new_partitions() -> None:
     follower = Follower()
     follower.follow(0)
     async with following(follower):
@@ -134,7 +134,7 @@ async def test_a_fetch_at_a_previous_incarnation_of_the_leader_is_given_up_for_n
     assert (second.request.leader_broker_epoch, second.numbers) == (900, [0, 1, 2])
 
 
-async def test_a_fetch_hurried_before_its_leader_restarted_is_given_up_too() -> None:
+async def test_a_fetch_completed_early_before_its_leader_restarted_is_given_up_too() -> None:
     follower = Follower()
     follower.follow(0)
     async with following(follower):
@@ -388,7 +388,7 @@ async def test_consecutive_failed_fetches_are_unanswered_from_the_first_on() -> 
         assert follower.fetcher.unanswered == (epoch_of(LEADER), follower.asked[0].at)
 
 
-async def test_a_hurried_fetch_is_unanswered_since_it_was_sent() -> None:
+async def test_a_completed_early_fetch_is_unanswered_since_it_was_sent() -> None:
     follower = Follower()
     follower.follow()
     async with following(follower):

@@ -203,7 +203,7 @@ async def test_a_waiting_follower_is_fenced_by_its_answer_when_the_epoch_ends() 
     assert leader.now_ms == 500
 
 
-async def test_a_waiting_fetch_is_answered_at_once_when_it_is_hurried() -> None:
+async def test_a_waiting_fetch_is_answered_at_once_when_it_is_completed_early() -> None:
     leader = Leader()
     partition = await leader.replicas.lead()
     wanted = request(ask_for(partition, 0))
