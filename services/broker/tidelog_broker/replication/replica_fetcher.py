@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
@@ -30,20 +30,16 @@ from tidelog_broker.replication.fetch_state import (
 from tidelog_broker.replication.follower_context import FollowerContext
 from tidelog_broker.replication.follower_events import FollowerEvents
 from tidelog_broker.replication.follower_session import EpochPair, FollowerSession, Positions
-from tidelog_broker.replication.move_throttle import ReceiveThrottle
+from tidelog_broker.replication.move_throttle import AddedReplicas, ReceiveThrottle
 from tidelog_broker.replication.transport import (
     ANSWER_TIMEOUT_MS,
     Peers,
     PeerUnreachableError,
-    ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResult,
 )
 from tidelog_runtime.turns import in_turns
 
-# Partitions that are not fetched because of the throttle are checked again after this time at the
-# latest: the bound may have changed, or the replica may be in sync.
-MAX_THROTTLE_PAUSE_MS = 500
 # Partitions whose position one request names. More of them need several requests, of which only the
 # last one waits: neither end works for more than some milliseconds without a pause.
 MAX_NAMED = 2_000
@@ -81,12 +77,9 @@ class ReplicaFetcher:
         self._rng = rng
         self._is_syncing = is_syncing
         self._session = session
-        self._moves = moves
+        self._added = AddedReplicas(moves)
         self._partitions: dict[ReplicaKey, Partition] = {}
-        # Partitions that a move adds, and until when (loop time) some of them are not fetched.
-        self._adding: dict[ReplicaKey, Partition] = {}
-        self._throttled: dict[ReplicaKey, float] = {}
-        self._room_timer: asyncio.TimerHandle | None = None
+        self._throttle_timer: asyncio.TimerHandle | None = None
         # Partitions whose position may differ from the session's; all of them if none is open.
         self._moved: dict[ReplicaKey, None] = {}
         self._backoffs: dict[ReplicaKey, PartitionBackoff] = {}
@@ -108,9 +101,7 @@ class ReplicaFetcher:
             self.digests.follow(partition)
             self._followed_since[key] = now
             self._backoffs.pop(key, None)
-            self._adding.pop(key, None)
-            if self._moves.may_be_throttled(partition):
-                self._adding[key] = partition
+            self._added.update(partition)
             self._session.renew(key)
             self._moved[key] = None
         self._complete_waiting_fetch()
@@ -118,7 +109,7 @@ class ReplicaFetcher:
     def forget(self, partition: Partition) -> None:
         key = partition.key
         self._backoffs.pop(key, None)
-        self._adding.pop(key, None)
+        self._added.forget(key)
         self._followed_since.pop(key, None)
         self.digests.forget(key)
         if self._partitions.pop(key, None) is not None:
@@ -132,9 +123,7 @@ class ReplicaFetcher:
         """The next request sends the partition's position if it differs: its sync has ended, or
         its state has changed within its epoch."""
         key = partition.key
-        self._adding.pop(key, None)
-        if self._moves.may_be_throttled(partition):
-            self._adding[key] = partition
+        self._added.update(partition)
         self._moved[key] = None
         self._changed.set()
 
@@ -208,7 +197,7 @@ class ReplicaFetcher:
             abort_timeout = asyncio.timeout(None)
             answered = False
             try:
-                self._schedule_throttle_check(min(self._throttled.values(), default=None))
+                self._schedule_throttle_check(min(self._added.paused_until.values(), default=None))
                 async with abort_timeout:
                     request = self._next_request(positions, self._max_wait_ms(now))
                     self._in_flight = InFlightFetch(target[0], request, abort_timeout)
@@ -254,16 +243,15 @@ class ReplicaFetcher:
     def _schedule_throttle_check(self, time: float | None) -> None:
         """Checks the throttle at `time` instead of ending a long poll then: fetchers share what
         may be received, and another one may have taken it."""
-        if self._room_timer is not None:
-            self._room_timer.cancel()
-        self._room_timer = None
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
+        self._throttle_timer = None
         if time is not None:
             loop = asyncio.get_running_loop()
-            self._room_timer = loop.call_at(time, self._check_throttle)
+            self._throttle_timer = loop.call_at(time, self._check_throttle)
 
     def _check_throttle(self) -> None:
-        held = [self._adding[key] for key in self._throttled if key in self._adding]
-        pause_ms = min((self._throttle_pause_ms(partition) for partition in held), default=0)
+        pause_ms = self._added.pause_ms
         if pause_ms:
             self._schedule_throttle_check(asyncio.get_running_loop().time() + pause_ms / 1000)
         else:
@@ -289,7 +277,7 @@ class ReplicaFetcher:
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=self._limits.max_bytes,
-            entries=self._entries(asked.named),
+            entries=self._added.entries(asked.named, self._limits.max_partition_bytes),
             session_id=asked.session_id,
             session_sequence=asked.session_sequence,
             synced=self._session.synced,
@@ -386,8 +374,7 @@ class ReplicaFetcher:
             self.digests.note(partition)
             if self._context.disk:
                 self._context.disk.took(partition.key, "written")
-        if partition.key in self._adding:
-            self._moves.received(partition, sum(len(batch.records) for batch in answer.batches))
+        self._added.received(partition, sum(len(batch.records) for batch in answer.batches))
 
     def _handle_error(
         self, partition: Partition, asked: FetchPosition, result: ReplicaFetchResult
@@ -431,7 +418,8 @@ class ReplicaFetcher:
         for key, held in self._backoffs.items():
             if held.release <= now:
                 self._moved[key] = None
-        self._update_throttled(now)
+        # A paused partition leaves the session as well: nothing is to come while there is no room.
+        self._moved.update(dict.fromkeys(self._added.refresh(now)))
         positions: dict[ReplicaKey, FetchPosition | None] = {}
         named = 0
         for key in self._moved:
@@ -448,44 +436,15 @@ class ReplicaFetcher:
             return None
         if held is not None and held.release > now:
             return None
-        if key in self._throttled:
+        if key in self._added.paused_until:
             return None
         return partition.fetch_position()
-
-    def _update_throttled(self, now: float) -> None:
-        """Updates which partitions the throttle holds back. They leave the session as well:
-        nothing is to come while there is no room."""
-        before, self._throttled = self._throttled, {}
-        for key, partition in self._adding.items():
-            pause_ms = self._throttle_pause_ms(partition)
-            if pause_ms:
-                self._throttled[key] = now + pause_ms / 1000
-            if (key in before) != (key in self._throttled):
-                self._moved[key] = None
-
-    def _throttle_pause_ms(self, partition: Partition) -> int:
-        return min(MAX_THROTTLE_PAUSE_MS, self._moves.pause_ms(partition))
-
-    def _entries(self, named: Mapping[ReplicaKey, FetchPosition]) -> list[ReplicaFetchEntry]:
-        """Partitions that a move adds share the room that there is; a batch is sent in full."""
-        limit = self._limits.max_partition_bytes
-        asked_for = 0
-        entries = []
-        for key, position in named.items():
-            adding = self._adding.get(key)
-            receivable = None if adding is None else self._moves.receivable_bytes(adding)
-            max_bytes = limit
-            if receivable is not None:
-                max_bytes = max(1, min(limit, receivable - asked_for))
-                asked_for += max_bytes
-            entries.append(ReplicaFetchEntry(key, position, max_bytes))
-        return entries
 
     def _next_release(self, now: float) -> float | None:
         """Returns the seconds until a partition that is held back may be fetched again."""
         if self._partitions and self._context.address_of(self._leader) is None:
             return MAX_RETRY_DELAY_S
-        throttled = [release - now for release in self._throttled.values()]
+        throttled = [release - now for release in self._added.paused_until.values()]
         coming = [
             seconds for seconds in (*self._remaining_backoffs(now), *throttled) if seconds > 0
         ]

@@ -10,8 +10,7 @@ import pytest
 
 from tidelog_broker.membership.metadata_cache import VersionedState
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.replication.move_throttle import MoveThrottle
-from tidelog_broker.replication.replica_fetcher import MAX_THROTTLE_PAUSE_MS
+from tidelog_broker.replication.move_throttle import MAX_THROTTLE_PAUSE_MS, MoveThrottle
 from tidelog_broker.replication.token_bucket import BURST_MS, CHUNK_MS
 from tidelog_broker.replication.transport import (
     ReplicaFetchEntry,
