@@ -52,7 +52,7 @@ class ReplicaServiceServicer:
         run. A second stream carries the topics with durability `synced`: its next request waits
         until the follower's disk has the data of the last response, which delays no other topic.
         Each request gets one response, in order, and the follower sends the next request after it
-        has processed the response. Only a request with `complete_early` may come earlier. (A message on a
+        has processed the response. Only a request with `hurry` may come earlier. (A message on a
         stream costs less than half of a separate call.)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
