@@ -35,8 +35,7 @@ _ABBREVIATED = re.compile(r"_(s|ms|sec|secs|b|kb|mb|kib|mib|pct)(_|$)")
 _FIRST_WORDS = {
     *("above", "at", "after", "below", "beyond", "bring", "compare", "divide", "do", "fewer"),
     *("find", "join", "keep", "look", "lower", "more", "now", "one", "read", "run", "spread"),
-    *("start", "the", "where", "against", "as", "few", "check", "correct", "give", "if"),
-    *("restore", "single"),
+    *("start", "the", "where", "against", "as", "few"),
 }
 
 

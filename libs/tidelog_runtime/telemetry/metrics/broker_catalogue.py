@@ -80,58 +80,58 @@ REFUSED = REQUESTS_REFUSED.of(product(REFUSING_REQUESTS, REFUSALS), MAX_OTHER_SE
 # The broker and its replicas.
 REGISTERED = gauge(
     "tidelog_broker_registered",
-    "1 while this broker is registered in etcd, as far as it knows.",
-    "At 0 it becomes leader of no partition: find in its log what prevents the registration.",
+    "1 while this broker's registration stands in etcd, as far as it knows.",
+    "At 0 it leads nothing new: look in its log for what keeps it from registering.",
 )
 HAS_FULL_STATE = gauge(
     "tidelog_broker_has_full_state",
-    "1 after a controller has sent this broker its full state.",
-    "If it stays 0, check whether a controller is active and reaches this broker.",
+    "1 once a controller has told this broker all of its replicas.",
+    "At 0 for long: look whether a controller is active and reaches this broker.",
 )
 REPLICAS = gauge(
     "tidelog_broker_replicas",
     "Replicas that this broker holds.",
-    "If brokers differ much, place new partitions on those with fewer replicas.",
+    "Where brokers differ much, place new partitions on the emptier ones.",
 )
 LEADERS = gauge(
     "tidelog_broker_leaders",
     "Partitions that this broker leads.",
-    "If brokers differ much, find leaders that are not the preferred ones.",
+    "Where brokers differ much, look for leaders that are not the preferred ones.",
 )
 LEADERLESS = gauge(
     "tidelog_broker_leaderless_replicas",
     "Replicas here whose partition has no leader, as far as this broker knows.",
-    "Run `tidelog explain`: it names the last in-sync replicas and when they failed.",
+    "Run `tidelog explain`: it names who was in sync last and when it died.",
 )
 OUT_OF_SERVICE = gauge(
     "tidelog_broker_out_of_service_replicas",
-    "Damaged replicas here, which neither lead nor follow until they are repaired.",
-    "Look for replica_damaged in this broker's log; if it persists, check the disk.",
+    "Replicas here that are damaged, and neither lead nor follow before they are repaired.",
+    "Look for replica_damaged in this broker's log, and at the disk if it stays.",
 )
 UNDER_REPLICATED = gauge(
     "tidelog_broker_under_replicated_partitions",
-    "Partitions led here whose ISR lacks a replica; during a move the original replicas count.",
+    "Partitions led here whose ISR lacks a replica; while one is moved, its original ones count.",
     "Run `tidelog explain`: it names the replicas that are missing, and why.",
 )
 UNDER_MIN_ISR = gauge(
     "tidelog_broker_under_min_isr_partitions",
-    "Partitions led here whose ISR is below min ISR: acks=all is rejected, the HW is stalled.",
-    "Restore the replicas at once; `tidelog explain` names them.",
+    "Partitions led here whose ISR is below min ISR: acks=all is refused, HW stands still.",
+    "Bring replicas back at once; `tidelog explain` names them.",
 )
 AT_MIN_ISR = gauge(
     "tidelog_broker_at_min_isr_partitions",
-    "Partitions led here whose ISR is at min ISR and lacks a replica: the next loss stops writes.",
-    "Restore the missing replicas before another broker is stopped.",
+    "Partitions led here whose ISR is at min ISR, and lacks a replica: the next loss stops writes.",
+    "Bring the missing replicas back before any other broker is stopped.",
 )
 HW_STALLED = gauge(
     "tidelog_broker_hw_stalled_partitions",
-    "Partitions led here with uncommitted records and a stalled high watermark.",
-    "Run `tidelog explain`: it names the follower that delays it, and why.",
+    "Partitions led here in which records wait and the high watermark stands still.",
+    "Run `tidelog explain`: it names the follower that holds it, and why.",
 )
 UNCOMMITTED_RECORDS = gauge(
     "tidelog_broker_uncommitted_records",
     "Records between high watermark and log end, over all partitions led here.",
-    "If it only grows, check tidelog_follower_max_lag_seconds.",
+    "Where it only grows, look at tidelog_follower_max_lag_seconds.",
 )
 PARTITIONS_WITHOUT_SERIES = gauge(
     "tidelog_partitions_without_series",
@@ -144,7 +144,7 @@ LAG_RECORDS = gauge(
     "tidelog_replication_lag_records",
     "Records that a follower lacks (at least: those since the leader epoch began, where it has "
     "not fetched in it); the worst partitions only.",
-    "Check the follower's event loop, disk and network; `tidelog explain broker N` has details.",
+    "Look at the follower's event loop, disk and network; `tidelog explain broker N` tells more.",
     labels=("topic", "partition", "follower"),
     bound=MAX_LAG_SERIES,
 )
@@ -152,7 +152,7 @@ LAG_BYTES = gauge(
     "tidelog_replication_lag_bytes",
     "Bytes that a follower lacks, about (at least: those since the leader epoch began, where it "
     "has not fetched in it); the worst partitions only.",
-    "Divide by the rate of tidelog_data_bytes_total{flow=replica_in} for the time to catch up.",
+    "Divide by tidelog_data_bytes_total's rate of replica_in to see when it will be there.",
     labels=("topic", "partition", "follower"),
     bound=MAX_LAG_SERIES,
 )
@@ -169,7 +169,7 @@ FOLLOWER_LAG_RECORDS = gauge(
     "tidelog_follower_lag_records",
     "Records that a follower lacks, over all partitions led here; at least those since the "
     "leader epoch began, where it has not fetched in it.",
-    "If one broker lags behind every leader, check that broker.",
+    "Where one broker lags behind every leader, look at that broker.",
     labels=("follower",),
     bound=MAX_PEER_SERIES,
 )
@@ -186,14 +186,14 @@ FOLLOWER_MAX_LAG_SECONDS = gauge(
     "Age of the oldest record that a follower lacks, in the partitions led here in which it was "
     "caught up longest ago; at least that of the oldest since the leader epoch began, where it "
     "has not fetched in it.",
-    "Check the follower's process (paused, dead?), disk and network.",
+    "Look at the follower's process (paused, dead?), disk and network.",
     labels=("follower",),
     bound=MAX_PEER_SERIES,
 )
 FOLLOWER_LAGGING_PARTITIONS = gauge(
     "tidelog_follower_lagging_partitions",
     "Partitions led here in which a follower has not been caught up for a second.",
-    "One: check that partition's replica. All: check the broker.",
+    "One: look at that partition's replica. All: look at the broker.",
     labels=("follower",),
     bound=MAX_PEER_SERIES,
 )
@@ -207,68 +207,67 @@ FOLLOWER_OUT_OF_ISR = gauge(
 FOLLOWER_FETCH_AGE = gauge(
     "tidelog_follower_fetch_age_seconds",
     "Time since a follower's last fetch from this leader, or since the epoch began without one.",
-    "Above a few seconds the follower is dead, paused or cut off from this broker.",
+    "Above a few seconds the follower is dead, paused or cut off from here.",
     labels=("follower",),
     bound=MAX_PEER_SERIES,
 )
 FOLLOWER_ADDING = gauge(
     "tidelog_follower_adding_partitions",
     "Partitions led here to which a move adds a follower that is not in sync yet.",
-    "If it does not fall, check whether tidelog_move_sent_bytes_total grows; `tidelog explain` "
-    "gives the cause.",
+    "Where it stands look whether tidelog_move_sent_bytes_total grows; `tidelog explain` says why "
+    "not.",
     labels=("follower",),
     bound=MAX_RECEIVER_SERIES,
 )
 FOLLOWER_ADDING_BYTES = gauge(
     "tidelog_follower_adding_lag_bytes",
-    "Approximate bytes that a follower has yet to copy, over all partitions to which a move adds "
-    "it.",
-    "Divide by the rate of tidelog_move_sent_bytes_total for the time to completion.",
+    "Bytes that such a follower has yet to copy, about, over all of these partitions.",
+    "Divide by the rate of tidelog_move_sent_bytes_total to see when it will have them.",
     labels=("follower",),
     bound=MAX_RECEIVER_SERIES,
 )
 MOVE_SENT_BYTES = counter(
     "tidelog_move_sent_bytes_total",
     "Bytes of records that this leader sent to followers that moves add.",
-    "Compare with the throttle of moves, which `tidelog` can change while they run.",
+    "Compare with the bound on moves: `tidelog` sets it while they run.",
     labels=("follower",),
     bound=MAX_RECEIVER_SERIES,
 )
 CLOCK_SKEW = gauge(
     "tidelog_clock_skew_seconds",
-    "Offset of another broker's clock from this broker's clock, by its replica fetches and "
-    "answers; negative: behind.",
-    "Beyond 5 s either way correct the clocks (`chronyc tracking`): timestamps, retention by "
-    "time and the order of events depend on them. A leader whose clock is over 60 s behind most "
-    "others stamps records with their time.",
+    "By how much another broker's clock is ahead of this one's, as its replica fetches and "
+    "answers carry it; negative: behind.",
+    "Beyond 5 s either way put the clocks right (`chronyc tracking`): timestamps, retention by "
+    "time and the order of events rest on them. One that most others are over 60 s ahead of dates "
+    "what it leads by their time.",
     labels=("peer",),
     bound=MAX_HEARD_CLOCKS,
 )
 RETENTION_PAUSED = gauge(
     "tidelog_retention_paused_seconds",
-    "Time for which this broker has paused deletion by age because its clock is in doubt; 0: "
-    "no pause.",
-    "Correct the clock; `tidelog explain` says what is wrong. The broker trusts its clock again "
-    "once other brokers agree, or once none has contradicted it for a day.",
+    "For how long this broker has deleted nothing for its age, because its clock is in doubt; 0: "
+    "it is not.",
+    "Look what `tidelog explain` says of its clock, and put it right; it is believed again by "
+    "itself once other brokers agree, or once none has contradicted it for a day.",
 )
 ISR_SHRINKS = counter(
     "tidelog_isr_shrinks_total",
-    "ISR shrinks that this leader made.",
-    "Single shrinks are restarts; a steady rate is a slow disk, network or broker.",
+    "Times that this leader took replicas out of an ISR.",
+    "Now and then is a restart; a rate that stays is a slow disk, network or broker.",
     labels=("cause",),
     series=[(cause,) for cause in ISR_CAUSES],
     bound=MAX_OTHER_SERIES,
 )
 ISR_EXPANDS = counter(
     "tidelog_isr_expands_total",
-    "ISR expansions that this leader made.",
-    "If it follows the shrinks, replicas leave and rejoin: check tidelog_isr_shrinks_total.",
+    "Times that this leader took replicas into an ISR.",
+    "As many as shrinks, soon after: replicas come and go; look at tidelog_isr_shrinks_total.",
 )
 
 # Data.
 DATA_BYTES = counter(
     "tidelog_data_bytes_total",
-    "Bytes of records: produced and fetched by clients, sent to followers, received from leaders.",
+    "Bytes of records: produced and fetched by clients, sent to followers, got from leaders.",
     "Compare with the network's and the disk's limits.",
     labels=("flow",),
     series=[(flow,) for flow in FLOWS],
@@ -283,31 +282,31 @@ DATA_RECORDS = counter(
 DATA_BATCHES = counter(
     "tidelog_data_batches_total",
     "Batches, by the same flows.",
-    "Few records per batch cost CPU: raise the producers' linger time.",
+    "Few records in each cost CPU: let producers linger.",
     labels=("flow",),
     series=[(flow,) for flow in FLOWS],
 )
 TOPIC_BYTES = counter(
     "tidelog_topic_bytes_total",
     "Bytes of records of a topic through this broker; the busiest topics only.",
-    "Give a topic that overloads its leaders more partitions.",
+    "Spread a topic that is too much for its leaders over more partitions.",
     labels=("topic", "flow"),
     bound=MAX_TOPIC_SERIES * len(TOPIC_FLOWS),
 )
 TOPIC_RECORDS = counter(
     "tidelog_topic_records_total",
     "Records of a topic through this broker; the busiest topics only.",
-    "Give a topic that overloads its leaders more partitions.",
+    "Spread a topic that is too much for its leaders over more partitions.",
     labels=("topic", "flow"),
     bound=MAX_TOPIC_SERIES * len(TOPIC_FLOWS),
 )
 CROWDED_OUT = counter(
     "tidelog_crowded_out_producers_total",
-    "Producers without a name that replicas here evicted before producer_id_expiration_ms, because "
+    "Producers without a name that replicas here forgot before producer_id_expiration_ms, because "
     "too many write to their partition; recent: within 10 minutes of their last batch, so that a "
     "retry of their first batch is written twice.",
-    "Find clients that create a producer for each task, and let them reuse one; or use more "
-    "partitions.",
+    "Look for clients that start a producer for each task, and let them keep one; or spread them "
+    "over more partitions.",
     labels=("last_write",),
     series=[(age,) for age in LAST_WRITES],
 )
@@ -327,8 +326,8 @@ WAITS_FOR_BROKER_ID = gauge(
 )
 DAMAGED_BATCHES = gauge(
     "tidelog_damaged_batches",
-    "Unreadable ranges of records that this broker's disk damaged and that no other replica could "
-    "restore.",
+    "Stretches of records that this broker's disk damaged and that no other replica could send "
+    "again; they cannot be read.",
     "Run `tidelog explain`, which names their offsets. Check the disk; restore the records from a "
     "backup, or let consumers skip them (on_damage).",
 )
@@ -336,15 +335,14 @@ DIGESTS_COMPARED = counter(
     "tidelog_digest_ranges_compared_total",
     "Ranges of offsets whose digests this broker, as the leader, compared with those that its "
     "followers reported.",
-    "If it stays 0 while followers fetch, check digest_range_offsets: 0 disables the comparison.",
+    "Look at digest_range_offsets where it stays at 0 while followers fetch: 0 turns it off.",
 )
 DIGESTS_NOT_COMPARED = counter(
     "tidelog_digest_ranges_not_compared_total",
-    "Ranges that followers reported and that were not compared: too many others were queued for "
-    "the disk "
+    "Ranges that followers reported and that were not compared: too many others waited to be read "
     "from the disk, the read had no result, or a batch of the range is unreadable. The next pass "
     "of the scrub reports them again.",
-    "Check whether many brokers scrub at full rate at once.",
+    "Look whether many brokers scrub at full rate at once.",
 )
 DIVERGENCES_FOUND = counter(
     "tidelog_divergences_found_total",
@@ -354,55 +352,56 @@ DIVERGENCES_FOUND = counter(
 )
 DIVERGED_RANGES = gauge(
     "tidelog_diverged_ranges",
-    "Ranges of committed records in which replicas hold different batches, by the last comparison "
-    "of this broker.",
+    "Ranges of committed records in which replicas hold different batches, as this broker found "
+    "and has not found otherwise since.",
     "Run `tidelog explain`, which names the offsets and both replicas; compare them with "
     "`tidelog dump-log FILE`, and copy the wrong one again.",
 )
 SCRUB_BYTES = counter(
     "tidelog_scrub_bytes_total",
     "Bytes of the logs that the scrub has checked on the disk, in all incarnations of the broker.",
-    "If it is too slow, check scrub_period_ms and scrub_bytes_per_second.",
+    "Look at scrub_period_ms and scrub_bytes_per_second where it is too slow.",
 )
 SCRUB_PASSES = counter(
     "tidelog_scrub_passes_total",
-    "Completed passes of the scrub over all logs.",
-    "If there are too few, check scrub_period_ms.",
+    "Passes of the scrub over all logs that came to their end.",
+    "Look at scrub_period_ms where there are too few.",
 )
 SCRUB_LAST_PASS = gauge(
     "tidelog_scrub_last_pass_timestamp_seconds",
-    "End of the last pass of the scrub, in seconds since 1970; 0: no pass has ended.",
-    "If it is longer ago than twice scrub_period_ms, raise scrub_bytes_per_second.",
+    "When the last pass of the scrub ended, in seconds since 1970; 0: none has yet.",
+    "Compare with now: longer ago than twice scrub_period_ms, scrub_bytes_per_second is too low.",
 )
 SCRUB_DAMAGE = counter(
     "tidelog_scrub_damaged_batches_total",
     "Damaged batches that the scrub was the first to find.",
-    "Check the disk (dmesg, smartctl), and replace it if this grows.",
+    "Look at the disk (dmesg, smartctl), and replace it where this grows.",
 )
 PRODUCER_NAMES = gauge(
     "tidelog_named_producers",
-    "Named producers of the cluster, as far as this broker knows; each takes space in etcd, in "
-    "every broker and in every partition that it wrote to.",
-    "Find jobs that use a new name in each run; an unused name expires after "
-    "producer_name_expiration_ms.",
+    "Names of producers in the cluster, as this broker knows it; each takes room in etcd, in every "
+    "broker and in every partition that it wrote to.",
+    "Look for jobs that take new names for each run; producer_name_expiration_ms says after how "
+    "long an unused one is given up.",
 )
 WAITING_CONSUMERS = gauge(
     "tidelog_waiting_consumers_partitions",
     "Partitions led here whose consumers get nothing, because their offset lies between high "
     "watermark and log end.",
-    "Run `tidelog explain`: it names what delays the high watermark.",
+    "Find out with `tidelog explain` what holds the high watermark.",
 )
 
 # The log.
 LOG_SIZE = gauge(
     "tidelog_log_size_bytes",
     "Bytes of all logs here.",
-    "Compare its growth with tidelog_disk_free_bytes; retention_bytes and retention_ms bound it.",
+    "Against tidelog_disk_free_bytes it tells how long the disk lasts; retention_bytes and "
+    "retention_ms bound it.",
 )
 LOG_SEGMENTS = gauge(
     "tidelog_log_segments",
     "Segments of all logs here.",
-    "If there are very many, raise segment_bytes.",
+    "Where there are very many, raise segment_bytes.",
 )
 TOPIC_LOG_SIZE = gauge(
     "tidelog_topic_log_size_bytes",
@@ -414,19 +413,19 @@ TOPIC_LOG_SIZE = gauge(
 PARTITION_LOG_SIZE = gauge(
     "tidelog_partition_log_size_bytes",
     "Bytes of a replica's log here; the largest only.",
-    "If one is much larger than the topic's others, check the distribution of keys.",
+    "Where one outgrows its siblings, look at the producers' keys.",
     labels=("topic", "partition"),
     bound=MAX_PARTITION_SERIES,
 )
 UNFLUSHED_RECORDS = gauge(
     "tidelog_log_unflushed_records",
-    "Records here that are not known to be synced to disk.",
-    "If it only grows, the disk is too slow or fails: look for flush in the log.",
+    "Records here that are not on the disk yet, by what is known to be synced.",
+    "Where it only grows the disk does not keep up, or fails: look at flush in the log.",
 )
 DISK_FREE = gauge(
     "tidelog_disk_free_bytes",
     "Free bytes of the file system of data_dir.",
-    "Below a tenth of its size: lower retention or add disk, before writes are rejected.",
+    "Below a tenth of its size: lower retention or add disk, before writes are refused.",
 )
 DISK_SIZE = gauge(
     "tidelog_disk_size_bytes",
