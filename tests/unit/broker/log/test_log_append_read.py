@@ -352,7 +352,9 @@ def test_below_the_start_of_a_log_all_its_bytes_count(disk: MemoryDisk) -> None:
     assert log.bytes_from(0) == log.size_bytes
 
 
-@pytest.mark.parametrize("place", ["summarise", "appended", "encode_frame_header", "is_roll_due"])
+@pytest.mark.parametrize(
+    "place", ["extend_summary", "appended", "encode_frame_header", "is_roll_due"]
+)
 def test_an_interrupted_append_fails_the_log_until_it_is_reopened(
     disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
