@@ -26,7 +26,7 @@ from tidelog.model import Acks, Codec, TopicPartition
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.metrics.broker_metrics import BrokerMetrics
 from tidelog_broker.metrics.collector import BrokerCollector
-from tidelog_broker.metrics.replica_figures import Judges
+from tidelog_broker.metrics.replica_metrics import HighWatermarkChecks
 from tidelog_broker.metrics.vitals import BrokerVitals
 from tidelog_broker.partition.exchange import FetchPosition
 from tidelog_broker.partition.partition import Partition
@@ -144,7 +144,7 @@ class _Listener:
     def _ignore(self, _: Partition) -> None: ...
 
     log_grew = sync_needed = high_watermark_moved = log_start_moved = _ignore
-    leadership_ended = followers_forgotten = isr_needs_judging = _ignore
+    leadership_ended = followers_forgotten = isr_needs_evaluation = _ignore
 
 
 class Replicas:
@@ -188,7 +188,7 @@ class Replicas:
 
 class MeasuredBroker(NamedTuple):
     store: MeasuredStore
-    figures: BrokerCollector
+    collector: BrokerCollector
 
     def has_topic(self, topic: str) -> bool:  # noqa: ARG002 - all counted topics exist
         return True
@@ -208,12 +208,12 @@ async def broker_scrapes(directory: Path) -> list[Measured]:
     metrics = BrokerMetrics(state_changes, time.perf_counter)
     for number in range(TOPICS):
         metrics.requests.topic(f"topic-{number}")
-    judges = Judges(lambda _: True, lambda _: True)
+    judges = HighWatermarkChecks(lambda _: True, lambda _: True)
     vitals = BrokerVitals(
         lambda: True, lambda: True, {}, judges, no_disk, CrowdedOut, int, {}, int, ScrubState
     )
-    figures = BrokerCollector(replicas, vitals, CLOCK)
-    broker = MeasuredBroker(_measured_store(state_changes), figures)
+    collector = BrokerCollector(replicas, vitals, CLOCK)
+    broker = MeasuredBroker(_measured_store(state_changes), collector)
     collect: Collect = partial(metrics.collect, broker)
     many = f"broker that leads {PARTITIONS:,} partitions"
     replicas.fetch(dead=False)

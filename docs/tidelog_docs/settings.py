@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from tidelog_admin_api.config import AdminApiConfig
-from tidelog_broker.config import BrokerConfig
+from tidelog_broker.broker_config import BrokerConfig
 from tidelog_controller.config import ControllerConfig
 from tidelog_docs.markdown import cell, code, table
 from tidelog_pipeline.archive import config as archive

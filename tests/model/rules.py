@@ -139,7 +139,7 @@ def _always_intact(*_: object) -> str:
     return ""
 
 
-_new_life = data_directory.new_life
+_new_life = data_directory.next_incarnation
 
 
 def _copies_are_trusted(former: Identity, boot_id: str, *, same_files: bool = True) -> Identity:
@@ -337,7 +337,7 @@ LAST_REGISTRATION = Rule(
 COPIED_FILES = Rule(
     "a directory that was copied without a clean stop is not intact",
     data_directory,
-    "new_life",
+    "next_incarnation",
     _copies_are_trusted,
 )
 FORMER_LIFE = Rule(

@@ -23,7 +23,7 @@ from tidelog.rpc.status import UnreachableError
 from tidelog_broker.replication.transport import (
     ANSWER_TIMEOUT_MS,
     ControllerUnreachableError,
-    FetchName,
+    FetchId,
     PeerUnreachableError,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
@@ -99,7 +99,7 @@ class SimControllers:
 class SimPeers:
     def __init__(self, world: World) -> None:
         self._network = world.network
-        self._hurrying: set[asyncio.Task[None]] = set()
+        self._completing_early: set[asyncio.Task[None]] = set()
 
     async def reach(self, address: str) -> None:
         """Does nothing: no connection is opened in advance here, and the fetch shows failures."""
@@ -115,13 +115,13 @@ class SimPeers:
             raise PeerUnreachableError(str(error)) from None
         return cast(ReplicaFetchResponse, answer)
 
-    def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
+    def complete_early(self, address: str, request: ReplicaFetchRequest) -> None:
         """Sends it without a stream: it may come late, or before the fetch that it concerns."""
-        hurrying = asyncio.create_task(self._hurry(address, request.name))
-        self._hurrying.add(hurrying)
-        hurrying.add_done_callback(self._hurrying.discard)
+        completing_early = asyncio.create_task(self._complete_early(address, request.name))
+        self._completing_early.add(completing_early)
+        completing_early.add_done_callback(self._completing_early.discard)
 
-    async def _hurry(self, address: str, fetch: FetchName) -> None:
+    async def _complete_early(self, address: str, fetch: FetchId) -> None:
         with suppress(CallFailedError, UnreachableError, TidelogError):
             await self._network.call("hurry", address, fetch, ANSWER_TIMEOUT_MS)
 

@@ -47,7 +47,7 @@ from tidelog.v1 import (
     scrub_pb2_grpc,
 )
 from tidelog_broker.broker import Broker
-from tidelog_broker.config import BrokerConfig
+from tidelog_broker.broker_config import BrokerConfig
 from tidelog_broker.edge.broker_service import BrokerService, client_service
 from tidelog_broker.edge.controller_client import GrpcControllers
 from tidelog_broker.edge.external_broker_service import ExternalBrokerService
@@ -57,10 +57,10 @@ from tidelog_broker.edge.replica_control_service import ReplicaControlService
 from tidelog_broker.edge.replica_service import ReplicaService
 from tidelog_broker.edge.scrub_service import ScrubService
 from tidelog_broker.edge.start_gate import StartGate
-from tidelog_broker.life import EXIT_FAULT, live
+from tidelog_broker.incarnation import EXIT_FAULT, run_incarnation
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.disk_reserve import with_reserve
-from tidelog_broker.log.errors import describe_os_error
+from tidelog_broker.log.log_errors import describe_os_error
 from tidelog_broker.membership.known_services import CachedServices
 from tidelog_broker.membership.rejected_start import report_rejected_start
 from tidelog_broker.metrics.broker_metrics import BrokerMetrics
@@ -208,7 +208,7 @@ def new_broker(config: BrokerConfig) -> Parts:
         timestamps_of=timestamps_of,
         without_deltas=record_batch.without_deltas,
         state_changes=state_changes,
-        look_at_disk=partial(disk_use, config.data_dir),
+        read_disk_use=partial(disk_use, config.data_dir),
         host=socket.gethostname(),
         cpu_seconds=time.thread_time,
     )
@@ -229,7 +229,7 @@ def add_services(
         replica_fetch = metered_replica_fetch(replica_fetch, metrics.requests)
     broker_pb2_grpc.add_BrokerServiceServicer_to_server(client_service_of(parts), server)
     replica_pb2_grpc.add_ReplicaServiceServicer_to_server(
-        ReplicaService(replica_fetch, broker.replica_fetch.hurry, broker.stopped), server
+        ReplicaService(replica_fetch, broker.replica_fetch.complete_early, broker.stopped), server
     )
     replica_control_pb2_grpc.add_ReplicaControlServiceServicer_to_server(
         ReplicaControlService(broker.manager, broker.stopped, broker.cache.state_at), server
@@ -273,7 +273,7 @@ def client_service_of(parts: Parts) -> BrokerService:
 
 
 def add_start_gate(server: grpc.aio.Server, broker: Broker, broker_id: int) -> None:
-    gate = StartGate(lambda: broker.start.refusal(broker_id))
+    gate = StartGate(lambda: broker.start.rejection_reason(broker_id))
     server.add_generic_rpc_handlers((gate,))
 
 
@@ -377,7 +377,7 @@ async def run(config: BrokerConfig) -> int:
             reporting_pressure(pressure_reports(config, parts, ports)),
             closing_idle_connections(parts.callers, ports, SystemClock()),
         ):
-            return await live(broker, edge, stop_requested, on_left=hasten_publishing)
+            return await run_incarnation(broker, edge, stop_requested, on_left=hasten_publishing)
     finally:
         if metrics_server is not None:
             metrics_server.stop()
@@ -391,7 +391,7 @@ def pressure_reports(config: BrokerConfig, parts: Parts, ports: Sequence[int]) -
     standstill = StandstillMeter()
 
     def usage() -> Usage:
-        disk_ms, operation = disk_times.typical(standstill.gaps())
+        disk_ms, operation = disk_times.slowest(standstill.gaps())
         used = look_at_process(ports, standstill)
         return replace(used, disk_ms=disk_ms, disk_operation=operation)
 

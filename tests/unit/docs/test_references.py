@@ -22,7 +22,7 @@ from tidelog.v1 import (
     scrub_pb2,
 )
 from tidelog_admin_api.config import AdminApiConfig
-from tidelog_broker.config import BrokerConfig
+from tidelog_broker.broker_config import BrokerConfig
 from tidelog_broker.partition.producer_state import (
     MAX_RECENT_UNNAMED_PRODUCERS,
     MAX_UNNAMED_PRODUCERS,

@@ -289,7 +289,7 @@ def _require_fetchable(request: pb.FetchRequest) -> None:
     if len({(p.topic, p.partition) for p in request.partitions}) < len(request.partitions):
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            "a partition appears twice in one Fetch request; ask for each once",
+            "a partition appears twice in one Fetch request; name each once",
         )
     for field in ("max_wait_ms", "min_bytes", "max_bytes"):
         if getattr(request, field) < 0:

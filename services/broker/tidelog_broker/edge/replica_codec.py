@@ -26,7 +26,7 @@ from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replication.transport import (
     MAX_REPORTED_DIGESTS,
     DivergedRange,
-    FetchName,
+    FetchId,
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
@@ -60,7 +60,7 @@ def _forgotten_to_wire(replica: ReplicaKey) -> pb.ForgottenPartition:
     return pb.ForgottenPartition(topic_id=replica.topic_id, partition=replica.partition)
 
 
-def hurry_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchRequest:
+def early_completion_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchRequest:
     """Returns the message that makes this request complete at once."""
     return pb.ReplicaFetchRequest(
         broker_id=request.broker_id,
@@ -88,9 +88,9 @@ def _entry_to_wire(entry: ReplicaFetchEntry) -> pb.ReplicaFetchPartition:
     )
 
 
-def hurry_from_wire(wire: pb.ReplicaFetchRequest) -> FetchName:
+def early_completion_from_wire(wire: pb.ReplicaFetchRequest) -> FetchId:
     """Returns which request has to complete at once."""
-    return FetchName(
+    return FetchId(
         broker_id=wire.broker_id,
         broker_epoch=wire.broker_epoch,
         synced=wire.synced,

@@ -90,7 +90,8 @@ class ClusterWatch:
                 _log.critical(
                     "metadata_rolled_back",
                     why=str(error),
-                    fix="restore the newest etcd backup, or stop all brokers before starting anew",
+                    fix="restore the newest etcd backup, or stop all brokers before a start with "
+                    "an empty store",
                 )
                 return
             await retry_pause(RETRY_DELAY_S, self._rng)

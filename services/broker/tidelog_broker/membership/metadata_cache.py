@@ -65,7 +65,7 @@ class VersionedState(NamedTuple):
     create_revision: int = 0
 
 
-class KnownName(NamedTuple):
+class CachedProducerName(NamedTuple):
     """A named producer. `revision`: when the name was last used."""
 
     producer: NamedProducer
@@ -95,7 +95,7 @@ class MetadataCache:
         self.partitions: dict[str, dict[int, VersionedState]] = {}
         self.throttle = schema.Throttle()
         # Named producers by name; and by producer id the epoch of the name's newest holder.
-        self.producer_names: dict[str, KnownName] = {}
+        self.producer_names: dict[str, CachedProducerName] = {}
         self.producer_epochs: dict[int, int] = {}
         self.revision = 0
 
@@ -173,7 +173,7 @@ class MetadataCache:
     def _apply_name(self, name: str, value: KeyValue | None) -> None:
         new = None
         if value is not None:
-            new = KnownName(schema.decode_named_producer(value.value), value.mod_revision)
+            new = CachedProducerName(schema.decode_named_producer(value.value), value.mod_revision)
         if (former := self.producer_names.pop(name, None)) is not None:
             del self.producer_epochs[former.producer.producer_id]
         if new is not None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Protocol
 
-from tidelog_broker.metrics.replica_figures import ReplicaFigures
+from tidelog_broker.metrics.replica_metrics import ReplicaMetrics
 from tidelog_broker.metrics.vitals import BrokerVitals
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.storage.disk_use import UNKNOWN_DISK
@@ -17,7 +17,7 @@ from tidelog_runtime.telemetry.metrics.sheet import Sheet
 
 # The event loop runs after each slice, which takes about a millisecond.
 PARTITIONS_PER_TURN = 256
-LOOKS_PER_TURN = 16
+READS_PER_TURN = 16
 
 
 class Replicas(Protocol):
@@ -32,13 +32,13 @@ class BrokerCollector:
 
     async def collect(self, sheet: Sheet) -> None:
         vitals = self._vitals
-        figures = ReplicaFigures(self._clock.monotonic_ms(), self._clock.wall_ms(), vitals.judges)
+        figures = ReplicaMetrics(self._clock.monotonic_ms(), self._clock.wall_ms(), vitals.checks)
         for position, partition in enumerate(list(self._replicas.all())):
             if position % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
             figures.add(partition)
         for position, _ in enumerate(figures.tell(sheet)):
-            if position % LOOKS_PER_TURN == 0:
+            if position % READS_PER_TURN == 0:
                 await asyncio.sleep(0)
         sheet.tell(catalogue.REGISTERED, vitals.registered())
         sheet.tell(catalogue.HAS_FULL_STATE, vitals.has_full_state())

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.state_changes.event import NO_REVISION, Cause, Change, Detail, Kind, Stage
-from tidelog_broker.log.errors import LogCorruptError, LogError, OutOfServiceError
+from tidelog_broker.log.log_errors import LogCorruptError, LogError, OutOfServiceError
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.disk_refusals import DiskRefusals, Refusal, Unopened
@@ -92,7 +92,7 @@ class DiskEvents:
         for key, refusal in self._refusals.over(now_ms):
             for_ms = now_ms - refusal.since_ms
             self._tell(
-                Kind.DISK_TAKES_AGAIN, key, refusal.change, what=refusal.what, refused_ms=for_ms
+                Kind.DISK_RECOVERED, key, refusal.change, what=refusal.what, refused_ms=for_ms
             )
 
     def forget(self, key: ReplicaKey) -> None:

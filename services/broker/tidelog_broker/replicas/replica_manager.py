@@ -14,8 +14,8 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause, Kind, Stage, set_aside
 from tidelog_broker.background import RunBlocking
-from tidelog_broker.log.errors import LogError, LogStorageError
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_errors import LogError, LogStorageError
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.listener import PartitionListener
 from tidelog_broker.partition.partition import Partition
@@ -486,7 +486,7 @@ class ReplicaManager:
     def wall_ms(self) -> int:
         return self._clock.wall_ms()
 
-    def heard_clock(self, broker_id: int, wall_ms: int) -> None:
+    def note_peer_clock(self, broker_id: int, wall_ms: int) -> None:
         self.on_clock(broker_id, wall_ms)
 
     def batch_limits(self, partition: Partition) -> BatchLimits:
@@ -512,7 +512,7 @@ class ReplicaManager:
     ) -> TidelogError:
         """Handles a log that could not be `what`. Returns the error for the client."""
         key = partition.key
-        if error.is_passing or self.on_failure(key, error):
+        if error.is_transient or self.on_failure(key, error):
             self.disk.refused(key, error, what)
             return TidelogError(
                 ErrorCode.STORAGE_ERROR, f"{partition.name} cannot be {what}: {error}"
@@ -526,12 +526,12 @@ class ReplicaManager:
 
     def log_failed(self, key: ReplicaKey, error: LogError) -> None:
         """Handles a log that could not be synced, and that may have no partition yet."""
-        if error.is_passing or self.on_failure(key, error):
+        if error.is_transient or self.on_failure(key, error):
             self.disk.refused(key, error, "synced")
 
     def log_unreadable(self, key: ReplicaKey, error: LogError) -> None:
         """Handles a log that could not be read, and that may have no partition yet."""
-        if error.is_passing or self.on_failure(key, error):
+        if error.is_transient or self.on_failure(key, error):
             self.disk.refused(key, error, "read")
 
     def rejected(self, key: ReplicaKey, error: LogError) -> None:

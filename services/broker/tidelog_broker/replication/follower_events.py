@@ -9,7 +9,7 @@ from tidelog_broker.partition.partition import Partition
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
-class Teller(Protocol):
+class EventSource(Protocol):
     """The broker that emits the events."""
 
     @property
@@ -25,7 +25,7 @@ class Teller(Protocol):
 class FollowerEvents:
     """Events about one leader."""
 
-    def __init__(self, leader: int, teller: Teller) -> None:
+    def __init__(self, leader: int, teller: EventSource) -> None:
         self._leader = leader
         self._teller = teller
         self._unreachable: Change | None = None  # the change of the last event

@@ -68,7 +68,7 @@ def _details(
     }
 
 
-def tell(
+def emit_stage(
     log: StateChangeLog,
     events: tuple[IsrChangeEvent, ...],
     stage: Stage,

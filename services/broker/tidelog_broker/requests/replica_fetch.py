@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.partition.exchange import FetchAnswer
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
@@ -19,7 +19,7 @@ from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.replication.transport import (
     NO_SESSION,
     DivergedRange,
-    FetchName,
+    FetchId,
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
@@ -74,7 +74,7 @@ class ReplicaFetch:
 
         Neither requests nor answers grow with the number of idle partitions.
         """
-        self._manager.heard_clock(request.broker_id, request.now_ms)
+        self._manager.note_peer_clock(request.broker_id, request.now_ms)
         response = await self._respond(request)
         return response._replace(now_ms=self._clock.wall_ms())
 
@@ -83,8 +83,8 @@ class ReplicaFetch:
             return ReplicaFetchResponse(
                 TidelogError(
                     ErrorCode.STALE_BROKER_EPOCH,
-                    f"broker {self._manager.broker_id} lives in broker epoch "
-                    f"{self._manager.broker_epoch}; the fetch is for its former life "
+                    f"broker {self._manager.broker_id} is in broker epoch "
+                    f"{self._manager.broker_epoch}; the fetch is for its incarnation "
                     f"{request.leader_broker_epoch}",
                 ),
                 (),
@@ -116,9 +116,9 @@ class ReplicaFetch:
         for _ in self.sessions.drop_ended():
             await asyncio.sleep(0)
 
-    def hurry(self, fetch: FetchName) -> None:
+    def complete_early(self, fetch: FetchId) -> None:
         """Answers the fetch at once, if it waits."""
-        self.sessions.hurry(fetch)
+        self.sessions.complete_early(fetch)
 
     async def _serve(
         self,
@@ -133,7 +133,7 @@ class ReplicaFetch:
         try:
             while True:
                 woken.clear()
-                over = deadline.over or session.hurried or session.ended
+                over = deadline.over or session.completed_early or session.ended
                 session.begin_answer()
                 found, size, is_held = await self._collect(session, request.max_bytes, woken)
                 failed = any(result.error for result in found)

@@ -440,11 +440,11 @@ async def test_without_the_store_a_producer_gets_a_retriable_error() -> None:
     edge.store.disconnect()
     response = await init(edge)
     assert code_of(response.error) is ErrorCode.METADATA_STORE_UNAVAILABLE
-    assert "ask again" in response.error.message
+    assert "try again" in response.error.message
 
 
 async def test_an_invalid_producer_name_is_rejected() -> None:
-    with pytest.raises(AbortedError, match="is no producer name") as rejected:
+    with pytest.raises(AbortedError, match="is not a producer name") as rejected:
         await init(Edge(), "a b")
     assert rejected.value.code is grpc.StatusCode.INVALID_ARGUMENT
 

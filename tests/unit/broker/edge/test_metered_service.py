@@ -48,7 +48,7 @@ class MeteredEdge:
         return {name: sum(d.counts) for (name, _), d in series if sum(d.counts)}
 
     def rejected(self) -> set[tuple[str, ...]]:
-        return {labels for labels, count in self.meter.refused.values.items() if count}
+        return {labels for labels, count in self.meter.rejected.values.items() if count}
 
 
 async def test_each_request_is_timed_under_its_name() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from tidelog_broker.metrics.broker_metrics import BrokerMetrics
 from tidelog_broker.metrics.collector import PARTITIONS_PER_TURN, BrokerCollector
-from tidelog_broker.metrics.replica_figures import Judges
-from tidelog_broker.metrics.vitals import BrokerVitals, Directory
+from tidelog_broker.metrics.replica_metrics import HighWatermarkChecks
+from tidelog_broker.metrics.vitals import BrokerVitals, DirectoryState
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import CrowdedOut
 from tidelog_broker.storage.disk_use import DiskUse
@@ -24,7 +24,7 @@ from tidelog_runtime.telemetry.metrics.sheet import Sheet
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from unit.broker.fake_log import state
 from unit.broker.log.builders import FakeClock
-from unit.broker.metrics.test_replica_figures import fetch, replica
+from unit.broker.metrics.test_replica_metrics import fetch, replica
 from unit.metrics.test_catalogue import LIBRARY_SERIES, MAX_BROKER_SERIES
 
 MANY = 10_000
@@ -44,21 +44,21 @@ class MeasuredBroker:
         self.metrics.watch(self.store)
         self._partitions = partitions
         queues = {queue: lambda: 7 for queue in QUEUES}
-        judges = Judges(lambda _: True, lambda _: True)
+        checks = HighWatermarkChecks(lambda _: True, lambda _: True)
         vitals = BrokerVitals(
             lambda: True,
             lambda: False,
             queues,
-            judges,
+            checks,
             self._disk,
             lambda: CrowdedOut(3, 4),
             lambda: 12,
             {4: 900},
             lambda: 6,
             lambda: ScrubState(bytes_checked=70, passes=2, last_pass_ended_ms=5_000),
-            directory=lambda: Directory(is_intact=False, is_waiting=True),
+            directory=lambda: DirectoryState(is_intact=False, is_waiting=True),
         )
-        self.figures = BrokerCollector(self, vitals, clock)
+        self.collector = BrokerCollector(self, vitals, clock)
 
     def all(self) -> tuple[Partition, ...]:
         return self._partitions

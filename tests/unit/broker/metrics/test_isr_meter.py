@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
-from tidelog_broker.metrics.isr_meter import IsrMeter
+from tidelog_broker.metrics.broker_metrics import IsrMeter
 from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS
 from tidelog_runtime.telemetry.metrics.sheet import Sheet
 

@@ -17,7 +17,7 @@ from tidelog_broker.damage.disk_reports import (
     DiskReports,
     disk_probe,
 )
-from tidelog_broker.log.errors import LogStorageError
+from tidelog_broker.log.log_errors import LogStorageError
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.replicas.disk_refusals import STEADY_MS
 from tidelog_broker.replication.transport import ControllerUnreachableError

@@ -7,7 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
 from tidelog_broker.background import RunBlocking
-from tidelog_broker.log.errors import LogCorruptError, LogError, LogStorageError, LogUnreadableError
+from tidelog_broker.log.log_errors import (
+    LogCorruptError,
+    LogError,
+    LogStorageError,
+    LogUnreadableError,
+)
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.damaged_batches import OffsetRange
 from tidelog_broker.storage.log_directory import LogDirectory
@@ -16,11 +21,11 @@ from tidelog_broker.storage.log_directory import LogDirectory
 UNREADABLE_PAUSE_S = 5.0
 
 Damage = LogCorruptError | LogUnreadableError
-SealFailed = Callable[[ReplicaKey, LogError], None]
-SealEnded = Callable[[ReplicaKey, Sequence[OffsetRange], str], None]
+QuarantineFailed = Callable[[ReplicaKey, LogError], None]
+QuarantineEnded = Callable[[ReplicaKey, Sequence[OffsetRange], str], None]
 
 
-class BatchSealer:
+class BatchQuarantine:
     """Makes each damage unreadable once, however often it is read meanwhile.
 
     - `failed`: called if more is wrong than single batches.
@@ -31,8 +36,8 @@ class BatchSealer:
         self,
         logs: LogDirectory,
         run_blocking: RunBlocking,
-        failed: SealFailed,
-        ended: SealEnded,
+        failed: QuarantineFailed,
+        ended: QuarantineEnded,
     ) -> None:
         self._logs = logs
         self._run_blocking = run_blocking
@@ -53,11 +58,11 @@ class BatchSealer:
             while self._found:
                 key = next(iter(self._found))
                 try:
-                    await self._seal(key, self._found[key])
+                    await self._quarantine_fault(key, self._found[key])
                 finally:
                     del self._found[key]
 
-    async def _seal(self, key: ReplicaKey, error: Damage) -> None:
+    async def _quarantine_fault(self, key: ReplicaKey, error: Damage) -> None:
         copies = isinstance(error, LogUnreadableError)
         if copies:
             await asyncio.sleep(UNREADABLE_PAUSE_S)
@@ -66,7 +71,7 @@ class BatchSealer:
             return
         evidence = self._logs.damaged_batches.evidence_of(name, key)
         try:
-            check = log.begin_seal(error.path, evidence, copies)
+            check = log.begin_quarantine(error.path, evidence, copies)
         except (LogError, OSError) as failure:
             self._failed(key, _log_error(failure, error.path))
             return
@@ -78,13 +83,13 @@ class BatchSealer:
             check.discard()
             return
         try:
-            log.finish_seal(check)
+            log.finish_quarantine(check)
         except LogUnreadableError as failure:
             if copies:
                 self._failed(key, failure)
             else:
                 # The error is behind the damage that was found.
-                await self._seal(key, failure)
+                await self._quarantine_fault(key, failure)
             return
         except (LogError, OSError) as failure:
             self._failed(key, _log_error(failure, error.path))

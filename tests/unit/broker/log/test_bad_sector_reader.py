@@ -13,7 +13,7 @@ from tidelog_broker.log.bad_sectors import (
     MAX_UNREADABLE_BYTES,
     READ_ATTEMPTS,
     SECTOR_BYTES,
-    ReadAround,
+    BadSectorReader,
     replace_file,
 )
 from tidelog_broker.log.disk import OsDisk
@@ -32,19 +32,19 @@ def disk_with(data: bytes) -> MemoryDisk:
 def test_one_bad_sector_is_filled_and_everything_around_it_is_read() -> None:
     disk = disk_with(DATA)
     disk.spoil(PATH, SECTOR_BYTES + 7)
-    around = ReadAround(disk.open(PATH))
+    around = BadSectorReader(disk.open(PATH))
     expected = DATA[:SECTOR_BYTES] + FILLER + DATA[2 * SECTOR_BYTES :]
     assert around.read_at(len(DATA), 0) == expected
     assert around.read_at(1000, 100) == expected[100:1100]
-    assert around.bad == {SECTOR_BYTES}
+    assert around.bad_sectors == {SECTOR_BYTES}
 
 
 def test_a_sector_that_a_retry_reads_is_not_bad() -> None:
     disk = disk_with(DATA)
     disk.failing_reads = READ_ATTEMPTS
-    around = ReadAround(disk.open(PATH))
+    around = BadSectorReader(disk.open(PATH))
     assert around.read_at(len(DATA), 0) == DATA
-    assert around.bad == set()
+    assert around.bad_sectors == set()
 
 
 def test_a_disk_that_reads_nothing_has_failed_as_a_whole() -> None:
@@ -71,10 +71,10 @@ def test_a_read_error_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path.write_bytes(DATA)
     file = OsDisk().open(path)
 
-    def bad(*_: object) -> bytes:
+    def bad_sectors(*_: object) -> bytes:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(os, "pread", bad)
+    monkeypatch.setattr(os, "pread", bad_sectors)
     with pytest.raises(OSError, match="Input/output error") as failed:
         file.read_at(10, 0)
     file.close()

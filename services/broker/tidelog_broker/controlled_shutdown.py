@@ -17,7 +17,7 @@ from tidelog_runtime.metadata.store import StoreError
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
-class Leaving:
+class ControlledShutdown:
     def __init__(
         self,
         broker_id: int,

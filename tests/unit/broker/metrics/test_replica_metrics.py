@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tidelog.model import NO_LEADER, Acks, TopicPartition
-from tidelog_broker.metrics.replica_figures import Judges, ReplicaFigures
+from tidelog_broker.metrics.replica_metrics import HighWatermarkChecks, ReplicaMetrics
 from tidelog_broker.partition.exchange import FetchPosition
 from tidelog_broker.partition.isr import SessionTime
 from tidelog_broker.partition.partition import Partition
@@ -61,15 +61,15 @@ def fetch(partition: Partition, follower: int, offset: int, now_ms: int) -> None
 
 def figures_of(
     *partitions: Partition, now_ms: int = 10_000, wall_ms: int = 500_000, stalled: bool = False
-) -> ReplicaFigures:
-    judges = Judges(lambda _: stalled, lambda _: stalled)
-    figures = ReplicaFigures(now_ms, wall_ms, judges)
+) -> ReplicaMetrics:
+    checks = HighWatermarkChecks(lambda _: stalled, lambda _: stalled)
+    figures = ReplicaMetrics(now_ms, wall_ms, checks)
     for partition in partitions:
         figures.add(partition)
     return figures
 
 
-def sheet_of(figures: ReplicaFigures) -> Sheet:
+def sheet_of(figures: ReplicaMetrics) -> Sheet:
     sheet = Sheet(BROKER_METRICS)
     for _ in figures.tell(sheet):
         pass

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tidelog.batch import is_damaged
-from tidelog_broker.log.config import LogConfig
-from tidelog_broker.log.damage_seal import discard_evidence
-from tidelog_broker.log.errors import LogCorruptError
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_config import LogConfig
+from tidelog_broker.log.log_errors import LogCorruptError
+from tidelog_broker.log.quarantine import discard_evidence
 from unit.broker.log.builders import (
     DIRECTORY,
     START_MS,
@@ -17,7 +17,7 @@ from unit.broker.log.builders import (
     encode_frame,
     log_of,
     open_log,
-    read_all,
+    read_clean_logs,
 )
 from unit.broker.log.memory_disk import MemoryDisk
 
@@ -38,12 +38,12 @@ def flip(disk: MemoryDisk, position: int) -> None:
 def seal(log: Log, *, meanwhile: int = 0) -> list[tuple[int, int]]:
     """The offsets that became unreadable. `meanwhile` batches are appended during the seal."""
     with pytest.raises(LogCorruptError) as found:
-        read_all(log)
-    check = log.begin_seal(found.value.path, discard_evidence, copies=False)
+        read_clean_logs(log)
+    check = log.begin_quarantine(found.value.path, discard_evidence, copies=False)
     assert check is not None
     check.run()
     log.append(batches_from(log.log_end_offset, meanwhile))
-    log.finish_seal(check)
+    log.finish_quarantine(check)
     return [(damaged.first_offset, damaged.next_offset) for damaged in check.damaged]
 
 
@@ -57,7 +57,7 @@ def test_only_the_damaged_batch_becomes_unreadable(disk: MemoryDisk, count: int)
     log = log_of(disk, batches_from(0, count), CONFIG)
     flip(disk, 3 * FRAME - 1)
     assert seal(log) == [(2, 3)]
-    batches = read_all(log)
+    batches = read_clean_logs(log)
     assert batches[:2] + batches[3:] == [*batches_from(0, 2), *batches_from(3, count - 3)]
     assert unreadable(log) == [2]
     assert unreadable(open_log(disk, config=CONFIG)) == [2]
@@ -79,7 +79,7 @@ def test_batches_appended_during_a_seal_stay(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3), CONFIG)
     flip(disk, 2 * FRAME - 1)
     assert seal(log, meanwhile=2) == [(1, 2)]
-    assert read_all(log)[2:] == batches_from(2, 3)
+    assert read_clean_logs(log)[2:] == batches_from(2, 3)
     log.append(batches_from(5, 1))
     assert log.log_end_offset == 6
 
@@ -89,9 +89,9 @@ def test_a_damaged_last_batch_keeps_its_offsets(disk: MemoryDisk) -> None:
     flip(disk, -1)
     assert seal(log) == [(2, 3)]
     assert log.log_end_offset == 3
-    left = log.end(room_for_producers=10)
-    assert left is not None
-    assert open_log(disk, config=CONFIG, left=left).recovery is None
+    clean_state = log.close_cleanly(max_producers=10)
+    assert clean_state is not None
+    assert open_log(disk, config=CONFIG, clean_state=clean_state).recovery is None
 
 
 def test_a_search_by_time_finds_the_remaining_batches(disk: MemoryDisk) -> None:
@@ -107,12 +107,12 @@ def test_a_search_by_time_finds_the_remaining_batches(disk: MemoryDisk) -> None:
 def test_a_segment_that_cannot_be_sealed_reports_it(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3), CONFIG)
     flip(disk, 2 * FRAME - 1)
-    check = log.begin_seal(FIRST_SEGMENT, discard_evidence, copies=False)
+    check = log.begin_quarantine(FIRST_SEGMENT, discard_evidence, copies=False)
     assert check is not None
     disk.fail_sync = True
     check.run()
     with pytest.raises(Exception, match="cannot check the segment"):
-        log.finish_seal(check)
+        log.finish_quarantine(check)
 
 
 def test_a_batch_without_a_header_gets_the_epoch_that_the_log_has_there(disk: MemoryDisk) -> None:

@@ -3,8 +3,8 @@ docs/internals/protocol.md).
 
 After a clean stop only small files and the header of the last batch are read. After any other stop
 the segments from the recovery point on are read completely, and cut at the first fault that cannot
-become an unreadable batch. `Unsynced` defines how writes that were not synced are treated. Files
-are opened separately here, so that logs can be opened in several threads."""
+become an unreadable batch. `UnsyncedWrites` defines how writes that were not synced are treated.
+Files are opened separately here, so that logs can be opened in several threads."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ import structlog
 
 from tidelog.log_format import MAX_FRAME_BYTES, find_frame, frame_at, is_torn, walk_frames
 from tidelog.model import BatchHeader
-from tidelog_broker.log.bad_sectors import ReadAround, is_unreadable, replace_file
+from tidelog_broker.log.bad_sectors import BadSectorReader, is_unreadable, replace_file
 from tidelog_broker.log.clean_shutdown import CleanLog, KnownSegment
-from tidelog_broker.log.damage_seal import (
+from tidelog_broker.log.disk import Disk, DiskFile, copy_bytes
+from tidelog_broker.log.epoch_file import EpochFile
+from tidelog_broker.log.indexes import SegmentIndexes, SegmentSummary, extend_summary
+from tidelog_broker.log.leader_epochs import LeaderEpochs
+from tidelog_broker.log.log_errors import UndecidedDamageError
+from tidelog_broker.log.log_start import BeforeLoss, find_segments, remove_segment
+from tidelog_broker.log.quarantine import (
     DamagedRange,
     Evidence,
     Fault,
-    can_seal,
+    can_quarantine,
+    complete_frame_end,
     damaged_range,
     discard_evidence,
-    first_piece,
-    has_sound_frame,
-    seal,
-    whole_frame_end,
+    first_coverable_part,
+    has_valid_frame,
+    quarantine,
     with_known_epoch,
 )
-from tidelog_broker.log.disk import Disk, DiskFile, copy_bytes
-from tidelog_broker.log.epoch_file import EpochFile
-from tidelog_broker.log.errors import UndecidedDamageError
-from tidelog_broker.log.indexes import SegmentIndexes, SegmentSummary, summarise
-from tidelog_broker.log.leader_epochs import LeaderEpochs
-from tidelog_broker.log.log_start import BeforeLoss, remove_segment, settle_start
 from tidelog_broker.log.segment import (
     empty_summary,
     read_indexes,
     segment_path,
     write_indexes,
 )
-from tidelog_broker.log.unsynced import Unsynced
+from tidelog_broker.log.unsynced_writes import UnsyncedWrites
 
 _log = structlog.get_logger()
 
@@ -78,14 +78,14 @@ class RecoveryReport:
 class LogContent:
     """The content of a log's directory.
 
-    - `left`: what a clean stop had stored, if the log still matches it.
+    - `clean_state`: what a clean stop had stored, if the log still matches it.
     - `recovery`: None after a clean stop, and for a new log.
     """
 
     log_start_offset: int
     segments: list[KnownSegment]
     epochs: LeaderEpochs
-    left: CleanLog | None = None
+    clean_state: CleanLog | None = None
     recovery: RecoveryReport | None = None
     active_indexes: SegmentIndexes | None = None
 
@@ -102,28 +102,28 @@ def load_content(
     recovery_point: int,
     index_interval_bytes: int,
     before_loss: BeforeLoss,
-    unsynced: Unsynced,
+    unsynced: UnsyncedWrites,
     check_all: bool,
-    left: CleanLog | None = None,
+    clean_state: CleanLog | None = None,
     evidence: Evidence = discard_evidence,
-    least_end: int = 0,
+    min_end_offset: int = 0,
 ) -> LogContent:
     """Reads the content of a log. Leaves the directory consistent, but creates nothing.
 
     Damage is cut or made unreadable, and reported. `Log.open` explains the parameters. Raises
     `OSError`, and `UndecidedDamageError` as `unsynced` says."""
-    start, bases, gap = settle_start(disk, directory, before_loss, unsynced)
+    start, bases, gap = find_segments(disk, directory, before_loss, unsynced)
     epochs = _read_epochs(epoch_file) if bases else LeaderEpochs()
     if (
-        left is not None
-        and left.end_offset == recovery_point
+        clean_state is not None
+        and clean_state.end_offset == recovery_point
         and not check_all
-        and _is_as_left(disk, directory, left, bases)
+        and _matches_clean_state(disk, directory, clean_state, bases)
     ):
         if epochs is None:
-            epochs = _epochs_of(disk, directory, left.segments)
-        content = LogContent(start, list(left.segments), epochs, left)
-        content.epochs.fit(start, content.log_end_offset)
+            epochs = _epochs_of(disk, directory, clean_state.segments)
+        content = LogContent(start, list(clean_state.segments), epochs, clean_state)
+        content.epochs.clip(start, content.log_end_offset)
         return content
     check = _Check(
         disk,
@@ -136,7 +136,7 @@ def load_content(
         unsynced,
         check_all,
         evidence,
-        max(recovery_point, least_end),
+        max(recovery_point, min_end_offset),
     )
     return check.run(start, epochs)
 
@@ -146,24 +146,29 @@ def _read_epochs(file: EpochFile) -> LeaderEpochs | None:
     return None if entries is None else LeaderEpochs(entries)
 
 
-def _is_as_left(disk: Disk, directory: PurePath, left: CleanLog, bases: list[int]) -> bool:
-    if [segment.base_offset for segment in left.segments] != bases or any(
+def _matches_clean_state(
+    disk: Disk, directory: PurePath, clean_state: CleanLog, bases: list[int]
+) -> bool:
+    if [segment.base_offset for segment in clean_state.segments] != bases or any(
         disk.file_size(segment_path(directory, base)) != summary.size
-        for base, summary in left.segments
+        for base, summary in clean_state.segments
     ):
         return False
-    filled = next((segment for segment in reversed(left.segments) if segment.summary.size), None)
-    if filled is None or left.last is None:
-        return filled is None and left.last is None and bool(left.segments)
+    filled = next(
+        (segment for segment in reversed(clean_state.segments) if segment.summary.size), None
+    )
+    if filled is None or clean_state.last is None:
+        return filled is None and clean_state.last is None and bool(clean_state.segments)
     base, summary = filled
     file = disk.open(segment_path(directory, base))
     try:
-        found = frame_at(ReadAround(file).read_at, left.last.position, summary.size)
+        found = frame_at(BadSectorReader(file).read_at, clean_state.last.position, summary.size)
     finally:
         file.close()
     return (
         found is not None
-        and (found.broker_crc32c, found.crc32c) == (left.last.broker_crc32c, left.last.crc32c)
+        and (found.broker_crc32c, found.crc32c)
+        == (clean_state.last.broker_crc32c, clean_state.last.crc32c)
         and found.next_offset == summary.next_offset
     )
 
@@ -174,7 +179,7 @@ def _epochs_of(disk: Disk, directory: PurePath, segments: Iterable[KnownSegment]
     for base, summary in segments:
         file = disk.open(segment_path(directory, base))
         try:
-            read = ReadAround(file).read_at
+            read = BadSectorReader(file).read_at
             for info in walk_frames(read, summary.size, expected_offset=base, verify=False):
                 if info.fault is not None or info.header is None:
                     return epochs
@@ -196,7 +201,7 @@ class _Scan:
     fault: str | None = None
     is_torn: bool = False
     is_frame_at_fault: bool = False
-    sound_after_fault: bool = False
+    has_frame_after_fault: bool = False
     unsynced_from: int | None = None
 
 
@@ -209,10 +214,10 @@ class _Check:
     index_interval_bytes: int
     gap: str | None
     before_loss: BeforeLoss
-    unsynced: Unsynced
+    unsynced: UnsyncedWrites
     check_all: bool
     evidence: Evidence
-    least_end: int
+    min_end_offset: int
     # From the file of leader epochs, which may lack the last ones.
     known_epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     batches: int = 0
@@ -242,11 +247,11 @@ class _Check:
             if following is not None:
                 path = segment_path(self.directory, base)
                 write_indexes(self.disk, path, scan.indexes, scan.summary)
-        self._judge_end(content)
+        self._report_end(content)
         if content.log_end_offset == log_start:
             # No batch is left from which the epochs could be read.
             content.epochs = LeaderEpochs(known)
-        content.epochs.fit(content.log_start_offset, content.log_end_offset)
+        content.epochs.clip(content.log_start_offset, content.log_end_offset)
         return content
 
     def _trust_below_recovery_point(self) -> None:
@@ -297,7 +302,9 @@ class _Check:
                 self._walk(file, scan, epochs)
                 if scan.fault is None:
                     scan.fault = self._missing_end(scan.summary.next_offset, following)
-                if scan.fault is None or not self._seal(file, path, scan, following, epochs):
+                if scan.fault is None or not self._quarantine_fault(
+                    file, path, scan, following, epochs
+                ):
                     break
                 scan.fault = None
             if self.unsynced.is_kept and not self.check_all and scan.unsynced_from is not None:
@@ -310,8 +317,9 @@ class _Check:
         """Returns what is wrong with a segment that is valid to its end."""
         if following is not None:
             return f"the next segment begins at {following}" if following != end else None
-        if self.unsynced.may_lack_end and end < self.least_end:
-            return f"it ends at offset {end}, and records up to {self.least_end} were acknowledged"
+        if self.unsynced.may_lack_end and end < self.min_end_offset:
+            acknowledged = self.min_end_offset
+            return f"it ends at offset {end}, and records up to {acknowledged} were acknowledged"
         return None
 
     def _walk(self, file: DiskFile, scan: _Scan, epochs: LeaderEpochs) -> None:
@@ -332,7 +340,7 @@ class _Check:
                     scan.fault = f"leader epoch {epoch} after {epochs.latest}"
             if scan.fault is not None or info.header is None:
                 following = find_frame(file.read_at, info.position + 1, end)
-                scan.sound_after_fault = following is not None
+                scan.has_frame_after_fault = following is not None
                 scan.is_torn = is_torn(file.read_at, info.position, end)
                 scan.is_frame_at_fault = info.fault is not None
                 return
@@ -345,9 +353,9 @@ class _Check:
         if scan.unsynced_from is None and header.next_offset > self.recovery_point:
             scan.unsynced_from = summary.size
         scan.indexes.note(header.base_offset, summary.size, summary.max_timestamp_ms)
-        scan.summary = summarise(summary, header, size)
+        scan.summary = extend_summary(summary, header, size)
 
-    def _seal(
+    def _quarantine_fault(
         self,
         file: DiskFile,
         path: PurePath,
@@ -361,31 +369,31 @@ class _Check:
         position, expected, end = scan.summary.size, scan.summary.next_offset, scan.file_bytes
         assert scan.fault is not None
         # Beyond the synced or acknowledged offsets a write may have been interrupted.
-        least_end = self.least_end if following is None else following
+        min_end_offset = self.min_end_offset if following is None else following
         if position < end:
             if not scan.is_frame_at_fault:
                 return False  # valid frames in an impossible order
             fault = Fault(position, expected, end, scan.fault)
             end_offset = following
-            if following is None and expected >= least_end and self.unsynced.is_kept:
-                end_offset = whole_frame_end(file.read_at, fault)
-            damaged = damaged_range(file.read_at, fault, epochs.latest, end_offset, least_end)
-        elif least_end > expected:
-            damaged = DamagedRange(expected, least_end, position, 0, scan.fault)
+            if following is None and expected >= min_end_offset and self.unsynced.is_kept:
+                end_offset = complete_frame_end(file.read_at, fault)
+            damaged = damaged_range(file.read_at, fault, epochs.latest, end_offset, min_end_offset)
+        elif min_end_offset > expected:
+            damaged = DamagedRange(expected, min_end_offset, position, 0, scan.fault)
         else:
             damaged = None
         if damaged is not None:
-            damaged = first_piece(damaged)
-        if damaged is None or not can_seal(damaged, damaged.position + damaged.size == end):
+            damaged = first_coverable_part(damaged)
+        if damaged is None or not can_quarantine(damaged, damaged.position + damaged.size == end):
             return False
-        if self.unsynced is Unsynced.LOST:
+        if self.unsynced is UnsyncedWrites.LOST:
             raise UndecidedDamageError(path, position, scan.fault)
-        if self.unsynced is Unsynced.LOST_CUT and expected >= self.recovery_point:
+        if self.unsynced is UnsyncedWrites.LOST_CUT and expected >= self.recovery_point:
             return False
         self.before_loss()
         damaged = with_known_epoch(damaged, epochs.latest, self.known_epochs)
         latest = max(epochs.latest, self.known_epochs.epoch_at(expected))
-        seal(file, path, damaged, latest, self.evidence)
+        quarantine(file, path, damaged, latest, self.evidence)
         self.damaged.append(damaged)
         return True
 
@@ -394,18 +402,18 @@ class _Check:
 
         The newest segments go first, so that a crash in between leaves a log without gaps."""
         end_offset, end = scan.summary.next_offset, scan.summary.size
-        if self.unsynced.is_kept or self.unsynced is Unsynced.REWRITTEN:
+        if self.unsynced.is_kept or self.unsynced is UnsyncedWrites.REWRITTEN:
             lost_data = (
-                scan.sound_after_fault
+                scan.has_frame_after_fault
                 or index + 1 < len(self.bases)
                 or (self.unsynced.is_kept and not scan.is_torn)
             )
         else:
-            lost_data = self._is_sound_behind(index, end)
+            lost_data = self._has_valid_frame_behind(index, end)
         if lost_data:
             self.before_loss()
         if lost_data and self.unsynced.is_kept:
-            self._keep_cut(index, scan)
+            self._store_cut_evidence(index, scan)
         bytes_cut = scan.file_bytes - end
         for base in reversed(self.bases[index + 1 :]):
             path = segment_path(self.directory, base)
@@ -423,11 +431,11 @@ class _Check:
             self.batches,
             truncated_from=end_offset,
             bytes_cut=bytes_cut,
-            reason=f"{path} is sound up to byte {end}, offset {end_offset}: {scan.fault}",
+            reason=f"{path} is valid up to byte {end}, offset {end_offset}: {scan.fault}",
             lost_data=lost_data,
         )
 
-    def _keep_cut(self, index: int, scan: _Scan) -> None:
+    def _store_cut_evidence(self, index: int, scan: _Scan) -> None:
         """Passes the bytes that are about to be cut to `evidence`, at most MAX_FRAME_BYTES of each
         segment."""
         first, start = scan.summary.next_offset, scan.summary.size
@@ -437,7 +445,7 @@ class _Check:
             if size > 0:
                 file = self.disk.open(path)
                 try:
-                    data = ReadAround(file).read_at(size, start)
+                    data = BadSectorReader(file).read_at(size, start)
                 finally:
                     file.close()
                 first = max(first, base)
@@ -445,7 +453,7 @@ class _Check:
                 self.evidence(path, cut, data)
             start = 0
 
-    def _is_sound_behind(self, index: int, position: int) -> bool:
+    def _has_valid_frame_behind(self, index: int, position: int) -> bool:
         """Returns whether a valid frame lies behind this position of the segment, or in a later
         one."""
         for base in self.bases[index:]:
@@ -453,14 +461,14 @@ class _Check:
             file = self.disk.open(path)
             try:
                 size = self.disk.file_size(path)
-                if has_sound_frame(ReadAround(file).read_at, position, size):
+                if has_valid_frame(BadSectorReader(file).read_at, position, size):
                     return True
             finally:
                 file.close()
             position = 0
         return False
 
-    def _judge_end(self, content: LogContent) -> None:
+    def _report_end(self, content: LogContent) -> None:
         end = content.log_end_offset
         report = content.recovery or RecoveryReport(self.batches)
         if self.gap is not None:
@@ -479,7 +487,7 @@ class _Check:
         if self.damaged and content.recovery is not None:
             first = self.damaged[0]
             reason = content.recovery.reason or (
-                f"{len(self.damaged)} damaged stretches, the first at offsets "
+                f"{len(self.damaged)} damaged ranges, the first at offsets "
                 f"{first.first_offset} to {first.next_offset - 1}: {first.reason}"
             )
             content.recovery = replace(

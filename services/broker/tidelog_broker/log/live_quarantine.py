@@ -7,31 +7,31 @@ from pathlib import PurePath
 
 from tidelog.log_format import walk_frames
 from tidelog.model import NO_EPOCH
-from tidelog_broker.log.bad_sectors import ReadAround, copy_readable
-from tidelog_broker.log.damage_seal import (
+from tidelog_broker.log.bad_sectors import BadSectorReader, copy_readable
+from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk
+from tidelog_broker.log.indexes import SegmentSummary, extend_summary
+from tidelog_broker.log.leader_epochs import LeaderEpochs
+from tidelog_broker.log.log_errors import LogCorruptError, LogError, read_failure
+from tidelog_broker.log.quarantine import (
     DamagedRange,
     Evidence,
     Fault,
-    can_seal,
+    can_quarantine,
     damaged_range,
-    first_piece,
-    seal,
+    first_coverable_part,
+    quarantine,
     with_known_epoch,
 )
-from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk
-from tidelog_broker.log.errors import LogCorruptError, LogError, read_failure
-from tidelog_broker.log.indexes import SegmentSummary, summarise
-from tidelog_broker.log.leader_epochs import LeaderEpochs
 from tidelog_broker.log.segment import empty_summary
 
 CHECK_BYTES = 1 << 20
 
 
-class LiveSeal:
+class LiveQuarantine:
     """A check of one segment that makes damaged batches unreadable.
 
-    `Log.begin_seal` creates it. Call `run` once, in a thread, then pass it to `Log.finish_seal`. It
-    checks all that the segment held at its creation.
+    `Log.begin_quarantine` creates it. Call `run` once, in a thread, then pass it to
+    `Log.finish_quarantine`. It checks all that the segment held at its creation.
 
     - `damaged`: the ranges that `run` sealed.
     - `found`: the summary of the segment after `run`.
@@ -51,7 +51,6 @@ class LiveSeal:
         copies: bool,
     ) -> None:
         self._disk = disk
-        self._base_offset = base_offset
         self._epochs = epochs
         self._evidence = evidence
         self.path = path
@@ -84,11 +83,11 @@ class LiveSeal:
         if self._disk.file_size(self.path) < self.before.size:
             return True
         file = self._disk.open(self.path)
-        around = ReadAround(file)
+        reader = BadSectorReader(file)
         try:
             for position in range(0, self.before.size, CHECK_BYTES):
-                around.read_at(min(CHECK_BYTES, self.before.size - position), position)
-                if around.bad:
+                reader.read_at(min(CHECK_BYTES, self.before.size - position), position)
+                if reader.bad_sectors:
                     return True
         finally:
             file.close()
@@ -119,15 +118,15 @@ class LiveSeal:
                             file.read_at, fault, latest_epoch, self.before.next_offset
                         )
                         if damaged is not None:
-                            damaged = first_piece(damaged)
-                        if damaged is None or not can_seal(damaged, at_end=False):
+                            damaged = first_coverable_part(damaged)
+                        if damaged is None or not can_quarantine(damaged, at_end=False):
                             raise LogCorruptError(self.path, info.position, fault.reason)
                         damaged = with_known_epoch(damaged, latest_epoch, self._epochs)
-                        seal(file, self.path, damaged, latest_epoch, self._evidence)
+                        quarantine(file, self.path, damaged, latest_epoch, self._evidence)
                         self.damaged.append(damaged)
                         break
                     latest_epoch = max(latest_epoch, info.header.leader_epoch)
-                    self.found = summarise(self.found, info.header, info.size)
+                    self.found = extend_summary(self.found, info.header, info.size)
         finally:
             file.close()
         if self.found.next_offset != self.before.next_offset:

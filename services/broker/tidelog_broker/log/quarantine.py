@@ -62,22 +62,22 @@ class Fault(NamedTuple):
 
 
 def damaged_range(
-    read: ReadAt, fault: Fault, latest_epoch: int, end_offset: int | None, least_end: int = 0
+    read: ReadAt, fault: Fault, latest_epoch: int, end_offset: int | None, min_end_offset: int = 0
 ) -> DamagedRange | None:
     """Returns the range up to the next valid frame, or up to the end of the segment.
 
     - `end_offset`: the offset at which the segment ends; None: unknown. Then the next valid frame
-      defines the end of the range, or else `least_end`.
-    - `least_end`: the segment reached at least this offset.
+      defines the end of the range, or else `min_end_offset`.
+    - `min_end_offset`: the segment reached at least this offset.
 
     Returns None if the end of the range is unknown."""
     position, expected, end, reason = fault
-    known_end = least_end if end_offset is None else end_offset
+    known_end = min_end_offset if end_offset is None else end_offset
     frame = _frame_header(read, fault)
     following = None
     if frame is not None:
         # The common case: the header is valid and the records are not.
-        following = _sound_frame(read, position + frame.length, end)
+        following = _valid_frame(read, position + frame.length, end)
         if following is not None and following.base_offset != frame.header.next_offset:
             following = None
         # Only the checksum of the records covers their count.
@@ -86,7 +86,7 @@ def damaged_range(
             return _range(fault, frame.header.next_offset, frame.length, frame.header)
     start = position + 1
     while (found := find_frame(read, start, end)) is not None:
-        header = _sound_frame(read, found, end)
+        header = _valid_frame(read, found, end)
         if (
             header is not None
             and header.base_offset > expected
@@ -125,7 +125,7 @@ def _frame_header(read: ReadAt, fault: Fault) -> _FrameHeader | None:
     return _FrameHeader(length, header) if fault.position + length <= fault.end else None
 
 
-def whole_frame_end(read: ReadAt, fault: Fault) -> int | None:
+def complete_frame_end(read: ReadAt, fault: Fault) -> int | None:
     """Returns the next offset of a frame with a valid header that ends where the file does.
 
     An interrupted write leaves a shorter frame."""
@@ -137,7 +137,7 @@ def whole_frame_end(read: ReadAt, fault: Fault) -> int | None:
     return frame.header.next_offset
 
 
-def _sound_frame(read: ReadAt, position: int, end: int) -> BatchHeader | None:
+def _valid_frame(read: ReadAt, position: int, end: int) -> BatchHeader | None:
     """Returns the header of the frame at `position` if all its checksums are valid."""
     if position >= end:
         return None
@@ -145,7 +145,7 @@ def _sound_frame(read: ReadAt, position: int, end: int) -> BatchHeader | None:
     return first.header if first is not None and first.fault is None else None
 
 
-def first_piece(damaged: DamagedRange) -> DamagedRange:
+def first_coverable_part(damaged: DamagedRange) -> DamagedRange:
     """Returns the part of a range that one frame can cover.
 
     That is all of it. A range that is too long is split if it has an offset for each part: the
@@ -171,23 +171,23 @@ def with_known_epoch(damaged: DamagedRange, latest_epoch: int, known: LeaderEpoc
     return damaged._replace(header=header._replace(leader_epoch=epoch))
 
 
-def has_sound_frame(read: ReadAt, start: int, end: int) -> bool:
+def has_valid_frame(read: ReadAt, start: int, end: int) -> bool:
     """Returns whether there is a frame at or after `start` whose checksums are all valid."""
     while (found := find_frame(read, start, end)) is not None:
-        if _sound_frame(read, found, end) is not None:
+        if _valid_frame(read, found, end) is not None:
             return True
         start = found + 1
     return False
 
 
-def can_seal(damaged: DamagedRange, at_end: bool) -> bool:
+def can_quarantine(damaged: DamagedRange, at_end: bool) -> bool:
     """Returns whether one frame can cover the range. At the end of the file it may grow to the size
     of a header."""
     fits = at_end or damaged.size >= FRAME_HEADER_BYTES
     return fits and damaged.size <= MAX_FRAME_BYTES
 
 
-def seal(
+def quarantine(
     file: DiskFile,
     path: PurePath,
     damaged: DamagedRange,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 
-class Unsynced(enum.Enum):
+class UnsyncedWrites(enum.Enum):
     """What became of the writes that were not synced before the last stop.
 
     After a power failure any page of them may be missing, even if later pages are there. A gap with
@@ -21,7 +21,7 @@ class Unsynced(enum.Enum):
     # Like KEPT, but without its first segment the log is empty.
     KEPT_CUT = "kept_cut"
     # Like KEPT, in the only copy. A missing first segment becomes unreadable.
-    KEPT_SEALED = "kept_sealed"
+    KEPT_ONLY_COPY = "kept_sealed"
     # This process has written them again.
     REWRITTEN = "rewritten"
     # Any page may be missing. Damage raises `UndecidedDamageError`, and nothing is changed.
@@ -29,11 +29,11 @@ class Unsynced(enum.Enum):
     # Like LOST, but the log ends at the first missing write.
     LOST_CUT = "lost_cut"
     # Like LOST, in the only copy. Missing writes become unreadable, and what is behind them stays.
-    LOST_SEALED = "lost_sealed"
+    LOST_ONLY_COPY = "lost_sealed"
 
     @property
     def is_kept(self) -> bool:
-        return self in (Unsynced.KEPT, Unsynced.KEPT_CUT, Unsynced.KEPT_SEALED)
+        return self in (UnsyncedWrites.KEPT, UnsyncedWrites.KEPT_CUT, UnsyncedWrites.KEPT_ONLY_COPY)
 
     @property
     def may_lack_end(self) -> bool:
@@ -41,10 +41,10 @@ class Unsynced(enum.Enum):
         gone.
 
         Otherwise the log ends before them, and they are copied again from other replicas."""
-        return self not in (Unsynced.REWRITTEN, Unsynced.LOST_CUT)
+        return self not in (UnsyncedWrites.REWRITTEN, UnsyncedWrites.LOST_CUT)
 
-    def decided(self, *, is_only_copy: bool) -> Unsynced:
+    def decided(self, *, is_only_copy: bool) -> UnsyncedWrites:
         """Returns the value to use after this one has left damage undecided."""
         if self.is_kept:
-            return Unsynced.KEPT_SEALED if is_only_copy else Unsynced.KEPT_CUT
-        return Unsynced.LOST_SEALED if is_only_copy else Unsynced.LOST_CUT
+            return UnsyncedWrites.KEPT_ONLY_COPY if is_only_copy else UnsyncedWrites.KEPT_CUT
+        return UnsyncedWrites.LOST_ONLY_COPY if is_only_copy else UnsyncedWrites.LOST_CUT

@@ -11,9 +11,9 @@ from tidelog.log_format import SEGMENT_SUFFIX
 from tidelog_broker.log.bad_sectors import is_unreadable
 
 _REMEDIES = {
-    errnos.ENOSPC: "free space on that disk; appends go on as soon as there is room",
-    errnos.EFBIG: "raise the limit of file sizes (ulimit -f); appends go on then",
-    errnos.EDQUOT: "raise the disk quota; appends go on as soon as there is room",
+    errnos.ENOSPC: "free space on that disk; appends continue as soon as there is space",
+    errnos.EFBIG: "raise the limit of file sizes (ulimit -f); appends continue then",
+    errnos.EDQUOT: "raise the disk quota; appends continue as soon as there is space",
     errnos.EIO: "check the disk, and move the replica if it is failing",
     errnos.EROFS: "mount the file system writable",
     errnos.EACCES: "give the broker's user write access",
@@ -36,7 +36,7 @@ def describe_os_error(error: OSError) -> str:
 
 
 # The log is unchanged. The operation may succeed once there is room or a free file descriptor.
-_PASSING = frozenset(
+_TRANSIENT = frozenset(
     {errnos.ENOSPC, errnos.EFBIG, errnos.EDQUOT, errnos.EMFILE, errnos.ENFILE, errnos.ENOMEM}
 )
 
@@ -47,11 +47,11 @@ _FULL = frozenset({errnos.ENOSPC, errnos.EFBIG, errnos.EDQUOT})
 class LogError(Exception):
     """A fault of the disk or of its content that affects one partition.
 
-    - `is_passing`: the log is unchanged, and a later attempt may succeed.
+    - `is_transient`: the log is unchanged, and a later attempt may succeed.
     - `is_full`: disk space, quota or the limit of file sizes is exhausted.
     """
 
-    is_passing = False
+    is_transient = False
     is_full = False
 
 
@@ -63,7 +63,7 @@ class LogStorageError(LogError):
         super().__init__(f"cannot {action} {path}: {os.strerror(errno)}; {remedy}")
         self.path = path
         self.errno = errno
-        self.is_passing = errno in _PASSING
+        self.is_transient = errno in _TRANSIENT
         self.is_full = errno in _FULL
 
     @classmethod
@@ -96,7 +96,7 @@ class LogFailedError(LogStorageError):
 
     def __init__(self, path: PurePath, errno: int, action: str) -> None:
         super().__init__(path, errno, action)
-        self.is_passing = False
+        self.is_transient = False
 
 
 class LogInterruptedError(LogFailedError):

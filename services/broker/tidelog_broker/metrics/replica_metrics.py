@@ -55,7 +55,7 @@ class Largest(Generic[_Item]):
         self._heap: list[tuple[int, int, _Item]] = []
         self._ties = count(0, -1)
 
-    def takes(self, key: int) -> bool:
+    def would_keep(self, key: int) -> bool:
         """Whether an item with that key would be kept now."""
         return len(self._heap) < self._most or key > self._heap[0][0]
 
@@ -70,14 +70,14 @@ class Largest(Generic[_Item]):
         return [(key, item) for key, _, item in sorted(self._heap, reverse=True)]
 
 
-class Judges(NamedTuple):
+class HighWatermarkChecks(NamedTuple):
     """Whether a high watermark is stalled, and whether a consumer waits for it to move."""
 
     is_stalled: Callable[[Partition], bool]
     is_waited_for: Callable[[Partition], bool]
 
 
-class Pair(NamedTuple):
+class FollowerOfPartition(NamedTuple):
     """A follower of a partition that is led here, and the offset from which on it lacks records."""
 
     partition: Partition
@@ -85,7 +85,7 @@ class Pair(NamedTuple):
     end: int
 
 
-class FollowerFigures:
+class FollowerMetrics:
     """One follower over all partitions that are led here.
 
     - `fetched_at_ms`: its last fetch in any of them.
@@ -110,7 +110,7 @@ class FollowerFigures:
         self.max_lag_ms = 0
         self.fetched_at_ms = NOT_KNOWN
         self.granted_at_ms = NOT_KNOWN
-        self.behind: Largest[Pair] = Largest(MAX_AGES_READ_PER_FOLLOWER)
+        self.behind: Largest[FollowerOfPartition] = Largest(MAX_AGES_READ_PER_FOLLOWER)
 
     def add_fetch(self, progress: FollowerProgress) -> None:
         at_ms, session = progress.last_fetch_ms, progress.session
@@ -126,16 +126,16 @@ class FollowerFigures:
             self.granted_at_ms = at_ms
 
 
-class ReplicaFigures:
+class ReplicaMetrics:
     """Metrics of all replicas: `add` each replica, then `tell`.
 
-    `judges` are called for led partitions with records above their high watermark.
+    `checks` are called for led partitions with records above their high watermark.
     """
 
-    def __init__(self, now_ms: int, wall_ms: int, judges: Judges) -> None:
+    def __init__(self, now_ms: int, wall_ms: int, checks: HighWatermarkChecks) -> None:
         self._now_ms = now_ms
         self._wall_ms = wall_ms
-        self._judges = judges
+        self._judges = checks
         self.replicas = 0
         self.leaders = 0
         self.leaderless = 0
@@ -149,12 +149,12 @@ class ReplicaFigures:
         self.size_bytes = 0
         self.segments = 0
         self.unflushed_records = 0
-        self.followers: dict[int, FollowerFigures] = {}
+        self.followers: dict[int, FollowerMetrics] = {}
         self._topic_bytes: dict[str, int] = {}
         self._largest: Largest[Partition] = Largest(MAX_PARTITION_SERIES)
-        self._worst: Largest[Pair] = Largest(MAX_LAG_SERIES)
+        self._worst: Largest[FollowerOfPartition] = Largest(MAX_LAG_SERIES)
         # Followers that lack nothing, at most as many as there may be series.
-        self._caught_up: list[Pair] = []
+        self._caught_up: list[FollowerOfPartition] = []
 
     # -- adding up -------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class ReplicaFigures:
         self.segments += log.segment_count
         self.unflushed_records += end - log.flushed_offset
         self._topic_bytes[topic] = self._topic_bytes.get(topic, 0) + size
-        if self._largest.takes(size):
+        if self._largest.would_keep(size):
             self._largest.add(size, partition)
         state, leading = partition.state, partition.leading
         if not partition.in_service:
@@ -199,45 +199,45 @@ class ReplicaFigures:
     def _add_adding(self, partition: Partition) -> None:
         for follower, lacking in partition.bytes_lacking():
             if partition.is_added_out_of_sync(follower):
-                figures = self._figures(follower)
-                figures.adding += 1
-                figures.adding_bytes += lacking
+                metrics = self._follower_metrics(follower)
+                metrics.adding += 1
+                metrics.adding_bytes += lacking
 
-    def _figures(self, follower: int) -> FollowerFigures:
-        figures = self.followers.get(follower)
-        if figures is None:
-            figures = self.followers[follower] = FollowerFigures()
-        return figures
+    def _follower_metrics(self, follower: int) -> FollowerMetrics:
+        metrics = self.followers.get(follower)
+        if metrics is None:
+            metrics = self.followers[follower] = FollowerMetrics()
+        return metrics
 
     def _add_followers(
         self, partition: Partition, leading: Leading, isr: list[int], end: int
     ) -> None:
         for follower, progress in leading.followers.items():
-            figures = self._figures(follower)
+            metrics = self._follower_metrics(follower)
             in_isr = follower in isr
             if not in_isr:
-                figures.out_of_isr += 1
+                metrics.out_of_isr += 1
             behind_ms = self._now_ms - progress.last_caught_up_ms
             start, has_fetched = progress.log_end_offset, progress.log_end_offset != NO_OFFSET
             if has_fetched:
-                figures.add_fetch(progress)
+                metrics.add_fetch(progress)
             else:
                 # Its log is not known, except that it lacks what was written since the epoch began.
                 # So the previous leader lags too if it died.
-                figures.add_grant(progress)
+                metrics.add_grant(progress)
                 start = untold_end(leading.epoch_start, partition.high_watermark, in_isr=in_isr)
             if start < end:
-                figures.lag_records += end - start
-                figures.lag_bytes += partition.log.bytes_from(start)
-                figures.lagging += behind_ms > LAGGING_AFTER_MS
-                if self._worst.takes(behind_ms):
-                    self._worst.add(behind_ms, Pair(partition, follower, start))
-                if figures.behind.takes(behind_ms):
-                    figures.behind.add(behind_ms, Pair(partition, follower, start))
+                metrics.lag_records += end - start
+                metrics.lag_bytes += partition.log.bytes_from(start)
+                metrics.lagging += behind_ms > LAGGING_AFTER_MS
+                if self._worst.would_keep(behind_ms):
+                    self._worst.add(behind_ms, FollowerOfPartition(partition, follower, start))
+                if metrics.behind.would_keep(behind_ms):
+                    metrics.behind.add(behind_ms, FollowerOfPartition(partition, follower, start))
             elif not has_fetched:
-                figures.lagging += behind_ms > LAGGING_AFTER_MS
+                metrics.lagging += behind_ms > LAGGING_AFTER_MS
             elif len(self._caught_up) < MAX_LAG_SERIES:
-                self._caught_up.append(Pair(partition, follower, end))
+                self._caught_up.append(FollowerOfPartition(partition, follower, end))
 
     # -- reporting ---------------------------------------------------------------------
 
@@ -290,30 +290,30 @@ class ReplicaFigures:
                 sheet.tell(catalogue.LAG_SECONDS, lag.ms / 1000, *labels)
             told += behind_ms > LAGGING_AFTER_MS
             yield
-        lagging = sum(figures.lagging for figures in self.followers.values())
+        lagging = sum(metrics.lagging for metrics in self.followers.values())
         sheet.tell(catalogue.PARTITIONS_WITHOUT_SERIES, lagging - told)
 
     def _tell_followers(self, sheet: Sheet) -> Iterator[None]:
-        for follower, figures in sorted(self.followers.items()):
+        for follower, metrics in sorted(self.followers.items()):
             label = str(follower)
-            sheet.tell(catalogue.FOLLOWER_LAG_RECORDS, figures.lag_records, label)
-            sheet.tell(catalogue.FOLLOWER_LAG_BYTES, figures.lag_bytes, label)
-            sheet.tell(catalogue.FOLLOWER_LAGGING_PARTITIONS, figures.lagging, label)
-            sheet.tell(catalogue.FOLLOWER_OUT_OF_ISR, figures.out_of_isr, label)
-            if figures.adding:
-                sheet.tell(catalogue.FOLLOWER_ADDING, figures.adding, label)
-                sheet.tell(catalogue.FOLLOWER_ADDING_BYTES, figures.adding_bytes, label)
-            sheet.tell(catalogue.FOLLOWER_FETCH_AGE, self._fetch_age_ms(figures) / 1000, label)
-            for _, pair in figures.behind.descending():
-                figures.max_lag_ms = max(figures.max_lag_ms, self._lag_of(pair).ms)
+            sheet.tell(catalogue.FOLLOWER_LAG_RECORDS, metrics.lag_records, label)
+            sheet.tell(catalogue.FOLLOWER_LAG_BYTES, metrics.lag_bytes, label)
+            sheet.tell(catalogue.FOLLOWER_LAGGING_PARTITIONS, metrics.lagging, label)
+            sheet.tell(catalogue.FOLLOWER_OUT_OF_ISR, metrics.out_of_isr, label)
+            if metrics.adding:
+                sheet.tell(catalogue.FOLLOWER_ADDING, metrics.adding, label)
+                sheet.tell(catalogue.FOLLOWER_ADDING_BYTES, metrics.adding_bytes, label)
+            sheet.tell(catalogue.FOLLOWER_FETCH_AGE, self._fetch_age_ms(metrics) / 1000, label)
+            for _, pair in metrics.behind.descending():
+                metrics.max_lag_ms = max(metrics.max_lag_ms, self._lag_of(pair).ms)
                 yield
-            sheet.tell(catalogue.FOLLOWER_MAX_LAG_SECONDS, figures.max_lag_ms / 1000, label)
+            sheet.tell(catalogue.FOLLOWER_MAX_LAG_SECONDS, metrics.max_lag_ms / 1000, label)
 
-    def _fetch_age_ms(self, figures: FollowerFigures) -> int:
-        since_ms = figures.fetched_at_ms
+    def _fetch_age_ms(self, metrics: FollowerMetrics) -> int:
+        since_ms = metrics.fetched_at_ms
         if since_ms == NOT_KNOWN:
-            since_ms = figures.granted_at_ms
+            since_ms = metrics.granted_at_ms
         return max(0, self._now_ms - since_ms)
 
-    def _lag_of(self, pair: Pair) -> Lag:
+    def _lag_of(self, pair: FollowerOfPartition) -> Lag:
         return lag_of(pair.partition.log, pair.end, self._wall_ms)

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from tidelog.log_format import MAX_FRAME_BYTES, walk_frames
 from tidelog.model import BatchHeader
-from tidelog_broker.log.bad_sectors import ReadAround
+from tidelog_broker.log.bad_sectors import BadSectorReader
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.partition.range_digest import RangeSum, RangeSums
 
 
-class ScrubPlace(NamedTuple):
+class FramePosition(NamedTuple):
     """Where a frame begins: its position in the segment, and its base offset."""
 
     position: int
@@ -28,12 +28,12 @@ class ScrubTarget(NamedTuple):
     """
 
     path: PurePath
-    place: ScrubPlace
+    place: FramePosition
     end: int
     next_offset: int
 
 
-class Scrubbed(NamedTuple):
+class ScrubResult(NamedTuple):
     """The result of a check.
 
     - `next`: the first frame that was not checked, or the faulty one.
@@ -41,7 +41,7 @@ class Scrubbed(NamedTuple):
     - `ranges`: digests of the ranges whose last batch was checked.
     """
 
-    next: ScrubPlace
+    next: FramePosition
     bytes: int
     fault: str
     ranges: Sequence[RangeSum] = ()
@@ -50,13 +50,13 @@ class Scrubbed(NamedTuple):
 def scrub_stretch(
     disk: Disk,
     path: PurePath,
-    start: ScrubPlace,
+    start: FramePosition,
     *,
     end: int,
     up_to: int,
     max_bytes: int,
     sums: RangeSums | None = None,
-) -> Scrubbed:
+) -> ScrubResult:
     """Checks both checksums of about `max_bytes` of frames from `start` on.
 
     Only frames below the position `end` are checked, up to the frame that begins at the offset
@@ -70,11 +70,11 @@ def scrub_stretch(
     headers: list[BatchHeader] = []
     file = disk.open(path)
     try:
-        around = ReadAround(file)
+        reader = BadSectorReader(file)
         was_cached = len(file.read_cached(1, start.position)) > 0
         file.drop_cached(min(max_bytes, end - start.position), start.position)
         frames = walk_frames(
-            around.read_at,
+            reader.read_at,
             limit,
             start=start.position,
             expected_offset=start.offset,
@@ -87,7 +87,7 @@ def scrub_stretch(
             if info.fault is not None or info.header is None:
                 fault = info.fault or "no header"
                 break
-            at = ScrubPlace(info.position + info.size, info.header.next_offset)
+            at = FramePosition(info.position + info.size, info.header.next_offset)
             checked += info.size
             headers.append(info.header)
             if checked >= max_bytes:
@@ -96,4 +96,4 @@ def scrub_stretch(
             file.drop_cached(at.position - start.position, start.position)
     finally:
         file.close()
-    return Scrubbed(at, checked, fault, sums.add(headers) if sums is not None else ())
+    return ScrubResult(at, checked, fault, sums.add(headers) if sums is not None else ())

@@ -35,7 +35,7 @@ class Edge(Protocol):
         """Ends the running requests and stops listening."""
 
 
-async def live(
+async def run_incarnation(
     broker: Broker,
     edge: Edge,
     stop_requested: asyncio.Event,
