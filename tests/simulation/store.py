@@ -18,9 +18,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from doubles.memory_data import MemoryData
 from simulation.loop import SimHandle, SimLoop, SimProcess
 from simulation.network import CallFailedError, Network, Serving
-from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.seen_revisions import SeenRevisions
 from tidelog_runtime.metadata.store import (
     Changed,

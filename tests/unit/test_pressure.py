@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from doubles.memory_store import MemoryStore
 from tidelog.inspection.pressures import ControllerPressure
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.keys import Keys
-from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.store import KeyValue, Put, Transaction
 from tidelog_runtime.pressure import usage as process_usage
 from tidelog_runtime.pressure.controllers import ControllerPressures

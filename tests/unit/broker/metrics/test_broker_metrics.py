@@ -8,6 +8,7 @@ import asyncio
 
 import pytest
 
+from doubles.memory_store import MemoryStore
 from tidelog_broker.metrics.broker_metrics import BrokerMetrics
 from tidelog_broker.metrics.collector import PARTITIONS_PER_TURN, BrokerCollector
 from tidelog_broker.metrics.replica_figures import Judges
@@ -17,7 +18,6 @@ from tidelog_broker.partition.producer_state import CrowdedOut
 from tidelog_broker.storage.disk_use import DiskUse
 from tidelog_broker.storage.scrub_state import ScrubState
 from tidelog_runtime.metadata.measured_store import MeasuredStore
-from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.store import KeyValue, StoreUnavailableError
 from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS, QUEUES
 from tidelog_runtime.telemetry.metrics.sheet import Sheet

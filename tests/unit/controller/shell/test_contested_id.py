@@ -8,12 +8,12 @@ from dataclasses import asdict
 
 import pytest
 
+from doubles.memory_store import MemoryStore
 from tidelog.inspection.controllers import WaitingController
 from tidelog.inspection.model import ControllerState, StateRequest
 from tidelog.state_changes.event import Kind
 from tidelog_controller.shell import controller_registration
 from tidelog_runtime.clock import SystemClock
-from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.schema import (
     ControllerProcess as Process,
 )

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from doubles.memory_store import MemoryStore
 from tidelog.errors import ErrorCode
 from tidelog.inspection.model import StateRequest
 from tidelog.inspection.pressures import ControllerPressure
@@ -26,7 +27,6 @@ from tidelog_controller.state.events import CreateTopic, DeleteTopic
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
 from tidelog_runtime.metadata.known_controllers import decode_known_controller
-from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.schema import (
     LeaderAndIsr,
     decode_controller,

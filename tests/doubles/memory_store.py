@@ -1,4 +1,4 @@
-"""A metadata store in memory, for tests and the simulator.
+"""A metadata store in memory, for tests and benchmarks.
 
 It behaves as `EtcdStore` does and has no clock of its own: it waits on the event loop. Several
 stores over one `MemoryData` represent several clients of one etcd.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
+from doubles.memory_data import MemoryData
 from tidelog_runtime.clock import Clock
-from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.store import (
     Changed,
     KeyValue,
