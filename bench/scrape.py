@@ -52,8 +52,8 @@ from tidelog_runtime.metadata.store import Changed, KeyValue
 from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS
 from tidelog_runtime.telemetry.metrics.controller_catalogue import CONTROLLER_METRICS
 from tidelog_runtime.telemetry.metrics.http_server import Collect, MetricsServer
-from tidelog_runtime.telemetry.metrics.loop_watch import LoopWatch
 from tidelog_runtime.telemetry.metrics.metric import Metric
+from tidelog_runtime.telemetry.metrics.service_metrics import LoopWatch
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.topic_config import TopicConfig
 

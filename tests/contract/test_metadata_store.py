@@ -328,22 +328,22 @@ class TestRollbacks:
     ) -> None:
         written = (await write(store, Put(prefix + "a", b"1"))).revision
         assert store.seen_revision == written
-        store.heard_of(written)
+        store.observe_revision(written)
         await store.get(prefix + "a")
-        store.heard_of(written + 1)
+        store.observe_revision(written + 1)
         assert store.seen_revision == written + 1
 
     async def test_a_store_older_than_a_reported_revision_is_not_trusted(
         self, store: MetadataStore, prefix: str
     ) -> None:
-        store.heard_of((await write(store, Put(prefix + "a", b"1"))).revision + 1)
+        store.observe_revision((await write(store, Put(prefix + "a", b"1"))).revision + 1)
         with pytest.raises(StoreRolledBackError):
             await store.get(prefix + "a")
 
     async def test_a_write_does_not_hide_that_the_store_was_older_before_it(
         self, store: MetadataStore, prefix: str
     ) -> None:
-        store.heard_of((await write(store, Put(prefix + "a", b"1"))).revision + 1)
+        store.observe_revision((await write(store, Put(prefix + "a", b"1"))).revision + 1)
         with pytest.raises(StoreRolledBackError):
             await write(store, Put(prefix + "a", b"2"))
 

@@ -45,7 +45,7 @@ class MemoryStore:
     def seen_revision(self) -> int:
         return self._highest_revision
 
-    def heard_of(self, revision: int) -> None:
+    def observe_revision(self, revision: int) -> None:
         self._highest_revision = max(self._highest_revision, revision)
 
     async def get(self, key: str) -> KeyValue | None:

@@ -26,7 +26,7 @@ from tidelog_pipeline.lag.query_places import query_places
 from tidelog_pipeline.lag.samples import QueryPlace
 from tidelog_pipeline.running import EXIT_FAULT, EXIT_FOUND
 from tidelog_pipeline.storage.directory import Directory
-from tidelog_runtime.local.ports import HOST, choose_port
+from tidelog_runtime.local.addresses import HOST, choose_port
 
 # A busy machine may take long to start Python in a worker.
 PATIENCE_S = 400

@@ -19,7 +19,7 @@ from tidelog.client import SyncAdmin, SyncProducer
 from tidelog.spark.query_metrics import QueryMetrics, watch
 from tidelog_pipeline.lag import job, sampling
 from tidelog_pipeline.running import EXIT_FAULT
-from tidelog_runtime.local.ports import HOST, choose_port
+from tidelog_runtime.local.addresses import HOST, choose_port
 
 # A busy machine may take long to start Python in a worker.
 PATIENCE_S = 400

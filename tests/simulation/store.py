@@ -348,8 +348,8 @@ class SimStore:
     def seen_revision(self) -> int:
         return self._seen.highest
 
-    def heard_of(self, revision: int) -> None:
-        self._seen.heard_of(revision)
+    def observe_revision(self, revision: int) -> None:
+        self._seen.observe_revision(revision)
 
     async def get(self, key: str) -> KeyValue | None:
         found: KeyValue | None = await self.ask("get", key)

@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tidelog_runtime.local import ClusterError
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.cluster_file import CLUSTER_FILE
 from tidelog_runtime.local.commands import PROGRAM, cluster_command, part_command
-from tidelog_runtime.local.disk_space import disk_full, is_full
-from tidelog_runtime.local.errors import ClusterError
+from tidelog_runtime.local.data_directory import disk_full, is_full
 from tidelog_runtime.local.members import how_it_ended
 from tidelog_runtime.local.process import LocalProcess
 from tidelog_runtime.local.start_requests import answer_requests, request_start

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tidelog_runtime.local.errors import ClusterError
+from tidelog_runtime.local import ClusterError
 from tidelog_runtime.local.process import LocalProcess
 
 

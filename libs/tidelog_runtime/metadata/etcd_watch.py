@@ -11,7 +11,7 @@ import grpc
 import structlog
 from aetcd import rpc
 
-from tidelog_runtime.cancellation import is_being_cancelled
+from tidelog_runtime.cooperative import is_being_cancelled
 from tidelog_runtime.metadata.etcd_endpoints import HAS_LEADER, Endpoint, EtcdEndpoints
 from tidelog_runtime.metadata.etcd_messages import (
     CompactedError,

@@ -236,8 +236,8 @@ class MeasuredStore:
     def seen_revision(self) -> int:
         return self._store.seen_revision
 
-    def heard_of(self, revision: int) -> None:
-        self._store.heard_of(revision)
+    def observe_revision(self, revision: int) -> None:
+        self._store.observe_revision(revision)
 
     async def get(self, key: str) -> KeyValue | None:
         return await self._measured("get", self._store.get(key))

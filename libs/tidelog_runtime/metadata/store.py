@@ -162,9 +162,9 @@ class MetadataStore(Protocol):
 
     @property
     def seen_revision(self) -> int:
-        """The highest revision seen in an answer or passed to `heard_of`; 0: none yet."""
+        """The highest revision seen in an answer or passed to `observe_revision`; 0: none yet."""
 
-    def heard_of(self, revision: int) -> None:
+    def observe_revision(self, revision: int) -> None:
         """Takes note of a revision at which another process has seen the store.
 
         If the answer to a later request shows an older store, the store was rolled back.

@@ -22,9 +22,9 @@ from tidelog_runtime.metadata.store import (
     StoreError,
     Transaction,
 )
-from tidelog_runtime.pressure.judging import PressureJudge, Usage
+from tidelog_runtime.pressure.detection import PressureDetector, Usage
+from tidelog_runtime.pressure.process_pauses import PauseMeter
 from tidelog_runtime.pressure.records import Pressure, encode_pressures
-from tidelog_runtime.pressure.standstill import StandstillMeter
 
 INTERVAL_SECONDS = 2.0
 # How long a report outlives its process. A process that ran out of memory is often killed and
@@ -75,12 +75,12 @@ class PressureMeter:
         clock: Clock,
         look: Callable[[], Usage],
         max_connections: int = 0,
-        standstill: StandstillMeter | None = None,
+        standstill: PauseMeter | None = None,
     ) -> None:
         self.standstill = standstill
         self._clock = clock
         self._look = look
-        self._judge = PressureJudge(max_connections)
+        self._judge = PressureDetector(max_connections)
         self._judging = threading.Lock()
         self._measured_ms = clock.monotonic_ms()
         self.current: tuple[Pressure, ...] = ()
@@ -137,7 +137,7 @@ class PressureReports(PressureMeter):
         look: Callable[[], Usage],
         may_write: Callable[[], bool],
         max_connections: int = 0,
-        standstill: StandstillMeter | None = None,
+        standstill: PauseMeter | None = None,
         put_directly: PutDirectly | None = None,
     ) -> None:
         super().__init__(clock, look, max_connections, standstill)

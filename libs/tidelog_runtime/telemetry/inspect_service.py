@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 import grpc.aio
 
+from tidelog.caller_limits import Callers
+from tidelog.client.explaining import Explainer
 from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation, Scope, ServiceState, StateRequest
 from tidelog.rpc.abort import abort
@@ -152,3 +156,27 @@ async def _refuse_wrong(context: _Context, check: Callable[[], None]) -> None:
         check()
     except TidelogError as error:
         await abort(context, error)
+
+
+class SelfDescribing(Protocol):
+    def describe(self, request: StateRequest) -> Awaitable[ServiceState]: ...
+
+
+class ExplainingService:
+    """The interface for `InspectServicer`, over a service that describes itself.
+
+    - `callers`: the clients of all servers of the service.
+    """
+
+    def __init__(self, described: SelfDescribing, explainer: Explainer, callers: Callers) -> None:
+        self._described = described
+        self._explainer = explainer
+        self._callers = callers
+
+    async def describe(self, request: StateRequest) -> ServiceState:
+        state = await self._described.describe(request)
+        now_ms = time.monotonic_ns() // 1_000_000
+        return dataclasses.replace(state, limited_clients=self._callers.limited(now_ms))
+
+    async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:
+        return await self._explainer.explain((), scope, timeout_ms, self.describe)

@@ -21,7 +21,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from tidelog.state_changes.json_form import format_time
 from tidelog_runtime.clock import Clock, SystemClock
-from tidelog_runtime.telemetry.memory_errors import MemoryErrors
+from tidelog_runtime.telemetry.memory_errors import MemoryErrorFilter
 
 _LEADING_KEYS = ("time", "level", "service", "event")
 # For people: kind and subject of a state change first, then its numbers, then the rest.
@@ -213,7 +213,7 @@ def _route_standard_logging(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
         )
     )
-    handler.addFilter(MemoryErrors(_tell_of_memory))
+    handler.addFilter(MemoryErrorFilter(_tell_of_memory))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(max(level, logging.WARNING))

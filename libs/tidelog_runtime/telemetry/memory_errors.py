@@ -14,7 +14,7 @@ from tidelog.memory_shortage import is_memory_shortage
 INTERVAL_SECONDS = 10.0
 
 
-class MemoryErrors(logging.Filter):
+class MemoryErrorFilter(logging.Filter):
     """Calls `tell` at the first record of a memory shortage, and lets that record pass.
 
     Of later ones it lets one pass every INTERVAL_SECONDS, without traceback.

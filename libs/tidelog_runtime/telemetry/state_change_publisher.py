@@ -45,7 +45,7 @@ EVENTS_PER_SLICE = 20
 FIRST_PAUSE_MS = 500
 MAX_PAUSE_MS = 30_000
 # The number of consecutive failures that is logged; the pauses before it add up to 7.5 s.
-TOLD_FAILURE = 5
+FIRST_LOGGED_FAILURE = 5
 # At the end of the service, time for the events that are queued by then.
 FLUSH_TIMEOUT_MS = 500
 # Of the producer: how long the first record of a batch waits for others, and how long a batch is
@@ -281,7 +281,7 @@ class StateChangePublisher:
         A starting cluster, whose brokers and topic do not exist yet, is not reported.
         """
         self._failures += 1
-        if self._failures != TOLD_FAILURE:
+        if self._failures != FIRST_LOGGED_FAILURE:
             return
         if isinstance(error, _EXPECTED):
             _log.info("state_changes_held", topic=STATE_CHANGES_TOPIC, problem=str(error))
@@ -290,7 +290,7 @@ class StateChangePublisher:
 
     def _tell_going_on(self) -> None:
         failures, self._failures = self._failures, 0
-        if failures >= TOLD_FAILURE:
+        if failures >= FIRST_LOGGED_FAILURE:
             dropped = self._state_changes.dropped
             _log.info("state_changes_published", topic=STATE_CHANGES_TOPIC, dropped=dropped)
 

@@ -253,7 +253,7 @@ class Broker:
         self.manager.on_following = self._repair.copy_missing
         # A store below a revision that a command rests on was rolled back (rule
         # `other-or-older-store-rejected`).
-        self.manager.on_store_revision = self.store.heard_of
+        self.manager.on_store_revision = self.store.observe_revision
         self.manager.on_full_state = self.start.count
         self._damage = StartDamage(
             config.broker_id, self._logs, self._repair, self._others, self.cache, run_blocking

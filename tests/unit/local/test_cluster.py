@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tidelog_runtime.local import ClusterError
 from tidelog_runtime.local.cluster import LocalCluster, Programs
-from tidelog_runtime.local.directory_lock import DirectoryInUseError
-from tidelog_runtime.local.errors import ClusterError
+from tidelog_runtime.local.data_directory import DirectoryInUseError
 
 STAND_IN = (sys.executable, "-I", "-S", str(Path(__file__).with_name("stand_in.py")))
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tidelog_runtime.local import ClusterError
 from tidelog_runtime.local import __main__ as make_up
 from tidelog_runtime.local.addresses import GATEWAY, part_name
 from tidelog_runtime.local.cluster import LocalCluster
-from tidelog_runtime.local.directory_lock import DirectoryLock
-from tidelog_runtime.local.errors import ClusterError
+from tidelog_runtime.local.data_directory import DirectoryLock
 from tidelog_runtime.local.start_requests import answer_requests, request_start
 from unit.local.test_cluster import new_cluster
 

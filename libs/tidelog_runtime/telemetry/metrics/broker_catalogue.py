@@ -18,7 +18,7 @@ from tidelog_runtime.telemetry.metrics.service_catalogue import (
     MAX_OTHER_SERIES,
     QUEUE_DEPTH,
     REQUEST_DURATION,
-    REQUESTS_REFUSED,
+    REQUESTS_REJECTED,
     SERVICE_METRICS,
     STATE_CHANGE_DURATION,
 )
@@ -51,7 +51,7 @@ REQUESTS = (
     ("init_producer_id", ""),
     ("describe_producers", ""),
 )
-REFUSING_REQUESTS = (PRODUCE, FETCH, "replica_fetch", "list_offsets", "init_producer_id")
+REJECTING_REQUESTS = (PRODUCE, FETCH, "replica_fetch", "list_offsets", "init_producer_id")
 # The other codes are for administrators, from the controller.
 REFUSALS = (
     *(code.name for code in ErrorCode if code < ErrorCode.INVALID_TOPIC_NAME),
@@ -75,7 +75,7 @@ BROKER_TIMED_CHANGES = (
 )
 LAST_WRITES = RECENT_WRITE, OLDER_WRITE = ("recent", "older")
 
-REFUSED = REQUESTS_REFUSED.of(product(REFUSING_REQUESTS, REFUSALS), MAX_OTHER_SERIES)
+REFUSED = REQUESTS_REJECTED.of(product(REJECTING_REQUESTS, REFUSALS), MAX_OTHER_SERIES)
 
 # The broker and its replicas.
 REGISTERED = gauge(
@@ -300,7 +300,7 @@ TOPIC_RECORDS = counter(
     labels=("topic", "flow"),
     bound=MAX_TOPIC_SERIES * len(TOPIC_FLOWS),
 )
-CROWDED_OUT = counter(
+EVICTED_PRODUCERS = counter(
     "tidelog_crowded_out_producers_total",
     "Producers without a name that replicas here forgot before producer_id_expiration_ms, because "
     "too many write to their partition; recent: within 10 minutes of their last batch, so that a "
@@ -474,7 +474,7 @@ BROKER_METRICS = (
     DATA_BATCHES,
     TOPIC_BYTES,
     TOPIC_RECORDS,
-    CROWDED_OUT,
+    EVICTED_PRODUCERS,
     DIRECTORY_INTACT,
     WAITS_FOR_BROKER_ID,
     DAMAGED_BATCHES,

@@ -23,12 +23,12 @@ from tidelog_runtime.telemetry.metrics.service_catalogue import (
     MAX_OTHER_SERIES,
     QUEUE_DEPTH,
     REQUEST_DURATION,
-    REQUESTS_REFUSED,
+    REQUESTS_REJECTED,
     SERVICE_METRICS,
     STATE_CHANGE_DURATION,
 )
 
-MAX_UNWELL_SERIES = 200
+MAX_UNHEALTHY_SERIES = 200
 
 CLEAN, UNCLEAN, NOBODY = "clean", "unclean", "nobody"
 ELECTION_OUTCOMES = (CLEAN, UNCLEAN, NOBODY)
@@ -60,7 +60,7 @@ DEPARTURE_CAUSES = tuple(
         Cause.NONE,
     )
 )
-ADMIN_REFUSALS = tuple(
+ADMIN_REJECTIONS = tuple(
     code.name
     for code in ErrorCode
     if code in (ErrorCode.INTERNAL, ErrorCode.INVALID_REQUEST, ErrorCode.REQUEST_TIMED_OUT)
@@ -68,7 +68,7 @@ ADMIN_REFUSALS = tuple(
     or ErrorCode.INVALID_TOPIC_NAME <= code <= ErrorCode.NOT_CONTROLLER
 )
 # All read-only requests count as one.
-ADMIN_QUESTIONS = "describe"
+ADMIN_QUERIES = "describe"
 ADMIN_REQUESTS = (
     "create_topic",
     "delete_topic",
@@ -82,10 +82,10 @@ ADMIN_REQUESTS = (
     "elect_preferred_leaders",
     "move_leaders",
     "set_maintenance",
-    ADMIN_QUESTIONS,
+    ADMIN_QUERIES,
 )
 # By request and code; the expected series exist from the start.
-MAX_ADMIN_REFUSALS = 160
+MAX_ADMIN_REJECTIONS = 160
 MOVE_STATES = ("waiting", "active", "done", "dropped")
 PROBLEMS = ("offline", "under_min_isr", "at_min_isr", "under_replicated", "unclean")
 CONTROLLER_QUEUES = ("events", "transactions", "admin_requests")
@@ -109,9 +109,9 @@ CONTROLLER_TIMED_CHANGES = (
     ),
 )
 
-ADMIN_REFUSED = REQUESTS_REFUSED.of(
-    product(("create_topic", "delete_topic", "recover_partitions"), ADMIN_REFUSALS),
-    MAX_ADMIN_REFUSALS,
+ADMIN_REJECTED = REQUESTS_REJECTED.of(
+    product(("create_topic", "delete_topic", "recover_partitions"), ADMIN_REJECTIONS),
+    MAX_ADMIN_REJECTIONS,
 )
 ADMIN_DURATION = REQUEST_DURATION.of((request, "") for request in ADMIN_REQUESTS)
 
@@ -195,12 +195,12 @@ UNCLEAN_PARTITIONS = gauge(
     "Partitions whose present epoch began with an unclean election: records may be gone.",
     "Run `tidelog explain` for how many, and tell the topic's owners.",
 )
-UNWELL_PARTITION = gauge(
+UNHEALTHY_PARTITION = gauge(
     "tidelog_cluster_unwell_partition",
     "1 for each partition that is not as it should be, by problem; the worst only.",
     "Run `tidelog explain TOPIC/PARTITION`.",
     labels=("topic", "partition", "problem"),
-    bound=MAX_UNWELL_SERIES,
+    bound=MAX_UNHEALTHY_SERIES,
 )
 DELETIONS = gauge(
     "tidelog_cluster_topic_deletions",
@@ -292,7 +292,7 @@ CLUSTER_METRICS = (
     CLUSTER_AT_MIN_ISR,
     NOT_PREFERRED,
     UNCLEAN_PARTITIONS,
-    UNWELL_PARTITION,
+    UNHEALTHY_PARTITION,
     DELETIONS,
     OPERATIONS,
     MOVES,
@@ -305,7 +305,7 @@ CONTROLLER_METRICS = (
     *SERVICE_METRICS,
     STATE_CHANGE_DURATION.of(CONTROLLER_TIMED_CHANGES),
     ADMIN_DURATION,
-    ADMIN_REFUSED,
+    ADMIN_REJECTED,
     QUEUE_DEPTH.of((queue,) for queue in CONTROLLER_QUEUES),
     CLIENT_REQUESTS,
     CLIENT_REJECTIONS,

@@ -36,16 +36,16 @@ from prometheus_client.registry import Collector
 
 from tidelog.version import installed_version
 from tidelog_runtime.config import ServiceConfig
-from tidelog_runtime.telemetry.metrics.loop_watch import LoopWatch
 from tidelog_runtime.telemetry.metrics.metric import LabelValues, Metric, MetricType
-from tidelog_runtime.telemetry.metrics.recording import Distribution
+from tidelog_runtime.telemetry.metrics.recording import Histogram
 from tidelog_runtime.telemetry.metrics.service_catalogue import (
     BUILD_INFO,
     EVENT_LOOP_SILENT,
     SCRAPE_COLLECTION,
     SCRAPE_TIMEOUTS,
 )
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.service_metrics import LoopWatch
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 # Shorter than Prometheus' default of 10 s, so that the scrape is answered.
 COLLECTION_TIMEOUT_S = 5.0
@@ -53,7 +53,7 @@ COLLECTION_TIMEOUT_S = 5.0
 _log = structlog.get_logger()
 
 # Sets the service's own values; yields to the event loop.
-Collect = Callable[[Sheet], Awaitable[None]]
+Collect = Callable[[MetricsSnapshot], Awaitable[None]]
 
 
 class MetricsUnavailableError(Exception):
@@ -152,8 +152,8 @@ class Exposition:
 
     async def text(self) -> bytes:
         began = time.perf_counter()
-        sheet = Sheet(self._metrics)
-        sheet.tell_distributions(self._watch.lag)
+        sheet = MetricsSnapshot(self._metrics)
+        sheet.set_histograms(self._watch.lag)
         await self._collect(sheet)
         sheet.begin()
         sheet.tell(BUILD_INFO, 1, *self._build)
@@ -166,7 +166,7 @@ class Exposition:
 
 
 class _Collected(Collector):
-    def __init__(self, sheet: Sheet) -> None:
+    def __init__(self, sheet: MetricsSnapshot) -> None:
         self._sheet = sheet
 
     def collect(self) -> Iterator[MetricFamily]:
@@ -196,20 +196,20 @@ class LoopCollector(Collector):
         self._scrape = threading.Lock()
 
     def collect(self) -> Iterator[MetricFamily]:
-        sheet = Sheet(self._metrics)
+        sheet = MetricsSnapshot(self._metrics)
         silent_seconds = self._watch.silent_seconds
         began = time.perf_counter()
         if not self._gather(sheet):
             self._timeouts += 1
             # The coroutine may still be changing the previous one.
-            sheet = Sheet(self._metrics)
+            sheet = MetricsSnapshot(self._metrics)
         sheet.tell(BUILD_INFO, 1, *self._build)
         sheet.tell(EVENT_LOOP_SILENT, silent_seconds)
         sheet.tell(SCRAPE_TIMEOUTS, self._timeouts)
         sheet.tell(SCRAPE_COLLECTION, time.perf_counter() - began)
         yield from families(sheet)
 
-    def _gather(self, sheet: Sheet) -> bool:
+    def _gather(self, sheet: MetricsSnapshot) -> bool:
         loop = self.loop
         if loop is None or loop.is_closed():
             return False
@@ -228,13 +228,13 @@ class LoopCollector(Collector):
             self._scrape.release()
         return True
 
-    async def _fill(self, sheet: Sheet) -> None:
-        sheet.tell_distributions(self._watch.lag)
+    async def _fill(self, sheet: MetricsSnapshot) -> None:
+        sheet.set_histograms(self._watch.lag)
         await self._collect(sheet)
         sheet.begin()
 
 
-def families(sheet: Sheet) -> Iterator[MetricFamily]:
+def families(sheet: MetricsSnapshot) -> Iterator[MetricFamily]:
     for name, values in sheet.values.items():
         metric = sheet.metric(name)
         kind = CounterMetricFamily if metric.type is MetricType.COUNTER else GaugeMetricFamily
@@ -246,7 +246,7 @@ def families(sheet: Sheet) -> Iterator[MetricFamily]:
         yield _histogram(sheet.metric(name), series)
 
 
-def _histogram(metric: Metric, series: dict[LabelValues, Distribution]) -> HistogramMetricFamily:
+def _histogram(metric: Metric, series: dict[LabelValues, Histogram]) -> HistogramMetricFamily:
     family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
     bounds = [*map(str, metric.buckets), "+Inf"]
     for labels, distribution in series.items():

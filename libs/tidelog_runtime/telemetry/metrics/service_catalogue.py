@@ -106,7 +106,7 @@ REQUEST_DURATION = histogram(
     buckets=REQUEST_BUCKETS,
     labels=("request", "acks"),
 )
-REQUESTS_REFUSED = counter(
+REQUESTS_REJECTED = counter(
     "tidelog_requests_refused_total",
     "Errors answered, one for each partition of a request.",
     "Do what the comment of the code in errors.proto says; `tidelog explain` tells why.",

@@ -11,9 +11,8 @@ from tidelog_broker.metrics.request_meter import RequestMeter
 from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_TIMED_CHANGES
 from tidelog_runtime.telemetry.metrics.service_catalogue import STATE_CHANGE_DURATION
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
-from tidelog_runtime.telemetry.metrics.state_changes import StateChangeMeter
-from tidelog_runtime.telemetry.metrics.store_meter import StoreMeter
+from tidelog_runtime.telemetry.metrics.service_metrics import StateChangeMetrics, StoreMetrics
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
@@ -37,8 +36,8 @@ class BrokerMetrics:
 
     def __init__(self, state_changes: StateChangeLog, seconds: Callable[[], float]) -> None:
         self.requests = RequestMeter(seconds)
-        self._store = StoreMeter()
-        self._changes = StateChangeMeter(
+        self._store = StoreMetrics()
+        self._changes = StateChangeMetrics(
             state_changes, STATE_CHANGE_DURATION.of(BROKER_TIMED_CHANGES)
         )
         self._isr = IsrMeter()
@@ -47,7 +46,7 @@ class BrokerMetrics:
     def watch(self, store: MeasuredStore) -> None:
         store.observers.append(self._store.observe)
 
-    async def collect(self, broker: Measured, sheet: Sheet) -> None:
+    async def collect(self, broker: Measured, sheet: MetricsSnapshot) -> None:
         self.requests.forget_topics_but(broker.has_topic)
         self.requests.tell(sheet)
         self._changes.tell(sheet)

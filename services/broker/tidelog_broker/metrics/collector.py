@@ -13,7 +13,7 @@ from tidelog_broker.storage.disk_use import UNKNOWN_DISK
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.telemetry.metrics import broker_catalogue as catalogue
 from tidelog_runtime.telemetry.metrics.service_catalogue import QUEUE_DEPTH
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 # The event loop runs after each slice, which takes about a millisecond.
 PARTITIONS_PER_TURN = 256
@@ -30,7 +30,7 @@ class BrokerCollector:
         self._vitals = vitals
         self._clock = clock
 
-    async def collect(self, sheet: Sheet) -> None:
+    async def collect(self, sheet: MetricsSnapshot) -> None:
         vitals = self._vitals
         figures = ReplicaFigures(self._clock.monotonic_ms(), self._clock.wall_ms(), vitals.judges)
         for position, partition in enumerate(list(self._replicas.all())):
@@ -46,8 +46,8 @@ class BrokerCollector:
         sheet.tell(catalogue.DIRECTORY_INTACT, directory.is_intact)
         sheet.tell(catalogue.WAITS_FOR_BROKER_ID, directory.is_waiting)
         crowded_out = vitals.crowded_out()
-        sheet.tell(catalogue.CROWDED_OUT, crowded_out.recent, catalogue.RECENT_WRITE)
-        sheet.tell(catalogue.CROWDED_OUT, crowded_out.older, catalogue.OLDER_WRITE)
+        sheet.tell(catalogue.EVICTED_PRODUCERS, crowded_out.recent, catalogue.RECENT_WRITE)
+        sheet.tell(catalogue.EVICTED_PRODUCERS, crowded_out.older, catalogue.OLDER_WRITE)
         sheet.tell(catalogue.DAMAGED_BATCHES, vitals.damaged_batches())
         digests = vitals.digests()
         sheet.tell(catalogue.DIGESTS_COMPARED, digests.compared)

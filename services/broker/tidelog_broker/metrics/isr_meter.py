@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog_runtime.telemetry.metrics import broker_catalogue as catalogue
 from tidelog_runtime.telemetry.metrics.recording import Counts
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 
 class IsrMeter:
@@ -21,6 +21,6 @@ class IsrMeter:
         elif change.kind is Kind.ISR_EXPAND:
             self._expands.add()
 
-    def tell(self, sheet: Sheet) -> None:
-        sheet.tell_counts(self._shrinks)
-        sheet.tell_counts(self._expands)
+    def tell(self, sheet: MetricsSnapshot) -> None:
+        sheet.set_counters(self._shrinks)
+        sheet.set_counters(self._expands)

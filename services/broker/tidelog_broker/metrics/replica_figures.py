@@ -29,7 +29,7 @@ from tidelog_runtime.telemetry.metrics.broker_catalogue import (
     MAX_PARTITION_SERIES,
     MAX_TOPIC_SERIES,
 )
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 # A follower that was caught up more recently than this does not count as lagging.
 LAGGING_AFTER_MS = 1_000
@@ -241,7 +241,7 @@ class ReplicaFigures:
 
     # -- reporting ---------------------------------------------------------------------
 
-    def tell(self, sheet: Sheet) -> Iterator[None]:
+    def tell(self, sheet: MetricsSnapshot) -> Iterator[None]:
         """Writes the metrics to `sheet`. Yields now and then, so that the event loop can run."""
         self._tell_totals(sheet)
         self._tell_sizes(sheet)
@@ -249,7 +249,7 @@ class ReplicaFigures:
         yield from self._tell_worst(sheet)
         yield from self._tell_followers(sheet)
 
-    def _tell_totals(self, sheet: Sheet) -> None:
+    def _tell_totals(self, sheet: MetricsSnapshot) -> None:
         sheet.tell(catalogue.REPLICAS, self.replicas)
         sheet.tell(catalogue.LEADERS, self.leaders)
         sheet.tell(catalogue.LEADERLESS, self.leaderless)
@@ -264,7 +264,7 @@ class ReplicaFigures:
         sheet.tell(catalogue.LOG_SEGMENTS, self.segments)
         sheet.tell(catalogue.UNFLUSHED_RECORDS, self.unflushed_records)
 
-    def _tell_sizes(self, sheet: Sheet) -> None:
+    def _tell_sizes(self, sheet: MetricsSnapshot) -> None:
         largest = nlargest(MAX_TOPIC_SERIES, ((b, t) for t, b in self._topic_bytes.items()))
         for size, topic in largest:
             sheet.tell(catalogue.TOPIC_LOG_SIZE, size, topic)
@@ -272,7 +272,7 @@ class ReplicaFigures:
             topic, number = partition.name
             sheet.tell(catalogue.PARTITION_LOG_SIZE, size, topic, str(number))
 
-    def _tell_worst(self, sheet: Sheet) -> Iterator[None]:
+    def _tell_worst(self, sheet: MetricsSnapshot) -> Iterator[None]:
         """Writes one series for each of the pairs that lag most.
 
         If there is room, pairs that lack nothing get one too, so that a graph exists before it is
@@ -293,7 +293,7 @@ class ReplicaFigures:
         lagging = sum(figures.lagging for figures in self.followers.values())
         sheet.tell(catalogue.PARTITIONS_WITHOUT_SERIES, lagging - told)
 
-    def _tell_followers(self, sheet: Sheet) -> Iterator[None]:
+    def _tell_followers(self, sheet: MetricsSnapshot) -> Iterator[None]:
         for follower, figures in sorted(self.followers.items()):
             label = str(follower)
             sheet.tell(catalogue.FOLLOWER_LAG_RECORDS, figures.lag_records, label)

@@ -21,6 +21,7 @@ from tidelog_broker.requests.consumer_fetch import FetchEntry, FetchOutcome, Fet
 from tidelog_broker.requests.list_offsets import FoundOffset, ListOffsetsEntry
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
 from tidelog_broker.requests.producer_ids import GivenProducer
+from tidelog_runtime.cooperative import QUICK_ITEMS_PER_SLICE, map_yielding
 from tidelog_runtime.telemetry.metrics import broker_catalogue as catalogue
 from tidelog_runtime.telemetry.metrics.broker_catalogue import (
     FETCH,
@@ -30,10 +31,9 @@ from tidelog_runtime.telemetry.metrics.broker_catalogue import (
     REPLICA_OUT,
     REQUESTS,
 )
-from tidelog_runtime.telemetry.metrics.recording import Counts, Distributions
+from tidelog_runtime.telemetry.metrics.recording import Counts, HistogramFamily
 from tidelog_runtime.telemetry.metrics.service_catalogue import REQUEST_DURATION
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
-from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, in_turns
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 _PRODUCE_LABELS = {Acks.NONE: "none", Acks.LEADER: "leader", Acks.ALL: "all"}
 
@@ -72,7 +72,7 @@ class RequestMeter:
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self.seconds = seconds
-        self.durations = Distributions(REQUEST_DURATION.of(REQUESTS))
+        self.durations = HistogramFamily(REQUEST_DURATION.of(REQUESTS))
         self.refused = Counts(catalogue.REFUSED)
         self.replica_out = Flow()
         self.replica_in = Flow()
@@ -101,9 +101,9 @@ class RequestMeter:
                 gone.records += flow.records
                 gone.batches += flow.batches
 
-    def tell(self, sheet: Sheet) -> None:
-        sheet.tell_distributions(self.durations)
-        sheet.tell_counts(self.refused)
+    def tell(self, sheet: MetricsSnapshot) -> None:
+        sheet.set_histograms(self.durations)
+        sheet.set_counters(self.refused)
         all_topics = [self._gone, *self._topics.values()]
         for name, flows in (
             (PRODUCE, [flows.produce for flows in all_topics]),
@@ -197,7 +197,7 @@ def metered_replica_fetch(fetch: ReplicaFetchCall, meter: RequestMeter) -> Repli
         response = await fetch(request)
         if response.error is not None:
             meter.refuse("replica_fetch", response.error)
-        some = any(await in_turns(count, response.results, QUICK_ITEMS_PER_TURN))
+        some = any(await map_yielding(count, response.results, QUICK_ITEMS_PER_SLICE))
         (with_records if some else idle).observe(meter.seconds() - began)
         return response
 
@@ -242,7 +242,7 @@ class MeteredPeers:
         self, address: str, request: ReplicaFetchRequest
     ) -> ReplicaFetchResponse:
         response = await self._peers.replica_fetch(address, request)
-        await in_turns(self._count, response.results, QUICK_ITEMS_PER_TURN)
+        await map_yielding(self._count, response.results, QUICK_ITEMS_PER_SLICE)
         return response
 
     def _count(self, result: ReplicaFetchResult) -> None:

@@ -33,7 +33,7 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchRequest,
     ReplicaFetchResult,
 )
-from tidelog_runtime.turns import in_turns
+from tidelog_runtime.cooperative import map_yielding
 
 # Partitions that are not fetched because of the throttle are checked again after this time at the
 # latest: the bound may have changed, or the replica may be in sync.
@@ -381,7 +381,7 @@ class ReplicaFetcher:
             for replica in list(self._held_back):
                 if replica not in answered and self._session.told(replica) is not None:
                     del self._held_back[replica]
-        await in_turns(self._take_one, results)
+        await map_yielding(self._take_one, results)
 
     def _take_one(self, result: ReplicaFetchResult) -> None:
         partition = self._partitions.get(result.replica)

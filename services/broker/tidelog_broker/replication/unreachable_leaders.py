@@ -23,7 +23,7 @@ from tidelog_broker.replication.transport import (
     TakesLeaderReports,
 )
 from tidelog_broker.stalls import stalled_ms
-from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+from tidelog_runtime.broker_reports import UnreachableLeader, UnreachableLeadersReport
 
 # Interval of checks, and of reports as long as a leader is silent. A report counts at the
 # controller for several times as long.

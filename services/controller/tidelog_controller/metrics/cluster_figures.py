@@ -16,8 +16,8 @@ from tidelog_runtime.metadata.schema import (
     LeaderAndIsr,
 )
 from tidelog_runtime.telemetry.metrics import controller_catalogue as catalogue
-from tidelog_runtime.telemetry.metrics.controller_catalogue import MAX_UNWELL_SERIES, PROBLEMS
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.controller_catalogue import MAX_UNHEALTHY_SERIES, PROBLEMS
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 
 def problems_of(state: LeaderAndIsr) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ class ClusterFigures:
             severity = len(PROBLEMS) - PROBLEMS.index(found[0])
             self._unwell.append((severity, partition, found))
 
-    def tell(self, sheet: Sheet) -> None:
+    def tell(self, sheet: MetricsSnapshot) -> None:
         sheet.tell(catalogue.PARTITIONS, self.partitions)
         sheet.tell(catalogue.NOT_PREFERRED, self.not_preferred)
         sheet.tell(catalogue.MOVING, self.moving)
@@ -73,13 +73,15 @@ class ClusterFigures:
             ("unclean", catalogue.UNCLEAN_PARTITIONS),
         ):
             sheet.tell(metric, self.problems[problem])
-        worst = nlargest(MAX_UNWELL_SERIES, self._unwell, key=lambda unwell: unwell[0])
+        worst = nlargest(MAX_UNHEALTHY_SERIES, self._unwell, key=lambda unwell: unwell[0])
         series = [(name, problem) for _, name, found in worst for problem in found]
-        for (topic, number), problem in series[:MAX_UNWELL_SERIES]:
-            sheet.tell(catalogue.UNWELL_PARTITION, 1, topic, str(number), problem)
+        for (topic, number), problem in series[:MAX_UNHEALTHY_SERIES]:
+            sheet.tell(catalogue.UNHEALTHY_PARTITION, 1, topic, str(number), problem)
 
 
-def tell_cluster(sheet: Sheet, context: Context, backlogs: Iterable[BrokerBacklog]) -> None:
+def tell_cluster(
+    sheet: MetricsSnapshot, context: Context, backlogs: Iterable[BrokerBacklog]
+) -> None:
     """Sets all metrics but those of partitions. `backlogs`: those of live brokers."""
     for state in (RUNNING, STOPPING):
         count = sum(1 for b in context.brokers.values() if b.registration.state == state)
@@ -94,7 +96,7 @@ def tell_cluster(sheet: Sheet, context: Context, backlogs: Iterable[BrokerBacklo
         sheet.tell(catalogue.OVERDUE, backlog.overdue, broker)
 
 
-def tell_operations(sheet: Sheet, operations: Operations) -> None:
+def tell_operations(sheet: MetricsSnapshot, operations: Operations) -> None:
     """Sets the metrics of operations that have not ended, and of their moves."""
     standing = [i for i, held in operations.held.items() if not held.entry.state.has_ended]
     sheet.tell(catalogue.OPERATIONS, len(standing))

@@ -13,7 +13,7 @@ from tidelog_controller.metrics.cluster_figures import ClusterFigures, tell_clus
 from tidelog_controller.state.context import Context
 from tidelog_runtime.telemetry.metrics import controller_catalogue as catalogue
 from tidelog_runtime.telemetry.metrics.service_catalogue import QUEUE_DEPTH
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 # Partitions between two yields to the event loop; about a millisecond.
 PARTITIONS_PER_TURN = 512
@@ -47,7 +47,7 @@ class ControllerCollector:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
 
-    async def collect(self, sheet: Sheet) -> None:
+    async def collect(self, sheet: MetricsSnapshot) -> None:
         reign = self._controller.reign
         sheet.tell(catalogue.ACTIVE, reign is not None)
         states = Counter(map(state_of, self._controller.described_gateways()))
@@ -59,7 +59,7 @@ class ControllerCollector:
         if reign is not None and reign.is_loaded:
             await self._collect_cluster(sheet, reign)
 
-    async def _collect_cluster(self, sheet: Sheet, reign: Reign) -> None:
+    async def _collect_cluster(self, sheet: MetricsSnapshot, reign: Reign) -> None:
         """Counts each partition as it is at that moment, and yields between slices."""
         context, figures = reign.context, ClusterFigures()
         tell_cluster(sheet, context, reign.backlogs())

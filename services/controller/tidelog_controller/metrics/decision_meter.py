@@ -14,8 +14,8 @@ from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
 from tidelog_runtime.telemetry.metrics import controller_catalogue as catalogue
 from tidelog_runtime.telemetry.metrics.controller_catalogue import CLEAN, NOBODY, UNCLEAN
-from tidelog_runtime.telemetry.metrics.recording import Counts, Distributions
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.recording import Counts, HistogramFamily
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 _OUTCOMES = {
     Kind.ELECTION: CLEAN,
@@ -28,7 +28,7 @@ _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 def request_name(kind: type) -> str:
     """Returns the name of a request as in `create_topic`; all reading requests share one name."""
     name = _CAPITAL.sub("_", kind.__name__).lower()
-    return name if name in catalogue.ADMIN_REQUESTS else catalogue.ADMIN_QUESTIONS
+    return name if name in catalogue.ADMIN_REQUESTS else catalogue.ADMIN_QUERIES
 
 
 # By type, for all admin requests.
@@ -40,7 +40,7 @@ class DecisionMeter:
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self.seconds = seconds
-        self._events = Distributions(catalogue.EVENT_DURATION)
+        self._events = HistogramFamily(catalogue.EVENT_DURATION)
         self._elections = Counts(catalogue.ELECTIONS)
         self._unclean = Counts(catalogue.UNCLEAN_ELECTIONS)
         self._shrinks = Counts(catalogue.CONTROLLER_ISR_SHRINKS)
@@ -48,8 +48,8 @@ class DecisionMeter:
         self._overdue = Counts(catalogue.COMMANDS_OVERDUE)
         self._reigns = Counts(catalogue.CONTROLLER_ELECTIONS)
         self._controller_epoch = 0
-        self.requests = Distributions(catalogue.ADMIN_DURATION)
-        self.refused = Counts(catalogue.ADMIN_REFUSED)
+        self.requests = HistogramFamily(catalogue.ADMIN_DURATION)
+        self.refused = Counts(catalogue.ADMIN_REJECTED)
 
     def take(self, change: StateChange) -> None:
         """Counts a decision once the store has committed it."""
@@ -82,7 +82,7 @@ class DecisionMeter:
     def end(self, began: float) -> None:
         self._events.of().observe(self.seconds() - began)
 
-    def tell(self, sheet: Sheet) -> None:
+    def tell(self, sheet: MetricsSnapshot) -> None:
         for counts in (
             self._elections,
             self._unclean,
@@ -92,9 +92,9 @@ class DecisionMeter:
             self._reigns,
             self.refused,
         ):
-            sheet.tell_counts(counts)
-        sheet.tell_distributions(self._events)
-        sheet.tell_distributions(self.requests)
+            sheet.set_counters(counts)
+        sheet.set_histograms(self._events)
+        sheet.set_histograms(self.requests)
         sheet.tell(catalogue.CONTROLLER_EPOCH, self._controller_epoch)
 
 

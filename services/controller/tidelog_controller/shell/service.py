@@ -28,8 +28,7 @@ from tidelog_controller.shell.known_services import ServicesOfReign
 from tidelog_controller.shell.lease_end import end_lease
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
-from tidelog_runtime.disk_reports import DiskReport
-from tidelog_runtime.leader_reports import UnreachableLeadersReport
+from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport
 from tidelog_runtime.metadata.cluster_id import UnknownFormatError, ensure_cluster
 from tidelog_runtime.metadata.schema import ControllerEntry, ControllerProcess
 from tidelog_runtime.metadata.store import (

@@ -20,7 +20,7 @@ from tidelog_broker.storage.scrub_state import ScrubState
 from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.store import KeyValue, StoreUnavailableError
 from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS, QUEUES
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from unit.broker.fake_log import state
 from unit.broker.log.builders import FakeClock
@@ -69,8 +69,8 @@ class MeasuredBroker:
     async def _disk(self) -> DiskUse:
         return DiskUse(5, 10)
 
-    async def scrape(self) -> Sheet:
-        sheet = Sheet(BROKER_METRICS)
+    async def scrape(self) -> MetricsSnapshot:
+        sheet = MetricsSnapshot(BROKER_METRICS)
         await self.metrics.collect(self, sheet)
         sheet.begin()
         return sheet

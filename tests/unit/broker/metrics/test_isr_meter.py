@@ -7,11 +7,11 @@ import pytest
 from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
 from tidelog_broker.metrics.isr_meter import IsrMeter
 from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 
-def sheet_after(kind: Kind, stage: Stage, cause: Cause) -> Sheet:
-    meter, sheet = IsrMeter(), Sheet(BROKER_METRICS)
+def sheet_after(kind: Kind, stage: Stage, cause: Cause) -> MetricsSnapshot:
+    meter, sheet = IsrMeter(), MetricsSnapshot(BROKER_METRICS)
     meter.take(StateChange(1, "broker-1", kind, stage, cause))
     meter.tell(sheet)
     return sheet

@@ -18,7 +18,7 @@ from tidelog_runtime.telemetry.metrics.broker_catalogue import (
     MAX_PARTITION_SERIES,
     MAX_TOPIC_SERIES,
 )
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 from unit.broker.fake_log import TOPIC_ID, FakeLog, Notes, epoch_of, sent, state
 
 MANY = 10_000
@@ -69,14 +69,14 @@ def figures_of(
     return figures
 
 
-def sheet_of(figures: ReplicaFigures) -> Sheet:
-    sheet = Sheet(BROKER_METRICS)
+def sheet_of(figures: ReplicaFigures) -> MetricsSnapshot:
+    sheet = MetricsSnapshot(BROKER_METRICS)
     for _ in figures.tell(sheet):
         pass
     return sheet
 
 
-def value(sheet: Sheet, name: str, *labels: str) -> float:
+def value(sheet: MetricsSnapshot, name: str, *labels: str) -> float:
     return sheet.values[f"tidelog_{name}"][labels]
 
 

@@ -32,7 +32,7 @@ from tidelog_runtime.telemetry.metrics.broker_catalogue import (
     BROKER_METRICS,
     MAX_TOPIC_SERIES,
 )
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 from unit.broker.fake_log import NAME, sent_by, stamped
 
 BATCHES = [sent_by(7, 0, count=2, records=b"four"), sent_by(7, 2, count=3, records=b"five!")]
@@ -53,8 +53,8 @@ class Meter(RequestMeter):
         self.now += 0.1
         return self.now
 
-    def sheet(self) -> Sheet:
-        sheet = Sheet(BROKER_METRICS)
+    def sheet(self) -> MetricsSnapshot:
+        sheet = MetricsSnapshot(BROKER_METRICS)
         self.tell(sheet)
         return sheet
 

@@ -23,9 +23,9 @@ from tidelog_runtime.metadata.store import Changed, KeyValue
 from tidelog_runtime.telemetry.metrics.broker_catalogue import MAX_PEER_SERIES
 from tidelog_runtime.telemetry.metrics.controller_catalogue import (
     CONTROLLER_METRICS,
-    MAX_UNWELL_SERIES,
+    MAX_UNHEALTHY_SERIES,
 )
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 from unit.controller.driver import Driver
 from unit.controller.operated import by_hand, catch_up, with_topic
 
@@ -50,15 +50,15 @@ def key(
     )
 
 
-def collected(*keys: LeaderAndIsr) -> Sheet:
-    figures, sheet = ClusterFigures(), Sheet(CONTROLLER_METRICS)
+def collected(*keys: LeaderAndIsr) -> MetricsSnapshot:
+    figures, sheet = ClusterFigures(), MetricsSnapshot(CONTROLLER_METRICS)
     for number, state in enumerate(keys):
         figures.add(TopicPartition("sea", number), Partition(state, 10))
     figures.tell(sheet)
     return sheet
 
 
-def value(sheet: Sheet, name: str, *labels: str) -> float:
+def value(sheet: MetricsSnapshot, name: str, *labels: str) -> float:
     return sheet.values[f"tidelog_{name}"][labels]
 
 
@@ -107,7 +107,7 @@ def test_the_worst_partitions_have_series_up_to_the_limit() -> None:
 
     sheet = collected(*keys)
 
-    assert len(sheet.values["tidelog_cluster_unwell_partition"]) == MAX_UNWELL_SERIES
+    assert len(sheet.values["tidelog_cluster_unwell_partition"]) == MAX_UNHEALTHY_SERIES
     assert value(sheet, "cluster_unwell_partition", "sea", str(MANY), "offline") == 1
     assert sheet.left_out == 0
 
@@ -118,7 +118,7 @@ def test_brokers_are_counted_by_state_and_each_has_its_backlog() -> None:
         registration = encode(BrokerRegistration("h:1", "", "uuid", state, 0, 0))
         name = KEYS.broker(broker)
         context.absorb(Changed(name, KeyValue(name, registration, broker, broker), broker))
-    sheet = Sheet(CONTROLLER_METRICS)
+    sheet = MetricsSnapshot(CONTROLLER_METRICS)
 
     tell_cluster(sheet, context, [BrokerBacklog(1, 1, 12, 2_500, overdue=True)])
 
@@ -130,7 +130,7 @@ def test_brokers_are_counted_by_state_and_each_has_its_backlog() -> None:
 
 
 def test_a_very_large_cluster_keeps_within_the_series_limit() -> None:
-    sheet = Sheet(CONTROLLER_METRICS)
+    sheet = MetricsSnapshot(CONTROLLER_METRICS)
     backlogs = [BrokerBacklog(broker, 1, 0, 0, overdue=False) for broker in range(1_000)]
 
     tell_cluster(sheet, Context(KEYS), backlogs)
@@ -152,7 +152,7 @@ def test_operations_and_their_moves_are_counted_by_state_until_they_end() -> Non
 
 
 def counted(driver: Driver) -> tuple[float, dict[tuple[str, ...], float]]:
-    sheet = Sheet(CONTROLLER_METRICS)
+    sheet = MetricsSnapshot(CONTROLLER_METRICS)
     tell_cluster(sheet, driver.controller.context, ())
     return value(sheet, "cluster_operations"), sheet.values["tidelog_cluster_moves"]
 

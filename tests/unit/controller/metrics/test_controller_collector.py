@@ -20,7 +20,7 @@ from tidelog_runtime.telemetry.metrics.controller_catalogue import (
     CLUSTER_METRICS,
     CONTROLLER_METRICS,
 )
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 from unit.controller.metrics.test_cluster_figures import key
 
 KEYS = Keys("test")
@@ -57,8 +57,8 @@ class Controller:
         return [AnnouncedGateway("gate:7600", str(ms), 1, "", 0, ms) for ms in ages_ms]
 
 
-async def collected(reign: Reign | None) -> Sheet:
-    sheet = Sheet(CONTROLLER_METRICS)
+async def collected(reign: Reign | None) -> MetricsSnapshot:
+    sheet = MetricsSnapshot(CONTROLLER_METRICS)
     await ControllerCollector(Controller(reign)).collect(sheet)
     return sheet
 

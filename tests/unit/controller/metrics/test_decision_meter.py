@@ -10,11 +10,11 @@ from tidelog_controller.metrics.decision_meter import REQUEST_NAMES, DecisionMet
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest, DeleteTopic
 from tidelog_runtime.telemetry.metrics.controller_catalogue import (
-    ADMIN_QUESTIONS,
+    ADMIN_QUERIES,
     ADMIN_REQUESTS,
     CONTROLLER_METRICS,
 )
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 
 class Ticking:
@@ -28,8 +28,8 @@ class Ticking:
         return self.now
 
 
-def measured(*changes: StateChange) -> Sheet:
-    meter, sheet = DecisionMeter(Ticking()), Sheet(CONTROLLER_METRICS)
+def measured(*changes: StateChange) -> MetricsSnapshot:
+    meter, sheet = DecisionMeter(Ticking()), MetricsSnapshot(CONTROLLER_METRICS)
     for change in changes:
         meter.take(change)
     meter.tell(sheet)
@@ -40,14 +40,14 @@ def change(kind: Kind, cause: Cause = Cause.NONE, stage: Stage = Stage.COMPLETED
     return StateChange(1, "controller-1", kind, stage, cause, controller_epoch=7)
 
 
-def counted(sheet: Sheet, name: str) -> dict[tuple[str, ...], float]:
+def counted(sheet: MetricsSnapshot, name: str) -> dict[tuple[str, ...], float]:
     """The series that are not 0."""
     return {labels: value for labels, value in sheet.values[name].items() if value}
 
 
 def test_requests_are_timed_by_name_and_all_queries_under_one() -> None:
-    changes = {name for name in REQUEST_NAMES.values() if name != ADMIN_QUESTIONS}
-    assert changes == set(ADMIN_REQUESTS) - {ADMIN_QUESTIONS}
+    changes = {name for name in REQUEST_NAMES.values() if name != ADMIN_QUERIES}
+    assert changes == set(ADMIN_REQUESTS) - {ADMIN_QUERIES}
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_overdue_commands_and_terms_are_counted_with_the_latest_epoch() -> None:
 
 
 def test_an_event_is_timed_from_begin_to_end() -> None:
-    meter, sheet = DecisionMeter(Ticking()), Sheet(CONTROLLER_METRICS)
+    meter, sheet = DecisionMeter(Ticking()), MetricsSnapshot(CONTROLLER_METRICS)
 
     meter.end(meter.begin())
     meter.tell(sheet)
@@ -111,7 +111,7 @@ async def test_an_admin_request_is_timed_and_its_rejection_counted_by_code() -> 
         async def submit(self, _: AdminRequest) -> AdminReply:
             return AdminReply(TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic"))
 
-    meter, sheet = DecisionMeter(Ticking()), Sheet(CONTROLLER_METRICS)
+    meter, sheet = DecisionMeter(Ticking()), MetricsSnapshot(CONTROLLER_METRICS)
 
     await MeteredAdmin(Admin(), meter).submit(DeleteTopic(0, "sea", "", 1000))
     meter.tell(sheet)

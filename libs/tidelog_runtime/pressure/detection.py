@@ -53,7 +53,7 @@ class Usage:
     resent_segments: int = 0
 
 
-class PressureJudge:
+class PressureDetector:
     """Judges repeated measurements of a process.
 
     - `max_connections`: the limit for one client address; 0: no limit.

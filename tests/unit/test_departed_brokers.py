@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tidelog.state_changes.event import Cause
+from tidelog_runtime.departed_brokers import REPORT_WITHOUT_REPLICAS_MS, departed_brokers
 from tidelog_runtime.metadata.schema import Departure
-from tidelog_runtime.missed_brokers import UNMISSED_TOLD_MS, missed_brokers
 
 LEFT_MS = 1_000
 
@@ -20,7 +20,7 @@ def ids(
     holders: tuple[int, ...] = (),
     wall_ms: int = LEFT_MS,
 ) -> list[int]:
-    missed = missed_brokers(departures, registered, lambda broker: broker in holders, wall_ms)
+    missed = departed_brokers(departures, registered, lambda broker: broker in holders, wall_ms)
     return [departure.broker_id for departure in missed]
 
 
@@ -34,11 +34,11 @@ def test_a_returned_broker_is_not_listed() -> None:
 
 def test_a_departed_broker_without_replicas_is_listed_for_a_day() -> None:
     departures = {1: left(10), 2: left(11)}
-    assert ids(departures, holders=(2,), wall_ms=LEFT_MS + UNMISSED_TOLD_MS) == [1, 2]
-    assert ids(departures, holders=(2,), wall_ms=LEFT_MS + UNMISSED_TOLD_MS + 1) == [2]
+    assert ids(departures, holders=(2,), wall_ms=LEFT_MS + REPORT_WITHOUT_REPLICAS_MS) == [1, 2]
+    assert ids(departures, holders=(2,), wall_ms=LEFT_MS + REPORT_WITHOUT_REPLICAS_MS + 1) == [2]
 
 
 def test_a_departed_incarnation_is_listed_as_stored() -> None:
-    (missed,) = missed_brokers({1: left(10)}, (), bool, LEFT_MS)
+    (missed,) = departed_brokers({1: left(10)}, (), bool, LEFT_MS)
     assert (missed.broker_epoch, missed.cause) == (10, "broker_crashed")
     assert (missed.at_ms, missed.address) == (LEFT_MS, "h:10")

@@ -42,12 +42,12 @@ def late_by_ms(elapsed_ms: int, cpu_ms: int) -> int:
     return elapsed_ms - INTERVAL_MS - cpu_ms
 
 
-class Standstill(NamedTuple):
+class ProcessPause(NamedTuple):
     for_ms: int
     ago_ms: int  # since it ended
 
 
-class StandstillMeter:
+class PauseMeter:
     """Measures in a thread of its own, because an event loop is also late when it is only busy.
 
     `total_ms` is cumulative.
@@ -69,13 +69,13 @@ class StandstillMeter:
         self._ended.set()
         self._thread.join()
 
-    def recent(self) -> list[Standstill]:
+    def recent(self) -> list[ProcessPause]:
         """Returns the standstills of the last REMEMBERED_MS, oldest first.
 
         At most MAX_REMEMBERED. Can be called from any thread.
         """
         now_ms = _now_ms()
-        found = [Standstill(ms, now_ms - ended_ms) for ms, ended_ms in tuple(self._standstills)]
+        found = [ProcessPause(ms, now_ms - ended_ms) for ms, ended_ms in tuple(self._standstills)]
         return [each for each in found if each.ago_ms < REMEMBERED_MS]
 
     def gaps(self) -> list[tuple[int, int]]:

@@ -14,6 +14,7 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchResult,
 )
 from tidelog_runtime import replica_control_codec
+from tidelog_runtime.cooperative import ITEMS_PER_SLICE, QUICK_ITEMS_PER_SLICE, map_yielding
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 from tidelog_runtime.replica_control import (
     CommandResult,
@@ -23,33 +24,32 @@ from tidelog_runtime.replica_control import (
     PartitionResult,
     ReplicaSummary,
 )
-from tidelog_runtime.turns import ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN, in_turns
 from unit.loop_turns import Turns, in_one_turn
 
 TOPIC_ID = "A" * 22
-MANY = 10 * ITEMS_PER_TURN
+MANY = 10 * ITEMS_PER_SLICE
 
 
 async def test_the_loop_runs_after_every_slice() -> None:
     async with Turns() as turns:
-        assert await in_turns(str, range(MANY)) == [str(n) for n in range(MANY)]
-        assert turns.taken() == MANY // ITEMS_PER_TURN - 1
+        assert await map_yielding(str, range(MANY)) == [str(n) for n in range(MANY)]
+        assert turns.taken() == MANY // ITEMS_PER_SLICE - 1
 
 
-@pytest.mark.parametrize("count", [0, 1, ITEMS_PER_TURN])
+@pytest.mark.parametrize("count", [0, 1, ITEMS_PER_SLICE])
 def test_small_inputs_are_converted_at_once(count: int) -> None:
-    assert in_one_turn(in_turns(str, range(count))) == [str(n) for n in range(count)]
+    assert in_one_turn(map_yielding(str, range(count))) == [str(n) for n in range(count)]
 
 
 async def test_a_full_state_blocks_neither_end() -> None:
-    many = 10 * QUICK_ITEMS_PER_TURN
+    many = 10 * QUICK_ITEMS_PER_SLICE
     state = LeaderAndIsr(TOPIC_ID, (1, 2), 1, 1, 5, (Member(1, 10), Member(2, 11)), (), 1)
     partitions = [PartitionCommand(TopicPartition("sea", n), state, 7, {}) for n in range(many)]
     command = LeaderAndIsrCommand(
         1, 2, 13, full_state=True, partitions=partitions, leaders={}, store_revision=80
     )
     result = CommandResult(partitions=[PartitionResult(TOPIC_ID, n, 7, None) for n in range(many)])
-    pauses = many // QUICK_ITEMS_PER_TURN - 1
+    pauses = many // QUICK_ITEMS_PER_SLICE - 1
     async with Turns() as turns:
         wire = await replica_control_codec.leader_and_isr_to_wire(command)
         assert pauses <= turns.taken() <= pauses + 1
@@ -70,12 +70,12 @@ async def test_a_full_state_blocks_neither_end() -> None:
 
 async def test_descriptions_of_logs_with_many_epochs_do_not_block_the_loop() -> None:
     epochs = tuple((epoch, epoch) for epoch in range(1_000))
-    logs = [ReplicaSummary(TOPIC_ID, n, 7, 0, 1_000, epochs) for n in range(ITEMS_PER_TURN)]
+    logs = [ReplicaSummary(TOPIC_ID, n, 7, 0, 1_000, epochs) for n in range(ITEMS_PER_SLICE)]
     named = [(log.topic_id, log.partition) for log in logs]
     async with Turns() as turns:
         found = DescribeReplicasResult(replicas=logs)
         wire = await replica_control_codec.describe_replicas_result_to_wire(found, named)
-        assert turns.taken() >= ITEMS_PER_TURN - 1
+        assert turns.taken() >= ITEMS_PER_SLICE - 1
     assert await replica_control_codec.describe_replicas_result_from_wire(wire) == found
 
 
@@ -89,7 +89,7 @@ async def test_the_first_fetch_of_a_session_blocks_neither_end() -> None:
     response = ReplicaFetchResponse(
         None, [ReplicaFetchResult(key, answer, None, 0) for key in keys], 1
     )
-    least = MANY // ITEMS_PER_TURN - 1
+    least = MANY // ITEMS_PER_SLICE - 1
     async with Turns() as turns:
         wire = await replica_codec.request_to_wire(request)
         assert turns.taken() >= least

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidelog_runtime.telemetry.metrics.metric import LabelValues, Metric, MetricType
-from tidelog_runtime.telemetry.metrics.recording import Counts, Distribution, Distributions
+from tidelog_runtime.telemetry.metrics.recording import Counts, Histogram, HistogramFamily
 
 
-class Sheet:
+class MetricsSnapshot:
     """The values of one scrape.
 
     A metric that is not in the service's catalogue is a programming error and raises
@@ -18,7 +18,7 @@ class Sheet:
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self._metrics = {metric.name: metric for metric in metrics}
         self.values: dict[str, dict[LabelValues, float]] = {}
-        self.distributions: dict[str, dict[LabelValues, Distribution]] = {}
+        self.distributions: dict[str, dict[LabelValues, Histogram]] = {}
         self.left_out = 0
 
     def metric(self, name: str) -> Metric:
@@ -35,11 +35,11 @@ class Sheet:
             return
         series[labels] = value
 
-    def tell_counts(self, counts: Counts) -> None:
+    def set_counters(self, counts: Counts) -> None:
         for labels, value in counts.values.items():
             self.tell(counts.metric, value, *labels)
 
-    def tell_distributions(self, distributions: Distributions) -> None:
+    def set_histograms(self, distributions: HistogramFamily) -> None:
         self.distributions[self._metrics[distributions.metric.name].name] = distributions.series
 
     def begin(self) -> None:
@@ -49,7 +49,7 @@ class Sheet:
                 told = self.values.get(metric.name, {})
                 self.values[metric.name] = {**dict.fromkeys(metric.series, 0), **told}
             elif metric.type is MetricType.HISTOGRAM and metric.name not in self.distributions:
-                self.tell_distributions(Distributions(metric))
+                self.set_histograms(HistogramFamily(metric))
 
     @property
     def series_count(self) -> int:

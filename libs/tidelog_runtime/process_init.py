@@ -28,7 +28,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 gc.disable()
 
 
-def imports_done() -> None:
+def finish_startup() -> None:
     """Excludes the imported objects, which are never freed, from garbage collection."""
     gc.freeze()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -38,7 +38,7 @@ def imports_done() -> None:
     gc.enable()
 
 
-def process_ends() -> None:
+def prepare_exit() -> None:
     """Excludes all remaining objects from garbage collection, because the process ends.
 
     Otherwise the collector would inspect all of them twice, which takes 0.3 s for a million

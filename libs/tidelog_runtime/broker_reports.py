@@ -1,4 +1,4 @@
-"""A broker's reports to the controller about its disk, as plain values.
+"""A broker's reports to the controller, as plain values: unreachable leaders, and its disk.
 
 `controller.proto` documents the fields.
 """
@@ -10,6 +10,27 @@ from typing import NamedTuple
 
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import NO_CHANGE, Cause, Change
+
+
+class UnreachableLeader(NamedTuple):
+    """A leader that does not answer its follower.
+
+    - `change`: the event that reports it; the same in every report while it lasts.
+    """
+
+    broker_id: int
+    broker_epoch: int
+    unanswered_ms: int
+    change: Change = NO_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class UnreachableLeadersReport:
+    """The unreachable leaders of a broker. It replaces the broker's previous report."""
+
+    broker_id: int
+    broker_epoch: int
+    leaders: tuple[UnreachableLeader, ...]
 
 
 class FailingLeadership(NamedTuple):

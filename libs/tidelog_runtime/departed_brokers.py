@@ -9,10 +9,10 @@ from tidelog_runtime.metadata.schema import Departure
 
 # A departed broker that holds no replicas is reported for this time. Without the limit, a broker
 # that was taken out of service would be reported forever.
-UNMISSED_TOLD_MS = 86_400_000
+REPORT_WITHOUT_REPLICAS_MS = 86_400_000
 
 
-def missed_brokers(
+def departed_brokers(
     departures: Mapping[int, Departure],
     registered: Container[int],
     holds_replicas: Callable[[int], bool],
@@ -26,5 +26,5 @@ def missed_brokers(
     for broker_id, left in newest_first:
         if broker_id in registered:
             continue
-        if wall_ms - left.at_ms <= UNMISSED_TOLD_MS or holds_replicas(broker_id):
+        if wall_ms - left.at_ms <= REPORT_WITHOUT_REPLICAS_MS or holds_replicas(broker_id):
             yield Missed(broker_id, left.broker_epoch, left.at_ms, left.cause.value, left.address)
