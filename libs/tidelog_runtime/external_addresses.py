@@ -32,7 +32,7 @@ class KnownServices(Protocol):
 
     def controller(self, controller_id: int) -> HasAddresses | None: ...
 
-    def everybody(self) -> Iterable[HasAddresses]:
+    def all_services(self) -> Iterable[HasAddresses]:
         """Returns all services: first those that are registered, then those that were."""
 
 
@@ -64,7 +64,7 @@ class ExternalAddresses:
 
     def of(self, address: str) -> str:
         """Returns the external address of the service that has `address` inside the network."""
-        for known in self._known.everybody():
+        for known in self._known.all_services():
             if known.address == address:
                 return _external(known, address)
         return address

@@ -81,7 +81,7 @@ def serving_status(message: bytes) -> int:
     if not message:
         return 0
     if len(message) != 2 or message[0] != 0x08:
-        raise UnhealthyError("answers a health check with something else")
+        raise UnhealthyError("answers a health check with another message")
     return message[1]
 
 
@@ -107,7 +107,7 @@ class HealthExchange:
                 if (status := self._status()) is not None:
                     return replies, status
             elif kind in (_RST_STREAM, _GOAWAY) or (kind == _HEADERS and flags & _END_STREAM):
-                raise UnhealthyError("refuses health checks")
+                raise UnhealthyError("rejects health checks")
         return replies, None
 
     def _frames(self) -> Iterator[tuple[int, int, bytes]]:

@@ -197,7 +197,7 @@ class MemoryLease:
     async def wait_lost(self) -> None:
         await self._ended.wait()
         if not self._lost:
-            raise StoreClosedError("the metadata store was closed; its leases will run out")
+            raise StoreClosedError("the metadata store was closed; its leases expire")
 
     async def revoke(self) -> None:
         if not self._lost:

@@ -297,7 +297,7 @@ class SimLease:
         if self._failure is not None:
             raise self._failure
         if self._closed:
-            raise StoreClosedError("the metadata store was closed; its leases run out")
+            raise StoreClosedError("the metadata store was closed; its leases expire")
 
     async def revoke(self) -> None:
         if self._ended.is_set():

@@ -37,7 +37,7 @@ class Known:
         self.departed = (departed or {}).get
         self._all = ((controllers or {}), brokers, (departed or {}))
 
-    def everybody(self) -> Iterable[HasAddresses]:
+    def all_services(self) -> Iterable[HasAddresses]:
         for services in self._all:
             yield from services.values()
 

@@ -327,7 +327,7 @@ def test_repeated_pauses_are_a_shortage_of_cpu() -> None:
     judge.take(Usage(), 0, 0)
     [pressure] = judge.take(Usage(cpu_wait_ms=300, stood_still_ms=8_000), CPU_WINDOW_MS, 0)
     assert (pressure.resource, pressure.used) == ("cpu", 8_000)
-    assert "stood still again and again" in pressure.detail
+    assert "was paused repeatedly" in pressure.detail
 
 
 def test_one_long_pause_is_no_shortage_of_cpu() -> None:

@@ -75,7 +75,7 @@ class Scenario:
             isr_full = await self._isr_full(admin)
             described = await admin.describe_topic(TOPIC)
         ends = await self._end_offsets()
-        self._say("another process reads everything back and compares")
+        self._say("another process reads and compares all records")
         found = await self._verify()
         self._say("stopping the cluster, comparing the replicas on disk")
         await cluster.stop()
@@ -170,7 +170,7 @@ class Scenario:
             f"{self._partitions_of_killed}"
         )
         await watch
-        self._say(f"its death was noticed after {self._detection_seconds * 1000:.0f} ms")
+        self._say(f"its failure was detected after {self._detection_seconds * 1000:.0f} ms")
 
     async def _watch_detection(self, survivors: list[str]) -> None:
         """Waits until the metadata of the other brokers no longer has the killed broker."""

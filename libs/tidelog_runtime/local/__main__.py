@@ -154,7 +154,7 @@ async def _serve(cluster: LocalCluster, console: Console) -> None:
 def _death(process: LocalProcess, cluster: LocalCluster) -> str:
     """Returns one line: the part that ended and how, its log, and a shell command to start it."""
     log = _relative(process.log_path)
-    ended = f"{process.name} ended by itself ({how_it_ended(process)}); its log: {log}"
+    ended = f"{process.name} exited unexpectedly ({how_it_ended(process)}); its log: {log}"
     if is_full(cluster.directory):
         ended += f"; the disk of {_relative(cluster.directory)} is full, so free some of it first"
     return f"{ended}; start it again: {part_command(cluster.directory, process.name)}"

@@ -209,7 +209,7 @@ class LocalCluster:
         controller is active, and all parts answer health checks. Raises `ClusterError` if a part
         has died, or if parts are missing after the timeout."""
         view = self._open_view(self.etcd_address, self.cluster)
-        missing = ["nothing has been looked at"]
+        missing = ["nothing has been checked"]
         try:
             async with asyncio.timeout(timeout_seconds):
                 while missing:
@@ -456,7 +456,7 @@ class LocalCluster:
         running = [m for m in self._members.brokers.values() if m.process.running]
         known = await asyncio.gather(*(view.brokers_known_to(m.address) for m in running))
         return [
-            f"{asked.process.name} has not heard of {other.process.name}"
+            f"{asked.process.name} does not know {other.process.name} yet"
             for asked, addresses in zip(running, known, strict=True)
             for other in running
             if other.address not in addresses

@@ -102,8 +102,8 @@ def read_cluster_file(directory: Path) -> ClusterFile | None:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise ClusterFileError(
-            f"{path} is not a cluster file ({error!r}); delete it, and the cluster chooses "
-            "its ports anew without losing data"
+            f"{path} is not a cluster file ({error!r}); delete it: the cluster chooses new ports "
+            "and loses no data"
         ) from error
 
 
@@ -113,7 +113,7 @@ Setting = str | int | float | bool | list[str]
 def write(path: Path, settings: Mapping[str, Setting]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [f"{name} = {_toml(value)}\n" for name, value in settings.items()]
-    path.write_text("# Written anew at each start of the local cluster.\n" + "".join(lines))
+    path.write_text("# Written at each start of the local cluster.\n" + "".join(lines))
 
 
 def _toml(value: Setting) -> str:

@@ -41,8 +41,8 @@ class DirectoryLock:
             owner = os.read(self._descriptor, 32).decode(errors="replace").strip()
             os.close(self._descriptor)
             raise DirectoryInUseError(
-                f"a cluster is running in {directory} already, under process {owner or '?'}; "
-                "stop that one, or choose another directory"
+                f"a cluster is already running in {directory}, as process {owner or '?'}; stop "
+                "it, or choose another directory"
             ) from None
         try:
             os.ftruncate(self._descriptor, 0)

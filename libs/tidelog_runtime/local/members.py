@@ -47,7 +47,7 @@ def how_it_ended(process: LocalProcess) -> str:
 
 def describe_death(process: LocalProcess) -> str:
     return (
-        f"{process.name} has ended by itself ({how_it_ended(process)}). The last lines of "
+        f"{process.name} has exited unexpectedly ({how_it_ended(process)}). The last lines of "
         f"{process.log_path}:\n" + textwrap.indent(process.log_tail() or "(none)", "  ")
     )
 

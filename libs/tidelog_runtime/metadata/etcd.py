@@ -201,4 +201,4 @@ def put_directly(endpoints: Sequence[str], key: str, value: bytes, lease_id: int
                 problem = f"{address}: {error}"
             else:
                 return
-    raise StoreUnavailableError(f"no endpoint of etcd takes a put ({problem})")
+    raise StoreUnavailableError(f"no etcd endpoint accepts a put ({problem})")

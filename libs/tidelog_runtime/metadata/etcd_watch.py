@@ -121,8 +121,8 @@ class EtcdWatch:
             _log.warning(
                 "etcd_lost",
                 why=str(error),
-                fix="start etcd again, or mend the way to it; this service keeps trying, and "
-                "goes on with the metadata that it has",
+                fix="start etcd again, or repair the network to it; this service keeps trying "
+                "and continues with the metadata that it has",
             )
 
     def _say_back(self) -> None:

@@ -47,7 +47,7 @@ FULL_REMEDY = (
     "compact and defragment etcd, or raise its --quota-backend-bytes; then disarm its alarm "
     "(etcdctl alarm disarm)"
 )
-REMEDY = "check that etcd runs at the configured etcd_endpoints; trying on"
+REMEDY = "check that etcd runs at the configured etcd_endpoints; the service keeps trying"
 
 _log = structlog.get_logger()
 
@@ -313,8 +313,10 @@ class MeasuredStore:
             return
         self._lost_since_ms = began_ms
         elapsed_ms = self._clock.monotonic_ms() - began_ms
-        self._loss = self._state_changes.standing("store", Cause.STORE_UNREACHABLE, elapsed_ms)
-        self._state_changes.tell(
+        self._loss = self._state_changes.condition_change(
+            "store", Cause.STORE_UNREACHABLE, elapsed_ms
+        )
+        self._state_changes.emit(
             Kind.STORE_LOST,
             Stage.COMPLETED,
             change=self._loss,
@@ -335,4 +337,4 @@ class MeasuredStore:
         if self._lost_since_ms is not None:
             self._lost_since_ms = None
             self._problem = ""
-            self._state_changes.tell(Kind.STORE_BACK, Stage.COMPLETED, change=self._loss)
+            self._state_changes.emit(Kind.STORE_BACK, Stage.COMPLETED, change=self._loss)

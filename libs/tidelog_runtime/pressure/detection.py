@@ -106,7 +106,7 @@ class PressureDetector:
         used_ms, detail = max(
             (waited_ms, "it was ready to run, and others had the CPU"),
             (throttled_ms, "its control group is throttled (cpu.max)"),
-            (stood_still_ms, "its process, or its machine, stood still again and again"),
+            (stood_still_ms, "its process, or its machine, was paused repeatedly"),
             key=lambda waits: waits[0],
         )
         yield CPU, used_ms, passed_ms, detail

@@ -62,16 +62,16 @@ class GatewayMetrics:
         self._requests.add(route, known, str(status))
         self._durations.of(known).observe(seconds)
 
-    async def collect(self, sheet: MetricsSnapshot) -> None:
-        sheet.set_counters(self._requests)
-        sheet.set_histograms(self._durations)
-        sheet.tell(GATEWAY_PENDING, self._usage.requests)
-        sheet.tell(GATEWAY_STREAMS, self._usage.streams)
+    async def collect(self, snapshot: MetricsSnapshot) -> None:
+        snapshot.set_counters(self._requests)
+        snapshot.set_histograms(self._durations)
+        snapshot.set(GATEWAY_PENDING, self._usage.requests)
+        snapshot.set(GATEWAY_STREAMS, self._usage.streams)
         for limit in GATEWAY_LIMITS:
-            sheet.tell(GATEWAY_REJECTIONS, self._usage.rejections[limit], limit)
+            snapshot.set(GATEWAY_REJECTIONS, self._usage.rejections[limit], limit)
         age_ms = self._overviews.age_ms
         if age_ms is not None:
-            sheet.tell(GATEWAY_OVERVIEW_AGE, age_ms / 1000)
+            snapshot.set(GATEWAY_OVERVIEW_AGE, age_ms / 1000)
 
     async def response(self) -> Response:
         return Response(

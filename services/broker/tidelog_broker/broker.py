@@ -308,8 +308,8 @@ class Broker:
     def _tell_clock(self, doubt: Doubt, end: str) -> None:
         """Emits that deletion by age pauses, or that it resumes (`end` is not empty)."""
         if not end:
-            self._clock_change = self.state_changes.standing("clock", Cause.NONE)
-        self.state_changes.tell(
+            self._clock_change = self.state_changes.condition_change("clock", Cause.NONE)
+        self.state_changes.emit(
             Kind.CLOCK_IN_DOUBT,
             Stage.COMPLETED if end else Stage.REQUESTED,
             change=self._clock_change,

@@ -41,7 +41,9 @@ FILE = ClusterFile(
 def test_a_directory_is_locked_by_one_cluster(tmp_path: Path) -> None:
     lock = DirectoryLock(tmp_path)
 
-    with pytest.raises(DirectoryInUseError, match=r"is running in .* under process \d+; stop that"):
+    with pytest.raises(
+        DirectoryInUseError, match=r"already running in .*, as process \d+; stop it"
+    ):
         DirectoryLock(tmp_path)
 
     lock.release()

@@ -37,11 +37,11 @@ class StoreMetrics:
         else:
             self._errors.add(operation)
 
-    def tell(self, sheet: MetricsSnapshot, health: StoreHealth) -> None:
-        sheet.set_histograms(self._durations)
-        sheet.set_counters(self._errors)
+    def write_to(self, snapshot: MetricsSnapshot, health: StoreHealth) -> None:
+        snapshot.set_histograms(self._durations)
+        snapshot.set_counters(self._errors)
         away_ms = max(0, health.unreachable_ms, health.rejects_writes_ms)
-        sheet.tell(STORE_UNREACHABLE, away_ms / 1000)
+        snapshot.set(STORE_UNREACHABLE, away_ms / 1000)
 
 
 class StateChangeMetrics:
@@ -64,21 +64,21 @@ class StateChangeMetrics:
         if duration is not None and change.duration_ms >= 0:
             duration.observe(change.duration_ms / 1000)
 
-    def tell(self, sheet: MetricsSnapshot) -> None:
-        sheet.set_counters(self._counts)
-        sheet.set_histograms(self._durations)
-        sheet.tell(EVENTS_DROPPED, self._log.dropped)
+    def write_to(self, snapshot: MetricsSnapshot) -> None:
+        snapshot.set_counters(self._counts)
+        snapshot.set_histograms(self._durations)
+        snapshot.set(EVENTS_DROPPED, self._log.dropped)
 
 
 Collect = Callable[[MetricsSnapshot], Awaitable[None]]
 
 
 def with_callers(collect: Collect, callers: Callers) -> Collect:
-    async def collect_all(sheet: MetricsSnapshot) -> None:
-        sheet.tell(CLIENT_REQUESTS, callers.requests)
+    async def collect_all(snapshot: MetricsSnapshot) -> None:
+        snapshot.set(CLIENT_REQUESTS, callers.requests)
         for limit in callers.limits._fields:
-            sheet.tell(CLIENT_REJECTIONS, callers.rejected[limit], limit)
-        await collect(sheet)
+            snapshot.set(CLIENT_REJECTIONS, callers.rejected[limit], limit)
+        await collect(snapshot)
 
     return collect_all
 

@@ -24,7 +24,7 @@ class MetricsSnapshot:
     def metric(self, name: str) -> Metric:
         return self._metrics[name]
 
-    def tell(self, metric: Metric, value: float, *labels: str) -> None:
+    def set(self, metric: Metric, value: float, *labels: str) -> None:
         """Sets the value of a gauge, or of a counter that is kept elsewhere."""
         known = self._metrics[metric.name]
         if len(labels) != len(known.labels):
@@ -37,7 +37,7 @@ class MetricsSnapshot:
 
     def set_counters(self, counts: Counts) -> None:
         for labels, value in counts.values.items():
-            self.tell(counts.metric, value, *labels)
+            self.set(counts.metric, value, *labels)
 
     def set_histograms(self, distributions: HistogramFamily) -> None:
         self.distributions[self._metrics[distributions.metric.name].name] = distributions.series
@@ -46,8 +46,8 @@ class MetricsSnapshot:
         """Adds the series of counters and histograms that are known in advance, with 0."""
         for metric in self._metrics.values():
             if metric.type is MetricType.COUNTER:
-                told = self.values.get(metric.name, {})
-                self.values[metric.name] = {**dict.fromkeys(metric.series, 0), **told}
+                collected = self.values.get(metric.name, {})
+                self.values[metric.name] = {**dict.fromkeys(metric.series, 0), **collected}
             elif metric.type is MetricType.HISTOGRAM and metric.name not in self.distributions:
                 self.set_histograms(HistogramFamily(metric))
 

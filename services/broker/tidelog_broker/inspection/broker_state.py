@@ -122,7 +122,7 @@ class BrokerInspection:
             started_at_ms=self._started_at_ms,
             now_ms=self._clock.wall_ms(),
             store=self._store_health(),
-            events_told=self._state_changes.told,
+            events_told=self._state_changes.reported,
             events_dropped=self._state_changes.dropped,
             broker=BrokerState(
                 broker_epoch=manager.broker_epoch if manager.broker_id in cache.brokers else 0,

@@ -33,7 +33,7 @@ class CachedServices:
         is_active = active is not None and active.controller_id == controller_id
         return self._cache.controllers.get(controller_id, active if is_active else None)
 
-    def everybody(self) -> Iterator[HasAddresses]:
+    def all_services(self) -> Iterator[HasAddresses]:
         yield from self._cache.controllers.values()
         if self._cache.controller is not None:
             yield self._cache.controller

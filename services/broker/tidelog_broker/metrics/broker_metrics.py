@@ -46,10 +46,10 @@ class BrokerMetrics:
     def watch(self, store: MeasuredStore) -> None:
         store.observers.append(self._store.observe)
 
-    async def collect(self, broker: Measured, sheet: MetricsSnapshot) -> None:
+    async def collect(self, broker: Measured, snapshot: MetricsSnapshot) -> None:
         self.requests.forget_topics_but(broker.has_topic)
-        self.requests.tell(sheet)
-        self._changes.tell(sheet)
-        self._isr.tell(sheet)
-        self._store.tell(sheet, broker.store.health)
-        await broker.figures.collect(sheet)
+        self.requests.tell(snapshot)
+        self._changes.write_to(snapshot)
+        self._isr.tell(snapshot)
+        self._store.write_to(snapshot, broker.store.health)
+        await broker.figures.collect(snapshot)

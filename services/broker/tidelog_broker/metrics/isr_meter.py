@@ -21,6 +21,6 @@ class IsrMeter:
         elif change.kind is Kind.ISR_EXPAND:
             self._expands.add()
 
-    def tell(self, sheet: MetricsSnapshot) -> None:
-        sheet.set_counters(self._shrinks)
-        sheet.set_counters(self._expands)
+    def tell(self, snapshot: MetricsSnapshot) -> None:
+        snapshot.set_counters(self._shrinks)
+        snapshot.set_counters(self._expands)

@@ -101,9 +101,9 @@ class RequestMeter:
                 gone.records += flow.records
                 gone.batches += flow.batches
 
-    def tell(self, sheet: MetricsSnapshot) -> None:
-        sheet.set_histograms(self.durations)
-        sheet.set_counters(self.refused)
+    def tell(self, snapshot: MetricsSnapshot) -> None:
+        snapshot.set_histograms(self.durations)
+        snapshot.set_counters(self.refused)
         all_topics = [self._gone, *self._topics.values()]
         for name, flows in (
             (PRODUCE, [flows.produce for flows in all_topics]),
@@ -111,9 +111,9 @@ class RequestMeter:
             (REPLICA_OUT, [self.replica_out]),
             (REPLICA_IN, [self.replica_in]),
         ):
-            sheet.tell(catalogue.DATA_BYTES, sum(flow.bytes for flow in flows), name)
-            sheet.tell(catalogue.DATA_RECORDS, sum(flow.records for flow in flows), name)
-            sheet.tell(catalogue.DATA_BATCHES, sum(flow.batches for flow in flows), name)
+            snapshot.set(catalogue.DATA_BYTES, sum(flow.bytes for flow in flows), name)
+            snapshot.set(catalogue.DATA_RECORDS, sum(flow.records for flow in flows), name)
+            snapshot.set(catalogue.DATA_BATCHES, sum(flow.batches for flow in flows), name)
         busiest = nlargest(
             MAX_TOPIC_SERIES,
             self._topics.items(),
@@ -121,8 +121,8 @@ class RequestMeter:
         )
         for topic, flows_of_topic in busiest:
             for name, flow in ((PRODUCE, flows_of_topic.produce), (FETCH, flows_of_topic.fetch)):
-                sheet.tell(catalogue.TOPIC_BYTES, flow.bytes, topic, name)
-                sheet.tell(catalogue.TOPIC_RECORDS, flow.records, topic, name)
+                snapshot.set(catalogue.TOPIC_BYTES, flow.bytes, topic, name)
+                snapshot.set(catalogue.TOPIC_RECORDS, flow.records, topic, name)
 
 
 # -- wrappers of requests -----------------------------------------------------------------

@@ -139,8 +139,10 @@ class LeaderReports:
         This change is not the fetcher's, which began earlier.
         """
         state_changes = self._reporter.state_changes
-        change = state_changes.standing(f"leader-{leader.broker_id}-report", Cause.NO_ANSWER)
-        state_changes.tell(
+        change = state_changes.condition_change(
+            f"leader-{leader.broker_id}-report", Cause.NO_ANSWER
+        )
+        state_changes.emit(
             Kind.LEADER_UNREACHABLE,
             Stage.REQUESTED,
             change=change,
@@ -156,7 +158,7 @@ class LeaderReports:
         Only the controller reports whether it accepted the report, or ignored it because the leader
         was gone.
         """
-        self._reporter.state_changes.tell(
+        self._reporter.state_changes.emit(
             Kind.LEADER_UNREACHABLE, Stage.COMPLETED, change=change, broker=leader_id
         )
 

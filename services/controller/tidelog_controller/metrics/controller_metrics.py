@@ -29,8 +29,8 @@ class ControllerMetrics:
         store.observers.append(self._store_meter.observe)
         state_changes.add_sink(self.decisions.take)
 
-    async def collect(self, controller: Controller, sheet: MetricsSnapshot) -> None:
-        self.decisions.tell(sheet)
-        self._changes.tell(sheet)
-        self._store_meter.tell(sheet, self._store.health)
-        await ControllerCollector(controller).collect(sheet)
+    async def collect(self, controller: Controller, snapshot: MetricsSnapshot) -> None:
+        self.decisions.tell(snapshot)
+        self._changes.write_to(snapshot)
+        self._store_meter.write_to(snapshot, self._store.health)
+        await ControllerCollector(controller).collect(snapshot)

@@ -13,14 +13,14 @@ from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
 from tidelog_runtime.telemetry.metrics import controller_catalogue as catalogue
-from tidelog_runtime.telemetry.metrics.controller_catalogue import CLEAN, NOBODY, UNCLEAN
+from tidelog_runtime.telemetry.metrics.controller_catalogue import CLEAN, NO_LEADER_ELECTED, UNCLEAN
 from tidelog_runtime.telemetry.metrics.recording import Counts, HistogramFamily
 from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 _OUTCOMES = {
     Kind.ELECTION: CLEAN,
     Kind.UNCLEAN_ELECTION: UNCLEAN,
-    Kind.LEADER_LOST: NOBODY,
+    Kind.LEADER_LOST: NO_LEADER_ELECTED,
 }
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -82,7 +82,7 @@ class DecisionMeter:
     def end(self, began: float) -> None:
         self._events.of().observe(self.seconds() - began)
 
-    def tell(self, sheet: MetricsSnapshot) -> None:
+    def tell(self, snapshot: MetricsSnapshot) -> None:
         for counts in (
             self._elections,
             self._unclean,
@@ -92,10 +92,10 @@ class DecisionMeter:
             self._reigns,
             self.refused,
         ):
-            sheet.set_counters(counts)
-        sheet.set_histograms(self._events)
-        sheet.set_histograms(self.requests)
-        sheet.tell(catalogue.CONTROLLER_EPOCH, self._controller_epoch)
+            snapshot.set_counters(counts)
+        snapshot.set_histograms(self._events)
+        snapshot.set_histograms(self.requests)
+        snapshot.set(catalogue.CONTROLLER_EPOCH, self._controller_epoch)
 
 
 class Admin(Protocol):

@@ -116,7 +116,7 @@ class ControllerRoster:
 
     def _tell(self, kind: Kind, cause: Cause, controller_id: int, revision: int) -> None:
         address = self._known[controller_id].process.address
-        self._state_changes.tell(
+        self._state_changes.emit(
             kind,
             Stage.COMPLETED,
             cause=cause,

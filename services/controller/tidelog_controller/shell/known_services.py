@@ -47,7 +47,7 @@ class ServicesOfReign:
             return process
         return self._own if controller_id == self._own.controller_id else None
 
-    def everybody(self) -> Iterator[HasAddresses]:
+    def all_services(self) -> Iterator[HasAddresses]:
         yield from self._roster.processes
         yield self._own
         reign = self._reign()

@@ -195,7 +195,7 @@ class ControllerService:
             started_at_ms=self._started_at_ms,
             now_ms=clock.wall_ms(),
             store=self._environment.store.health,
-            events_told=state_changes.told,
+            events_told=state_changes.reported,
             events_dropped=state_changes.dropped,
             controller=controller,
             error=error,
@@ -225,7 +225,7 @@ class ControllerService:
 
     async def _rule(self, leadership: Leadership) -> None:
         identity = leadership.identity
-        self._state_changes.tell(
+        self._state_changes.emit(
             Kind.CONTROLLER_ELECTED,
             Stage.COMPLETED,
             cause=Cause.NO_CONTROLLER,
@@ -257,7 +257,7 @@ class ControllerService:
                 reason = "its process may not use more memory"
             raise failure from group
         finally:
-            self._state_changes.tell(
+            self._state_changes.emit(
                 Kind.CONTROLLER_STEPPED_DOWN,
                 Stage.COMPLETED,
                 cause=cause,
