@@ -20,11 +20,11 @@ from pipeline.archives import Act, all_of, fill, log_of, places
 from spark.running import Running
 from tidelog.client import SyncAdmin
 from tidelog.model import TopicPartition
-from tidelog_pipeline.archive import writing
+from tidelog_pipeline.archive import archive_writer
 from tidelog_pipeline.archive.archive_log import CHECKPOINT, ArchiveLog
-from tidelog_pipeline.lag.query_places import query_places
+from tidelog_pipeline.job_runner import EXIT_FAULT, EXIT_FOUND
+from tidelog_pipeline.lag.query_progress import query_places
 from tidelog_pipeline.lag.samples import QueryPlace
-from tidelog_pipeline.running import EXIT_FAULT, EXIT_FOUND
 from tidelog_pipeline.storage.directory import Directory
 from tidelog_runtime.local.addresses import HOST, choose_port
 
@@ -166,7 +166,7 @@ def test_files_that_executors_wrote_elsewhere_are_not_committed(
     fill(cluster, topic, 0, [b"x"] * 20)
     with monkeypatch.context() as patch:
         # As a driver sees a directory that executors do not share.
-        patch.setattr(writing, "staged_rows", lambda _rows, _location: [])
+        patch.setattr(archive_writer, "staged_rows", lambda _rows, _location: [])
         said = act("run", "--topics", topic, fails=EXIT_FAULT)
     assert "20 rows were written" in said[-1]
     assert log_of(tmp_path).load().number == 0

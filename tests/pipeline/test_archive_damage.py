@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.archives import Act, fill, log_of, places
 from spark.running import Running
-from tidelog_pipeline.running import EXIT_FAULT, EXIT_FOUND
+from tidelog_pipeline.job_runner import EXIT_FAULT, EXIT_FOUND
 
 CONTINUE = ("--on-data-loss", "continue")
 BATCH = 10

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pipeline.archives import Act, all_of, fill, log_of, places
 from spark.running import Running
 from tidelog.client import SyncAdmin, SyncProducer
-from tidelog_pipeline.running import EXIT_FAULT, EXIT_FOUND
+from tidelog_pipeline.job_runner import EXIT_FAULT, EXIT_FOUND
 
 MANY_PARTITIONS = 64
 

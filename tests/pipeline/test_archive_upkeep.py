@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from pipeline.archives import BEGAN_MS, Act, all_of, fill, log_of, places
 from spark.running import Running
 from tidelog.client import SyncAdmin, SyncProducer
-from tidelog_pipeline.archive import reconciling
+from tidelog_pipeline.archive import reconciler
 from tidelog_pipeline.archive.archive_log import CHECKPOINT
-from tidelog_pipeline.running import EXIT_FAULT, EXIT_FOUND
+from tidelog_pipeline.job_runner import EXIT_FAULT, EXIT_FOUND
 from tidelog_pipeline.storage.directory import Directory
 
 
@@ -130,7 +130,7 @@ def test_a_reconciliation_runs_beside_an_archive_run(
     for _ in range(2):
         fill(cluster, topic, 0, [b"x"] * 10)
         act(*run, "--no-compaction")
-    left, counted = [1], reconciling._counted_in_log
+    left, counted = [1], reconciler._counted_in_log
 
     def counted_while_a_run_compacts(*given: Any) -> Any:
         found = counted(*given)
@@ -140,7 +140,7 @@ def test_a_reconciliation_runs_beside_an_archive_run(
             act(*run)
         return found
 
-    monkeypatch.setattr(reconciling, "_counted_in_log", counted_while_a_run_compacts)
+    monkeypatch.setattr(reconciler, "_counted_in_log", counted_while_a_run_compacts)
     assert act("reconcile") == [f"{topic}/0: 30 records in the log and in the archive"]
     assert not left
     assert len(log_of(tmp_path).load().paths) == 1

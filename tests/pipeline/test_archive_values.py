@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from pipeline.archives import Act, fill, log_of, places
 from spark.running import Running
-from tidelog_pipeline.archive import protobuf_values
 from tidelog_pipeline.archive.archive_log import CHECKPOINT
-from tidelog_pipeline.running import EXIT_FAULT
+from tidelog_pipeline.archive.core import protobuf_values
+from tidelog_pipeline.job_runner import EXIT_FAULT
 from unit.pipeline.archive.messages import DESCRIPTORS
 
 LONG_SCHEMA = ", ".join(f"column_{number} BIGINT" for number in range(40))

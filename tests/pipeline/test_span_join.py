@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tidelog_pipeline.archive.commits import Archived
+from tidelog_pipeline.archive.core.commits import Archived
+from tidelog_pipeline.archive.core.spans import LogId, Span
 from tidelog_pipeline.archive.span_join import (
     only_archived,
     with_topic_id,
     within_logs,
     without_archived,
 )
-from tidelog_pipeline.archive.spans import LogId, Span
 
 PARTITIONS, EPOCHS = 5_000, 20
 

@@ -6,9 +6,9 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from tidelog_pipeline.commands import PROGRAM, chosen
+from tidelog_pipeline.job_command import PROGRAM, parse_choice
 
-# Each is a package whose `job` module has a `main(argv)` that returns the exit status.
+# Each is a package whose module `<name>_job` has a `main(argv)` that returns the exit status.
 JOBS = {
     "archive": "topics as Parquet by date and hour, each record once",
     "check": "what clients recorded, checked: histories that are too large for one machine",
@@ -18,9 +18,9 @@ JOBS = {
 
 
 def main(argv: Sequence[str]) -> int:
-    package = chosen(PROGRAM, "job", JOBS, argv).replace("-", "_")
+    package = parse_choice(PROGRAM, "job", JOBS, argv).replace("-", "_")
     # Imported on demand: importing Spark takes a second.
-    job = importlib.import_module(f"tidelog_pipeline.{package}.job")
+    job = importlib.import_module(f"tidelog_pipeline.{package}.{package}_job")
     return int(job.main(argv[1:]))
 
 

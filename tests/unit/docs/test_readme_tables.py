@@ -15,9 +15,9 @@ from tidelog_broker.partition.producer_state import (
     MAX_UNNAMED_PRODUCERS,
 )
 from tidelog_controller.config import ControllerConfig
-from tidelog_pipeline.archive import config as archive
-from tidelog_pipeline.config import BrokersConfig
-from tidelog_pipeline.lag import config as lag
+from tidelog_pipeline.archive import archive_config as archive
+from tidelog_pipeline.lag import lag_config as lag
+from tidelog_pipeline.pipeline_config import BrokersConfig
 from tidelog_runtime.config import RegisteredConfig, ServiceConfig
 from tidelog_runtime.topic_config import TopicConfig
 

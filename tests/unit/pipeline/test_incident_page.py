@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tidelog_pipeline.state_changes.incident import FAMILIES, Incident, Some, Window
-from tidelog_pipeline.state_changes.page import page
-from tidelog_pipeline.state_changes.table_rows import Lines
+from tidelog_pipeline.state_changes.core.incident import FAMILIES, Incident, Some, Window
+from tidelog_pipeline.state_changes.core.incident_page import page
+from tidelog_pipeline.state_changes.core.table_rows import Lines
 
 BEGIN_MS = 1_790_000_000_000
 NOTHING = Some([], 0)

@@ -1,4 +1,4 @@
-from tidelog_pipeline.spark_errors import cause_of, cause_of_java
+from tidelog_pipeline.job_runner import cause_of, cause_of_java
 
 STREAM = """\
 [STREAM_FAILED] Query [id = a, runId = b] terminated with exception: [PYTHON_STREAMING] Failed when

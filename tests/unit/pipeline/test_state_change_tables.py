@@ -10,15 +10,15 @@ from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause, Change, Kind, Stage, StateChange
 from tidelog.state_changes.topic import value_of
 from tidelog_pipeline.columns import Row
-from tidelog_pipeline.state_changes.departures import departures_in
-from tidelog_pipeline.state_changes.event_rows import (
+from tidelog_pipeline.state_changes.core.departures import departures_in
+from tidelog_pipeline.state_changes.core.event_rows import (
     EVENTS,
     from_log_lines,
     from_topic_values,
     table_rows,
 )
-from tidelog_pipeline.state_changes.incarnations import Told
-from tidelog_pipeline.state_changes.table_rows import rows_of_partition
+from tidelog_pipeline.state_changes.core.incarnations import Told
+from tidelog_pipeline.state_changes.core.table_rows import rows_of_partition
 from unit.state_changes.planted import BEGAN_MS, elsewhere, late_full_state, leader_death, told
 
 SEA = TopicPartition("sea", 0)

@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from tidelog_pipeline.archive.archive_errors import DamagedCommitError, UnnamedFilesError
-from tidelog_pipeline.archive.commit_json import (
+from tidelog_pipeline.archive.core.archive_errors import DamagedCommitError, UnnamedFilesError
+from tidelog_pipeline.archive.core.commit_json import (
     commit_from_json,
     commit_to_json,
     state_from_json,
     state_to_json,
 )
-from tidelog_pipeline.archive.commits import AddedFile, ArchiveState, Commit
+from tidelog_pipeline.archive.core.commits import AddedFile, ArchiveState, Commit
 from tidelog_pipeline.storage.directory import Directory
 
 CHECKPOINT = "checkpoint"

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from tidelog.client.sync import SyncConsumer
 from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
 from tidelog.model import TopicPartition
-from tidelog_pipeline.archive.cluster import logs_now
-from tidelog_pipeline.archive.spans import LogId, Span, common, united
+from tidelog_pipeline.archive.cluster_logs import logs_now
+from tidelog_pipeline.archive.core.spans import LogId, Span, common, united
 
 # How often a leader is polled for an offset before it is an error, and the wait of each poll.
 _POLLS, _POLL_MS = 150, 200

@@ -10,9 +10,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
 
-from tidelog_pipeline.archive import protobuf_values
+from tidelog_pipeline.archive.core import protobuf_values
+from tidelog_pipeline.archive.core.value_format import ValueForm, ValueKind
 from tidelog_pipeline.archive.span_join import with_topic_id
-from tidelog_pipeline.archive.value_form import ValueForm, ValueKind
 
 # Directories of an archive, from the outermost to the innermost.
 PARTITIONED_BY = ("topic", "date", "hour")

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from tidelog_pipeline.archive.commits import Archived
-from tidelog_pipeline.archive.spans import LogId, Span
+from tidelog_pipeline.archive.core.commits import Archived
+from tidelog_pipeline.archive.core.spans import LogId, Span
 
 _FIRST, _END = "__span_first", "__span_end"
 _TOPIC, _ID = "__topic", "topic_id"

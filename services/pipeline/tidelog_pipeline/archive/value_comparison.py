@@ -9,13 +9,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
-from tidelog_pipeline.archive.places import places
-from tidelog_pipeline.archive.reading import read_ranges_of_logs, without_expired
-from tidelog_pipeline.archive.reconciliation import Difference
+from tidelog_pipeline.archive.core.reconciliation import Difference
+from tidelog_pipeline.archive.core.spans import LogId, Span, united
+from tidelog_pipeline.archive.core.value_format import ValueForm
+from tidelog_pipeline.archive.log_reader import read_ranges_of_logs, without_expired
+from tidelog_pipeline.archive.record_locations import places
 from tidelog_pipeline.archive.rows import PARTITIONED_BY, archive_rows
 from tidelog_pipeline.archive.span_join import within_logs
-from tidelog_pipeline.archive.spans import LogId, Span, united
-from tidelog_pipeline.archive.value_form import ValueForm
 
 # Offsets in a bucket share one sum of hashes; rows are joined only in buckets that differ.
 _BUCKET = 1_024

@@ -12,16 +12,16 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from tidelog.spark import register
 from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, from_value
 from tidelog_pipeline.columns import Columns, Run, rows_of
-from tidelog_pipeline.errors import JobError
-from tidelog_pipeline.state_changes import event_rows
-from tidelog_pipeline.state_changes.availability import Trouble
-from tidelog_pipeline.state_changes.departures import (
+from tidelog_pipeline.job_command import JobError
+from tidelog_pipeline.state_changes.core import event_rows
+from tidelog_pipeline.state_changes.core.availability import Trouble
+from tidelog_pipeline.state_changes.core.departures import (
     DEPARTURE_KINDS,
     Departures,
     departures_in,
 )
-from tidelog_pipeline.state_changes.incarnations import Told
-from tidelog_pipeline.state_changes.table_rows import SCHEMAS, Lines
+from tidelog_pipeline.state_changes.core.incarnations import Told
+from tidelog_pipeline.state_changes.core.table_rows import SCHEMAS, Lines
 
 EVENTS_PER_TASK = 50_000
 _TIME = "_at"

@@ -12,11 +12,11 @@ import pytest
 
 from tidelog.errors import TidelogError
 from tidelog_pipeline.archive import archive_log
-from tidelog_pipeline.archive.archive_errors import DamagedCommitError, UnnamedFilesError
 from tidelog_pipeline.archive.archive_log import ArchiveLog
-from tidelog_pipeline.archive.commits import AddedFile, Commit, ReadRange
+from tidelog_pipeline.archive.core.archive_errors import DamagedCommitError, UnnamedFilesError
+from tidelog_pipeline.archive.core.commits import AddedFile, Commit, ReadRange
+from tidelog_pipeline.archive.core.spans import LogId, Span
 from tidelog_pipeline.archive.layout import LOCK
-from tidelog_pipeline.archive.spans import LogId, Span
 from tidelog_pipeline.storage import directory as storage
 from tidelog_pipeline.storage.directory import Directory
 

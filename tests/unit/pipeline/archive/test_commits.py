@@ -1,14 +1,14 @@
 import pytest
 
 from tidelog.errors import TidelogError
-from tidelog_pipeline.archive.archive_errors import DamagedCommitError
-from tidelog_pipeline.archive.commit_json import (
+from tidelog_pipeline.archive.core.archive_errors import DamagedCommitError
+from tidelog_pipeline.archive.core.commit_json import (
     commit_from_json,
     commit_to_json,
     state_from_json,
     state_to_json,
 )
-from tidelog_pipeline.archive.commits import (
+from tidelog_pipeline.archive.core.commits import (
     AddedFile,
     Archived,
     ArchiveState,
@@ -17,7 +17,7 @@ from tidelog_pipeline.archive.commits import (
     GoneRows,
     ReadRange,
 )
-from tidelog_pipeline.archive.spans import LogId, Span
+from tidelog_pipeline.archive.core.spans import LogId, Span
 
 LOG = LogId("sea", "id-1", 0)
 SHA256 = "ab" * 32

@@ -11,16 +11,16 @@ from tidelog.spark.data_loss import DataLossError
 from tidelog.spark.option_values import OptionError
 from tidelog.spark.options import ReadOptions
 from tidelog.spark.range_reader import SKIP_HINT
-from tidelog_pipeline.archive.config import (
+from tidelog_pipeline.archive.archive_config import (
     ACTIONS,
     ArchiveConfig,
     BackfillConfig,
     CompactConfig,
     RunConfig,
 )
-from tidelog_pipeline.archive.ranges import range_options
-from tidelog_pipeline.commands import load_action
-from tidelog_pipeline.spark_errors import by_flags
+from tidelog_pipeline.archive.core.ranges import range_options
+from tidelog_pipeline.job_command import load_action
+from tidelog_pipeline.job_runner import by_flags
 
 OUTPUT = ["--output", "/data/archive"]
 

@@ -9,10 +9,10 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from tidelog.spark.option_values import OptionError
 from tidelog_pipeline.archive.archive_log import ArchiveLog
-from tidelog_pipeline.archive.commits import Commit
-from tidelog_pipeline.archive.kept_form import COPY, FORM, keep_form, kept_form
-from tidelog_pipeline.archive.value_form import ValueForm, form_to_json
-from tidelog_pipeline.errors import JobError
+from tidelog_pipeline.archive.core.commits import Commit
+from tidelog_pipeline.archive.core.value_format import ValueForm, form_to_json
+from tidelog_pipeline.archive.format_files import COPY, FORM, keep_form, kept_form
+from tidelog_pipeline.job_command import JobError
 from tidelog_pipeline.storage.directory import Directory
 
 JSON = ValueForm.of_json(StructType([StructField("id", LongType())]))

@@ -1,7 +1,7 @@
 import pytest
 
-from tidelog_pipeline.archive.commits import Archived, ArchiveState, DamagedOffsets, GoneRows
-from tidelog_pipeline.archive.missing_records import (
+from tidelog_pipeline.archive.core.commits import Archived, ArchiveState, DamagedOffsets, GoneRows
+from tidelog_pipeline.archive.core.missing_records import (
     MAX_RANGES,
     MissingRows,
     RestoredRows,
@@ -11,7 +11,7 @@ from tidelog_pipeline.archive.missing_records import (
     reads,
     without_damaged,
 )
-from tidelog_pipeline.archive.spans import LogId, Span
+from tidelog_pipeline.archive.core.spans import LogId, Span
 
 LOG, OTHER = LogId("sea", "id", 0), LogId("sea", "id", 1)
 NOTHING = RestoredRows(0, ())

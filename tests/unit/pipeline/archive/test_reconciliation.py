@@ -1,7 +1,7 @@
 import pytest
 
-from tidelog_pipeline.archive.commits import ArchiveState
-from tidelog_pipeline.archive.reconciliation import (
+from tidelog_pipeline.archive.core.commits import ArchiveState
+from tidelog_pipeline.archive.core.reconciliation import (
     Counted,
     InFiles,
     LogDamage,
@@ -9,7 +9,7 @@ from tidelog_pipeline.archive.reconciliation import (
     holes,
     report,
 )
-from tidelog_pipeline.archive.spans import LogId, Span
+from tidelog_pipeline.archive.core.spans import LogId, Span
 
 LOG = LogId("sea", "id", 0)
 STATE = ArchiveState(covered={LOG: (Span(0, 40), Span(50, 80))}, rows={LOG: 69}, unread={LOG: 0})

@@ -13,8 +13,8 @@ from pyspark.sql.types import (
 )
 
 from tidelog.spark.option_values import OptionError
-from tidelog_pipeline.archive import json_values, protobuf_values
-from tidelog_pipeline.archive.value_form import (
+from tidelog_pipeline.archive.core import json_values, protobuf_values
+from tidelog_pipeline.archive.core.value_format import (
     ValueForm,
     check_samples,
     form_from_json,
