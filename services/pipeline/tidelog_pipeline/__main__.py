@@ -11,9 +11,9 @@ from tidelog_pipeline.job_command import PROGRAM, parse_choice
 # Each is a package whose module `<name>_job` has a `main(argv)` that returns the exit status.
 JOBS = {
     "archive": "topics as Parquet by date and hour, each record once",
-    "check": "what clients recorded, checked: histories that are too large for one machine",
-    "lag": "how far followers and Spark's queries are behind: samples, and tables of them",
-    "state-changes": "what became of partitions: tables, and a page about an incident",
+    "check": "checks histories of clients that are too large for one machine",
+    "lag": "lag of followers and of Spark's queries: samples, and tables of them",
+    "state-changes": "state changes of partitions as tables, and a page about an incident",
 }
 
 

@@ -21,7 +21,7 @@ _JAVA_NAME = r"((?:[a-z]\w*\.)+[A-Z][\w$]*(?:Error|Exception)(?:: .+)?)$"
 _JAVA_RAISED = re.compile(r"^(?:Caused by: |: )?" + _JAVA_NAME, re.MULTILINE)
 # The first line of a Java exception that Spark reports as the cause of a failed query.
 _JAVA_CAUSE = re.compile(r"^(?:Caused by: |: )" + _JAVA_NAME, re.MULTILINE)
-_NO_CAUSE = "Spark has failed, and does not say why"
+_NO_CAUSE = "Spark failed without a reported cause"
 
 # `EXIT_FOUND`: the job has completed, and what it checked is not as it should be.
 EXIT_DONE, EXIT_FOUND, EXIT_FAULT = range(3)
@@ -36,19 +36,21 @@ def run(config: PipelineConfig, act: Callable[[], int]) -> int:
     try:
         return act()
     except PySparkException as error:
-        problem = cause_of(str(error))
+        problem = failure_cause(str(error))
     except Py4JError as error:
         # For example, a StackOverflowError or a JVM that has ended.
-        problem = cause_of_java(str(error))
+        problem = java_failure_cause(str(error))
     except TidelogError as error:
         problem = error.message
     except (JobError, OSError) as error:
         problem = str(error)
-    structlog.get_logger().error("job_failed", problem=by_flags(problem, config.in_terms_of_flags))
+    structlog.get_logger().error(
+        "job_failed", problem=with_flag_names(problem, config.option_to_flag)
+    )
     return EXIT_FAULT
 
 
-def cause_of(text: str) -> str:
+def failure_cause(text: str) -> str:
     """Returns the message of the innermost error that Python code raised.
 
     If there is none: the innermost cause that Java names, such as a full disk, or else the
@@ -63,7 +65,7 @@ def cause_of(text: str) -> str:
     return next(iter(text.strip().splitlines()), _NO_CAUSE)
 
 
-def cause_of_java(text: str) -> str:
+def java_failure_cause(text: str) -> str:
     """Returns the innermost cause of an exception, preferring that of Python code.
 
     - `text`: py4j's report of a Java exception for which PySpark has no class.
@@ -71,10 +73,10 @@ def cause_of_java(text: str) -> str:
     of_java = _JAVA_RAISED.findall(text)
     if of_java and not _RAISED.search(text):
         return f"Spark failed with {of_java[-1]}"
-    return cause_of(text)
+    return failure_cause(text)
 
 
-def by_flags(problem: str, flags: Mapping[str, str]) -> str:
+def with_flag_names(problem: str, flags: Mapping[str, str]) -> str:
     """Replaces names of the data source's options by the flags of a job.
 
     - `flags`: the text of the data source, and the text for the caller of the job.

@@ -21,7 +21,7 @@ def _split_pairs(value: Any) -> Any:
         name, separator, setting = item.partition("=")
         if not separator or not name:
             raise ValueError(
-                f"{item!r} is no setting; give name=value, such as spark.executor.memory=2g"
+                f"{item!r} is not a setting; give name=value, such as spark.executor.memory=2g"
             )
         pairs[name] = setting
     return pairs
@@ -44,7 +44,7 @@ class PipelineConfig(ProgramConfig):
     model_config = SettingsConfigDict(cli_implicit_flags=True)
 
     # Replaces names of the data source's options in messages by the flags of the job.
-    in_terms_of_flags: ClassVar[Mapping[str, str]] = {}
+    option_to_flag: ClassVar[Mapping[str, str]] = {}
 
     spark_master: str | None = Field(
         default=None,

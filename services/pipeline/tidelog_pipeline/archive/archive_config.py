@@ -20,7 +20,7 @@ def _check_pattern(value: str) -> str:
     try:
         re.compile(value)
     except re.error as error:
-        raise ValueError(f"{value!r} is no regular expression ({error})") from None
+        raise ValueError(f"{value!r} is not a regular expression ({error})") from None
     return value
 
 
@@ -34,7 +34,7 @@ _SETTINGS_OF_KIND = {
 
 
 class ArchiveConfig(PipelineConfig):
-    in_terms_of_flags: ClassVar[Mapping[str, str]] = {
+    option_to_flag: ClassVar[Mapping[str, str]] = {
         "failOnDataLoss to false": "--on-data-loss to continue",
         "the option onDamage to skip": "--on-data-loss to continue",
         "begin with a new checkpointLocation": "begin another archive (--output)",
@@ -113,7 +113,7 @@ class ArchivingConfig(LogReadingConfig):
     keep_raw: bool = Field(
         default=False, description="whether the column raw keeps the bytes that a value was read of"
     )
-    max_offsets: int = Field(default=5_000_000, ge=1, description="of one commit")
+    max_offsets: int = Field(default=5_000_000, ge=1, description="max. offsets of one commit")
     strict: bool = Field(
         default=False,
         description="whether a value that is not of the schema is an error; else it is kept as it "
@@ -127,7 +127,7 @@ class ArchivingConfig(LogReadingConfig):
             for name in names:
                 is_set = getattr(self, name) is not None
                 if is_set and name not in needed:
-                    raise ValueError(f"{name} is for value = {kind}; set that, too")
+                    raise ValueError(f"{name} needs value = {kind}; set that as well")
                 if name in needed and not is_set:
                     raise ValueError(f"{name} is not set, which value = {kind} needs")
         if self.keep_raw and not needed:
@@ -138,9 +138,9 @@ class ArchivingConfig(LogReadingConfig):
 class CompactConfig(ArchiveConfig):
     """Writes few large files instead of many small ones, of hours that are over."""
 
-    target_mb: int = Field(default=128, ge=1, description="size of a file, about")
+    target_mb: int = Field(default=128, ge=1, description="approximate size of a file")
     closed_minutes: int = Field(
-        default=60, ge=1, description="so long after its end an hour is compacted"
+        default=60, ge=1, description="time after its end at which an hour is compacted"
     )
 
     @property
@@ -156,26 +156,26 @@ class RunConfig(ArchivingConfig, CompactConfig):
     """Archives what has come since the last run."""
 
     pattern: Pattern | None = Field(
-        default=None, description="in place of topics: those whose whole names match"
+        default=None, description="in place of topics: the topics whose full names match"
     )
     every_seconds: int | None = Field(
         default=None,
         ge=1,
-        description="goes on until it is stopped, with a commit so often; default: ends when all "
-        "is archived that there was",
+        description="runs until it is stopped, with a commit at this interval; default: ends when "
+        "everything present at its start is archived",
     )
     compaction: bool = Field(
-        default=True, description="whether hours are compacted, too; see the action compact"
+        default=True, description="whether hours are also compacted; see the action compact"
     )
     metrics_listen: Address | None = Field(
         default=None,
-        description="host:port at which Prometheus is told how far it is; default: nowhere",
+        description="host:port to serve the progress as Prometheus metrics on; default: none",
     )
 
     @model_validator(mode="after")
     def _has_topics(self) -> Self:
         if bool(self.topics) == (self.pattern is not None):
-            raise ValueError("set one of topics (as sea,land) and pattern (as sea-.*)")
+            raise ValueError("set either topics (as sea,land) or pattern (as sea-.*)")
         return self
 
 
@@ -183,11 +183,11 @@ class BackfillConfig(ArchivingConfig):
     """Archives what is not there of a range of offsets or of time."""
 
     since: str = Field(
-        description="where it begins: a time as 2026-11-22T10:00 (UTC), earliest, or offsets as "
+        description="where to begin: a time as 2026-11-22T10:00 (UTC), earliest, or offsets as "
         '{"sea": {"0": 23}}'
     )
     until: str = Field(
-        default="latest", description="where it ends, before that: a time, latest, or offsets"
+        default="latest", description="where to end (exclusive): a time, latest, or offsets"
     )
 
 
@@ -196,23 +196,23 @@ class ReconcileConfig(LogReadingConfig):
 
     deep: bool = Field(
         default=False,
-        description="whether every byte of the files is read and held against its checksum, and "
-        "every row against its record as long as the log has it",
+        description="whether to compare every byte of the files with its checksum, and every row "
+        "with its record while the log has it",
     )
 
 
 class RepairConfig(ArchiveConfig, BrokersConfig):
     """Restores the rows of lost and damaged files, and reports those that cannot be restored."""
 
-    max_offsets: int = Field(default=5_000_000, ge=1, description="of one commit")
-    dry_run: bool = Field(default=False, description="whether it only reports what is wrong")
+    max_offsets: int = Field(default=5_000_000, ge=1, description="max. offsets of one commit")
+    dry_run: bool = Field(default=False, description="whether to only report what is wrong")
 
 
 class ExpireConfig(ArchiveConfig):
     """Removes the files of hours that ended before a time."""
 
     before: str = Field(description="hours that ended by then: a time as 2026-11-22T10:00 (UTC)")
-    dry_run: bool = Field(default=False, description="whether it only reports what it would remove")
+    dry_run: bool = Field(default=False, description="whether to only report what would be removed")
 
 
 ACTIONS: Mapping[str, type[ArchiveConfig]] = {

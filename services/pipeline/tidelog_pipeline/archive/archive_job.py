@@ -34,22 +34,22 @@ from tidelog_pipeline.archive.archive_log import CHECKPOINT, ArchiveLog
 from tidelog_pipeline.archive.archive_writer import ArchiveWriter
 from tidelog_pipeline.archive.cluster_logs import LogsNow, logs_now, matching_logs, sample_values
 from tidelog_pipeline.archive.compactor import compact
-from tidelog_pipeline.archive.core.archive_errors import DamagedCommitError, UnnamedFilesError
+from tidelog_pipeline.archive.core.archive_errors import DamagedCommitError, UncommittedFilesError
 from tidelog_pipeline.archive.core.compaction import hours_to_compact
 from tidelog_pipeline.archive.core.expiry import hours_before, whole_hours_ms
 from tidelog_pipeline.archive.core.planned_offsets import Planned
 from tidelog_pipeline.archive.core.ranges import by_partition, range_options, time_ms
 from tidelog_pipeline.archive.core.reconciliation import damaged_text
 from tidelog_pipeline.archive.core.spans import LogId, Span, slices
-from tidelog_pipeline.archive.core.value_format import ValueForm, check_samples, form_in_force
+from tidelog_pipeline.archive.core.value_format import ValueFormat, check_samples, effective_format
 from tidelog_pipeline.archive.damaged_records import left_out
 from tidelog_pipeline.archive.file_checks import absent_or_cut
-from tidelog_pipeline.archive.format_files import keep_form, kept_form, wanted_form
+from tidelog_pipeline.archive.format_files import configured_format, store_format, stored_format
 from tidelog_pipeline.archive.hour_expiry import expire
 from tidelog_pipeline.archive.log_reader import loss_options, read_ranges_of_logs
 from tidelog_pipeline.archive.reconciler import reconcile
-from tidelog_pipeline.archive.record_locations import find_missing, topic_of
-from tidelog_pipeline.archive.repairer import Repairer, restored_text
+from tidelog_pipeline.archive.record_locations import find_missing_rows, topic_of
+from tidelog_pipeline.archive.repairer import Repairer, restored_summary
 from tidelog_pipeline.archive.restorer import Restorer
 from tidelog_pipeline.job_command import load_action
 from tidelog_pipeline.job_runner import EXIT_DONE, EXIT_FOUND, run
@@ -64,7 +64,7 @@ REPAIR = "run `archive repair`"
 # Interval of compactions while a run continues.
 COMPACT_EVERY_MS = 600_000
 # Interval of the checks for a signal to stop.
-LOOK_EVERY_S = 1
+POLL_INTERVAL_S = 1
 
 
 def main(argv: Sequence[str]) -> int:
@@ -121,7 +121,7 @@ class _Writer:
         """Returns lost files of the last commit. A repair continues without damaged commits."""
         try:
             return self._log.recover()
-        except UnnamedFilesError:
+        except UncommittedFilesError:
             if not isinstance(config, RepairConfig):
                 raise
             return self._log.finish_last()
@@ -130,7 +130,7 @@ class _Writer:
                 raise
         for problem in self._log.load_readable(keep=not config.dry_run):
             self._is_sound = False
-            _say(f"DAMAGED: {problem}")
+            _print_line(f"DAMAGED: {problem}")
         return [] if config.dry_run else self._log.finish_last()
 
     def _find(self, problem: str) -> None:
@@ -140,7 +140,7 @@ class _Writer:
 
     def _report(self, problem: str) -> None:
         structlog.get_logger().error("archive_damaged", problem=problem, hint=REPAIR)
-        _say(f"DAMAGED: {problem}; {REPAIR}")
+        _print_line(f"DAMAGED: {problem}; {REPAIR}")
 
     def _run(self, config: RunConfig) -> None:
         servers = config.bootstrap_servers
@@ -155,7 +155,7 @@ class _Writer:
         def archive(frame: DataFrame, batch: int) -> None:
             writer.write_batch(frame, batch, began)
             if config.compaction and config.every_seconds is not None:
-                self._compact_now_and_then(config)
+                self._compact_periodically(config)
 
         if config.metrics_listen is not None:
             host, _, port = config.metrics_listen.rpartition(":")
@@ -165,7 +165,9 @@ class _Writer:
         # After a signal, there is no time for compaction.
         if config.compaction and ended_of_itself:
             self._compact(config)
-        self._tell(before, logs_now(servers, {log.topic for log in now}, must_exist=False))
+        self._print_progress(
+            before, logs_now(servers, {log.topic for log in now}, must_exist=False)
+        )
 
     def _must_exist(self, config: RunConfig) -> bool:
         """Whether every topic must exist. A query that continues reports deleted topics itself."""
@@ -203,9 +205,9 @@ class _Writer:
 
     def _backfill(self, config: BackfillConfig) -> None:
         chosen = range_options(config.topics, config.since, config.until)
-        wanted = ReadOptions.of_batch({**chosen, BOOTSTRAP: config.bootstrap_servers})
+        requested = ReadOptions.of_batch({**chosen, BOOTSTRAP: config.bootstrap_servers})
         with new_lookups(config.bootstrap_servers) as lookups:
-            ranges = lookups.ask(lambda one: planned(wanted, Narrowed(), one))
+            ranges = lookups.ask(lambda one: planned(requested, Narrowed(), one))
         found = {
             LogId(r.partition.topic, r.topic_id, r.partition.partition): Span(
                 r.start.offset, r.end.offset
@@ -215,7 +217,7 @@ class _Writer:
         }
         writer = self._writer(config, found)
         if not found:
-            _say("There is nothing in this range.")
+            _print_line("There is nothing in this range.")
             return
         before = dict(self._log.state.rows)
         # After a restart, offsets that are committed are read again but not written.
@@ -234,24 +236,24 @@ class _Writer:
                 writer.write(frame, ends, firsts={log: s.first for log, s in part.items()})
         self._restore_within(config, writer, found)
         topics = {log.topic for log in found}
-        self._tell(before, logs_now(config.bootstrap_servers, topics, must_exist=False))
+        self._print_progress(before, logs_now(config.bootstrap_servers, topics, must_exist=False))
 
     def _restore_within(
-        self, config: BackfillConfig, writer: ArchiveWriter, wanted: LogsNow
+        self, config: BackfillConfig, writer: ArchiveWriter, requested: LogsNow
     ) -> None:
         """Restores archived rows of this range whose files are lost."""
         log = self._log
-        topics = {one.topic for one in wanted}
+        topics = {one.topic for one in requested}
         files = [file for file in log.state.all_files if topic_of(file.path) in topics]
         wrong = absent_or_cut(log.directory.root, files)
         if not wrong:
             return
-        missing = find_missing(self._spark, log.directory.root, log.state, wrong, topics)
+        missing = find_missing_rows(self._spark, log.directory.root, log.state, wrong, topics)
         restorer = self._restorer(writer, config.bootstrap_servers, config.max_offsets)
-        restored = restorer.restore(missing, within=wanted)
+        restored = restorer.restore(missing, within=requested)
         for one in restored:
             if one.rows:
-                _say(f"{one.log}: {restored_text(one)}")
+                _print_line(f"{one.log}: {restored_summary(one)}")
         if all(one.lost is None for one in restored):
             writer.remove(tuple(wrong))
         else:
@@ -259,12 +261,12 @@ class _Writer:
 
     def _repair(self, config: RepairConfig) -> None:
         log = self._log
-        form = kept_form(log)
+        form = stored_format(log)
         if form is not None and not config.dry_run:
-            keep_form(log.own, form)
-        writer = ArchiveWriter(log, form or ValueForm(), self._clock)
+            store_format(log.own, form)
+        writer = ArchiveWriter(log, form or ValueFormat(), self._clock)
         restorer = self._restorer(writer, config.bootstrap_servers, config.max_offsets)
-        repairer = Repairer(self._spark, log, writer, restorer, _say)
+        repairer = Repairer(self._spark, log, writer, restorer, _print_line)
         if config.dry_run:
             self._is_sound &= repairer.plan()
         else:
@@ -285,9 +287,9 @@ class _Writer:
             for path, why in sorted(found.damaged.items()):
                 self._find(f"{path}: {why}; its hour and later ones are not expired")
         for hour in removed:
-            _say(f"{hour.path}: {len(hour.files)} files with {hour.rows} rows {verb}")
+            _print_line(f"{hour.path}: {len(hour.files)} files with {hour.rows} rows {verb}")
         if not hours:
-            _say("There is no hour that ended before.")
+            _print_line("There is no hour that ended before.")
 
     def _writer(self, config: ArchivingConfig, now: LogsNow) -> ArchiveWriter:
         """Returns the writer.
@@ -295,19 +297,19 @@ class _Writer:
         Raises `OptionError` if no value of a topic matches the schema of a new archive. An
         existing archive continues with any values.
         """
-        kept = kept_form(self._log)
-        form = form_in_force(wanted_form(config), kept)
+        kept = stored_format(self._log)
+        form = effective_format(configured_format(config), kept)
         if kept is None:
             for topic in sorted({log.topic for log in now}):
                 of_topic = {log: span for log, span in now.items() if log.topic == topic}
                 check_samples(form, sample_values(config.bootstrap_servers, of_topic))
-        keep_form(self._log.own, form)
+        store_format(self._log.own, form)
         find = None
         if config.on_data_loss == "continue":
             find = partial(left_out, config.bootstrap_servers)
         return ArchiveWriter(self._log, form, self._clock, strict=config.strict, find_left_out=find)
 
-    def _compact_now_and_then(self, config: CompactConfig) -> None:
+    def _compact_periodically(self, config: CompactConfig) -> None:
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._compacted_ms >= COMPACT_EVERY_MS:
             self._compacted_ms = now_ms
@@ -325,22 +327,22 @@ class _Writer:
             if problem:
                 self._find(f"{hour.path} is not compacted: {problem}")
             else:
-                _say(f"{hour.path}: {len(hour.files)} files are {hour.file_count} now")
+                _print_line(f"{hour.path}: {len(hour.files)} files are {hour.file_count} now")
 
-    def _tell(self, before: Mapping[LogId, int], now: LogsNow) -> None:
+    def _print_progress(self, before: Mapping[LogId, int], now: LogsNow) -> None:
         state = self._log.state
         for log, rows in sorted(state.rows.items()):
             if log in now:
                 to = state.read_to(log)
                 damaged = state.damaged.get(log)
-                _say(
+                _print_line(
                     f"{log}: {rows - before.get(log, 0)} records archived, {rows} in all, up to "
                     f"offset {to}; {max(now[log].end - to, 0)} offsets are waiting"
                     + (f"; {damaged_text(damaged)}" if damaged else "")
                 )
         unread = sum(state.unread.values())
         if unread:
-            _say(f"{unread} values are not of the schema; they are in the column unread.")
+            _print_line(f"{unread} values do not fit the schema; they are in the column unread.")
 
 
 def _reconcile(spark: SparkSession, archive: ArchiveLog, config: ReconcileConfig) -> int:
@@ -352,11 +354,11 @@ def _reconcile(spark: SparkSession, archive: ArchiveLog, config: ReconcileConfig
         fails_at_damage=config.on_data_loss == "fail",
     )
     for path, why in sorted(found.damaged.items()):
-        _say(f"DAMAGED: {path}: {why}; {REPAIR}")
+        _print_line(f"DAMAGED: {path}: {why}; {REPAIR}")
     for report in found.logs:
-        _say(str(report))
+        _print_line(str(report))
     if not found.logs:
-        _say("The archive is empty.")
+        _print_line("The archive is empty.")
     return EXIT_DONE if found.is_sound else EXIT_FOUND
 
 
@@ -373,7 +375,7 @@ def _await_end(query: StreamingQuery) -> bool:
         for number in (signal.SIGTERM, signal.SIGINT)
     }
     try:
-        while not query.awaitTermination(LOOK_EVERY_S):
+        while not query.awaitTermination(POLL_INTERVAL_S):
             if is_told.is_set():
                 query.stop()
     finally:
@@ -382,6 +384,6 @@ def _await_end(query: StreamingQuery) -> bool:
     return not is_told.is_set()
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()

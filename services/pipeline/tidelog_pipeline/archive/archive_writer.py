@@ -22,8 +22,8 @@ from tidelog_pipeline.archive.core.commits import (
     Archived,
     Commit,
     DamagedOffsets,
-    GoneRows,
     ReadRange,
+    RemovedRows,
 )
 from tidelog_pipeline.archive.core.planned_offsets import (
     Planned,
@@ -39,11 +39,11 @@ from tidelog_pipeline.archive.core.staged_files import (
     rows_of_files,
     with_gaps,
 )
-from tidelog_pipeline.archive.core.value_format import ValueForm
+from tidelog_pipeline.archive.core.value_format import ValueFormat
 from tidelog_pipeline.archive.file_checks import described
 from tidelog_pipeline.archive.record_locations import places, present_offsets, runs_of_offsets
 from tidelog_pipeline.archive.rows import PARTITIONED_BY, archive_rows
-from tidelog_pipeline.archive.span_join import without_archived
+from tidelog_pipeline.archive.span_join import drop_archived
 
 # Returns the offsets that a read has left out, of those at which it returned no record.
 FindLeftOut = Callable[[Mapping[LogId, tuple[Span, ...]]], Mapping[LogId, tuple[Span, ...]]]
@@ -66,7 +66,7 @@ class ArchiveWriter:
     def __init__(
         self,
         log: ArchiveLog,
-        form: ValueForm,
+        form: ValueFormat,
         clock: Clock,
         *,
         strict: bool = False,
@@ -109,9 +109,9 @@ class ArchiveWriter:
           lost.
         """
         log = self._log
-        wanted = [(one, Span(at.first or 0, at.end)) for one, at in planned.items()]
-        archived = Archived.within(log.state, wanted)
-        staged = self._staged(without_archived(frame, archived), planned)
+        spans = [(one, Span(at.first or 0, at.end)) for one, at in planned.items()]
+        archived = Archived.within(log.state, spans)
+        staged = self._staged(drop_archived(frame, archived), planned)
         left_out = self._left_out(frame.sparkSession, staged, planned, archived, firsts or {})
         commit = Commit(
             staged.location,
@@ -136,13 +136,13 @@ class ArchiveWriter:
         there: dict[LogId, list[Span]] = {}
         for one in archived:
             there.setdefault(one.log, []).append(one.offsets)
-        wanted = with_gaps(staged.rows, planned, there, firsts)
-        if self._find_left_out is None or not wanted:
+        spans = with_gaps(staged.rows, planned, there, firsts)
+        if self._find_left_out is None or not spans:
             return {}
         rows = places(spark, Path(staged.location), [file.path for file in staged.files])
-        for log, epochs in present_offsets(rows, wanted).items():
+        for log, epochs in present_offsets(rows, spans).items():
             there.setdefault(log, []).extend(span for spans in epochs.values() for span in spans)
-        gaps = {log: remaining([span], there.get(log, ())) for log, span in wanted.items()}
+        gaps = {log: remaining([span], there.get(log, ())) for log, span in spans.items()}
         return self._find_left_out(gaps)
 
     def write_again(
@@ -208,7 +208,7 @@ class ArchiveWriter:
         now_ms = self._clock.wall_ms()
         self._log.commit(Commit(staging, now_ms, added, removed=removed, keeps_removed=True))
 
-    def record_gone(self, lost: Iterable[GoneRows], damaged: Iterable[DamagedOffsets]) -> None:
+    def record_gone(self, lost: Iterable[RemovedRows], damaged: Iterable[DamagedOffsets]) -> None:
         """Records rows that are given up, except that a back-fill reads `damaged` ones again."""
         now_ms = self._clock.wall_ms()
         commit = Commit(self._log.stage(), now_ms, lost=tuple(lost), damaged=tuple(damaged))
@@ -283,12 +283,12 @@ def _below(location: str, uri: str) -> str:
     return str(Path(unquote(urlparse(uri).path)).relative_to(location))
 
 
-def _check_read(staged: list[StagedRows], form: ValueForm) -> None:
+def _check_read(staged: list[StagedRows], form: ValueFormat) -> None:
     unread = [one for one in staged if one.unread]
     if unread:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            f"{sum(one.unread for one in unread)} values are not of the schema ({form}), the first "
+            f"{sum(one.unread for one in unread)} values do not fit the schema ({form}), the first "
             f"of them in {unread[0].log} from offset {unread[0].first} on, and nothing of this "
             "micro-batch was archived; without --strict they are archived as they are, in the "
             "column unread",

@@ -40,22 +40,22 @@ def _logs(bootstrap: str, choice: TopicChoice, known: Mapping[str, TopicOffsets]
     with new_lookups(bootstrap) as lookups:
         now = lookups.ask(lambda one: one.now(choice, known))
     return {
-        LogId(topic, told.topic_id, partition): Span(at.start, at.end)
-        for topic, told in now.items()
-        for partition, at in told.partitions.items()
+        LogId(topic, topic_logs.topic_id, partition): Span(at.start, at.end)
+        for topic, topic_logs in now.items()
+        for partition, at in topic_logs.partitions.items()
     }
 
 
 def sample_values(bootstrap: str, ranges: Mapping[LogId, Span]) -> list[tuple[str, bytes]]:
     """Returns values with their positions."""
-    wanted = {log: span for log, span in ranges.items() if span.size}
-    if not wanted:
+    requested = {log: span for log, span in ranges.items() if span.size}
+    if not requested:
         return []
     found: list[tuple[str, bytes]] = []
     # The job itself, which reads all records, decides whether damaged records are errors.
     with SyncConsumer(bootstrap, on_damage="skip") as consumer:
-        consumer.assign([TopicPartition(log.topic, log.partition) for log in wanted])
-        for log, span in wanted.items():
+        consumer.assign([TopicPartition(log.topic, log.partition) for log in requested])
+        for log, span in requested.items():
             consumer.seek((log.topic, log.partition), span.first)
         for _ in range(_SAMPLE_POLLS):
             try:
@@ -67,13 +67,13 @@ def sample_values(bootstrap: str, ranges: Mapping[LogId, Span]) -> list[tuple[st
                 for r in polled
                 if r.value is not None
             ]
-            if len(found) >= SAMPLES or not _has_more(consumer, wanted):
+            if len(found) >= SAMPLES or not _has_more(consumer, requested):
                 break
     return found[:SAMPLES]
 
 
-def _has_more(consumer: SyncConsumer, wanted: Mapping[LogId, Span]) -> bool:
+def _has_more(consumer: SyncConsumer, requested: Mapping[LogId, Span]) -> bool:
     return any(
         (consumer.position((log.topic, log.partition)) or 0) < span.end
-        for log, span in wanted.items()
+        for log, span in requested.items()
     )

@@ -17,7 +17,7 @@ from tidelog_pipeline.archive.file_checks import damaged, described
 from tidelog_pipeline.storage.directory import Directory
 
 
-class _Figures(NamedTuple):
+class _HourTotals(NamedTuple):
     rows: int
     offsets: int | None
     epochs: int | None
@@ -63,13 +63,13 @@ def _added(spark: SparkSession, staging: str, written: DataFrame) -> list[AddedF
     return described(spark, staging, {named[row["name"]]: row["count"] for row in rows})
 
 
-def _figures(frame: DataFrame) -> _Figures:
+def _figures(frame: DataFrame) -> _HourTotals:
     found = frame.agg(sf.count("*"), sf.sum("offset"), sf.sum("leader_epoch")).first()
     assert found is not None, "an aggregate has a row"
-    return _Figures(*found)
+    return _HourTotals(*found)
 
 
-def _check(hour: HourToCompact, old: _Figures, new: _Figures) -> None:
+def _check(hour: HourToCompact, old: _HourTotals, new: _HourTotals) -> None:
     if old != new or new.rows != hour.rows:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,

@@ -12,10 +12,10 @@ from tidelog.spark.option_values import OptionError
 from tidelog_pipeline.archive.archive_config import ArchivingConfig
 from tidelog_pipeline.archive.archive_log import ArchiveLog
 from tidelog_pipeline.archive.core.value_format import (
-    ValueForm,
+    ValueFormat,
     ValueKind,
-    form_from_json,
-    form_to_json,
+    format_from_json,
+    format_to_json,
 )
 from tidelog_pipeline.job_command import JobError
 from tidelog_pipeline.storage.directory import Directory
@@ -23,7 +23,7 @@ from tidelog_pipeline.storage.directory import Directory
 FORM, COPY = "form.json", "form.copy.json"
 
 
-def kept_form(log: ArchiveLog) -> ValueForm | None:
+def stored_format(log: ArchiveLog) -> ValueFormat | None:
     """Returns the form of a loaded log; None: nothing was archived yet.
 
     Raises `OptionError` if neither file can be read, and `JobError` if both are lost.
@@ -31,7 +31,7 @@ def kept_form(log: ArchiveLog) -> ValueForm | None:
     problem: OptionError | None = None
     for name in (FORM, COPY):
         try:
-            form = _form_in(log.own, name)
+            form = _read_format(log.own, name)
         except OptionError as error:
             problem = problem or error
             continue
@@ -41,42 +41,42 @@ def kept_form(log: ArchiveLog) -> ValueForm | None:
         raise problem
     if log.state.number > 0:
         raise JobError(
-            f"{log.own.at(FORM)} and {COPY} beside it are missing, which say what form the values "
-            "of this archive have: restore one of them from a backup of the state directory"
+            f"{log.own.at(FORM)} and {COPY} beside it are missing, which contain the format of "
+            "this archive's values: restore one of them from a backup of the state directory"
         )
     return None
 
 
-def keep_form(own: Directory, form: ValueForm) -> None:
+def store_format(own: Directory, form: ValueFormat) -> None:
     """Writes the missing and damaged ones of the two files; for the writer only."""
     for name in (FORM, COPY):
         try:
-            is_there = _form_in(own, name) is not None
+            is_there = _read_format(own, name) is not None
         except OptionError:
             own.remove(name)
             is_there = False
         if not is_there:
-            own.create(name, form_to_json(form))
+            own.create(name, format_to_json(form))
 
 
-def _form_in(own: Directory, name: str) -> ValueForm | None:
+def _read_format(own: Directory, name: str) -> ValueFormat | None:
     """Returns None if the file does not exist."""
     text = own.read(name)
-    return None if text is None else form_from_json(text, str(own.at(name)))
+    return None if text is None else format_from_json(text, str(own.at(name)))
 
 
-def wanted_form(config: ArchivingConfig) -> ValueForm | None:
+def configured_format(config: ArchivingConfig) -> ValueFormat | None:
     match config.value:
         case ValueKind.JSON:
             assert config.value_schema is not None, "settings were checked"
-            return ValueForm.of_json(_schema(config.value_schema), config.keep_raw)
+            return ValueFormat.of_json(_schema(config.value_schema), config.keep_raw)
         case ValueKind.PROTOBUF:
             assert config.descriptors is not None, "settings were checked"
             assert config.message is not None, "settings were checked"
             descriptors = config.descriptors.read_bytes()
-            return ValueForm.of_protobuf(descriptors, config.message, config.keep_raw)
+            return ValueFormat.of_protobuf(descriptors, config.message, config.keep_raw)
         case ValueKind.RAW:
-            return ValueForm()
+            return ValueFormat()
     return None
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as sf
 
 from tidelog.client.clock import Clock
 from tidelog_pipeline.archive.archive_log import ArchiveLog
-from tidelog_pipeline.archive.core.commits import Commit, GoneRows
+from tidelog_pipeline.archive.core.commits import Commit, RemovedRows
 from tidelog_pipeline.archive.core.expiry import ExpiredHour, before_damaged
 from tidelog_pipeline.archive.core.spans import LogId, united
 from tidelog_pipeline.archive.file_checks import absent_or_cut, damaged
@@ -55,12 +55,14 @@ def expire(
     return Expired(chosen, wrong)
 
 
-def _counted(spark: SparkSession, log: ArchiveLog, hours: Iterable[ExpiredHour]) -> list[GoneRows]:
+def _counted(
+    spark: SparkSession, log: ArchiveLog, hours: Iterable[ExpiredHour]
+) -> list[RemovedRows]:
     rows = places(spark, log.directory.root, (file.path for hour in hours for file in hour.files))
     groups = rows.groupBy(*LOG_COLUMNS).agg(sf.count("*"))
     counts = {LogId(*named): count for *named, count in groups.collect()}
     present = present_offsets(rows, counts)
     return [
-        GoneRows(one, count, united(s for spans in present[one].values() for s in spans))
+        RemovedRows(one, count, united(s for spans in present[one].values() for s in spans))
         for one, count in counts.items()
     ]

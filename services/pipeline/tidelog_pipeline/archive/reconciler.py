@@ -16,7 +16,7 @@ from tidelog_pipeline.archive.core.reconciliation import (
     NO_DAMAGE,
     Counted,
     Difference,
-    InFiles,
+    FileCounts,
     LogDamage,
     LogReport,
     compared_offsets,
@@ -25,10 +25,10 @@ from tidelog_pipeline.archive.core.reconciliation import (
     spans_text,
 )
 from tidelog_pipeline.archive.core.spans import LogId, Span, remaining, united
-from tidelog_pipeline.archive.core.value_format import ValueForm
+from tidelog_pipeline.archive.core.value_format import ValueFormat
 from tidelog_pipeline.archive.damaged_records import Prober, left_out, new_prober
 from tidelog_pipeline.archive.file_checks import absent_or_cut, damaged
-from tidelog_pipeline.archive.format_files import kept_form
+from tidelog_pipeline.archive.format_files import stored_format
 from tidelog_pipeline.archive.log_reader import read_ranges_of_logs, without_expired
 from tidelog_pipeline.archive.record_locations import LOG_COLUMNS, places, present_offsets, topic_of
 from tidelog_pipeline.archive.span_join import is_within_logs, with_topic_id
@@ -53,7 +53,7 @@ class Reconciled(NamedTuple):
         return not self.damaged and not any(one.problems for one in self.logs)
 
 
-class _Looked(NamedTuple):
+class _Inspection(NamedTuple):
     """The archive and the logs at one moment. `wrong`: faults of files that readers see."""
 
     seen: Seen
@@ -108,13 +108,13 @@ def reconcile(
             # A compaction has removed them while they were read.
             continue
         known = {path: why for path, why in unreadable.items() if path in there}
-        looked = _Looked(seen, now, {**known, **wrong})
+        looked = _Inspection(seen, now, {**known, **wrong})
         try:
             return _reconciled(spark, archive, bootstrap, looked, deep, fails_at_damage)
         except QUERY_ERRORS:
             if number == _ATTEMPTS:
                 raise
-            if not _is_overtaken(archive, bootstrap, seen, now):
+            if not _has_changed(archive, bootstrap, seen, now):
                 # Spark reads only the needed parts of a file, and does not report which file
                 # failed.
                 found = damaged(spark, root, files)
@@ -124,7 +124,7 @@ def reconcile(
     raise AssertionError("the last attempt returns or raises")
 
 
-def _is_overtaken(archive: ArchiveLog, bootstrap: str, seen: Seen, now: LogsNow) -> bool:
+def _has_changed(archive: ArchiveLog, bootstrap: str, seen: Seen, now: LogsNow) -> bool:
     """Returns whether compaction removed files, or retention records, since they were listed."""
     if not set(seen.files) <= set(archive.seen().files):
         return True
@@ -136,7 +136,7 @@ def _reconciled(
     spark: SparkSession,
     archive: ArchiveLog,
     bootstrap: str,
-    looked: _Looked,
+    looked: _Inspection,
     deep: bool,
     fails_at_damage: bool,
 ) -> Reconciled:
@@ -160,10 +160,10 @@ def _reconciled(
             count = sum(counted.rows for counted in there.get(log, {}).values())
             damage[log] = damage.get(log, NO_DAMAGE)._replace(archived=spans, rows=count)
     if fails_at_damage:
-        _fail_at_new(damage, state)
+        _raise_new_damage(damage, state)
     differing: Mapping[LogId, list[Difference]] = {}
     if deep:
-        form = kept_form(archive) or ValueForm()
+        form = stored_format(archive) or ValueFormat()
         root, before_ms = archive.directory.root, state.expired_before_ms
         differing = differences(spark, root, form, bootstrap, looked.readable, compared, before_ms)
     topics = {topic_of(path) for path in looked.unnamed}
@@ -172,7 +172,7 @@ def _reconciled(
             state,
             log,
             now.get(log),
-            in_files.get(log, InFiles(0, 0)),
+            in_files.get(log, FileCounts(0, 0)),
             in_log.get(log, {}),
             in_archive.get(log, {}),
             full.get(log, ()),
@@ -186,11 +186,11 @@ def _reconciled(
     return Reconciled(looked.damaged, reports)
 
 
-def _files(places: DataFrame) -> dict[LogId, InFiles]:
+def _files(places: DataFrame) -> dict[LogId, FileCounts]:
     groups = places.groupBy(*LOG_COLUMNS).agg(
         sf.count("*"), sf.count_distinct("leader_epoch", "offset")
     )
-    return {LogId(*row[:3]): InFiles(*row[3:]) for row in groups.collect()}
+    return {LogId(*row[:3]): FileCounts(*row[3:]) for row in groups.collect()}
 
 
 def _counts(places: DataFrame, compared: _Compared) -> _Counts:
@@ -241,7 +241,7 @@ def _unreadable(
     return left_out(bootstrap, gaps)
 
 
-def _fail_at_new(damage: Mapping[LogId, LogDamage], state: ArchiveState) -> None:
+def _raise_new_damage(damage: Mapping[LogId, LogDamage], state: ArchiveState) -> None:
     new = {
         log: united([*one.archived, *remaining(one.never_archived, state.damaged.get(log, ()))])
         for log, one in sorted(damage.items())

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 from tidelog_pipeline.archive.core.commits import ArchiveState
 from tidelog_pipeline.archive.core.missing_records import MissingRows, missing_rows
 from tidelog_pipeline.archive.core.spans import LogId, Span
-from tidelog_pipeline.archive.span_join import within_logs
+from tidelog_pipeline.archive.span_join import rows_within_logs
 
 LOG_COLUMNS = ("topic", "topic_id", "partition")
 _PLACES = StructType(
@@ -50,7 +50,7 @@ def places(
     return spark.read.schema(schema).option("basePath", str(root)).parquet(*files)
 
 
-def find_missing(
+def find_missing_rows(
     spark: SparkSession,
     root: Path,
     state: ArchiveState,
@@ -76,7 +76,7 @@ def present_offsets(
     if not logs:
         return {}
     everywhere = Span(0, 2**63 - 1)
-    return runs_of_offsets(within_logs(rows, {log: [everywhere] for log in logs}))
+    return runs_of_offsets(rows_within_logs(rows, {log: [everywhere] for log in logs}))
 
 
 def runs_of_offsets(rows: DataFrame) -> dict[LogId, dict[int, list[Span]]]:

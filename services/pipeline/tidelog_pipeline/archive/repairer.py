@@ -15,17 +15,17 @@ from pyspark.sql import SparkSession
 
 from tidelog_pipeline.archive.archive_log import REMOVED, ArchiveLog
 from tidelog_pipeline.archive.archive_writer import ArchiveWriter
-from tidelog_pipeline.archive.core.commits import Archived, DamagedOffsets, GoneRows
+from tidelog_pipeline.archive.core.commits import Archived, DamagedOffsets, RemovedRows
 from tidelog_pipeline.archive.core.missing_records import MissingRows
 from tidelog_pipeline.archive.core.reconciliation import spans_text
 from tidelog_pipeline.archive.core.spans import LogId, Span, united
 from tidelog_pipeline.archive.core.staged_files import rows_of_logs
 from tidelog_pipeline.archive.file_checks import damaged
 from tidelog_pipeline.archive.log_reader import without_expired
-from tidelog_pipeline.archive.record_locations import find_missing, places, runs_of_offsets
+from tidelog_pipeline.archive.record_locations import find_missing_rows, places, runs_of_offsets
 from tidelog_pipeline.archive.restorer import Restored, Restorer
 from tidelog_pipeline.archive.salvage import salvaged_rows
-from tidelog_pipeline.archive.span_join import only_archived, without_archived
+from tidelog_pipeline.archive.span_join import drop_archived, keep_archived
 
 
 class _Found(NamedTuple):
@@ -59,27 +59,27 @@ class Repairer:
         self._log = log
         self._writer = writer
         self._restorer = restorer
-        self._say = say
+        self._print = say
 
     def plan(self) -> bool:
         """Reports what to repair, and changes nothing. Returns whether the archive is sound."""
-        found = self._look()
+        found = self._inspect()
         for one in self._restorer.plan(found.missing):
-            self._tell_rows(one, "would be restored, if the topic has them")
+            self._print_restored(one, "would be restored, if the topic has them")
             if one.lost is not None:
-                self._tell_lost(one.lost, ", unless damaged files have them")
+                self._print_lost(one.lost, ", unless damaged files have them")
         return found.is_sound
 
     def repair(self) -> bool:
         """Repairs the archive. Returns whether it has all rows that it had."""
-        found = self._look()
+        found = self._inspect()
         is_sound = found.is_sound
         if self._take_known_files(found.damaged):
             is_sound = False
             found = found._replace(missing=self._missing(found.damaged, self._topics()))
         restored = self._restorer.restore(found.missing, (*sorted(found.damaged), *found.unknown))
         for one in restored:
-            self._tell_rows(one, "are restored from the topic")
+            self._print_restored(one, "are restored from the topic")
         lost = [one.lost for one in restored if one.lost is not None]
         damaged: list[DamagedOffsets] = []
         if lost:
@@ -88,19 +88,19 @@ class Repairer:
             self._writer.record_gone(lost, damaged)
         is_sound &= not self._take_removed_files()
         if self._log.own.names(REMOVED):
-            self._say(f"Damaged and unknown files are kept below {self._log.own.at(REMOVED)}")
+            self._print(f"Damaged and unknown files are kept below {self._log.own.at(REMOVED)}")
         if is_sound:
-            self._say("Nothing is lost or damaged.")
+            self._print("Nothing is lost or damaged.")
         return not (lost or damaged)
 
-    def _look(self) -> _Found:
+    def _inspect(self) -> _Found:
         root, state = self._log.directory.root, self._log.state
         wrong = damaged(self._spark, root, state.all_files)
         unknown = self._log.unnamed_files()
         for path, why in sorted(wrong.items()):
-            self._say(f"{path}: {why}")
+            self._print(f"{path}: {why}")
         for path in unknown:
-            self._say(f"{path}: no commit names it")
+            self._print(f"{path}: no commit names it")
         return _Found(wrong, unknown, self._missing(wrong, self._topics()))
 
     def _topics(self) -> set[str]:
@@ -115,10 +115,10 @@ class Repairer:
         log = self._log
         sound = [path for path in log.state.paths if path not in damaged]
         rows = places(self._spark, log.directory.root, sound)
-        found = runs_of_offsets(without_archived(rows, Archived.all_of(log.state)))
+        found = runs_of_offsets(drop_archived(rows, Archived.all_of(log.state)))
         if found:
             self._writer.record_found(found)
-        self._tell_found(found)
+        self._print_findings(found)
         return bool(found)
 
     def _take_removed_files(self) -> bool:
@@ -131,25 +131,25 @@ class Repairer:
         rows = salvaged_rows(self._spark, log.own.at(REMOVED), schema)
         if rows is None:
             return False
-        unknown = without_archived(rows, Archived.all_of(log.state))
+        unknown = drop_archived(rows, Archived.all_of(log.state))
         found = self._writer.write_found(without_expired(unknown, log.state.expired_before_ms))
-        self._tell_found(found)
+        self._print_findings(found)
         return bool(found)
 
-    def _tell_found(self, found: Mapping[LogId, Mapping[int, Sequence[Span]]]) -> None:
+    def _print_findings(self, found: Mapping[LogId, Mapping[int, Sequence[Span]]]) -> None:
         for log, epochs in sorted(found.items()):
             offsets = united(run for runs in epochs.values() for run in runs)
             rows = sum(run.size for runs in epochs.values() for run in runs)
-            self._say(
+            self._print(
                 f"{log}: {rows} rows of files whose commit is lost are archived again: offsets "
                 f"{spans_text(offsets)}"
             )
 
     def _missing(self, wrong: Collection[str], topics: Collection[str]) -> list[MissingRows]:
         log = self._log
-        return find_missing(self._spark, log.directory.root, log.state, wrong, topics)
+        return find_missing_rows(self._spark, log.directory.root, log.state, wrong, topics)
 
-    def _salvage(self, topics: Collection[str]) -> tuple[list[GoneRows], list[DamagedOffsets]]:
+    def _salvage(self, topics: Collection[str]) -> tuple[list[RemovedRows], list[DamagedOffsets]]:
         """Writes rows of damaged files that the topics do not have any more.
 
         Returns the rows that are lost, and those that are also damaged in the log.
@@ -159,29 +159,29 @@ class Repairer:
         kept = log.own.at(REMOVED)
         rows = salvaged_rows(self._spark, kept, self._writer.schema(self._spark))
         if rows is not None and records:
-            written = self._writer.write_salvaged(only_archived(rows, records))
+            written = self._writer.write_salvaged(keep_archived(rows, records))
             for one, count in rows_of_logs(written).items():
-                self._say(f"{one}: {count} rows are restored from damaged files")
+                self._print(f"{one}: {count} rows are restored from damaged files")
             missing = self._missing((), topics) if written else missing
         damaged = self._restorer.damaged(missing)
         lost = self._restorer.lost(missing, damaged)
         for gone in lost:
-            self._tell_lost(gone)
+            self._print_lost(gone)
         for hurt in damaged:
-            self._say(
+            self._print(
                 f"{hurt.log}: {hurt.rows} rows cannot be restored, since their records are damaged "
                 f"in the log, too: offsets {spans_text(hurt.offsets)}"
             )
         return lost, damaged
 
-    def _tell_rows(self, one: Restored, verb: str) -> None:
+    def _print_restored(self, one: Restored, verb: str) -> None:
         if one.rows:
-            self._say(f"{one.log}: {restored_text(one, verb)}")
+            self._print(f"{one.log}: {restored_summary(one, verb)}")
 
-    def _tell_lost(self, lost: GoneRows, unless: str = "") -> None:
+    def _print_lost(self, lost: RemovedRows, unless: str = "") -> None:
         offsets = spans_text(lost.offsets)
-        self._say(f"{lost.log}: {lost.rows} rows cannot be restored{unless}: offsets {offsets}")
+        self._print(f"{lost.log}: {lost.rows} rows cannot be restored{unless}: offsets {offsets}")
 
 
-def restored_text(one: Restored, verb: str = "are restored") -> str:
+def restored_summary(one: Restored, verb: str = "are restored") -> str:
     return f"{one.rows} rows {verb}: offsets {spans_text(one.offsets)}"

@@ -10,7 +10,12 @@ from pyspark.sql import SparkSession
 
 from tidelog_pipeline.archive.archive_writer import ArchiveWriter
 from tidelog_pipeline.archive.cluster_logs import LogsNow, logs_now
-from tidelog_pipeline.archive.core.commits import Archived, ArchiveState, DamagedOffsets, GoneRows
+from tidelog_pipeline.archive.core.commits import (
+    Archived,
+    ArchiveState,
+    DamagedOffsets,
+    RemovedRows,
+)
 from tidelog_pipeline.archive.core.missing_records import (
     MissingRows,
     RestoredRows,
@@ -23,7 +28,7 @@ from tidelog_pipeline.archive.core.spans import LogId, Span, common, united
 from tidelog_pipeline.archive.core.staged_files import StagedRows
 from tidelog_pipeline.archive.damaged_records import left_out
 from tidelog_pipeline.archive.log_reader import read_ranges_of_logs, without_expired
-from tidelog_pipeline.archive.span_join import only_archived
+from tidelog_pipeline.archive.span_join import keep_archived
 
 
 class Restored(NamedTuple):
@@ -32,7 +37,7 @@ class Restored(NamedTuple):
     log: LogId
     rows: int
     offsets: tuple[Span, ...]
-    lost: GoneRows | None
+    lost: RemovedRows | None
 
 
 @dataclass(slots=True)
@@ -75,12 +80,12 @@ class Restorer:
         """
         listed = list(missing)
         now = self._now(listed)
-        wanted = {one.log: _wanted(one, now, within) for one in listed}
+        restorable = {one.log: _restorable(one, now, within) for one in listed}
         records = [record for one in listed for record in one.records]
         written = {one.log: _Written() for one in listed}
         to_remove = tuple(removed)
         for part in reads(
-            {log: spans for log, spans in wanted.items() if spans}, self._max_offsets
+            {log: spans for log, spans in restorable.items() if spans}, self._max_offsets
         ):
             for staged in self._write(part, records, to_remove):
                 written[staged.log].add(staged)
@@ -114,7 +119,7 @@ class Restorer:
 
     def lost(
         self, missing: Iterable[MissingRows], damaged: Iterable[DamagedOffsets] = ()
-    ) -> list[GoneRows]:
+    ) -> list[RemovedRows]:
         """Returns what is lost if no more rows are written, except for what is `damaged`."""
         known = {one.log: one for one in damaged}
         listed = [
@@ -140,7 +145,7 @@ class Restorer:
             failOnDataLoss="false",
             onDamage="skip",
         )
-        chosen = only_archived(frame, [one for one in records if one.log in part])
+        chosen = keep_archived(frame, [one for one in records if one.log in part])
         return self._writer.write_again(
             without_expired(chosen, self._state.expired_before_ms), part, removed
         )
@@ -152,7 +157,7 @@ class Restorer:
         return Restored(log, written.rows, offsets, lost)
 
 
-def _wanted(missing: MissingRows, now: LogsNow, within: LogsNow | None) -> tuple[Span, ...]:
+def _restorable(missing: MissingRows, now: LogsNow, within: LogsNow | None) -> tuple[Span, ...]:
     spans = readable(missing, now.get(missing.log))
     if within is None:
         return spans

@@ -11,14 +11,14 @@ class CheckConfig(PipelineConfig):
     """Checks what clients recorded, as `tidelog check-history`."""
 
     history: str = Field(
-        description="file that a history was written to, or directory whose files are one in the "
-        "order of their names; a path, or a URI (s3://, gs://, hdfs://), that all executors reach",
+        description="file with a history, or directory whose files, in the order of their names, "
+        "are one history; a path, or a URI (s3://, gs://, hdfs://), that all executors reach",
     )
     range_bytes: int = Field(
         default=32 << 20,
         ge=1 << 10,
         le=1 << 30,
-        description="so much of the history is decoded by one task",
+        description="bytes of the history that one task decodes",
     )
 
     @property

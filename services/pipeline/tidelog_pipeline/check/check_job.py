@@ -17,7 +17,7 @@ from tidelog.history import HistoryError
 from tidelog.history.document import document
 from tidelog_pipeline.check.check_config import CheckConfig
 from tidelog_pipeline.check.history_files import find_files
-from tidelog_pipeline.check.plan import Checked, check
+from tidelog_pipeline.check.plan import CheckResult, check
 from tidelog_pipeline.job_command import PROGRAM, JobError
 from tidelog_pipeline.job_runner import EXIT_DONE, EXIT_FOUND, run
 from tidelog_pipeline.session import spark_session
@@ -39,11 +39,11 @@ def _act(config: CheckConfig) -> int:
             checked = check(spark, config.history, config.range_bytes)
     except HistoryError as error:
         raise JobError(str(error)) from error
-    _tell(checked, time.monotonic() - began)
+    _print_result(checked, time.monotonic() - began)
     return EXIT_FOUND if checked.report.anomaly_count else EXIT_DONE
 
 
-def _tell(checked: Checked, seconds: float) -> None:
+def _print_result(checked: CheckResult, seconds: float) -> None:
     report = checked.report
     structlog.get_logger().info(
         "history_checked",

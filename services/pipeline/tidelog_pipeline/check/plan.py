@@ -58,13 +58,13 @@ from tidelog_pipeline.columns import Columns, Row, Run, rows_of
 TASK_BYTES = 32 << 20
 
 
-class Checked(NamedTuple):
+class CheckResult(NamedTuple):
     report: Report
     timing: WriteTiming
     worker_peak_kb: int
 
 
-class Listing(NamedTuple):
+class HistoryListing(NamedTuple):
     """Small parts of a history, whatever its size.
 
     - `events`: the first of `event_count` events.
@@ -77,7 +77,7 @@ class Listing(NamedTuple):
     event_count: int
 
 
-def check(spark: SparkSession, place: str, range_bytes: int) -> Checked:
+def check(spark: SparkSession, place: str, range_bytes: int) -> CheckResult:
     """Checks a history.
 
     Raises `HistoryNotFoundError`, and `HistoryError` for a history that is malformed or
@@ -106,7 +106,7 @@ def check(spark: SparkSession, place: str, range_bytes: int) -> Checked:
         report.operations, report.partitions = listing.operations, listing.partitions
         report.nemesis, report.nemesis_count = listing.events, listing.event_count
         timing = _timing(acknowledged, report, narrow)
-    return Checked(report, timing, verdict.worker_peak_kb)
+    return CheckResult(report, timing, verdict.worker_peak_kb)
 
 
 def _raise_first(
@@ -149,7 +149,7 @@ def _first_undecoded(operations: DataFrame) -> tuple[int, str] | None:
     return None if row is None else (row["line"], row["error"])
 
 
-def _listing(operations: DataFrame) -> Listing:
+def _listing(operations: DataFrame) -> HistoryListing:
     kinds = {row["kind"]: row["count"] for row in operations.groupBy("kind").count().collect()}
     kinds.pop("error", None)
     named = operations.where("partition >= 0").select("topic", "partition")
@@ -159,7 +159,7 @@ def _listing(operations: DataFrame) -> Listing:
         name = TopicPartition(mark.topic, mark.partition)
         marks.setdefault(name, LossMarks()).add(mark)
     events = list(_decoded_of(operations, "nemesis", MAX_NEMESIS_EVENTS))
-    return Listing(
+    return HistoryListing(
         sum(kinds.values()),
         named.distinct().count(),
         marks,

@@ -34,11 +34,11 @@ class SampleConfig(LagConfig):
         default=[], description="host:port of tidelog.spark.watch, separated by commas"
     )
     create: bool = Field(
-        default=False, description="whether the topic is created where it is not there"
+        default=False, description="whether to create the topic if it does not exist"
     )
     every_seconds: int = Field(default=5, ge=1, description="between samples")
     rounds: int | None = Field(
-        default=None, ge=1, description="ends after so many samples; default: goes on"
+        default=None, ge=1, description="number of samples after which it ends; default: unlimited"
     )
 
     @property

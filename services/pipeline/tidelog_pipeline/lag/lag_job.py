@@ -83,7 +83,7 @@ async def _sample(config: SampleConfig, clock: Clock) -> None:
                 asyncio.get_running_loop().add_signal_handler(number, work.cancel)
             await work
     except asyncio.CancelledError:
-        _say("Stopped.")
+        _print_line("Stopped.")
         return
     if writer.unwritten:
         raise JobError(f"{writer.unwritten} samples were not written; the log says which, and why")
@@ -98,14 +98,14 @@ def _roll_up(config: RollupConfig, spark: SparkSession, clock: Clock) -> None:
         kept = [day for day in cut if has_day(config.directory, day)]
         for day in cut:
             what = "its tables stay as they are" if day in kept else "its tables lack them"
-            _say(f"{day}: the topic has deleted samples of it, or may have; {what}")
+            _print_line(f"{day}: the topic has deleted samples of it, or may have; {what}")
         chosen = [day for day in days.all if day not in kept]
         if not chosen:
             return
         samples = _samples(config, spark, days, kept).cache()
         try:
             write(config.directory, samples, chosen)
-            _tell(samples)
+            _print_summary(samples)
         finally:
             samples.unpersist()
 
@@ -143,35 +143,37 @@ def _oldest_of_cut_partitions(config: LagConfig) -> list[int]:
     """
     with SyncConsumer(config.bootstrap) as consumer:
         partitions = consumer.assign_topic(config.topic)
-        told = consumer.ask(lambda one: one.told_offsets(OffsetPosition.EARLIEST, partitions))
+        positions = consumer.ask(lambda one: one.told_offsets(OffsetPosition.EARLIEST, partitions))
         found = []
         for partition in partitions:
-            if told[partition].offset:
+            if positions[partition].offset:
                 consumer.assign([partition])
                 records = consumer.poll(_FIRST_RECORD_MS, 1)
                 found.append(records[0].timestamp_ms if records else SystemClock().wall_ms())
         return found
 
 
-def _tell(samples: DataFrame) -> None:
+def _print_summary(samples: DataFrame) -> None:
     counted = samples.groupBy("kind").count().collect()
     rows = {row["kind"]: row["count"] for row in counted}
-    _say(", ".join(f"{n} of {k}" for k, n in sorted(rows.items(), key=str) if k) or "No samples.")
+    _print_line(
+        ", ".join(f"{n} of {k}" for k, n in sorted(rows.items(), key=str) if k) or "No samples."
+    )
     if None in rows:
-        _say(f"{rows[None]} records of the topic are no samples")
+        _print_line(f"{rows[None]} records of the topic are no samples")
     for row in worst_followers(samples, "day").orderBy("at", "rank").collect():
-        _say(
-            f"{row.date} {row['rank']}. broker {row.who}: 99 % within {_told(row.lag_ms_p99)} ms, "
-            f"at most {_told(row.lag_ms_max)} ms and {_told(row.lag_records_max)} records "
+        _print_line(
+            f"{row.date} {row['rank']}. broker {row.who}: 99 % within {_number(row.lag_ms_p99)} "
+            f"ms, at most {_number(row.lag_ms_max)} ms and {_number(row.lag_records_max)} records "
             f"(worst in {row.worst.topic}/{row.worst.partition}), in sync "
             f"{100 * (row.in_sync_share or 0):.1f} % of {row.samples} samples"
         )
 
 
-def _told(figure: float | None) -> str:
+def _number(figure: float | None) -> str:
     return "an unknown number of" if figure is None else f"{figure:.0f}"
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()

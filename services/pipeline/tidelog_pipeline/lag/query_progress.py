@@ -5,16 +5,16 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from tidelog.model import TopicPartition
-from tidelog_pipeline.lag.samples import QueryPlace
+from tidelog_pipeline.lag.samples import QueryPosition
 
 _NEXT_OFFSET = "tidelog_spark_next_offset"
 
 
-def query_places(text: str) -> list[QueryPlace]:
+def query_positions(text: str) -> list[QueryPosition]:
     """Raises `ValueError` for a text that is not in the metrics format."""
     try:
         return [
-            QueryPlace(
+            QueryPosition(
                 sample.labels["query"] or sample.labels["query_id"],
                 TopicPartition(sample.labels["topic"], int(sample.labels["partition"])),
                 int(sample.value),

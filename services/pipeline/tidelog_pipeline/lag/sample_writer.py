@@ -48,13 +48,13 @@ class SampleWriter:
         self._check()
         waiting = sum(self._waiting.values())
         if waiting and waiting + len(samples) > MAX_WAITING_SAMPLES:
-            self._miss(at_ms, len(samples), f"{waiting} earlier ones wait to be written")
+            self._count_unwritten(at_ms, len(samples), f"{waiting} earlier ones wait to be written")
             return
         sending = asyncio.create_task(self._send(at_ms, samples))
         self._waiting[sending] = len(samples)
         sending.add_done_callback(self._done)
 
-    async def settled(self) -> None:
+    async def wait_written(self) -> None:
         """Returns once each sample is written or lost. Raises as `write` does."""
         if self._waiting:
             await asyncio.wait(set(self._waiting))
@@ -80,10 +80,10 @@ class SampleWriter:
                     raise outcome
                 written += outcome.record_count
         except TidelogError as error:
-            self._miss(at_ms, len(samples) - written, error.message)
-            self._ended_by = self._ended_by or await self._for_good(error)
+            self._count_unwritten(at_ms, len(samples) - written, error.message)
+            self._ended_by = self._ended_by or await self._permanent_error(error)
         except asyncio.CancelledError:
-            self._miss(at_ms, len(samples) - written, "stopped before")
+            self._count_unwritten(at_ms, len(samples) - written, "stopped before")
             raise
 
     def _done(self, sending: asyncio.Task[None]) -> None:
@@ -91,7 +91,7 @@ class SampleWriter:
         if not sending.cancelled() and sending.exception() is not None:
             self._ended_by = self._ended_by or sending.exception()
 
-    async def _for_good(self, error: TidelogError) -> TidelogError | None:
+    async def _permanent_error(self, error: TidelogError) -> TidelogError | None:
         """Returns an error that does not go away by waiting.
 
         A producer retries with its cached metadata of a deleted topic until the delivery
@@ -105,7 +105,7 @@ class SampleWriter:
             return gone if gone.code in FINAL_ANSWERS else None
         return None
 
-    def _miss(self, at_ms: int, count: int, problem: str) -> None:
+    def _count_unwritten(self, at_ms: int, count: int, problem: str) -> None:
         self.unwritten += count
         structlog.get_logger().warning(
             "samples_not_written", at_ms=at_ms, samples=count, problem=problem

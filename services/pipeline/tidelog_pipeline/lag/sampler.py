@@ -10,11 +10,11 @@ from http.client import HTTPException
 from tidelog.client.clock import Clock
 from tidelog.client.service_states import ServiceStates
 from tidelog.inspection.model import StateRequest
-from tidelog_pipeline.lag.query_progress import query_places
+from tidelog_pipeline.lag.query_progress import query_positions
 from tidelog_pipeline.lag.sample_writer import SampleWriter
 from tidelog_pipeline.lag.samples import (
     LagSample,
-    QueryPlace,
+    QueryPosition,
     leaders_of,
     query_samples,
     replica_samples,
@@ -41,14 +41,14 @@ class LagSampler:
         self._drivers = drivers
         self._clock = clock
 
-    async def _look(self, at_ms: int) -> list[LagSample]:
-        asked = [asyncio.to_thread(_places_told, driver) for driver in self._drivers]
-        told, drivers = await asyncio.gather(
-            self._states.ask(StateRequest(), ANSWER_TIMEOUT_MS), asyncio.gather(*asked)
+    async def _take_samples(self, at_ms: int) -> list[LagSample]:
+        requests = [asyncio.to_thread(_fetch_positions, driver) for driver in self._drivers]
+        answers, drivers = await asyncio.gather(
+            self._states.ask(StateRequest(), ANSWER_TIMEOUT_MS), asyncio.gather(*requests)
         )
-        leaders = leaders_of(told.states)
+        leaders = leaders_of(answers.states)
         samples = replica_samples(at_ms, leaders)
-        samples += [silent_sample(at_ms, str(one), one.problem) for one in told.silent]
+        samples += [silent_sample(at_ms, str(one), one.problem) for one in answers.silent]
         for driver, places in zip(self._drivers, drivers, strict=True):
             if isinstance(places, str):
                 samples.append(silent_sample(at_ms, f"driver {driver}", places))
@@ -67,23 +67,23 @@ class LagSampler:
         try:
             while rounds is None or done < rounds:
                 at_ms = self._clock.wall_ms()
-                self._writer.write(at_ms, await self._look(at_ms))
+                self._writer.write(at_ms, await self._take_samples(at_ms))
                 done += 1
                 late_ms = self._clock.monotonic_ms() - began_ms
                 began_ms += max(every_ms, late_ms)
                 if rounds is None or done < rounds:
                     await asyncio.sleep(max(every_ms - late_ms, 0) / 1000)
-            await self._writer.settled()
+            await self._writer.wait_written()
         finally:
             await self._writer.stop()
 
 
-def _places_told(driver: str) -> list[QueryPlace] | str:
+def _fetch_positions(driver: str) -> list[QueryPosition] | str:
     """Returns the positions, or the reason why the driver did not return them."""
     try:
         with urllib.request.urlopen(
             f"http://{driver}/metrics", timeout=ANSWER_TIMEOUT_MS / 1000
         ) as answer:
-            return query_places(answer.read(MAX_ANSWER_BYTES).decode())
+            return query_positions(answer.read(MAX_ANSWER_BYTES).decode())
     except (OSError, HTTPException, ValueError) as error:
         return str(error)

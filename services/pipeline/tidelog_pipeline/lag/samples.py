@@ -58,7 +58,7 @@ class LagSample:
     problem: str | None = None
 
 
-class QueryPlace(NamedTuple):
+class QueryPosition(NamedTuple):
     """The position of the record that a query reads next."""
 
     query: str
@@ -67,8 +67,8 @@ class QueryPlace(NamedTuple):
 
 
 def to_value(sample: LagSample) -> bytes:
-    told = {name: value for name, value in asdict(sample).items() if value is not None}
-    return json.dumps(told, separators=(",", ":")).encode()
+    fields = {name: value for name, value in asdict(sample).items() if value is not None}
+    return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def leaders_of(states: Iterable[ServiceState]) -> dict[TopicPartition, ReplicaState]:
@@ -111,7 +111,7 @@ def replica_samples(at_ms: int, leaders: Mapping[TopicPartition, ReplicaState]) 
 
 def query_samples(
     at_ms: int,
-    places: Iterable[QueryPlace],
+    places: Iterable[QueryPosition],
     leaders: Mapping[TopicPartition, ReplicaState],
 ) -> list[LagSample]:
     """Samples against the current high watermark.

@@ -15,8 +15,8 @@ from tidelog_pipeline.state_changes.core.incident import (
     FAMILIES,
     MARKS,
     Incident,
+    LimitedRows,
     Row,
-    Some,
     Window,
 )
 from tidelog_pipeline.state_changes.tables import (
@@ -28,26 +28,26 @@ from tidelog_pipeline.state_changes.tables import (
 )
 
 # Limits of the lists; the page also shows how many more there are.
-MAX_LANES = 30
+MAX_PARTITION_ROWS = 30
 MAX_MARKS = 200
 MAX_ROWS = 30
 MAX_INTERVALS = 2_000
 MAX_STAGES = 60
 
 
-def gathered(tables: Tables, begin_ms: int | None, end_ms: int | None) -> Incident:
+def collect_incident(tables: Tables, begin_ms: int | None, end_ms: int | None) -> Incident:
     """Returns the incident between two times; None: from the first or to the last event."""
-    since_ms, until_ms = tables.told
+    since_ms, until_ms = tables.observed_period
     window = Window(
         since_ms if begin_ms is None else begin_ms, until_ms + 1 if end_ms is None else end_ms
     )
     frames = tables.frames
     changes = _between(frames["changes"], "began_at", window)
-    intervals = _clipped(frames["intervals"], window)
+    intervals = _clip_intervals(frames["intervals"], window)
     of_window = _seen(frames["observed"], window)
     troubled = _some(
         availability(of_window, intervals).where("without_leader_ms > 0 or under_min_isr_ms > 0"),
-        MAX_LANES,
+        MAX_PARTITION_ROWS,
     )
     failovers = _some(
         _between(frames["failovers"], "began_at", window).orderBy(F.desc("total_ms")), MAX_ROWS
@@ -74,7 +74,7 @@ def _between(frame: DataFrame, column: str, window: Window) -> DataFrame:
     return frame.where((at >= window.begin_ms) & (at < window.end_ms))
 
 
-def _clipped(intervals: DataFrame, window: Window) -> DataFrame:
+def _clip_intervals(intervals: DataFrame, window: Window) -> DataFrame:
     begin = F.greatest(F.unix_millis("begin_at"), F.lit(window.begin_ms))
     end = F.least(F.unix_millis("end_at"), F.lit(window.end_ms))
     return (
@@ -126,8 +126,8 @@ def _values(kinds: Sequence[Kind]) -> list[str]:
     return [kind.value for kind in kinds]
 
 
-def _some(frame: DataFrame, limit: int) -> Some:
-    return Some(_rows(frame.limit(limit)), frame.count())
+def _some(frame: DataFrame, limit: int) -> LimitedRows:
+    return LimitedRows(_rows(frame.limit(limit)), frame.count())
 
 
 def _rows(frame: DataFrame) -> list[dict[str, Any]]:

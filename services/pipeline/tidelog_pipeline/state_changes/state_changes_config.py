@@ -25,11 +25,11 @@ class StateChangesConfig(BrokersConfig):
     )
     since: datetime.datetime | None = Field(
         default=None,
-        description="from when the incident is told, as 2026-01-31T08:30:00Z; default: from the "
+        description="begin of the reported time, as 2026-01-31T08:30:00Z; default: from the "
         "first event on",
     )
     until: datetime.datetime | None = Field(
-        default=None, description="until when the incident is told; default: until the last event"
+        default=None, description="end of the reported time; default: until the last event"
     )
 
     @model_validator(mode="after")

@@ -15,7 +15,7 @@ from tidelog_pipeline.job_command import PROGRAM, JobError
 from tidelog_pipeline.job_runner import EXIT_DONE, run
 from tidelog_pipeline.session import spark_session
 from tidelog_pipeline.state_changes.core.incident_page import page
-from tidelog_pipeline.state_changes.incident_reader import gathered
+from tidelog_pipeline.state_changes.incident_reader import collect_incident
 from tidelog_pipeline.state_changes.state_changes_config import StateChangesConfig
 from tidelog_pipeline.state_changes.tables import (
     Tables,
@@ -57,13 +57,18 @@ def _write(tables: Tables, config: StateChangesConfig) -> None:
     log = structlog.get_logger()
     for name, frame in tables.frames.items():
         frame.write.mode("overwrite").parquet(f"{config.output.rstrip('/')}/{name}")
-    log.info("tables_written", output=config.output, tables=sorted(tables.frames), **_told(tables))
+    log.info(
+        "tables_written",
+        output=config.output,
+        tables=sorted(tables.frames),
+        **_observed_period(tables),
+    )
     if config.report is not None:
-        incident = gathered(tables, *config.window)
+        incident = collect_incident(tables, *config.window)
         Path(config.report).parent.mkdir(parents=True, exist_ok=True)
         Path(config.report).write_text(page(incident))
         log.info("report_written", report=config.report)
 
 
-def _told(tables: Tables) -> dict[str, int]:
+def _observed_period(tables: Tables) -> dict[str, int]:
     return {f"lines_{name}": count for name, count in tables.lines._asdict().items()}

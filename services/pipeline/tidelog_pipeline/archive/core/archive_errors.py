@@ -20,7 +20,7 @@ class DamagedCommitError(TidelogError):
         self.what = what
 
 
-class UnnamedFilesError(DamagedCommitError):
+class UncommittedFilesError(DamagedCommitError):
     """The table has files that no commit names: the newest commits are lost."""
 
     def __init__(self, paths: Sequence[str]) -> None:

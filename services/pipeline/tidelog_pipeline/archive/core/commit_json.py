@@ -19,8 +19,8 @@ from tidelog_pipeline.archive.core.commits import (
     ArchiveState,
     Commit,
     DamagedOffsets,
-    GoneRows,
     ReadRange,
+    RemovedRows,
 )
 from tidelog_pipeline.archive.core.spans import LogId, Span
 
@@ -135,7 +135,7 @@ def _epochs_value(epochs: Mapping[int, Span]) -> dict[str, list[int]]:
     return {str(epoch): list(span) for epoch, span in epochs.items()}
 
 
-def _gone_value(gone: GoneRows) -> list[Any]:
+def _gone_value(gone: RemovedRows) -> list[Any]:
     return [*gone.log, gone.rows, _spans_value(gone.offsets)]
 
 
@@ -150,15 +150,15 @@ def _damaged_offsets(
     return DamagedOffsets(LogId(topic, topic_id, partition), spans, rows)
 
 
-def _by_log(values: list[list[Any]]) -> dict[LogId, GoneRows]:
+def _by_log(values: list[list[Any]]) -> dict[LogId, RemovedRows]:
     return {one.log: one for one in (_gone_rows(*fields) for fields in values)}
 
 
 def _gone_rows(
     topic: str, topic_id: str, partition: int, rows: int, offsets: list[list[int]]
-) -> GoneRows:
+) -> RemovedRows:
     spans = tuple(Span(*span) for span in offsets)
-    return GoneRows(LogId(topic, topic_id, partition), rows, spans)
+    return RemovedRows(LogId(topic, topic_id, partition), rows, spans)
 
 
 def _read_range(

@@ -52,7 +52,7 @@ class ReadRange(NamedTuple):
     epochs: Mapping[int, Span]
 
 
-class GoneRows(NamedTuple):
+class RemovedRows(NamedTuple):
     """Archived rows that are no longer there.
 
     - `offsets`: offsets at which the archive has no rows since then. Some may never have had a
@@ -102,9 +102,9 @@ class Commit(NamedTuple):
     replaces: str = ""
     removed: tuple[str, ...] = ()
     keeps_removed: bool = False
-    expired: tuple[GoneRows, ...] = ()
+    expired: tuple[RemovedRows, ...] = ()
     expired_before_ms: int = 0
-    lost: tuple[GoneRows, ...] = ()
+    lost: tuple[RemovedRows, ...] = ()
     damaged: tuple[DamagedOffsets, ...] = ()
 
 
@@ -128,9 +128,9 @@ class ArchiveState:
     rows: dict[LogId, int] = field(default_factory=dict)
     unread: dict[LogId, int] = field(default_factory=dict)
     batches: dict[str, int] = field(default_factory=dict)
-    expired: dict[LogId, GoneRows] = field(default_factory=dict)
+    expired: dict[LogId, RemovedRows] = field(default_factory=dict)
     expired_before_ms: int = 0
-    lost: dict[LogId, GoneRows] = field(default_factory=dict)
+    lost: dict[LogId, RemovedRows] = field(default_factory=dict)
     damaged: dict[LogId, tuple[Span, ...]] = field(default_factory=dict)
 
     def apply(self, commit: Commit) -> None:
@@ -161,12 +161,12 @@ class ArchiveState:
             self.files.pop(hour, None)
 
     def _apply_gone(
-        self, gone: GoneRows, into: dict[LogId, GoneRows], most: int | None = None
+        self, gone: RemovedRows, into: dict[LogId, RemovedRows], most: int | None = None
     ) -> None:
         log = gone.log
-        before = into.get(log, GoneRows(log, 0, ()))
+        before = into.get(log, RemovedRows(log, 0, ()))
         offsets = united([*before.offsets, *gone.offsets])
-        into[log] = GoneRows(log, before.rows + gone.rows, fewer(offsets, most or len(offsets)))
+        into[log] = RemovedRows(log, before.rows + gone.rows, fewer(offsets, most or len(offsets)))
         self.rows[log] = self.rows.get(log, 0) - gone.rows
 
     def _apply_read(self, read: ReadRange) -> None:

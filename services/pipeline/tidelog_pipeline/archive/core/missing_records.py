@@ -6,7 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 from typing import NamedTuple
 
-from tidelog_pipeline.archive.core.commits import Archived, ArchiveState, DamagedOffsets, GoneRows
+from tidelog_pipeline.archive.core.commits import (
+    Archived,
+    ArchiveState,
+    DamagedOffsets,
+    RemovedRows,
+)
 from tidelog_pipeline.archive.core.spans import LogId, Span, common, fewer, slices, united, without
 
 # Maximum number of ranges in which a partition is read: each is a job of its own.
@@ -86,7 +91,7 @@ def reads(wanted: Mapping[LogId, Iterable[Span]], max_offsets: int) -> Iterator[
 
 def lost_rows(
     missing: MissingRows, restored: RestoredRows, now: Span | None, expired: Iterable[Span] = ()
-) -> GoneRows | None:
+) -> RemovedRows | None:
     """Returns the rows that neither files nor logs have any more; None: there are none.
 
     - `expired`: offsets of rows that were removed on purpose.
@@ -101,5 +106,5 @@ def lost_rows(
     # The lost rows are therefore outside of what the log has, unless these offsets are too few.
     for offsets in (expected, gone):
         if sum(span.size for span in offsets) >= rows:
-            return GoneRows(missing.log, rows, united(offsets))
-    return GoneRows(missing.log, rows, united(left))
+            return RemovedRows(missing.log, rows, united(offsets))
+    return RemovedRows(missing.log, rows, united(left))

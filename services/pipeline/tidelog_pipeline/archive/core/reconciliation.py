@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tidelog_pipeline.archive.core.commits import ArchiveState, GoneRows
+from tidelog_pipeline.archive.core.commits import ArchiveState, RemovedRows
 from tidelog_pipeline.archive.core.spans import LogId, Span, common, remaining, united, without
 
 
@@ -30,7 +30,7 @@ class Difference(NamedTuple):
     offset: int
 
 
-class InFiles(NamedTuple):
+class FileCounts(NamedTuple):
     """Rows of one log in the archive's files, and the number of distinct records among them."""
 
     rows: int
@@ -72,7 +72,7 @@ class LogReport:
     waiting: Span
     problems: tuple[str, ...]
     expired_rows: int = 0
-    lost: GoneRows | None = None
+    lost: RemovedRows | None = None
     damage: LogDamage = NO_DAMAGE
     damaged_before: tuple[Span, ...] = ()
 
@@ -81,20 +81,20 @@ class LogReport:
         if self.problems:
             parts = [f"{self.log}: DIFFERS: {'; '.join(self.problems)}"]
         if self.deleted_rows:
-            parts.append(f"{self.deleted_rows} of what the log has deleted")
+            parts.append(f"{self.deleted_rows} deleted by the log")
         if self.expired_rows:
             parts.append(f"{self.expired_rows} were expired")
         if self.lost:
             parts.append(f"{self.lost.rows} are lost (offsets {spans_text(self.lost.offsets)})")
         if self.damage.archived:
             offsets = spans_text(self.damage.archived)
-            parts.append(f"{self.damage.rows} of what is damaged in the log (offsets {offsets})")
+            parts.append(f"{self.damage.rows} damaged in the log (offsets {offsets})")
         if self.damaged_before:
             parts.append(damaged_text(self.damaged_before))
         if self.waiting.size:
-            parts.append(f"offsets {_told(self.waiting)} wait for the next run")
+            parts.append(f"offsets {_bounds(self.waiting)} wait for the next run")
         if self.unread:
-            parts.append(f"{self.unread} are not of the schema")
+            parts.append(f"{self.unread} do not fit the schema")
         if self.now is None:
             parts.append(f"the topic (id {self.log.topic_id}) is gone")
         return ", ".join(parts)
@@ -117,7 +117,7 @@ def report(
     state: ArchiveState,
     log: LogId,
     now: Span | None,
-    files: InFiles,
+    files: FileCounts,
     in_log: Mapping[int, Counted],
     in_archive: Mapping[int, Counted],
     full_holes: Iterable[Span],
@@ -137,9 +137,9 @@ def report(
     """
     rows, damaged_before = state.rows.get(log, 0), state.damaged.get(log, ())
     problems = [
-        f"offsets {_told(hole)} have records, and were never archived; {_advice(log, hole)}"
+        f"offsets {_bounds(hole)} have records, and were never archived; {_advice(log, hole)}"
         if not has_unnamed_files
-        else f"offsets {_told(hole)} have records, and no commit has them; files that no commit "
+        else f"offsets {_bounds(hole)} have records, and no commit has them; files that no commit "
         "names may: run `archive repair`, and no back-fill before"
         for hole in full_holes
     ]
@@ -153,13 +153,13 @@ def report(
     if files.rows != rows:
         problems.append(f"its files have {files.rows} rows, and by its commits they are {rows}")
     if files.distinct != files.rows:
-        problems.append(f"{files.rows - files.distinct} rows are there more than once")
+        problems.append(f"{files.rows - files.distinct} rows are duplicates")
     for epoch in sorted({*in_log, *in_archive}):
         problems += _epoch_problem(epoch, in_log.get(epoch), in_archive.get(epoch))
     if differing:
         offsets = united(Span(one.offset, one.offset + 1) for one in differing)
         problems.append(
-            f"{len(differing)} rows are not as their records in the log are: offsets "
+            f"{len(differing)} rows differ from their records in the log: offsets "
             f"{spans_text(offsets)}"
         )
     compared = sum(counted.rows for counted in in_archive.values())
@@ -190,8 +190,8 @@ def _epoch_problem(epoch: int, in_log: Counted | None, in_archive: Counted | Non
         return []
     if in_log is None and in_archive is not None:
         return [
-            f"{in_archive.rows} records of leader epoch {epoch} are archived that the log does not "
-            "have any more: an unclean election has cut them"
+            f"{in_archive.rows} archived records of leader epoch {epoch} are no longer in the log: "
+            "an unclean election truncated them"
         ]
     if in_archive is None and in_log is not None:
         return [f"{in_log.rows} records of leader epoch {epoch} are missing in the archive"]
@@ -211,8 +211,8 @@ def damaged_text(offsets: Sequence[Span]) -> str:
 
 def spans_text(spans: Sequence[Span]) -> str:
     """Lists all spans: lost offsets are not abridged."""
-    return ", ".join(_told(span) for span in spans)
+    return ", ".join(_bounds(span) for span in spans)
 
 
-def _told(span: Span) -> str:
+def _bounds(span: Span) -> str:
     return f"{span.first} to {span.end - 1}"

@@ -27,7 +27,7 @@ class ValueKind(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ValueForm:
+class ValueFormat:
     """The form of values.
 
     - `schema`: of JSON objects or protobuf messages.
@@ -41,13 +41,13 @@ class ValueForm:
     keep_raw: bool = False
 
     @classmethod
-    def of_json(cls, schema: StructType, keep_raw: bool = False) -> ValueForm:
+    def of_json(cls, schema: StructType, keep_raw: bool = False) -> ValueFormat:
         """Raises `OptionError`."""
         _check_structs(schema, "option --value-schema", "leave it out")
         return cls(ValueKind.JSON, schema, keep_raw=keep_raw)
 
     @classmethod
-    def of_protobuf(cls, descriptors: bytes, message: str, keep_raw: bool = False) -> ValueForm:
+    def of_protobuf(cls, descriptors: bytes, message: str, keep_raw: bool = False) -> ValueFormat:
         """Raises `OptionError`."""
         of = protobuf_values.message_class(descriptors, message)
         schema = protobuf_values.schema_of(of.DESCRIPTOR)
@@ -96,7 +96,7 @@ def _empty_struct(of: DataType) -> str | None:
     return None
 
 
-def form_to_json(form: ValueForm) -> bytes:
+def format_to_json(form: ValueFormat) -> bytes:
     return json.dumps(
         {
             "version": VERSION,
@@ -109,14 +109,14 @@ def form_to_json(form: ValueForm) -> bytes:
     ).encode()
 
 
-def form_from_json(text: bytes, name: str) -> ValueForm:
-    """Raises `OptionError` for a text that `form_to_json` of this version does not write."""
+def format_from_json(text: bytes, name: str) -> ValueFormat:
+    """Raises `OptionError` for a text that `format_to_json` of this version does not write."""
     try:
         value: Any = json.loads(text)
         if value["version"] != VERSION:
             raise ValueError(f"it has version {value['version']!r}, this is {VERSION}")
         schema = value["schema"]
-        return ValueForm(
+        return ValueFormat(
             ValueKind(value["kind"]),
             None if schema is None else StructType.fromJson(schema),
             base64.b64decode(value["descriptors"]),
@@ -125,24 +125,24 @@ def form_from_json(text: bytes, name: str) -> ValueForm:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise OptionError(
-            f"{name} tells of no form of values that is known here: {error}; restore it from a "
+            f"{name} contains no known value format: {error}; restore it from a "
             "backup of the state directory"
         ) from error
 
 
-def form_in_force(wanted: ValueForm | None, kept: ValueForm | None) -> ValueForm:
+def effective_format(wanted: ValueFormat | None, kept: ValueFormat | None) -> ValueFormat:
     """Returns the form to use. `kept`: that of the archive. Raises `OptionError` if they differ."""
     if kept is None:
-        return wanted or ValueForm()
+        return wanted or ValueFormat()
     if wanted is not None and (str(wanted), wanted.schema) != (str(kept), kept.schema):
         raise OptionError(
-            f"the archive has {kept}, and not {wanted}: leave the options of values out to go on "
-            "with it, or begin another archive"
+            f"the archive has {kept}, and not {wanted}: leave the options of values out to "
+            "continue with it, or begin another archive"
         )
     return kept
 
 
-def check_samples(form: ValueForm, samples: list[tuple[str, bytes]]) -> None:
+def check_samples(form: ValueFormat, samples: list[tuple[str, bytes]]) -> None:
     """Raises `OptionError` if none of the samples matches, with the fault of the first.
 
     A few values that do not match are archived as they are.
@@ -154,6 +154,6 @@ def check_samples(form: ValueForm, samples: list[tuple[str, bytes]]) -> None:
     if found and all(why for _, why in found):
         where, why = found[0]
         raise OptionError(
-            f"none of {len(found)} values looked at is of the schema ({form}); the one at "
+            f"none of {len(found)} sampled values fits the schema ({form}); the one at "
             f"{where}: {why}. Give the schema that they have, or archive them with --value raw"
         )

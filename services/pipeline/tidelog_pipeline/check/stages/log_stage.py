@@ -17,7 +17,7 @@ from tidelog.history.record_order import RecordOrder
 from tidelog.model import NO_OFFSET, TopicPartition
 from tidelog_pipeline.check.stages.reader_stage import ReaderFacts
 from tidelog_pipeline.check.stages.tables import LOG, VERDICTS, Stage
-from tidelog_pipeline.check.stages.task_verdict import PartVerdict
+from tidelog_pipeline.check.stages.task_verdict import TaskVerdict
 from tidelog_pipeline.check.stages.value_stage import Marks
 from tidelog_pipeline.columns import Row
 
@@ -36,12 +36,12 @@ def log_stage(marks: Marks) -> Stage:
         group_by=("topic", "partition"),
         order_by=("topic", "partition", "offset", "rank", "line", "index"),
         gives=VERDICTS,
-        run=lambda rows: judged_by_offset(rows, marks),
+        run=lambda rows: check_by_offset(rows, marks),
     )
 
 
-def judged_by_offset(rows: Iterator[Row], marks: Marks) -> Iterator[Row]:
-    verdict = PartVerdict()
+def check_by_offset(rows: Iterator[Row], marks: Marks) -> Iterator[Row]:
+    verdict = TaskVerdict()
     for (topic, partition), of_partition in groupby(rows, key=lambda row: row[:2]):
         name = TopicPartition(topic, partition)
         log = _Log(name, marks.get(name) or LossMarks())

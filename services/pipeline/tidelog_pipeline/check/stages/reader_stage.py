@@ -26,7 +26,7 @@ from tidelog.history.reader_check import ReaderCheck
 from tidelog.history.record_order import RecordOrder
 from tidelog.model import TopicPartition
 from tidelog_pipeline.check.stages.tables import READ, READERS, Stage
-from tidelog_pipeline.check.stages.task_verdict import PartVerdict
+from tidelog_pipeline.check.stages.task_verdict import TaskVerdict
 from tidelog_pipeline.check.stages.value_stage import Marks
 from tidelog_pipeline.columns import Row
 
@@ -45,20 +45,20 @@ def reader_stage(marks: Marks) -> Stage:
         group_by=("topic", "partition"),
         order_by=("topic", "partition", "line"),
         gives=READ,
-        run=lambda rows: judged_by_reader(rows, marks),
+        run=lambda rows: check_by_reader(rows, marks),
     )
 
 
-def judged_by_reader(rows: Iterator[Row], marks: Marks) -> Iterator[Row]:
-    verdict = PartVerdict()
+def check_by_reader(rows: Iterator[Row], marks: Marks) -> Iterator[Row]:
+    verdict = TaskVerdict()
     for (topic, partition), of_partition in groupby(rows, key=lambda row: row[:2]):
         name = TopicPartition(topic, partition)
-        yield from _judged_partition(name, of_partition, marks.get(name) or LossMarks(), verdict)
+        yield from _check_partition(name, of_partition, marks.get(name) or LossMarks(), verdict)
     yield READ.row(**verdict.fields())
 
 
-def _judged_partition(
-    name: TopicPartition, rows: Iterator[Row], marks: LossMarks, verdict: PartVerdict
+def _check_partition(
+    name: TopicPartition, rows: Iterator[Row], marks: LossMarks, verdict: TaskVerdict
 ) -> Iterator[Row]:
     found = PartitionFindings(*name)
     check = ReaderCheck(found, marks)

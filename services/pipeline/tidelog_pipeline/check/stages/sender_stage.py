@@ -11,7 +11,7 @@ from tidelog.history.anomalies import PartitionFindings
 from tidelog.history.loss_marks import LossMarks
 from tidelog.model import TopicPartition
 from tidelog_pipeline.check.stages.tables import SENT, VERDICTS, Stage
-from tidelog_pipeline.check.stages.task_verdict import PartVerdict
+from tidelog_pipeline.check.stages.task_verdict import TaskVerdict
 from tidelog_pipeline.check.stages.value_stage import Marks
 from tidelog_pipeline.columns import Row
 
@@ -27,12 +27,12 @@ def sender_stage(marks: Marks) -> Stage:
         group_by=("topic", "partition"),
         order_by=("topic", "partition", "invoked_line"),
         gives=VERDICTS,
-        run=lambda rows: judged_by_sender(rows, marks),
+        run=lambda rows: check_by_sender(rows, marks),
     )
 
 
-def judged_by_sender(rows: Iterator[Row], marks: Marks) -> Iterator[Row]:
-    verdict = PartVerdict()
+def check_by_sender(rows: Iterator[Row], marks: Marks) -> Iterator[Row]:
+    verdict = TaskVerdict()
     for (topic, partition), of_partition in groupby(rows, key=lambda row: row[2:4]):
         name = TopicPartition(topic, partition)
         found = PartitionFindings(*name)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from tidelog.history import Report
 
 
-class PartVerdict:
+class TaskVerdict:
     """The verdict of one part.
 
     A history that contradicts itself has no report. The first contradicting line counts,

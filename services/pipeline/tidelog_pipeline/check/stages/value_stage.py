@@ -10,7 +10,7 @@ from tidelog.history.loss_marks import LossMarks
 from tidelog.history.value_check import ValueCheck
 from tidelog.model import TopicPartition
 from tidelog_pipeline.check.stages.tables import SENDS, VALUES, Stage
-from tidelog_pipeline.check.stages.task_verdict import PartVerdict
+from tidelog_pipeline.check.stages.task_verdict import TaskVerdict
 from tidelog_pipeline.columns import Row
 
 Marks = Mapping[TopicPartition, LossMarks]
@@ -28,12 +28,12 @@ def value_stage(marks: Marks) -> Stage:
         group_by=("value",),
         order_by=("value", "line", "index"),
         gives=SENDS,
-        run=lambda rows: judged_by_value(rows, marks),
+        run=lambda rows: check_by_value(rows, marks),
     )
 
 
-def judged_by_value(rows: Iterator[Row], marks: Marks) -> Iterator[Row]:
-    verdict = PartVerdict()
+def check_by_value(rows: Iterator[Row], marks: Marks) -> Iterator[Row]:
+    verdict = TaskVerdict()
     check, held = _new_check(marks), 0
     last = contradicted = _NO_VALUE
     for row in rows:
@@ -73,7 +73,7 @@ def _add(check: ValueCheck, row: Row) -> None:
         check.ended(line, end)
 
 
-def _finished(check: ValueCheck, verdict: PartVerdict) -> Iterator[Row]:
+def _finished(check: ValueCheck, verdict: TaskVerdict) -> Iterator[Row]:
     """Sends without a known partition are only counted, because no other rule applies to them."""
     judged, report = check.finish()
     verdict.report.merge(report)

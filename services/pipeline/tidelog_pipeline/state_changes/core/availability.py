@@ -80,10 +80,10 @@ def under_min_isr(partition: Incarnation) -> Iterator[Interval]:
     Uses the last reported min ISR, or the first one before that. Yields nothing if min ISR is
     never reported, e.g. if the ISR never changed.
     """
-    told = [change.min_isr for change in partition.changes if change.min_isr is not None]
-    if not told:
+    reported = [change.min_isr for change in partition.changes if change.min_isr is not None]
+    if not reported:
         return
-    min_isr = told[0]
+    min_isr = reported[0]
     since_ms, cause = None, Cause.NONE
     for change in partition.changes:
         min_isr = min_isr if change.min_isr is None else change.min_isr

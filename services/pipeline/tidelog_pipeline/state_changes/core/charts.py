@@ -86,7 +86,7 @@ def critical_paths(failovers: Sequence[Row]) -> str:
     """Draws failovers, the slowest first, each as a bar of its steps."""
     height = TOP + LANE * len(failovers) + AXIS
     longest = max([row["total_ms"] for row in failovers] + [1])
-    parts = _begin(f"What failovers took their time with {_step_legend()}", height)
+    parts = _begin(f"Duration of the steps of failovers {_step_legend()}", height)
     for number, row in enumerate(failovers):
         y = TOP + LANE * number
         name = f"{row['topic']}/{row['partition']}"
@@ -128,22 +128,22 @@ def _marks(incident: Incident, top: float, bottom: float) -> list[str]:
     for row in incident.marks.rows:
         x = _x(row["began_at"], incident.window)
         who = f" broker {row['broker']}" if row["broker"] >= 0 else f" {row['service']}"
-        said = f"{format_time(row['began_at'])} {row['kind']}{who}"
+        tooltip = f"{format_time(row['began_at'])} {row['kind']}{who}"
         parts.append(
             f'<line x1="{x}" x2="{x}" y1="{top - 8}" y2="{bottom:g}" class="mark">'
-            f"<title>{escape(said)}</title></line>"
+            f"<title>{escape(tooltip)}</title></line>"
         )
     return parts
 
 
 def _bar(row: Row, window: Window, y: float, style: str) -> str:
     begin, end = _x(row["begin_at"], window), _x(row["end_at"], window)
-    said = f"{row['trouble']} for {row['length_ms']:,} ms from {format_time(row['begin_at'])}"
+    tooltip = f"{row['trouble']} for {row['length_ms']:,} ms from {format_time(row['begin_at'])}"
     if row["is_open"]:
-        said += ", and no end of it is told"
+        tooltip += ", without a reported end"
     return (
         f'<rect x="{begin}" y="{y + 3}" width="{max(end - begin, LEAST_WIDTH):.1f}" '
-        f'height="{LANE - 5}" class="{style}"><title>{escape(said)}</title></rect>'
+        f'height="{LANE - 5}" class="{style}"><title>{escape(tooltip)}</title></rect>'
     )
 
 

@@ -33,9 +33,9 @@ def departures_in(events: Iterable[StateChange]) -> Departures:
     """
     first: dict[tuple[int, int], Departure] = {}
     for life in lives_of(event for event in events if event.kind in DEPARTURE_KINDS):
-        told = life.headline
-        found = Departure(life.began_ms, told.broker, told.broker_epoch, life.cause)
-        key = (told.broker, told.broker_epoch)
+        headline = life.headline
+        found = Departure(life.began_ms, headline.broker, headline.broker_epoch, life.cause)
+        key = (headline.broker, headline.broker_epoch)
         first[key] = min(first.get(key, found), found)
     departures: dict[int, list[Departure]] = {}
     for found in sorted(first.values()):

@@ -18,7 +18,7 @@ from tidelog.state_changes.log_lines import LogLines
 from tidelog.state_changes.topic import from_value, value_of
 from tidelog_pipeline.columns import Columns, Row, Run
 from tidelog_pipeline.state_changes.core.departures import Departures
-from tidelog_pipeline.state_changes.core.incarnations import Told
+from tidelog_pipeline.state_changes.core.incarnations import ObservedPeriod
 from tidelog_pipeline.state_changes.core.table_rows import (
     TableRow,
     rows_of_cluster,
@@ -83,7 +83,7 @@ def _rows(change: StateChange) -> Iterator[Row]:
             yield EVENTS.row(**place, is_borrowed=True, **fields)
 
 
-def table_rows(departures: Departures, told: Told) -> Run:
+def table_rows(departures: Departures, observed_period: ObservedPeriod) -> Run:
     """Returns a function that converts groups of events to rows of tables.
 
     Each group has to be complete. The events of one partition are held in memory at a time.
@@ -93,20 +93,23 @@ def table_rows(departures: Departures, told: Told) -> Run:
         for (topic, partition), group in groupby(rows, key=lambda row: row[:2]):
             events = [from_value(row[2]) for row in group]
             name = TopicPartition(topic, partition)
-            for table, row in _of_group(name, events, departures, told):
+            for table, row in _of_group(name, events, departures, observed_period):
                 yield table, _json(row)
 
     return run
 
 
 def _of_group(
-    name: TopicPartition, events: Iterable[StateChange], departures: Departures, told: Told
+    name: TopicPartition,
+    events: Iterable[StateChange],
+    departures: Departures,
+    observed_period: ObservedPeriod,
 ) -> Iterator[TableRow]:
     if not name.topic:
         return rows_of_cluster(events)
     if name.partition == NO_PARTITION:
         return rows_of_topic(events)
-    return rows_of_partition(name, events, departures, told)
+    return rows_of_partition(name, events, departures, observed_period)
 
 
 def _json(row: dict[str, Any]) -> str:

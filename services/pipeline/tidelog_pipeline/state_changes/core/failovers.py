@@ -14,7 +14,7 @@ STEPS = ("noticed", "decided", "told", "taken_up")
 STEP_TEXTS = {
     "noticed": "until a controller asked for an election",
     "decided": "until the store had it",
-    "told": "until the new leader heard of it",
+    "told": "until the new leader received it",
     "taken_up": "until it led",
 }
 

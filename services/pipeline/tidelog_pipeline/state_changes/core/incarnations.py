@@ -16,7 +16,7 @@ _CREATED = (Cause.TOPIC_CREATED, Cause.PARTITIONS_ADDED)
 _DELETED = (Cause.TOPIC_DELETED, Cause.PARTITIONS_REMOVED)
 
 
-class Told(NamedTuple):
+class ObservedPeriod(NamedTuple):
     """The times of the first and the last event."""
 
     since_ms: int
@@ -52,15 +52,15 @@ class _Span(NamedTuple):
         return bool(self.changes) or self.created_ms is not None or self.deletion is not None
 
 
-def incarnations(lives: Sequence[ChangeLife], told: Told) -> list[Incarnation]:
+def incarnations(lives: Sequence[ChangeLife], observed_period: ObservedPeriod) -> list[Incarnation]:
     """Returns the incarnations of a partition's name. `lives`: in causal order, at least one."""
     spans = [_span(group) for of_topic in _by_topic(lives) for group in _by_creation(of_topic)]
     spans = [span for span in spans if span.is_of_its_key] or spans[-1:]
     begins = [span.first_ms if span.created_ms is None else span.created_ms for span in spans]
     if spans[0].created_ms is None:
-        begins[0] = told.since_ms
+        begins[0] = observed_period.since_ms
     # If its deletion is not reported, an incarnation ends when the next one begins.
-    gone = [*begins[1:], told.until_ms]
+    gone = [*begins[1:], observed_period.until_ms]
     return [
         Incarnation(
             span.topic_id,
@@ -124,10 +124,10 @@ def _deleted_ms(life: ChangeLife) -> int | None:
 def _done_ms(life: ChangeLife) -> int | None:
     return min(
         (
-            told.time_ms
+            observed_period.time_ms
             for part in life.parts
-            for told in part.stages
-            if told.stage is Stage.COMPLETED
+            for observed_period in part.stages
+            if observed_period.stage is Stage.COMPLETED
         ),
         default=None,
     )

@@ -43,7 +43,7 @@ class Window(NamedTuple):
         return max(1, -(-(self.end_ms - self.begin_ms) // BUCKETS))
 
 
-class Some(NamedTuple):
+class LimitedRows(NamedTuple):
     """The first rows of a list, and its length."""
 
     rows: Sequence[Row]
@@ -63,12 +63,12 @@ class Incident(NamedTuple):
     window: Window
     lines: Lines
     intervals: Sequence[Row]
-    availability: Some
-    marks: Some
+    availability: LimitedRows
+    marks: LimitedRows
     changes: Mapping[str, Sequence[int]]
-    durations: Some
-    elections: Some
-    churn: Some
-    unfinished: Some
-    failovers: Some
+    durations: LimitedRows
+    elections: LimitedRows
+    churn: LimitedRows
+    unfinished: LimitedRows
+    failovers: LimitedRows
     worst_stages: Sequence[Row]

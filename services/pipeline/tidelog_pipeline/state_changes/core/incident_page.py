@@ -10,7 +10,7 @@ from tidelog.state_changes.json_form import format_time
 from tidelog.wording import plural
 from tidelog_pipeline.state_changes.core.charts import changes, critical_paths, lanes
 from tidelog_pipeline.state_changes.core.failovers import STEP_TEXTS, STEPS
-from tidelog_pipeline.state_changes.core.incident import Incident, Some
+from tidelog_pipeline.state_changes.core.incident import Incident, LimitedRows
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1040px; margin: 2rem auto; color: #1f2328; }
@@ -55,12 +55,12 @@ def page(incident: Incident) -> str:
             ),
         ),
         _listed(
-            "Brokers that left ISRs and came back",
+            "Brokers that left and rejoined ISRs",
             incident.churn,
             ("topic", "partition", "broker", "left", "joined"),
         ),
         _listed(
-            "Changes of which no end is told",
+            "Changes without a reported end",
             incident.unfinished,
             (
                 "began_at",
@@ -74,7 +74,7 @@ def page(incident: Incident) -> str:
             ),
         ),
         _listed(
-            "What befell brokers, controllers and the store",
+            "Events of brokers, controllers and the store",
             incident.marks,
             ("began_at", "kind", "cause", "broker", "service"),
         ),
@@ -86,7 +86,7 @@ def _summary(incident: Incident) -> str:
     lines = incident.lines
     down = [row for row in incident.availability.rows if row["without_leader_ms"]]
     read = f"<p>{lines.read:,} lines were read"
-    read += f", {lines.malformed:,} of them cut or wrong" if lines.malformed else ""
+    read += f", {lines.malformed:,} of them truncated or malformed" if lines.malformed else ""
     if not incident.availability.total:
         return (
             f"{read}.</p><p class=good>No partition was without a leader or under its min ISR.</p>"
@@ -148,7 +148,7 @@ def _failovers(incident: Incident) -> str:
     )
 
 
-def _listed(title: str, some: Some, columns: Sequence[str]) -> str:
+def _listed(title: str, some: LimitedRows, columns: Sequence[str]) -> str:
     if not some.total:
         return ""
     left_out = some.total - len(some.rows)

@@ -46,16 +46,16 @@ def key_changes(lives: Iterable[ChangeLife]) -> Iterator[KeyChange]:
 
 def _key_change(life: ChangeLife, part: Part, done_ms: int) -> KeyChange:
     details: dict[str, Detail] = {}
-    for told in part.stages:
-        details |= told.details
+    for event in part.stages:
+        details |= event.details
     leader = _number(details.get("leader"))
     taking = _taking_up(life, leader)
-    asked = _time_of(part, Stage.REQUESTED)
+    requested_ms = _time_of(part, Stage.REQUESTED)
     return KeyChange(
         life,
         part.kind,
         life.cause,
-        min(life.began_ms, done_ms) if asked is None else asked,
+        min(life.began_ms, done_ms) if requested_ms is None else requested_ms,
         done_ms,
         _number(details.get("leader_before")),
         leader,
@@ -80,7 +80,7 @@ def _taking_up(life: ChangeLife, leader: int | None) -> Part | None:
 
 
 def _time_of(part: Part, stage: Stage) -> int | None:
-    return next((told.time_ms for told in part.stages if told.stage is stage), None)
+    return next((event.time_ms for event in part.stages if event.stage is stage), None)
 
 
 def _number(value: Detail | None) -> int | None:

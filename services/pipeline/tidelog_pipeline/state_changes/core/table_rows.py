@@ -16,7 +16,11 @@ from tidelog.state_changes.life import lives_of
 from tidelog_pipeline.state_changes.core.availability import Interval, under_min_isr, without_leader
 from tidelog_pipeline.state_changes.core.departures import Departures
 from tidelog_pipeline.state_changes.core.failovers import Failover, failovers
-from tidelog_pipeline.state_changes.core.incarnations import Incarnation, Told, incarnations
+from tidelog_pipeline.state_changes.core.incarnations import (
+    Incarnation,
+    ObservedPeriod,
+    incarnations,
+)
 from tidelog_pipeline.state_changes.core.key_changes import ISR_KINDS, KeyChange
 
 _PLACE = "topic string, partition bigint"
@@ -68,7 +72,10 @@ def rows_of_topic(events: Iterable[StateChange]) -> Iterator[TableRow]:
 
 
 def rows_of_partition(
-    name: TopicPartition, events: Iterable[StateChange], departures: Departures, told: Told
+    name: TopicPartition,
+    events: Iterable[StateChange],
+    departures: Departures,
+    observed_period: ObservedPeriod,
 ) -> Iterator[TableRow]:
     """Yields rows for one partition.
 
@@ -78,7 +85,7 @@ def rows_of_partition(
     if not lives:
         return
     yield from _lives(lives)
-    for incarnation in incarnations(lives, told):
+    for incarnation in incarnations(lives, observed_period):
         yield from _rows_of(name, incarnation, departures)
 
 
@@ -112,41 +119,41 @@ def _lives(lives: Sequence[ChangeLife]) -> Iterator[TableRow]:
 
 
 def _change(life: ChangeLife) -> dict[str, Any]:
-    told = life.headline
+    event = life.headline
     return {
         "change_id": life.change_id,
-        "kind": told.kind.value,
+        "kind": event.kind.value,
         "cause": life.cause.value,
-        "topic": told.topic,
-        "partition": told.partition,
-        "topic_id": told.topic_id,
-        "broker": told.broker,
+        "topic": event.topic,
+        "partition": event.partition,
+        "topic_id": event.topic_id,
+        "broker": event.broker,
         "began_at": life.began_ms,
         "ended_at": life.began_ms + life.took_ms,
         "took_ms": life.took_ms,
         "revision": life.revision,
-        "leader_epoch": told.leader_epoch,
-        "controller_epoch": told.controller_epoch,
-        "service": told.service,
+        "leader_epoch": event.leader_epoch,
+        "controller_epoch": event.controller_epoch,
+        "service": event.service,
         "is_failed": life.is_failed,
         "is_unfinished": bool(life.unfinished),
-        "details": _details(told.details),
+        "details": _details(event.details),
     }
 
 
 def _stages(life: ChangeLife) -> Iterator[dict[str, Any]]:
     for part in life.parts:
-        for told in part.stages:
+        for event in part.stages:
             yield {
                 "kind": part.kind.value,
                 "broker": part.broker,
                 "is_late": part.is_late,
-                "stage": told.stage.value,
-                "cause": told.cause.value,
-                "service": told.service,
-                "told_at": told.time_ms,
-                "since_requested_ms": life.since_requested_ms(told),
-                "details": _details(told.details),
+                "stage": event.stage.value,
+                "cause": event.cause.value,
+                "service": event.service,
+                "told_at": event.time_ms,
+                "since_requested_ms": life.since_requested_ms(event),
+                "details": _details(event.details),
             }
 
 
