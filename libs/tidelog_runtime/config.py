@@ -288,14 +288,14 @@ class _ConfigFileSource(PydanticBaseSettingsSource):
                 f"there is no configuration file {path}; give a TOML file's path"
             )
         try:
-            told = TomlConfigSettingsSource(self.settings_cls, path)()
+            settings = TomlConfigSettingsSource(self.settings_cls, path)()
         except (OSError, tomllib.TOMLDecodeError) as error:
             raise _ConfigFileError(
                 f"the configuration file {path} cannot be read as TOML: {error}"
             ) from error
         assert issubclass(self.settings_cls, ProgramConfig)
         others = self.settings_cls.also_in_file() - self.settings_cls.model_fields.keys()
-        return {name: value for name, value in told.items() if name not in others}
+        return {name: value for name, value in settings.items() if name not in others}
 
 
 class _ConfigFileError(Exception):

@@ -43,7 +43,7 @@ class CollectionSchedule:
     def __init__(self, now_s: float) -> None:
         self._busy_at_s = now_s
         self._waits_since_s: float | None = None
-        self._looks = 0  # collections since the last full one
+        self._passes = 0  # collections since the last full one
 
     def due(self, now_s: float, used_share: float, new_objects: int) -> int | None:
         """Returns the generation to collect now; None: no collection.
@@ -61,11 +61,11 @@ class CollectionSchedule:
         if not is_quiet and now_s - self._waits_since_s < LONGEST_WAIT_S:
             return None
         self._waits_since_s = None
-        self._looks += 1
-        if self._looks >= (PASSES_PER_FULL if is_quiet else PASSES_PER_FULL_IF_BUSY):
-            self._looks = 0
+        self._passes += 1
+        if self._passes >= (PASSES_PER_FULL if is_quiet else PASSES_PER_FULL_IF_BUSY):
+            self._passes = 0
             return 2
-        return 1 if self._looks % PASSES_PER_GENERATION_1 == 0 else 0
+        return 1 if self._passes % PASSES_PER_GENERATION_1 == 0 else 0
 
 
 @asynccontextmanager

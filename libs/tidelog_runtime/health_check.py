@@ -136,10 +136,10 @@ def check_grpc(connection: socket.socket, deadline: float, *, alive: bool) -> st
     while True:
         replies, status = conversation.receive(_read(connection, deadline))
         if status is not None:
-            said = _STATUSES.get(status, str(status))
+            status_name = _STATUSES.get(status, str(status))
             if status != _SERVING and not alive:
-                raise UnhealthyError(f"says {said}")
-            return said
+                raise UnhealthyError(f"says {status_name}")
+            return status_name
         if replies:
             connection.sendall(replies)
 
@@ -195,12 +195,12 @@ def main(argv: Sequence[str]) -> int:
     deadline = time.monotonic() + TIMEOUT_S
     try:
         with socket.create_connection((host, port), TIMEOUT_S) as connection:
-            said = _CHECKS[arguments[0]](connection, deadline, alive="--alive" in argv)
+            status_name = _CHECKS[arguments[0]](connection, deadline, alive="--alive" in argv)
     except TimeoutError:
         return _end(EXIT_UNHEALTHY, f"{host}:{port} does not answer within {TIMEOUT_S:g} s")
     except (OSError, UnhealthyError) as error:
         return _end(EXIT_UNHEALTHY, f"{host}:{port}: {error}")
-    return _end(EXIT_HEALTHY, f"{host}:{port}: {said}")
+    return _end(EXIT_HEALTHY, f"{host}:{port}: {status_name}")
 
 
 def _end(status: int, line: str) -> int:

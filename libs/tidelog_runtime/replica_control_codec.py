@@ -251,8 +251,10 @@ async def with_trace_of_call(command: _Command, trace_id: str) -> _Command:
     return replace(
         command,
         partitions=await map_yielding(
-            lambda wanted: wanted._replace(
-                state=wanted.state.with_change(wanted.state.change._replace(trace_id=trace_id))
+            lambda partition: partition._replace(
+                state=partition.state.with_change(
+                    partition.state.change._replace(trace_id=trace_id)
+                )
             ),
             command.partitions,
         ),

@@ -92,11 +92,11 @@ class DemoResult:
                 f"records acknowledged by all replicas ({megabytes:.0f} MB)",
             ),
             (f"{self.read:,}", "records read back by another process and compared by hash"),
-            (_judged(self.lost), "lost"),
-            (_judged(self.duplicates), "written twice"),
-            (_judged(self.wrong), "with content that differs from their file"),
-            (_judged(self.unexpected), "that were read but never acknowledged"),
-            (_judged(self.failed_sends), "sends that failed"),
+            (_verdict(self.lost), "lost"),
+            (_verdict(self.duplicates), "written twice"),
+            (_verdict(self.wrong), "with content that differs from their file"),
+            (_verdict(self.unexpected), "that were read but never acknowledged"),
+            (_verdict(self.failed_sends), "sends that failed"),
             (_yes(self.replicas_identical), "replicas are identical on disk, byte by byte"),
             (_yes(self.isr_full), "every ISR is full again"),
             (
@@ -110,7 +110,7 @@ class DemoResult:
         ]
 
 
-def _judged(count: int) -> str:
+def _verdict(count: int) -> str:
     return f"[green]{count}[/]" if count == 0 else f"[red]{count:,}[/]"
 
 

@@ -56,7 +56,6 @@ class Scenario:
         self._killed_controller_at = 0.0
         self._partitions_of_killed: list[int] = []
         self._killed_broker = -1
-        self._detected = asyncio.Event()
         self._detection_seconds = 0.0
 
     async def run(self) -> DemoResult:
@@ -127,11 +126,11 @@ class Scenario:
         ) as producer:
             for record in self._source:
                 delivery = await producer.send(TOPIC, record.value, record.key)
-                delivery.add_done_callback(self._noting(record.key, len(record.value)))
+                delivery.add_done_callback(self._record_delivery(record.key, len(record.value)))
             await producer.flush()
         await nemesis
 
-    def _noting(self, key: bytes, size: int) -> Callable[[asyncio.Future[Delivery]], None]:
+    def _record_delivery(self, key: bytes, size: int) -> Callable[[asyncio.Future[Delivery]], None]:
         def note(delivery: asyncio.Future[Delivery]) -> None:
             error = delivery.exception()
             if error is None:

@@ -140,11 +140,11 @@ async def _serve(cluster: LocalCluster, console: Console) -> None:
         await cluster.start()
         await cluster.ready()
     _show(cluster, console)
-    told: set[int | None] = set()
+    reported_pids: set[int | None] = set()
     while True:
         for process in cluster.died():
-            if process.started_pid not in told:
-                told.add(process.started_pid)
+            if process.started_pid not in reported_pids:
+                reported_pids.add(process.started_pid)
                 _line(console, _death(process, cluster))
         for name in answer_requests(cluster.directory, cluster.restart):
             _line(console, f"{name} was started again.")

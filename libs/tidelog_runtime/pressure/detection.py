@@ -62,13 +62,13 @@ class PressureDetector:
     def __init__(self, max_connections: int = 0) -> None:
         self._max_connections = max_connections
         self._since_ms: dict[str, int] = {}
-        self._looks: deque[tuple[int, Usage]] = deque()
+        self._samples: deque[tuple[int, Usage]] = deque()
 
     def take(self, usage: Usage, monotonic_ms: int, wall_ms: int) -> tuple[Pressure, ...]:
         """Returns the current shortages, ordered by resource."""
-        while len(self._looks) > 1 and self._looks[1][0] <= monotonic_ms - CPU_WINDOW_MS:
-            self._looks.popleft()
-        self._looks.append((monotonic_ms, usage))
+        while len(self._samples) > 1 and self._samples[1][0] <= monotonic_ms - CPU_WINDOW_MS:
+            self._samples.popleft()
+        self._samples.append((monotonic_ms, usage))
         found: list[Pressure] = []
         for resource, used, limit, detail in self._uses(usage, monotonic_ms):
             known = resource in self._since_ms
@@ -86,7 +86,7 @@ class PressureDetector:
         yield CONNECTIONS, usage.top_peer_connections, self._max_connections, of_one
         yield MEMORY, usage.memory_bytes, usage.memory_limit_bytes, ""
         yield DISK, usage.disk_ms, SLOW_DISK_MS, usage.disk_operation
-        began_ms, before = self._looks[0]
+        began_ms, before = self._samples[0]
         passed_ms = now_ms - began_ms
         if passed_ms < CPU_WINDOW_MS * 9 // 10:
             return
@@ -115,7 +115,7 @@ class PressureDetector:
 def _of_files(usage: Usage) -> str:
     if not usage.sockets:
         return ""
-    said = f"{usage.sockets:,} of them are connections"
+    text = f"{usage.sockets:,} of them are connections"
     if usage.top_peer_connections * 2 > usage.sockets:
-        said += f", {usage.top_peer_connections:,} of these with {usage.top_peer}"
-    return said
+        text += f", {usage.top_peer_connections:,} of these with {usage.top_peer}"
+    return text

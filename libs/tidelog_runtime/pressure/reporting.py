@@ -79,9 +79,9 @@ class PressureMeter:
     ) -> None:
         self.standstill = standstill
         self._clock = clock
-        self._look = look
-        self._judge = PressureDetector(max_connections)
-        self._judging = threading.Lock()
+        self._measure = look
+        self._detector = PressureDetector(max_connections)
+        self._detecting = threading.Lock()
         self._measured_ms = clock.monotonic_ms()
         self.current: tuple[Pressure, ...] = ()
 
@@ -92,22 +92,22 @@ class PressureMeter:
             await asyncio.sleep(INTERVAL_SECONDS)
 
     async def step(self) -> None:
-        self._take(await asyncio.to_thread(self._look))
+        self._take(await asyncio.to_thread(self._measure))
         self._measured_ms = self._clock.monotonic_ms()
 
     def step_held_up(self) -> None:
         """Called by a thread: measures if the event loop is blocked."""
         if self._is_held_up():
-            self._take(self._look())
+            self._take(self._measure())
 
     def _is_held_up(self) -> bool:
         return self._clock.monotonic_ms() - self._measured_ms >= HELD_UP_MS
 
     def _take(self, usage: Usage) -> None:
         clock = self._clock
-        with self._judging:
+        with self._detecting:
             before = {pressure.resource for pressure in self.current}
-            self.current = self._judge.take(usage, clock.monotonic_ms(), clock.wall_ms())
+            self.current = self._detector.take(usage, clock.monotonic_ms(), clock.wall_ms())
         for pressure in self.current:
             if pressure.resource not in before:
                 _log.warning(

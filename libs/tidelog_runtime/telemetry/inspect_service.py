@@ -29,7 +29,7 @@ DEFAULT_EXPLAIN_TIMEOUT_MS = 2_000
 MAX_EXPLAIN_TIMEOUT_MS = 60_000
 # Work between two yields to the event loop; each takes about a millisecond.
 MAX_EVENTS_PER_MESSAGE = 100
-EVENTS_FILTERED_PER_TURN = 1_000
+EVENTS_FILTERED_PER_SLICE = 1_000
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -51,7 +51,7 @@ class InspectServicer(InspectServiceServicer):
         self, request: pb.WatchEventsRequest, context: _Context
     ) -> AsyncIterator[pb.WatchEventsResponse]:
         await _refuse_wrong(context, lambda: check_events(request))
-        wanted = Filter(
+        selected = Filter(
             request.topic,
             request.partition if request.HasField("partition") else None,
             request.broker if request.HasField("broker") else None,
@@ -60,9 +60,9 @@ class InspectServicer(InspectServiceServicer):
         )
         # Without an await in between: later events arrive through the follower.
         kept, oldest_kept_ms = self._state_changes.kept(), self._state_changes.oldest_kept_ms
-        follower = self._state_changes.follow(wanted) if request.follow else None
+        follower = self._state_changes.follow(selected) if request.follow else None
         try:
-            recent = await newest_of(kept, wanted, request.limit)
+            recent = await newest_of(kept, selected, request.limit)
             # Sent even without events, because it reports how far back the ring reaches.
             yield pb.WatchEventsResponse(oldest_kept_ms=oldest_kept_ms)
             async for message in _messages(recent, 0):
@@ -116,7 +116,7 @@ def _explained(explanation: Explanation) -> pb.ExplainResponse:
     )
 
 
-async def newest_of(kept: Sequence[StateChange], wanted: Filter, limit: int) -> list[StateChange]:
+async def newest_of(kept: Sequence[StateChange], selected: Filter, limit: int) -> list[StateChange]:
     """Returns the newest changes that pass the filter, oldest first.
 
     - `limit`: at most this many; 0: all.
@@ -124,9 +124,9 @@ async def newest_of(kept: Sequence[StateChange], wanted: Filter, limit: int) -> 
     Yields to the event loop.
     """
     found: list[StateChange] = []
-    for end in range(len(kept), 0, -EVENTS_FILTERED_PER_TURN):
-        some = kept[max(0, end - EVENTS_FILTERED_PER_TURN) : end]
-        found += [change for change in reversed(some) if wanted.passes(change)]
+    for end in range(len(kept), 0, -EVENTS_FILTERED_PER_SLICE):
+        some = kept[max(0, end - EVENTS_FILTERED_PER_SLICE) : end]
+        found += [change for change in reversed(some) if selected.passes(change)]
         if limit and len(found) >= limit:
             del found[limit:]
             break

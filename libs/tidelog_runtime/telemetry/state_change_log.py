@@ -242,12 +242,12 @@ class StateChangeLog:
         """Returns the changes in the ring, oldest first."""
         return list(self._ring)
 
-    def recent(self, wanted: Filter) -> list[StateChange]:
+    def recent(self, selected: Filter) -> list[StateChange]:
         """Returns the kept changes that pass, oldest first.
 
         Takes milliseconds if the ring is full.
         """
-        return [change for change in self._ring if wanted.passes(change)]
+        return [change for change in self._ring if selected.passes(change)]
 
     @property
     def oldest_kept_ms(self) -> int:
@@ -258,8 +258,8 @@ class StateChangeLog:
         forgets = self.reported > len(self._ring)
         return self._ring[0].time_ms if forgets and self._ring else self._began_ms
 
-    def follow(self, wanted: Filter) -> Follower:
-        follower = Follower(wanted)
+    def follow(self, selected: Filter) -> Follower:
+        follower = Follower(selected)
         self._followers.append(follower)
         return follower
 
