@@ -446,5 +446,5 @@ class TestLeases:
     async def test_a_time_to_live_that_no_store_supports_is_rejected(
         self, store: MetadataStore
     ) -> None:
-        with pytest.raises(ValueError, match="none under 2 s"):
+        with pytest.raises(ValueError, match="the minimum is 2 s"):
             await store.grant_lease(1)
