@@ -104,7 +104,7 @@ lint: $(STAMP) $(SPARK_STAMP)
 	@$(MAKE) --no-print-directory check-generated
 
 bench: $(STAMP) $(PLOTS_STAMP)
-	$(BIN)/python -m bench $(if $(QUICK),--quick) $(PARTS)
+	PYTHONPATH=tests $(BIN)/python -m bench $(if $(QUICK),--quick) $(PARTS)
 
 # Needs nats-server, and Maven, by which Kafka comes, with Java 17.
 bench-peers: $(STAMP) $(PEERS_STAMP)

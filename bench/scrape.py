@@ -1,5 +1,5 @@
 """The cost of a scrape for a broker, and for the active controller, with very many partitions
-(`python -m bench.scrape`): series, and the time until the last byte is read.
+(`PYTHONPATH=tests python -m bench.scrape`): series, and the time until the last byte is read.
 
 The metrics are collected from real replicas with real logs, and served by the real server, in a
 process that does nothing else: once with all followers caught up, and once with a dead follower, so
@@ -20,6 +20,7 @@ from typing import NamedTuple
 from rich.console import Console
 
 from bench.report import Measured, run_alone
+from doubles.memory_store import MemoryStore
 from tidelog.batch import new_batch
 from tidelog.inspection.model import BrokerBacklog
 from tidelog.model import Acks, Codec, TopicPartition
@@ -40,7 +41,6 @@ from tidelog_controller.state.context import Context
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
-from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.schema import (
     LeaderAndIsr,
     Member,
@@ -52,8 +52,8 @@ from tidelog_runtime.metadata.store import Changed, KeyValue
 from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS
 from tidelog_runtime.telemetry.metrics.controller_catalogue import CONTROLLER_METRICS
 from tidelog_runtime.telemetry.metrics.http_server import Collect, MetricsServer
-from tidelog_runtime.telemetry.metrics.loop_watch import LoopWatch
 from tidelog_runtime.telemetry.metrics.metric import Metric
+from tidelog_runtime.telemetry.metrics.service_metrics import LoopWatch
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.topic_config import TopicConfig
 

@@ -17,11 +17,11 @@ from tidelog_admin_api.config import AdminApiConfig
 from tidelog_broker.broker_config import BrokerConfig
 from tidelog_controller.config import ControllerConfig
 from tidelog_docs.markdown import cell, code, table
-from tidelog_pipeline.archive import config as archive
-from tidelog_pipeline.check.config import CheckConfig
-from tidelog_pipeline.config import BrokersConfig
-from tidelog_pipeline.lag import config as lag
-from tidelog_pipeline.state_changes.config import StateChangesConfig
+from tidelog_pipeline.archive import archive_config as archive
+from tidelog_pipeline.check.check_config import CheckConfig
+from tidelog_pipeline.lag import lag_config as lag
+from tidelog_pipeline.pipeline_config import BrokersConfig
+from tidelog_pipeline.state_changes.state_changes_config import StateChangesConfig
 from tidelog_runtime.config import RegisteredConfig, ServiceConfig
 from tidelog_runtime.topic_config import TopicConfig
 

@@ -69,7 +69,7 @@ class _Clock:
 class _Untold(StateChangeLog):
     """Discards state changes: a step of the model is taken a million times."""
 
-    def tell(self, *_args: object, **_fields: object) -> None: ...
+    def emit(self, *_args: object, **_fields: object) -> None: ...
 
 
 _UNTOLD = _Untold("broker", _Clock(), capacity=0)

@@ -172,10 +172,10 @@ def _unsynced_counts(*, log_end: int, flushed_offset: int, synced: bool) -> int:
 def _whole_if_synced(
     member: Member, live: Mapping[int, electability.LiveBroker], rules: electability.ElectionRules
 ) -> bool:
-    return _is_whole(member, live, rules._replace(synced=True))
+    return _is_intact(member, live, rules._replace(synced=True))
 
 
-_is_whole = electability.is_whole
+_is_intact = electability.is_whole
 _take = Partition.take
 
 

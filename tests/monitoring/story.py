@@ -27,7 +27,7 @@ from tidelog.client import Admin, Consumer
 from tidelog.client.operations import Move
 from tidelog.model import TopicPartition
 from tidelog_runtime.local.cluster import LocalCluster
-from tidelog_runtime.local.service_file import Setting
+from tidelog_runtime.local.cluster_file import Setting
 
 TOPIC, PARTITIONS = "sea", 6
 # The replica whose lag is checked in detail.

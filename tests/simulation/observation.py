@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Protocol, TypeAlias
 
+from doubles.memory_data import MemoryData
 from simulation.shadow_logs import Entry
 from tidelog.model import Batch
 from tidelog_broker.damage.divergences import Divergences
@@ -27,7 +28,6 @@ from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.storage.log_directory import LogDirectory
-from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.store import Delete, KeyValue, Transaction, TransactionResult
 from tidelog_runtime.replica_control import (
     CommandResult,

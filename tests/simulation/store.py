@@ -18,9 +18,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from doubles.memory_data import MemoryData
 from simulation.loop import SimHandle, SimLoop, SimProcess
 from simulation.network import CallFailedError, Network, Serving
-from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.seen_revisions import SeenRevisions
 from tidelog_runtime.metadata.store import (
     Changed,
@@ -321,7 +321,7 @@ class SimLease:
         if self._failure is not None:
             raise self._failure
         if self._closed:
-            raise StoreClosedError("the metadata store was closed; its leases run out")
+            raise StoreClosedError("the metadata store was closed; its leases expire")
 
     async def revoke(self) -> None:
         if self._ended.is_set():
@@ -372,8 +372,8 @@ class SimStore:
     def seen_revision(self) -> int:
         return self._seen.highest
 
-    def heard_of(self, revision: int) -> None:
-        self._seen.heard_of(revision)
+    def observe_revision(self, revision: int) -> None:
+        self._seen.observe_revision(revision)
 
     async def get(self, key: str) -> KeyValue | None:
         found: KeyValue | None = await self.ask("get", key)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from doubles.memory_data import MemoryData
 from simulation.loop import SimLoop, SimProcess
 from simulation.network import Network
 from simulation.scenario import run_seed
 from simulation.store import EtcdServer, SimStore
 from simulation.stored_plans import DIRECTORY, read_plan
-from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.store import Put, Transaction
 
 PLAN = read_plan(DIRECTORY / "members-back-before-leader-lost.txt")

@@ -29,8 +29,7 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchResponse,
 )
 from tidelog_controller.state.events import DialOutcome
-from tidelog_runtime.disk_reports import DiskReport
-from tidelog_runtime.leader_reports import UnreachableLeadersReport
+from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport
 from tidelog_runtime.replica_control import BrokerUnreachableError, LeaderAndIsrCommand
 
 if TYPE_CHECKING:

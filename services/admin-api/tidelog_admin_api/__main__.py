@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from tidelog_runtime import quick_start  # must come before the other imports
+    from tidelog_runtime import process_init  # must come before the other imports
 
 import asyncio
 import functools
@@ -33,10 +33,10 @@ from tidelog_admin_api.http_connection import HttpConnection
 from tidelog_admin_api.record_clients import RecordClients
 from tidelog_runtime.clock import Clock, SystemClock
 from tidelog_runtime.config import load
+from tidelog_runtime.memory_reserve import started_executor
+from tidelog_runtime.pressure.process_pauses import PauseMeter
 from tidelog_runtime.pressure.reporting import PressureMeter, reporting_pressure
-from tidelog_runtime.pressure.standstill import StandstillMeter
-from tidelog_runtime.pressure.usage import look_at_process
-from tidelog_runtime.started_threads import started_executor
+from tidelog_runtime.pressure.usage import measure_usage
 from tidelog_runtime.telemetry.logging import configure_logging
 from tidelog_runtime.telemetry.metrics.gateway_catalogue import GATEWAY_METRICS
 from tidelog_runtime.telemetry.metrics.http_server import MetricsUnavailableError, serve
@@ -129,10 +129,10 @@ async def _serve(config: AdminApiConfig) -> int:
 
 
 def pressure_meter(config: AdminApiConfig, port: int, clock: Clock) -> PressureMeter:
-    standstill = StandstillMeter()
+    standstill = PauseMeter()
     return PressureMeter(
         clock,
-        lambda: look_at_process((port,), standstill),
+        lambda: measure_usage((port,), standstill),
         config.max_connections_per_client,
         standstill,
     )
@@ -193,5 +193,5 @@ async def _run(app: FastAPI, listening: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    quick_start.imports_done()
+    process_init.finish_startup()
     sys.exit(main())

@@ -253,7 +253,7 @@ class Broker:
         self.manager.on_following = self._repair.copy_missing
         # A store below a revision that a command rests on was rolled back (rule
         # `other-or-older-store-rejected`).
-        self.manager.on_store_revision = self.store.heard_of
+        self.manager.on_store_revision = self.store.observe_revision
         self.manager.on_full_state = self.start.count
         self._damage = StartDamage(
             config.broker_id, self._logs, self._repair, self._others, self.cache, run_blocking
@@ -308,8 +308,8 @@ class Broker:
     def _tell_clock(self, doubt: Doubt, end: str) -> None:
         """Emits that deletion by age pauses, or that it resumes (`end` is not empty)."""
         if not end:
-            self._clock_change = self.state_changes.standing("clock", Cause.NONE)
-        self.state_changes.tell(
+            self._clock_change = self.state_changes.condition_change("clock", Cause.NONE)
+        self.state_changes.emit(
             Kind.CLOCK_IN_DOUBT,
             Stage.COMPLETED if end else Stage.REQUESTED,
             change=self._clock_change,

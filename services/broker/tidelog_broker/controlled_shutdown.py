@@ -58,7 +58,7 @@ class ControlledShutdown:
     ) -> None:
         """Emits a stage of the stop, with the number of awaited partitions."""
         awaited = sum(map(self._is_awaited, self._manager.all()))
-        self._state_changes.tell(
+        self._state_changes.emit(
             Kind.BROKER_STOPPING,
             stage,
             change=change,

@@ -95,10 +95,10 @@ class Maintenance:
     def _emit_stall(self, for_ms: int) -> None:
         """Emits the stall, which explains what other brokers did meanwhile."""
         state_changes = self._manager.state_changes
-        state_changes.tell(
+        state_changes.emit(
             Kind.BROKER_STALLED,
             Stage.COMPLETED,
-            change=state_changes.standing("stall", Cause.NONE, for_ms),
+            change=state_changes.condition_change("stall", Cause.NONE, for_ms),
             broker=self._manager.broker_id,
             broker_epoch=self._manager.broker_epoch,
             details={"stalled_ms": for_ms},

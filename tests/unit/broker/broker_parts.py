@@ -37,9 +37,8 @@ from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.data_directory import DataDirectory, Identity
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.replica_digests import ReadDone
+from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport
 from tidelog_runtime.clock import Clock
-from tidelog_runtime.disk_reports import DiskReport
-from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     RUNNING,

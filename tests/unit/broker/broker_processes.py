@@ -3,6 +3,8 @@
 import random
 from pathlib import Path
 
+from doubles.memory_data import MemoryData
+from doubles.memory_store import MemoryStore
 from tidelog.model import Acks
 from tidelog_broker.broker import Broker
 from tidelog_broker.broker_config import BrokerConfig
@@ -15,8 +17,6 @@ from tidelog_broker.replication.transport import (
 )
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
 from tidelog_broker.storage.data_directory import DataDirectory
-from tidelog_runtime.metadata.memory import MemoryStore
-from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.schema import (
     BrokerRegistration,
     ControllerEntry,

@@ -69,8 +69,12 @@ from tidelog_controller.state.events import (
     Tick,
     Transacted,
 )
-from tidelog_runtime.disk_reports import DiskReport, FailingLeadership
-from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+from tidelog_runtime.broker_reports import (
+    DiskReport,
+    FailingLeadership,
+    UnreachableLeader,
+    UnreachableLeadersReport,
+)
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     BrokerRegistration,
@@ -81,10 +85,7 @@ from tidelog_runtime.metadata.schema import (
     encode,
     encode_leader_and_isr,
 )
-from tidelog_runtime.metadata.store import (
-    Put,
-    Transaction,
-)
+from tidelog_runtime.metadata.store import Put, Transaction
 from tidelog_runtime.replica_control import (
     CommandResult,
     DescribeReplicasCommand,

@@ -33,9 +33,9 @@ from tidelog_docs.markdown import cell, table
 from tidelog_docs.references import GENERATORS
 from tidelog_docs.rest import operations
 from tidelog_docs.settings import default, values
-from tidelog_pipeline.archive import config as archive
-from tidelog_pipeline.config import BrokersConfig
-from tidelog_pipeline.lag import config as lag
+from tidelog_pipeline.archive import archive_config as archive
+from tidelog_pipeline.lag import lag_config as lag
+from tidelog_pipeline.pipeline_config import BrokersConfig
 from tidelog_runtime.config import ServiceConfig
 from tidelog_runtime.telemetry.metrics.catalogue import CATALOGUE
 from tidelog_runtime.topic_config import TopicConfig

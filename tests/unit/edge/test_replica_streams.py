@@ -19,7 +19,7 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
-from tidelog_runtime.turns import ITEMS_PER_TURN
+from tidelog_runtime.cooperative import ITEMS_PER_SLICE
 
 PATIENCE_SECONDS = 20.0
 GRACE_SECONDS = 60.0
@@ -189,7 +189,7 @@ async def test_a_fetch_can_be_completed_early_before_it_is_sent() -> None:
 
 async def test_a_fetch_completed_early_while_it_is_read_does_not_wait() -> None:
     """No handler serves it yet, so none can be notified."""
-    many = [pb.ReplicaFetchPartition(partition=number) for number in range(ITEMS_PER_TURN + 1)]
+    many = [pb.ReplicaFetchPartition(partition=number) for number in range(ITEMS_PER_SLICE + 1)]
     waits_ms: list[int] = []
 
     async def answer(request: ReplicaFetchRequest) -> ReplicaFetchResponse:

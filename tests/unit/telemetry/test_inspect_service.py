@@ -149,7 +149,7 @@ async def test_events_logged_while_the_ring_is_sent_reach_followers() -> None:
     reported: list[int] = []
     async for message in stream:
         if message.oldest_kept_ms:
-            servicer._state_changes.tell(Kind.ELECTION, Stage.COMPLETED, revision=301)
+            servicer._state_changes.emit(Kind.ELECTION, Stage.COMPLETED, revision=301)
         reported += _revisions([message])
         if len(reported) >= 301:
             break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
-from tidelog.inspection.model import Explanation as Explained
+from tidelog.inspection.model import Explanation as ExplainingService
 from tidelog_admin_api.bodies.base import AnswerBody
 
 # Severities that count as faults; `info` does not.
@@ -69,7 +69,7 @@ class Explanation(AnswerBody):
     listening: list[str] = Field(description="of each silent one, how it takes connections")
 
 
-def explanation(explained: Explained) -> Explanation:
+def explanation(explained: ExplainingService) -> Explanation:
     return Explanation(
         well=not any(finding.severity in _FAULTS for finding in explained.findings),
         findings=[Finding.model_validate(finding) for finding in explained.findings],

@@ -181,7 +181,7 @@ class BatchRestores:
             self._noted.pop(key, None)
 
     def _emit(self, partition: Partition, found: OffsetRange, follower: int) -> None:
-        self._manager.state_changes.tell(
+        self._manager.state_changes.emit(
             Kind.REPLICA_REPAIRED,
             Stage.COMPLETED,
             cause=Cause.CORRUPT,

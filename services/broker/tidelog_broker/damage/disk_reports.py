@@ -18,8 +18,8 @@ from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.disk_events import DiskEvents
 from tidelog_broker.replication.transport import ControllerUnreachableError, DiskReportReceiver
+from tidelog_runtime.broker_reports import DiskReport, FailingLeadership
 from tidelog_runtime.clock import Clock
-from tidelog_runtime.disk_reports import DiskReport, FailingLeadership
 
 # The controller counts a report for several times as long.
 REPORT_INTERVAL_MS = 1_000

@@ -160,7 +160,7 @@ class Divergences:
         self.found_total += 1
         found = Divergence(name.topic, own.end, str(own), str(other), self._clock.wall_ms())
         subject = f"divergence-{key.topic_id}-{key.partition}-{own.start}-{broker_id}"
-        change = self._manager.state_changes.standing(subject, Cause.DIVERGED)
+        change = self._manager.state_changes.condition_change(subject, Cause.DIVERGED)
         if len(self._standing) < MAX_STANDING:
             self._changes[place] = change
             self._keep(place, found)
@@ -236,7 +236,7 @@ class Divergences:
         details: dict[str, Detail],
     ) -> None:
         partition = self._manager.find(place.key)
-        self._manager.state_changes.tell(
+        self._manager.state_changes.emit(
             Kind.REPLICA_DIVERGED,
             stage,
             change=change,

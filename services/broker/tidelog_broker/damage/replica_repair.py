@@ -185,7 +185,7 @@ class ReplicaRepair:
             self._batch_damaged(key, found, why)
 
     def _batch_damaged(self, key: ReplicaKey, found: OffsetRange, why: str) -> None:
-        self._state_changes.tell(
+        self._state_changes.emit(
             Kind.BATCH_DAMAGED,
             Stage.FAILED,
             cause=Cause.CORRUPT,
@@ -286,7 +286,7 @@ class ReplicaRepair:
     ) -> None:
         partition = self._replicas.find(key)
         state = partition.state if partition is not None else None
-        self._state_changes.tell(
+        self._state_changes.emit(
             kind,
             stage,
             cause=self._cause_of(key),

@@ -245,7 +245,7 @@ class Resignations:
         return None
 
     def _emit(self, stage: Stage, name: TopicPartition, state: LeaderAndIsr, revision: int) -> None:
-        self._state_changes.tell(
+        self._state_changes.emit(
             Kind.RESIGNATION,
             stage,
             change=state.change,

@@ -19,7 +19,7 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
-from tidelog_runtime.cancellation import is_being_cancelled
+from tidelog_runtime.cooperative import is_being_cancelled
 
 # Short, so that a leader that has restarted at another address is soon tried there.
 REACH_TIMEOUT_S = 1.0

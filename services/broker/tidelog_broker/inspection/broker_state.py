@@ -47,9 +47,9 @@ from tidelog_broker.start_progress import StartProgress
 from tidelog_broker.storage.disk_use import UNKNOWN_DISK, DiskUse, ReadDiskUse
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
-from tidelog_runtime.missed_brokers import missed_brokers
+from tidelog_runtime.departed_brokers import departed_brokers
+from tidelog_runtime.pressure.process_pauses import ProcessPause
 from tidelog_runtime.pressure.records import Pressure
-from tidelog_runtime.pressure.standstill import Standstill
 from tidelog_runtime.telemetry.recent_elections import ElectionCounts
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
@@ -58,7 +58,7 @@ REPLICAS_PER_TURN = 32
 
 
 class BrokerInspection:
-    """The broker as `Explained` inspects it.
+    """The broker as `ExplainingService` inspects it.
 
     The broker sets the public attributes; the composition root sets `own_pressures` and
     `standstills`.
@@ -95,7 +95,7 @@ class BrokerInspection:
         self.address = ""
         self.is_stopping = False
         self.own_pressures: Callable[[], Sequence[Pressure]] = tuple
-        self.standstills: Callable[[], Sequence[Standstill]] = tuple
+        self.standstills: Callable[[], Sequence[ProcessPause]] = tuple
         # Leaders that leave fetches without an answer, and for how long, in milliseconds.
         self.silent_leaders: Callable[[], Mapping[int, int]] = dict
         self.rejections = RejectionCounts()
@@ -122,7 +122,7 @@ class BrokerInspection:
             started_at_ms=self._started_at_ms,
             now_ms=self._clock.wall_ms(),
             store=self._store_health(),
-            events_told=self._state_changes.told,
+            events_told=self._state_changes.reported,
             events_dropped=self._state_changes.dropped,
             broker=BrokerState(
                 broker_epoch=manager.broker_epoch if manager.broker_id in cache.brokers else 0,
@@ -145,7 +145,7 @@ class BrokerInspection:
                     for controller_id, process in sorted(cache.controllers.items())
                 ],
                 departures=list(
-                    missed_brokers(
+                    departed_brokers(
                         cache.departures,
                         cache.brokers,
                         cache.holds_replicas,

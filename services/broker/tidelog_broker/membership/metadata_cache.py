@@ -13,6 +13,7 @@ import structlog
 
 from tidelog.model import NO_LEADER, LeaderHint, TopicPartition
 from tidelog_runtime.metadata import schema
+from tidelog_runtime.metadata.controller_records import KnownControllers
 from tidelog_runtime.metadata.keys import (
     BrokerDirectoryKey,
     BrokerKey,
@@ -30,7 +31,6 @@ from tidelog_runtime.metadata.keys import (
     ThrottleKey,
     TopicKey,
 )
-from tidelog_runtime.metadata.known_controllers import PastControllers
 from tidelog_runtime.metadata.schema import (
     BrokerRegistration,
     ControllerEntry,
@@ -41,7 +41,7 @@ from tidelog_runtime.metadata.schema import (
     TopicEntry,
 )
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
-from tidelog_runtime.pressure.controllers import ControllerPressures
+from tidelog_runtime.pressure.records import ControllerPressures
 from tidelog_runtime.registered_brokers import KnownDirectories
 
 _log = structlog.get_logger()
@@ -86,7 +86,7 @@ class MetadataCache:
         self.controller: ControllerEntry | None = None
         self.controller_epoch = 0
         self.controllers: dict[int, ControllerProcess] = {}  # active or not
-        self.past_controllers = PastControllers(self._keys.known_controllers)
+        self.past_controllers = KnownControllers(self._keys.known_controllers)
         self.controller_pressures = ControllerPressures(self._keys.controller_pressures)
         self.brokers: dict[int, LiveBroker] = {}
         self.departures: dict[int, Departure] = {}  # also of brokers that are back

@@ -232,7 +232,7 @@ class Registration:
         `revision`: that of the registration. The revision of its end is not known where the
         registration was only found to be gone.
         """
-        self._state_changes.tell(
+        self._state_changes.emit(
             kind,
             stage,
             cause=cause,

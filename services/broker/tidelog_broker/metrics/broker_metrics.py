@@ -13,9 +13,8 @@ from tidelog_runtime.telemetry.metrics import broker_catalogue as catalogue
 from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_TIMED_CHANGES
 from tidelog_runtime.telemetry.metrics.recording import Counts
 from tidelog_runtime.telemetry.metrics.service_catalogue import STATE_CHANGE_DURATION
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
-from tidelog_runtime.telemetry.metrics.state_changes import StateChangeMeter
-from tidelog_runtime.telemetry.metrics.store_meter import StoreMeter
+from tidelog_runtime.telemetry.metrics.service_metrics import StateChangeMetrics, StoreMetrics
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
@@ -46,9 +45,9 @@ class IsrMeter:
         elif change.kind is Kind.ISR_EXPAND:
             self._expands.add()
 
-    def tell(self, sheet: Sheet) -> None:
-        sheet.tell_counts(self._shrinks)
-        sheet.tell_counts(self._expands)
+    def tell(self, snapshot: MetricsSnapshot) -> None:
+        snapshot.set_counters(self._shrinks)
+        snapshot.set_counters(self._expands)
 
 
 class BrokerMetrics:
@@ -59,8 +58,8 @@ class BrokerMetrics:
 
     def __init__(self, state_changes: StateChangeLog, seconds: Callable[[], float]) -> None:
         self.requests = RequestMeter(seconds)
-        self._store = StoreMeter()
-        self._changes = StateChangeMeter(
+        self._store = StoreMetrics()
+        self._changes = StateChangeMetrics(
             state_changes, STATE_CHANGE_DURATION.of(BROKER_TIMED_CHANGES)
         )
         self._isr = IsrMeter()
@@ -69,10 +68,10 @@ class BrokerMetrics:
     def watch(self, store: MeasuredStore) -> None:
         store.observers.append(self._store.observe)
 
-    async def collect(self, broker: MeteredBroker, sheet: Sheet) -> None:
+    async def collect(self, broker: MeteredBroker, snapshot: MetricsSnapshot) -> None:
         self.requests.forget_topics_but(broker.has_topic)
-        self.requests.tell(sheet)
-        self._changes.tell(sheet)
-        self._isr.tell(sheet)
-        self._store.tell(sheet, broker.store.health)
-        await broker.collector.collect(sheet)
+        self.requests.tell(snapshot)
+        self._changes.write_to(snapshot)
+        self._isr.tell(snapshot)
+        self._store.write_to(snapshot, broker.store.health)
+        await broker.collector.collect(snapshot)

@@ -29,7 +29,7 @@ from tidelog_runtime.telemetry.metrics.broker_catalogue import (
     MAX_PARTITION_SERIES,
     MAX_TOPIC_SERIES,
 )
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 # A follower that was caught up more recently than this does not count as lagging.
 LAGGING_AFTER_MS = 1_000
@@ -241,38 +241,38 @@ class ReplicaMetrics:
 
     # -- reporting ---------------------------------------------------------------------
 
-    def tell(self, sheet: Sheet) -> Iterator[None]:
-        """Writes the metrics to `sheet`. Yields now and then, so that the event loop can run."""
-        self._tell_totals(sheet)
-        self._tell_sizes(sheet)
+    def tell(self, snapshot: MetricsSnapshot) -> Iterator[None]:
+        """Writes the metrics to `snapshot`. Yields now and then, so that the event loop can run."""
+        self._tell_totals(snapshot)
+        self._tell_sizes(snapshot)
         yield
-        yield from self._tell_worst(sheet)
-        yield from self._tell_followers(sheet)
+        yield from self._tell_worst(snapshot)
+        yield from self._tell_followers(snapshot)
 
-    def _tell_totals(self, sheet: Sheet) -> None:
-        sheet.tell(catalogue.REPLICAS, self.replicas)
-        sheet.tell(catalogue.LEADERS, self.leaders)
-        sheet.tell(catalogue.LEADERLESS, self.leaderless)
-        sheet.tell(catalogue.OUT_OF_SERVICE, self.out_of_service)
-        sheet.tell(catalogue.UNDER_REPLICATED, self.under_replicated)
-        sheet.tell(catalogue.UNDER_MIN_ISR, self.under_min_isr)
-        sheet.tell(catalogue.AT_MIN_ISR, self.at_min_isr)
-        sheet.tell(catalogue.HW_STALLED, self.hw_stalled)
-        sheet.tell(catalogue.UNCOMMITTED_RECORDS, self.uncommitted_records)
-        sheet.tell(catalogue.WAITING_CONSUMERS, self.waited_for)
-        sheet.tell(catalogue.LOG_SIZE, self.size_bytes)
-        sheet.tell(catalogue.LOG_SEGMENTS, self.segments)
-        sheet.tell(catalogue.UNFLUSHED_RECORDS, self.unflushed_records)
+    def _tell_totals(self, snapshot: MetricsSnapshot) -> None:
+        snapshot.set(catalogue.REPLICAS, self.replicas)
+        snapshot.set(catalogue.LEADERS, self.leaders)
+        snapshot.set(catalogue.LEADERLESS, self.leaderless)
+        snapshot.set(catalogue.OUT_OF_SERVICE, self.out_of_service)
+        snapshot.set(catalogue.UNDER_REPLICATED, self.under_replicated)
+        snapshot.set(catalogue.UNDER_MIN_ISR, self.under_min_isr)
+        snapshot.set(catalogue.AT_MIN_ISR, self.at_min_isr)
+        snapshot.set(catalogue.HW_STALLED, self.hw_stalled)
+        snapshot.set(catalogue.UNCOMMITTED_RECORDS, self.uncommitted_records)
+        snapshot.set(catalogue.WAITING_CONSUMERS, self.waited_for)
+        snapshot.set(catalogue.LOG_SIZE, self.size_bytes)
+        snapshot.set(catalogue.LOG_SEGMENTS, self.segments)
+        snapshot.set(catalogue.UNFLUSHED_RECORDS, self.unflushed_records)
 
-    def _tell_sizes(self, sheet: Sheet) -> None:
+    def _tell_sizes(self, snapshot: MetricsSnapshot) -> None:
         largest = nlargest(MAX_TOPIC_SERIES, ((b, t) for t, b in self._topic_bytes.items()))
         for size, topic in largest:
-            sheet.tell(catalogue.TOPIC_LOG_SIZE, size, topic)
+            snapshot.set(catalogue.TOPIC_LOG_SIZE, size, topic)
         for size, partition in self._largest.descending():
             topic, number = partition.name
-            sheet.tell(catalogue.PARTITION_LOG_SIZE, size, topic, str(number))
+            snapshot.set(catalogue.PARTITION_LOG_SIZE, size, topic, str(number))
 
-    def _tell_worst(self, sheet: Sheet) -> Iterator[None]:
+    def _tell_worst(self, snapshot: MetricsSnapshot) -> Iterator[None]:
         """Writes one series for each of the pairs that lag most.
 
         If there is room, pairs that lack nothing get one too, so that a graph exists before it is
@@ -284,30 +284,30 @@ class ReplicaMetrics:
             lag = self._lag_of(pair)
             topic, number = pair.partition.name
             labels = (topic, str(number), str(pair.follower))
-            sheet.tell(catalogue.LAG_RECORDS, lag.records, *labels)
-            sheet.tell(catalogue.LAG_BYTES, lag.bytes, *labels)
+            snapshot.set(catalogue.LAG_RECORDS, lag.records, *labels)
+            snapshot.set(catalogue.LAG_BYTES, lag.bytes, *labels)
             if lag.ms != NOT_KNOWN:
-                sheet.tell(catalogue.LAG_SECONDS, lag.ms / 1000, *labels)
+                snapshot.set(catalogue.LAG_SECONDS, lag.ms / 1000, *labels)
             told += behind_ms > LAGGING_AFTER_MS
             yield
-        lagging = sum(metrics.lagging for metrics in self.followers.values())
-        sheet.tell(catalogue.PARTITIONS_WITHOUT_SERIES, lagging - told)
+        lagging = sum(figures.lagging for figures in self.followers.values())
+        snapshot.set(catalogue.PARTITIONS_WITHOUT_SERIES, lagging - told)
 
-    def _tell_followers(self, sheet: Sheet) -> Iterator[None]:
-        for follower, metrics in sorted(self.followers.items()):
+    def _tell_followers(self, snapshot: MetricsSnapshot) -> Iterator[None]:
+        for follower, figures in sorted(self.followers.items()):
             label = str(follower)
-            sheet.tell(catalogue.FOLLOWER_LAG_RECORDS, metrics.lag_records, label)
-            sheet.tell(catalogue.FOLLOWER_LAG_BYTES, metrics.lag_bytes, label)
-            sheet.tell(catalogue.FOLLOWER_LAGGING_PARTITIONS, metrics.lagging, label)
-            sheet.tell(catalogue.FOLLOWER_OUT_OF_ISR, metrics.out_of_isr, label)
-            if metrics.adding:
-                sheet.tell(catalogue.FOLLOWER_ADDING, metrics.adding, label)
-                sheet.tell(catalogue.FOLLOWER_ADDING_BYTES, metrics.adding_bytes, label)
-            sheet.tell(catalogue.FOLLOWER_FETCH_AGE, self._fetch_age_ms(metrics) / 1000, label)
-            for _, pair in metrics.behind.descending():
-                metrics.max_lag_ms = max(metrics.max_lag_ms, self._lag_of(pair).ms)
+            snapshot.set(catalogue.FOLLOWER_LAG_RECORDS, figures.lag_records, label)
+            snapshot.set(catalogue.FOLLOWER_LAG_BYTES, figures.lag_bytes, label)
+            snapshot.set(catalogue.FOLLOWER_LAGGING_PARTITIONS, figures.lagging, label)
+            snapshot.set(catalogue.FOLLOWER_OUT_OF_ISR, figures.out_of_isr, label)
+            if figures.adding:
+                snapshot.set(catalogue.FOLLOWER_ADDING, figures.adding, label)
+                snapshot.set(catalogue.FOLLOWER_ADDING_BYTES, figures.adding_bytes, label)
+            snapshot.set(catalogue.FOLLOWER_FETCH_AGE, self._fetch_age_ms(figures) / 1000, label)
+            for _, pair in figures.behind.descending():
+                figures.max_lag_ms = max(figures.max_lag_ms, self._lag_of(pair).ms)
                 yield
-            sheet.tell(catalogue.FOLLOWER_MAX_LAG_SECONDS, metrics.max_lag_ms / 1000, label)
+            snapshot.set(catalogue.FOLLOWER_MAX_LAG_SECONDS, figures.max_lag_ms / 1000, label)
 
     def _fetch_age_ms(self, metrics: FollowerMetrics) -> int:
         since_ms = metrics.fetched_at_ms

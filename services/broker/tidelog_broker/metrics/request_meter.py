@@ -21,6 +21,7 @@ from tidelog_broker.requests.consumer_fetch import FetchEntry, FetchOutcome, Fet
 from tidelog_broker.requests.list_offsets import FoundOffset, ListOffsetsEntry
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
 from tidelog_broker.requests.producer_ids import GivenProducer
+from tidelog_runtime.cooperative import QUICK_ITEMS_PER_SLICE, map_yielding
 from tidelog_runtime.telemetry.metrics import broker_catalogue as catalogue
 from tidelog_runtime.telemetry.metrics.broker_catalogue import (
     FETCH,
@@ -30,10 +31,9 @@ from tidelog_runtime.telemetry.metrics.broker_catalogue import (
     REPLICA_OUT,
     REQUESTS,
 )
-from tidelog_runtime.telemetry.metrics.recording import Counts, Distributions
+from tidelog_runtime.telemetry.metrics.recording import Counts, HistogramFamily
 from tidelog_runtime.telemetry.metrics.service_catalogue import REQUEST_DURATION
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
-from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, in_turns
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 _PRODUCE_LABELS = {Acks.NONE: "none", Acks.LEADER: "leader", Acks.ALL: "all"}
 
@@ -72,7 +72,7 @@ class RequestMeter:
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self.seconds = seconds
-        self.durations = Distributions(REQUEST_DURATION.of(REQUESTS))
+        self.durations = HistogramFamily(REQUEST_DURATION.of(REQUESTS))
         self.rejected = Counts(catalogue.REFUSED)
         self.replica_out = Flow()
         self.replica_in = Flow()
@@ -101,9 +101,9 @@ class RequestMeter:
                 gone.records += flow.records
                 gone.batches += flow.batches
 
-    def tell(self, sheet: Sheet) -> None:
-        sheet.tell_distributions(self.durations)
-        sheet.tell_counts(self.rejected)
+    def tell(self, snapshot: MetricsSnapshot) -> None:
+        snapshot.set_histograms(self.durations)
+        snapshot.set_counters(self.rejected)
         all_topics = [self._deleted_topics, *self._topics.values()]
         for name, flows in (
             (PRODUCE, [flows.produce for flows in all_topics]),
@@ -111,9 +111,9 @@ class RequestMeter:
             (REPLICA_OUT, [self.replica_out]),
             (REPLICA_IN, [self.replica_in]),
         ):
-            sheet.tell(catalogue.DATA_BYTES, sum(flow.bytes for flow in flows), name)
-            sheet.tell(catalogue.DATA_RECORDS, sum(flow.records for flow in flows), name)
-            sheet.tell(catalogue.DATA_BATCHES, sum(flow.batches for flow in flows), name)
+            snapshot.set(catalogue.DATA_BYTES, sum(flow.bytes for flow in flows), name)
+            snapshot.set(catalogue.DATA_RECORDS, sum(flow.records for flow in flows), name)
+            snapshot.set(catalogue.DATA_BATCHES, sum(flow.batches for flow in flows), name)
         busiest = nlargest(
             MAX_TOPIC_SERIES,
             self._topics.items(),
@@ -121,8 +121,8 @@ class RequestMeter:
         )
         for topic, flows_of_topic in busiest:
             for name, flow in ((PRODUCE, flows_of_topic.produce), (FETCH, flows_of_topic.fetch)):
-                sheet.tell(catalogue.TOPIC_BYTES, flow.bytes, topic, name)
-                sheet.tell(catalogue.TOPIC_RECORDS, flow.records, topic, name)
+                snapshot.set(catalogue.TOPIC_BYTES, flow.bytes, topic, name)
+                snapshot.set(catalogue.TOPIC_RECORDS, flow.records, topic, name)
 
 
 # -- wrappers of requests -----------------------------------------------------------------
@@ -197,7 +197,7 @@ def metered_replica_fetch(fetch: ReplicaFetchCall, meter: RequestMeter) -> Repli
         response = await fetch(request)
         if response.error is not None:
             meter.reject("replica_fetch", response.error)
-        some = any(await in_turns(count, response.results, QUICK_ITEMS_PER_TURN))
+        some = any(await map_yielding(count, response.results, QUICK_ITEMS_PER_SLICE))
         (with_records if some else idle).observe(meter.seconds() - began)
         return response
 
@@ -242,7 +242,7 @@ class MeteredPeers:
         self, address: str, request: ReplicaFetchRequest
     ) -> ReplicaFetchResponse:
         response = await self._peers.replica_fetch(address, request)
-        await in_turns(self._count, response.results, QUICK_ITEMS_PER_TURN)
+        await map_yielding(self._count, response.results, QUICK_ITEMS_PER_SLICE)
         return response
 
     def _count(self, result: ReplicaFetchResult) -> None:

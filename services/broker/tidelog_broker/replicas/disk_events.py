@@ -63,7 +63,7 @@ class DiskEvents:
         if not is_news:
             return
         subject = f"disk-{key.topic_id}-{key.partition}"
-        refusal.change = self._state_changes.standing(subject, refusal.cause)
+        refusal.change = self._state_changes.condition_change(subject, refusal.cause)
         self._tell(Kind.DISK_REFUSED, key, refusal.change, what=what, why=str(error))
 
     def not_opened(self, key: ReplicaKey, name: TopicPartition, error: LogError) -> None:
@@ -109,7 +109,7 @@ class DiskEvents:
     def _tell(self, kind: Kind, key: ReplicaKey, change: Change, **details: Detail) -> None:
         partition = self._replicas.find(key)
         state = partition.state if partition is not None else None
-        self._state_changes.tell(
+        self._state_changes.emit(
             kind,
             Stage.COMPLETED,
             change=change,

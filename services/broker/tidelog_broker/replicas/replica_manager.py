@@ -47,6 +47,7 @@ from tidelog_broker.replicas.topic_configs import TopicConfigs
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.command_traces import shared_trace_id
+from tidelog_runtime.cooperative import map_yielding
 from tidelog_runtime.replica_control import (
     Command,
     CommandResult,
@@ -62,7 +63,6 @@ from tidelog_runtime.replica_control import (
     newest_revision,
 )
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
-from tidelog_runtime.turns import in_turns
 
 # Cost after which the event loop runs; a new replica costs four times as much as another.
 COST_PER_TURN = 32
@@ -180,7 +180,7 @@ class ReplicaManager:
             refusal = self._refusal("describe_replicas", command)
             if refusal is not None:
                 return DescribeReplicasResult(error=refusal)
-            found = await in_turns(self._summary, command.partitions)
+            found = await map_yielding(self._summary, command.partitions)
             return DescribeReplicasResult(replicas=[r for r in found if r is not None])
 
     def _summary(self, key: tuple[str, int]) -> ReplicaSummary | None:
@@ -393,13 +393,13 @@ class ReplicaManager:
         name, and that no newer command has named. All replicas of a topic that the controller
         cannot read stay as they are."""
         named: set[ReplicaKey] = set()
-        await in_turns(lambda each: named.add(key_of(each)), command.partitions)
+        await map_yielding(lambda each: named.add(key_of(each)), command.partitions)
         self._events.forget_unnamed(named)
         self.disk.keep_unopened(named)
         by = Epochs(command.controller_epoch, command.broker_epoch)
         revision = command.store_revision
         change = set_aside(self.broker_id, self._logs.wall_ms())
-        present = await in_turns(lambda k: (k, k in named), list(self._logs.keys()))
+        present = await map_yielding(lambda k: (k, k in named), list(self._logs.keys()))
         for key in [k for k, is_named in present if not is_named]:
             await asyncio.sleep(0)
             partition = self._by_key.get(key)

@@ -60,7 +60,7 @@ class StrayEvents:
             _log.info("deleted_replicas_removed", replicas=removed)
 
     def _tell(self, stray: Stray) -> None:
-        self._state_changes.tell(
+        self._state_changes.emit(
             Kind.DELETE,
             Stage.COMPLETED,
             change=self._change(stray),
@@ -74,7 +74,7 @@ class StrayEvents:
     def _tell_together(self, strays: Sequence[Stray]) -> None:
         """Emits one event for all, with the time for which the oldest was kept."""
         oldest = min(strays, key=lambda stray: stray.since_ms)
-        self._state_changes.tell(
+        self._state_changes.emit(
             Kind.DELETE,
             Stage.COMPLETED,
             change=self._change(oldest),

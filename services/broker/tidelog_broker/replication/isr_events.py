@@ -82,7 +82,7 @@ def emit_stage(
     on which the proposal rests.
     """
     for event in events:
-        log.tell(
+        log.emit(
             event.kind,
             stage,
             change=event.state.change,

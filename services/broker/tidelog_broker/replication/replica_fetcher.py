@@ -38,7 +38,7 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchRequest,
     ReplicaFetchResult,
 )
-from tidelog_runtime.turns import in_turns
+from tidelog_runtime.cooperative import map_yielding
 
 # Partitions whose position one request names. More of them need several requests, of which only the
 # last one waits: neither end works for more than some milliseconds without a pause.
@@ -341,7 +341,7 @@ class ReplicaFetcher:
             for replica in list(self._backoffs):
                 if replica not in answered and self._session.sent_position(replica) is not None:
                     del self._backoffs[replica]
-        await in_turns(self._apply_one, results)
+        await map_yielding(self._apply_one, results)
 
     def _apply_one(self, result: ReplicaFetchResult) -> None:
         partition = self._partitions.get(result.replica)

@@ -14,8 +14,7 @@ from tidelog.request_bounds import MAX_REPORTED_DIGESTS as MAX_REPORTED_DIGESTS
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.range_digest import BatchSummary, RangeDigest
 from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_runtime.disk_reports import DiskReport
-from tidelog_runtime.leader_reports import UnreachableLeadersReport
+from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport
 
 # How long an answer to a fetch may take beyond the long poll itself.
 ANSWER_TIMEOUT_MS = 5_000

@@ -23,7 +23,7 @@ from tidelog_broker.replication.transport import (
     LeaderReportReceiver,
 )
 from tidelog_broker.stalls import stalled_ms
-from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+from tidelog_runtime.broker_reports import UnreachableLeader, UnreachableLeadersReport
 
 # Interval of checks, and of reports as long as a leader is silent. A report counts at the
 # controller for several times as long.
@@ -142,8 +142,10 @@ class LeaderReports:
         This change is not the fetcher's, which began earlier.
         """
         state_changes = self._reporter.state_changes
-        change = state_changes.standing(f"leader-{leader.broker_id}-report", Cause.NO_ANSWER)
-        state_changes.tell(
+        change = state_changes.condition_change(
+            f"leader-{leader.broker_id}-report", Cause.NO_ANSWER
+        )
+        state_changes.emit(
             Kind.LEADER_UNREACHABLE,
             Stage.REQUESTED,
             change=change,
@@ -159,7 +161,7 @@ class LeaderReports:
         Only the controller reports whether it accepted the report, or ignored it because the leader
         was gone.
         """
-        self._reporter.state_changes.tell(
+        self._reporter.state_changes.emit(
             Kind.LEADER_UNREACHABLE, Stage.COMPLETED, change=change, broker=leader_id
         )
 

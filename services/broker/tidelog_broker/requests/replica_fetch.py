@@ -37,7 +37,7 @@ from tidelog_broker.requests.fetch_wait import (
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_runtime.clock import Clock
-from tidelog_runtime.turns import ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN, in_turns
+from tidelog_runtime.cooperative import ITEMS_PER_SLICE, QUICK_ITEMS_PER_SLICE, map_yielding
 
 # Called with a follower, the digests that it has reported, and a function for the offset up to
 # which its log of a partition agrees; NO_OFFSET: not known. Returns the ranges whose batches the
@@ -101,7 +101,7 @@ class ReplicaFetch:
                 session.follower, request.digests, session.agreed_offset
             )
             results = await self._serve(session, request, urgent)
-            await in_turns(session.answered, results, QUICK_ITEMS_PER_TURN)
+            await map_yielding(session.answered, results, QUICK_ITEMS_PER_SLICE)
             is_answered = True
         finally:
             session.serving = False
@@ -155,11 +155,11 @@ class ReplicaFetch:
         """
         named = [entry.replica for entry in request.entries]
         # Before the time of this request is noted: it does not leave these partitions out.
-        await in_turns(session.supersede, named, QUICK_ITEMS_PER_TURN)
-        await in_turns(session.drop, request.forgotten, QUICK_ITEMS_PER_TURN)
+        await map_yielding(session.supersede, named, QUICK_ITEMS_PER_SLICE)
+        await map_yielding(session.drop, request.forgotten, QUICK_ITEMS_PER_SLICE)
         now_ms = session.time.last_request_ms = self._clock.monotonic_ms()
         entries = [*session.to_recount(frozenset(named), now_ms), *request.entries]
-        noted = await in_turns(partial(self._note, session, now_ms), entries)
+        noted = await map_yielding(partial(self._note, session, now_ms), entries)
         return [result for result in noted if result is not None]
 
     def _note(
@@ -202,7 +202,7 @@ class ReplicaFetch:
         is_held = False
         results = []
         for number, turn in enumerate(in_turn(len(replicas), self._turns[session.follower]), 1):
-            if number % ITEMS_PER_TURN == 0:
+            if number % ITEMS_PER_SLICE == 0:
                 await asyncio.sleep(0)
             replica = replicas[turn]
             told = session.partitions.get(replica)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tidelog_broker.log.disk import SYNC
 from tidelog_runtime.clock import Clock
-from tidelog_runtime.pressure.judging import SLOW_DISK_MS
+from tidelog_runtime.pressure.detection import SLOW_DISK_MS
 
 # Syncs of this window are counted. Fewer than MIN_SYNCS give no result.
 COUNT_WINDOW_MS = 60_000

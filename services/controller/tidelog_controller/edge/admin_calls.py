@@ -14,7 +14,7 @@ from tidelog_controller.edge.asking import Context
 from tidelog_controller.state.admin_requests import RecoveryChoice
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
-from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, in_turns
+from tidelog_runtime.cooperative import QUICK_ITEMS_PER_SLICE, map_yielding
 
 MAX_WAITING_REQUESTS = 1_000
 
@@ -49,7 +49,7 @@ def error_of(reply: AdminReply) -> errors_pb2.Error | None:
 
 
 async def recovery_choices(wire: Iterable[admin_pb2.RecoveryChoice]) -> tuple[RecoveryChoice, ...]:
-    return tuple(await in_turns(_recovery_choice, wire, QUICK_ITEMS_PER_TURN))
+    return tuple(await map_yielding(_recovery_choice, wire, QUICK_ITEMS_PER_SLICE))
 
 
 def _recovery_choice(wire: admin_pb2.RecoveryChoice) -> RecoveryChoice:

@@ -25,8 +25,8 @@ from tidelog_controller.state.admin_requests import (
     DescribeTopics,
 )
 from tidelog_controller.state.known import Partition
+from tidelog_runtime.cooperative import extend_yielding, map_yielding
 from tidelog_runtime.metadata.schema import RUNNING
-from tidelog_runtime.turns import add_in_turns, in_turns
 
 
 class DescriptionCalls(AdminCalls):
@@ -71,7 +71,7 @@ class DescriptionCalls(AdminCalls):
         if not isinstance(answer, RecoveryAnswer):
             return pb.DescribeRecoveryResponse(error=error_of(reply))
         response = pb.DescribeRecoveryResponse(next_page_token=answer.next_page_token)
-        await add_in_turns(response.partitions, _recovery, answer.partitions)
+        await extend_yielding(response.partitions, _recovery, answer.partitions)
         return response
 
     async def DescribeBrokers(  # noqa: N802 - the generated name
@@ -81,7 +81,7 @@ class DescriptionCalls(AdminCalls):
         answer = reply.answer
         if not isinstance(answer, BrokersAnswer):
             return pb.DescribeBrokersResponse(error=error_of(reply))
-        return pb.DescribeBrokersResponse(brokers=await in_turns(_broker, answer.brokers))
+        return pb.DescribeBrokersResponse(brokers=await map_yielding(_broker, answer.brokers))
 
 
 async def _describe_topic(wire: pb.TopicDetails, view: TopicView) -> None:
@@ -104,7 +104,7 @@ async def _describe_topic(wire: pb.TopicDetails, view: TopicView) -> None:
     wire.deleting = view.deleting
     wire.partitions_being_removed = view.partitions_being_removed
     wire.internal = view.internal
-    await add_in_turns(wire.partitions, lambda each: _partition(*each), view.partitions)
+    await extend_yielding(wire.partitions, lambda each: _partition(*each), view.partitions)
     await asyncio.sleep(0)
 
 

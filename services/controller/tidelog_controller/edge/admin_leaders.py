@@ -20,7 +20,7 @@ from tidelog_controller.state.admin_requests import (
     SetMaintenance,
 )
 from tidelog_controller.state.commands import AdminReply
-from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, in_turns
+from tidelog_runtime.cooperative import QUICK_ITEMS_PER_SLICE, map_yielding
 
 _EFFECTS = {
     Effect.UNAVAILABLE: pb.RESTART_EFFECT_UNAVAILABLE,
@@ -34,7 +34,7 @@ class LeaderCalls(AdminCalls):
     async def ElectPreferredLeaders(  # noqa: N802 - the generated name
         self, request: pb.ElectPreferredLeadersRequest, context: Context
     ) -> pb.ElectPreferredLeadersResponse:
-        selectors = tuple(await in_turns(_selector, request.partitions))
+        selectors = tuple(await map_yielding(_selector, request.partitions))
         reply = await self._submit(
             ElectPreferredLeaders(
                 NO_ID,
@@ -53,7 +53,7 @@ class LeaderCalls(AdminCalls):
     async def MoveLeaders(  # noqa: N802 - the generated name
         self, request: pb.MoveLeadersRequest, context: Context
     ) -> pb.MoveLeadersResponse:
-        moves = tuple(await in_turns(_leader_move, request.moves, QUICK_ITEMS_PER_TURN))
+        moves = tuple(await map_yielding(_leader_move, request.moves, QUICK_ITEMS_PER_SLICE))
         reply = await self._submit(
             MoveLeaders(
                 NO_ID,
@@ -103,7 +103,7 @@ class LeaderCalls(AdminCalls):
             under_min_isr=counts.get(Effect.UNDER_MIN_ISR, 0),
             last_replica=counts.get(Effect.LAST_REPLICA, 0),
             leader_moves=counts.get(Effect.LEADER_MOVES, 0),
-            findings=await in_turns(_finding, answer.findings),
+            findings=await map_yielding(_finding, answer.findings),
             next_page_token=answer.next_page_token,
         )
 
@@ -127,7 +127,7 @@ async def _results(reply: AdminReply) -> list[pb.LeaderResult]:
     answer = reply.answer
     if not isinstance(answer, LeadersAnswer):
         return []
-    return await in_turns(_result, answer.results)
+    return await map_yielding(_result, answer.results)
 
 
 def _result(result: LeaderResult) -> pb.LeaderResult:

@@ -41,8 +41,8 @@ from tidelog_controller.state.admin_requests import (
 )
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.operations import MoveState
+from tidelog_runtime.cooperative import extend_yielding, map_yielding
 from tidelog_runtime.metadata.operations import OperationKind, OperationMove, OperationState
-from tidelog_runtime.turns import add_in_turns, in_turns
 
 _KINDS = {
     OperationKind.REASSIGNMENT: pb.OPERATION_KIND_REASSIGNMENT,
@@ -96,7 +96,7 @@ class OperationCalls(AdminCalls):
     async def Reassign(  # noqa: N802 - the generated name
         self, request: pb.ReassignRequest, context: Context
     ) -> pb.ReassignResponse:
-        wanted = Reassignment(tuple(await in_turns(_wanted_replicas, request.moves)))
+        wanted = Reassignment(tuple(await map_yielding(_wanted_replicas, request.moves)))
         reply = await self._begin(wanted, request, context)
         return await _with_plan(pb.ReassignResponse(), reply)
 
@@ -166,7 +166,7 @@ class OperationCalls(AdminCalls):
         if not isinstance(answer, OperationsAnswer):
             return pb.ListOperationsResponse(error=error_of(reply))
         return pb.ListOperationsResponse(
-            operations=await in_turns(_operation_to_wire, answer.operations),
+            operations=await map_yielding(_operation_to_wire, answer.operations),
             next_page_token=answer.next_page_token,
         )
 
@@ -182,7 +182,7 @@ class OperationCalls(AdminCalls):
             return pb.DescribeOperationResponse(error=error_of(reply))
         return pb.DescribeOperationResponse(
             operation=_operation_to_wire(answer.operation),
-            moves=await in_turns(_progress_to_wire, answer.moves),
+            moves=await map_yielding(_progress_to_wire, answer.moves),
             next_page_token=answer.next_page_token,
         )
 
@@ -308,7 +308,7 @@ async def _add_plan(wire: pb.Plan, plan: PlanSummary) -> None:
     wire.brokers.extend(pb.BrokerShare(**share._asdict()) for share in plan.brokers)
     wire.warnings.extend(plan.warnings)
     wire.digest = plan.digest
-    await add_in_turns(wire.moves, _move_to_wire, plan.moves)
+    await extend_yielding(wire.moves, _move_to_wire, plan.moves)
 
 
 def _progress_to_wire(view: MoveView) -> pb.MoveProgress:

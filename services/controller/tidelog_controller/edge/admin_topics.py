@@ -25,7 +25,7 @@ from tidelog_controller.state.events import (
     DeleteTopic,
     RecoverPartitions,
 )
-from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, add_in_turns, in_turns
+from tidelog_runtime.cooperative import QUICK_ITEMS_PER_SLICE, extend_yielding, map_yielding
 
 
 class TopicCalls(AdminCalls):
@@ -181,7 +181,7 @@ class TopicCalls(AdminCalls):
         )
         return pb.RecoverPartitionsResponse(
             error=error_of(reply),
-            partitions=await in_turns(_recovered, reply.partitions),
+            partitions=await map_yielding(_recovered, reply.partitions),
         )
 
 
@@ -193,7 +193,7 @@ def _recovered(result: tuple[int, TidelogError | None]) -> pb.RecoverPartitionRe
 
 
 async def _assignment(wire: Iterable[pb.ReplicaAssignment]) -> Assignment:
-    return tuple(await in_turns(lambda each: tuple(each.replicas), wire, QUICK_ITEMS_PER_TURN))
+    return tuple(await map_yielding(lambda each: tuple(each.replicas), wire, QUICK_ITEMS_PER_SLICE))
 
 
 def _partitions_answer(reply: AdminReply) -> PartitionsAnswer:
@@ -203,9 +203,9 @@ def _partitions_answer(reply: AdminReply) -> PartitionsAnswer:
 async def _add_assignment(
     response: pb.CreateTopicResponse | pb.AddPartitionsResponse, answer: PartitionsAnswer
 ) -> None:
-    await add_in_turns(
+    await extend_yielding(
         response.assignment,
         lambda replicas: pb.ReplicaAssignment(replicas=replicas),
         answer.assignment,
-        QUICK_ITEMS_PER_TURN,
+        QUICK_ITEMS_PER_SLICE,
     )

@@ -30,8 +30,7 @@ from tidelog_controller.state.admin_requests import (
     SetThrottle,
 )
 from tidelog_controller.state.plans import Planned
-from tidelog_runtime.disk_reports import DiskReport
-from tidelog_runtime.leader_reports import UnreachableLeadersReport
+from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot, TransactionResult
 from tidelog_runtime.replica_control import CommandResult, DescribeReplicasResult
 

@@ -7,6 +7,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from doubles.memory_store import MemoryStore
 from tidelog import record_batch
 from tidelog.batch import is_fence, producer_crc32c
 from tidelog.client.descriptions import topic_from_wire
@@ -23,7 +24,6 @@ from tidelog_broker.requests.describe_producers import DescribeProducers
 from tidelog_broker.requests.list_offsets import ListOffsets
 from tidelog_broker.requests.produce import Produce
 from tidelog_broker.requests.producer_ids import ProducerIds
-from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.schema import (
     ClusterEntry,
     ControllerEntry,

@@ -18,7 +18,7 @@ from tidelog_runtime.telemetry.metrics.broker_catalogue import (
     MAX_PARTITION_SERIES,
     MAX_TOPIC_SERIES,
 )
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 from unit.broker.fake_log import TOPIC_ID, FakeLog, Notes, epoch_of, sent, state
 
 MANY = 10_000
@@ -69,15 +69,15 @@ def figures_of(
     return figures
 
 
-def sheet_of(figures: ReplicaMetrics) -> Sheet:
-    sheet = Sheet(BROKER_METRICS)
-    for _ in figures.tell(sheet):
+def sheet_of(figures: ReplicaMetrics) -> MetricsSnapshot:
+    snapshot = MetricsSnapshot(BROKER_METRICS)
+    for _ in figures.tell(snapshot):
         pass
-    return sheet
+    return snapshot
 
 
-def value(sheet: Sheet, name: str, *labels: str) -> float:
-    return sheet.values[f"tidelog_{name}"][labels]
+def value(snapshot: MetricsSnapshot, name: str, *labels: str) -> float:
+    return snapshot.values[f"tidelog_{name}"][labels]
 
 
 def test_replicas_count_by_role_and_state() -> None:
@@ -89,12 +89,12 @@ def test_replicas_count_by_role_and_state() -> None:
     damaged = replica(3)
     damaged.suspend()
 
-    sheet = sheet_of(figures_of(leader, follower, leaderless, damaged))
+    snapshot = sheet_of(figures_of(leader, follower, leaderless, damaged))
 
-    assert value(sheet, "broker_replicas") == 4
-    assert value(sheet, "broker_leaders") == 1
-    assert value(sheet, "broker_leaderless_replicas") == 1
-    assert value(sheet, "broker_out_of_service_replicas") == 1
+    assert value(snapshot, "broker_replicas") == 4
+    assert value(snapshot, "broker_leaders") == 1
+    assert value(snapshot, "broker_leaderless_replicas") == 1
+    assert value(snapshot, "broker_out_of_service_replicas") == 1
 
 
 @pytest.mark.parametrize(
@@ -104,47 +104,49 @@ def test_replicas_count_by_role_and_state() -> None:
 def test_missing_isr_members_count_at_the_leader(
     isr: tuple[int, ...], under_replicated: int, at_min_isr: int, under_min_isr: int
 ) -> None:
-    sheet = sheet_of(figures_of(replica(of=state(isr=isr))))
+    snapshot = sheet_of(figures_of(replica(of=state(isr=isr))))
 
-    assert value(sheet, "broker_under_replicated_partitions") == under_replicated
-    assert value(sheet, "broker_at_min_isr_partitions") == at_min_isr
-    assert value(sheet, "broker_under_min_isr_partitions") == under_min_isr
+    assert value(snapshot, "broker_under_replicated_partitions") == under_replicated
+    assert value(snapshot, "broker_at_min_isr_partitions") == at_min_isr
+    assert value(snapshot, "broker_under_min_isr_partitions") == under_min_isr
 
 
 def test_a_replica_that_a_move_adds_does_not_count_as_missing() -> None:
     moving = Moving("op", (1, 2, 3), (1, 2, 4))
-    sheet = sheet_of(figures_of(replica(of=replace(state(), replicas=(1, 2, 3, 4), moving=moving))))
+    snapshot = sheet_of(
+        figures_of(replica(of=replace(state(), replicas=(1, 2, 3, 4), moving=moving)))
+    )
 
-    assert value(sheet, "broker_under_replicated_partitions") == 0
+    assert value(snapshot, "broker_under_replicated_partitions") == 0
 
 
 def test_missing_isr_members_do_not_count_at_a_follower() -> None:
-    sheet = sheet_of(figures_of(replica(of=state(leader=2, isr=(2,)))))
+    snapshot = sheet_of(figures_of(replica(of=state(leader=2, isr=(2,)))))
 
-    assert value(sheet, "broker_under_replicated_partitions") == 0
+    assert value(snapshot, "broker_under_replicated_partitions") == 0
 
 
 def test_the_lag_in_seconds_is_the_age_of_the_oldest_missing_record() -> None:
     partition = replica(records=3)
     fetch(partition, 2, 1, now_ms=2_000)
 
-    sheet = sheet_of(figures_of(partition, wall_ms=APPENDED_WALL_MS + 7_000))
+    snapshot = sheet_of(figures_of(partition, wall_ms=APPENDED_WALL_MS + 7_000))
 
-    assert value(sheet, "replication_lag_records", "sea", "0", "2") == 2
-    assert value(sheet, "replication_lag_bytes", "sea", "0", "2") == 200
-    assert value(sheet, "replication_lag_seconds", "sea", "0", "2") == 7
-    assert value(sheet, "follower_max_lag_seconds", "2") == 7
+    assert value(snapshot, "replication_lag_records", "sea", "0", "2") == 2
+    assert value(snapshot, "replication_lag_bytes", "sea", "0", "2") == 200
+    assert value(snapshot, "replication_lag_seconds", "sea", "0", "2") == 7
+    assert value(snapshot, "follower_max_lag_seconds", "2") == 7
 
 
 def test_a_follower_that_has_everything_has_series_at_zero() -> None:
     partition = replica(records=3)
     fetch(partition, 2, 3, now_ms=2_000)
 
-    sheet = sheet_of(figures_of(partition, wall_ms=APPENDED_WALL_MS + 7_000))
+    snapshot = sheet_of(figures_of(partition, wall_ms=APPENDED_WALL_MS + 7_000))
 
-    assert value(sheet, "replication_lag_seconds", "sea", "0", "2") == 0
-    assert value(sheet, "follower_max_lag_seconds", "2") == 0
-    assert value(sheet, "follower_lagging_partitions", "2") == 0
+    assert value(snapshot, "replication_lag_seconds", "sea", "0", "2") == 0
+    assert value(snapshot, "follower_max_lag_seconds", "2") == 0
+    assert value(snapshot, "follower_lagging_partitions", "2") == 0
 
 
 def taken_over() -> Partition:
@@ -164,24 +166,24 @@ def test_a_dead_leader_lags_by_the_records_that_its_successor_appended() -> None
     assert value(early, "follower_max_lag_seconds", "2") == 1
     append(partition, 1)
 
-    sheet = sheet_of(figures_of(partition, wall_ms=APPENDED_WALL_MS + 12_000))
+    snapshot = sheet_of(figures_of(partition, wall_ms=APPENDED_WALL_MS + 12_000))
 
-    assert value(sheet, "follower_max_lag_seconds", "2") == 12
-    assert value(sheet, "follower_lag_records", "2") == 4
-    assert value(sheet, "follower_lag_bytes", "2") == 400
-    assert value(sheet, "replication_lag_seconds", "sea", "0", "2") == 12
-    assert value(sheet, "replication_lag_records", "sea", "0", "2") == 4
-    assert value(sheet, "partitions_without_series") == 0
+    assert value(snapshot, "follower_max_lag_seconds", "2") == 12
+    assert value(snapshot, "follower_lag_records", "2") == 4
+    assert value(snapshot, "follower_lag_bytes", "2") == 400
+    assert value(snapshot, "replication_lag_seconds", "sea", "0", "2") == 12
+    assert value(snapshot, "replication_lag_records", "sea", "0", "2") == 4
+    assert value(snapshot, "partitions_without_series") == 0
 
 
 def test_without_fetches_and_writes_a_follower_has_no_series() -> None:
-    sheet = sheet_of(figures_of(taken_over()))
+    snapshot = sheet_of(figures_of(taken_over()))
 
-    assert "tidelog_replication_lag_seconds" not in sheet.values
-    assert value(sheet, "follower_max_lag_seconds", "2") == 0
-    assert value(sheet, "follower_lag_records", "2") == 0
-    assert value(sheet, "follower_lagging_partitions", "2") == 1
-    assert value(sheet, "follower_fetch_age_seconds", "2") == 9
+    assert "tidelog_replication_lag_seconds" not in snapshot.values
+    assert value(snapshot, "follower_max_lag_seconds", "2") == 0
+    assert value(snapshot, "follower_lag_records", "2") == 0
+    assert value(snapshot, "follower_lagging_partitions", "2") == 1
+    assert value(snapshot, "follower_fetch_age_seconds", "2") == 9
 
 
 def test_a_followers_last_fetch_is_that_of_any_partition_and_of_its_session() -> None:
@@ -194,16 +196,16 @@ def test_a_followers_last_fetch_is_that_of_any_partition_and_of_its_session() ->
     assert session is not None
     session.last_request_ms = 9_500
 
-    sheet = sheet_of(figures_of(early, late))
+    snapshot = sheet_of(figures_of(early, late))
 
-    assert value(sheet, "follower_fetch_age_seconds", "2") == 0.5
+    assert value(snapshot, "follower_fetch_age_seconds", "2") == 0.5
 
 
 def test_a_follower_counts_where_it_is_missing_in_the_isr() -> None:
-    sheet = sheet_of(figures_of(replica(0, state(isr=(1, 3))), replica(1)))
+    snapshot = sheet_of(figures_of(replica(0, state(isr=(1, 3))), replica(1)))
 
-    assert value(sheet, "follower_out_of_isr_partitions", "2") == 1
-    assert value(sheet, "follower_out_of_isr_partitions", "3") == 0
+    assert value(snapshot, "follower_out_of_isr_partitions", "2") == 1
+    assert value(snapshot, "follower_out_of_isr_partitions", "3") == 0
 
 
 def test_a_follower_that_just_fetched_is_not_lagging_yet() -> None:
@@ -211,19 +213,19 @@ def test_a_follower_that_just_fetched_is_not_lagging_yet() -> None:
     fetch(partition, 2, 1, now_ms=9_800)
     append(partition, 1)
 
-    sheet = sheet_of(figures_of(partition))
+    snapshot = sheet_of(figures_of(partition))
 
-    assert value(sheet, "follower_lag_records", "2") == 1
-    assert value(sheet, "follower_lagging_partitions", "2") == 0
+    assert value(snapshot, "follower_lag_records", "2") == 1
+    assert value(snapshot, "follower_lagging_partitions", "2") == 0
 
 
 @pytest.mark.parametrize(("stalled", "count"), [(True, 1), (False, 0)])
 def test_a_stalled_high_watermark_counts_where_records_wait(stalled: bool, count: int) -> None:
-    sheet = sheet_of(figures_of(replica(0, records=2), replica(1), stalled=stalled))
+    snapshot = sheet_of(figures_of(replica(0, records=2), replica(1), stalled=stalled))
 
-    assert value(sheet, "broker_hw_stalled_partitions") == count
-    assert value(sheet, "waiting_consumers_partitions") == count
-    assert value(sheet, "broker_uncommitted_records") == 2
+    assert value(snapshot, "broker_hw_stalled_partitions") == count
+    assert value(snapshot, "waiting_consumers_partitions") == count
+    assert value(snapshot, "broker_uncommitted_records") == 2
 
 
 def test_the_worst_followers_have_series_before_all_others() -> None:
@@ -234,11 +236,11 @@ def test_the_worst_followers_have_series_before_all_others() -> None:
     behind = replica(MANY, records=5)
     fetch(behind, 2, 1, now_ms=2_000)
 
-    sheet = sheet_of(figures_of(*healthy, behind, wall_ms=APPENDED_WALL_MS + 8_000))
+    snapshot = sheet_of(figures_of(*healthy, behind, wall_ms=APPENDED_WALL_MS + 8_000))
 
-    assert len(sheet.values["tidelog_replication_lag_seconds"]) == MAX_LAG_SERIES
-    assert value(sheet, "replication_lag_seconds", "sea", str(MANY), "2") == 8
-    assert sheet.left_out == 0
+    assert len(snapshot.values["tidelog_replication_lag_seconds"]) == MAX_LAG_SERIES
+    assert value(snapshot, "replication_lag_seconds", "sea", str(MANY), "2") == 8
+    assert snapshot.left_out == 0
 
 
 def test_with_every_partition_unhealthy_the_series_stay_within_their_bounds() -> None:
@@ -247,15 +249,15 @@ def test_with_every_partition_unhealthy_the_series_stay_within_their_bounds() ->
         for follower in (2, 3):
             fetch(partition, follower, 1, now_ms=2_000)
 
-    sheet = sheet_of(figures_of(*partitions, wall_ms=APPENDED_WALL_MS + 8_000))
+    snapshot = sheet_of(figures_of(*partitions, wall_ms=APPENDED_WALL_MS + 8_000))
 
-    assert len(sheet.values["tidelog_replication_lag_records"]) == MAX_LAG_SERIES
-    assert len(sheet.values["tidelog_partition_log_size_bytes"]) == MAX_PARTITION_SERIES
-    assert len(sheet.values["tidelog_topic_log_size_bytes"]) == MAX_TOPIC_SERIES
-    assert value(sheet, "partitions_without_series") == 2 * MANY - MAX_LAG_SERIES
-    assert value(sheet, "follower_lag_records", "2") == 2 * MANY
-    assert value(sheet, "follower_max_lag_seconds", "3") == 8
-    assert sheet.left_out == 0
+    assert len(snapshot.values["tidelog_replication_lag_records"]) == MAX_LAG_SERIES
+    assert len(snapshot.values["tidelog_partition_log_size_bytes"]) == MAX_PARTITION_SERIES
+    assert len(snapshot.values["tidelog_topic_log_size_bytes"]) == MAX_TOPIC_SERIES
+    assert value(snapshot, "partitions_without_series") == 2 * MANY - MAX_LAG_SERIES
+    assert value(snapshot, "follower_lag_records", "2") == 2 * MANY
+    assert value(snapshot, "follower_max_lag_seconds", "3") == 8
+    assert snapshot.left_out == 0
 
 
 def test_an_added_replica_counts_by_its_bytes_left_to_copy_until_it_is_in_sync() -> None:
@@ -265,9 +267,9 @@ def test_an_added_replica_counts_by_its_bytes_left_to_copy_until_it_is_in_sync()
     for partition in partitions:
         append(partition, 3)
     fetch(partitions[0], 4, 1, 2_000)
-    sheet = sheet_of(figures_of(*partitions))
-    assert value(sheet, "follower_adding_partitions", "4") == 2
-    assert value(sheet, "follower_adding_lag_bytes", "4") == 200 + 300
+    snapshot = sheet_of(figures_of(*partitions))
+    assert value(snapshot, "follower_adding_partitions", "4") == 2
+    assert value(snapshot, "follower_adding_lag_bytes", "4") == 200 + 300
     joined = adding.with_isr([*adding.isr, Member(4, epoch_of(4))])
-    sheet = sheet_of(figures_of(replica(of=joined)))
-    assert "tidelog_follower_adding_partitions" not in sheet.values
+    snapshot = sheet_of(figures_of(replica(of=joined)))
+    assert "tidelog_follower_adding_partitions" not in snapshot.values

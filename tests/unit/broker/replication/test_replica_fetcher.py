@@ -11,7 +11,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import Batch, EpochEnd
 from tidelog_broker.log.log_errors import AppendOrderError, LogStorageError
-from tidelog_runtime.turns import ITEMS_PER_TURN
+from tidelog_runtime.cooperative import ITEMS_PER_SLICE
 from unit.broker.broker_parts import address_of, until_idle
 from unit.broker.fake_log import FakeLog, epoch_of, state
 from unit.broker.scripted_leader import LEADER, ME, Follower, following, log_of
@@ -173,19 +173,19 @@ async def test_a_partition_that_follows_another_leader_by_now_is_not_fetched() -
 
 
 async def test_an_answer_about_thousands_of_partitions_is_taken_with_yields() -> None:
-    follower, many = Follower(), 10 * ITEMS_PER_TURN
+    follower, many = Follower(), 10 * ITEMS_PER_SLICE
     partitions = [follower.follow(number) for number in range(many)]
     async with following(follower), Turns() as turns:
         first = await follower.next(0)
         first.answer(*(first.data(0, number=number) for number in range(many)))
         turns.taken()
         await follower.next(1)
-    assert turns.taken() >= many // ITEMS_PER_TURN - 1
+    assert turns.taken() >= many // ITEMS_PER_SLICE - 1
     assert [partition.log.log_end_offset for partition in partitions] == [1] * many
 
 
 async def test_the_rest_of_an_answer_is_taken_though_a_partition_is_added_half_way() -> None:
-    follower, many = Follower(), 2 * ITEMS_PER_TURN
+    follower, many = Follower(), 2 * ITEMS_PER_SLICE
     partitions = [follower.follow(number) for number in range(many)]
     async with following(follower):
         first = await follower.next(0)

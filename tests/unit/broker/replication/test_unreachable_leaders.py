@@ -20,7 +20,7 @@ from tidelog_broker.replication.unreachable_leaders import (
     reported_after_ms,
     unreachable,
 )
-from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+from tidelog_runtime.broker_reports import UnreachableLeader, UnreachableLeadersReport
 from tidelog_runtime.metadata.schema import ControllerEntry
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from unit.broker.broker_parts import KEYS, at_work, emitted_events
