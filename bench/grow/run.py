@@ -27,8 +27,8 @@ from bench.grow.processor import ProcessorTime, cores, processor_time
 from bench.grow.read_back import read_all
 from bench.grow.traffic import Sample, Traffic, copied_bytes, peaks, scrape
 from bench.percentiles import percentile
+from tidelog.admin_messages import BegunOperation, Operation, Plan
 from tidelog.client import Admin
-from tidelog.client.operations import BegunOperation, Operation, Plan
 from tidelog.errors import TidelogError
 from tidelog_runtime.local.cluster import LocalCluster
 

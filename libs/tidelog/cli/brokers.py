@@ -40,8 +40,8 @@ from tidelog.errors import TidelogError
 from tidelog.wording import PREFERRED_AT_ONCE, PREFERRED_RETURN, plural
 
 if TYPE_CHECKING:
+    from tidelog.admin_messages import BrokerDetails, RestartCheck
     from tidelog.client.descriptions import PartitionDescription, TopicDescription
-    from tidelog.client.operations import BrokerDetails, RestartCheck
 
 app = typer.Typer(no_args_is_help=True, epilog=EPILOG)
 

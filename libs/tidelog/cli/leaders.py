@@ -33,8 +33,8 @@ from tidelog.cli.session import (
 from tidelog.errors import TidelogError
 
 if TYPE_CHECKING:
+    from tidelog.admin_messages import LeaderChange
     from tidelog.client import Admin
-    from tidelog.client.operations import LeaderChange
 
 app = typer.Typer(
     no_args_is_help=True, epilog=EPILOG, help="Let preferred or chosen replicas lead."

@@ -57,7 +57,7 @@ from tidelog.errors import TidelogError
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
-    from tidelog.client.operations import MoveProgress, Operation, Plan
+    from tidelog.admin_messages import MoveProgress, Operation, Plan
 
 MAX_INTERVAL_SECONDS = 3_600.0
 

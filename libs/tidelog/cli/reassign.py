@@ -35,7 +35,7 @@ from tidelog.cli.session import (
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
-    from tidelog.client.operations import Move
+    from tidelog.admin_messages import Move
 
 STDIN = "-"
 MAX_MOVES = 100_000
@@ -120,7 +120,7 @@ def read_moves(words: list[str], file: str | None) -> list[Move]:
 
 
 def _tell_of_no_moves(session: Session, *, dry_run: bool) -> None:
-    from tidelog.client.operations import BegunOperation, Plan
+    from tidelog.admin_messages import BegunOperation, Plan
 
     if session.as_json:
         nothing = BegunOperation(None, Plan((), 0, 0, 0, None, ()))

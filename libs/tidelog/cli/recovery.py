@@ -47,8 +47,8 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER
 
 if TYPE_CHECKING:
+    from tidelog.admin_messages import RecoveredPartition, Recovery, RecoveryChoice
     from tidelog.client import Admin
-    from tidelog.client.admin_topics import RecoveredPartition, Recovery, RecoveryChoice
 
 app = typer.Typer(
     no_args_is_help=True, epilog=EPILOG, help="Choose leaders where the good ones are lost."
@@ -184,7 +184,7 @@ async def _looked(
 async def _choose(
     session: Session, manner: Manner, topic: str, chosen: Mapping[int, int]
 ) -> ExitStatus:
-    from tidelog.client.admin_topics import RecoveredPartition, RecoveryChoice
+    from tidelog.admin_messages import RecoveredPartition, RecoveryChoice
 
     async with await manner.admin(session) as admin:
         # An invalid choice is rejected before the command asks for consent.

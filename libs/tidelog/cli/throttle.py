@@ -29,7 +29,7 @@ from tidelog.cli.session import (
 from tidelog.errors import TidelogError
 
 if TYPE_CHECKING:
-    from tidelog.client.operations import Throttle
+    from tidelog.admin_messages import Throttle
 
 app = typer.Typer(
     no_args_is_help=True, epilog=EPILOG, help="Bound what moves carry, also while they run."

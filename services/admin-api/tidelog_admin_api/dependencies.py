@@ -9,19 +9,22 @@ from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
 
-from tidelog.client.admin_topics import AlteredConfig, Assignment, CreatedTopic, ResizedTopic
-from tidelog.client.descriptions import ClusterDescription, TopicDescription
-from tidelog.client.operations import (
+from tidelog.admin_messages import (
+    AlteredConfig,
     BegunOperation,
     BrokerDetails,
+    CreatedTopic,
     LeaderChange,
     Operation,
+    ResizedTopic,
     RestartCheck,
     Throttle,
+    TopicDetails,
 )
+from tidelog.client.admin_topics import Assignment
+from tidelog.client.descriptions import ClusterDescription, TopicDescription
 from tidelog.client.scrubbing import scrub_broker
 from tidelog.client.service_states import ToldStates
-from tidelog.client.topic_details import TopicDetails
 from tidelog.inspection.model import Explanation, Scope, StateRequest
 from tidelog.inspection.scrub_progress import ScrubProgress
 from tidelog.model import Acks

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from tidelog.client.admin_topics import RecoveredPartition, Recovery, RecoveryChoice
-from tidelog.client.operations import (
+from tidelog.admin_messages import (
     BegunOperation,
     LeaderChange,
     Move,
     MoveProgress,
     Operation,
     Plan,
+    RecoveredPartition,
+    Recovery,
+    RecoveryChoice,
 )
 from tidelog.model import TopicPartition
 

@@ -7,10 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tidelog.client.admin_topics import RecoveredPartition, Recovery, RecoveryChoice, Survivor
-from tidelog.client.delivery import Delivery
-from tidelog.client.event_streams import Gathered, Silent
-from tidelog.client.operations import (
+from tidelog.admin_messages import (
     BegunOperation,
     BrokerShare,
     LeaderChange,
@@ -19,7 +16,13 @@ from tidelog.client.operations import (
     Operation,
     Plan,
     Progress,
+    RecoveredPartition,
+    Recovery,
+    RecoveryChoice,
+    Survivor,
 )
+from tidelog.client.delivery import Delivery
+from tidelog.client.event_streams import Gathered, Silent
 from tidelog.client.published_events import Published
 from tidelog.errors import (
     ErrorCode,

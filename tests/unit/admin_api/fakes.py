@@ -11,11 +11,22 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from tidelog.client.admin_topics import (
+from tidelog.admin_messages import (
     AlteredConfig,
+    BegunOperation,
+    BrokerDetails,
     ConfigChange,
+    ConfigEntry,
     CreatedTopic,
+    LeaderChange,
+    Move,
+    Operation,
+    Plan,
+    Progress,
     ResizedTopic,
+    RestartCheck,
+    Throttle,
+    TopicDetails,
 )
 from tidelog.client.descriptions import (
     BrokerDescription,
@@ -25,19 +36,7 @@ from tidelog.client.descriptions import (
     PartitionDescription,
     TopicDescription,
 )
-from tidelog.client.operations import (
-    BegunOperation,
-    BrokerDetails,
-    LeaderChange,
-    Move,
-    Operation,
-    Plan,
-    Progress,
-    RestartCheck,
-    Throttle,
-)
 from tidelog.client.service_states import ToldStates
-from tidelog.client.topic_details import ConfigEntry, TopicDetails
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import Explanation, Scope, StateRequest
 from tidelog.inspection.scrub_progress import ScrubProgress

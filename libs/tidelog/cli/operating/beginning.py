@@ -18,8 +18,8 @@ from tidelog.cli.session import Session
 from tidelog.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
+    from tidelog.admin_messages import BegunOperation, Operation, Plan
     from tidelog.client import Admin
-    from tidelog.client.operations import BegunOperation, Operation, Plan
 
 
 class Begins(Protocol):

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidelog.client.operations import (
+    from tidelog.admin_messages import (
         BegunOperation,
         LeaderChange,
         Move,

@@ -10,7 +10,7 @@ from tidelog.cli.trace_targets import parse_number, parse_target
 from tidelog.model import TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.client.operations import Move
+    from tidelog.admin_messages import Move
 
 
 def parse_ids(text: str, problem: str) -> tuple[int, ...]:
@@ -27,7 +27,7 @@ def parse_move(text: str) -> Move:
     >>> parse_move("sea/0=4,2").target
     (4, 2)
     """
-    from tidelog.client.operations import Move
+    from tidelog.admin_messages import Move
 
     partition, ids = _divided(text, "TOPIC/PARTITION=BROKER,BROKER, as sea/0=4,2")
     return Move(partition.topic, partition.partition, ids)

@@ -41,7 +41,7 @@ from tidelog.request_bounds import MAX_ASSIGNED_PARTITIONS
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
-    from tidelog.client.admin_topics import AlteredConfig, ResizedTopic
+    from tidelog.admin_messages import AlteredConfig, ResizedTopic
 
 _PENDING = "pending_brokers (have not acknowledged yet)"
 _TRACE = "trace_id (null in a dry run)"

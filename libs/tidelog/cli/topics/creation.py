@@ -33,7 +33,7 @@ from tidelog.model import MAX_INT32
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
-    from tidelog.client.admin_topics import CreatedTopic
+    from tidelog.admin_messages import CreatedTopic
 
 # A longer command line is not worth copying.
 MAX_PARTITIONS_TO_COPY = 30

@@ -25,8 +25,7 @@ from tidelog.errors import TidelogError
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
-    from tidelog.client.admin_topics import ResizedTopic
-    from tidelog.client.topic_details import TopicDetails
+    from tidelog.admin_messages import ResizedTopic, TopicDetails
 
 DELETE_JSON = (
     "dry_run, topic, topic_id, partitions (how many), brokers (in a dry run: those that hold "

@@ -31,8 +31,7 @@ from tidelog.model import NO_LEADER
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
-    from tidelog.client.admin_topics import Recovery
-    from tidelog.client.topic_details import PartitionDetails, TopicDetails
+    from tidelog.admin_messages import PartitionDetails, Recovery, TopicDetails
 
 RECOVER_JSON = (
     f"dry_run, topic, topic_id, results [partition, {ERROR_FIELDS}] (empty in a dry run), "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
-from tidelog.client.operations import LeaderChange
+from tidelog.admin_messages import LeaderChange
 from tidelog.request_bounds import MAX_ENTRIES_PER_REQUEST, MAX_MOVES_PER_REQUEST
 from tidelog_admin_api.bodies.base import (
     AnswerBody,

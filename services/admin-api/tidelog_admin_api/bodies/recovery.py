@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
-from tidelog.client.admin_topics import RecoveredPartition
+from tidelog.admin_messages import RecoveredPartition
 from tidelog.request_bounds import MAX_ENTRIES_PER_REQUEST, MAX_TOPIC_NAME_LENGTH
 from tidelog_admin_api.bodies.base import (
     MAX_INT64,

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from tidelog.client.operations import LeaderChange
-from tidelog.client.operations import RestartFinding as Finding
+from tidelog.admin_messages import LeaderChange
+from tidelog.admin_messages import RestartFinding as Finding
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import NOT_KNOWN, ServiceState, StateRequest
 from tidelog_admin_api.begun import BEGUN_RESPONSES, begun_answer

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Response
 
-from tidelog.client.operations import LeaderChange
+from tidelog.admin_messages import LeaderChange
 from tidelog.model import TopicPartition
 from tidelog_admin_api.bodies.leaders import (
     ElectPreferredRequest,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from tidelog.client.operations import Move
+from tidelog.admin_messages import Move
 from tidelog_admin_api.begun import BEGUN_RESPONSES, OptionalRequest, begun_answer
 from tidelog_admin_api.bodies.operations import (
     BegunOperation,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from tidelog.client.admin_topics import RecoveryChoice
+from tidelog.admin_messages import RecoveryChoice
 from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog_admin_api.bodies.base import PartitionNumber
 from tidelog_admin_api.bodies.recovery import (

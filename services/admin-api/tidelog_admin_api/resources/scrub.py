@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Response
 
-from tidelog.client.operations import BrokerDetails
+from tidelog.admin_messages import BrokerDetails
 from tidelog.client.scrubbing import scrubbed_brokers
 from tidelog.errors import TidelogError
 from tidelog.rpc.status import UnreachableError

@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Response
 
+from tidelog.admin_messages import TopicDetails
 from tidelog.cli.health import SOUND, HealthCounts
 from tidelog.client.admin_topics import DEFAULT_REPLICATION_FACTOR
 from tidelog.client.descriptions import TopicDescription
-from tidelog.client.topic_details import TopicDetails
 from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.topic import is_internal
