@@ -138,9 +138,8 @@ def _reader(
         return FieldReader(name, lambda message: tuple(value_of(message)))
     item = get_args(hint)[0]
     read_item = _single(field, item)
-    if get_origin(item) is tuple:
-        (only,) = field.message_type.fields
-        item_of = attrgetter(only.name)
+    if get_origin(item) is tuple and len(field.message_type.fields) == 1:
+        item_of = attrgetter(field.message_type.fields[0].name)
         read_item = lambda message: tuple(item_of(message))  # noqa: E731
     return FieldReader(
         name,
@@ -186,8 +185,9 @@ def words_of(enum_type: EnumDescriptor) -> Mapping[int, str]:
     return words
 
 
-def number_of(enum_type: EnumDescriptor, word: str | enum.Enum) -> int:
-    """Returns the number of an enum's word. Raises LookupError if there is none."""
+def number_of(enum_type: EnumDescriptor, word: str | enum.Enum) -> Any:
+    """Returns the number of an enum's word, as a value of the enum's type. Raises LookupError if
+    there is none."""
     text = word.value if isinstance(word, enum.Enum) else word
     for number, known in words_of(enum_type).items():
         if known == text:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from tidelog.admin_messages import RecoveryChoice
 from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.policies.electability import is_running, last_known
@@ -20,7 +21,7 @@ from tidelog_controller.requests.topic_checks import (
     check_revision,
     request_timeout_ms,
 )
-from tidelog_controller.state.admin_requests import Asker, RecoveryChoice
+from tidelog_controller.state.admin_requests import Asker
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import RecoverPartitions

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from tidelog.admin_messages import RecoveryChoice
 from tidelog.model import TopicPartition
 from tidelog_runtime.metadata.operations import OperationKind, OperationState
 
@@ -235,14 +236,6 @@ class DescribeTopics(NamedTuple):
     page_token: str
     trace_id: str = ""
     asker: Asker = NOBODY
-
-
-class RecoveryChoice(NamedTuple):
-    """`expected_revision`: that of the partition's key as described; 0: any."""
-
-    partition: int
-    broker_id: int
-    expected_revision: int = 0
 
 
 class DescribeRecovery(NamedTuple):

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tidelog.admin_messages import RecoveryChoice
 from tidelog.errors import TidelogError
 from tidelog_controller.state.admin_requests import (
     NOBODY,
@@ -24,7 +25,6 @@ from tidelog_controller.state.admin_requests import (
     ElectPreferredLeaders,
     ListOperations,
     MoveLeaders,
-    RecoveryChoice,
     RemovePartitions,
     SetMaintenance,
     SetThrottle,

@@ -14,6 +14,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from tidelog.admin_messages import ConfigChange
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.rpc.channels import new_server, open_channel
@@ -26,15 +27,11 @@ from tidelog.v1.replica_control_pb2_grpc import (
     ReplicaControlServiceServicer,
     add_ReplicaControlServiceServicer_to_server,
 )
-from tidelog_controller.edge import admin_calls as admin_module
+from tidelog_controller.edge import admin as admin_module
 from tidelog_controller.edge.admin import AdminServicer
 from tidelog_controller.edge.replica_control_client import GrpcReplicaControl
 from tidelog_controller.edge.standard_services import add_standard_services
-from tidelog_controller.state.admin_answers import (
-    ConfigAnswer,
-    ConfigChange,
-    PartitionsAnswer,
-)
+from tidelog_controller.state.admin_answers import ConfigAnswer, PartitionsAnswer
 from tidelog_controller.state.admin_requests import (
     NOBODY,
     AddPartitions,

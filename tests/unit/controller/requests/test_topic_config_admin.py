@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tidelog.admin_messages import ConfigChange
 from tidelog.errors import ErrorCode
 from tidelog.state_changes.event import Kind, Stage
-from tidelog_controller.state.admin_answers import ConfigAnswer, ConfigChange
+from tidelog_controller.state.admin_answers import ConfigAnswer
 from tidelog_runtime.metadata.schema import decode_topic
 from tidelog_runtime.replica_control import LeaderAndIsrCommand
 from unit.controller.driver import ASKER, KEYS, Driver, cluster
