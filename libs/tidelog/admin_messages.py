@@ -264,7 +264,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class BegunOperation:
+class AcceptedOperation:
     """A started operation and its plan. `operation`: None in a dry run."""
 
     operation: Operation | None

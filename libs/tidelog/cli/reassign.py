@@ -120,10 +120,10 @@ def read_moves(words: list[str], file: str | None) -> list[Move]:
 
 
 def _tell_of_no_moves(session: Session, *, dry_run: bool) -> None:
-    from tidelog.admin_messages import BegunOperation, Plan
+    from tidelog.admin_messages import AcceptedOperation, Plan
 
     if session.as_json:
-        nothing = BegunOperation(None, Plan((), 0, 0, 0, None, ()))
+        nothing = AcceptedOperation(None, Plan((), 0, 0, 0, None, ()))
         write_json(begun_document(nothing, dry_run=dry_run))
     else:
         write_line("The file holds no moves: nothing was begun.")

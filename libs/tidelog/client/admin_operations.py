@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from tidelog.admin_messages import BegunOperation, Move, MoveProgress, Operation, Plan, Throttle
+from tidelog.admin_messages import AcceptedOperation, Move, MoveProgress, Operation, Plan, Throttle
 from tidelog.client.arguments import checks_arguments, instance, several
 from tidelog.client.controller_calls import ControllerCalls
 from tidelog.client.request_fields import built, built_from
@@ -54,7 +54,7 @@ class OperationRequests:
         operation_id: str = "",
         dry_run: bool = False,
         expected_plan: str = "",
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         """Reassigns partitions to the given replicas. Moves from the plan of a dry run are made
         exactly as planned, or rejected if something has changed."""
         return await self._begin(
@@ -68,7 +68,7 @@ class OperationRequests:
 
     async def rebalance(
         self, *, operation_id: str = "", dry_run: bool = False, expected_plan: str = ""
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         """Balances replicas and leaders over the participating brokers with the fewest moves."""
         return await self._begin(
             pb.RebalanceRequest,
@@ -85,7 +85,7 @@ class OperationRequests:
         operation_id: str = "",
         dry_run: bool = False,
         expected_plan: str = "",
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         """Moves a fair share of the existing replicas to newly registered brokers."""
         return await self._begin(
             pb.AddBrokersRequest,
@@ -103,7 +103,7 @@ class OperationRequests:
         operation_id: str = "",
         dry_run: bool = False,
         expected_plan: str = "",
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         """Moves all replicas off brokers, which may be dead. The brokers can be stopped permanently
         when the operation is done."""
         return await self._begin(
@@ -123,7 +123,7 @@ class OperationRequests:
         operation_id: str = "",
         dry_run: bool = False,
         expected_plan: str = "",
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         """Changes the number of replicas of all partitions of topics."""
         return await self._begin(
             pb.SetReplicationFactorRequest,
@@ -142,7 +142,7 @@ class OperationRequests:
         operation_id: str = "",
         dry_run: bool = False,
         expected_plan: str = "",
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         """Reverses the moves of an operation."""
         return await self._begin(
             pb.ReverseOperationRequest,
@@ -262,12 +262,12 @@ class OperationRequests:
         operation_id: str,
         dry_run: bool,
         **fields: object,
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         operation_id = operation_id or ("" if dry_run else self.new_operation_id())
         request = built(request_type, operation_id=operation_id, dry_run=dry_run, **fields)
         answer = await self._controllers.ask(request, response_type)
         operation = None if dry_run else from_wire(answer.operation, Operation)
-        return from_wire(answer, BegunOperation, operation=operation)
+        return from_wire(answer, AcceptedOperation, operation=operation)
 
 
 def _number(word: str, enum_type: Any) -> Any:

@@ -13,7 +13,7 @@ _RESOURCES = "/v1/"
 _STREAMS = frozenset({"/v1/events/stream"})
 
 
-class Headed:
+class HeadMiddleware:
     """Middleware that handles HEAD as GET.
 
     It is the innermost one, so that metrics and logs show the HEAD. The server omits the body

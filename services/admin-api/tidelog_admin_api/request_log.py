@@ -13,8 +13,8 @@ from tidelog_admin_api.origins import READS
 _log = structlog.get_logger()
 
 
-class Logged:
-    """Middleware inside of `Asking`, whose state it logs.
+class AccessLogMiddleware:
+    """Middleware inside of `RequestContextMiddleware`, whose state it logs.
 
     - `seconds`: a clock of which only differences are used
     """

@@ -6,14 +6,14 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import httpx
 from fastapi import FastAPI
 
 from tidelog.admin_messages import (
+    AcceptedOperation,
     AlteredConfig,
-    BegunOperation,
     BrokerDetails,
     ConfigChange,
     ConfigEntry,
@@ -28,6 +28,7 @@ from tidelog.admin_messages import (
     Throttle,
     TopicDetails,
 )
+from tidelog.client import Admin
 from tidelog.client.descriptions import (
     BrokerDescription,
     ClusterDescription,
@@ -253,7 +254,7 @@ class FakeAdmin(FakeOperations):
         operation_id: str = "",
         dry_run: bool = False,
         expected_plan: str = "",
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         how = how_begun(operation_id, expected_plan, dry_run=dry_run)
         self.asked("add_brokers", broker_ids, **how)
         return self.begun(dry_run)
@@ -265,7 +266,7 @@ class FakeAdmin(FakeOperations):
         operation_id: str = "",
         dry_run: bool = False,
         expected_plan: str = "",
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         how = how_begun(operation_id, expected_plan, dry_run=dry_run)
         self.asked("remove_brokers", broker_ids, **how)
         return self.begun(dry_run)
@@ -349,13 +350,13 @@ class FakeAdmin(FakeOperations):
         operation_id: str = "",
         dry_run: bool = False,
         expected_plan: str = "",
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         how = how_begun(operation_id, expected_plan, dry_run=dry_run)
         self.asked("set_replication_factor", topics, replication_factor, **how)
         return self.begun(dry_run)
 
-    def begun(self, dry_run: bool) -> BegunOperation:
-        return BegunOperation(None if dry_run else self.operation, PLAN)
+    def begun(self, dry_run: bool) -> AcceptedOperation:
+        return AcceptedOperation(None if dry_run else self.operation, PLAN)
 
 
 class FakeStates:
@@ -418,7 +419,7 @@ class FakeCluster:
 
     def app(self, **settings: Any) -> FastAPI:
         dependencies = Dependencies(
-            self.admin,
+            cast(Admin, self.admin),
             self.explains,
             self.states,
             self.clock,

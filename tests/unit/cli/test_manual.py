@@ -11,7 +11,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from tidelog.admin_messages import (
-    BegunOperation,
+    AcceptedOperation,
     BrokerDetails,
     BrokerShare,
     ConfigEntry,
@@ -133,7 +133,7 @@ def test_unwrapped_help_lines_fit_a_terminal(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "shapes"),
     [
-        ("rebalance", [BegunOperation, Plan, BrokerShare, Move, Operation, Progress]),
+        ("rebalance", [AcceptedOperation, Plan, BrokerShare, Move, Operation, Progress]),
         ("operations list", [Operation, Progress]),
         ("operations moves", [MoveProgress, Move]),
         ("brokers list", [BrokerDetails]),

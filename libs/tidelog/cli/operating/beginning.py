@@ -18,7 +18,7 @@ from tidelog.cli.session import Session
 from tidelog.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
-    from tidelog.admin_messages import BegunOperation, Operation, Plan
+    from tidelog.admin_messages import AcceptedOperation, Operation, Plan
     from tidelog.client import Admin
 
 
@@ -27,7 +27,7 @@ class Begins(Protocol):
 
     def __call__(
         self, *, operation_id: str, dry_run: bool, expected_plan: str
-    ) -> Awaitable[BegunOperation]: ...
+    ) -> Awaitable[AcceptedOperation]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ async def run_operation(
         return await _tell_begun(session, admin, begun, follow=follow)
 
 
-async def _planned(admin: Admin, manner: Manner, wish: Wish) -> BegunOperation:
+async def _planned(admin: Admin, manner: Manner, wish: Wish) -> AcceptedOperation:
     return await wish.call_of(admin)(
         operation_id=manner.operation_id,
         dry_run=True,
@@ -106,7 +106,7 @@ async def tell_end(
 
 
 async def _tell_begun(
-    session: Session, admin: Admin, begun: BegunOperation, *, follow: bool
+    session: Session, admin: Admin, begun: AcceptedOperation, *, follow: bool
 ) -> ExitStatus:
     operation, status = begun.operation, ExitStatus.DONE
     assert operation is not None
@@ -131,7 +131,7 @@ def begun_lines(operation: Operation, plan: Plan) -> list[str]:
     return [f"{head}; {progress_text(operation.progress)}."]
 
 
-def _show_plan(session: Session, planned: BegunOperation) -> None:
+def _show_plan(session: Session, planned: AcceptedOperation) -> None:
     import sys
 
     if session.as_json:

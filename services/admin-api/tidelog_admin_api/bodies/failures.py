@@ -7,7 +7,7 @@ from pydantic import Field
 from tidelog.errors import TidelogError
 from tidelog.rpc.status import UnreachableError
 from tidelog_admin_api.bodies.base import AnswerBody
-from tidelog_admin_api.meanings import MEANINGS, unavailable
+from tidelog_admin_api.error_mappings import ERROR_MAPPINGS, unavailable
 
 
 class Failure(AnswerBody):
@@ -33,24 +33,24 @@ class Failure(AnswerBody):
 def failure_of(error: TidelogError | None) -> Failure | None:
     if error is None:
         return None
-    meaning = MEANINGS[error.code]
+    mapping = ERROR_MAPPINGS[error.code]
     return Failure(
         code=error.code.name,
         message=error.message,
-        grpc_status=meaning.grpc_status,
-        fix=meaning.fix,
+        grpc_status=mapping.grpc_status,
+        fix=mapping.fix,
         retriable=error.retriable,
         outcome_unknown=error.outcome_unknown,
     )
 
 
 def unreachable_failure(error: UnreachableError, *, outcome_unknown: bool) -> Failure:
-    meaning = unavailable()
+    mapping = unavailable()
     return Failure(
         code="UNREACHABLE",
         message=str(error),
-        grpc_status=meaning.grpc_status,
-        fix=meaning.fix,
+        grpc_status=mapping.grpc_status,
+        fix=mapping.fix,
         retriable=True,
         outcome_unknown=outcome_unknown,
     )

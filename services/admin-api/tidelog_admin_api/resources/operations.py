@@ -8,11 +8,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from tidelog_admin_api.begun import (
-    BEGUN_RESPONSES,
+from tidelog.client import Admin
+from tidelog_admin_api.accepted import (
+    ACCEPTED_RESPONSES,
     OptionalRequest,
-    begun_answer,
-    tell_operation,
+    accepted_answer,
+    set_operation_headers,
 )
 from tidelog_admin_api.bodies.operations import (
     BegunOperation,
@@ -26,8 +27,7 @@ from tidelog_admin_api.bodies.operations import (
     OperationState,
     Plan,
 )
-from tidelog_admin_api.dependencies import AskOperations
-from tidelog_admin_api.operating import OperationsAdmin
+from tidelog_admin_api.dependencies import AskAdmin
 from tidelog_admin_api.paging import Paging, PagingQuery, page_of
 from tidelog_admin_api.parameters import MAX_NAME_LENGTH, MAX_QUERY_ENTRIES, DryRun
 from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
@@ -48,7 +48,7 @@ States = Annotated[
 
 @router.get("", responses=READ_PROBLEMS)
 async def list_operations(
-    admin: AskOperations,
+    admin: AskAdmin,
     paging: PagingQuery,
     state: States = None,
     kind: Annotated[
@@ -61,7 +61,7 @@ async def list_operations(
 
 
 async def operation_page(
-    admin: OperationsAdmin,
+    admin: Admin,
     paging: Paging,
     states: Sequence[OperationState],
     kinds: Sequence[OperationKind],
@@ -76,7 +76,7 @@ async def operation_page(
 
 
 @router.get("/{operation_id}", responses={**TAGGED, **READ_PROBLEMS})
-async def describe_operation(admin: AskOperations, operation_id: Id, answer: Response) -> Operation:
+async def describe_operation(admin: AskAdmin, operation_id: Id, answer: Response) -> Operation:
     """Describes an operation and its progress. Its moves are a resource of their own."""
     operation = await admin.describe_operation(operation_id)
     answer.headers["ETag"] = etag(operation.revision)
@@ -84,9 +84,7 @@ async def describe_operation(admin: AskOperations, operation_id: Id, answer: Res
 
 
 @router.get("/{operation_id}/moves", responses=READ_PROBLEMS)
-async def list_moves(
-    admin: AskOperations, operation_id: Id, paging: PagingQuery
-) -> MoveProgressPage:
+async def list_moves(admin: AskAdmin, operation_id: Id, paging: PagingQuery) -> MoveProgressPage:
     """Lists an operation's moves by topic and partition, and the replicas that each waits for."""
     moves, token = await admin.operation_moves_page(
         operation_id, paging.page_size, paging.page_token
@@ -107,7 +105,7 @@ async def list_moves(
     },
 )
 async def cancel_operation(
-    admin: AskOperations,
+    admin: AskAdmin,
     operation_id: Id,
     answer: Response,
     dry_run: DryRun = False,
@@ -127,13 +125,13 @@ async def cancel_operation(
         plan = await admin.plan_cancellation(operation_id, expected_revision=expected)
         return CancelledOperation(operation=None, plan=Plan.model_validate(plan))
     operation = await admin.cancel_operation(operation_id, expected_revision=expected)
-    tell_operation(operation, answer)
+    set_operation_headers(operation, answer)
     return CancelledOperation(operation=Operation.model_validate(operation), plan=None)
 
 
-@router.post("/{operation_id}/reverse", responses=BEGUN_RESPONSES)
+@router.post("/{operation_id}/reverse", responses=ACCEPTED_RESPONSES)
 async def reverse_operation(
-    admin: AskOperations,
+    admin: AskAdmin,
     operation_id: Id,
     answer: Response,
     body: OptionalRequest = None,
@@ -150,4 +148,4 @@ async def reverse_operation(
         dry_run=dry_run,
         expected_plan=asked.expected_plan,
     )
-    return begun_answer(begun, answer)
+    return accepted_answer(begun, answer)

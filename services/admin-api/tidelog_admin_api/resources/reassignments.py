@@ -5,14 +5,14 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from tidelog.admin_messages import Move
-from tidelog_admin_api.begun import BEGUN_RESPONSES, OptionalRequest, begun_answer
+from tidelog_admin_api.accepted import ACCEPTED_RESPONSES, OptionalRequest, accepted_answer
 from tidelog_admin_api.bodies.operations import (
     BegunOperation,
     OperationPage,
     OperationRequest,
     ReassignRequest,
 )
-from tidelog_admin_api.dependencies import AskOperations
+from tidelog_admin_api.dependencies import AskAdmin
 from tidelog_admin_api.paging import PagingQuery
 from tidelog_admin_api.parameters import DryRun
 from tidelog_admin_api.problems import READ_PROBLEMS
@@ -23,7 +23,7 @@ router = APIRouter(prefix="/v1", tags=["operations"])
 
 @router.get("/reassignments", responses=READ_PROBLEMS)
 async def list_reassignments(
-    admin: AskOperations, paging: PagingQuery, state: States = None
+    admin: AskAdmin, paging: PagingQuery, state: States = None
 ) -> OperationPage:
     """Lists operations whose moves were chosen by hand, the newest first.
 
@@ -32,9 +32,9 @@ async def list_reassignments(
     return await operation_page(admin, paging, state or (), ["reassignment"])
 
 
-@router.post("/reassignments", responses=BEGUN_RESPONSES)
+@router.post("/reassignments", responses=ACCEPTED_RESPONSES)
 async def reassign(
-    admin: AskOperations, body: ReassignRequest, answer: Response, dry_run: DryRun = False
+    admin: AskAdmin, body: ReassignRequest, answer: Response, dry_run: DryRun = False
 ) -> BegunOperation:
     """Moves partitions to the named brokers, whose number may change the replication factor."""
     moves = [
@@ -47,12 +47,12 @@ async def reassign(
         dry_run=dry_run,
         expected_plan=body.expected_plan,
     )
-    return begun_answer(begun, answer)
+    return accepted_answer(begun, answer)
 
 
-@router.post("/rebalance", responses=BEGUN_RESPONSES)
+@router.post("/rebalance", responses=ACCEPTED_RESPONSES)
 async def rebalance(
-    admin: AskOperations,
+    admin: AskAdmin,
     answer: Response,
     body: OptionalRequest = None,
     dry_run: DryRun = False,
@@ -62,4 +62,4 @@ async def rebalance(
     begun = await admin.rebalance(
         operation_id=asked.operation_id or "", dry_run=dry_run, expected_plan=asked.expected_plan
     )
-    return begun_answer(begun, answer)
+    return accepted_answer(begun, answer)

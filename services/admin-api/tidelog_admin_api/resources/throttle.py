@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from tidelog_admin_api.bodies.throttle import Throttle, ThrottleRequest
-from tidelog_admin_api.dependencies import AskThrottle
+from tidelog_admin_api.dependencies import AskAdmin
 from tidelog_admin_api.parameters import DryRun
 from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
@@ -14,7 +14,7 @@ router = APIRouter(prefix="/v1/throttle", tags=["operations"])
 
 
 @router.get("", responses={**TAGGED, **READ_PROBLEMS})
-async def describe_throttle(admin: AskThrottle, response: Response) -> Throttle:
+async def describe_throttle(admin: AskAdmin, response: Response) -> Throttle:
     """Describes the present throttle."""
     throttle = await admin.describe_throttle()
     response.headers["ETag"] = etag(throttle.revision)
@@ -24,7 +24,7 @@ async def describe_throttle(admin: AskThrottle, response: Response) -> Throttle:
 @router.put("", responses={**TAGGED, **CHANGE_PROBLEMS})
 async def set_throttle(
     body: ThrottleRequest,
-    admin: AskThrottle,
+    admin: AskAdmin,
     response: Response,
     if_match: IfMatch = None,
     dry_run: DryRun = False,
