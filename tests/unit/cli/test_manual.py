@@ -27,7 +27,7 @@ from tidelog.admin_messages import (
     Survivor,
 )
 from tidelog.cli.__main__ import app
-from tidelog.cli.operating.manual import BEGUN_FIELDS, OPERATION_FIELDS
+from tidelog.cli.operating.help_epilog import BEGUN_FIELDS, OPERATION_FIELDS
 from tidelog.client.descriptions import (
     BrokerDescription,
     ClusterDescription,
