@@ -23,8 +23,7 @@ from tidelog.cli.operating.help_epilog import BEGUN_FIELDS, help_epilog
 from tidelog.cli.operating.options import REQUESTED_BY_VARIABLE
 from tidelog.cli.output import write_error, write_line
 from tidelog.cli.produce import produce
-from tidelog.cli.reassign import reassign
-from tidelog.cli.rebalance import rebalance
+from tidelog.cli.reassign import reassign, rebalance
 from tidelog.cli.refusals import CommandLine
 from tidelog.cli.session import BootstrapOption, JsonOption, session_of
 from tidelog.cli.streams import OutputError, prepare_streams, stop_writing

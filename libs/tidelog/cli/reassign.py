@@ -1,4 +1,4 @@
-"""`tidelog reassign`: moves partitions to named brokers."""
+"""`tidelog reassign` and `tidelog rebalance`: move partitions to named or to all brokers."""
 
 from __future__ import annotations
 
@@ -119,3 +119,21 @@ def _text_of(file: str, source: str) -> str:
         raise UsageError(
             f"{source} is no text in UTF-8 ({error}); {source} cannot be read"
         ) from None
+
+
+@shared_options(
+    "dry_run", "yes", "watch", "operation_id", "expected_plan", "requested_by", "timeout"
+)
+def rebalance(session: Session, options: MutationOptions) -> None:
+    """Spread all partitions evenly, with as few moves as possible.
+
+    The numbers of replicas, and of preferred leaders, of any two current brokers differ by at most
+    one afterwards. Replicas of a partition are in different racks while there are enough racks.
+    Shows the plan and asks for confirmation. Partitions stay available while they move. The
+    throttle bounds the moves, operations cancel stops them, and operations reverse undoes them.
+
+    A plan can be saved, and run later exactly as shown: reassign --file takes the output of
+    --dry-run --json.
+    """
+    spec = OperationSpec(lambda admin: admin.rebalance, "partitions of all topics would be moved")
+    session.run(lambda: run_operation(session, options, spec))

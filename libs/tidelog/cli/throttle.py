@@ -10,7 +10,7 @@ from tidelog.cli.exit_status import EPILOG, ExitStatus
 from tidelog.cli.operating.beginning import in_doubt
 from tidelog.cli.operating.help_epilog import help_epilog
 from tidelog.cli.operating.options import MutationOptions, shared_options
-from tidelog.cli.operating.rates import parse_rate
+from tidelog.cli.operating.targets import parse_rate
 from tidelog.cli.output import size_text, write_json, write_line, write_note
 from tidelog.cli.session import Session, ending_with_a_status
 from tidelog.errors import TidelogError
@@ -67,7 +67,7 @@ def set_(
     """
     with ending_with_a_status(as_json=session.as_json):
         bound = parse_rate(rate)
-    session.run(lambda: _set(session, options, bound, options.expected_revision))
+    session.run(lambda: _set(session, options, bound))
 
 
 async def _describe(session: Session, options: MutationOptions) -> None:
@@ -79,15 +79,13 @@ async def _describe(session: Session, options: MutationOptions) -> None:
         write_line(f"Moves carry {rate_text(throttle)}.")
 
 
-async def _set(
-    session: Session, options: MutationOptions, bound: int | None, expected_revision: int
-) -> ExitStatus:
+async def _set(session: Session, options: MutationOptions, bound: int | None) -> ExitStatus:
     async with await options.admin(session) as admin:
         before = await admin.describe_throttle()
         with admin.traced() as trace_id:
             try:
                 throttle = await admin.set_throttle(
-                    bound, expected_revision=expected_revision, dry_run=options.dry_run
+                    bound, expected_revision=options.expected_revision, dry_run=options.dry_run
                 )
             except TidelogError as error:
                 raise in_doubt(error) from error

@@ -14,29 +14,24 @@ from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.console_files import add_console
 from tidelog_admin_api.dependencies import Dependencies, Gateway
 from tidelog_admin_api.event_hub import EventHub
-from tidelog_admin_api.head_requests import HeadMiddleware
 from tidelog_admin_api.limits import Limits, Usage
 from tidelog_admin_api.metrics import GatewayMetrics, MetricsMiddleware
+from tidelog_admin_api.middleware import AccessLogMiddleware, HeadMiddleware
 from tidelog_admin_api.origins import SecurityHeadersMiddleware
 from tidelog_admin_api.overviews import Overviews
 from tidelog_admin_api.record_sender import RecordSender
 from tidelog_admin_api.refusals import ErrorMiddleware
-from tidelog_admin_api.request_log import AccessLogMiddleware
 from tidelog_admin_api.requester import RequestContextMiddleware
 from tidelog_admin_api.resources import (
     brokers,
     cluster,
     events,
-    explain,
-    gateways,
     leaders,
     operations,
     partitions,
-    reassignments,
     records,
     recovery,
     scrub,
-    throttle,
     topic_changes,
     topics,
 )
@@ -47,7 +42,7 @@ ROUTERS = (
     health.router,
     metrics.router,
     cluster.router,
-    gateways.router,
+    cluster.gateways,
     # Before /v1/brokers/{broker_id}, which would match "scrub" as an id.
     scrub.router,
     brokers.router,
@@ -55,13 +50,13 @@ ROUTERS = (
     topic_changes.router,
     topic_changes.factors,
     partitions.router,
-    throttle.router,
+    operations.throttle_router,
     operations.router,
-    reassignments.router,
+    operations.moves_router,
     leaders.router,
     recovery.router,
     events.router,
-    explain.router,
+    cluster.explanations,
     records.router,
 )
 

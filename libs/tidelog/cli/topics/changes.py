@@ -65,9 +65,7 @@ def alter_config(
     with ending_with_a_status(as_json=session.as_json):
         if not settings and not unset:
             raise UsageError("nothing is to be set or unset; say --set KEY=VALUE or --unset KEY")
-    session.run(
-        lambda: _alter(session, options, name, settings, unset or [], options.expected_revision)
-    )
+    session.run(lambda: _alter(session, options, name, settings, unset or []))
 
 
 @shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout")
@@ -97,7 +95,7 @@ def add_partitions(
     """
     with ending_with_a_status(as_json=session.as_json):
         placed = parse_assignment(assignment) if assignment is not None else []
-    session.run(lambda: _add(session, options, name, partitions, placed, options.expected_revision))
+    session.run(lambda: _add(session, options, name, partitions, placed))
 
 
 @shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout")
@@ -114,7 +112,7 @@ def remove_partitions(
 
     Records with a key go to other partitions than before.
     """
-    session.run(lambda: _remove(session, options, name, partitions, options.expected_revision))
+    session.run(lambda: _remove(session, options, name, partitions))
 
 
 @shared_options(
@@ -153,7 +151,6 @@ async def _alter(
     name: str,
     changed: dict[str, str],
     unset: Sequence[str],
-    expected_revision: int,
 ) -> ExitStatus:
     async with await options.admin(session) as admin:
         altered = await admin.alter_topic_config(
@@ -161,7 +158,7 @@ async def _alter(
             changed,
             unset,
             options.timeout_ms,
-            expected_revision=expected_revision,
+            expected_revision=options.expected_revision,
             dry_run=True,
         )
         trace = None
@@ -214,7 +211,6 @@ async def _add(
     name: str,
     partitions: int,
     assignment: Sequence[tuple[int, ...]],
-    expected_revision: int,
 ) -> ExitStatus:
     async with await options.admin(session) as admin:
         resized = await admin.add_partitions(
@@ -222,7 +218,7 @@ async def _add(
             partitions,
             options.timeout_ms,
             assignment=assignment,
-            expected_revision=expected_revision,
+            expected_revision=options.expected_revision,
             dry_run=True,
         )
         danger = f"topic {name!r} would get partitions that go again only with their records"
@@ -274,14 +270,14 @@ def _show_added(name: str, partitions: int, resized: ResizedTopic, *, dry_run: b
 
 
 async def _remove(
-    session: Session, options: MutationOptions, name: str, partitions: int, expected_revision: int
+    session: Session, options: MutationOptions, name: str, partitions: int
 ) -> ExitStatus:
     async with await options.admin(session) as admin:
         resized = await admin.remove_partitions(
             name,
             partitions,
             options.timeout_ms,
-            expected_revision=expected_revision,
+            expected_revision=options.expected_revision,
             dry_run=True,
         )
         danger = f"partitions of topic {name!r} and their records would be deleted for good"

@@ -15,7 +15,7 @@ from tidelog_admin_api.bodies.base import (
     TopicName,
     documented,
 )
-from tidelog_admin_api.bodies.failures import Failure, failure_of
+from tidelog_admin_api.bodies.problem import Failure, failure_of
 
 _CHANGES: JsonDict = {
     "items": [{"topic": "sea", "partition": 0, "leader_before": 2, "leader": 1, "error": None}]

@@ -19,7 +19,7 @@ from tidelog_admin_api.bodies.base import (
     documented,
     whole,
 )
-from tidelog_admin_api.bodies.failures import Failure, failure_of
+from tidelog_admin_api.bodies.problem import Failure, failure_of
 from tidelog_admin_api.entry_counter import entries_in
 from tidelog_admin_api.record_encoding import Encoding, WrongEncodingError, from_bytes, to_bytes
 from tidelog_runtime.turns import ITEMS_PER_TURN, in_turns

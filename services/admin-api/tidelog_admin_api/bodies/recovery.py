@@ -18,7 +18,7 @@ from tidelog_admin_api.bodies.base import (
     RequestBody,
     TopicName,
 )
-from tidelog_admin_api.bodies.failures import Failure, failure_of
+from tidelog_admin_api.bodies.problem import Failure, failure_of
 
 _RECOVERY: JsonDict = {
     "topic": "sea",

@@ -1,4 +1,4 @@
-"""/v1/operations: long-running changes, their progress, cancellation and reversal."""
+"""/v1/operations, /v1/reassignments, /v1/rebalance and /v1/throttle: long-running changes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
+from tidelog.admin_messages import Move
 from tidelog.client import Admin
 from tidelog_admin_api.accepted import (
     ACCEPTED_RESPONSES,
@@ -26,6 +27,9 @@ from tidelog_admin_api.bodies.operations import (
     OperationRequest,
     OperationState,
     Plan,
+    ReassignRequest,
+    Throttle,
+    ThrottleRequest,
 )
 from tidelog_admin_api.dependencies import AskAdmin
 from tidelog_admin_api.paging import Paging, PagingQuery, page_of
@@ -149,3 +153,83 @@ async def reverse_operation(
         expected_plan=asked.expected_plan,
     )
     return accepted_answer(begun, answer)
+
+
+moves_router = APIRouter(prefix="/v1", tags=["operations"])
+
+
+@moves_router.get("/reassignments", responses=READ_PROBLEMS)
+async def list_reassignments(
+    admin: AskAdmin, paging: PagingQuery, state: States = None
+) -> OperationPage:
+    """Lists operations whose moves were chosen by hand, the newest first.
+
+    /v1/operations lists all kinds.
+    """
+    return await operation_page(admin, paging, state or (), ["reassignment"])
+
+
+@moves_router.post("/reassignments", responses=ACCEPTED_RESPONSES)
+async def reassign(
+    admin: AskAdmin, body: ReassignRequest, answer: Response, dry_run: DryRun = False
+) -> BegunOperation:
+    """Moves partitions to the named brokers, whose number may change the replication factor."""
+    moves = [
+        Move(move.topic, move.partition, tuple(move.target), tuple(move.original), move.topic_id)
+        for move in body.moves
+    ]
+    begun = await admin.reassign(
+        moves,
+        operation_id=body.operation_id or "",
+        dry_run=dry_run,
+        expected_plan=body.expected_plan,
+    )
+    return accepted_answer(begun, answer)
+
+
+@moves_router.post("/rebalance", responses=ACCEPTED_RESPONSES)
+async def rebalance(
+    admin: AskAdmin,
+    answer: Response,
+    body: OptionalRequest = None,
+    dry_run: DryRun = False,
+) -> BegunOperation:
+    """Balances replicas and preferred leaders over the present brokers with the fewest moves."""
+    asked = body or OperationRequest()
+    begun = await admin.rebalance(
+        operation_id=asked.operation_id or "", dry_run=dry_run, expected_plan=asked.expected_plan
+    )
+    return accepted_answer(begun, answer)
+
+
+throttle_router = APIRouter(prefix="/v1/throttle", tags=["operations"])
+
+
+@throttle_router.get("", responses={**TAGGED, **READ_PROBLEMS})
+async def describe_throttle(admin: AskAdmin, response: Response) -> Throttle:
+    """Describes the present throttle."""
+    throttle = await admin.describe_throttle()
+    response.headers["ETag"] = etag(throttle.revision)
+    return Throttle.model_validate(throttle)
+
+
+@throttle_router.put("", responses={**TAGGED, **CHANGE_PROBLEMS})
+async def set_throttle(
+    body: ThrottleRequest,
+    admin: AskAdmin,
+    response: Response,
+    if_match: IfMatch = None,
+    dry_run: DryRun = False,
+) -> Throttle:
+    """Sets the throttle of all moves, also of those under way; it never slows in-sync replicas."""
+
+    async def current() -> int:
+        return (await admin.describe_throttle()).revision
+
+    throttle = await admin.set_throttle(
+        body.bytes_per_second,
+        expected_revision=await expected_revision(if_match, current),
+        dry_run=dry_run,
+    )
+    response.headers["ETag"] = etag(throttle.revision)
+    return Throttle.model_validate(throttle)

@@ -13,7 +13,7 @@ from tidelog.admin_messages import BrokerDetails
 from tidelog.client.scrubbing import scrubbed_brokers
 from tidelog.errors import TidelogError
 from tidelog.rpc.status import UnreachableError
-from tidelog_admin_api.bodies.failures import Failure, failure_of, unreachable_failure
+from tidelog_admin_api.bodies.problem import Failure, failure_of, unreachable_failure
 from tidelog_admin_api.bodies.scrub import (
     BrokerScrub,
     BrokerScrubPage,
