@@ -20,9 +20,9 @@ from tidelog_controller.policies.reassignment import WantedMove
 from tidelog_controller.state.admin_requests import (
     AddPartitions,
     AlterTopicConfig,
-    Asker,
     Assignment,
     BeginOperation,
+    Caller,
     CancelOperation,
     OperationWanted,
     RemovePartitions,
@@ -101,7 +101,7 @@ KEYS = Keys("test")
 MAX_STEPS = 10_000
 COMMAND_TIMEOUT_MS = 10_000
 WALL_MS = 1_700_000_000_000
-ASKER = Asker("ann", "ipv4:10.1.1.1:99")
+CALLER = Caller("ann", "ipv4:10.1.1.1:99")
 
 
 @dataclass
@@ -260,7 +260,7 @@ class Driver:
                 trace_id,
                 assignment,
                 operation_id,
-                ASKER,
+                CALLER,
             )
         )
         return self._last_request
@@ -299,7 +299,7 @@ class Driver:
                 dry_run,
                 timeout_ms,
                 "",
-                ASKER,
+                CALLER,
             )
         )
         return self._last_request
@@ -327,7 +327,7 @@ class Driver:
                 dry_run,
                 timeout_ms,
                 trace_id,
-                ASKER,
+                CALLER,
             )
         )
         return self._last_request
@@ -355,7 +355,7 @@ class Driver:
                 dry_run,
                 timeout_ms,
                 trace_id,
-                ASKER,
+                CALLER,
             )
         )
         return self._last_request
@@ -371,7 +371,7 @@ class Driver:
         self._last_request += 1
         self.feed(
             BeginOperation(
-                self._last_request, wanted, operation_id, dry_run, "e5", ASKER, expected_plan
+                self._last_request, wanted, operation_id, dry_run, "e5", CALLER, expected_plan
             )
         )
         return self._last_request
@@ -382,7 +382,7 @@ class Driver:
         self._last_request += 1
         self.feed(
             CancelOperation(
-                self._last_request, operation_id, expected_revision, dry_run, "f6", ASKER
+                self._last_request, operation_id, expected_revision, dry_run, "f6", CALLER
             )
         )
         return self._last_request

@@ -16,7 +16,7 @@ from tidelog.v1 import admin_pb2 as pb
 from tidelog.v1.admin_pb2_grpc import AdminServiceServicer
 from tidelog_controller.edge import admin_encoding as encoding
 from tidelog_controller.edge.admin_encoding import error_of
-from tidelog_controller.edge.asking import Context, asker_of, trace_of
+from tidelog_controller.edge.caller_context import Context, caller_of, trace_of
 from tidelog_controller.policies.restart_check import Effect
 from tidelog_controller.state import admin_requests as requests
 from tidelog_controller.state import events
@@ -326,8 +326,8 @@ class AdminServicer(AdminServiceServicer):
     async def _change(
         self, kind: type[Any], request: Message, context: Context, **given: object
     ) -> AdminReply:
-        trace_id, asker = trace_of(context), asker_of(context)
-        return await self._read(kind, request, context, trace_id=trace_id, asker=asker, **given)
+        trace_id, caller = trace_of(context), caller_of(context)
+        return await self._read(kind, request, context, trace_id=trace_id, caller=caller, **given)
 
     async def _read(
         self, kind: type[Any], request: Message, context: Context, **given: object

@@ -161,7 +161,7 @@ class TopicConfigAdmin:
             request.topic,
             topic.revision,
             replace(topic.entry, config=wanted),
-            asker=request.asker,
+            caller=request.caller,
             trace_id=request.trace_id,
             described=described,
         )

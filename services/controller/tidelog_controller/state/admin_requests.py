@@ -13,14 +13,14 @@ from tidelog.model import TopicPartition
 from tidelog_runtime.metadata.operations import OperationKind, OperationState
 
 
-class Asker(NamedTuple):
+class Caller(NamedTuple):
     """The caller as it names itself, and its address; empty: unknown."""
 
     name: str = ""
     address: str = ""
 
 
-NOBODY = Asker()
+UNKNOWN_CALLER = Caller()
 Assignment = tuple[tuple[int, ...], ...]
 
 
@@ -36,7 +36,7 @@ class AlterTopicConfig(NamedTuple):
     dry_run: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class AddPartitions(NamedTuple):
@@ -51,7 +51,7 @@ class AddPartitions(NamedTuple):
     dry_run: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class RemovePartitions(NamedTuple):
@@ -66,7 +66,7 @@ class RemovePartitions(NamedTuple):
     dry_run: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class WantedReplicas(NamedTuple):
@@ -119,7 +119,7 @@ class BeginOperation(NamedTuple):
     operation_id: str
     dry_run: bool
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
     expected_plan: str = ""
 
 
@@ -129,7 +129,7 @@ class CancelOperation(NamedTuple):
     expected_revision: int
     dry_run: bool
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class SetThrottle(NamedTuple):
@@ -140,13 +140,13 @@ class SetThrottle(NamedTuple):
     expected_revision: int
     dry_run: bool
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class DescribeThrottle(NamedTuple):
     request_id: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class ListOperations(NamedTuple):
@@ -156,7 +156,7 @@ class ListOperations(NamedTuple):
     page_size: int
     page_token: str
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class DescribeOperation(NamedTuple):
@@ -165,7 +165,7 @@ class DescribeOperation(NamedTuple):
     page_size: int
     page_token: str
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class PartitionSelector(NamedTuple):
@@ -183,7 +183,7 @@ class ElectPreferredLeaders(NamedTuple):
     dry_run: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class MoveLeaders(NamedTuple):
@@ -194,7 +194,7 @@ class MoveLeaders(NamedTuple):
     dry_run: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class SetMaintenance(NamedTuple):
@@ -204,7 +204,7 @@ class SetMaintenance(NamedTuple):
     dry_run: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class CheckRestart(NamedTuple):
@@ -213,7 +213,7 @@ class CheckRestart(NamedTuple):
     page_size: int
     page_token: str
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class DescribeBrokers(NamedTuple):
@@ -222,7 +222,7 @@ class DescribeBrokers(NamedTuple):
     request_id: int
     broker_ids: tuple[int, ...]
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class DescribeTopics(NamedTuple):
@@ -235,7 +235,7 @@ class DescribeTopics(NamedTuple):
     page_size: int
     page_token: str
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class DescribeRecovery(NamedTuple):
@@ -252,5 +252,5 @@ class DescribeRecovery(NamedTuple):
     page_size: int
     page_token: str
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
     choices: tuple[RecoveryChoice, ...] = ()

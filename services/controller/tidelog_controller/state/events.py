@@ -9,12 +9,12 @@ from typing import NamedTuple
 from tidelog.admin_messages import RecoveryChoice
 from tidelog.errors import TidelogError
 from tidelog_controller.state.admin_requests import (
-    NOBODY,
+    UNKNOWN_CALLER,
     AddPartitions,
     AlterTopicConfig,
-    Asker,
     Assignment,
     BeginOperation,
+    Caller,
     CancelOperation,
     CheckRestart,
     DescribeBrokers,
@@ -138,7 +138,7 @@ class CreateTopic(NamedTuple):
     trace_id: str = ""
     assignment: Assignment = ()
     operation_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class DeleteTopic(NamedTuple):
@@ -150,7 +150,7 @@ class DeleteTopic(NamedTuple):
     timeout_ms: int
     trace_id: str = ""
     dry_run: bool = False
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
     expected_revision: int = 0
 
 
@@ -163,7 +163,7 @@ class RecoverPartitions(NamedTuple):
     from_live_replicas: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
     choices: tuple[RecoveryChoice, ...] = ()
 
 

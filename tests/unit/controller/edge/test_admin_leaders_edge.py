@@ -31,7 +31,7 @@ from tidelog_controller.state.admin_answers import (
     TopicView,
 )
 from tidelog_controller.state.admin_requests import (
-    NOBODY,
+    UNKNOWN_CALLER,
     CheckRestart,
     DescribeBrokers,
     DescribeRecovery,
@@ -63,7 +63,7 @@ class FakeAdmin:
         self.answer: Answer | None = None
 
     async def submit(self, request: AdminRequest) -> AdminReply:
-        self.requests.append(request._replace(asker=NOBODY))
+        self.requests.append(request._replace(caller=UNKNOWN_CALLER))
         return AdminReply(None, answer=self.answer)
 
 

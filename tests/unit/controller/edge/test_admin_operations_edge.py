@@ -25,7 +25,7 @@ from tidelog_controller.state.admin_answers import (
     ThrottleAnswer,
 )
 from tidelog_controller.state.admin_requests import (
-    NOBODY,
+    UNKNOWN_CALLER,
     AddedBrokers,
     BeginOperation,
     CancelOperation,
@@ -76,7 +76,7 @@ class FakeAdmin:
         self.answer: Answer | None = None
 
     async def submit(self, request: AdminRequest) -> AdminReply:
-        self.requests.append(request._replace(asker=NOBODY))
+        self.requests.append(request._replace(caller=UNKNOWN_CALLER))
         return AdminReply(None, answer=self.answer)
 
 
