@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, TypedDict, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
@@ -127,6 +127,12 @@ class MoveRequest(RequestBody):
     ] = ""
 
 
+class OperationArguments(TypedDict):
+    operation_id: str
+    dry_run: bool
+    expected_plan: str
+
+
 class OperationRequest(RequestBody):
     """Fields of every request that begins an operation."""
 
@@ -140,6 +146,14 @@ class OperationRequest(RequestBody):
             examples=[""],
         ),
     ] = ""
+
+    def arguments(self, *, dry_run: bool) -> OperationArguments:
+        """Returns the arguments that all methods of the client share which begin an operation."""
+        return {
+            "operation_id": self.operation_id or "",
+            "dry_run": dry_run,
+            "expected_plan": self.expected_plan,
+        }
 
 
 class ReassignRequest(OperationRequest):

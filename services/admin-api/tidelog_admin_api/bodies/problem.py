@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from tidelog.errors import TidelogError
 from tidelog.rpc.status import UnreachableError
@@ -97,6 +99,10 @@ def failure_of(error: TidelogError | None) -> Failure | None:
         retriable=error.retriable,
         outcome_unknown=error.outcome_unknown,
     )
+
+
+# In answers that are built from a value of the client.
+FailureOf = Annotated[Failure | None, BeforeValidator(failure_of)]
 
 
 def unreachable_failure(error: UnreachableError, *, outcome_unknown: bool) -> Failure:

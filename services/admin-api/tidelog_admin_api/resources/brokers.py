@@ -192,12 +192,7 @@ async def add_brokers(
 
     The plan has the fewest moves that balance them; a dry run shows it.
     """
-    begun = await admin.add_brokers(
-        _distinct(body.broker_ids),
-        operation_id=body.operation_id or "",
-        dry_run=dry_run,
-        expected_plan=body.expected_plan,
-    )
+    begun = await admin.add_brokers(_distinct(body.broker_ids), **body.arguments(dry_run=dry_run))
     return accepted_answer(begun, response)
 
 
@@ -211,10 +206,7 @@ async def remove_brokers(
     could not keep a topic's replication factor.
     """
     begun = await admin.remove_brokers(
-        _distinct(body.broker_ids),
-        operation_id=body.operation_id or "",
-        dry_run=dry_run,
-        expected_plan=body.expected_plan,
+        _distinct(body.broker_ids), **body.arguments(dry_run=dry_run)
     )
     return accepted_answer(begun, response)
 

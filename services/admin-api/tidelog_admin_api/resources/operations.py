@@ -146,12 +146,7 @@ async def reverse_operation(
     Partitions that have been moved again since, or deleted, stay as they are.
     """
     asked = body or OperationRequest()
-    begun = await admin.reverse_operation(
-        operation_id,
-        operation_id=asked.operation_id or "",
-        dry_run=dry_run,
-        expected_plan=asked.expected_plan,
-    )
+    begun = await admin.reverse_operation(operation_id, **asked.arguments(dry_run=dry_run))
     return accepted_answer(begun, answer)
 
 
@@ -178,12 +173,7 @@ async def reassign(
         Move(move.topic, move.partition, tuple(move.target), tuple(move.original), move.topic_id)
         for move in body.moves
     ]
-    begun = await admin.reassign(
-        moves,
-        operation_id=body.operation_id or "",
-        dry_run=dry_run,
-        expected_plan=body.expected_plan,
-    )
+    begun = await admin.reassign(moves, **body.arguments(dry_run=dry_run))
     return accepted_answer(begun, answer)
 
 
@@ -196,9 +186,7 @@ async def rebalance(
 ) -> BegunOperation:
     """Balances replicas and preferred leaders over the present brokers with the fewest moves."""
     asked = body or OperationRequest()
-    begun = await admin.rebalance(
-        operation_id=asked.operation_id or "", dry_run=dry_run, expected_plan=asked.expected_plan
-    )
+    begun = await admin.rebalance(**asked.arguments(dry_run=dry_run))
     return accepted_answer(begun, answer)
 
 

@@ -156,10 +156,6 @@ async def _begin_factor(
     dry_run: bool,
 ) -> BegunOperation:
     begun = await admin.set_replication_factor(
-        topics,
-        body.replication_factor,
-        operation_id=body.operation_id or "",
-        dry_run=dry_run,
-        expected_plan=body.expected_plan,
+        topics, body.replication_factor, **body.arguments(dry_run=dry_run)
     )
     return accepted_answer(begun, response)
