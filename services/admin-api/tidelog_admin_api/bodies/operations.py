@@ -259,6 +259,7 @@ class Operation(AnswerBody):
     revision: int = Field(description="as the ETag of the operation")
 
 
+# The name is part of the OpenAPI document; the client calls it AcceptedOperation.
 class BegunOperation(AnswerBody):
     """The operation and its plan, or in a dry run the plan alone."""
 
