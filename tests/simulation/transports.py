@@ -13,10 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import grpc
+from google.protobuf.message import Message
 
 from simulation.loop import current_process
 from simulation.network import CallFailedError
-from tidelog.client.admin_api import AdminApi
+from tidelog.client.admin_api import AdminApi, method_of
 from tidelog.client.connections import BrokerApi
 from tidelog.errors import TidelogError
 from tidelog.rpc.status import UnreachableError
@@ -178,7 +179,7 @@ class SimReplicaControl:
 
 
 class _ClientApi:
-    """Implements `BrokerApi` or `AdminApi`: every method is a call of that name."""
+    """Implements `BrokerApi` and `AdminApi`: every method is a call of that name."""
 
     def __init__(self, world: World, address: str) -> None:
         self._world = world
@@ -189,6 +190,10 @@ class _ClientApi:
         if kind.startswith("_"):
             raise AttributeError(kind)
         return partial(self._call, kind)
+
+    async def call(self, request: Message, response: type[Message], timeout_ms: int) -> Any:  # noqa: ARG002
+        kind = "".join(f"_{c.lower()}" if c.isupper() else c for c in method_of(request))
+        return await self._call(kind[1:], request, timeout_ms)
 
     async def _call(self, kind: str, request: object, timeout_ms: int) -> Any:
         host = current_process().host

@@ -16,8 +16,9 @@ from tidelog.client.explaining import Explainer
 from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation, Scope, ServiceState, StateRequest
 from tidelog.rpc.abort import abort
-from tidelog.rpc.inspect_codec import event_to_wire, from_wire, to_wire
+from tidelog.rpc.event_codec import event_to_wire
 from tidelog.rpc.inspect_requests import check_description, check_events, check_explanation
+from tidelog.rpc.message_codec import from_wire, to_wire
 from tidelog.rpc.trace_context import carrying, passed_on
 from tidelog.rpc.wire import error_to_wire
 from tidelog.state_changes.event import StateChange

@@ -21,14 +21,15 @@ import uvloop
 from fastapi import FastAPI
 
 from tidelog.client.admin import Admin
+from tidelog.client.ask_explain import explain_cluster
 from tidelog.client.event_streams import EventStreams
 from tidelog.client.service_states import ServiceStates
+from tidelog.inspection.model import Explanation, Scope
 from tidelog_admin_api.announcing import Announcer, own_announcement
 from tidelog_admin_api.app import create_app
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.controller_client import GrpcControllers
 from tidelog_admin_api.dependencies import Dependencies, Gateway
-from tidelog_admin_api.explaining import ClusterExplainer
 from tidelog_admin_api.http_connection import HttpConnection
 from tidelog_admin_api.record_clients import RecordClients
 from tidelog_runtime.clock import Clock, SystemClock
@@ -52,6 +53,20 @@ BLOCKING_THREADS = 8
 # Each request leaves reference cycles behind, unlike requests of other services. One collection
 # frees its objects in a single pause, about a microsecond each.
 GC_THRESHOLDS = (5_000, 50, 100)
+
+
+class ClusterExplainer:
+    """Explains the cluster, beginning with some addresses of its services.
+
+    Services that those name are contacted, too.
+    """
+
+    def __init__(self, addresses: Sequence[str], clock: Clock) -> None:
+        self._addresses = list(addresses)
+        self._clock = clock
+
+    async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:
+        return await explain_cluster(self._addresses, scope, timeout_ms, self._clock)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -79,7 +79,7 @@ class GatewayMetrics:
         )
 
 
-class Metered:
+class MetricsMiddleware:
     """Middleware that counts and times requests."""
 
     def __init__(self, app: ASGIApp, metrics: GatewayMetrics) -> None:

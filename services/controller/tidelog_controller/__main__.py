@@ -31,8 +31,7 @@ from tidelog.v1.controller_pb2_grpc import add_ControllerServiceServicer_to_serv
 from tidelog.v1.inspect_pb2_grpc import add_InspectServiceServicer_to_server
 from tidelog_controller.config import ControllerConfig
 from tidelog_controller.core.write_pace import Intervals
-from tidelog_controller.edge.admin import AdminServicer
-from tidelog_controller.edge.admin_calls import Admin
+from tidelog_controller.edge.admin import Admin, AdminServicer
 from tidelog_controller.edge.controller import ControllerServicer
 from tidelog_controller.edge.external_admin import ExternalAdminServicer
 from tidelog_controller.edge.replica_control_client import GrpcReplicaControl

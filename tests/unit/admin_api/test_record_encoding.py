@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.model import Record
-from tidelog_admin_api import entry_counter, record_encoding, server_sent_events
+from tidelog_admin_api import entry_counter, event_messages, record_encoding
 from tidelog_admin_api.bodies.records import (
     BYTES_PER_ITEM,
     MAX_PAGE_ENTRIES,
@@ -35,7 +35,7 @@ JSON_VALUES = st.recursive(
 )
 
 
-@pytest.mark.parametrize("module", [entry_counter, record_encoding, server_sent_events])
+@pytest.mark.parametrize("module", [entry_counter, record_encoding, event_messages])
 def test_the_examples_of_the_module_hold(module: Any) -> None:
     assert doctest.testmod(module).failed == 0
 

@@ -16,10 +16,10 @@ import httpx
 from typer.testing import CliRunner
 
 from doubles.memory_store import MemoryStore
+from tidelog.admin_messages import Move
 from tidelog.cli.__main__ import app as commands
 from tidelog.cli.session import Session
 from tidelog.client import Admin
-from tidelog.client.operations import Move
 from tidelog.errors import TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.rpc.channels import new_server

@@ -10,7 +10,7 @@ import pytest
 
 from tidelog.errors import ErrorCode
 from tidelog.inspection.model import Explanation, Finding, Scope, ServiceState, StateRequest
-from tidelog.rpc.inspect_codec import to_wire
+from tidelog.rpc.message_codec import to_wire
 from tidelog.rpc.trace_context import Metadata, carried
 from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog.v1 import inspect_pb2 as pb

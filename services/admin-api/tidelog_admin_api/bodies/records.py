@@ -19,7 +19,7 @@ from tidelog_admin_api.bodies.base import (
     documented,
     whole,
 )
-from tidelog_admin_api.bodies.failures import Failure, failure_of
+from tidelog_admin_api.bodies.problem import Failure, failure_of
 from tidelog_admin_api.entry_counter import entries_in
 from tidelog_admin_api.record_encoding import Encoding, WrongEncodingError, from_bytes, to_bytes
 from tidelog_runtime.cooperative import ITEMS_PER_SLICE, map_yielding
@@ -276,7 +276,7 @@ async def read_records(records: Iterable[Record], encoding: Encoding) -> list[Re
     """Returns the bodies of the records.
 
     Values are shown as JSON until they have MAX_PAGE_ENTRIES entries in all; values beyond are
-    shown as text. Yields to the event loop after every ITEMS_PER_TURN units of work.
+    shown as text. Yields to the event loop after every ITEMS_PER_SLICE units of work.
     """
     read: list[ReadRecord] = []
     entries = work = 0

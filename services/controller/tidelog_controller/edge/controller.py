@@ -11,7 +11,7 @@ from tidelog.errors import TidelogError
 from tidelog.inspection.gateways import MAX_LIMITED_CLIENTS, MAX_PRESSURES, GatewayAnnouncement
 from tidelog.inspection.pressures import ResourcePressure
 from tidelog.model import TopicPartition
-from tidelog.rpc.inspect_codec import from_wire
+from tidelog.rpc.message_codec import from_wire
 from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import controller_pb2 as pb
 from tidelog.v1.controller_pb2_grpc import ControllerServiceServicer

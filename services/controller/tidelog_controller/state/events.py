@@ -6,14 +6,15 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tidelog.admin_messages import RecoveryChoice
 from tidelog.errors import TidelogError
 from tidelog_controller.state.admin_requests import (
-    NOBODY,
+    UNKNOWN_CALLER,
     AddPartitions,
     AlterTopicConfig,
-    Asker,
     Assignment,
     BeginOperation,
+    Caller,
     CancelOperation,
     CheckRestart,
     DescribeBrokers,
@@ -24,7 +25,6 @@ from tidelog_controller.state.admin_requests import (
     ElectPreferredLeaders,
     ListOperations,
     MoveLeaders,
-    RecoveryChoice,
     RemovePartitions,
     SetMaintenance,
     SetThrottle,
@@ -137,7 +137,7 @@ class CreateTopic(NamedTuple):
     trace_id: str = ""
     assignment: Assignment = ()
     operation_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class DeleteTopic(NamedTuple):
@@ -149,7 +149,7 @@ class DeleteTopic(NamedTuple):
     timeout_ms: int
     trace_id: str = ""
     dry_run: bool = False
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
     expected_revision: int = 0
 
 
@@ -162,7 +162,7 @@ class RecoverPartitions(NamedTuple):
     from_live_replicas: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
     choices: tuple[RecoveryChoice, ...] = ()
 
 

@@ -1,4 +1,4 @@
-"""Values and messages of `inspect.proto` correspond."""
+"""Values and messages of `inspect.proto` and `admin.proto` correspond."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import dataclasses
 
 import pytest
 
+from tidelog import admin_messages as admin
 from tidelog.caller_limits import LimitedClient
 from tidelog.errors import unknown_topic
 from tidelog.inspection import model
 from tidelog.inspection.controllers import WaitingController
 from tidelog.inspection.gateways import AnnouncedGateway
-from tidelog.rpc.inspect_codec import event_from_wire, event_to_wire, from_wire, to_wire
+from tidelog.rpc.event_codec import event_from_wire, event_to_wire
+from tidelog.rpc.message_codec import from_wire, to_wire
 from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
+from tidelog.v1 import admin_pb2 as admin_pb
 from tidelog.v1 import inspect_pb2 as pb
 
 PAIRS = [
@@ -39,12 +42,31 @@ PAIRS = [
     (model.ServiceState, pb.DescribeServiceResponse),
     (model.StateRequest, pb.DescribeServiceRequest),
     (model.Finding, pb.Finding),
+    (admin.BrokerDetails, admin_pb.BrokerDetails),
+    (admin.BrokerShare, admin_pb.BrokerShare),
+    (admin.ConfigChange, admin_pb.ConfigChange),
+    (admin.ConfigEntry, admin_pb.ConfigEntry),
+    (admin.LeaderChange, admin_pb.LeaderResult),
+    (admin.Move, admin_pb.Move),
+    (admin.MoveProgress, admin_pb.MoveProgress),
+    (admin.Operation, admin_pb.Operation),
+    (admin.PartitionDetails, admin_pb.PartitionDetails),
+    (admin.PartitionMove, admin_pb.PartitionMove),
+    (admin.Plan, admin_pb.Plan),
+    (admin.Progress, admin_pb.OperationProgress),
+    (admin.RecoveredPartition, admin_pb.RecoverPartitionResult),
+    (admin.Recovery, admin_pb.RecoveryDetails),
+    (admin.RecoveryChoice, admin_pb.RecoveryChoice),
+    (admin.RestartFinding, admin_pb.RestartFinding),
+    (admin.Survivor, admin_pb.ReplicaSurvivor),
+    (admin.TopicDetails, admin_pb.TopicDetails),
 ]
 
 
 @pytest.mark.parametrize(("value", "message"), PAIRS, ids=lambda kind: kind.__name__)
 def test_values_and_messages_have_the_same_fields(value: type, message: type) -> None:
-    names = {field.name for field in dataclasses.fields(value)}
+    fields = dataclasses.fields(value)
+    names = {field.metadata.get("wire_name", field.name) for field in fields}
     assert names == {field.name for field in message.DESCRIPTOR.fields}  # type: ignore[attr-defined]
 
 
@@ -134,3 +156,18 @@ def test_an_unknown_cause_of_a_newer_version_becomes_none() -> None:
     wire = event_to_wire(StateChange(5, "broker-1", Kind.STORE_LOST, Stage.COMPLETED))
     wire.cause = "moonlight"
     assert event_from_wire(wire).cause is Cause.NONE
+
+
+def test_words_stand_for_the_numbers_of_enums() -> None:
+    wire = admin_pb.Operation(kind=admin_pb.OPERATION_KIND_BROKERS_ADD, state=3)  # type: ignore[arg-type]
+    value = from_wire(wire, admin.Operation)
+    assert (value.kind, value.state) == ("brokers_add", "done")
+    assert (wire.kind, wire.state) == (to_wire(value, admin_pb.Operation).kind, 3)
+
+
+def test_given_fields_and_defaults_take_the_place_of_what_a_message_lacks() -> None:
+    wire = admin_pb.AddPartitionsResponse(
+        added=2, revision=7, assignment=[admin_pb.ReplicaAssignment(replicas=[1, 2])]
+    )
+    value = from_wire(wire, admin.ResizedTopic, partitions=wire.added)
+    assert value == admin.ResizedTopic(2, 7, (), ((1, 2),), ())

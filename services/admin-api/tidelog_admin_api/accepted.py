@@ -10,13 +10,13 @@ from typing import Annotated, Any
 
 from fastapi import Body, Response
 
-from tidelog.client import operations
+from tidelog import admin_messages
 from tidelog_admin_api.bodies.operations import BegunOperation, OperationRequest
 from tidelog_admin_api.preconditions import etag
 from tidelog_admin_api.problems import CHANGE_PROBLEMS
 
 # Declared by every route that begins an operation.
-BEGUN_RESPONSES: dict[int | str, dict[str, Any]] = {
+ACCEPTED_RESPONSES: dict[int | str, dict[str, Any]] = {
     HTTPStatus.OK.value: {
         "description": "The plan of a dry run, or an operation that has ended already."
     },
@@ -43,14 +43,14 @@ def operation_path(operation_id: str) -> str:
     return f"/v1/operations/{operation_id}"
 
 
-def begun_answer(begun: operations.BegunOperation, response: Response) -> BegunOperation:
+def accepted_answer(begun: admin_messages.AcceptedOperation, response: Response) -> BegunOperation:
     """Returns the body and sets the status: 200 for a dry run or an ended operation, else 202."""
     if begun.operation is not None:
-        tell_operation(begun.operation, response)
+        set_operation_headers(begun.operation, response)
     return BegunOperation.model_validate(begun)
 
 
-def tell_operation(operation: operations.Operation, response: Response) -> None:
+def set_operation_headers(operation: admin_messages.Operation, response: Response) -> None:
     """Sets the headers and status of an operation: Location, ETag, and 202 while it runs."""
     response.headers["Location"] = operation_path(operation.operation_id)
     response.headers["ETag"] = etag(operation.revision)

@@ -12,7 +12,7 @@ _LOOK_AGAIN = "Read the thing again, and decide with what it is now."
 WAIT = "Try again in a moment; GET /v1/explain tells what is wrong where it lasts."
 
 
-class Meaning(NamedTuple):
+class ErrorMapping(NamedTuple):
     """How an error is reported.
 
     - `status`: of HTTP
@@ -30,16 +30,16 @@ _INVALID, _UNAVAILABLE = HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNA
 _TIMED_OUT, _UPSTREAM = HTTPStatus.GATEWAY_TIMEOUT, HTTPStatus.BAD_GATEWAY
 
 
-def _invalid(fix: str) -> Meaning:
-    return Meaning(_INVALID, "INVALID_ARGUMENT", fix)
+def _invalid(fix: str) -> ErrorMapping:
+    return ErrorMapping(_INVALID, "INVALID_ARGUMENT", fix)
 
 
-def _conflict(fix: str, grpc_status: str = "FAILED_PRECONDITION") -> Meaning:
-    return Meaning(_CONFLICT, grpc_status, fix)
+def _conflict(fix: str, grpc_status: str = "FAILED_PRECONDITION") -> ErrorMapping:
+    return ErrorMapping(_CONFLICT, grpc_status, fix)
 
 
-def unavailable(fix: str = WAIT) -> Meaning:
-    return Meaning(_UNAVAILABLE, "UNAVAILABLE", fix)
+def unavailable(fix: str = WAIT) -> ErrorMapping:
+    return ErrorMapping(_UNAVAILABLE, "UNAVAILABLE", fix)
 
 
 IN_DOUBT = (
@@ -48,37 +48,37 @@ IN_DOUBT = (
 )
 _CONFIG = "GET a topic to see every key with its default and what it does."
 
-MEANINGS: Mapping[ErrorCode, Meaning] = {
-    ErrorCode.INTERNAL: Meaning(
+ERROR_MAPPINGS: Mapping[ErrorCode, ErrorMapping] = {
+    ErrorCode.INTERNAL: ErrorMapping(
         _UPSTREAM, "INTERNAL", "Look at the log of the service that the message names."
     ),
     ErrorCode.INVALID_REQUEST: _invalid("Correct what the message names."),
-    ErrorCode.REQUEST_TIMED_OUT: Meaning(_TIMED_OUT, "DEADLINE_EXCEEDED", IN_DOUBT),
+    ErrorCode.REQUEST_TIMED_OUT: ErrorMapping(_TIMED_OUT, "DEADLINE_EXCEEDED", IN_DOUBT),
     ErrorCode.TOO_MANY_REQUESTS: unavailable("Wait a moment, then send it again."),
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Meaning(
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorMapping(
         _NOT_FOUND, "NOT_FOUND", "GET /v1/topics lists the topics that there are."
     ),
-    ErrorCode.UNKNOWN_TOPIC_ID: Meaning(_NOT_FOUND, "NOT_FOUND", _LOOK_AGAIN),
+    ErrorCode.UNKNOWN_TOPIC_ID: ErrorMapping(_NOT_FOUND, "NOT_FOUND", _LOOK_AGAIN),
     ErrorCode.NOT_LEADER: unavailable(),
     ErrorCode.LEADER_NOT_AVAILABLE: unavailable(
         "GET /v1/explain?topic=… tells why nobody leads; GET /v1/recovery what could be done."
     ),
     ErrorCode.FENCED_LEADER_EPOCH: unavailable(),
     ErrorCode.UNKNOWN_LEADER_EPOCH: unavailable(),
-    ErrorCode.LEADER_CHANGED: Meaning(_TIMED_OUT, "DEADLINE_EXCEEDED", IN_DOUBT),
+    ErrorCode.LEADER_CHANGED: ErrorMapping(_TIMED_OUT, "DEADLINE_EXCEEDED", IN_DOUBT),
     ErrorCode.NOT_ENOUGH_REPLICAS: unavailable(
         "Bring replicas back; GET /v1/explain?topic=… names those that are missing, and why."
     ),
     ErrorCode.OFFSET_NOT_AVAILABLE: unavailable(),
-    ErrorCode.OFFSET_OUT_OF_RANGE: Meaning(
+    ErrorCode.OFFSET_OUT_OF_RANGE: ErrorMapping(
         _INVALID, "OUT_OF_RANGE", "GET the partition to see where its log begins and ends."
     ),
-    ErrorCode.BATCH_TOO_LARGE: Meaning(
+    ErrorCode.BATCH_TOO_LARGE: ErrorMapping(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         "INVALID_ARGUMENT",
         "Send smaller records, or raise the topic's max_batch_bytes.",
     ),
-    ErrorCode.CORRUPT_BATCH: Meaning(_UPSTREAM, "DATA_LOSS", "Send it again."),
+    ErrorCode.CORRUPT_BATCH: ErrorMapping(_UPSTREAM, "DATA_LOSS", "Send it again."),
     ErrorCode.INVALID_BATCH: _invalid("Correct what the message names."),
     ErrorCode.OUT_OF_ORDER_SEQUENCE: _conflict(WAIT),
     ErrorCode.DUPLICATE_SEQUENCE: _conflict("The records are in the log already."),
@@ -87,7 +87,7 @@ MEANINGS: Mapping[ErrorCode, Meaning] = {
     ErrorCode.INVALID_TIMESTAMP: _invalid(
         "Send milliseconds since 1970 (UTC), or raise the topic's timestamp_max_ahead_ms."
     ),
-    ErrorCode.RECORDS_DAMAGED: Meaning(
+    ErrorCode.RECORDS_DAMAGED: ErrorMapping(
         HTTPStatus.GONE,
         "DATA_LOSS",
         "Read on from damaged.next_offset, or send on_damage=skip, which leaves damaged records "
@@ -105,7 +105,7 @@ MEANINGS: Mapping[ErrorCode, Meaning] = {
     ErrorCode.INVALID_CONFIG: _invalid(_CONFIG),
     ErrorCode.TOPIC_BEING_DELETED: _conflict("Wait until the topic is gone."),
     ErrorCode.INVALID_ASSIGNMENT: _invalid("Correct the replicas as the message says."),
-    ErrorCode.UNKNOWN_BROKER: Meaning(
+    ErrorCode.UNKNOWN_BROKER: ErrorMapping(
         _NOT_FOUND, "NOT_FOUND", "GET /v1/brokers lists the brokers that are known."
     ),
     ErrorCode.NOT_ENOUGH_BROKERS: _conflict(
@@ -119,10 +119,10 @@ MEANINGS: Mapping[ErrorCode, Meaning] = {
         "Look whether etcd runs and has a quorum; GET /v1/explain tells who does not reach it."
     ),
     ErrorCode.FETCH_SESSION_INVALID: unavailable(),
-    ErrorCode.REVISION_CONFLICT: Meaning(
+    ErrorCode.REVISION_CONFLICT: ErrorMapping(
         HTTPStatus.PRECONDITION_FAILED, "FAILED_PRECONDITION", _LOOK_AGAIN
     ),
-    ErrorCode.UNKNOWN_OPERATION: Meaning(
+    ErrorCode.UNKNOWN_OPERATION: ErrorMapping(
         _NOT_FOUND, "NOT_FOUND", "GET /v1/operations lists those that are kept."
     ),
     ErrorCode.OPERATION_ID_IN_USE: _conflict("Choose another operation_id.", "ALREADY_EXISTS"),

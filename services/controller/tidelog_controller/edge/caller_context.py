@@ -8,7 +8,7 @@ from typing import Any
 import grpc.aio
 
 from tidelog.rpc.trace_context import trace_id_of
-from tidelog_controller.state.admin_requests import Asker
+from tidelog_controller.state.admin_requests import Caller
 
 REQUESTED_BY = "tidelog-requested-by"
 # Set by a service that forwards a request.
@@ -23,12 +23,12 @@ def trace_of(context: Context) -> str:
     return trace_id_of(context.invocation_metadata())
 
 
-def asker_of(context: Context) -> Asker:
+def caller_of(context: Context) -> Caller:
     """Returns the caller as stated, without characters that do not belong in a log line."""
     said = dict(context.invocation_metadata() or ())
     name = _text(said.get(REQUESTED_BY, ""))[:MAX_NAME_LENGTH]
     printable = "".join(c for c in name if c.isascii() and c.isprintable())
-    return Asker(printable, _address(_text(said.get(REQUESTED_FROM, "")), context.peer() or ""))
+    return Caller(printable, _address(_text(said.get(REQUESTED_FROM, "")), context.peer() or ""))
 
 
 def _address(said: str, peer: str) -> str:

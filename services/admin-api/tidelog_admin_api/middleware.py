@@ -1,4 +1,4 @@
-"""Logs requests: changes at info, reads at debug, and server errors as warnings."""
+"""Middleware that handles HEAD as GET, and that logs requests."""
 
 from __future__ import annotations
 
@@ -10,11 +10,46 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidelog_admin_api.origins import READS
 
+_PATHS = frozenset({"/health", "/ready", "/metrics"})
+_RESOURCES = "/v1/"
+# A stream consists of its body alone, and ends when its client disconnects.
+_STREAMS = frozenset({"/v1/events/stream"})
+
+
+class HeadMiddleware:
+    """Middleware that handles HEAD as GET.
+
+    It is the innermost one, so that metrics and logs show the HEAD. The server omits the body
+    and sends its length.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD" or not _has_head(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        asked = {**scope, "method": "GET"}
+
+        async def told(message: Message) -> None:
+            # Metrics are labelled by the route.
+            if "route" in asked:
+                scope["route"] = asked["route"]
+            await send(message)
+
+        await self._app(asked, receive, told)
+
+
+def _has_head(path: str) -> bool:
+    return path in _PATHS or (path.startswith(_RESOURCES) and path not in _STREAMS)
+
+
 _log = structlog.get_logger()
 
 
-class Logged:
-    """Middleware inside of `Asking`, whose state it logs.
+class AccessLogMiddleware:
+    """Middleware inside of `RequestContextMiddleware`, whose state it logs.
 
     - `seconds`: a clock of which only differences are used
     """

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tidelog.cli.exit_status import TimedOutError, UsageError
-from tidelog.cli.session import Session
+from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
 from tidelog.errors import TidelogError
 from tidelog.request_bounds import MAX_REQUESTER_LENGTH, check_requester, check_timeout
 
@@ -86,12 +88,14 @@ USUAL_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """How a change is made.
+class MutationOptions:
+    """Options of commands that change a cluster, or describe it.
 
     - `yes`: without confirmation.
     - `operation_id`: empty for a new one.
     - `expected_plan`: None to accept any plan.
+    - `expected_revision`: 0 to accept any revision.
+    - `watch`: follow the operation to its end.
     """
 
     dry_run: bool = False
@@ -100,6 +104,8 @@ class Manner:
     requested_by: str | None = None
     timeout_seconds: float = USUAL_TIMEOUT_SECONDS
     expected_plan: str | None = None
+    expected_revision: int = 0
+    watch: bool = False
 
     @property
     def timeout_ms(self) -> int:
@@ -136,6 +142,53 @@ class Manner:
             raise UsageError(
                 "--expected-plan is empty; give the digest that --dry-run shows, or leave it out"
             )
+
+
+_SHARED: dict[str, tuple[Any, object]] = {
+    "dry_run": (DryRunOption, False),
+    "yes": (YesOption, False),
+    "watch": (WatchOption, False),
+    "operation_id": (OperationIdOption, ""),
+    "expected_plan": (ExpectedPlanOption, None),
+    "requested_by": (RequestedByOption, None),
+    "expected_revision": (ExpectedRevisionOption, 0),
+    "timeout": (TimeoutOption, USUAL_TIMEOUT_SECONDS),
+    "bootstrap": (BootstrapOption, None),
+    "as_json": (JsonOption, False),
+}
+
+
+def shared_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Adds options to a command after its own ones, and those of the session after them.
+
+    The command takes a `Session`, `MutationOptions` with the values, and its own parameters."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(context: typer.Context, **values: Any) -> None:
+            given = {name: values.pop(name) for name in names}
+            if "timeout" in given:
+                given["timeout_seconds"] = given.pop("timeout")
+            session = session_of(context, values.pop("bootstrap"), values.pop("as_json"))
+            command(session, MutationOptions(**given), **values)
+
+        own = [*inspect.signature(command, eval_str=True).parameters.values()][2:]
+        added = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default
+            )
+            for name, (kind, default) in ((n, _SHARED[n]) for n in (*names, "bootstrap", "as_json"))
+        ]
+        context = inspect.Parameter(
+            "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+        )
+        own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+        parameters = [context, *own, *added]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        return run
+
+    return decorate
 
 
 def requester(given: str | None, environment: Mapping[str, str]) -> str:

@@ -31,7 +31,7 @@ BEGUN_FIELDS = (
 ERROR_FIELDS = "error (null, or code, message, retriable, outcome_unknown)"
 
 
-def manual(
+def help_epilog(
     *examples: str,
     json: str | Sequence[str] = (),
     environment: Mapping[str, str] = MappingProxyType({}),

@@ -21,7 +21,7 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import QueryParams
 
 from tidelog_admin_api.bodies.problem import FieldError
-from tidelog_admin_api.meanings import Meaning
+from tidelog_admin_api.error_mappings import ErrorMapping
 from tidelog_admin_api.origins import READS
 from tidelog_admin_api.preconditions import IF_MATCH
 from tidelog_admin_api.problems import ProblemError, invalid
@@ -33,7 +33,7 @@ LONG_BODY_BYTES = 32 << 10
 MAX_NAMED = 10
 
 
-async def refuse_unheeded(request: Request) -> None:
+async def reject_unknown(request: Request) -> None:
     """A dependency of all operations below /v1/; other paths, for monitoring, accept anything."""
     route = request.scope.get("route")
     if not isinstance(route, APIRoute) or not route.path.startswith(RESOURCES):
@@ -133,7 +133,7 @@ def _refuse_condition(request: Request) -> None:
         return
     raise ProblemError(
         "NO_ENTITY_TAG",
-        Meaning(
+        ErrorMapping(
             HTTPStatus.PRECONDITION_FAILED,
             "FAILED_PRECONDITION",
             "Leave If-Match out, and look at a dry run first; where the body takes revisions, ids "
