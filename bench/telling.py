@@ -23,6 +23,7 @@ from itertools import chain
 
 from tidelog.model import TopicPartition
 from tidelog_controller.control.command_telling import CommandTelling
+from tidelog_controller.core.change_origins import ChangeOrigins
 from tidelog_controller.core.transaction_telling import TransactionTelling
 from tidelog_controller.state.commands import SendLeaderAndIsr, Tell, TellEach
 from tidelog_controller.state.context import Context
@@ -65,9 +66,12 @@ def _batches() -> list[PartitionBatch]:
     ]
 
 
-def _decide(telling: TransactionTelling, batches: Sequence[PartitionBatch]) -> None:
+def _decide(
+    origins: ChangeOrigins, telling: TransactionTelling, batches: Sequence[PartitionBatch]
+) -> None:
     for number, batch in enumerate(batches, start=1):
-        decided = telling.originated(batch, number, _WALL_MS)
+        decided = origins.attach(batch, number, _WALL_MS)
+        telling.batch_requested(number, decided)
         telling.ended(number, decided, TransactionResult(True, 60 + number), answered=True)
 
 
@@ -92,7 +96,7 @@ def _command(
     for sent, answer in commands:
         for name, *_ in sent.command.partitions:
             telling.changed(name)
-        telling.sent(sent, _WALL_MS)
+        telling.sent(sent)
         telling.answered(sent.id, answer)
 
 
@@ -128,9 +132,11 @@ def _round() -> dict[str, float]:
         assert isinstance(command, TellEach)
         events_to_emit.append(command)
 
-    telling = TransactionTelling(Context(Keys("bench")), 1, {}, tell)
+    context = Context(Keys("bench"))
+    origins = ChangeOrigins(context, 1, {})
+    telling = TransactionTelling(context, 1, tell)
     batches = _batches()
-    decided = _seconds(lambda: _decide(telling, batches))
+    decided = _seconds(lambda: _decide(origins, telling, batches))
     commanded = 0.0
     for broker_id in (2, 3):
         replicas = CommandTelling(broker_id, 10 * broker_id, 1, tell)

@@ -16,6 +16,8 @@ from typing import NamedTuple
 from tidelog.errors import ErrorCode
 from tidelog.inspection.model import NOT_KNOWN, BrokerBacklog, PendingState, StateRequest
 from tidelog.model import TopicPartition
+from tidelog.state_changes.event import Cause, Change
+from tidelog_controller.policies.causes import change_id
 from tidelog_runtime.replica_control import CommandResult, PartitionResult
 
 MAX_PARTITIONS_PER_COMMAND = 2_000
@@ -59,6 +61,8 @@ class BrokerControl:
         self.broker_epoch = broker_epoch
         self._full_state_due = True
         self._full_state_size = 0
+        self._full_state_cause = Cause.NONE
+        self._full_state_change: Change | None = None  # until it is acknowledged
         self._known_since_ms: int | None = None
         self._overdue_told = False
         # In the order in which they became due: the first has waited longest.
@@ -154,9 +158,21 @@ class BrokerControl:
             # Revisions of forgotten partitions are no longer required.
             self._newest_required = self._newest_acknowledged
 
-    def require_full_state(self) -> None:
-        """Makes the next command a full state. The caller has to require all replicas as well."""
+    def require_full_state(self, why: Cause) -> None:
+        """Makes the next command a full state. The caller has to require all replicas as well.
+
+        `why`: the cause, unless an earlier full state is not acknowledged.
+        """
         self._full_state_due = True
+        if self._full_state_change is None:
+            self._full_state_cause = why
+
+    def full_state_change(self, controller_epoch: int, command_id: int, wall_ms: int) -> Change:
+        """The change of the next full state; a repeated full state keeps the first one's change."""
+        if self._full_state_change is None:
+            name = change_id(controller_epoch, f"full-{self.broker_id}-{command_id}")
+            self._full_state_change = Change(name, self._full_state_cause, wall_ms)
+        return self._full_state_change
 
     def is_ready(self, now_ms: int) -> bool:
         return self._in_flight is None and now_ms >= self._retry_at_ms
@@ -220,6 +236,8 @@ class BrokerControl:
         if result.error is not None:
             self._fail(command, now_ms, result.error.message)
             return []
+        if command.full_state:
+            self._full_state_change = None
         self._failures = 0
         self._problem = ""
         done = []

@@ -8,7 +8,7 @@ further ones only for replicas whose state is new.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
@@ -22,9 +22,9 @@ from tidelog_controller.state.commands import (
 )
 from tidelog_runtime.replica_control import (
     CommandResult,
+    LeaderAndIsrCommand,
     PartitionCommand,
     StopPartition,
-    StopReplicaCommand,
 )
 
 # The number of overdue partitions that are named.
@@ -95,14 +95,9 @@ class CommandTelling:
         self._news: dict[TopicPartition, None] = {}  # not sent yet
         # Sent and reported, but not acknowledged; by topic id and number.
         self._requested: dict[tuple[str, int], PartitionCommand | StopPartition] = {}
-        self._why_full_state = Cause.NONE
         self._full_state: Tell | None = None
         self._full_state_command = 0  # the id of the last command that was one
         self._overdue: Tell | None = None
-
-    def full_state_required(self, why: Cause) -> None:
-        if self._full_state is None:
-            self._why_full_state = why
 
     def changed(self, partition: TopicPartition) -> None:
         self._news[partition] = None
@@ -112,21 +107,12 @@ class CommandTelling:
         self._news.pop(partition, None)
         self._requested.pop((topic_id, partition.partition), None)
 
-    def sent(
-        self, command: SendLeaderAndIsr | SendStopReplica, wall_ms: int
-    ) -> SendLeaderAndIsr | SendStopReplica:
-        """Returns the same command; a full state carries the change under which it is reported."""
-        wanted = command.command
-        if isinstance(wanted, StopReplicaCommand):
-            self._request([stop for stop in wanted.partitions if stop.partition in self._news])
-            return command
-        if wanted.full_state:
-            change = self._send_full_state(command.id, len(wanted.partitions), wall_ms)
-            wanted = replace(wanted, change=change)
-            command = SendLeaderAndIsr(command.broker_id, command.id, wanted)
+    def sent(self, command: SendLeaderAndIsr | SendStopReplica) -> None:
+        sent = command.command
+        if isinstance(sent, LeaderAndIsrCommand) and sent.full_state:
+            self._full_state_sent(command.id, sent)
         if self._news:
-            self._request([each for each in wanted.partitions if each.partition in self._news])
-        return command
+            self._request([each for each in sent.partitions if each.partition in self._news])
 
     def answered(self, command_id: int, result: CommandResult) -> None:
         if command_id == self._full_state_command:
@@ -175,22 +161,23 @@ class CommandTelling:
             told = ReplicasStage(stage, self._broker_id, self._broker_epoch, wanted)
             self._tell(TellEach(told, len(wanted)))
 
-    def _send_full_state(self, command_id: int, partitions: int, wall_ms: int) -> Change:
-        """Returns the full state's change; a repeated one keeps the first one's change."""
+    def _full_state_sent(self, command_id: int, sent: LeaderAndIsrCommand) -> None:
         self._full_state_command = command_id
         if self._full_state is not None:
-            return self._full_state.change
-        name = change_id(self._controller_epoch, f"full-{self._broker_id}-{command_id}")
+            return
         self._full_state = Tell(
             Kind.COMMAND,
             Stage.REQUESTED,
-            Change(name, self._why_full_state, wall_ms),
+            sent.change,
             broker=self._broker_id,
             broker_epoch=self._broker_epoch,
-            details={"command": "leader_and_isr", "full_state": True, "partitions": partitions},
+            details={
+                "command": "leader_and_isr",
+                "full_state": True,
+                "partitions": len(sent.partitions),
+            },
         )
         self._tell(self._full_state)
-        return self._full_state.change
 
     def _end_full_state(self, result: CommandResult) -> None:
         told = self._full_state

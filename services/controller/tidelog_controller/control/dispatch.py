@@ -90,8 +90,7 @@ class Dispatch:
     def require_all(self, broker_id: int, now_ms: int, why: Cause) -> None:
         """Sends the full state again."""
         control = self.controls[broker_id]
-        self._tellings[broker_id].full_state_required(why)
-        control.require_full_state()
+        control.require_full_state(why)
         for partition, held in self._context.replicas_on(broker_id):
             control.require(partition, held.revision, now_ms)
 
@@ -171,10 +170,11 @@ class Dispatch:
         """Returns the commands to send now, and marks them as sent."""
         commands: list[SendCommand] = []
         for broker_id, control in self.controls.items():
-            command = self._command(control, now_ms)
+            command = self._command(control, now_ms, wall_ms)
             if command is not None:
                 self._last_command_id = command.id
-                commands.append(self._tellings[broker_id].sent(command, wall_ms))
+                commands.append(command)
+                self._tellings[broker_id].sent(command)
             question = self._question(control, now_ms)
             if question is not None:
                 self._last_command_id = question.id
@@ -188,13 +188,13 @@ class Dispatch:
         return commands
 
     def _command(
-        self, control: BrokerControl, now_ms: int
+        self, control: BrokerControl, now_ms: int, wall_ms: int
     ) -> SendLeaderAndIsr | SendStopReplica | None:
         if not control.is_ready(now_ms):
             return None
         parts = (self._context, self._identity, control, self._last_command_id + 1)
         if control.full_state_due:
-            return full_state_command(*parts)
+            return full_state_command(*parts, wall_ms)
         return next_command(*parts, now_ms)
 
     def _question(self, control: BrokerControl, now_ms: int) -> SendDescribeReplicas | None:

@@ -22,6 +22,7 @@ from tidelog.state_changes.event import (
 )
 from tidelog_controller.control.dispatch import Dispatch
 from tidelog_controller.core.broker_telling import of_broker, of_fencing, of_unreachable_leader
+from tidelog_controller.core.change_origins import ChangeOrigins
 from tidelog_controller.core.description import Reign, describe
 from tidelog_controller.core.dirty_partitions import DirtyPartitions
 from tidelog_controller.core.transaction_telling import TransactionTelling
@@ -127,9 +128,10 @@ class Controller:
         self._transactions = Transactions(keys, identity)
         self._departures = Departures()
         self._dispatch = Dispatch(self.context, identity, command_timeout_ms, self._tell)
-        self._telling = TransactionTelling(
-            self.context, identity.controller_epoch, self._departures.last, self._tell
+        self._origins = ChangeOrigins(
+            self.context, identity.controller_epoch, self._departures.last
         )
+        self._telling = TransactionTelling(self.context, identity.controller_epoch, self._tell)
         self._desk = AdminDesk(
             self.context,
             self._transactions,
@@ -427,7 +429,9 @@ class Controller:
             return
         batch, is_last = self._dirty.next_batch(self._now_ms)
         if batch is not None:
-            batch = self._telling.originated(batch, self._transactions.next_id, self._wall_ms)
+            transaction_id = self._transactions.next_id
+            batch = self._origins.attach(batch, transaction_id, self._wall_ms)
+            self._telling.batch_requested(transaction_id, batch)
             departures = self._to_record(batch.room)
             self._out.append(self._transactions.begin(batch._replace(departures=departures)))
         self._judges_on = not is_last and self._transactions.room_for_batch

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.inspection.model import NOT_KNOWN
-from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.state_changes.event import NO_BROKER, NO_REVISION, Cause, Change, Detail, Kind, Stage
 from tidelog_controller.core.request_telling import asked_by, requested_by
-from tidelog_controller.policies.causes import (
-    Circumstances,
-    cause_of,
-    change_id,
-    kind_of,
-)
+from tidelog_controller.policies.causes import DELETION_CAUSES, change_id, kind_of
 from tidelog_controller.state.commands import Tell, TellEach
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.purposes import (
@@ -31,44 +25,27 @@ from tidelog_controller.state.purposes import (
     TopicChange,
     TopicCreation,
 )
-from tidelog_runtime.metadata.schema import Departure, LeaderAndIsr
+from tidelog_runtime.metadata.schema import LeaderAndIsr
 from tidelog_runtime.metadata.store import TransactionResult
 from tidelog_runtime.metadata.topic_intents import PartitionsAddition, PartitionsRemoval
 from tidelog_runtime.replica_control import ReplicaSummary
 
-# Causes of changes that a client requested, under a trace of its own.
-_ASKED_FOR = frozenset(
-    {
-        Cause.TOPIC_CREATED,
-        Cause.TOPIC_DELETED,
-        Cause.PARTITIONS_ADDED,
-        Cause.PARTITIONS_REMOVED,
-        Cause.CONSENT,
-        Cause.REASSIGNED,
-        Cause.CANCELLED,
-    }
-)
-
 
 @dataclass(frozen=True, slots=True)
 class BatchStage:
-    """One stage of a batch of partitions. `kinds` and `changes` have one entry for each write."""
+    """One stage of a batch of partitions; its events are created when it is iterated."""
 
     stage: Stage
     writes: Sequence[PartitionWrite]
-    kinds: Sequence[Kind]
-    changes: Sequence[Change]
     revision: int = NO_REVISION
 
     def __iter__(self) -> Iterator[Tell]:
-        for write, kind, change in zip(self.writes, self.kinds, self.changes, strict=True):
-            yield partition_told(write, kind, change, self.stage, self.revision)
+        for write in self.writes:
+            yield partition_told(write, self.stage, self.revision)
 
 
 def partition_told(
     write: PartitionWrite,
-    kind: Kind,
-    change: Change,
     stage: Stage,
     revision: int = NO_REVISION,
     cause: Cause | None = None,
@@ -76,10 +53,11 @@ def partition_told(
     partition, old, new = write[:3]
     state = new or old
     assert state is not None, "a key that is not there is not deleted"
+    deleting = write.change.cause in DELETION_CAUSES
     return Tell(
-        kind,
+        kind_of(old, new, deleting=deleting),
         stage,
-        change,
+        write.change,
         partition,
         "",
         state.topic_id,
@@ -93,21 +71,16 @@ def partition_told(
 
 
 class TransactionTelling:
-    """Emits the events of transactions.
-
-    `departed`: by broker, its last incarnation whose end was detected.
-    """
+    """Emits the events of transactions."""
 
     def __init__(
         self,
         context: Context,
         controller_epoch: int,
-        departed: Mapping[int, Departure],
         tell: Callable[[Tell | TellEach], None],
     ) -> None:
         self._context = context
         self._controller_epoch = controller_epoch
-        self._departed = departed
         self._tell = tell
         # The events emitted as requested, by transaction.
         self._requested: dict[int, list[Tell]] = {}
@@ -118,76 +91,10 @@ class TransactionTelling:
 
     # Partitions.
 
-    def originated(self, batch: PartitionBatch, number: int, wall_ms: int) -> PartitionBatch:
-        """Returns the batch with a change in every state, and emits its `REQUESTED` events.
-
-        `number`: the id that its transaction will have.
-        """
-        name = change_id(self._controller_epoch, number)
-        known = Circumstances(self._context.live, self._departed)
-        same: dict[tuple[Cause, str], Change] = {}
-        changes: list[Change] = []
-        kinds: list[Kind] = []
-        writes: list[PartitionWrite] = []
-        for write in batch.writes:
-            partition, old, new = write[:3]
-            deleting = self._context.is_going(partition)
-            added = old is None and self._is_added(partition)
-            special = deleting or added or write.deposes or write.consent_revision
-            cause = (
-                write.why
-                if write.why is not Cause.NONE
-                else cause_of(
-                    old,
-                    new,
-                    known._replace(
-                        deleting=deleting,
-                        alone=partition.topic not in self._context.deletions,
-                        added=added,
-                        deposes=write.deposes,
-                        consented=bool(write.consent_revision),
-                    )
-                    if special
-                    else known,
-                )
-            )
-            asked = self._trace_id(cause, partition) if cause in _ASKED_FOR else write.trace_id
-            origin = (cause, asked)
-            change = same.get(origin)
-            if change is None:
-                change = same[origin] = Change(name, cause, wall_ms, origin[1])
-            kinds.append(kind_of(old, new, deleting=deleting))
-            changes.append(change)
-            writes.append(write if new is None else write.deciding(_stamped(old, new, change)))
-        requested = BatchStage(Stage.REQUESTED, writes, kinds, changes)
-        self._batches[name] = requested
-        self._tell(TellEach(requested, len(writes)))
-        return PartitionBatch(tuple(writes), batch.topic_guard)
-
-    def _is_added(self, partition: TopicPartition) -> bool:
-        addition = self._context.additions.get(partition.topic)
-        return addition is not None and 0 < addition.entry.first <= partition.partition
-
-    def _trace_id(self, cause: Cause, partition: TopicPartition) -> str:
-        """The trace id of the request that caused the change; empty if there is none."""
-        context = self._context
-        match cause:
-            case Cause.TOPIC_CREATED:
-                return context.topics[partition.topic].entry.trace_id
-            case Cause.TOPIC_DELETED:
-                return context.deletions[partition.topic].trace_id
-            case Cause.PARTITIONS_ADDED:
-                return context.additions[partition.topic].entry.trace_id
-            case Cause.PARTITIONS_REMOVED:
-                return context.removals[partition.topic].entry.trace_id
-            case Cause.CONSENT:
-                return context.consents[partition].entry.trace_id
-            case Cause.REASSIGNED | Cause.CANCELLED:
-                # A begun move continues even after its operation is no longer known.
-                wanted = context.wanted_moves.get(partition)
-                return wanted.trace_id if wanted else ""
-            case _:
-                return ""
+    def batch_requested(self, transaction_id: int, batch: PartitionBatch) -> None:
+        requested = BatchStage(Stage.REQUESTED, batch.writes)
+        self._batches[change_id(self._controller_epoch, transaction_id)] = requested
+        self._tell(TellEach(requested, len(batch.writes)))
 
     def applied(self, change: Change, revision: int) -> None:
         """Reports a batch as completed once the key of any of its partitions has its change.
@@ -211,13 +118,10 @@ class TransactionTelling:
         requested = self._batches.pop(name, None)
         if requested is None:
             return
-        for write, kind, change in zip(
-            requested.writes, requested.kinds, requested.changes, strict=True
-        ):
+        for write in requested.writes:
             gone = write.new is None and self._context.partition(write.partition) is None
             stage = Stage.COMPLETED if gone else Stage.FAILED
-            told = partition_told(write, kind, change, stage, cause=None if gone else refused)
-            self._tell(told)
+            self._tell(partition_told(write, stage, cause=None if gone else refused))
 
     # Intents, and registrations of brokers that seem dead.
 
@@ -398,15 +302,3 @@ def _log_end(broker_id: int, log: ReplicaSummary | None) -> str:
     end = f"broker {broker_id} ends at {log.log_end_offset} in {epoch}"
     before = log.before_cut
     return end if before is None else f"{end}, and ended at {before.log_end_offset} before a cut"
-
-
-def _stamped(old: LeaderAndIsr | None, new: LeaderAndIsr, change: Change) -> LeaderAndIsr:
-    """Returns the state with its change, and with the time if it is an unclean election.
-
-    Later changes of the ISR keep that time.
-    """
-    stamped = new.with_change(change)
-    is_new = old is None or old.leader_epoch < new.leader_epoch
-    if is_new and NO_EPOCH < new.leader_epoch == new.unclean_leader_epoch:
-        return replace(stamped, unclean_elected_at_ms=change.requested_at_ms)
-    return stamped

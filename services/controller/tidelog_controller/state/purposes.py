@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelog.model import TopicPartition
-from tidelog.state_changes.event import Cause
+from tidelog.state_changes.event import NO_CHANGE, Cause, Change
 from tidelog_controller.policies.recovery import Logs
 from tidelog_controller.state.admin_requests import NOBODY, Asker, Assignment
 from tidelog_runtime.metadata.operations import (
@@ -43,6 +43,7 @@ class PartitionWrite(NamedTuple):
     - `why`: the cause of a leadership transfer; NONE: it is none.
     - `trace_id`, `asker`: those of the request for the transfer.
     - `leaves_disk`: the disk of the previous leader rejects the log.
+    - `change`: the origin of the write, known once its transaction has an id.
     """
 
     partition: TopicPartition
@@ -56,10 +57,11 @@ class PartitionWrite(NamedTuple):
     trace_id: str = ""
     asker: Asker = NOBODY
     leaves_disk: bool = False
+    change: Change = NO_CHANGE
 
-    def deciding(self, new: LeaderAndIsr) -> PartitionWrite:
-        """The same write with another new state; `_replace` takes twice as long."""
-        return PartitionWrite(self[0], self[1], new, *self[3:])
+    def originating(self, new: LeaderAndIsr | None, change: Change) -> PartitionWrite:
+        """The same write with its change; `_replace` takes twice as long."""
+        return PartitionWrite(self[0], self[1], new, *self[3:-1], change)
 
     @property
     def is_handover(self) -> bool:
