@@ -22,12 +22,12 @@ from functools import partial
 from itertools import chain
 
 from tidelog.model import TopicPartition
-from tidelog_controller.control.command_telling import CommandTelling
+from tidelog_controller.control.command_events import CommandEvents
 from tidelog_controller.core.change_origins import ChangeOrigins
-from tidelog_controller.core.transaction_telling import TransactionTelling
-from tidelog_controller.state.commands import SendLeaderAndIsr, Tell, TellEach
+from tidelog_controller.core.transaction_events import TransactionEvents
+from tidelog_controller.state.commands import EmitEvent, EmitEvents, SendLeaderAndIsr
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.purposes import PartitionBatch, PartitionWrite
+from tidelog_controller.state.mutations import PartitionBatch, PartitionWrite
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
@@ -67,7 +67,7 @@ def _batches() -> list[PartitionBatch]:
 
 
 def _decide(
-    origins: ChangeOrigins, telling: TransactionTelling, batches: Sequence[PartitionBatch]
+    origins: ChangeOrigins, telling: TransactionEvents, batches: Sequence[PartitionBatch]
 ) -> None:
     for number, batch in enumerate(batches, start=1):
         decided = origins.attach(batch, number, _WALL_MS)
@@ -91,7 +91,7 @@ def _commands(
 
 
 def _command(
-    telling: CommandTelling, commands: Sequence[tuple[SendLeaderAndIsr, CommandResult]]
+    telling: CommandEvents, commands: Sequence[tuple[SendLeaderAndIsr, CommandResult]]
 ) -> None:
     for sent, answer in commands:
         for name, *_ in sent.command.partitions:
@@ -100,12 +100,12 @@ def _command(
         telling.answered(sent.id, answer)
 
 
-async def _keep(events_to_emit: Sequence[TellEach]) -> tuple[float, float]:
+async def _keep(events_to_emit: Sequence[EmitEvents]) -> tuple[float, float]:
     """The seconds to buffer all events, and to write their lines."""
     log = StateChangeLog("controller-1", SystemClock())
 
     def keep() -> None:
-        for t in chain.from_iterable(each.told for each in events_to_emit):
+        for t in chain.from_iterable(each.events for each in events_to_emit):
             log.tell(
                 t.kind,
                 t.stage,
@@ -126,20 +126,20 @@ async def _keep(events_to_emit: Sequence[TellEach]) -> tuple[float, float]:
 
 
 def _round() -> dict[str, float]:
-    events_to_emit: list[TellEach] = []
+    events_to_emit: list[EmitEvents] = []
 
-    def tell(command: Tell | TellEach) -> None:
-        assert isinstance(command, TellEach)
+    def tell(command: EmitEvent | EmitEvents) -> None:
+        assert isinstance(command, EmitEvents)
         events_to_emit.append(command)
 
     context = Context(Keys("bench"))
     origins = ChangeOrigins(context, 1, {})
-    telling = TransactionTelling(context, 1, tell)
+    telling = TransactionEvents(context, 1, tell)
     batches = _batches()
     decided = _seconds(lambda: _decide(origins, telling, batches))
     commanded = 0.0
     for broker_id in (2, 3):
-        replicas = CommandTelling(broker_id, 10 * broker_id, 1, tell)
+        replicas = CommandEvents(broker_id, 10 * broker_id, 1, tell)
         commands = _commands(broker_id, batches)
         commanded += _seconds(partial(_command, replicas, commands))
     kept, written = asyncio.run(_keep(events_to_emit))

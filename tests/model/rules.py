@@ -28,7 +28,7 @@ from tidelog_broker.storage.data_directory import Identity
 from tidelog_controller.policies import electability, reassignment
 from tidelog_controller.policies.electability import LiveBroker
 from tidelog_controller.state.commands import Transact
-from tidelog_controller.state.purposes import Purpose
+from tidelog_controller.state.mutations import Mutation
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 from tidelog_runtime.replica_control import (
@@ -253,8 +253,8 @@ _fence_command = command_fencing.fence_command
 _begin = Transactions.begin
 
 
-def _begin_in_any_reign(self: Transactions, purpose: Purpose) -> Transact:
-    begun = _begin(self, purpose)
+def _begin_in_any_reign(self: Transactions, mutation: Mutation) -> Transact:
+    begun = _begin(self, mutation)
     transaction = begun.transaction
     guards = [guard for guard in transaction.guards if guard.key != self._keys.controller]
     return begun._replace(transaction=replace(transaction, guards=guards))

@@ -29,11 +29,11 @@ from tidelog.v1 import admin_pb2, controller_pb2, inspect_pb2
 from tidelog.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from tidelog.v1.controller_pb2_grpc import add_ControllerServiceServicer_to_server
 from tidelog.v1.inspect_pb2_grpc import add_InspectServiceServicer_to_server
-from tidelog_controller.config import ControllerConfig
+from tidelog_controller.controller_config import ControllerConfig
 from tidelog_controller.core.write_pace import Intervals
 from tidelog_controller.edge.admin import AdminServicer
 from tidelog_controller.edge.admin_calls import Admin
-from tidelog_controller.edge.controller import ControllerServicer
+from tidelog_controller.edge.controller_servicer import ControllerServicer
 from tidelog_controller.edge.external_admin import ExternalAdminServicer
 from tidelog_controller.edge.replica_control_client import GrpcReplicaControl
 from tidelog_controller.edge.standard_services import add_standard_services

@@ -14,7 +14,7 @@ from tidelog_broker.partition.producer_state import (
     MAX_RECENT_UNNAMED_PRODUCERS,
     MAX_UNNAMED_PRODUCERS,
 )
-from tidelog_controller.config import ControllerConfig
+from tidelog_controller.controller_config import ControllerConfig
 from tidelog_pipeline.archive import config as archive
 from tidelog_pipeline.config import BrokersConfig
 from tidelog_pipeline.lag import config as lag

@@ -47,7 +47,7 @@ from tidelog_broker.start_progress import StartProgress
 from tidelog_broker.storage.disk_use import UNKNOWN_DISK, DiskUse, LookAtDisk
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
-from tidelog_runtime.missed_brokers import missed_brokers
+from tidelog_runtime.departed_brokers import departed_brokers
 from tidelog_runtime.pressure.records import Pressure
 from tidelog_runtime.pressure.standstill import Standstill
 from tidelog_runtime.telemetry.recent_elections import ElectionCounts
@@ -145,7 +145,7 @@ class BrokerInspection:
                     for controller_id, process in sorted(cache.controllers.items())
                 ],
                 departures=list(
-                    missed_brokers(
+                    departed_brokers(
                         cache.departures,
                         cache.brokers,
                         cache.holds_replicas,

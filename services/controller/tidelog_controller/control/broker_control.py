@@ -64,7 +64,7 @@ class BrokerControl:
         self._full_state_cause = Cause.NONE
         self._full_state_change: Change | None = None  # until it is acknowledged
         self._known_since_ms: int | None = None
-        self._overdue_told = False
+        self._overdue_reported = False
         # In the order in which they became due: the first has waited longest.
         self._required: dict[TopicPartition, _Required] = {}
         self._first: TopicPartition | None = None  # None: unknown
@@ -154,7 +154,7 @@ class BrokerControl:
         if not self._by_topic[partition.topic]:
             del self._by_topic[partition.topic]
         if not self._required:
-            self._overdue_told = False
+            self._overdue_reported = False
             # Revisions of forgotten partitions are no longer required.
             self._newest_required = self._newest_acknowledged
 
@@ -272,7 +272,7 @@ class BrokerControl:
 
     def overdue_at_ms(self, timeout_ms: int) -> int | None:
         """When the longest wait becomes overdue; None: nothing waits, or it is reported already."""
-        if self._overdue_told or not self._required:
+        if self._overdue_reported or not self._required:
             return None
         return self._longest_since_ms() + timeout_ms
 
@@ -292,9 +292,9 @@ class BrokerControl:
             self._first = next(iter(self._required))
         return self._required[self._first].since_ms
 
-    def tell_overdue(self) -> None:
+    def emit_overdue(self) -> None:
         """Marks the wait as reported, until everything is acknowledged."""
-        self._overdue_told = True
+        self._overdue_reported = True
 
     def first_waiting(self, limit: int) -> list[TopicPartition]:
         return list(islice(self._required, limit))
@@ -314,11 +314,11 @@ class BrokerControl:
             if required.revision > self._acknowledged.get(partition, 0)
         }
         wanted = (p for p in news if _is_asked_for(p, asked)) if asked.topic else ()
-        refused = (p for p in self._deferred if p in news)
+        rejected = (p for p in self._deferred if p in news)
         oldest = next(iter(news.values()), None)
         waiting_ms = now_ms - oldest.since_ms if oldest is not None else 0
         names = dict.fromkeys(islice(wanted, MAX_PENDING_NAMED))
-        names |= dict.fromkeys(islice(refused, MAX_PENDING_NAMED))
+        names |= dict.fromkeys(islice(rejected, MAX_PENDING_NAMED))
         names |= dict.fromkeys(islice(news, MAX_PENDING_NAMED))
         pending = [
             PendingState(

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import NO_CHANGE, Change
 from tidelog_controller.control.broker_control import BrokerControl
-from tidelog_controller.control.descriptions import Descriptions
-from tidelog_controller.control.measures import Measures
+from tidelog_controller.control.log_descriptions import Descriptions
+from tidelog_controller.control.move_progress_probe import MoveProgressProbe
 from tidelog_controller.state.commands import (
     SendDescribeReplicas,
     SendLeaderAndIsr,
@@ -86,14 +86,14 @@ def description_command(
 def measuring_command(
     identity: ControllerIdentity,
     control: BrokerControl,
-    measures: Measures,
+    move_progress: MoveProgressProbe,
     command_id: int,
 ) -> SendDescribeReplicas | None:
     """Requests the missing progress of moves of partitions that the broker leads."""
-    partitions = measures.due(control)
+    partitions = move_progress.due(control)
     if not partitions:
         return None
-    measures.asked(control, command_id, partitions)
+    move_progress.asked(control, command_id, partitions)
     return _question(identity, control, command_id, partitions)
 
 

@@ -12,7 +12,7 @@ from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.state_changes.event import Cause, Change
 from tidelog_controller.policies.causes import Circumstances, cause_of, change_id
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.purposes import PartitionBatch, PartitionWrite
+from tidelog_controller.state.mutations import PartitionBatch, PartitionWrite
 from tidelog_runtime.metadata.schema import Departure, LeaderAndIsr
 
 # Causes of changes that a client requested, under a trace of its own.
@@ -67,7 +67,7 @@ class ChangeOrigins:
 
     def _cause(self, write: PartitionWrite, circumstances: Circumstances) -> Cause:
         partition, old, new = write[:3]
-        deleting = self._context.is_going(partition)
+        deleting = self._context.is_being_deleted(partition)
         added = old is None and self._is_added(partition)
         if deleting or added or write.deposes or write.consent_revision:
             circumstances = circumstances._replace(
@@ -99,7 +99,7 @@ class ChangeOrigins:
                 return context.consents[partition].entry.trace_id
             case Cause.REASSIGNED | Cause.CANCELLED:
                 # A begun move continues even after its operation is no longer known.
-                wanted = context.wanted_moves.get(partition)
+                wanted = context.requested_moves.get(partition)
                 return wanted.trace_id if wanted else ""
             case _:
                 return ""

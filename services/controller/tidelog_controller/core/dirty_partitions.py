@@ -7,14 +7,14 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import chain
 
 from tidelog.model import TopicPartition
-from tidelog_controller.control.descriptions import Descriptions
+from tidelog_controller.control.log_descriptions import Descriptions
 from tidelog_controller.core.lazy_touches import MAX_TAKEN_PER_STEP, LazyTouches
 from tidelog_controller.core.reconcile import logs_needed, next_write
 from tidelog_controller.core.write_pace import WritePace
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.failing_disks import FailingDisks
-from tidelog_controller.state.known import Addition, Removal
-from tidelog_controller.state.purposes import (
+from tidelog_controller.state.metadata_records import Addition, Removal
+from tidelog_controller.state.mutations import (
     PartitionBatch,
     PartitionWrite,
     TopicGuard,
@@ -102,13 +102,13 @@ class DirtyPartitions:
         """Touches the partitions that the broker leads, some in each step."""
         self._later.add_led_by(broker_id, self._context.names_on(broker_id))
 
-    def refused(self, writes: Iterable[PartitionWrite]) -> None:
+    def rejected(self, writes: Iterable[PartitionWrite]) -> None:
         """Touches all writes of a rejected batch again; those that conflicted go by themselves."""
         for write in writes:
             held = self._context.partition(write.partition)
             self._bulk.pop(write.partition, None)
             self._dirty[write.partition] = (held.revision if held else 0) != write.expected
-            self._pace.refused(write)
+            self._pace.rejected(write)
 
     def advance(self, now_ms: int) -> None:
         """Touches the partitions whose turn has come."""
@@ -127,7 +127,7 @@ class DirtyPartitions:
         self._take_later()
         self.touch(self._watched())
         writes: list[PartitionWrite] = []
-        settled: list[TopicPartition] = []
+        decided: list[TopicPartition] = []
         kind: tuple[bool, str | None] | None = None
         size = judged = 0
         is_last = not self._later
@@ -140,12 +140,12 @@ class DirtyPartitions:
             judged += 1
             write = self._next_write(partition)
             if write is None:
-                settled.append(partition)
-                self._pace.settled(partition)
+                decided.append(partition)
+                self._pace.release(partition)
                 self._ask_for_logs(partition)
                 continue
             if not self._pace.may_write(write, now_ms):
-                settled.append(partition)
+                decided.append(partition)
                 continue
             this_kind = (contended, partition.topic if write.old is None else None)
             kind = kind or this_kind
@@ -154,12 +154,12 @@ class DirtyPartitions:
                 break
             if kind == this_kind:
                 size += write.changes
-                settled.append(partition)
-                self._pace.settled(partition)
+                decided.append(partition)
+                self._pace.release(partition)
                 writes.append(write)
             else:
                 is_last = False
-        for partition in settled:
+        for partition in decided:
             self._dirty.pop(partition, None)
             self._bulk.pop(partition, None)
         if kind is None:

@@ -10,7 +10,7 @@ import grpc
 from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import admin_pb2, errors_pb2
 from tidelog.v1.admin_pb2_grpc import AdminServiceServicer
-from tidelog_controller.edge.asking import Context
+from tidelog_controller.edge.caller_context import Context
 from tidelog_controller.state.admin_requests import RecoveryChoice
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest

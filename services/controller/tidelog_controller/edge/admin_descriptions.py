@@ -9,7 +9,7 @@ import asyncio
 
 from tidelog.v1 import admin_pb2 as pb
 from tidelog_controller.edge.admin_calls import NO_ID, AdminCalls, error_of, recovery_choices
-from tidelog_controller.edge.asking import Context
+from tidelog_controller.edge.caller_context import Context
 from tidelog_controller.state.admin_answers import (
     BrokersAnswer,
     BrokerView,
@@ -24,7 +24,7 @@ from tidelog_controller.state.admin_requests import (
     DescribeRecovery,
     DescribeTopics,
 )
-from tidelog_controller.state.known import Partition
+from tidelog_controller.state.metadata_records import Partition
 from tidelog_runtime.metadata.schema import RUNNING
 from tidelog_runtime.turns import add_in_turns, in_turns
 

@@ -9,7 +9,7 @@ from tidelog.model import TopicPartition
 from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import admin_pb2 as pb
 from tidelog_controller.edge.admin_calls import NO_ID, AdminCalls, error_of
-from tidelog_controller.edge.asking import Context, asker_of, trace_of
+from tidelog_controller.edge.caller_context import Context, caller_of, trace_of
 from tidelog_controller.policies.restart_check import Effect
 from tidelog_controller.state.admin_answers import LeaderResult, LeadersAnswer, RestartAnswer
 from tidelog_controller.state.admin_requests import (
@@ -42,7 +42,7 @@ class LeaderCalls(AdminCalls):
                 request.dry_run,
                 request.timeout_ms,
                 trace_of(context),
-                asker_of(context),
+                caller_of(context),
             ),
             context,
         )
@@ -61,7 +61,7 @@ class LeaderCalls(AdminCalls):
                 request.dry_run,
                 request.timeout_ms,
                 trace_of(context),
-                asker_of(context),
+                caller_of(context),
             ),
             context,
         )
@@ -78,7 +78,7 @@ class LeaderCalls(AdminCalls):
                 request.dry_run,
                 request.timeout_ms,
                 trace_of(context),
-                asker_of(context),
+                caller_of(context),
             ),
             context,
         )

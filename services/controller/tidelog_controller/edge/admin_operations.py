@@ -13,7 +13,7 @@ from tidelog.model import TopicPartition
 from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import admin_pb2 as pb
 from tidelog_controller.edge.admin_calls import NO_ID, AdminCalls, error_of
-from tidelog_controller.edge.asking import Context, asker_of, trace_of
+from tidelog_controller.edge.caller_context import Context, caller_of, trace_of
 from tidelog_controller.state.admin_answers import (
     MoveView,
     OperationAnswer,
@@ -30,17 +30,17 @@ from tidelog_controller.state.admin_requests import (
     DescribeOperation,
     DescribeThrottle,
     ListOperations,
-    OperationWanted,
     OtherFactor,
     Reassignment,
     Rebalancing,
     RemovedBrokers,
+    RequestedOperation,
+    RequestedReplicas,
     Reversal,
     SetThrottle,
-    WantedReplicas,
 )
 from tidelog_controller.state.commands import AdminReply
-from tidelog_controller.state.operations import MoveState
+from tidelog_controller.state.operation_registry import MoveState
 from tidelog_runtime.metadata.operations import OperationKind, OperationMove, OperationState
 from tidelog_runtime.turns import add_in_turns, in_turns
 
@@ -145,7 +145,7 @@ class OperationCalls(AdminCalls):
                 request.expected_revision,
                 request.dry_run,
                 trace_of(context),
-                asker_of(context),
+                caller_of(context),
             ),
             context,
         )
@@ -197,7 +197,7 @@ class OperationCalls(AdminCalls):
                 request.expected_revision,
                 request.dry_run,
                 trace_of(context),
-                asker_of(context),
+                caller_of(context),
             ),
             context,
         )
@@ -221,7 +221,7 @@ class OperationCalls(AdminCalls):
 
     async def _begin(
         self,
-        wanted: OperationWanted,
+        wanted: RequestedOperation,
         wire: _BeginRequest,
         context: Context,
     ) -> AdminReply:
@@ -231,7 +231,7 @@ class OperationCalls(AdminCalls):
             wire.operation_id,
             wire.dry_run,
             trace_of(context),
-            asker_of(context),
+            caller_of(context),
             wire.expected_plan,
         )
         return await self._submit(request, context)
@@ -257,8 +257,8 @@ def _known(what: str, known: Mapping[_Known, int], asked: Iterable[int]) -> tupl
     return tuple(by_wire[number] for number in numbers)
 
 
-def _wanted_replicas(wire: pb.Move) -> WantedReplicas:
-    return WantedReplicas(
+def _wanted_replicas(wire: pb.Move) -> RequestedReplicas:
+    return RequestedReplicas(
         TopicPartition(wire.topic, wire.partition),
         tuple(wire.target),
         tuple(wire.original),

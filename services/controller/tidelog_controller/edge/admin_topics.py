@@ -11,7 +11,7 @@ from tidelog.errors import TidelogError
 from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import admin_pb2 as pb
 from tidelog_controller.edge.admin_calls import NO_ID, AdminCalls, error_of, recovery_choices
-from tidelog_controller.edge.asking import Context, asker_of, trace_of
+from tidelog_controller.edge.caller_context import Context, caller_of, trace_of
 from tidelog_controller.state.admin_answers import ConfigAnswer, PartitionsAnswer
 from tidelog_controller.state.admin_requests import (
     AddPartitions,
@@ -44,7 +44,7 @@ class TopicCalls(AdminCalls):
                 trace_of(context),
                 await _assignment(request.assignment),
                 request.operation_id,
-                asker_of(context),
+                caller_of(context),
             ),
             context,
         )
@@ -66,7 +66,7 @@ class TopicCalls(AdminCalls):
                 request.timeout_ms,
                 trace_of(context),
                 request.dry_run,
-                asker_of(context),
+                caller_of(context),
                 request.expected_revision,
             ),
             context,
@@ -93,7 +93,7 @@ class TopicCalls(AdminCalls):
                 request.dry_run,
                 request.timeout_ms,
                 trace_of(context),
-                asker_of(context),
+                caller_of(context),
             ),
             context,
         )
@@ -122,7 +122,7 @@ class TopicCalls(AdminCalls):
                 request.dry_run,
                 request.timeout_ms,
                 trace_of(context),
-                asker_of(context),
+                caller_of(context),
             ),
             context,
         )
@@ -150,7 +150,7 @@ class TopicCalls(AdminCalls):
                 request.dry_run,
                 request.timeout_ms,
                 trace_of(context),
-                asker_of(context),
+                caller_of(context),
             ),
             context,
         )
@@ -174,7 +174,7 @@ class TopicCalls(AdminCalls):
                 request.from_live_replicas,
                 request.timeout_ms,
                 trace_of(context),
-                asker_of(context),
+                caller_of(context),
                 await recovery_choices(request.choices),
             ),
             context,

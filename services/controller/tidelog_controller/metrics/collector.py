@@ -9,7 +9,7 @@ from typing import Protocol
 
 from tidelog.inspection.gateways import GATEWAY_STATES, AnnouncedGateway, state_of
 from tidelog.inspection.model import BrokerBacklog
-from tidelog_controller.metrics.cluster_figures import ClusterFigures, tell_cluster
+from tidelog_controller.metrics.cluster_metrics import ClusterMetrics, set_cluster_metrics
 from tidelog_controller.state.context import Context
 from tidelog_runtime.telemetry.metrics import controller_catalogue as catalogue
 from tidelog_runtime.telemetry.metrics.service_catalogue import QUEUE_DEPTH
@@ -19,7 +19,7 @@ from tidelog_runtime.telemetry.metrics.sheet import Sheet
 PARTITIONS_PER_TURN = 512
 
 
-class Reign(Protocol):
+class TermMetricsSource(Protocol):
     """What the collector reads from an active controller."""
 
     @property
@@ -37,7 +37,7 @@ class Reign(Protocol):
 
 class Controller(Protocol):
     @property
-    def reign(self) -> Reign | None:
+    def term(self) -> TermMetricsSource | None:
         """None: the controller is a standby."""
 
     def described_gateways(self) -> Sequence[AnnouncedGateway]: ...
@@ -48,29 +48,29 @@ class ControllerCollector:
         self._controller = controller
 
     async def collect(self, sheet: Sheet) -> None:
-        reign = self._controller.reign
-        sheet.tell(catalogue.ACTIVE, reign is not None)
+        term = self._controller.term
+        sheet.tell(catalogue.ACTIVE, term is not None)
         states = Counter(map(state_of, self._controller.described_gateways()))
         for state in GATEWAY_STATES:
             sheet.tell(catalogue.GATEWAYS, states[state], state)
-        queues = reign.queues() if reign is not None else {}
+        queues = term.queues() if term is not None else {}
         for queue in catalogue.CONTROLLER_QUEUES:
             sheet.tell(QUEUE_DEPTH, queues.get(queue, 0), queue)
-        if reign is not None and reign.is_loaded:
-            await self._collect_cluster(sheet, reign)
+        if term is not None and term.is_loaded:
+            await self._collect_cluster(sheet, term)
 
-    async def _collect_cluster(self, sheet: Sheet, reign: Reign) -> None:
+    async def _collect_cluster(self, sheet: Sheet, term: TermMetricsSource) -> None:
         """Counts each partition as it is at that moment, and yields between slices."""
-        context, figures = reign.context, ClusterFigures()
-        tell_cluster(sheet, context, reign.backlogs())
+        context, cluster_metrics = term.context, ClusterMetrics()
+        set_cluster_metrics(sheet, context, term.backlogs())
         position = 0
         for topic in list(context.topics):
             for partition in context.partitions_of(topic):
                 held = context.partition(partition)
                 if held is not None:
-                    figures.add(partition, held)
+                    cluster_metrics.add(partition, held)
                 position += 1
                 if position % PARTITIONS_PER_TURN == 0:
                     await asyncio.sleep(0)
-        if self._controller.reign is reign:
-            figures.tell(sheet)
+        if self._controller.term is term:
+            cluster_metrics.tell(sheet)

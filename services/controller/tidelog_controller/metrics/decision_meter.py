@@ -46,10 +46,10 @@ class DecisionMeter:
         self._shrinks = Counts(catalogue.CONTROLLER_ISR_SHRINKS)
         self._departures = Counts(catalogue.DEPARTURES)
         self._overdue = Counts(catalogue.COMMANDS_OVERDUE)
-        self._reigns = Counts(catalogue.CONTROLLER_ELECTIONS)
+        self._terms = Counts(catalogue.CONTROLLER_ELECTIONS)
         self._controller_epoch = 0
         self.requests = Distributions(catalogue.ADMIN_DURATION)
-        self.refused = Counts(catalogue.ADMIN_REFUSED)
+        self.rejected = Counts(catalogue.ADMIN_REFUSED)
 
     def take(self, change: StateChange) -> None:
         """Counts a decision once the store has committed it."""
@@ -69,7 +69,7 @@ class DecisionMeter:
             case Kind.COMMAND_OVERDUE:
                 self._overdue.add()
             case Kind.CONTROLLER_ELECTED:
-                self._reigns.add()
+                self._terms.add()
                 self._controller_epoch = change.controller_epoch
             case _:
                 pass
@@ -89,8 +89,8 @@ class DecisionMeter:
             self._shrinks,
             self._departures,
             self._overdue,
-            self._reigns,
-            self.refused,
+            self._terms,
+            self.rejected,
         ):
             sheet.tell_counts(counts)
         sheet.tell_distributions(self._events)
@@ -113,5 +113,5 @@ class MeteredAdmin:
         reply = await self._admin.submit(request)
         self._meter.requests.of(name, "").observe(self._meter.seconds() - began)
         if reply.error is not None:
-            self._meter.refused.add(name, reply.error.code.name)
+            self._meter.rejected.add(name, reply.error.code.name)
         return reply

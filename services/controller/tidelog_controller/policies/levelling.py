@@ -33,8 +33,8 @@ class Kind(enum.IntEnum):
     LED = 3
 
 
-FOR_NOTHING = (Kind.RETURN, Kind.FREE)
-FOR_A_COPY = (Kind.FOLLOWED, Kind.LED)
+WITHOUT_COPY = (Kind.RETURN, Kind.FREE)
+WITH_COPY = (Kind.FOLLOWED, Kind.LED)
 
 
 class Spread(Protocol):
@@ -131,7 +131,7 @@ class Levelling:
                 if self._give(broker, tuple(Kind), all_of_it=True) is None:
                     raise ValueError(f"what broker {broker} holds fits nowhere else")
         # All brokers first make the free transfers: a copy might turn out to be unnecessary.
-        self._level(FOR_NOTHING)
+        self._level(WITHOUT_COPY)
         if not self._limits.free_only:
             self._level(tuple(Kind))
 
@@ -156,7 +156,7 @@ class Levelling:
     def _offer(self, thing: int) -> None:
         for broker in self._spread.holders(thing):
             for kind in self._spread.kinds(thing, broker):
-                if kind in FOR_NOTHING or not self._limits.free_only:
+                if kind in WITHOUT_COPY or not self._limits.free_only:
                     self._offers[kind].add(thing, broker)
 
     def _give(self, giver: int, kinds: Sequence[Kind], *, all_of_it: bool = False) -> int | None:
@@ -170,8 +170,8 @@ class Levelling:
             takers = [b for b in takers if loads[b] <= loads[giver] - 2]
         if not takers:
             return None
-        path = self._direct(giver, takers, FOR_NOTHING)
-        if path is None and kinds != FOR_NOTHING:
+        path = self._direct(giver, takers, WITHOUT_COPY)
+        if path is None and kinds != WITHOUT_COPY:
             path = self._copied(giver, takers)
         path = path or self._cheapest_path(giver, takers, kinds)
         if path is None or not self._carry_out(path):
@@ -181,7 +181,7 @@ class Levelling:
     def _copied(self, giver: int, takers: Sequence[int]) -> Path | None:
         """To the takers with the least load, whatever it costs: others may be served for free."""
         for _, alike in groupby(takers, key=self.loads.__getitem__):
-            path = self._direct(giver, list(alike), FOR_A_COPY)
+            path = self._direct(giver, list(alike), WITH_COPY)
             if path is not None:
                 return path
         return None
@@ -211,7 +211,7 @@ class Levelling:
                 for kind in kinds:
                     thing = self._offers[kind].peek(broker, taker)
                     if thing is not None:
-                        further = cost + (kind not in FOR_NOTHING)
+                        further = cost + (kind not in WITHOUT_COPY)
                         way = [*path, (thing, broker, taker)]
                         heapq.heappush(queue, (further, length + 1, self.loads[taker], taker, way))
                         break

@@ -23,14 +23,14 @@ from typing import NamedTuple
 
 from tidelog.model import NO_LEADER
 from tidelog_controller.policies.electability import LiveBroker, is_running
-from tidelog_controller.policies.leader_election import leader_serves
+from tidelog_controller.policies.leader_election import is_leader_serving
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member, Moving
 
 # The min ISR of a topic for this number of replicas.
 MinIsrOf = Callable[[int], int]
 
 
-class WantedMove(NamedTuple):
+class RequestedMove(NamedTuple):
     """What an operation requests for one partition.
 
     - `operation`: the operation's id.
@@ -49,7 +49,7 @@ def next_move_step(
     state: LeaderAndIsr,
     live: Mapping[int, LiveBroker],
     controller_epoch: int,
-    wanted: WantedMove | None,
+    wanted: RequestedMove | None,
     min_isr_of: MinIsrOf,
 ) -> LeaderAndIsr | None:
     """Returns the state to write. None: there is nothing to do, or the move waits.
@@ -57,7 +57,7 @@ def next_move_step(
     Moves happen only while a leader serves, because elections come first. A move that has begun is
     finished even without `wanted`; only its cancellation needs it.
     """
-    if not leader_serves(state, live):
+    if not is_leader_serving(state, live):
         return None
     moving = state.moving
     if moving is None:
@@ -82,7 +82,7 @@ def is_step(old: LeaderAndIsr, new: LeaderAndIsr) -> bool:
     return same_topic and old.moving != new.moving and new.leader != NO_LEADER
 
 
-def is_cancelled(moving: Moving, wanted: WantedMove | None) -> bool:
+def is_cancelled(moving: Moving, wanted: RequestedMove | None) -> bool:
     return wanted is not None and wanted.cancelled and wanted.operation == moving.operation
 
 
@@ -123,7 +123,7 @@ def missing_for_cancellation(
     return tuple(b for b in original if b not in staying)
 
 
-def _is_to_begin(state: LeaderAndIsr, wanted: WantedMove) -> bool:
+def _is_to_begin(state: LeaderAndIsr, wanted: RequestedMove) -> bool:
     """Whether the requested move can begin.
 
     The target is checked because its origin is not known here; it must not be empty, since a

@@ -18,9 +18,9 @@ from tidelog.state_changes.event import Cause
 from tidelog_controller.policies.leader_balance import (
     LeaderBalancing,
 )
-from tidelog_controller.policies.leader_moves import WantedLeader
+from tidelog_controller.policies.leader_transfer import RequestedLeader
 from tidelog_controller.requests.leader_view import LeaderPlan, LeaderView
-from tidelog_controller.requests.moved_leaders import MovedLeaders
+from tidelog_controller.requests.post_move_election import PostMoveLeaderElection
 from tidelog_controller.requests.snapshot_reads import SnapshotReads
 from tidelog_controller.requests.topic_checks import (
     known_topic,
@@ -35,7 +35,7 @@ from tidelog_controller.state.admin_requests import (
 )
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.purposes import MaintenanceChange
+from tidelog_controller.state.mutations import MaintenanceChange
 from tidelog_controller.state.transactions import Transactions
 
 MAX_LEADERS_MOVED = 1_000
@@ -64,7 +64,7 @@ class _Moving:
     """
 
     request_id: int
-    wanted: dict[TopicPartition, WantedLeader]
+    wanted: dict[TopicPartition, RequestedLeader]
     before: dict[TopicPartition, int]
     results: list[LeaderResult]
     deadline_ms: int
@@ -114,7 +114,7 @@ class LeaderAdmin:
         self._maintaining: dict[int, _Maintaining] = {}
         self._balance_at_ms: int | None = None
         # Leaders requested by automatic balance, or by requests that timed out.
-        self._unattended: dict[TopicPartition, WantedLeader] = {}
+        self._unattended: dict[TopicPartition, RequestedLeader] = {}
         self._unattended_unchecked = 0
         self._changes = 0  # that of the context, as last seen
         self._has_more = False
@@ -122,8 +122,8 @@ class LeaderAdmin:
         self._rewished: dict[TopicPartition, None] = {}
         # The last requested leader of partitions that a request may wait for.
         self._last_asked: dict[TopicPartition, int] = {}
-        self._moved_wanted: dict[TopicPartition, WantedLeader] = {}
-        self._moved = MovedLeaders(context, self._view.hindrance)
+        self._moved_wanted: dict[TopicPartition, RequestedLeader] = {}
+        self._moved = PostMoveLeaderElection(context, self._view.hindrance)
 
     # Requests.
 
@@ -142,7 +142,7 @@ class LeaderAdmin:
         )
 
     def move(self, request: MoveLeaders, now_ms: int) -> list[Command]:
-        wanted: dict[TopicPartition, WantedLeader] = {}
+        wanted: dict[TopicPartition, RequestedLeader] = {}
         try:
             if not 1 <= len(request.moves) <= MAX_LEADERS_MOVED:
                 raise _invalid(
@@ -156,8 +156,8 @@ class LeaderAdmin:
                 busy = self._context.operations.busy_with(name, topic.entry.topic_id)
                 if busy:
                     raise _busy(name, busy)
-                wanted[name] = WantedLeader(
-                    leader, True, Cause.LEADER_MOVED, request.trace_id, *request.asker
+                wanted[name] = RequestedLeader(
+                    leader, True, Cause.LEADER_MOVED, request.trace_id, *request.caller
                 )
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]
@@ -237,10 +237,10 @@ class LeaderAdmin:
             self._moved_wanted = dict(moved)
         for name in list(islice(self._rewished, self._room(self._moving))):
             del self._rewished[name]
-            self._context.want_leader(name, self._wish(name))
+            self._context.request_leader(name, self._wish(name))
         self._has_more |= bool(self._rewished)
 
-    def _wish(self, name: TopicPartition) -> WantedLeader | None:
+    def _wish(self, name: TopicPartition) -> RequestedLeader | None:
         """The requested leader: by the latest request, else one that no request waits for."""
         wishes = [moving.wanted.get(name) for moving in reversed(self._moving.values())]
         for wish in (*wishes, self._unattended.get(name)):
@@ -273,16 +273,16 @@ class LeaderAdmin:
         Earlier ones that are not reached would undo it. Requests that wait for them notice it at
         their next check.
         """
-        wanted = self._context.wanted_leaders
+        wanted = self._context.requested_leaders
         for name in [n for n, b in leaders.items() if n in wanted and wanted[n].leader != b]:
-            self._context.want_leader(name, None)
+            self._context.request_leader(name, None)
             self._rewished[name] = None
         self._last_asked |= leaders
         self._unattended_unchecked = len(self._unattended)
         for other in self._moving.values():
             other.unchecked = len(other.wanted)
 
-    def _is_superseded(self, name: TopicPartition, wish: WantedLeader) -> bool:
+    def _is_superseded(self, name: TopicPartition, wish: RequestedLeader) -> bool:
         return self._last_asked.get(name, wish.leader) != wish.leader
 
     def _advance_moving(self, moving: _Moving, room: int, now_ms: int) -> list[Command]:
@@ -306,7 +306,7 @@ class LeaderAdmin:
         return [_moved(moving)]
 
     def _result(
-        self, moving: _Moving, name: TopicPartition, wanted: WantedLeader, now_ms: int
+        self, moving: _Moving, name: TopicPartition, wanted: RequestedLeader, now_ms: int
     ) -> LeaderResult | None:
         """None: not yet."""
         state, before = self._context.state_to_stay(name), moving.before[name]
@@ -392,17 +392,17 @@ class LeaderAdmin:
         named = sorted(set(request.broker_ids))
         if request.maintenance:
             marked = tuple(broker_id for broker_id in named if broker_id not in marks)
-            change = MaintenanceChange(marked, (), request.asker, request.trace_id)
+            change = MaintenanceChange(marked, (), request.caller, request.trace_id)
         else:
             unmarked = tuple((b, marks[b].revision) for b in named if b in marks)
-            change = MaintenanceChange((), unmarked, request.asker, request.trace_id)
+            change = MaintenanceChange((), unmarked, request.caller, request.trace_id)
         return change if change.marked or change.unmarked else None
 
     def _end_maintaining(self, waiting: _Maintaining, reply: AdminReply) -> list[Command]:
         del self._maintaining[waiting.request.request_id]
         return [Reply(waiting.request.request_id, reply)]
 
-    def _is_to_come(self, name: TopicPartition, wish: WantedLeader) -> bool:
+    def _is_to_come(self, name: TopicPartition, wish: RequestedLeader) -> bool:
         """Whether the broker does not lead yet, and can."""
         state = self._context.state_to_stay(name)
         if state is None or self._view.hindrance(name, wish) is not None:
@@ -428,7 +428,7 @@ class LeaderAdmin:
             return
         balancing = self._balancing
 
-        def begin(balanced: dict[TopicPartition, WantedLeader]) -> list[Command]:
+        def begin(balanced: dict[TopicPartition, RequestedLeader]) -> list[Command]:
             self._unattended = balanced | self._unattended
             self._rewished |= dict.fromkeys(balanced)
             # A leader that no request waits for any more does not count as the last requested.
@@ -459,7 +459,7 @@ def _still_led(name: TopicPartition, why: str) -> TidelogError:
 
 
 def _superseded(
-    name: TopicPartition, before: int, wanted: WantedLeader, instead: int
+    name: TopicPartition, before: int, wanted: RequestedLeader, instead: int
 ) -> LeaderResult:
     other = TidelogError(
         ErrorCode.NOT_ELIGIBLE_LEADER,

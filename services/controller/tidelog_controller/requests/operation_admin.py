@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_controller.policies.operation_ids import check_operation_id
-from tidelog_controller.requests.asked_operations import asked_of, kind_of, text_of
+from tidelog_controller.requests.operation_fingerprint import asked_of, kind_of, text_of
 from tidelog_controller.requests.operation_plans import (
     assignment_of,
     check_expected,
@@ -19,6 +19,13 @@ from tidelog_controller.requests.operation_plans import (
     unknown_operation,
 )
 from tidelog_controller.requests.operation_views import Now, view_of
+from tidelog_controller.requests.plan_queue import (
+    OnRemoved,
+    PlanQueue,
+    is_guarded,
+    on_removed,
+    stands,
+)
 from tidelog_controller.requests.plan_writing import (
     MAX_CHUNKS_IN_FLIGHT,
     PlanWriting,
@@ -27,17 +34,10 @@ from tidelog_controller.requests.plan_writing import (
     superfluous_keys,
     unreadable_key,
 )
-from tidelog_controller.requests.planning import (
-    OnRemoved,
-    Planning,
-    is_guarded,
-    on_removed,
-    stands,
-)
-from tidelog_controller.requests.taking_back import (
-    factors_taken_back,
-    marks_taken_back,
-    with_taken_back,
+from tidelog_controller.requests.rollback import (
+    factors_to_roll_back,
+    marks_to_roll_back,
+    with_rollback,
 )
 from tidelog_controller.requests.topic_checks import DEFAULT_TIMEOUT_MS, created_by, outcome_unknown
 from tidelog_controller.state.admin_answers import OperationAnswer, PlanSummary
@@ -48,8 +48,8 @@ from tidelog_controller.state.admin_requests import (
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import PlanMade
-from tidelog_controller.state.plans import Planned
-from tidelog_controller.state.purposes import OperationCommit, OperationUpdate
+from tidelog_controller.state.mutations import OperationCommit, OperationUpdate
+from tidelog_controller.state.plans import OperationPlan
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.identifiers import new_id
 from tidelog_runtime.metadata.operations import (
@@ -74,7 +74,7 @@ class _Beginning:
 
     request: BeginOperation
     operation_id: str
-    planned: Planned
+    planned: OperationPlan
     layout: int  # that of the context when the plan was last found valid
     deadline_ms: int
     plan: PlanWriting
@@ -102,7 +102,7 @@ class OperationAdmin:
         self._transactions = transactions
         self._rng = rng
         self._is_settled = is_settled
-        self._planning = Planning(context)
+        self._plan_queue = PlanQueue(context)
         self._drafts: dict[int, _Draft] = {}
         self._beginnings: dict[int, _Beginning] = {}
         self._cancellings: dict[int, _Cancelling] = {}
@@ -117,7 +117,7 @@ class OperationAdmin:
                 if known is not None and not request.dry_run:
                     return self._reply_known(request, now)
             wanted = request.wanted
-            self._planning.want(
+            self._plan_queue.want(
                 request.request_id,
                 lambda context: plan_operation(context, wanted),
                 confirmed=not request.dry_run,
@@ -135,9 +135,9 @@ class OperationAdmin:
             check_operation_revision(self._context, operation_id, request.expected_revision)
             self._check_cancellable(operation_id)
             if request.dry_run:
-                self._planning.want(
+                self._plan_queue.want(
                     request.request_id,
-                    lambda context: Planned(_going_back(context, operation_id)),
+                    lambda context: OperationPlan(_going_back(context, operation_id)),
                     confirmed=False,
                 )
         except TidelogError as error:
@@ -150,7 +150,7 @@ class OperationAdmin:
         return []
 
     def planned(self, event: PlanMade, now: Now) -> list[Command]:
-        finished = self._planning.made(event)
+        finished = self._plan_queue.made(event)
         if finished is None:
             return []
         draft = self._drafts.pop(finished.request_id)
@@ -176,17 +176,19 @@ class OperationAdmin:
         """Returns the commands that waiting requests and stored operations need now."""
         commands: list[Command] = []
         for draft in [d for d in self._drafts.values() if now.monotonic_ms >= d.deadline_ms]:
-            self._planning.forget(draft.request.request_id)
+            self._plan_queue.forget(draft.request.request_id)
             del self._drafts[draft.request.request_id]
             commands.append(Reply(draft.request.request_id, AdminReply(_not_planned())))
-        plan = self._planning.due()
+        plan = self._plan_queue.due()
         commands += [plan] if plan is not None else []
         for beginning in list(self._beginnings.values()):
             commands += self._advance_beginning(beginning, now)
         for cancelling in list(self._cancellings.values()):
             commands += self._advance_cancelling(cancelling, now)
         commands += self._end_operations(now.wall_ms)
-        removals = superfluous_keys(self._context, self._asked_for(), self._transactions.purposes())
+        removals = superfluous_keys(
+            self._context, self._asked_for(), self._transactions.mutations()
+        )
         waiting = [r for r in removals if not self._transactions.is_in_flight(r)]
         return [*commands, *(self._transactions.begin(removal) for removal in waiting)]
 
@@ -202,14 +204,16 @@ class OperationAdmin:
         deadline_ms = now.monotonic_ms + DEFAULT_TIMEOUT_MS
         self._drafts[request.request_id] = _Draft(request, deadline_ms, now.wall_ms)
 
-    def _beginning(self, draft: _Draft, request: BeginOperation, planned: Planned) -> _Beginning:
+    def _beginning(
+        self, draft: _Draft, request: BeginOperation, planned: OperationPlan
+    ) -> _Beginning:
         operation_id, moves = request.operation_id, planned.summary.moves
         plan = plan_writing(self._context.operations, operation_id, moves)
         entry = OperationEntry(
             kind=kind_of(request.wanted),
             request=text_of(request.wanted),
-            requested_by=request.asker.name,
-            requested_from=request.asker.address,
+            requested_by=request.caller.name,
+            requested_from=request.caller.address,
             requested_at_ms=draft.wall_ms,
             trace_id=request.trace_id,
             state=OperationState.RUNNING,
@@ -274,7 +278,7 @@ class OperationAdmin:
         self._beginnings[request.request_id] = replace(beginning, request=request)
         return []
 
-    def _check_not_being_written(self, planned: Planned) -> None:
+    def _check_not_being_written(self, planned: OperationPlan) -> None:
         """Raises PARTITION_BUSY if an operation being written moves one of the partitions."""
         names = {move.name for move in planned.summary.moves}
         for other in self._beginnings.values():
@@ -366,7 +370,7 @@ class OperationAdmin:
         if now.monotonic_ms >= cancelling.deadline_ms:
             unknown = outcome_unknown(f"operation {request.operation_id} is cancelled")
             return self._end_cancelling(request, AdminReply(unknown))
-        who = request.asker.name or request.asker.address or "somebody"
+        who = request.caller.name or request.caller.address or "somebody"
         entry = replace(held.entry, state=OperationState.CANCELLING, reason=f"cancelled by {who}")
         if self._updates(request.operation_id):
             return []
@@ -374,9 +378,9 @@ class OperationAdmin:
             request.operation_id,
             held.revision,
             entry,
-            request.asker,
-            tuple(marks_taken_back(self._context, request.operation_id, entry)),
-            tuple(factors_taken_back(self._context, entry)),
+            request.caller,
+            tuple(marks_to_roll_back(self._context, request.operation_id, entry)),
+            tuple(factors_to_roll_back(self._context, entry)),
         )
         return [self._transactions.begin(update)]
 
@@ -405,8 +409,8 @@ class OperationAdmin:
 
     def _updates(self, operation_id: str) -> bool:
         return any(
-            isinstance(purpose, OperationUpdate) and purpose.operation_id == operation_id
-            for purpose in self._transactions.purposes()
+            isinstance(mutation, OperationUpdate) and mutation.operation_id == operation_id
+            for mutation in self._transactions.mutations()
         )
 
     def _asked_for(self) -> set[str]:
@@ -472,6 +476,6 @@ def _going_back(context: Context, operation_id: str) -> PlanSummary:
             moving = state.moving
             back.append(move._replace(original=moving.target, target=moving.original))
     entry = context.operations.held[operation_id].entry
-    marks = marks_taken_back(context, operation_id, entry)
-    topics = factors_taken_back(context, entry)
-    return with_taken_back(summary_of(sorted(back), assignment_of(context)), marks, topics)
+    marks = marks_to_roll_back(context, operation_id, entry)
+    topics = factors_to_roll_back(context, entry)
+    return with_rollback(summary_of(sorted(back), assignment_of(context)), marks, topics)

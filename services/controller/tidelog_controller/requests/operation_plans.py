@@ -22,12 +22,12 @@ from tidelog_controller.policies.balancing import (
     plan_replication_factor,
 )
 from tidelog_controller.policies.replica_limit import check_count
-from tidelog_controller.requests.taking_back import (
-    factors_taken_back,
+from tidelog_controller.requests.rollback import (
+    factors_to_roll_back,
     marked_as,
     marking,
-    marks_taken_back,
-    with_taken_back,
+    marks_to_roll_back,
+    with_rollback,
 )
 from tidelog_controller.requests.topic_checks import (
     check_factor,
@@ -38,18 +38,18 @@ from tidelog_controller.requests.topic_checks import (
 from tidelog_controller.state.admin_answers import BrokerShare, PlanSummary
 from tidelog_controller.state.admin_requests import (
     AddedBrokers,
-    OperationWanted,
     OtherFactor,
     Reassignment,
     Rebalancing,
     RemovedBrokers,
+    RequestedOperation,
+    RequestedReplicas,
     Reversal,
-    WantedReplicas,
 )
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.known import Topic
-from tidelog_controller.state.plans import Planned
-from tidelog_controller.state.purposes import TopicRewrite
+from tidelog_controller.state.metadata_records import Topic
+from tidelog_controller.state.mutations import TopicRewrite
+from tidelog_controller.state.plans import OperationPlan
 from tidelog_runtime.metadata.operations import (
     MAX_MOVES,
     MarkedAs,
@@ -68,12 +68,12 @@ DIGEST_LENGTH = 32
 Assignment = Mapping[TopicPartition, tuple[int, ...]]
 
 
-def plan_operation(context: Context, wanted: OperationWanted) -> Planned:
+def plan_operation(context: Context, wanted: RequestedOperation) -> OperationPlan:
     match wanted:
         case Reassignment(moves):
-            planned = Planned(_warned(context, _by_hand(context, moves)))
+            planned = OperationPlan(_warned(context, _by_hand(context, moves)))
         case Rebalancing():
-            planned = Planned(_rebalanced(context, ()))
+            planned = OperationPlan(_rebalanced(context, ()))
         case AddedBrokers(broker_ids):
             planned = _added(context, broker_ids)
         case RemovedBrokers(broker_ids):
@@ -170,7 +170,7 @@ def _loads(assignment: Assignment) -> _Loads:
 # Requested moves.
 
 
-def _by_hand(context: Context, moves: Sequence[WantedReplicas]) -> PlanSummary:
+def _by_hand(context: Context, moves: Sequence[RequestedReplicas]) -> PlanSummary:
     if not moves:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST, "no moves are named; name at least one partition"
@@ -184,7 +184,7 @@ def _by_hand(context: Context, moves: Sequence[WantedReplicas]) -> PlanSummary:
     return summary_of([move for move in made if move is not None], assignment_of(context))
 
 
-def _move_by_hand(context: Context, wanted: WantedReplicas) -> OperationMove | None:
+def _move_by_hand(context: Context, wanted: RequestedReplicas) -> OperationMove | None:
     """None: the partition has these replicas already."""
     name = wanted.partition
     topic = known_topic(context, name.topic, wanted.topic_id)
@@ -215,7 +215,7 @@ def _check_min_isr(name: str, topic: Topic, factor: int) -> None:
         )
 
 
-def _reversal(context: Context, operation_id: str) -> Planned:
+def _reversal(context: Context, operation_id: str) -> OperationPlan:
     held = context.operations.held.get(operation_id)
     if held is None:
         raise unknown_operation(operation_id)
@@ -228,17 +228,17 @@ def _reversal(context: Context, operation_id: str) -> Planned:
     # A reversal does not decide which brokers to empty again.
     marks = [
         mark
-        for mark in marks_taken_back(context, operation_id, held.entry)
+        for mark in marks_to_roll_back(context, operation_id, held.entry)
         if mark.marked is not MarkedAs.REMOVED
     ]
     back = _moves_back(context, operation_id, [mark.broker_id for mark in marks])
     topics = [
         rewrite
-        for rewrite in factors_taken_back(context, held.entry)
+        for rewrite in factors_to_roll_back(context, held.entry)
         if _has_throughout(context, back, rewrite)
     ]
-    return Planned(
-        with_taken_back(_warned(context, summary_of(back, assignment_of(context))), marks, topics),
+    return OperationPlan(
+        with_rollback(_warned(context, summary_of(back, assignment_of(context))), marks, topics),
         tuple(marks),
         tuple(topics),
         tuple((m.broker_id, marked_as(context, m.broker_id).value) for m in marks),
@@ -318,7 +318,7 @@ def _hinted(context: Context, error: TidelogError) -> TidelogError:
     return TidelogError(error.code, f"{error.message}; {hint}")
 
 
-def _added(context: Context, broker_ids: Sequence[int]) -> Planned:
+def _added(context: Context, broker_ids: Sequence[int]) -> OperationPlan:
     _check_named(broker_ids)
     running = context.running_brokers()
     away = [broker_id for broker_id in broker_ids if broker_id not in running]
@@ -332,16 +332,16 @@ def _added(context: Context, broker_ids: Sequence[int]) -> Planned:
 
 def _marked(
     context: Context, plan: PlanSummary, broker_ids: Sequence[int], marked: MarkedAs
-) -> Planned:
+) -> OperationPlan:
     named = sorted(set(broker_ids))
-    return Planned(
+    return OperationPlan(
         plan,
         tuple(marking(context, broker_id, marked) for broker_id in named),
         marks_before=tuple((b, marked_as(context, b).value) for b in named),
     )
 
 
-def _removed(context: Context, broker_ids: Sequence[int]) -> Planned:
+def _removed(context: Context, broker_ids: Sequence[int]) -> OperationPlan:
     _check_named(broker_ids)
     for broker_id in broker_ids:
         if broker_id in context.removed_brokers:
@@ -361,7 +361,7 @@ def _removed(context: Context, broker_ids: Sequence[int]) -> Planned:
     return _marked(context, _summarised(context, plan), broker_ids, MarkedAs.REMOVED)
 
 
-def _other_factor(context: Context, topics: Sequence[str], factor: int) -> Planned:
+def _other_factor(context: Context, topics: Sequence[str], factor: int) -> OperationPlan:
     if not 1 <= len(topics) <= MAX_TOPICS_NAMED:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
@@ -385,7 +385,9 @@ def _other_factor(context: Context, topics: Sequence[str], factor: int) -> Plann
         plan = plan_replication_factor(assignment, brokers, topics, factor)
     except TidelogError as error:
         raise _hinted(context, error) from error
-    return Planned(_summarised(context, plan), topics=tuple(entries), factors_before=tuple(before))
+    return OperationPlan(
+        _summarised(context, plan), topics=tuple(entries), factors_before=tuple(before)
+    )
 
 
 def _summarised(context: Context, plan: Plan) -> PlanSummary:

@@ -19,7 +19,7 @@ from tidelog_controller.policies.assignment import check_assignment
 from tidelog_controller.policies.internal_topics import check_may_resize
 from tidelog_controller.policies.placement import place_each, start_of
 from tidelog_controller.policies.replica_limit import check_added, may_exceed
-from tidelog_controller.policies.topics import beginning_beyond, check_partitions
+from tidelog_controller.policies.topic_limits import beginning_beyond, check_partitions
 from tidelog_controller.requests.topic_checks import (
     check_factor,
     check_revision,
@@ -35,8 +35,8 @@ from tidelog_controller.state.admin_answers import PartitionsAnswer
 from tidelog_controller.state.admin_requests import AddPartitions, Assignment, RemovePartitions
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.known import Topic
-from tidelog_controller.state.purposes import FirstEpochRise, IntentRemoval, TopicChange
+from tidelog_controller.state.metadata_records import Topic
+from tidelog_controller.state.mutations import FirstEpochRise, IntentRemoval, TopicChange
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 from tidelog_runtime.metadata.topic_intents import PartitionsAddition, PartitionsRemoval
@@ -138,7 +138,7 @@ class PartitionAdmin:
             intent = PartitionsRemoval(entry.topic_id, request.partitions, request.trace_id)
         self._check_idle(request.topic)
         return TopicChange(
-            request.topic, topic.revision, entry, intent, request.asker, request.trace_id
+            request.topic, topic.revision, entry, intent, request.caller, request.trace_id
         )
 
     def _check_addition(self, request: AddPartitions, topic: Topic, places: Assignment) -> None:
@@ -301,8 +301,8 @@ class PartitionAdmin:
         return FirstEpochRise(topic, known.revision, entry) if entry != known.entry else None
 
     def _is_rising(self, topic: str) -> bool:
-        purposes = self._transactions.purposes()
-        return any(isinstance(p, FirstEpochRise) and p.topic == topic for p in purposes)
+        mutations = self._transactions.mutations()
+        return any(isinstance(p, FirstEpochRise) and p.topic == topic for p in mutations)
 
     def _finish_intents(self) -> Iterable[Command]:
         """Removes the intents that are complete; those of a topic in deletion end with it."""

@@ -13,23 +13,23 @@ from dataclasses import dataclass, field, replace
 from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.policies.electability import is_running, last_known
-from tidelog_controller.policies.leader_election import leader_stands
+from tidelog_controller.policies.leader_election import is_leader_registered
 from tidelog_controller.requests.recovery_checks import check_choices
 from tidelog_controller.requests.topic_checks import (
     being_deleted,
     check_revision,
     request_timeout_ms,
 )
-from tidelog_controller.state.admin_requests import Asker, RecoveryChoice
+from tidelog_controller.state.admin_requests import Caller, RecoveryChoice
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import RecoverPartitions
-from tidelog_controller.state.known import (
+from tidelog_controller.state.metadata_records import (
     Consent,
     Partition,
     Topic,
 )
-from tidelog_controller.state.purposes import ConsentRemoval, RecoveryIntent
+from tidelog_controller.state.mutations import ConsentRemoval, RecoveryIntent
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.metadata.schema import RecoveryConsent
 
@@ -46,7 +46,7 @@ class _Recovery:
     partitions: tuple[int, ...]
     choices: Mapping[int, RecoveryChoice]  # by partition: the requested leader
     deadline_ms: int
-    asker: Asker
+    caller: Caller
     intent: RecoveryIntent | None = None  # the last one written
     consented: set[int] = field(default_factory=set)  # with a consent in the store
 
@@ -74,7 +74,7 @@ class RecoveryAdmin:
             tuple(partitions),
             {choice.partition: choice for choice in request.choices},
             now_ms + request_timeout_ms(request.timeout_ms),
-            request.asker,
+            request.caller,
         )
         return []
 
@@ -129,7 +129,7 @@ class RecoveryAdmin:
         consent = _consent(recovery, missing[0][0].partition)
         alike = [m for m in missing if _consent(recovery, m[0].partition) == consent]
         recovery.intent = RecoveryIntent(
-            recovery.topic, topic.revision, consent, tuple(alike), recovery.asker
+            recovery.topic, topic.revision, consent, tuple(alike), recovery.caller
         )
         return [self._transactions.begin(recovery.intent)]
 
@@ -191,7 +191,7 @@ class RecoveryAdmin:
 
     def _is_led(self, topic: str, number: int) -> bool:
         held = self._context.partition(TopicPartition(topic, number))
-        return held is not None and leader_stands(held.state, self._context.live)
+        return held is not None and is_leader_registered(held.state, self._context.live)
 
     def _is_malformed(self, partition: TopicPartition) -> bool:
         keys = self._context.keys

@@ -14,7 +14,7 @@ from tidelog_controller.state.admin_answers import ThrottleAnswer
 from tidelog_controller.state.admin_requests import DescribeThrottle, SetThrottle
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.purposes import ThrottleChange
+from tidelog_controller.state.mutations import ThrottleChange
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.metadata.schema import MIN_BYTES_PER_SECOND
 
@@ -77,7 +77,7 @@ class ThrottleAdmin:
         if now_ms >= setting.deadline_ms:
             return self._reply(request, AdminReply(outcome_unknown("the throttle is set")))
         change = ThrottleChange(
-            bound, stands.revision, stands.bytes_per_second, request.asker, request.trace_id
+            bound, stands.revision, stands.bytes_per_second, request.caller, request.trace_id
         )
         if self._transactions.is_in_flight(change):
             return []

@@ -23,7 +23,7 @@ from tidelog_controller.policies.internal_topics import (
     is_due,
 )
 from tidelog_controller.policies.operation_ids import check_operation_id
-from tidelog_controller.policies.topics import (
+from tidelog_controller.policies.topic_limits import (
     check_config,
     check_partitions,
 )
@@ -42,12 +42,12 @@ from tidelog_controller.requests.topic_checks import (
     unstarted_brokers,
 )
 from tidelog_controller.state.admin_answers import PartitionsAnswer
-from tidelog_controller.state.admin_requests import Asker, Assignment
+from tidelog_controller.state.admin_requests import Assignment, Caller
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import CreateTopic, DeleteTopic
-from tidelog_controller.state.known import Topic
-from tidelog_controller.state.purposes import (
+from tidelog_controller.state.metadata_records import Topic
+from tidelog_controller.state.mutations import (
     DeletionIntent,
     TopicCreation,
     TopicRemoval,
@@ -60,7 +60,7 @@ from tidelog_runtime.metadata.schema import TopicEntry
 @dataclass(slots=True)
 class _Creation:
     request_id: int
-    purpose: TopicCreation
+    mutation: TopicCreation
     deadline_ms: int
     seen: bool = False  # the topic has existed
 
@@ -72,7 +72,7 @@ class _Deletion:
     topic_id: str
     deadline_ms: int
     trace_id: str
-    asker: Asker
+    caller: Caller
     expected_revision: int
 
 
@@ -133,7 +133,7 @@ class TopicAdmin:
             topic.entry.topic_id,
             now_ms + request_timeout_ms(request.timeout_ms),
             request.trace_id,
-            request.asker,
+            request.caller,
             request.expected_revision,
         )
         return []
@@ -202,7 +202,7 @@ class TopicAdmin:
         topic = self._context.topics.get(request.topic)
         if topic is not None and topic.entry.operation_id == request.operation_id:
             return TopicCreation(request.topic, topic.entry)
-        creations = [creation.purpose for creation in self._creations.values()]
+        creations = [creation.mutation for creation in self._creations.values()]
         same = (request.topic, request.operation_id)
         return next((c for c in creations if (c.topic, c.entry.operation_id) == same), None)
 
@@ -219,7 +219,7 @@ class TopicAdmin:
             )
 
     def _is_claimed(self, topic: str) -> bool:
-        return any(creation.purpose.topic == topic for creation in self._creations.values())
+        return any(creation.mutation.topic == topic for creation in self._creations.values())
 
     def _half_way(self, name: str) -> TopicCreation | None:
         """An incomplete creation that no request waits for and that lacks replicas.
@@ -260,7 +260,7 @@ class TopicAdmin:
             request.operation_id,
             asked=_asked(request) if request.operation_id else "",
         )
-        return TopicCreation(request.topic, entry, request.assignment, request.asker)
+        return TopicCreation(request.topic, entry, request.assignment, request.caller)
 
     def _plan(self, request: CreateTopic, places: Assignment, *, goes_on: bool) -> PartitionsAnswer:
         partitions, factor = _shape(request)
@@ -301,14 +301,14 @@ class TopicAdmin:
         if reply is not None:
             del self._creations[creation.request_id]
             return [Reply(creation.request_id, reply)]
-        name = creation.purpose.topic
+        name = creation.mutation.topic
         absent = name not in self._context.topics
-        if absent and not self._transactions.is_in_flight(creation.purpose):
-            return [self._transactions.begin(creation.purpose)]
+        if absent and not self._transactions.is_in_flight(creation.mutation):
+            return [self._transactions.begin(creation.mutation)]
         return []
 
     def _creation_reply(self, creation: _Creation, now_ms: int) -> AdminReply | None:
-        name, entry = creation.purpose.topic, creation.purpose.entry
+        name, entry = creation.mutation.topic, creation.mutation.entry
         timed_out = now_ms >= creation.deadline_ms
         if name in self._context.deletions or self._is_malformed_intent(name):
             return AdminReply(being_deleted(name))
@@ -350,7 +350,7 @@ class TopicAdmin:
         # A transaction in flight that compares an earlier revision may have been applied.
         revision = deletion.expected_revision or topic.revision
         intent = DeletionIntent(
-            deletion.topic, deletion.topic_id, revision, deletion.trace_id, deletion.asker
+            deletion.topic, deletion.topic_id, revision, deletion.trace_id, deletion.caller
         )
         if self._transactions.is_in_flight(intent):
             return []

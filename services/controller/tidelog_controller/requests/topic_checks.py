@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
 from tidelog.model import TopicPartition
 from tidelog_controller.control.broker_control import BrokerControl
-from tidelog_controller.policies.topics import check_replication_factor
+from tidelog_controller.policies.topic_limits import check_replication_factor
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.known import Topic
+from tidelog_controller.state.metadata_records import Topic
 
 DEFAULT_TIMEOUT_MS = 30_000
 

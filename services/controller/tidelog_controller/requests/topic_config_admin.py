@@ -17,7 +17,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.control.broker_control import BrokerControl
 from tidelog_controller.policies.reassignment import min_isr_in_force
-from tidelog_controller.policies.topics import check_config, check_config_change
+from tidelog_controller.policies.topic_limits import check_config, check_config_change
 from tidelog_controller.requests.snapshot_reads import SnapshotReads
 from tidelog_controller.requests.topic_checks import (
     check_revision,
@@ -30,8 +30,8 @@ from tidelog_controller.state.admin_answers import ConfigAnswer, ConfigChange
 from tidelog_controller.state.admin_requests import AlterTopicConfig
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.known import Topic
-from tidelog_controller.state.purposes import TopicChange
+from tidelog_controller.state.metadata_records import Topic
+from tidelog_controller.state.mutations import TopicChange
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.topic_config import TopicConfig
 
@@ -160,7 +160,7 @@ class TopicConfigAdmin:
             request.topic,
             topic.revision,
             replace(topic.entry, config=wanted),
-            asker=request.asker,
+            caller=request.caller,
             trace_id=request.trace_id,
             described=described,
         )

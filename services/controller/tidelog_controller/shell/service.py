@@ -24,8 +24,8 @@ from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_controller.shell.event_loop import Environment, EventLoop
 from tidelog_controller.shell.file_exhaustion import FileExhaustion
 from tidelog_controller.shell.gateway_roster import GatewayRoster
-from tidelog_controller.shell.known_services import ServicesOfReign
 from tidelog_controller.shell.lease_end import end_lease
+from tidelog_controller.shell.service_directory import ServiceDirectory
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
 from tidelog_runtime.disk_reports import DiskReport
@@ -85,7 +85,7 @@ class ControllerService:
         self.on_memory_shortage: Callable[[], None] = lambda: None
         # Set once the store is known to hold a cluster that this version may write to.
         self._may_write = asyncio.Event()
-        self._reign: EventLoop | None = None
+        self._term: EventLoop | None = None
 
     @property
     def may_write(self) -> bool:
@@ -97,12 +97,12 @@ class ControllerService:
 
     @property
     def is_active(self) -> bool:
-        return self._reign is not None
+        return self._term is not None
 
     @property
-    def reign(self) -> EventLoop | None:
+    def term(self) -> EventLoop | None:
         """None: this controller is a standby."""
-        return self._reign
+        return self._term
 
     async def run(self) -> None:
         """Runs until cancelled, then revokes the lease: another controller takes over at once.
@@ -114,7 +114,7 @@ class ControllerService:
         probing = asyncio.create_task(self._environment.store.probe())
         registering = asyncio.create_task(self._keep_registered())
         try:
-            await self._stand_and_rule()
+            await self._campaign_and_lead()
         except Exception as error:
             if is_memory_shortage(error):
                 self.on_memory_shortage()
@@ -141,7 +141,7 @@ class ControllerService:
         # The election does not depend on the registration.
         self._registration.has_id.set()
 
-    async def _stand_and_rule(self) -> None:
+    async def _campaign_and_lead(self) -> None:
         environment = self._environment
         while True:
             try:
@@ -149,7 +149,7 @@ class ControllerService:
                 self._may_write.set()
                 # Not while another process holds its id.
                 await self._registration.has_id.wait()
-                await self._rule(await self._election.stand())
+                await self._lead(await self._election.campaign())
             except StoreUnavailableError:
                 await asyncio.sleep(STORE_RETRY_SECONDS)
             except (StoreRolledBackError, UnknownFormatError):
@@ -162,17 +162,17 @@ class ControllerService:
 
     async def submit(self, request: AdminRequest) -> AdminReply:
         """Returns the reply, or NOT_CONTROLLER with the address of the active controller."""
-        if self._reign is None:
+        if self._term is None:
             return AdminReply(self._not_controller())
-        return await self._reign.submit(request)
+        return await self._term.submit(request)
 
     def report(self, report: UnreachableLeadersReport) -> TidelogError | None:
         """Returns why the report was rejected; None: it was accepted."""
-        return self._not_controller() if self._reign is None else self._reign.report(report)
+        return self._not_controller() if self._term is None else self._term.report(report)
 
     def report_disk(self, report: DiskReport) -> TidelogError | None:
         """Returns why the report was rejected; None: it was accepted."""
-        return self._not_controller() if self._reign is None else self._reign.report_disk(report)
+        return self._not_controller() if self._term is None else self._term.report_disk(report)
 
     def announce_gateway(self, announcement: GatewayAnnouncement) -> TidelogError | None:
         """Returns why the announcement was rejected; None: it was accepted, also by a standby."""
@@ -186,8 +186,8 @@ class ControllerService:
 
     async def describe(self, request: StateRequest) -> ServiceState:
         clock, state_changes = self._environment.clock, self._state_changes
-        error = self._reign.not_found(request) if self._reign is not None else None
-        controller = await self._describe_reign(request)
+        error = self._term.not_found(request) if self._term is not None else None
+        controller = await self._describe_term(request)
         return ServiceState(
             role="controller",
             id=self._entry.controller_id,
@@ -203,13 +203,13 @@ class ControllerService:
         )
 
     @property
-    def known_services(self) -> ServicesOfReign:
-        return ServicesOfReign(self._entry, self._roster, lambda: self._reign)
+    def known_services(self) -> ServiceDirectory:
+        return ServiceDirectory(self._entry, self._roster, lambda: self._term)
 
-    async def _describe_reign(self, request: StateRequest) -> ControllerState:
+    async def _describe_term(self, request: StateRequest) -> ControllerState:
         state = ControllerState(active=False, controller_epoch=NO_EPOCH)
-        if self._reign is not None:
-            state = await self._reign.describe(request)
+        if self._term is not None:
+            state = await self._term.describe(request)
         active = self._election.active
         return dataclasses.replace(
             state,
@@ -224,7 +224,7 @@ class ControllerService:
             waiting_controllers=self.described_waiting(),
         )
 
-    async def _rule(self, leadership: Leadership) -> None:
+    async def _lead(self, leadership: Leadership) -> None:
         identity = leadership.identity
         self._state_changes.tell(
             Kind.CONTROLLER_ELECTED,
@@ -234,7 +234,7 @@ class ControllerService:
             revision=identity.key_revision,
             details={"address": self._entry.address},
         )
-        self._reign = EventLoop(self._environment, leadership, self._roster)
+        self._term = EventLoop(self._environment, leadership, self._roster)
         reason, cause = "a fault of its own", Cause.NONE
         exhaustion = FileExhaustion(
             identity.controller_id,
@@ -243,7 +243,7 @@ class ControllerService:
             self._environment.clock,
         )
         try:
-            reason = await self._reign.run(exhaustion.until_due)
+            reason = await self._term.run(exhaustion.until_due)
             if exhaustion.is_due:
                 cause = Cause.NO_OPEN_FILES
         except asyncio.CancelledError:
@@ -265,7 +265,7 @@ class ControllerService:
                 controller_epoch=identity.controller_epoch,
                 details={"reason": reason},
             )
-            self._reign = None
+            self._term = None
             self._election.active = None
             await end_lease(
                 leadership.lease, REVOKE_TIMEOUT_SECONDS, self._log, "controller_lease_left"

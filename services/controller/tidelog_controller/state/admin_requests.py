@@ -12,14 +12,14 @@ from tidelog.model import TopicPartition
 from tidelog_runtime.metadata.operations import OperationKind, OperationState
 
 
-class Asker(NamedTuple):
+class Caller(NamedTuple):
     """The caller as it names itself, and its address; empty: unknown."""
 
     name: str = ""
     address: str = ""
 
 
-NOBODY = Asker()
+UNKNOWN_CALLER = Caller()
 Assignment = tuple[tuple[int, ...], ...]
 
 
@@ -35,7 +35,7 @@ class AlterTopicConfig(NamedTuple):
     dry_run: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class AddPartitions(NamedTuple):
@@ -50,7 +50,7 @@ class AddPartitions(NamedTuple):
     dry_run: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class RemovePartitions(NamedTuple):
@@ -65,10 +65,10 @@ class RemovePartitions(NamedTuple):
     dry_run: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
-class WantedReplicas(NamedTuple):
+class RequestedReplicas(NamedTuple):
     """One requested move. `topic_id`, `original`: if set, required current values."""
 
     partition: TopicPartition
@@ -78,7 +78,7 @@ class WantedReplicas(NamedTuple):
 
 
 class Reassignment(NamedTuple):
-    moves: tuple[WantedReplicas, ...]
+    moves: tuple[RequestedReplicas, ...]
 
 
 class Rebalancing(NamedTuple):
@@ -102,7 +102,7 @@ class Reversal(NamedTuple):
     operation_id: str
 
 
-OperationWanted = (
+RequestedOperation = (
     Reassignment | Rebalancing | AddedBrokers | RemovedBrokers | OtherFactor | Reversal
 )
 
@@ -114,11 +114,11 @@ class BeginOperation(NamedTuple):
     """
 
     request_id: int
-    wanted: OperationWanted
+    wanted: RequestedOperation
     operation_id: str
     dry_run: bool
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
     expected_plan: str = ""
 
 
@@ -128,7 +128,7 @@ class CancelOperation(NamedTuple):
     expected_revision: int
     dry_run: bool
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class SetThrottle(NamedTuple):
@@ -139,13 +139,13 @@ class SetThrottle(NamedTuple):
     expected_revision: int
     dry_run: bool
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class DescribeThrottle(NamedTuple):
     request_id: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class ListOperations(NamedTuple):
@@ -155,7 +155,7 @@ class ListOperations(NamedTuple):
     page_size: int
     page_token: str
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class DescribeOperation(NamedTuple):
@@ -164,7 +164,7 @@ class DescribeOperation(NamedTuple):
     page_size: int
     page_token: str
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class PartitionSelector(NamedTuple):
@@ -182,7 +182,7 @@ class ElectPreferredLeaders(NamedTuple):
     dry_run: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class MoveLeaders(NamedTuple):
@@ -193,7 +193,7 @@ class MoveLeaders(NamedTuple):
     dry_run: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class SetMaintenance(NamedTuple):
@@ -203,7 +203,7 @@ class SetMaintenance(NamedTuple):
     dry_run: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class CheckRestart(NamedTuple):
@@ -212,7 +212,7 @@ class CheckRestart(NamedTuple):
     page_size: int
     page_token: str
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class DescribeBrokers(NamedTuple):
@@ -221,7 +221,7 @@ class DescribeBrokers(NamedTuple):
     request_id: int
     broker_ids: tuple[int, ...]
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class DescribeTopics(NamedTuple):
@@ -234,7 +234,7 @@ class DescribeTopics(NamedTuple):
     page_size: int
     page_token: str
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class RecoveryChoice(NamedTuple):
@@ -259,5 +259,5 @@ class DescribeRecovery(NamedTuple):
     page_size: int
     page_token: str
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
     choices: tuple[RecoveryChoice, ...] = ()

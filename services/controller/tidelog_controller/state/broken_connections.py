@@ -11,14 +11,14 @@ from tidelog_controller.state.events import DialOutcome
 MAX_FAST_REMOVALS = 2
 FAST_REMOVAL_WINDOW_MS = 60_000
 # An unchanged condition is reported again after this time.
-TELL_AGAIN_MS = 60_000
+REPORT_AGAIN_MS = 60_000
 
 
 class BrokenConnections:
     def __init__(self) -> None:
         self._removals: dict[int, deque[int]] = {}  # broker id to times of fast removals
         # The last reported incarnation and outcome of each broker, and when.
-        self._told: dict[int, tuple[int, DialOutcome, int]] = {}
+        self._reported: dict[int, tuple[int, DialOutcome, int]] = {}
 
     def may_remove(self, broker_id: int, now_ms: int) -> bool:
         """Whether a fast removal is allowed; if so, it is counted."""
@@ -31,9 +31,9 @@ class BrokenConnections:
 
     def is_news(self, broker_id: int, broker_epoch: int, dial: DialOutcome, now_ms: int) -> bool:
         """Whether to report it; an unreachable broker is dialled every 2 s and reported seldom."""
-        epoch, before, at_ms = self._told.get(broker_id, (0, None, 0))
+        epoch, before, at_ms = self._reported.get(broker_id, (0, None, 0))
         same = epoch == broker_epoch and before is dial
-        if same and now_ms - at_ms < TELL_AGAIN_MS:
+        if same and now_ms - at_ms < REPORT_AGAIN_MS:
             return False
-        self._told[broker_id] = (broker_epoch, dial, now_ms)
+        self._reported[broker_id] = (broker_epoch, dial, now_ms)
         return True

@@ -12,10 +12,10 @@ from itertools import takewhile
 
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.policies.electability import LiveBroker
-from tidelog_controller.policies.leader_moves import WantedLeader
+from tidelog_controller.policies.leader_transfer import RequestedLeader
 from tidelog_controller.policies.racks import RackedBroker
-from tidelog_controller.policies.reassignment import WantedMove
-from tidelog_controller.state.known import (
+from tidelog_controller.policies.reassignment import RequestedMove
+from tidelog_controller.state.metadata_records import (
     UNTHROTTLED,
     Absorbed,
     Addition,
@@ -41,8 +41,8 @@ from tidelog_controller.state.known import (
     layout_of,
     own,
 )
-from tidelog_controller.state.operations import Held as HeldOperation
-from tidelog_controller.state.operations import Operations, PlanChunk
+from tidelog_controller.state.operation_registry import Held as HeldOperation
+from tidelog_controller.state.operation_registry import Operations, PlanChunk
 from tidelog_controller.state.unplaced import UnplacedPartitions
 from tidelog_runtime.metadata.keys import (
     BrokerAdditionKey,
@@ -116,14 +116,14 @@ class Context:
         self.added_brokers: dict[int, Mark] = {}
         self.maintenance: dict[int, Mark] = {}
         # Valid for this controller term only.
-        self.wanted_leaders: dict[TopicPartition, WantedLeader] = {}
-        self.looked_at: dict[TopicPartition, int] = {}  # by the number of requests
+        self.requested_leaders: dict[TopicPartition, RequestedLeader] = {}
+        self.inspected: dict[TopicPartition, int] = {}  # by the number of requests
         self.rejecting_disks: Collection[int] = ()  # broker ids, as reported
         self.throttle = UNTHROTTLED
         self.malformed: set[str] = set()  # keys
         # The moves that operations request now; a begun move continues without its operation.
-        self.wanted_moves: Mapping[TopicPartition, WantedMove] = {}
-        self._wanted_anew: dict[TopicPartition, None] = {}
+        self.requested_moves: Mapping[TopicPartition, RequestedMove] = {}
+        self._retargeted: dict[TopicPartition, None] = {}
         # Topics with a removal in which, since the last call of `take_to_outlive`, a stopped
         # partition may have become the last holder of its leader epoch.
         self._to_outlive: dict[str, None] = {}
@@ -205,7 +205,7 @@ class Context:
         copy.deletions, copy.removals = dict(self.deletions), dict(self.removals)
         copy.added_brokers = dict(self.added_brokers)
         copy.removed_brokers = dict(self.removed_brokers)
-        copy.maintenance, copy.wanted_moves = dict(self.maintenance), self.wanted_moves
+        copy.maintenance, copy.requested_moves = dict(self.maintenance), self.requested_moves
         copy.rejecting_disks = frozenset(self.rejecting_disks)
         copy.operations = self.operations.snapshot()
         copy._partitions, copy.unplaced = dict(self._partitions), self.unplaced.snapshot()
@@ -219,18 +219,18 @@ class Context:
         None: all."""
         wanted = self.operations.advance(self.state_to_stay, receivers)
         if wanted is not None:
-            self.want_moves(wanted)
+            self.request_moves(wanted)
 
     def state_to_stay(self, partition: TopicPartition) -> LeaderAndIsr | None:
         """None: the partition does not exist, or is being deleted."""
         held = self.partition(partition)
-        return held.state if held is not None and not self.is_going(partition) else None
+        return held.state if held is not None and not self.is_being_deleted(partition) else None
 
     def racked(self, broker_ids: Iterable[int]) -> list[RackedBroker]:
         """Registered brokers, each with its rack."""
         return [RackedBroker(b, self.brokers[b].registration.rack) for b in broker_ids]
 
-    def is_going(self, partition: TopicPartition) -> bool:
+    def is_being_deleted(self, partition: TopicPartition) -> bool:
         """Whether the partition is being deleted, with its topic or by itself."""
         return self._going_since(partition) is not None
 
@@ -254,7 +254,7 @@ class Context:
         state = held.state
         return state.leader == NO_LEADER and not state.isr and not state.eligible
 
-    def is_outlived(self, partition: TopicPartition) -> bool:
+    def can_delete_key(self, partition: TopicPartition) -> bool:
         """Whether the key may be deleted: the topic records the leader epoch beyond which the next
         partition of this number has to begin. A deleted topic needs no such record: its id is never
         reused."""
@@ -275,33 +275,33 @@ class Context:
         if topic in self.removals:
             self._to_outlive[topic] = None
 
-    def want_moves(self, wanted: Mapping[TopicPartition, WantedMove]) -> None:
+    def request_moves(self, wanted: Mapping[TopicPartition, RequestedMove]) -> None:
         """Replaces the requested moves."""
-        before, self.wanted_moves = self.wanted_moves, dict(wanted)
+        before, self.requested_moves = self.requested_moves, dict(wanted)
         changed = [p for p in ({**before, **wanted}) if before.get(p) != wanted.get(p)]
-        self._wanted_anew.update(dict.fromkeys(changed))
+        self._retargeted.update(dict.fromkeys(changed))
 
-    def take_wanted_anew(self) -> list[TopicPartition]:
+    def drain_retargeted(self) -> list[TopicPartition]:
         """The partitions whose requested state has changed since the last call."""
-        changed, self._wanted_anew = self._wanted_anew, {}
+        changed, self._retargeted = self._retargeted, {}
         return list(changed)
 
-    def look_at(self, partitions: Iterable[TopicPartition], by: int) -> None:
+    def count_inspection(self, partitions: Iterable[TopicPartition], by: int) -> None:
         """`by` is 1 if one more request needs the logs of these partitions, which have no leader,
         and -1 if one less does."""
         for partition in partitions:
-            count = self.looked_at.pop(partition, 0) + by
+            count = self.inspected.pop(partition, 0) + by
             if count:
-                self.looked_at[partition] = count
+                self.inspected[partition] = count
             if count == max(by, 0):
-                self._wanted_anew[partition] = None
+                self._retargeted[partition] = None
 
-    def want_leader(self, partition: TopicPartition, leader: WantedLeader | None) -> None:
+    def request_leader(self, partition: TopicPartition, leader: RequestedLeader | None) -> None:
         """Sets the requested leader of a partition; None: there is none."""
         if leader is None:
-            self.wanted_leaders.pop(partition, None)
-        elif self.wanted_leaders.get(partition) != leader:
-            self.wanted_leaders[partition], self._wanted_anew[partition] = leader, None
+            self.requested_leaders.pop(partition, None)
+        elif self.requested_leaders.get(partition) != leader:
+            self.requested_leaders[partition], self._retargeted[partition] = leader, None
 
     def watched_to(self, revision: int) -> None:
         """The watch will deliver nothing more up to this revision."""
@@ -451,7 +451,7 @@ class Context:
         self.unplaced.partition_changed(partition, new, self.topics.get(partition.topic))
         if layout_of(old) != layout_of(new):
             self._moved_on()
-        if self.is_stopped(partition) and not self.is_outlived(partition):
+        if self.is_stopped(partition) and not self.can_delete_key(partition):
             self._to_outlive[partition.topic] = None
         return PartitionChanged(partition, old, new)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog.state_changes.event import Cause
-from tidelog_controller.state.known import Broker
+from tidelog_controller.state.metadata_records import Broker
 from tidelog_runtime.metadata.schema import STOPPING, Departure
 
 # The maximum number of brokers; administrators choose ids, so there may be many.
@@ -48,7 +48,7 @@ class Departures:
         self._unrecorded.pop(broker_id, None)
         self._keep(broker_id, departure)
 
-    def refused(self, broker_id: int, broker_epoch: int) -> None:
+    def connection_refused(self, broker_id: int, broker_epoch: int) -> None:
         """Notes that the process has ended, whatever ends its registration."""
         self._refused[broker_id] = broker_epoch
 

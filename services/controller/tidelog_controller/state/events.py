@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from tidelog.errors import TidelogError
 from tidelog_controller.state.admin_requests import (
-    NOBODY,
+    UNKNOWN_CALLER,
     AddPartitions,
     AlterTopicConfig,
-    Asker,
     Assignment,
     BeginOperation,
+    Caller,
     CancelOperation,
     CheckRestart,
     DescribeBrokers,
@@ -29,7 +29,7 @@ from tidelog_controller.state.admin_requests import (
     SetMaintenance,
     SetThrottle,
 )
-from tidelog_controller.state.plans import Planned
+from tidelog_controller.state.plans import OperationPlan
 from tidelog_runtime.disk_reports import DiskReport
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot, TransactionResult
@@ -138,7 +138,7 @@ class CreateTopic(NamedTuple):
     trace_id: str = ""
     assignment: Assignment = ()
     operation_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class DeleteTopic(NamedTuple):
@@ -150,7 +150,7 @@ class DeleteTopic(NamedTuple):
     timeout_ms: int
     trace_id: str = ""
     dry_run: bool = False
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
     expected_revision: int = 0
 
 
@@ -163,7 +163,7 @@ class RecoverPartitions(NamedTuple):
     from_live_replicas: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
     choices: tuple[RecoveryChoice, ...] = ()
 
 
@@ -171,7 +171,7 @@ class PlanMade(NamedTuple):
     """Answer to `MakePlan`: a plan, or why there is none."""
 
     id: int
-    planned: Planned | None
+    planned: OperationPlan | None
     error: TidelogError | None
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tidelog_controller.state.admin_answers import PlanSummary
-from tidelog_controller.state.purposes import BrokerMarking, TopicRewrite
+from tidelog_controller.state.mutations import BrokerMarking, TopicRewrite
 
 
-class Planned(NamedTuple):
+class OperationPlan(NamedTuple):
     """A complete plan.
 
     - `marks`, `topics`: like those of `OperationCommit`.

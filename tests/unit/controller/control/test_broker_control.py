@@ -274,7 +274,7 @@ def test_the_longest_wait_is_reported_once() -> None:
     made = control((0, 5))
     made.require(at(1), 6, 700)
     assert made.overdue_at_ms(10_000) == 10_000
-    made.tell_overdue()
+    made.emit_overdue()
     assert made.overdue_at_ms(10_000) is None
 
 
@@ -293,7 +293,7 @@ def test_the_longest_wait_counts_only_partitions_that_still_wait() -> None:
 
 def test_a_new_wait_after_all_are_acknowledged_is_reported_again() -> None:
     made = control((0, 5))
-    made.tell_overdue()
+    made.emit_overdue()
     send(made)
     made.answered(1, CommandResult(None, [ok(0, 5)]), 0)
     made.require(at(0), 6, 500)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
-from tidelog_controller.state.partition_rests import FIRST_REST_MS
+from tidelog_controller.state.partition_cooldowns import FIRST_REST_MS
 from tidelog_controller.state.unreachable_leaders import REPORT_EXPIRY_MS
 from unit.controller.driver import Driver, cluster
 

@@ -9,14 +9,14 @@ import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.state_changes.event import Change
-from tidelog_controller.control.command_telling import CommandTelling
+from tidelog_controller.control.command_events import CommandEvents
 from tidelog_controller.core.controller import Controller
-from tidelog_controller.core.transaction_telling import TransactionTelling
+from tidelog_controller.core.transaction_events import TransactionEvents
 from tidelog_controller.state.events import ConnectionEnded, DialOutcome
 from tidelog_runtime.replica_control import LeaderAndIsrCommand
 from unit.controller.driver import Driver, cluster
 
-EMITTERS = (CommandTelling, TransactionTelling)
+EMITTERS = (CommandEvents, TransactionEvents)
 
 
 @pytest.mark.parametrize("emitter", EMITTERS)

@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_controller.state.failing_disks import REPORT_EXPIRY_MS
-from tidelog_controller.state.partition_rests import FIRST_REST_MS
+from tidelog_controller.state.partition_cooldowns import FIRST_REST_MS
 from unit.controller.core.test_deposition_stories import number_led_by
 from unit.controller.driver import Driver, cluster
 

@@ -48,11 +48,11 @@ def test_a_step_begins_one_batch_and_the_next_are_due_at_once() -> None:
     for _ in range(BATCHES):
         out = handle(event, driver.now_ms, wall_ms)
         sizes.append([len(c.transaction.changes) for c in out if isinstance(c, Transact)])
-        if driver.controller.judges_on:
+        if driver.controller.has_more_decisions:
             assert driver.controller.wake_at_ms() == driver.now_ms
         event = Tick()
     assert sizes == [[MAX_CREATED_OR_REMOVED_PER_BATCH]] * BATCHES
-    assert not driver.controller.judges_on
+    assert not driver.controller.has_more_decisions
 
 
 def test_a_step_evaluates_a_bounded_number_of_partitions_that_need_no_change(

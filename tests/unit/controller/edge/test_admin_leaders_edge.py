@@ -31,7 +31,7 @@ from tidelog_controller.state.admin_answers import (
     TopicView,
 )
 from tidelog_controller.state.admin_requests import (
-    NOBODY,
+    UNKNOWN_CALLER,
     CheckRestart,
     DescribeBrokers,
     DescribeRecovery,
@@ -44,7 +44,7 @@ from tidelog_controller.state.admin_requests import (
 )
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest, RecoverPartitions
-from tidelog_controller.state.known import Partition
+from tidelog_controller.state.metadata_records import Partition
 from tidelog_runtime.metadata.schema import (
     BrokerRegistration,
     Departure,
@@ -64,7 +64,7 @@ class FakeAdmin:
         self.answer: Answer | None = None
 
     async def submit(self, request: AdminRequest) -> AdminReply:
-        self.requests.append(request._replace(asker=NOBODY))
+        self.requests.append(request._replace(caller=UNKNOWN_CALLER))
         return AdminReply(None, answer=self.answer)
 
 

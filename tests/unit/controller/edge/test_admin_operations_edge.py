@@ -26,25 +26,25 @@ from tidelog_controller.state.admin_answers import (
     ThrottleAnswer,
 )
 from tidelog_controller.state.admin_requests import (
-    NOBODY,
+    UNKNOWN_CALLER,
     AddedBrokers,
     BeginOperation,
     CancelOperation,
     DescribeOperation,
     DescribeThrottle,
     ListOperations,
-    OperationWanted,
     OtherFactor,
     Reassignment,
     Rebalancing,
     RemovedBrokers,
+    RequestedOperation,
+    RequestedReplicas,
     Reversal,
     SetThrottle,
-    WantedReplicas,
 )
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
-from tidelog_controller.state.operations import MoveState
+from tidelog_controller.state.operation_registry import MoveState
 from tidelog_runtime.metadata.operations import (
     OperationEntry,
     OperationKind,
@@ -77,7 +77,7 @@ class FakeAdmin:
         self.answer: Answer | None = None
 
     async def submit(self, request: AdminRequest) -> AdminReply:
-        self.requests.append(request._replace(asker=NOBODY))
+        self.requests.append(request._replace(caller=UNKNOWN_CALLER))
         return AdminReply(None, answer=self.answer)
 
 
@@ -104,7 +104,7 @@ async def admin() -> AsyncIterator[tuple[FakeAdmin, Any]]:
                 operation_id="op",
                 dry_run=True,
             ),
-            Reassignment((WantedReplicas(TopicPartition("t", 4), (3, 2), (1, 2), "id"),)),
+            Reassignment((RequestedReplicas(TopicPartition("t", 4), (3, 2), (1, 2), "id"),)),
         ),
         ("Rebalance", pb.RebalanceRequest(operation_id="op", dry_run=True), Rebalancing()),
         (
@@ -134,7 +134,7 @@ async def admin() -> AsyncIterator[tuple[FakeAdmin, Any]]:
     ],
 )
 async def test_a_request_for_an_operation_reaches_the_controller_and_its_plan_the_client(
-    admin: tuple[FakeAdmin, Any], call: str, request_: Any, wanted: OperationWanted
+    admin: tuple[FakeAdmin, Any], call: str, request_: Any, wanted: RequestedOperation
 ) -> None:
     fake, stub = admin
     fake.answer = OperationAnswer(None, PLAN)

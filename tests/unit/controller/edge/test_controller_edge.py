@@ -36,10 +36,10 @@ from tidelog_controller.state.admin_answers import (
     PartitionsAnswer,
 )
 from tidelog_controller.state.admin_requests import (
-    NOBODY,
+    UNKNOWN_CALLER,
     AddPartitions,
     AlterTopicConfig,
-    Asker,
+    Caller,
     RemovePartitions,
 )
 from tidelog_controller.state.commands import AdminReply
@@ -79,14 +79,14 @@ DESCRIBE = DescribeReplicasCommand(1, 4, 10, [("id", 0), ("id", 1)])
 class FakeAdmin:
     def __init__(self) -> None:
         self.requests: list[AdminRequest] = []
-        self.askers: list[Asker] = []
+        self.askers: list[Caller] = []
         self.reply = AdminReply(None, "id", (2, 3))
         self.held: asyncio.Event | None = None
 
     async def submit(self, request: AdminRequest) -> AdminReply:
         # The port is ephemeral.
-        self.requests.append(request._replace(asker=NOBODY))
-        self.askers.append(request.asker)
+        self.requests.append(request._replace(caller=UNKNOWN_CALLER))
+        self.askers.append(request.caller)
         if self.held is not None:
             await self.held.wait()
         return self.reply
@@ -205,7 +205,7 @@ async def test_requests_name_the_caller_and_its_address(admin: tuple[FakeAdmin, 
     metadata = (("tidelog-requested-by", "ann@example.org"),)
     await stub.DeleteTopic(admin_pb2.DeleteTopicRequest(), metadata=metadata)
     await stub.DeleteTopic(admin_pb2.DeleteTopicRequest())
-    assert [asker.name for asker in fake.askers] == ["ann@example.org", ""]
+    assert [caller.name for caller in fake.askers] == ["ann@example.org", ""]
     assert fake.askers[0].address.startswith("ipv4:127.0.0.1:")
 
 
@@ -216,7 +216,7 @@ async def test_a_forwarded_address_is_prefixed_to_the_address_of_the_peer(
     for said in ("10.1.2.3:4711", "10.1.2.3 by way of nobody"):
         metadata = (("tidelog-requested-from", said),)
         await stub.DeleteTopic(admin_pb2.DeleteTopicRequest(), metadata=metadata)
-    first, second = (asker.address for asker in fake.askers)
+    first, second = (caller.address for caller in fake.askers)
     assert first.startswith("10.1.2.3:4711 by way of ipv4:127.0.0.1:")
     assert second.startswith("ipv4:127.0.0.1:")
 

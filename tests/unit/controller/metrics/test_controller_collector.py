@@ -21,7 +21,7 @@ from tidelog_runtime.telemetry.metrics.controller_catalogue import (
     CONTROLLER_METRICS,
 )
 from tidelog_runtime.telemetry.metrics.sheet import Sheet
-from unit.controller.metrics.test_cluster_figures import key
+from unit.controller.metrics.test_cluster_metrics import key
 
 KEYS = Keys("test")
 CLUSTER_NAMES = {metric.name for metric in CLUSTER_METRICS}
@@ -49,17 +49,17 @@ class Reign:
 
 
 class Controller:
-    def __init__(self, reign: Reign | None) -> None:
-        self.reign = reign
+    def __init__(self, term: Reign | None) -> None:
+        self.term = term
 
     def described_gateways(self) -> Sequence[AnnouncedGateway]:
         ages_ms = (100, 200, 20_000)
         return [AnnouncedGateway("gate:7600", str(ms), 1, "", 0, ms) for ms in ages_ms]
 
 
-async def collected(reign: Reign | None) -> Sheet:
+async def collected(term: Reign | None) -> Sheet:
     sheet = Sheet(CONTROLLER_METRICS)
-    await ControllerCollector(Controller(reign)).collect(sheet)
+    await ControllerCollector(Controller(term)).collect(sheet)
     return sheet
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from tidelog.state_changes.event import Cause
 from tidelog_controller.state import departures
-from tidelog_controller.state.broken_connections import TELL_AGAIN_MS, BrokenConnections
+from tidelog_controller.state.broken_connections import REPORT_AGAIN_MS, BrokenConnections
 from tidelog_controller.state.departures import Departures
 from tidelog_controller.state.events import DialOutcome
-from tidelog_controller.state.known import Broker
+from tidelog_controller.state.metadata_records import Broker
 from tidelog_runtime.metadata.schema import (
     RUNNING,
     STOPPING,
@@ -33,14 +33,14 @@ def test_a_registration_that_ends_by_itself_is_an_ended_lease() -> None:
 
 def test_a_refused_connection_makes_only_that_incarnations_end_a_crash() -> None:
     known = Departures()
-    known.refused(1, 10)
+    known.connection_refused(1, 10)
     assert known.left(broker(1, 10), None, 5).cause is Cause.BROKER_CRASHED
     assert known.left(broker(1, 11), None, 9).cause is Cause.BROKER_LEASE_ENDED
 
 
 def test_a_stopping_broker_that_leaves_has_stopped() -> None:
     known = Departures()
-    known.refused(1, 10)
+    known.connection_refused(1, 10)
     assert known.left(broker(1, 10, STOPPING), None, 5).cause is Cause.BROKER_STOPPED
 
 
@@ -70,7 +70,7 @@ def test_a_stored_departure_is_not_recorded_again() -> None:
 
 def test_a_departure_stored_with_the_end_of_a_registration_applies() -> None:
     known = Departures()
-    known.refused(1, 10)
+    known.connection_refused(1, 10)
     kept = known.judged(broker(1, 10), None, 5)
     known.recorded(1, kept)
     assert known.left(broker(1, 10), None, 7) == kept
@@ -100,7 +100,7 @@ def test_a_broken_connection_is_published_when_its_outcome_changes_or_after_a_wh
         known.is_news(1, 10, no_answer, 2_000),
         known.is_news(1, 10, accepted, 4_000),
         known.is_news(1, 11, accepted, 5_000),
-        known.is_news(1, 11, accepted, 5_000 + TELL_AGAIN_MS),
+        known.is_news(1, 11, accepted, 5_000 + REPORT_AGAIN_MS),
     ]
     assert published == [True, False, True, True, True]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidelog.model import TopicPartition
-from tidelog_controller.state.known import Broker
-from tidelog_controller.state.partition_rests import FIRST_REST_MS, MAX_REST_MS, MEMORY_MS
+from tidelog_controller.state.metadata_records import Broker
+from tidelog_controller.state.partition_cooldowns import FIRST_REST_MS, MAX_REST_MS, MEMORY_MS
 from tidelog_controller.state.unreachable_leaders import (
     REPORT_EXPIRY_MS,
     UnreachableLeaders,
