@@ -85,7 +85,7 @@ class TransactionEvents:
         # The events emitted as requested, by transaction.
         self._requested: dict[int, list[EmitEvent]] = {}
         self._batches: dict[str, BatchStage] = {}  # by the id of their change
-        # By topic id: creations until all brokers have acknowledged, deletions until the topic is gone.
+        # By topic id: creations until acknowledged by all brokers, deletions until completed.
         self._creations: dict[str, EmitEvent] = {}
         self._deletions: dict[str, EmitEvent] = {}
         self._intents: dict[PartitionsAddition | PartitionsRemoval, EmitEvent] = {}  # until done

@@ -19,9 +19,12 @@ from tidelog_controller.control.log_descriptions import Descriptions
 from tidelog_controller.policies.electability import is_running, is_whole, last_known
 from tidelog_controller.policies.recovery import Logs, records_given_up
 from tidelog_controller.requests.operation_views import position_of
-from tidelog_controller.requests.recovery_checks import check_choices
+from tidelog_controller.requests.request_checks import (
+    check_choices,
+    known_topic,
+    request_timeout_ms,
+)
 from tidelog_controller.requests.snapshot_reads import SnapshotReads
-from tidelog_controller.requests.topic_checks import known_topic, request_timeout_ms
 from tidelog_controller.state.admin_answers import (
     RecoveryAnswer,
     RecoveryView,

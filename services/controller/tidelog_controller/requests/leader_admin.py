@@ -21,12 +21,12 @@ from tidelog_controller.policies.leader_balance import (
 from tidelog_controller.policies.leader_transfer import RequestedLeader
 from tidelog_controller.requests.leader_view import LeaderPlan, LeaderView
 from tidelog_controller.requests.post_move_election import PostMoveLeaderElection
-from tidelog_controller.requests.snapshot_reads import SnapshotReads
-from tidelog_controller.requests.topic_checks import (
+from tidelog_controller.requests.request_checks import (
     known_topic,
     outcome_unknown,
     request_timeout_ms,
 )
+from tidelog_controller.requests.snapshot_reads import SnapshotReads
 from tidelog_controller.state.admin_answers import LeaderResult, LeadersAnswer
 from tidelog_controller.state.admin_requests import (
     ElectPreferredLeaders,

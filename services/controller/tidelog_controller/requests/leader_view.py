@@ -15,7 +15,7 @@ from tidelog_controller.policies.leader_balance import (
     preferred_elections,
 )
 from tidelog_controller.policies.leader_transfer import RequestedLeader, in_sync
-from tidelog_controller.requests.topic_checks import known_topic, no_such_partition
+from tidelog_controller.requests.request_checks import known_topic, no_such_partition
 from tidelog_controller.state.admin_answers import LeaderResult
 from tidelog_controller.state.admin_requests import (
     ElectPreferredLeaders,

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog_controller.policies.operation_ids import check_operation_id
 from tidelog_controller.requests.operation_fingerprint import asked_of, kind_of, text_of
 from tidelog_controller.requests.operation_plans import (
     assignment_of,
@@ -34,12 +33,17 @@ from tidelog_controller.requests.plan_writing import (
     superfluous_keys,
     unreadable_key,
 )
+from tidelog_controller.requests.request_checks import (
+    DEFAULT_TIMEOUT_MS,
+    check_operation_id,
+    created_by,
+    outcome_unknown,
+)
 from tidelog_controller.requests.rollback import (
     factors_to_roll_back,
     marks_to_roll_back,
     with_rollback,
 )
-from tidelog_controller.requests.topic_checks import DEFAULT_TIMEOUT_MS, created_by, outcome_unknown
 from tidelog_controller.state.admin_answers import OperationAnswer, PlanSummary
 from tidelog_controller.state.admin_requests import (
     BeginOperation,
@@ -48,8 +52,7 @@ from tidelog_controller.state.admin_requests import (
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import PlanMade
-from tidelog_controller.state.mutations import OperationCommit, OperationUpdate
-from tidelog_controller.state.plans import OperationPlan
+from tidelog_controller.state.mutations import OperationCommit, OperationPlan, OperationUpdate
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.identifiers import new_id
 from tidelog_runtime.metadata.operations import (

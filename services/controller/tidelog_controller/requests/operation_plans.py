@@ -22,18 +22,18 @@ from tidelog_controller.policies.balancing import (
     plan_replication_factor,
 )
 from tidelog_controller.policies.replica_limit import check_count
+from tidelog_controller.requests.request_checks import (
+    check_factor,
+    check_revision,
+    known_topic,
+    no_such_partition,
+)
 from tidelog_controller.requests.rollback import (
     factors_to_roll_back,
     marked_as,
     marking,
     marks_to_roll_back,
     with_rollback,
-)
-from tidelog_controller.requests.topic_checks import (
-    check_factor,
-    check_revision,
-    known_topic,
-    no_such_partition,
 )
 from tidelog_controller.state.admin_answers import BrokerShare, PlanSummary
 from tidelog_controller.state.admin_requests import (
@@ -48,8 +48,7 @@ from tidelog_controller.state.admin_requests import (
 )
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.metadata_records import Topic
-from tidelog_controller.state.mutations import TopicRewrite
-from tidelog_controller.state.plans import OperationPlan
+from tidelog_controller.state.mutations import OperationPlan, TopicRewrite
 from tidelog_runtime.metadata.operations import (
     MAX_MOVES,
     MarkedAs,

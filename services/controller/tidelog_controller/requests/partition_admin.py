@@ -20,7 +20,7 @@ from tidelog_controller.policies.internal_topics import check_may_resize
 from tidelog_controller.policies.placement import place_each, start_of
 from tidelog_controller.policies.replica_limit import check_added, may_exceed
 from tidelog_controller.policies.topic_limits import beginning_beyond, check_partitions
-from tidelog_controller.requests.topic_checks import (
+from tidelog_controller.requests.request_checks import (
     check_factor,
     check_revision,
     is_growing,

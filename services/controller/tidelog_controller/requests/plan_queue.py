@@ -19,7 +19,7 @@ from tidelog_controller.requests.rollback import marking
 from tidelog_controller.state.commands import MakePlan
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import PlanMade
-from tidelog_controller.state.plans import OperationPlan
+from tidelog_controller.state.mutations import OperationPlan
 from tidelog_runtime.metadata.operations import MarkedAs, OperationEntry, OperationKind
 
 MAX_PLANS_WAITING = 100

@@ -14,9 +14,9 @@ from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_t
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.policies.electability import is_running, last_known
 from tidelog_controller.policies.leader_election import is_leader_registered
-from tidelog_controller.requests.recovery_checks import check_choices
-from tidelog_controller.requests.topic_checks import (
+from tidelog_controller.requests.request_checks import (
     being_deleted,
+    check_choices,
     check_revision,
     request_timeout_ms,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog_controller.requests.topic_checks import (
+from tidelog_controller.requests.request_checks import (
     DEFAULT_TIMEOUT_MS,
     check_revision,
     outcome_unknown,

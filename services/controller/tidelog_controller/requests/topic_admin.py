@@ -22,15 +22,15 @@ from tidelog_controller.policies.internal_topics import (
     check_may_delete,
     is_due,
 )
-from tidelog_controller.policies.operation_ids import check_operation_id
 from tidelog_controller.policies.topic_limits import (
     check_config,
     check_partitions,
 )
 from tidelog_controller.requests.partition_admin import check_by_hand, check_room, placed
-from tidelog_controller.requests.topic_checks import (
+from tidelog_controller.requests.request_checks import (
     being_deleted,
     check_factor,
+    check_operation_id,
     check_revision,
     created_by,
     is_growing,

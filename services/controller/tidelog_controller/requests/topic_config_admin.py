@@ -18,14 +18,14 @@ from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.control.broker_control import BrokerControl
 from tidelog_controller.policies.reassignment import min_isr_in_force
 from tidelog_controller.policies.topic_limits import check_config, check_config_change
-from tidelog_controller.requests.snapshot_reads import SnapshotReads
-from tidelog_controller.requests.topic_checks import (
+from tidelog_controller.requests.request_checks import (
     check_revision,
     known_topic,
     outcome_unknown,
     pending_brokers,
     request_timeout_ms,
 )
+from tidelog_controller.requests.snapshot_reads import SnapshotReads
 from tidelog_controller.state.admin_answers import ConfigAnswer, ConfigChange
 from tidelog_controller.state.admin_requests import AlterTopicConfig
 from tidelog_controller.state.commands import AdminReply, Command, Reply

@@ -23,7 +23,7 @@ from tidelog.state_changes.event import (
 )
 from tidelog_controller.state.admin_answers import Answer
 from tidelog_controller.state.admin_requests import Assignment
-from tidelog_controller.state.plans import OperationPlan
+from tidelog_controller.state.mutations import OperationPlan
 from tidelog_runtime.metadata.store import Transaction
 from tidelog_runtime.replica_control import (
     DescribeReplicasCommand,

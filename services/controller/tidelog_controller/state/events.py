@@ -29,7 +29,7 @@ from tidelog_controller.state.admin_requests import (
     SetMaintenance,
     SetThrottle,
 )
-from tidelog_controller.state.plans import OperationPlan
+from tidelog_controller.state.mutations import OperationPlan
 from tidelog_runtime.disk_reports import DiskReport
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot, TransactionResult

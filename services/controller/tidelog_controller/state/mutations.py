@@ -1,4 +1,4 @@
-"""The purposes of the controller's transactions, as plain values.
+"""The mutations that the controller's transactions make, as plain values.
 
 `transactions` builds the transactions from them.
 """
@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import NO_CHANGE, Cause, Change
 from tidelog_controller.policies.recovery import Logs
+from tidelog_controller.state.admin_answers import PlanSummary
 from tidelog_controller.state.admin_requests import UNKNOWN_CALLER, Assignment, Caller
 from tidelog_runtime.metadata.operations import (
     MarkedAs,
@@ -319,3 +320,17 @@ Mutation = (
     | RegistrationRemoval
     | DepartureRecord
 )
+
+
+class OperationPlan(NamedTuple):
+    """A complete plan: the effects of an operation once it has begun.
+
+    - `marks`, `topics`: like those of `OperationCommit`.
+    - `marks_before`, `factors_before`: like those of `OperationEntry`.
+    """
+
+    summary: PlanSummary
+    marks: tuple[BrokerMarking, ...] = ()
+    topics: tuple[TopicRewrite, ...] = ()
+    marks_before: tuple[tuple[int, str], ...] = ()
+    factors_before: tuple[tuple[str, str, int], ...] = ()

@@ -1,4 +1,4 @@
-"""The controller's transactions: the purpose of each, its guards, and which are in flight.
+"""The controller's transactions: the mutation of each, its guards, and which are in flight.
 
 Every transaction compares the creation revision of the `controller` key, so that a deposed
 controller writes nothing. It also compares the modification revision of every key that it changes.
@@ -127,7 +127,7 @@ class Transactions:
         return self._in_flight[transaction_id].mutation
 
     def mutations(self) -> Iterator[Mutation]:
-        """The purposes of all transactions but batches."""
+        """The mutations of all transactions but batches."""
         return (entry.mutation for entry in self._others())
 
     def is_in_flight(self, mutation: Mutation) -> bool:

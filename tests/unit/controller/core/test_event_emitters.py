@@ -69,7 +69,7 @@ def test_without_event_emitters_the_core_writes_and_sends_the_same(
     for emitter in EMITTERS:
         for name, _ in inspect.getmembers(emitter, inspect.isfunction):
             monkeypatch.setattr(emitter, name, lambda *_args, **_kwargs: None)
-    monkeypatch.setattr(Controller, "_tell", lambda *_: None)
+    monkeypatch.setattr(Controller, "_emit", lambda *_: None)
     unobserved = _story()
     assert not unobserved.published
     assert unobserved.transactions == observed.transactions

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tidelog.inspection.gateways import AnnouncedGateway
 from tidelog.inspection.model import BrokerBacklog
 from tidelog.model import TopicPartition
-from tidelog_controller.metrics.collector import PARTITIONS_PER_TURN, ControllerCollector
+from tidelog_controller.metrics.controller_metrics import PARTITIONS_PER_TURN, ControllerCollector
 from tidelog_controller.state.context import Context
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (

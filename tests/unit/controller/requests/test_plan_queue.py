@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.errors import ErrorCode
 from tidelog_controller.requests import plan_queue
-from tidelog_controller.requests.topic_checks import DEFAULT_TIMEOUT_MS
+from tidelog_controller.requests.request_checks import DEFAULT_TIMEOUT_MS
 from tidelog_controller.state.admin_requests import (
     AddedBrokers,
     OtherFactor,

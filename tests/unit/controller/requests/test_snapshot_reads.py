@@ -147,7 +147,7 @@ def test_a_step_checks_a_bounded_number_of_partitions_that_a_description_waits_f
 
     def counted(handler: DescribeRecoveryHandler, name: TopicPartition) -> bool:
         checked[-1] += 1
-        return undescribed(looks, name)
+        return undescribed(handler, name)
 
     def handled_too(*parts: object) -> object:
         checked.append(0)

@@ -1,13 +1,16 @@
-"""Checks of requests about a topic, and their timeouts."""
+"""Checks of administrators' requests, and their timeouts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
-from tidelog.model import TopicPartition
+from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.control.broker_control import BrokerControl
 from tidelog_controller.policies.topic_limits import check_replication_factor
+from tidelog_controller.state.admin_requests import RecoveryChoice
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.metadata_records import Topic
 
@@ -126,3 +129,45 @@ def unplaced_partitions(topic: str, unplaced: int, partitions: int, factor: int)
         f"replicas yet; they get them as soon as {factor} brokers are running and the metadata "
         "store answers",
     )
+
+
+def check_choices(context: Context, topic: str, choices: Sequence[RecoveryChoice]) -> None:
+    """Checks choices for existing partitions. Raises the `TidelogError` of the reply."""
+    chosen = Counter(choice.partition for choice in choices)
+    for choice in choices:
+        name = TopicPartition(topic, choice.partition)
+        if chosen[choice.partition] > 1:
+            raise _invalid(f"{name} is named twice; name each partition once")
+        _check_choice(context, name, choice)
+
+
+def _check_choice(context: Context, name: TopicPartition, choice: RecoveryChoice) -> None:
+    held = context.partition(name)
+    if held is not None and held.state.leader == choice.broker_id:
+        return  # It leads already: a repeated request succeeds after a lost answer.
+    if held is None or held.state.leader != NO_LEADER:
+        raise _invalid(f"{name} has a leader, or has not been led yet: there is nothing to recover")
+    if choice.broker_id not in held.state.replicas:
+        raise _invalid(
+            f"broker {choice.broker_id} holds no replica of {name}; those that do: "
+            f"{list(held.state.replicas)}"
+        )
+    check_revision(str(name), held.revision, choice.expected_revision)
+
+
+def _invalid(problem: str) -> TidelogError:
+    return TidelogError(ErrorCode.INVALID_REQUEST, problem)
+
+
+MAX_OPERATION_ID_LENGTH = 64
+
+_FORM = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_OPERATION_ID_LENGTH}}}")
+
+
+def check_operation_id(operation_id: str) -> None:
+    if not _FORM.fullmatch(operation_id):
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"the operation id {operation_id[:80]!r} cannot be; one has 1 to "
+            f"{MAX_OPERATION_ID_LENGTH} characters out of a-z, A-Z, 0-9, '_' and '-'",
+        )
