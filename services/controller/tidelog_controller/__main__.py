@@ -153,10 +153,10 @@ class CannotListenError(Exception):
     def __init__(self, address: str, setting: str) -> None:
         self.address = address
         self.problem = (
-            f"{address} cannot be bound: another process uses it, or this machine has no such "
+            f"cannot bind to {address}: another process uses it, or this machine has no such "
             "address"
         )
-        self.remedy = f"stop the other process, or give another address by {setting}"
+        self.remedy = f"stop the other process, or set another address with {setting}"
         super().__init__(f"{self.problem}; {self.remedy}")
 
 

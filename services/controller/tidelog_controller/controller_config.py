@@ -16,47 +16,49 @@ class ControllerConfig(RegisteredConfig):
         default=10_000,
         ge=100,
         le=600_000,
-        description="a broker that has not acknowledged a command for so long is told of",
+        description="a broker that has not acknowledged a command for so long is reported as "
+        "overdue",
     )
 
     max_moves_per_broker: int = Field(
         default=5,
         ge=1,
         le=1_000,
-        description="moves of partitions that may add a replica to one broker at once; others of "
-        "an operation wait",
+        description="moves of partitions that may add a replica to one broker at once; the "
+        "operation's further moves wait",
     )
 
     move_step_interval_ms: int = Field(
         default=150,
         ge=0,
         le=60_000,
-        description="between two steps of moves that copy, where they concern the same broker: "
-        "the room for whoever writes meanwhile",
+        description="minimum time between two move steps that copy to or from the same broker; "
+        "leaves capacity for producers",
     )
     handover_interval_ms: int = Field(
         default=100,
         ge=0,
         le=60_000,
-        description="between two leaders that hand over to preferred ones or for maintenance, "
-        "where these concern the same broker",
+        description="minimum time between two leadership transfers (to preferred leaders, or for "
+        "maintenance) that concern the same broker",
     )
 
     leader_balance: bool = Field(
         default=True,
-        description="whether leadership returns to preferred replicas by itself",
+        description="whether leadership returns to preferred replicas automatically",
     )
     leader_imbalance_percent: int = Field(
         default=10,
         ge=0,
         le=100,
-        description="a broker gets back the leaderships that prefer it once it lacks more of them",
+        description="a broker gets its preferred leaderships back once it lacks more than this "
+        "share of them",
     )
     leader_balance_interval_ms: int = Field(
         default=300_000,
         ge=1_000,
         le=86_400_000,
-        description="how often that is looked at",
+        description="interval between two checks of the leader balance",
     )
 
     @property
@@ -68,6 +70,6 @@ class ControllerConfig(RegisteredConfig):
         default=3,
         ge=1,
         le=32,
-        description="replicas of the topic __state_changes, which is created once so many "
-        "brokers are running",
+        description="replication factor of the topic __state_changes, which is created once so "
+        "many brokers are running",
     )

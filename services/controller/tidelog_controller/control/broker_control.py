@@ -251,7 +251,7 @@ class BrokerControl:
             elif self._acknowledge(partition, answer, command, now_ms):
                 done.append(partition)
         for partition in unanswered.values():
-            self._defer(partition, now_ms, "the broker's answer left it out")
+            self._defer(partition, now_ms, "the broker's answer omitted the partition")
         return done
 
     def lost(self, command_id: int, now_ms: int, reason: str) -> None:

@@ -300,7 +300,7 @@ def _check_room(
     left = "1 broker" if len(ids) == 1 else f"{len(ids)} brokers"
     raise TidelogError(
         ErrorCode.NOT_ENOUGH_BROKERS,
-        f"{subject} cannot be emptied: {left} would be left, and {_topics(short)}; add brokers "
+        f"{subject} cannot be emptied: {left} would remain, and {_topics(short)}; add brokers "
         f"first, or lower {'its' if len(short) == 1 else 'their'} replication factor",
     )
 
@@ -324,8 +324,8 @@ def _check_factor(
             brokers_there = "1 broker" if len(ids) == 1 else f"{len(ids)} brokers"
             raise TidelogError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"replication factor {replication_factor} is asked for and there "
-                f"{'is' if len(ids) == 1 else 'are'} {brokers_there} for replicas; ask for 1 to "
+                f"replication factor {replication_factor} is requested, but "
+                f"only {brokers_there} can take replicas; request 1 to "
                 f"{len(ids)}, or add brokers first",
             )
 

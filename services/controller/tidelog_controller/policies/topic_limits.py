@@ -20,7 +20,7 @@ def check_partitions(partitions: int) -> None:
     if not 1 <= partitions <= MAX_PARTITIONS_PER_TOPIC:
         raise TidelogError(
             ErrorCode.INVALID_PARTITION_COUNT,
-            f"{partitions} partitions are asked for; a topic has 1 to {MAX_PARTITIONS_PER_TOPIC}",
+            f"{partitions} partitions are requested; a topic has 1 to {MAX_PARTITIONS_PER_TOPIC}",
         )
 
 
@@ -40,15 +40,15 @@ def check_replication_factor(
         there = f"{brokers} {verb} new replicas, since {list(removed)} were removed"
         remedy = f"add {list(removed)} again, or start more brokers"
         if taking:
-            remedy = f"ask for 1 to {taking}, {remedy}"
+            remedy = f"request 1 to {taking}, {remedy}"
     else:
         there = f"{brokers} {'is' if taking == 1 else 'are'} running"
-        remedy = f"ask for 1 to {taking}, or start more brokers"
+        remedy = f"request 1 to {taking}, or start more brokers"
         if not taking:
             remedy = "start a broker first"
     raise TidelogError(
         ErrorCode.INVALID_REPLICATION_FACTOR,
-        f"replication factor {replication_factor} is asked for and {there}; {remedy}",
+        f"replication factor {replication_factor} is requested, but {there}; {remedy}",
     )
 
 
@@ -70,8 +70,9 @@ def check_config_change(before: Mapping[str, str], after: Mapping[str, str]) -> 
         # A member that lost power before it synced acknowledged records would be elected as intact.
         raise TidelogError(
             ErrorCode.INVALID_CONFIG,
-            "a topic that was created as durability=replicated cannot become synced: replicas "
-            "count for records that they have not synced; create a synced topic, and copy",
+            "a topic that was created as durability=replicated cannot become synced: its replicas "
+            "may have acknowledged records that they have not synced; create a synced topic and "
+            "copy the records",
         )
 
 

@@ -70,7 +70,7 @@ def _cursor(page_token: str) -> tuple[str, int]:
     if not separator:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            f"the page token {page_token[:40]!r} was never given; begin without one",
+            f"page token {page_token[:40]!r} is invalid; start without one",
         )
     return topic, position_of(number)
 

@@ -154,21 +154,21 @@ class DescribeRecoveryHandler:
         survivors = tuple(self._survivor(b, topic, held, logs) for b in state.replicas)
         away = [b for b in last_known(state) if not is_running(b, self._context.live)]
         if away:
-            waits_for = f"the replicas {away}, last known to be in sync, to come back"
+            waits_for = f"the replicas {away}, last known to be in sync, to return"
         elif topic.rules.recovery == "manual":
-            waits_for = "somebody to choose or to consent: the topic is recovered by hand"
+            waits_for = "an administrator's choice or consent: the topic's recovery is manual"
         else:
-            waits_for = "its replicas to tell how far their logs reach"
+            waits_for = "its replicas to report their log end offsets"
         return RecoveryView(name, held, tuple(last_known(state)), waits_for, survivors)
 
     def _survivor(self, broker_id: int, topic: Topic, held: Partition, logs: Logs) -> SurvivorView:
         log = logs.get(broker_id)
         if log is None:
-            problem = "its broker is not running; start it"
+            problem = "its broker is not running; start the broker"
             if broker_id in logs:
-                problem = "it has no log of the partition, or one that is under repair"
+                problem = "its broker has no log of the partition, or is repairing it"
             elif is_running(broker_id, self._context.live):
-                problem = "it has not told how far its log reaches; ask again"
+                problem = "its broker has not reported its log end offset yet; try again"
             return SurvivorView(broker_id, problem, None, False, -1)
         members = (*held.state.isr, *held.state.eligible)
         whole = any(
@@ -193,8 +193,8 @@ def _requested(context: Context, request: DescribeRecovery) -> list[TopicPartiti
         if request.partitions or request.choices:
             raise TidelogError(
                 ErrorCode.INVALID_REQUEST,
-                f"partitions {_named(request)} are named without their topic; name "
-                "it, or leave the partitions out",
+                f"partitions {_named(request)} are named without their topic; name the topic, or "
+                "omit the partitions",
             )
         topics = sorted(set(context.topics) - set(context.deletions))
         every = (name for topic in topics for name in context.partitions_of(topic))

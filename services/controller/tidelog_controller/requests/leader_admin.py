@@ -39,9 +39,10 @@ from tidelog_controller.state.mutations import MaintenanceChange
 from tidelog_controller.state.transactions import Transactions
 
 MAX_LEADERS_MOVED = 1_000
-_IN_TURN = "brokers hand over one by one, and it gets it in its turn while it is in sync"
-_HANDED_OVER_IN_TURN = "brokers hand over one by one, and it gets it as soon as that one is in sync"
-_MAINTENANCE_ENDED = "somebody has taken the broker out of maintenance again, so that it stays"
+_QUEUED = "leadership transfers are serialized; this one is queued"
+_IN_TURN = f"{_QUEUED} and happens while the broker is in sync"
+_IN_TURN_ONCE_IN_SYNC = f"{_QUEUED} and happens once the broker is in sync"
+_MAINTENANCE_ENDED = "another request took the broker out of maintenance, so it stays the leader"
 # Elections that automatic balance begins at once.
 MAX_BALANCED_AT_ONCE = 500
 
@@ -314,7 +315,7 @@ class LeaderAdmin:
             return _superseded(name, before, wanted, self._last_asked[name])
         if state is None:
             gone = TidelogError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} was deleted meanwhile"
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} was deleted while the request waited"
             )
             return LeaderResult(name, before, wanted.leader, gone)
         if state.leader == wanted.leader and (
@@ -332,7 +333,7 @@ class LeaderAdmin:
         late = TidelogError(
             ErrorCode.REQUEST_TIMED_OUT,
             f"broker {wanted.leader} does not lead {name} yet: "
-            f"{f'{why}; ask again' if why else _IN_TURN}",
+            f"{f'{why}; try again' if why else _IN_TURN}",
         )
         return LeaderResult(name, before, wanted.leader, late)
 
@@ -354,7 +355,7 @@ class LeaderAdmin:
         if change is None and not timed_out and self._waits(waiting):
             return []
         waiting.is_over = True
-        waiting.why = _MAINTENANCE_ENDED if change is not None else _HANDED_OVER_IN_TURN
+        waiting.why = _MAINTENANCE_ENDED if change is not None else _IN_TURN_ONCE_IN_SYNC
         return self._answer_maintaining(waiting)
 
     def _waits(self, waiting: _Maintaining) -> bool:
@@ -454,7 +455,7 @@ def _moved(moving: _Moving) -> Reply:
 
 def _still_led(name: TopicPartition, why: str) -> TidelogError:
     return TidelogError(
-        ErrorCode.REQUEST_TIMED_OUT, f"{name} has not got its other leader yet; {why}"
+        ErrorCode.REQUEST_TIMED_OUT, f"{name} does not have its new leader yet; {why}"
     )
 
 
@@ -463,7 +464,7 @@ def _superseded(
 ) -> LeaderResult:
     other = TidelogError(
         ErrorCode.NOT_ELIGIBLE_LEADER,
-        f"broker {wanted.leader} does not lead {name}: broker {instead} was asked for since",
+        f"broker {wanted.leader} does not lead {name}: a later request chose broker {instead}",
     )
     return LeaderResult(name, before, wanted.leader, other)
 
@@ -471,8 +472,8 @@ def _superseded(
 def _busy(name: TopicPartition, operation_id: str) -> TidelogError:
     return TidelogError(
         ErrorCode.PARTITION_BUSY,
-        f"the replicas of {name}, and their order, are those of operation {operation_id} until it "
-        "has ended; wait for that, or cancel it first",
+        f"operation {operation_id} determines the replicas of {name} and their order until it "
+        "ends; wait for its end, or cancel it first",
     )
 
 

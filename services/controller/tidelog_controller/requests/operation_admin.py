@@ -289,8 +289,8 @@ class OperationAdmin:
             if shared:
                 raise TidelogError(
                     ErrorCode.PARTITION_BUSY,
-                    f"{min(shared)} is being moved by operation {other.operation_id}, which has "
-                    "just been asked for; wait for its end, or cancel it first",
+                    f"{min(shared)} is being moved by operation {other.operation_id}, which was "
+                    "just requested; wait for its end, or cancel it first",
                 )
 
     def _advance_beginning(self, beginning: _Beginning, now: Now) -> list[Command]:
@@ -307,7 +307,7 @@ class OperationAdmin:
                 answer = answer._replace(plan=plan)
             return self._reply(beginning, AdminReply(None, answer=answer))
         if now.monotonic_ms >= beginning.deadline_ms:
-            return self._refuse(beginning, outcome_unknown(f"operation {operation_id} has begun"))
+            return self._refuse(beginning, outcome_unknown(f"operation {operation_id} was started"))
         return self._write(beginning)
 
     def _write(self, beginning: _Beginning) -> list[Command]:
@@ -371,7 +371,7 @@ class OperationAdmin:
             answer = OperationAnswer(view_of(self._context, request.operation_id, now))
             return self._end_cancelling(request, AdminReply(None, answer=answer))
         if now.monotonic_ms >= cancelling.deadline_ms:
-            unknown = outcome_unknown(f"operation {request.operation_id} is cancelled")
+            unknown = outcome_unknown(f"operation {request.operation_id} was cancelled")
             return self._end_cancelling(request, AdminReply(unknown))
         who = request.caller.name or request.caller.address or "somebody"
         entry = replace(held.entry, state=OperationState.CANCELLING, reason=f"cancelled by {who}")
@@ -432,8 +432,9 @@ def _judged(entry: OperationEntry, on_brokers: OnRemoved) -> OperationEntry:
     if not left:
         return entry
     reason = (
-        f"{len(left)} partitions have stayed on its brokers, or came there as it began, as "
-        f"{left[0]}; remove these brokers again, and do not stop them before"
+        f"{len(left)} partitions, such as {left[0]}, are still on its brokers: they were kept by "
+        "other operations, or placed there as it started; remove these brokers again, and do not "
+        "stop them before"
     )
     return replace(entry, state=OperationState.FAILED, reason=reason)
 
@@ -441,32 +442,32 @@ def _judged(entry: OperationEntry, on_brokers: OnRemoved) -> OperationEntry:
 def _in_use(operation_id: str) -> TidelogError:
     return TidelogError(
         ErrorCode.OPERATION_ID_IN_USE,
-        f"operation {operation_id} is another one that was asked for at the same time; choose "
-        "another id",
+        f"operation id {operation_id} belongs to another operation that was requested at the same "
+        "time; choose another id",
     )
 
 
 def _unreadable(operation_id: str, key: str) -> TidelogError:
     return TidelogError(
         ErrorCode.OPERATION_ID_IN_USE,
-        f"something is there under operation id {operation_id} that cannot be read; mend the key "
-        f"{key}, or choose another id",
+        f"the stored data of operation id {operation_id} cannot be read; repair the key {key}, or "
+        "choose another id",
     )
 
 
 def _changed_meanwhile() -> TidelogError:
     return TidelogError(
         ErrorCode.REVISION_CONFLICT,
-        "a partition that it moves, a topic or the mark of a broker was changed while the "
-        "operation was being written, and nothing was begun; ask again",
+        "a partition that the operation moves, a topic, or the mark of a broker changed while the "
+        "operation was being written; nothing was started; try again",
     )
 
 
 def _not_planned() -> TidelogError:
     return TidelogError(
         ErrorCode.REQUEST_TIMED_OUT,
-        f"its plan was not made within {DEFAULT_TIMEOUT_MS // 1_000} s, because others were being "
-        "made, and nothing was begun; ask again",
+        f"the plan was not made within {DEFAULT_TIMEOUT_MS // 1_000} s, because others were being "
+        "made; nothing was started; try again",
     )
 
 

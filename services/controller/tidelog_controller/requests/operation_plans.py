@@ -86,7 +86,7 @@ def plan_operation(context: Context, wanted: RequestedOperation) -> OperationPla
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
             f"the plan has {len(made)} moves and an operation at most {MAX_MOVES}; move some of "
-            "them by hand first",
+            "the partitions with a reassignment first",
         )
     _check_not_busy(context, made)
     for share in planned.summary.brokers:
@@ -104,10 +104,9 @@ def check_expected(plan: PlanSummary, expected_plan: str) -> None:
     if expected_plan and expected_plan != plan.digest:
         raise TidelogError(
             ErrorCode.REVISION_CONFLICT,
-            f"the plan would be another one by now, of {plan.move_count} moves and digest "
-            f"{plan.digest} instead of {expected_plan[:DIGEST_LENGTH]!r}: the cluster has changed, "
-            "or another plan was meant; look at a dry run again, and ask anew if it is still "
-            "wanted",
+            f"the plan is now another one, with {plan.move_count} moves and digest {plan.digest} "
+            f"instead of {expected_plan[:DIGEST_LENGTH]!r}: the cluster has changed, or another "
+            "plan was meant; check a new dry run, and request the operation again",
         )
 
 
@@ -194,7 +193,7 @@ def _move_by_hand(context: Context, wanted: RequestedReplicas) -> OperationMove 
         raise TidelogError(
             ErrorCode.REVISION_CONFLICT,
             f"{name} has the replicas {list(state.replicas)} and no longer "
-            f"{list(wanted.original)}; plan the move anew if it is still wanted",
+            f"{list(wanted.original)}; plan the move again",
         )
     may_hold = {*context.placement_brokers(), *state.replicas}
     check_assignment(name.topic, {name.partition: wanted.target}, may_hold)
@@ -209,8 +208,8 @@ def _check_min_isr(name: str, topic: Topic, factor: int) -> None:
     if min_isr > factor:
         raise TidelogError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"topic {name} asks for min_insync_replicas={min_isr}, which {factor} replicas could "
-            "never meet; lower that first, or keep more replicas",
+            f"topic {name} has min_insync_replicas={min_isr}, which {factor} replicas can never "
+            "meet; lower min_insync_replicas first, or keep more replicas",
         )
 
 
@@ -313,7 +312,7 @@ def _hinted(context: Context, error: TidelogError) -> TidelogError:
     waiting = [b for b in context.placement_brokers() if not context.takes_part(b)]
     if not waiting:
         return error
-    hint = f"brokers {waiting} are running and have not been added: add them first to use them"
+    hint = f"brokers {waiting} are running and have not been added: add them first"
     return TidelogError(error.code, f"{error.message}; {hint}")
 
 
@@ -448,14 +447,13 @@ def check_operation_revision(context: Context, operation_id: str, expected_revis
 def unknown_operation(operation_id: str) -> TidelogError:
     return TidelogError(
         ErrorCode.UNKNOWN_OPERATION,
-        f"there is no operation {operation_id!r}; those that run, and the last that have ended, "
-        "can be listed",
+        f"there is no operation {operation_id!r}; list the operations to see those that run and "
+        "the last that ended",
     )
 
 
 def ended(operation_id: str, state: OperationState) -> TidelogError:
     return TidelogError(
         ErrorCode.OPERATION_ENDED,
-        f"operation {operation_id} is {state.value} already; to take back what it has moved, "
-        "reverse it",
+        f"operation {operation_id} is {state.value} already; to undo its moves, reverse it",
     )

@@ -41,7 +41,7 @@ def position_of(page_token: str) -> int:
     if not page_token.isdecimal() or not page_token.isascii():
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            f"the page token {page_token[:40]!r} was never given; begin without one",
+            f"page token {page_token[:40]!r} is invalid; start without one",
         )
     return int(page_token)
 

@@ -166,8 +166,8 @@ class PartitionAdmin:
         if malformed:
             raise TidelogError(
                 ErrorCode.PARTITION_BUSY,
-                f"what is wanted of the partitions of topic {topic} cannot be read; mend the key "
-                f"{min(malformed)} first",
+                f"the stored change of the partitions of topic {topic} cannot be read; repair the "
+                f"key {min(malformed)} first",
             )
         if removal is not None or addition is not None:
             raise TidelogError(
@@ -247,8 +247,8 @@ class PartitionAdmin:
             return unplaced_partitions(request.topic, unplaced, topic.entry.partitions, factor)
         return TidelogError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"the partitions of topic {request.topic} from {request.partitions} on are not gone "
-            "yet; their removal goes on by itself, and asking again waits for its end",
+            f"the partitions of topic {request.topic} from {request.partitions} on are not "
+            "removed yet; their removal continues, and the same request waits for its end",
         )
 
     def _reply(self, waiting: _Resizing, reply: AdminReply) -> list[Command]:
@@ -363,9 +363,8 @@ def check_by_hand(
     """
     if len(assignment) > MAX_ASSIGNED_PARTITIONS:
         problem = (
-            f"replicas of {len(assignment)} partitions are chosen by hand; at most "
-            f"{MAX_ASSIGNED_PARTITIONS} can be at once: leave the assignment out, and move "
-            "partitions afterwards"
+            f"the assignment has {len(assignment)} partitions and may have at most "
+            f"{MAX_ASSIGNED_PARTITIONS}; omit the assignment, and move partitions afterwards"
         )
         raise TidelogError(ErrorCode.INVALID_ASSIGNMENT, problem)
     if len(assignment) != len(partitions):
@@ -404,25 +403,25 @@ def check_room(
 
 def _check_confirmed(request: RemovePartitions) -> None:
     if request.confirm_topic != request.topic:
-        said = f"it says {request.confirm_topic!r}" if request.confirm_topic else "it is empty"
+        said = f"it is {request.confirm_topic!r}" if request.confirm_topic else "it is empty"
         raise TidelogError(
             ErrorCode.NOT_CONFIRMED,
-            f"removing partitions deletes their data: name the topic, {request.topic}, once more "
-            f"as a confirmation ({said}), or ask for a dry run first",
+            f"removing partitions deletes their data: repeat the topic's name, {request.topic}, "
+            f"as the confirmation ({said}), or request a dry run first",
         )
 
 
 def _too_few(request: AddPartitions, count: int) -> TidelogError:
     return TidelogError(
         ErrorCode.INVALID_PARTITION_COUNT,
-        f"topic {request.topic} has {count} partitions and {request.partitions} in all are asked "
-        "for; ask for more than it has, or remove partitions instead",
+        f"topic {request.topic} has {count} partitions, and {request.partitions} in total are "
+        "requested; request more than it has, or remove partitions instead",
     )
 
 
 def _too_many(request: RemovePartitions, count: int) -> TidelogError:
     return TidelogError(
         ErrorCode.INVALID_PARTITION_COUNT,
-        f"topic {request.topic} has {count} partitions and {request.partitions} are to be left; "
-        "leave fewer than it has, or add partitions instead",
+        f"topic {request.topic} has {count} partitions, and {request.partitions} are to remain; "
+        "keep fewer than it has, or add partitions instead",
     )

@@ -58,7 +58,7 @@ class PlacementQueue:
             raise TidelogError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"{len(self._waiting)} requests wait for their partitions to be placed; nothing "
-                "was begun, try again later",
+                "was started; try again later",
             )
         find = partial(place_each, numbers, factor, brokers, start_of(topic_id))
         self._waiting[request.request_id] = _Search(request, find)

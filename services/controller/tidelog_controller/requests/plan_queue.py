@@ -70,7 +70,7 @@ class PlanQueue:
         if len(self._drafts) >= MAX_PLANS_WAITING:
             raise TidelogError(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"{len(self._drafts)} plans wait to be made; nothing was begun, try again later",
+                f"{len(self._drafts)} plans wait to be made; nothing was started; try again later",
             )
         self._drafts[request_id] = _Draft(make, confirmed)
 
@@ -199,6 +199,6 @@ def _left_as_it_is(
 def _overtaken() -> TidelogError:
     return TidelogError(
         ErrorCode.REVISION_CONFLICT,
-        f"the cluster changed while the plan was being made, {MAX_PLANNINGS} times in a row, and "
-        "nothing was begun; ask again when brokers and topics have come to rest",
+        f"the cluster changed while the plan was being made, {MAX_PLANNINGS} times in a row; "
+        "nothing was started; try again when brokers and topics are stable",
     )

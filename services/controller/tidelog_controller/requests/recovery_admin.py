@@ -178,8 +178,8 @@ class RecoveryAdmin:
         if standing is not None and number in recovery.consented:
             return TidelogError(
                 ErrorCode.REVISION_CONFLICT,
-                f"somebody has asked for another recovery of {name} since; see what became of it, "
-                "and ask again if it is not what you want",
+                f"a later request started another recovery of {name}; check its result, and "
+                "request the recovery again if needed",
             )
         if choice is None:
             return None
@@ -236,23 +236,23 @@ class RecoveryAdmin:
     ) -> str:
         live = self._context.live
         if held is None:
-            return "enough running brokers to have replicas at all"
+            return "enough running brokers for its replicas"
         if self._is_malformed(partition):
-            return f"its metadata to be mended: {self._context.keys.recovery(partition)}"
+            return f"the repair of its metadata key: {self._context.keys.recovery(partition)}"
         choice = recovery.choices.get(partition.partition)
         if choice is not None:
             chosen = choice.broker_id
-            return f"the chosen broker {chosen} to run and to tell how far its log reaches"
+            return f"the chosen broker {chosen} to run and to report its log end offset"
         running = [b for b in held.state.replicas if is_running(b, live)]
         if not running:
-            return f"any of its replicas {list(held.state.replicas)} to come back"
+            return f"any of its replicas {list(held.state.replicas)} to return"
         away = [b for b in last_known(held.state) if b not in running]
         if away and not recovery.consent.from_live_replicas:
             return (
-                f"the replicas {away}, last known to be in sync; where they are lost for good, "
+                f"the replicas {away}, last known to be in sync; if they are lost permanently, "
                 "consent to a recovery from live replicas"
             )
-        return f"its replicas {running} to tell how far their logs reach"
+        return f"its replicas {running} to report their log end offsets"
 
 
 def _consent(recovery: _Recovery, number: int) -> RecoveryConsent:

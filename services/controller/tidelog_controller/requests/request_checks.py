@@ -34,7 +34,7 @@ def known_topic(context: Context, topic: str, topic_id: str = "") -> Topic:
     if context.keys.topic(topic) in context.malformed:
         raise TidelogError(
             ErrorCode.INTERNAL,
-            f"the metadata of topic {topic} cannot be read; mend the key "
+            f"the metadata of topic {topic} cannot be read; repair the key "
             f"{context.keys.topic(topic)} first",
         )
     return known
@@ -67,8 +67,8 @@ def check_revision(what: str, revision: int, expected: int) -> None:
     if expected and expected != revision:
         raise TidelogError(
             ErrorCode.REVISION_CONFLICT,
-            f"{what} is at revision {revision} and no longer at {expected}: somebody has changed "
-            "it; describe it again, and ask anew if it is still wanted",
+            f"{what} is at revision {revision} and no longer at {expected}: it was changed by "
+            "another request; describe it, and repeat the request with the new revision",
         )
 
 
@@ -95,8 +95,7 @@ def no_such_partition(name: TopicPartition, topic: Topic) -> TidelogError:
         return unknown_partition(name.topic, name.partition, topic.entry.partitions)
     return TidelogError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        f"partition {name.partition} of topic {name.topic!r} has no replicas yet; ask again when "
-        "it has",
+        f"partition {name.partition} of topic {name.topic!r} has no replicas yet; try again later",
     )
 
 
@@ -104,21 +103,21 @@ def other_id(topic: str, topic_id: str, asked: str) -> TidelogError:
     return TidelogError(
         ErrorCode.UNKNOWN_TOPIC_ID,
         f"topic {topic} has the id {topic_id}, not {asked}: it was deleted and created again; "
-        "describe it again, and ask anew if it is still wanted",
+        "describe it, and repeat the request with the new id",
     )
 
 
 def being_deleted(topic: str) -> TidelogError:
     return TidelogError(
         ErrorCode.TOPIC_BEING_DELETED,
-        f"topic {topic} is being deleted; try again when it is gone",
+        f"topic {topic} is being deleted; try again when it is deleted",
     )
 
 
 def outcome_unknown(what: str) -> TidelogError:
     return TidelogError(
         ErrorCode.REQUEST_TIMED_OUT,
-        f"the metadata store did not answer in time; whether {what} shows when it does",
+        f"the metadata store did not answer in time; whether {what} is visible once it answers",
     )
 
 
@@ -146,7 +145,7 @@ def _check_choice(context: Context, name: TopicPartition, choice: RecoveryChoice
     if held is not None and held.state.leader == choice.broker_id:
         return  # It leads already: a repeated request succeeds after a lost answer.
     if held is None or held.state.leader != NO_LEADER:
-        raise _invalid(f"{name} has a leader, or has not been led yet: there is nothing to recover")
+        raise _invalid(f"{name} has a leader, or never had one: there is nothing to recover")
     if choice.broker_id not in held.state.replicas:
         raise _invalid(
             f"broker {choice.broker_id} holds no replica of {name}; those that do: "
@@ -168,6 +167,6 @@ def check_operation_id(operation_id: str) -> None:
     if not _FORM.fullmatch(operation_id):
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            f"the operation id {operation_id[:80]!r} cannot be; one has 1 to "
-            f"{MAX_OPERATION_ID_LENGTH} characters out of a-z, A-Z, 0-9, '_' and '-'",
+            f"the operation id {operation_id[:80]!r} is invalid; use 1 to "
+            f"{MAX_OPERATION_ID_LENGTH} of the characters a-z, A-Z, 0-9, '_' and '-'",
         )

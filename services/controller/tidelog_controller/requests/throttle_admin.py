@@ -40,8 +40,8 @@ class ThrottleAdmin:
             if bound is not None and bound < MIN_BYTES_PER_SECOND:
                 raise TidelogError(
                     ErrorCode.INVALID_REQUEST,
-                    f"a bound of {bound} bytes per second would carry no batch in reasonable "
-                    f"time; ask for at least {MIN_BYTES_PER_SECOND}, or for none",
+                    f"a limit of {bound} bytes per second is too low to copy a batch in "
+                    f"reasonable time; set at least {MIN_BYTES_PER_SECOND}, or none",
                 )
             self._check_unchanged(request)
         except TidelogError as error:

@@ -247,8 +247,8 @@ class TopicAdmin:
             ErrorCode.TOPIC_ALREADY_EXISTS,
             f"topic {request.topic} is being created with {entry.partitions} partitions of "
             f"{entry.replication_factor} replicas and the configuration {dict(entry.config)}, and "
-            f"{unplaced} of its partitions have no replicas yet; ask for exactly that again"
-            f"{by_id}, delete it, or choose another name",
+            f"{unplaced} of its partitions have no replicas yet; repeat that request "
+            f"exactly{by_id}, delete the topic, or choose another name",
         )
 
     def _creation(self, request: CreateTopic) -> TopicCreation:
@@ -423,8 +423,8 @@ def _check_same(request: CreateTopic, entry: TopicEntry) -> None:
             ErrorCode.OPERATION_ID_IN_USE,
             f"operation {request.operation_id} has created topic {request.topic}, which has "
             f"{entry.partitions} partitions of {entry.replication_factor} replicas and the "
-            f"configuration {dict(entry.config)}, and not what is asked for now; describe the "
-            "topic, or choose another operation id for another one",
+            f"configuration {dict(entry.config)}, which differs from this request; describe the "
+            "topic, or choose another operation id for another topic",
         )
 
 
@@ -443,6 +443,6 @@ def _exists(topic: str) -> TidelogError:
 def _deletion_goes_on(topic: str) -> TidelogError:
     return TidelogError(
         ErrorCode.REQUEST_TIMED_OUT,
-        f"topic {topic} is not gone yet; if its deletion has begun it goes on by itself, and "
-        "asking again waits for its end",
+        f"topic {topic} is not deleted yet; a deletion that has started continues, and the same "
+        "request waits for its end",
     )

@@ -206,9 +206,9 @@ def check_min_isr(context: Context, name: str, min_isr: int) -> None:
         number, fewest = short
         raise TidelogError(
             ErrorCode.INVALID_CONFIG,
-            f"min_insync_replicas is to be {min_isr} and {TopicPartition(name, number)} has, or "
-            f"is to have, {fewest} replicas: no acks=all write to it would ever succeed; give "
-            "it more replicas first",
+            f"min_insync_replicas {min_isr} is requested, but {TopicPartition(name, number)} has, "
+            f"or will have, {fewest} replicas: no acks=all write to it would succeed; add "
+            "replicas first",
         )
 
 
@@ -232,12 +232,12 @@ def _wanted(request: AlterTopicConfig, topic: Topic) -> Mapping[str, str]:
     """The topic's new configuration. Raises the `TidelogError` of the reply."""
     if not request.changed and not request.unset:
         raise TidelogError(
-            ErrorCode.INVALID_REQUEST, "nothing is to be set or unset; name at least one key"
+            ErrorCode.INVALID_REQUEST, "no key is set or unset; name at least one key"
         )
     both = sorted(set(request.changed) & set(request.unset))
     if both:
         raise TidelogError(
-            ErrorCode.INVALID_REQUEST, f"{both[0]} is to be both set and unset; choose one"
+            ErrorCode.INVALID_REQUEST, f"{both[0]} is both set and unset; choose one"
         )
     TopicConfig.check_keys(request.unset)
     config = {k: v for k, v in topic.entry.config.items() if k not in request.unset}

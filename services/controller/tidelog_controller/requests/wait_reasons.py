@@ -52,7 +52,7 @@ def _to_go_on(context: Context, active: _Active, hindered: Collection[int]) -> I
     away = {b for b in missing if not is_running(b, context.live)}
     brokers = sorted({*away, *hindered})
     if brokers:
-        yield f"{_brokers(brokers)} to run and to take what the controller tells"
+        yield f"{_brokers(brokers)} to run and to accept commands of the controller"
 
 
 def _to_go_back(context: Context, active: _Active) -> Iterator[str]:

@@ -453,21 +453,23 @@ class EventLoop:
 def _deposed() -> TidelogError:
     return TidelogError(
         ErrorCode.NOT_CONTROLLER,
-        "this controller stopped being the active one before the request was done; what was "
-        "begun is finished by the next: ask the active one how far it is",
+        "this controller stopped being the active one before the request was done; the next "
+        "active controller completes what was started; check its progress there",
     )
 
 
 def _unplannable(error: Exception) -> TidelogError:
     return TidelogError(
         ErrorCode.INTERNAL,
-        f"the plan could not be made, by a fault of the controller ({type(error).__name__}: "
-        f"{error}), and nothing was begun; its log has the rest; moves by hand may be possible",
+        "the plan could not be made because of a fault of the controller "
+        f"({type(error).__name__}: {error}); nothing was started; see the controller's log; a "
+        "manual reassignment may be possible",
     )
 
 
 def _busy() -> TidelogError:
     return TidelogError(
         ErrorCode.REQUEST_TIMED_OUT,
-        f"{MAX_QUEUED_EVENTS} events wait for the controller; nothing was begun, try again later",
+        f"the controller's queue of {MAX_QUEUED_EVENTS} events is full; nothing was started; try "
+        "again later",
     )

@@ -157,7 +157,9 @@ class ControllerService:
             except Exception as error:
                 if is_memory_shortage(error):
                     raise
-                self._log.exception("controller_fault", remedy="standing for election again")
+                self._log.exception(
+                    "controller_fault", remedy="the controller takes part in the election again"
+                )
                 await asyncio.sleep(FAULT_PAUSE_SECONDS)
 
     async def submit(self, request: AdminRequest) -> AdminReply:
@@ -247,7 +249,7 @@ class ControllerService:
             if exhaustion.is_due:
                 cause = Cause.NO_OPEN_FILES
         except asyncio.CancelledError:
-            reason, cause = "it was asked to stop", Cause.REQUESTED
+            reason, cause = "the process was stopped", Cause.REQUESTED
             raise
         except ExceptionGroup as group:
             failure = _cause(group)
@@ -255,7 +257,7 @@ class ControllerService:
                 reason, cause = str(failure), Cause.STORE_UNREACHABLE
             elif is_memory_shortage(failure):
                 self.on_memory_shortage()
-                reason = "its process may not use more memory"
+                reason = "the process may not use more memory"
             raise failure from group
         finally:
             self._state_changes.tell(
@@ -278,7 +280,7 @@ class ControllerService:
         where = (
             f"the active one is controller {active.controller_id} at {active.address}"
             if active
-            else "none is known to be active now; try again in a moment"
+            else "no controller is known to be active; try again in a moment"
         )
         return TidelogError(ErrorCode.NOT_CONTROLLER, f"this controller is not active; {where}")
 

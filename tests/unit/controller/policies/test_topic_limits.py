@@ -59,7 +59,7 @@ def test_without_brokers_the_rejection_says_to_start_one() -> None:
 
 
 def test_running_brokers_that_were_removed_are_named() -> None:
-    said = r"2 brokers take new replicas, since \[3\] were removed; ask for 1 to 2, add \[3\] again"
+    said = r"2 brokers take new replicas, since \[3\] were removed; request 1 to 2, add \[3\] again"
     with pytest.raises(TidelogError, match=said):
         check_replication_factor(3, 2, [3])
     with pytest.raises(TidelogError, match=r"\[3\] were removed; add \[3\] again, or start more"):

@@ -429,7 +429,7 @@ def test_maintenance_that_ends_while_a_request_waits_for_it_stays_ended() -> Non
     assert KEYS.maintenance(broker) not in driver.store.items
     (result,) = answer_of(driver.replies[77]).results
     assert result.error is not None
-    assert "taken the broker out of maintenance again" in result.error.message
+    assert "took the broker out of maintenance" in result.error.message
 
 
 @pytest.mark.rule("leadership-returns-above-threshold")
