@@ -175,7 +175,7 @@ def _whole_if_synced(
     return _is_whole(member, live, rules._replace(synced=True))
 
 
-_is_whole = electability.is_whole
+_is_whole = electability.is_intact
 _take = Partition.take
 
 
@@ -327,7 +327,7 @@ ELIGIBLE = Rule(
     "with_isr",
     _with_isr_and_all_who_left,
 )
-WHOLE = Rule("who has lost data is not elected as clean", electability, "is_whole", _always_whole)
+WHOLE = Rule("who has lost data is not elected as clean", electability, "is_intact", _always_whole)
 LAST_REGISTRATION = Rule(
     "a directory that has missed a registration of its broker's id is not intact",
     data_directory,
@@ -373,7 +373,7 @@ COUNTED_END = Rule(
 WHOLE_BY_DURABILITY = Rule(
     "only a synced topic is whole after a reboot",
     electability,
-    "is_whole",
+    "is_intact",
     _whole_if_synced,
 )
 REVISION_ORDER = Rule(

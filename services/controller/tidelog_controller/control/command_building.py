@@ -79,8 +79,8 @@ def description_command(
     partitions = descriptions.due(control, now_ms)
     if not partitions:
         return None
-    descriptions.asked(control, command_id, partitions)
-    return _question(identity, control, command_id, partitions)
+    descriptions.mark_sent(control, command_id, partitions)
+    return _describe_replicas(identity, control, command_id, partitions)
 
 
 def measuring_command(
@@ -93,11 +93,11 @@ def measuring_command(
     partitions = move_progress.due(control)
     if not partitions:
         return None
-    move_progress.asked(control, command_id, partitions)
-    return _question(identity, control, command_id, partitions)
+    move_progress.mark_sent(control, command_id, partitions)
+    return _describe_replicas(identity, control, command_id, partitions)
 
 
-def _question(
+def _describe_replicas(
     identity: ControllerIdentity,
     control: BrokerControl,
     command_id: int,

@@ -151,7 +151,7 @@ class CommandDispatcher:
     def is_acknowledged(self, partition: TopicPartition) -> bool:
         return not any(control.waits_for(partition) for control in self.controls.values())
 
-    def full_states_taken(self) -> bool:
+    def full_states_acknowledged(self) -> bool:
         """Whether all live brokers have acknowledged their full state."""
         return not any(control.awaits_full_state for control in self.controls.values())
 
@@ -175,10 +175,10 @@ class CommandDispatcher:
                 self._last_command_id = command.id
                 commands.append(command)
                 self._command_events[broker_id].sent(command)
-            question = self._question(control, now_ms)
-            if question is not None:
-                self._last_command_id = question.id
-                commands.append(question)
+            description = self._description(control, now_ms)
+            if description is not None:
+                self._last_command_id = description.id
+                commands.append(description)
             measuring = measuring_command(
                 self._identity, control, self.move_progress, self._last_command_id + 1
             )
@@ -197,7 +197,7 @@ class CommandDispatcher:
             return full_state_command(*parts, wall_ms)
         return next_command(*parts, now_ms)
 
-    def _question(self, control: BrokerControl, now_ms: int) -> SendDescribeReplicas | None:
+    def _description(self, control: BrokerControl, now_ms: int) -> SendDescribeReplicas | None:
         return description_command(
             self._identity, control, self.descriptions, self._last_command_id + 1, now_ms
         )

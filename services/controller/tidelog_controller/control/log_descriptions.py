@@ -34,7 +34,7 @@ class _Known(NamedTuple):
     log: ReplicaSummary | None
 
 
-class _Question(NamedTuple):
+class _DescribeRequest(NamedTuple):
     id: int
     broker_epoch: int
     partitions: Mapping[tuple[str, int], tuple[TopicPartition, _Wanted]]
@@ -43,15 +43,15 @@ class _Question(NamedTuple):
 class Descriptions:
     def __init__(self) -> None:
         # What has yet to be requested from each broker.
-        self._wanted: dict[int, dict[TopicPartition, _Wanted]] = {}
+        self._requested: dict[int, dict[TopicPartition, _Wanted]] = {}
         # Kept only until the partition's election.
         self._known: dict[TopicPartition, dict[int, _Known]] = {}
-        self._asked_of: dict[TopicPartition, tuple[int, ...]] = {}
-        self._in_flight: dict[int, _Question] = {}
+        self._requested_from: dict[TopicPartition, tuple[int, ...]] = {}
+        self._in_flight: dict[int, _DescribeRequest] = {}
         self._retry_at_ms: dict[int, int] = {}
         self._failures: dict[int, int] = {}
 
-    def want(
+    def request(
         self,
         partition: TopicPartition,
         topic_id: str,
@@ -63,17 +63,17 @@ class Descriptions:
 
         Without any, what is known of the partition is forgotten.
         """
-        for broker_id in self._asked_of.pop(partition, ()):
+        for broker_id in self._requested_from.pop(partition, ()):
             self._drop(broker_id, partition)
         if not broker_ids:
             self._known.pop(partition, None)
             return
-        self._asked_of[partition] = broker_ids
+        self._requested_from[partition] = broker_ids
         known = self.logs(partition, revision, live)
         for broker_id in broker_ids:
             if known.get(broker_id) is None:
-                asked = self._wanted.setdefault(broker_id, {})
-                asked[partition] = _Wanted(topic_id, revision)
+                keys = self._requested.setdefault(broker_id, {})
+                keys[partition] = _Wanted(topic_id, revision)
 
     def logs(
         self, partition: TopicPartition, revision: int, live: Mapping[int, LiveBroker]
@@ -93,7 +93,7 @@ class Descriptions:
     def due(self, control: BrokerControl, now_ms: int) -> list[tuple[str, int]]:
         """What to request from the broker now, by topic id and number."""
         broker_id = control.broker_id
-        wanted = self._wanted.get(broker_id)
+        wanted = self._requested.get(broker_id)
         if not wanted or broker_id in self._in_flight:
             return []
         if now_ms < self._retry_at_ms.get(broker_id, 0):
@@ -108,29 +108,31 @@ class Descriptions:
                 break
         return partitions
 
-    def asked(
-        self, control: BrokerControl, question_id: int, asked: Iterable[tuple[str, int]]
+    def mark_sent(
+        self, control: BrokerControl, command_id: int, keys: Iterable[tuple[str, int]]
     ) -> None:
         """Marks as sent some of the due requests, in their order."""
-        wanted, names = iter(self._wanted[control.broker_id].items()), {}
-        for key in asked:
+        wanted, names = iter(self._requested[control.broker_id].items()), {}
+        for key in keys:
             names[key] = next(
                 (partition, what)
                 for partition, what in wanted
                 if (what.topic_id, partition.partition) == key
             )
-        self._in_flight[control.broker_id] = _Question(question_id, control.broker_epoch, names)
+        self._in_flight[control.broker_id] = _DescribeRequest(
+            command_id, control.broker_epoch, names
+        )
 
     def answered(
-        self, broker_id: int, question_id: int, result: DescribeReplicasResult, now_ms: int
+        self, broker_id: int, command_id: int, result: DescribeReplicasResult, now_ms: int
     ) -> list[TopicPartition]:
         """Returns the partitions with a new description.
 
         A missing replica may be under repair, and a replica that has not taken the newest state is
         described too early. Both are requested again.
         """
-        question = self._end(broker_id, question_id)
-        if question is None:
+        request = self._end(broker_id, command_id)
+        if request is None:
             return []
         if result.error is not None:
             self._pause(broker_id, now_ms)
@@ -138,14 +140,14 @@ class Descriptions:
         found = {(log.topic_id, log.partition): log for log in result.replicas}
         described = []
         again = False
-        for key, (partition, wanted) in question.partitions.items():
+        for key, (partition, wanted) in request.partitions.items():
             log = found.get(key)
-            if self._wanted.get(broker_id, {}).get(partition) != wanted:
+            if self._requested.get(broker_id, {}).get(partition) != wanted:
                 continue  # The state has changed, or the description is no longer needed.
             again = again or log is None or log.revision != wanted.revision
             if log is not None and log.revision != wanted.revision:
                 continue
-            known = _Known(question.broker_epoch, wanted.revision, log)
+            known = _Known(request.broker_epoch, wanted.revision, log)
             self._known.setdefault(partition, {})[broker_id] = known
             if log is not None:
                 self._drop(broker_id, partition)
@@ -156,13 +158,13 @@ class Descriptions:
             self._failures.pop(broker_id, None)
         return described
 
-    def lost(self, broker_id: int, question_id: int, now_ms: int) -> None:
-        if self._end(broker_id, question_id) is not None:
+    def lost(self, broker_id: int, command_id: int, now_ms: int) -> None:
+        if self._end(broker_id, command_id) is not None:
             self._pause(broker_id, now_ms)
 
     def forget_broker(self, broker_id: int) -> None:
         """Forgets an ended incarnation. The partitions that wait for it are decided again."""
-        self._wanted.pop(broker_id, None)
+        self._requested.pop(broker_id, None)
         self._in_flight.pop(broker_id, None)
         self._retry_at_ms.pop(broker_id, None)
         self._failures.pop(broker_id, None)
@@ -172,16 +174,16 @@ class Descriptions:
         times = (
             at_ms
             for broker_id, at_ms in self._retry_at_ms.items()
-            if broker_id in self._wanted and broker_id not in self._in_flight
+            if broker_id in self._requested and broker_id not in self._in_flight
         )
         return min(times, default=None)
 
-    def _end(self, broker_id: int, question_id: int) -> _Question | None:
-        question = self._in_flight.get(broker_id)
-        if question is None or question.id != question_id:
+    def _end(self, broker_id: int, command_id: int) -> _DescribeRequest | None:
+        request = self._in_flight.get(broker_id)
+        if request is None or request.id != command_id:
             return None
         del self._in_flight[broker_id]
-        return question
+        return request
 
     def _pause(self, broker_id: int, now_ms: int) -> None:
         failures = self._failures.get(broker_id, 0)
@@ -189,8 +191,8 @@ class Descriptions:
         self._retry_at_ms[broker_id] = now_ms + retry_delay_ms(failures)
 
     def _drop(self, broker_id: int, partition: TopicPartition) -> None:
-        wanted = self._wanted.get(broker_id)
+        wanted = self._requested.get(broker_id)
         if wanted is not None:
             wanted.pop(partition, None)
             if not wanted:
-                del self._wanted[broker_id]
+                del self._requested[broker_id]

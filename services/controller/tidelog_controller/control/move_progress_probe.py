@@ -20,7 +20,7 @@ from tidelog_runtime.replica_control import DescribeReplicasResult
 _Key = tuple[str, int]
 
 
-class Asked(NamedTuple):
+class Measurement(NamedTuple):
     """A partition and its leader."""
 
     partition: TopicPartition
@@ -28,7 +28,7 @@ class Asked(NamedTuple):
     leader: int
 
 
-class _Question(NamedTuple):
+class _DescribeRequest(NamedTuple):
     id: int
     partitions: dict[_Key, TopicPartition]
 
@@ -38,63 +38,63 @@ class MoveProgressProbe:
 
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
-        self._wanted: dict[int, dict[_Key, TopicPartition]] = {}
-        self._in_flight: dict[int, _Question] = {}
+        self._requested: dict[int, dict[_Key, TopicPartition]] = {}
+        self._in_flight: dict[int, _DescribeRequest] = {}
 
-    def ask(self, asked: Iterable[Asked]) -> None:
+    def request(self, measurements: Iterable[Measurement]) -> None:
         """Requests those partitions that are not in flight already."""
-        for partition, topic_id, leader in asked:
+        for partition, topic_id, leader in measurements:
             key = (topic_id, partition.partition)
-            question = self._in_flight.get(leader)
-            if question is None or key not in question.partitions:
-                self._wanted.setdefault(leader, {})[key] = partition
+            request = self._in_flight.get(leader)
+            if request is None or key not in request.partitions:
+                self._requested.setdefault(leader, {})[key] = partition
 
     def pending(self) -> Iterator[TopicPartition]:
         """The partitions whose leaders have no request yet, or have not answered it."""
-        for wanted in self._wanted.values():
+        for wanted in self._requested.values():
             yield from wanted.values()
-        for question in self._in_flight.values():
-            yield from question.partitions.values()
+        for request in self._in_flight.values():
+            yield from request.partitions.values()
 
     def due(self, control: BrokerControl) -> list[_Key]:
         """What to request from the broker now, by topic id and number."""
-        wanted = self._wanted.get(control.broker_id)
+        wanted = self._requested.get(control.broker_id)
         if not wanted or control.broker_id in self._in_flight:
             return []
         return list(islice(wanted, MAX_PARTITIONS_PER_QUESTION))
 
-    def asked(self, control: BrokerControl, question_id: int, asked: Iterable[_Key]) -> None:
+    def mark_sent(self, control: BrokerControl, command_id: int, keys: Iterable[_Key]) -> None:
         broker_id = control.broker_id
-        wanted = self._wanted[broker_id]
-        partitions = {key: wanted.pop(key) for key in asked}
+        wanted = self._requested[broker_id]
+        partitions = {key: wanted.pop(key) for key in keys}
         if not wanted:
-            del self._wanted[broker_id]
-        self._in_flight[broker_id] = _Question(question_id, partitions)
+            del self._requested[broker_id]
+        self._in_flight[broker_id] = _DescribeRequest(command_id, partitions)
 
     def answered(
-        self, broker_id: int, question_id: int, result: DescribeReplicasResult, now_ms: int
+        self, broker_id: int, command_id: int, result: DescribeReplicasResult, now_ms: int
     ) -> None:
-        question = self._end(broker_id, question_id)
-        if question is None or result.error is not None:
+        request = self._end(broker_id, command_id)
+        if request is None or result.error is not None:
             return
         for replica in result.replicas:
-            partition = question.partitions.get((replica.topic_id, replica.partition))
+            partition = request.partitions.get((replica.topic_id, replica.partition))
             if partition is not None and replica.size_bytes >= 0:
                 lacks = dict(replica.lacks)
                 self._operations.measured(partition, replica.size_bytes, lacks, now_ms)
 
-    def lost(self, broker_id: int, question_id: int) -> None:
+    def lost(self, broker_id: int, command_id: int) -> None:
         """Drops the request, and the requests that would have followed it."""
-        if self._end(broker_id, question_id) is not None:
-            self._wanted.pop(broker_id, None)
+        if self._end(broker_id, command_id) is not None:
+            self._requested.pop(broker_id, None)
 
     def forget_broker(self, broker_id: int) -> None:
-        self._wanted.pop(broker_id, None)
+        self._requested.pop(broker_id, None)
         self._in_flight.pop(broker_id, None)
 
-    def _end(self, broker_id: int, question_id: int) -> _Question | None:
-        question = self._in_flight.get(broker_id)
-        if question is None or question.id != question_id:
+    def _end(self, broker_id: int, command_id: int) -> _DescribeRequest | None:
+        request = self._in_flight.get(broker_id)
+        if request is None or request.id != command_id:
             return None
         del self._in_flight[broker_id]
-        return question
+        return request

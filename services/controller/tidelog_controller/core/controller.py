@@ -160,7 +160,7 @@ class Controller:
             self._failing_disks,
             self._dispatcher.is_acknowledged,
             identity.controller_epoch,
-            self._dispatcher.full_states_taken,
+            self._dispatcher.full_states_acknowledged,
             WritePace(intervals),
         )
         self._broken = BrokenConnections()
@@ -379,7 +379,7 @@ class Controller:
             self._unreachable.forget_broker(broker_id)
             self._failing_disks.forget_broker(broker_id)
             self._out.append(CloseChannel(broker_id, old.broker_epoch))
-            departure = self._departures.left(old, new, self._wall_ms)
+            departure = self._departures.record(old, new, self._wall_ms)
             self._emit(broker_event(Kind.BROKER_LEFT, old, revision, departure.cause))
             self._emit_acknowledged()
         if new is not None and (old is None or new.broker_epoch != old.broker_epoch):
@@ -545,7 +545,7 @@ class Controller:
             self._dispatcher.require_all(broker_id, self._now_ms, Cause.CONNECTION_LOST)
             return
         self._departures.connection_refused(broker_id, broker_epoch)
-        departure = self._departures.judged(broker, None, self._wall_ms)
+        departure = self._departures.departure_of(broker, None, self._wall_ms)
         removal = RegistrationRemoval(broker_id, broker_epoch, departure)
         if self._transactions.is_in_flight(removal):
             return

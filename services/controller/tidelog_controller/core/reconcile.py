@@ -158,7 +158,7 @@ def _leadership_transfer(
     )
 
 
-def logs_needed(context: Context, partition: TopicPartition) -> tuple[int, ...]:
+def missing_logs(context: Context, partition: TopicPartition) -> tuple[int, ...]:
     """The brokers whose logs have to be described before the partition can be decided."""
     topic = context.topics.get(partition.topic)
     held = context.partition(partition)

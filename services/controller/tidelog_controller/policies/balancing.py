@@ -138,7 +138,7 @@ class _Draft:
         self._assignment = assignment
         self._partitions = sorted(assignment, key=_even_order)
         part = sorted(dict.fromkeys(brokers))
-        self._takers = range(len(part))
+        self._participants = range(len(part))
         self._ids = [broker.broker_id for broker in part]
         holding = {b: None for p in self._partitions for b in assignment[p]}
         self._ids += sorted(holding.keys() - set(self._ids))
@@ -184,7 +184,7 @@ class _Draft:
         self._free_only = free_only
         self._without_broker = sum(self._loads[b] for b in self._emptied)
         floors = list(self._loads) if keep else [0] * self._count
-        limits = Limits(self._takers, self._emptied, floors, free_only)
+        limits = Limits(self._participants, self._emptied, floors, free_only)
         Levelling(self._sets, len(self._partitions), self._loads, limits).run()
         self._spread_leaders(limits, keep=keep)
 
@@ -229,15 +229,15 @@ class _Draft:
         before, after = self._before, self._replica_loads()
         if self._free_only:
             return self._without_broker
-        held = [after[b] for b in self._takers]
+        held = [after[b] for b in self._participants]
         if not held or max(held) - min(held) > 1:
             # Racks, or brokers that have to keep their replicas, allow no other balance.
-            lacking = sum(max(0, after[b] - before[b]) for b in self._takers)
+            lacking = sum(max(0, after[b] - before[b]) for b in self._participants)
             return max(self._without_broker, lacking)
         floor, rest = divmod(sum(held), len(held))
         ceiling = floor + (rest > 0)
-        lacking = sum(max(0, floor - before[b]) for b in self._takers)
-        beyond = sum(max(0, before[b] - ceiling) for b in self._takers)
+        lacking = sum(max(0, floor - before[b]) for b in self._participants)
+        beyond = sum(max(0, before[b] - ceiling) for b in self._participants)
         return max(self._without_broker, lacking, beyond)
 
     def _shares(self) -> tuple[BrokerShare, ...]:

@@ -94,13 +94,13 @@ class Offers:
 class Limits(NamedTuple):
     """Limits of a levelling.
 
-    - `takers`: brokers that may receive things.
+    - `participants`: brokers that may receive things.
     - `emptied`: brokers that have to end with nothing.
     - `floors`: by broker, the least number that it keeps; a broker at its floor gives nothing.
     - `free_only`: only transfers that cost nothing are made.
     """
 
-    takers: Sequence[int]
+    participants: Sequence[int]
     emptied: Sequence[int]
     floors: Sequence[int]
     free_only: bool = False
@@ -121,9 +121,9 @@ class Levelling:
             self._offer(thing)
         # Each giver begins at another thing. Otherwise all would give the same takers replicas of
         # the same partitions, and if one of these failed, its load would fall on the others alone.
-        for turn, giver in enumerate(limits.takers):
+        for turn, giver in enumerate(limits.participants):
             for offers in self._offers.values():
-                offers.begin_at(giver, Fraction(turn, len(limits.takers)))
+                offers.begin_at(giver, Fraction(turn, len(limits.participants)))
 
     def run(self) -> None:
         for broker in self._limits.emptied:
@@ -142,7 +142,7 @@ class Levelling:
         nothing is finished: no broker that it reaches has two less, and no later transfer leads to
         one.
         """
-        heap = [(-self.loads[broker], broker) for broker in self._limits.takers]
+        heap = [(-self.loads[broker], broker) for broker in self._limits.participants]
         heapq.heapify(heap)
         while heap:
             load, broker = heapq.heappop(heap)
@@ -165,30 +165,32 @@ class Levelling:
         `all_of_it`: to any taker, whatever it holds.
         """
         loads = self.loads
-        takers = sorted(self._limits.takers, key=lambda b: (loads[b], b))
+        participants = sorted(self._limits.participants, key=lambda b: (loads[b], b))
         if not all_of_it:
-            takers = [b for b in takers if loads[b] <= loads[giver] - 2]
-        if not takers:
+            participants = [b for b in participants if loads[b] <= loads[giver] - 2]
+        if not participants:
             return None
-        path = self._direct(giver, takers, WITHOUT_COPY)
+        path = self._direct(giver, participants, WITHOUT_COPY)
         if path is None and kinds != WITHOUT_COPY:
-            path = self._copied(giver, takers)
-        path = path or self._cheapest_path(giver, takers, kinds)
+            path = self._copied(giver, participants)
+        path = path or self._cheapest_path(giver, participants, kinds)
         if path is None or not self._carry_out(path):
             return None
         return path[-1][2]
 
-    def _copied(self, giver: int, takers: Sequence[int]) -> Path | None:
+    def _copied(self, giver: int, participants: Sequence[int]) -> Path | None:
         """To the takers with the least load, whatever it costs: others may be served for free."""
-        for _, alike in groupby(takers, key=self.loads.__getitem__):
+        for _, alike in groupby(participants, key=self.loads.__getitem__):
             path = self._direct(giver, list(alike), WITH_COPY)
             if path is not None:
                 return path
         return None
 
-    def _direct(self, giver: int, takers: Sequence[int], kinds: Iterable[Kind]) -> Path | None:
+    def _direct(
+        self, giver: int, participants: Sequence[int], kinds: Iterable[Kind]
+    ) -> Path | None:
         for kind in kinds:
-            for taker in takers:
+            for taker in participants:
                 thing = self._offers[kind].peek(giver, taker)
                 if thing is not None:
                     return [(thing, giver, taker)]
@@ -205,7 +207,7 @@ class Levelling:
             reached.add(broker)
             if broker in ends and path:
                 return path
-            for taker in self._limits.takers:
+            for taker in self._limits.participants:
                 if taker in reached:
                     continue
                 for kind in kinds:

@@ -71,7 +71,7 @@ class LeaderSwaps:
     def run(self, loads: list[int], limits: Limits) -> bool:
         """Returns whether anything was gained. `loads`: leaders by broker; updated in place."""
         gained = False
-        givers = sorted(limits.takers, key=lambda b: (-loads[b], b))
+        givers = sorted(limits.participants, key=lambda b: (-loads[b], b))
         # Each turn brings two loads closer together.
         while any(self._swap_from(giver, loads, limits) for giver in givers):
             gained = True
@@ -81,7 +81,7 @@ class LeaderSwaps:
     def _swap_from(self, giver: int, loads: list[int], limits: Limits) -> bool:
         if loads[giver] <= limits.floors[giver]:
             return False
-        for taker in sorted(limits.takers, key=lambda b: (loads[b], b)):
+        for taker in sorted(limits.participants, key=lambda b: (loads[b], b)):
             if loads[taker] > loads[giver] - 2:
                 return False
             led, followed = self._led.peek(giver, taker), self._followed.peek(taker, giver)

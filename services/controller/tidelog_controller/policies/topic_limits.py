@@ -76,7 +76,7 @@ def check_config_change(before: Mapping[str, str], after: Mapping[str, str]) -> 
         )
 
 
-def beginning_beyond(entry: TopicEntry, removed: Iterable[int]) -> TopicEntry:
+def with_first_epoch_above(entry: TopicEntry, removed: Iterable[int]) -> TopicEntry:
     """Returns the topic with a first leader epoch beyond those of the `removed` partitions.
 
     It never decreases, because it is all that is left of partitions that were removed before.

@@ -151,7 +151,7 @@ def _broker_view(context: Context, broker_id: int, departure: Departure | None) 
         sum(broker_id in state.leaving for state in states),
         broker is not None
         and broker_id not in context.removed_brokers
-        and not context.takes_part(broker_id),
+        and not context.accepts_replicas(broker_id),
     )
 
 

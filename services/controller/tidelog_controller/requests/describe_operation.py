@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tidelog.errors import TidelogError
 from tidelog.model import NO_LEADER
-from tidelog_controller.control.move_progress_probe import Asked, MoveProgressProbe
+from tidelog_controller.control.move_progress_probe import Measurement, MoveProgressProbe
 from tidelog_controller.requests.operation_plans import unknown_operation
 from tidelog_controller.requests.operation_views import Now, describe_operation, position_of
 from tidelog_controller.state.admin_requests import DescribeOperation
@@ -42,7 +42,7 @@ class DescribeOperationHandler:
             position_of(request.page_token)
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]
-        self._move_progress.ask(self._to_ask(request.operation_id, now_ms))
+        self._move_progress.request(self._missing_measurements(request.operation_id, now_ms))
         self._pending[request.request_id] = _Pending(request, now_ms + MAX_MEASURING_MS)
         return []
 
@@ -70,11 +70,11 @@ class DescribeOperationHandler:
         except TidelogError as error:
             return AdminReply(error)
 
-    def _to_ask(self, operation_id: str, now_ms: int) -> Iterator[Asked]:
+    def _missing_measurements(self, operation_id: str, now_ms: int) -> Iterator[Measurement]:
         work = self._context.operations.work_of(operation_id)
         if work is None:
             return
         for partition in work.bytes.stale(work.active, now_ms):
             state = self._context.state_to_stay(partition)
             if state is not None and state.leader != NO_LEADER:
-                yield Asked(partition, state.topic_id, state.leader)
+                yield Measurement(partition, state.topic_id, state.leader)

@@ -16,7 +16,7 @@ from tidelog.errors import ErrorCode, TidelogError, unknown_partition
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog.request_bounds import page_size
 from tidelog_controller.control.log_descriptions import Descriptions
-from tidelog_controller.policies.electability import is_running, is_whole, last_known
+from tidelog_controller.policies.electability import is_intact, is_running, last_known
 from tidelog_controller.policies.recovery import Logs, records_given_up
 from tidelog_controller.requests.operation_views import position_of
 from tidelog_controller.requests.request_checks import (
@@ -172,7 +172,7 @@ class DescribeRecoveryHandler:
             return SurvivorView(broker_id, problem, None, False, -1)
         members = (*held.state.isr, *held.state.eligible)
         whole = any(
-            is_whole(member, self._context.live, topic.rules)
+            is_intact(member, self._context.live, topic.rules)
             for member in members
             if member.broker_id == broker_id
         )

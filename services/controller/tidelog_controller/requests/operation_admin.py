@@ -7,7 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog_controller.requests.operation_fingerprint import asked_of, kind_of, text_of
+from tidelog_controller.requests.operation_fingerprint import (
+    canonical_text,
+    fingerprint_of,
+    kind_of,
+)
 from tidelog_controller.requests.operation_plans import (
     assignment_of,
     check_expected,
@@ -21,9 +25,9 @@ from tidelog_controller.requests.operation_views import Now, view_of
 from tidelog_controller.requests.plan_queue import (
     OnRemoved,
     PlanQueue,
+    is_current,
     is_guarded,
     on_removed,
-    stands,
 )
 from tidelog_controller.requests.plan_writing import (
     MAX_CHUNKS_IN_FLIGHT,
@@ -92,19 +96,19 @@ class _Cancelling:
 
 
 class OperationAdmin:
-    """`is_settled`: whether an operation whose moves are done may end."""
+    """`elections_done`: whether an operation whose moves are done may end."""
 
     def __init__(
         self,
         context: Context,
         transactions: Transactions,
         rng: random.Random,
-        is_settled: Callable[[str], bool],
+        elections_done: Callable[[str], bool],
     ) -> None:
         self._context = context
         self._transactions = transactions
         self._rng = rng
-        self._is_settled = is_settled
+        self._elections_done = elections_done
         self._plan_queue = PlanQueue(context)
         self._drafts: dict[int, _Draft] = {}
         self._beginnings: dict[int, _Beginning] = {}
@@ -120,7 +124,7 @@ class OperationAdmin:
                 if known is not None and not request.dry_run:
                     return self._reply_known(request, now)
             wanted = request.wanted
-            self._plan_queue.want(
+            self._plan_queue.enqueue(
                 request.request_id,
                 lambda context: plan_operation(context, wanted),
                 confirmed=not request.dry_run,
@@ -138,9 +142,9 @@ class OperationAdmin:
             check_operation_revision(self._context, operation_id, request.expected_revision)
             self._check_cancellable(operation_id)
             if request.dry_run:
-                self._plan_queue.want(
+                self._plan_queue.enqueue(
                     request.request_id,
-                    lambda context: OperationPlan(_going_back(context, operation_id)),
+                    lambda context: OperationPlan(_cancellation_plan(context, operation_id)),
                     confirmed=False,
                 )
         except TidelogError as error:
@@ -190,7 +194,7 @@ class OperationAdmin:
             commands += self._advance_cancelling(cancelling, now)
         commands += self._end_operations(now.wall_ms)
         removals = superfluous_keys(
-            self._context, self._asked_for(), self._transactions.mutations()
+            self._context, self._requested_ids(), self._transactions.mutations()
         )
         waiting = [r for r in removals if not self._transactions.is_in_flight(r)]
         return [*commands, *(self._transactions.begin(removal) for removal in waiting)]
@@ -214,7 +218,7 @@ class OperationAdmin:
         plan = plan_writing(self._context.operations, operation_id, moves)
         entry = OperationEntry(
             kind=kind_of(request.wanted),
-            request=text_of(request.wanted),
+            request=canonical_text(request.wanted),
             requested_by=request.caller.name,
             requested_from=request.caller.address,
             requested_at_ms=draft.wall_ms,
@@ -249,12 +253,12 @@ class OperationAdmin:
             isinstance(other, BeginOperation)
             and not other.dry_run
             and other.operation_id == operation_id
-            and asked_of(other.wanted) != asked_of(request.wanted)
+            and fingerprint_of(other.wanted) != fingerprint_of(request.wanted)
             for other in drafts
         ):
             raise _in_use(operation_id)
         for entry in entries:
-            if (entry.kind, entry.request) != asked_of(request.wanted):
+            if (entry.kind, entry.request) != fingerprint_of(request.wanted):
                 raise TidelogError(
                     ErrorCode.OPERATION_ID_IN_USE,
                     f"operation {request.operation_id} is another one: {entry.kind.value} "
@@ -326,7 +330,7 @@ class OperationAdmin:
         if self._transactions.is_in_flight(commit):
             return []
         if not self._may_commit(beginning):
-            return self._refuse(beginning, _changed_meanwhile())
+            return self._refuse(beginning, _changed_while_written())
         beginning.commit_begun = True
         return [self._transactions.begin(commit)]
 
@@ -341,7 +345,7 @@ class OperationAdmin:
         beginning.layout = layout
         if beginning.commit_begun:
             return is_guarded(self._context, beginning.planned)
-        return stands(self._context, beginning.planned)
+        return is_current(self._context, beginning.planned)
 
     def _refuse(self, beginning: _Beginning, error: TidelogError) -> list[Command]:
         return self._reply(beginning, AdminReply(error))
@@ -401,9 +405,9 @@ class OperationAdmin:
                 continue
             on_brokers = on_removed(self._context, operation_id, entry)
             is_done = entry.state is OperationState.DONE
-            if is_done and (on_brokers.leaving or not self._is_settled(operation_id)):
+            if is_done and (on_brokers.leaving or not self._elections_done(operation_id)):
                 continue  # Other operations still move them off; if those are cancelled, they stay.
-            judged = _judged(entry, on_brokers) if is_done else entry
+            judged = _failed_if_not_empty(entry, on_brokers) if is_done else entry
             revision = operations.held[operation_id].revision
             over = replace(judged, ended_at_ms=wall_ms)
             update = OperationUpdate(operation_id, revision, over)
@@ -416,13 +420,13 @@ class OperationAdmin:
             for mutation in self._transactions.mutations()
         )
 
-    def _asked_for(self) -> set[str]:
+    def _requested_ids(self) -> set[str]:
         """Operations that have not begun yet."""
         drafts = (draft.request.operation_id for draft in self._drafts.values())
         return {*drafts, *(beginning.operation_id for beginning in self._beginnings.values())}
 
 
-def _judged(entry: OperationEntry, on_brokers: OnRemoved) -> OperationEntry:
+def _failed_if_not_empty(entry: OperationEntry, on_brokers: OnRemoved) -> OperationEntry:
     """Marks a removal as failed if its brokers still hold replicas.
 
     The replicas came there as it began, or another operation has kept them. An administrator who
@@ -455,7 +459,7 @@ def _unreadable(operation_id: str, key: str) -> TidelogError:
     )
 
 
-def _changed_meanwhile() -> TidelogError:
+def _changed_while_written() -> TidelogError:
     return TidelogError(
         ErrorCode.REVISION_CONFLICT,
         "a partition that the operation moves, a topic, or the mark of a broker changed while the "
@@ -471,7 +475,7 @@ def _not_planned() -> TidelogError:
     )
 
 
-def _going_back(context: Context, operation_id: str) -> PlanSummary:
+def _cancellation_plan(context: Context, operation_id: str) -> PlanSummary:
     """The reverse of the active moves, and what else a cancellation rolls back."""
     back: list[OperationMove] = []
     for move in context.operations.moves_of(operation_id):

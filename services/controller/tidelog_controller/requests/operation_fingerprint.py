@@ -30,12 +30,12 @@ def kind_of(wanted: RequestedOperation) -> OperationKind:
     return _KINDS[type(wanted)]
 
 
-def asked_of(wanted: RequestedOperation) -> tuple[OperationKind, str]:
+def fingerprint_of(wanted: RequestedOperation) -> tuple[OperationKind, str]:
     """A fingerprint by which a repeated request is recognized."""
-    return kind_of(wanted), text_of(wanted)
+    return kind_of(wanted), canonical_text(wanted)
 
 
-def text_of(wanted: RequestedOperation) -> str:
+def canonical_text(wanted: RequestedOperation) -> str:
     """The request as JSON in a canonical form.
 
     Requested moves, which may be many, are represented by their digest.

@@ -297,19 +297,19 @@ def _warned(context: Context, plan: PlanSummary) -> PlanSummary:
 
 def _rebalanced(context: Context, added: Iterable[int]) -> PlanSummary:
     assignment = assignment_of(context)
-    brokers = context.racked(sorted({*taking_part(context), *added}))
+    brokers = context.racked(sorted({*participating_brokers(context), *added}))
     return _summarised(context, plan_rebalance(assignment, brokers))
 
 
-def taking_part(context: Context) -> list[int]:
+def participating_brokers(context: Context) -> list[int]:
     """The brokers to which replicas may be moved; all brokers as long as there are no replicas."""
     able = context.placement_brokers()
-    return [b for b in able if context.takes_part(b)] if context.partition_count else able
+    return [b for b in able if context.accepts_replicas(b)] if context.partition_count else able
 
 
 def _hinted(context: Context, error: TidelogError) -> TidelogError:
     """Adds a hint if too few brokers take part and others only have to be added."""
-    waiting = [b for b in context.placement_brokers() if not context.takes_part(b)]
+    waiting = [b for b in context.placement_brokers() if not context.accepts_replicas(b)]
     if not waiting:
         return error
     hint = f"brokers {waiting} are running and have not been added: add them first"
@@ -351,7 +351,7 @@ def _removed(context: Context, broker_ids: Sequence[int]) -> OperationPlan:
                 f"registered: {sorted(context.brokers)}",
             )
     assignment = assignment_of(context)
-    brokers = context.racked(taking_part(context))
+    brokers = context.racked(participating_brokers(context))
     try:
         plan = plan_removal(assignment, brokers, broker_ids)
     except TidelogError as error:
@@ -378,7 +378,7 @@ def _other_factor(context: Context, topics: Sequence[str], factor: int) -> Opera
             entries.append(TopicRewrite(name, topic.revision, entry))
             before.append((name, entry.topic_id, topic.entry.replication_factor))
     assignment = assignment_of(context)
-    brokers = context.racked(taking_part(context))
+    brokers = context.racked(participating_brokers(context))
     try:
         plan = plan_replication_factor(assignment, brokers, topics, factor)
     except TidelogError as error:

@@ -19,7 +19,7 @@ from tidelog_controller.policies.assignment import check_assignment
 from tidelog_controller.policies.internal_topics import check_may_resize
 from tidelog_controller.policies.placement import place_each, start_of
 from tidelog_controller.policies.replica_limit import check_added, may_exceed
-from tidelog_controller.policies.topic_limits import beginning_beyond, check_partitions
+from tidelog_controller.policies.topic_limits import check_partitions, with_first_epoch_above
 from tidelog_controller.requests.request_checks import (
     check_factor,
     check_revision,
@@ -133,7 +133,7 @@ class PartitionAdmin:
                 raise _too_many(request, count)
             # Stopping each takes one more epoch.
             going = self._states_from(request.topic, request.partitions)
-            entry = beginning_beyond(entry, (state.leader_epoch + 1 for state in going))
+            entry = with_first_epoch_above(entry, (state.leader_epoch + 1 for state in going))
             entry = replace(entry, shrunk=True)
             intent = PartitionsRemoval(entry.topic_id, request.partitions, request.trace_id)
         self._check_idle(request.topic)
@@ -221,7 +221,7 @@ class PartitionAdmin:
             return self._reply(waiting, AdminReply(outcome_unknown(what)))
         answer = PartitionsAnswer(waiting.done, topic.revision)
         pending = self._pending(request.topic)
-        goes_on = bool(pending) or self._goes_on(request)
+        goes_on = bool(pending) or self._continue(request)
         if goes_on and now_ms < waiting.deadline_ms:
             return []
         error = self._not_yet(request, topic) if goes_on and not pending else None
@@ -230,7 +230,7 @@ class PartitionAdmin:
         reply = AdminReply(error, topic.entry.topic_id, pending, answer=answer)
         return self._reply(waiting, reply)
 
-    def _goes_on(self, request: AddPartitions | RemovePartitions) -> bool:
+    def _continue(self, request: AddPartitions | RemovePartitions) -> bool:
         if isinstance(request, AddPartitions):
             return is_growing(self._context, request.topic)
         return request.topic in self._context.removals
@@ -268,7 +268,7 @@ class PartitionAdmin:
 
         Needed when a partition was elected again, or resigned, after its removal was written.
         """
-        self._to_rise.update(dict.fromkeys(self._context.take_to_outlive()))
+        self._to_rise.update(dict.fromkeys(self._context.drain_first_epochs_to_check()))
         for topic in list(self._to_rise):
             if self._is_rising(topic):
                 continue
@@ -297,7 +297,7 @@ class PartitionAdmin:
             and number >= removal.entry.first
             and context.is_stopped(TopicPartition(topic, number))
         ]
-        entry = beginning_beyond(known.entry, epochs)
+        entry = with_first_epoch_above(known.entry, epochs)
         return FirstEpochRise(topic, known.revision, entry) if entry != known.entry else None
 
     def _is_rising(self, topic: str) -> bool:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
-from tidelog_controller.requests.operation_plans import planned_replicas, taking_part
+from tidelog_controller.requests.operation_plans import participating_brokers, planned_replicas
 from tidelog_controller.requests.rollback import marking
 from tidelog_controller.state.commands import MakePlan
 from tidelog_controller.state.context import Context
@@ -24,7 +24,7 @@ from tidelog_runtime.metadata.operations import MarkedAs, OperationEntry, Operat
 
 MAX_PLANS_WAITING = 100
 # The number of attempts for a plan that changes keep making invalid.
-MAX_PLANNINGS = 3
+MAX_ATTEMPTS = 3
 
 Make = Callable[[Context], OperationPlan]
 
@@ -54,7 +54,7 @@ class _Draft:
 
     make: Make
     confirmed: bool
-    plannings: int = 0
+    attempts: int = 0
 
 
 class PlanQueue:
@@ -66,7 +66,7 @@ class PlanQueue:
         self._in_flight: tuple[int, int, Basis] | None = None  # plan, request
         self._last_id = 0
 
-    def want(self, request_id: int, make: Make, *, confirmed: bool) -> None:
+    def enqueue(self, request_id: int, make: Make, *, confirmed: bool) -> None:
         if len(self._drafts) >= MAX_PLANS_WAITING:
             raise TidelogError(
                 ErrorCode.REQUEST_TIMED_OUT,
@@ -82,7 +82,7 @@ class PlanQueue:
         if self._in_flight is not None or not self._drafts:
             return None
         request_id, draft = next(iter(self._drafts.items()))
-        draft.plannings += 1
+        draft.attempts += 1
         self._last_id += 1
         self._in_flight = (self._last_id, request_id, self.basis())
         return MakePlan(self._last_id, partial(draft.make, self._context.snapshot()))
@@ -97,25 +97,25 @@ class PlanQueue:
         if draft is None:
             return None
         planned, error = event.planned, event.error
-        if draft.confirmed and planned is not None and not self._still_stands(planned, basis):
-            if draft.plannings < MAX_PLANNINGS:
+        if draft.confirmed and planned is not None and not self._is_still_valid(planned, basis):
+            if draft.attempts < MAX_ATTEMPTS:
                 return None
-            planned, error = None, _overtaken()
+            planned, error = None, _cluster_kept_changing()
         del self._drafts[request_id]
         return Finished(request_id, planned, error)
 
     def basis(self) -> Basis:
-        brokers = self._context.racked(taking_part(self._context))
+        brokers = self._context.racked(participating_brokers(self._context))
         return Basis(self._context.layout_version, tuple((b, rack) for b, rack in brokers))
 
-    def _still_stands(self, planned: OperationPlan, basis: Basis) -> bool:
+    def _is_still_valid(self, planned: OperationPlan, basis: Basis) -> bool:
         now = self.basis()
         if now.brokers != basis.brokers:
             return False
-        return now.layout == basis.layout or stands(self._context, planned)
+        return now.layout == basis.layout or is_current(self._context, planned)
 
 
-def stands(context: Context, planned: OperationPlan) -> bool:
+def is_current(context: Context, planned: OperationPlan) -> bool:
     """Whether a plan is still valid.
 
     Everything that it moves, marks and rewrites has to be as it was when the plan was made. Nothing
@@ -130,7 +130,10 @@ def stands(context: Context, planned: OperationPlan) -> bool:
         if state.moving is not None or context.operations.busy_with(move.name, move.topic_id):
             return False
     named = {move.name for move in planned.summary.moves}
-    return not (_left_behind(context, planned, named) or _left_as_it_is(context, planned, named))
+    return not (
+        _has_new_replicas_to_move(context, planned, named)
+        or _has_new_partitions_to_resize(context, planned, named)
+    )
 
 
 def is_guarded(context: Context, planned: OperationPlan) -> bool:
@@ -141,7 +144,7 @@ def is_guarded(context: Context, planned: OperationPlan) -> bool:
     return all(topic is not None and topic.revision == revision for topic, revision in topics)
 
 
-def _left_behind(
+def _has_new_replicas_to_move(
     context: Context, planned: OperationPlan, named: Collection[TopicPartition]
 ) -> bool:
     """Whether a broker that is to be emptied has received a replica since."""
@@ -184,7 +187,7 @@ def on_removed(context: Context, operation_id: str, entry: OperationEntry) -> On
     return found
 
 
-def _left_as_it_is(
+def _has_new_partitions_to_resize(
     context: Context, planned: OperationPlan, named: Collection[TopicPartition]
 ) -> bool:
     """Whether a topic with a new factor has got a partition with the previous factor since."""
@@ -196,9 +199,9 @@ def _left_as_it_is(
     )
 
 
-def _overtaken() -> TidelogError:
+def _cluster_kept_changing() -> TidelogError:
     return TidelogError(
         ErrorCode.REVISION_CONFLICT,
-        f"the cluster changed while the plan was being made, {MAX_PLANNINGS} times in a row; "
+        f"the cluster changed while the plan was being made, {MAX_ATTEMPTS} times in a row; "
         "nothing was started; try again when brokers and topics are stable",
     )

@@ -39,15 +39,15 @@ class PostMoveLeaderElection:
         self._hindrance = hindrance
         # Operations whose moves are done and that have not ended: the number of their partitions
         # that have not been checked or wait for their leader.
-        self._left: dict[str, int] = {}
+        self._remaining: dict[str, int] = {}
         self._moved: dict[TopicPartition, str] = {}  # by its operation; not requested yet
         self._wanted: dict[TopicPartition, RequestedLeader] = {}
         self._wanted_by: dict[TopicPartition, str] = {}
 
-    def is_settled(self, operation_id: str) -> bool:
+    def elections_done(self, operation_id: str) -> bool:
         """Whether an operation whose moves are done needs no further elections."""
         entry = self._context.operations.held[operation_id].entry
-        return entry.kind not in _BALANCING or self._left.get(operation_id) == 0
+        return entry.kind not in _BALANCING or self._remaining.get(operation_id) == 0
 
     def advance(self) -> Mapping[TopicPartition, RequestedLeader]:
         """The requested leaders, without preferred replicas that cannot lead or lead already."""
@@ -55,13 +55,13 @@ class PostMoveLeaderElection:
         for name, leader in list(self._wanted.items()):
             if self._is_over(name, leader):
                 del self._wanted[name]
-                self._left[self._wanted_by.pop(name)] -= 1
+                self._remaining[self._wanted_by.pop(name)] -= 1
         while self._moved and len(self._wanted) < MAX_ELECTED_AT_ONCE:
             name = next(iter(self._moved))
-            self._want(name, self._moved.pop(name))
+            self._request_election(name, self._moved.pop(name))
         return self._wanted
 
-    def _want(self, name: TopicPartition, operation_id: str) -> None:
+    def _request_election(self, name: TopicPartition, operation_id: str) -> None:
         state = self._context.state_to_stay(name)
         if state is not None:
             trace_id = self._context.operations.held[operation_id].entry.trace_id
@@ -69,11 +69,11 @@ class PostMoveLeaderElection:
             if not self._is_over(name, leader):
                 self._wanted[name], self._wanted_by[name] = leader, operation_id
                 return
-        self._left[operation_id] -= 1
+        self._remaining[operation_id] -= 1
 
     def _note_operations(self) -> None:
         operations = self._context.operations
-        settling = [
+        finishing = [
             operation_id
             for operation_id, held in operations.held.items()
             if held.entry.kind in _BALANCING
@@ -81,15 +81,15 @@ class PostMoveLeaderElection:
             and (work := operations.work_of(operation_id)) is not None
             and work.is_over
         ]
-        if self._left.keys() - settling:
-            self._left = {i: left for i, left in self._left.items() if i in settling}
-            self._moved = {name: i for name, i in self._moved.items() if i in settling}
-            self._wanted_by = {name: i for name, i in self._wanted_by.items() if i in settling}
+        if self._remaining.keys() - finishing:
+            self._remaining = {i: left for i, left in self._remaining.items() if i in finishing}
+            self._moved = {name: i for name, i in self._moved.items() if i in finishing}
+            self._wanted_by = {name: i for name, i in self._wanted_by.items() if i in finishing}
             self._wanted = {n: w for n, w in self._wanted.items() if n in self._wanted_by}
-        for operation_id in settling:
-            if operation_id not in self._left:
+        for operation_id in finishing:
+            if operation_id not in self._remaining:
                 moves = operations.moves_of(operation_id)
-                self._left[operation_id] = len(moves)
+                self._remaining[operation_id] = len(moves)
                 self._moved.update((move.name, operation_id) for move in moves)
 
     def _is_over(self, name: TopicPartition, leader: RequestedLeader) -> bool:

@@ -63,7 +63,7 @@ from tidelog_controller.state.events import (
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.metadata.schema import Departure
 
-_Moving = (
+_OperationRequest = (
     BeginOperation
     | CancelOperation
     | SetThrottle
@@ -75,7 +75,7 @@ _Moving = (
     | DescribeOperation
     | ListOperations
 )
-_Question = CheckRestart | DescribeBrokers | DescribeTopics
+_Query = CheckRestart | DescribeBrokers | DescribeTopics
 
 
 class AdminRequestRouter:
@@ -98,7 +98,7 @@ class AdminRequestRouter:
         self._configs = TopicConfigAdmin(context, transactions, controls, self._reads)
         self._recoveries = RecoveryAdmin(context, transactions)
         self._leaders = LeaderAdmin(context, transactions, leader_balancing, self._reads)
-        self._operations = OperationAdmin(context, transactions, rng, self._leaders.is_settled)
+        self._operations = OperationAdmin(context, transactions, rng, self._leaders.elections_done)
         self._throttle = ThrottleAdmin(context, transactions)
         self._describe_recovery = DescribeRecoveryHandler(context, descriptions, self._reads)
         self._describe_operation = DescribeOperationHandler(context, move_progress)
@@ -128,10 +128,10 @@ class AdminRequestRouter:
             case RecoverPartitions():
                 return self._recoveries.recover(request, now_ms)
             case moving_or_asking:
-                return self._take_further(moving_or_asking, now_ms, wall_ms)
+                return self._take_operation_or_query(moving_or_asking, now_ms, wall_ms)
 
-    def _take_further(
-        self, request: _Moving | _Question, now_ms: int, wall_ms: int
+    def _take_operation_or_query(
+        self, request: _OperationRequest | _Query, now_ms: int, wall_ms: int
     ) -> list[Command]:
         match request:
             case BeginOperation():
@@ -154,14 +154,14 @@ class AdminRequestRouter:
                 return self._leaders.maintain(request, now_ms)
             case ListOperations():
                 return self._listed(request, Now(now_ms, wall_ms))
-            case question:
-                return self._ask(question)
+            case query:
+                return self._answer_from_snapshot(query)
 
-    def _ask(self, question: _Question) -> list[Command]:
+    def _answer_from_snapshot(self, query: _Query) -> list[Command]:
         return self._reads.submit(
-            question.request_id,
-            partial(answer, question),
-            lambda found: [Reply(question.request_id, AdminReply(None, answer=found))],
+            query.request_id,
+            partial(answer, query),
+            lambda found: [Reply(query.request_id, AdminReply(None, answer=found))],
         )
 
     def _listed(self, request: ListOperations, now: Now) -> list[Command]:
@@ -231,12 +231,12 @@ class AdminRequestRouter:
         return min((time for time in times if time is not None), default=None)
 
 
-def answer(question: _Question, view: ClusterView) -> Answer:
+def answer(query: _Query, view: ClusterView) -> Answer:
     """Computes the answer without changing anything. Raises the `TidelogError` of the reply."""
-    match question:
+    match query:
         case CheckRestart():
-            return checked_restart(view.context, question)
+            return checked_restart(view.context, query)
         case DescribeBrokers():
-            return describe_brokers(view.context, question, view.departed)
+            return describe_brokers(view.context, query, view.departed)
         case DescribeTopics():
-            return describe_topics(view.context, question)
+            return describe_topics(view.context, query)

@@ -258,7 +258,7 @@ class TopicAdmin:
             request.config,
             request.trace_id,
             request.operation_id,
-            asked=_asked(request) if request.operation_id else "",
+            asked=_request_fingerprint(request) if request.operation_id else "",
         )
         return TopicCreation(request.topic, entry, request.assignment, request.caller)
 
@@ -341,7 +341,7 @@ class TopicAdmin:
         if gone or now_ms >= deletion.deadline_ms:
             del self._deletions[deletion.request_id]
             pending = () if gone else self._pending(deletion.topic)
-            error = None if gone or pending else _deletion_goes_on(deletion.topic)
+            error = None if gone or pending else _deletion_continues(deletion.topic)
             return [Reply(deletion.request_id, AdminReply(error, deletion.topic_id, pending))]
         if topic is None or deletion.topic in self._context.deletions:
             return []
@@ -415,7 +415,7 @@ def _check_same(request: CreateTopic, entry: TopicEntry) -> None:
     The request is the same if it equals the first one, even if the topic has changed since. It is
     also the same if it describes the topic as it is now.
     """
-    if entry.asked == _asked(request):
+    if entry.asked == _request_fingerprint(request):
         return
     there = (entry.partitions, entry.replication_factor, dict(entry.config))
     if (*_shape(request), dict(request.config)) != there:
@@ -428,7 +428,7 @@ def _check_same(request: CreateTopic, entry: TopicEntry) -> None:
         )
 
 
-def _asked(request: CreateTopic) -> str:
+def _request_fingerprint(request: CreateTopic) -> str:
     """A fingerprint by which a repeated request is recognized."""
     wanted = [*_shape(request), sorted(request.config.items()), request.assignment]
     return hashlib.sha256(json.dumps(wanted).encode()).hexdigest()
@@ -440,7 +440,7 @@ def _exists(topic: str) -> TidelogError:
     )
 
 
-def _deletion_goes_on(topic: str) -> TidelogError:
+def _deletion_continues(topic: str) -> TidelogError:
     return TidelogError(
         ErrorCode.REQUEST_TIMED_OUT,
         f"topic {topic} is not deleted yet; a deletion that has started continues, and the same "

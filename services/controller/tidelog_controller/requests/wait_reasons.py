@@ -31,10 +31,10 @@ def wait_reason(context: Context, operation_id: str) -> str:
     active = [(name, state) for name, state in states if state is not None]
     parts = [*_without_leader(context, active)]
     if entry.state is OperationState.CANCELLING:
-        parts += _to_go_back(context, active)
+        parts += _missing_to_roll_back(context, active)
     else:
         hindered = context.operations.hindered(operation_id)[Hindrance.NOT_READY]
-        parts += _to_go_on(context, active, hindered)
+        parts += _missing_to_continue(context, active, hindered)
         if work.is_over:
             parts += _on_brokers(context, operation_id, entry)
     waits = f"waits for {', and for '.join(parts)}" if parts else ""
@@ -47,7 +47,9 @@ def _without_leader(context: Context, active: _Active) -> Iterator[str]:
         yield f"{_named(names)} to have a leader"
 
 
-def _to_go_on(context: Context, active: _Active, hindered: Collection[int]) -> Iterator[str]:
+def _missing_to_continue(
+    context: Context, active: _Active, hindered: Collection[int]
+) -> Iterator[str]:
     missing = {b for _, state in active for b in missing_for_switch(state, context.live)}
     away = {b for b in missing if not is_running(b, context.live)}
     brokers = sorted({*away, *hindered})
@@ -55,7 +57,7 @@ def _to_go_on(context: Context, active: _Active, hindered: Collection[int]) -> I
         yield f"{_brokers(brokers)} to run and to accept commands of the controller"
 
 
-def _to_go_back(context: Context, active: _Active) -> Iterator[str]:
+def _missing_to_roll_back(context: Context, active: _Active) -> Iterator[str]:
     """Too few of a partition's original replicas are in sync to keep what is committed."""
     waiting: dict[TopicPartition, tuple[int, ...]] = {}
     for name, state in active:

@@ -190,7 +190,7 @@ class EventLoop:
         except* _TermOverError as over:
             reasons += [str(error) for error in over.exceptions]
         finally:
-            await self._let_go()
+            await self._close_channels()
         return "; ".join(reasons)
 
     async def submit(self, request: AdminRequest) -> AdminReply:
@@ -440,7 +440,7 @@ class EventLoop:
         await self._lease.wait_lost()
         raise _TermOverError("the lease was lost")
 
-    async def _let_go(self) -> None:
+    async def _close_channels(self) -> None:
         self._over = True
         for reply in self._requests.values():
             if not reply.done():

@@ -124,9 +124,9 @@ class Context:
         # The moves that operations request now; a begun move continues without its operation.
         self.requested_moves: Mapping[TopicPartition, RequestedMove] = {}
         self._retargeted: dict[TopicPartition, None] = {}
-        # Topics with a removal in which, since the last call of `take_to_outlive`, a stopped
-        # partition may have become the last holder of its leader epoch.
-        self._to_outlive: dict[str, None] = {}
+        # Topics with a removal whose first leader epoch may have to rise, since the last call of
+        # `drain_first_epochs_to_check`: a partition was stopped at a newer epoch.
+        self._first_epochs_to_check: dict[str, None] = {}
         # Everything up to this revision is known, because the watch has delivered it.
         self.revision = 0
         self._partitions: dict[str, dict[int, Partition]] = {}
@@ -189,7 +189,7 @@ class Context:
         """The brokers that may hold replicas of new partitions."""
         return [b for b in self.running_brokers() if b not in self.removed_brokers]
 
-    def takes_part(self, broker_id: int) -> bool:
+    def accepts_replicas(self, broker_id: int) -> bool:
         """Whether a plan may move existing replicas to it: it was added, or holds some already. A
         broker that has only registered gets replicas of new partitions."""
         if broker_id in self.removed_brokers:
@@ -232,9 +232,9 @@ class Context:
 
     def is_being_deleted(self, partition: TopicPartition) -> bool:
         """Whether the partition is being deleted, with its topic or by itself."""
-        return self._going_since(partition) is not None
+        return self._deletion_revision(partition) is not None
 
-    def _going_since(self, partition: TopicPartition) -> int | None:
+    def _deletion_revision(self, partition: TopicPartition) -> int | None:
         """The revision of the intent to delete it; None: there is none."""
         deletion = self.deletions.get(partition.topic)
         if deletion is not None:
@@ -247,7 +247,7 @@ class Context:
     def is_stopped(self, partition: TopicPartition) -> bool:
         """Whether the partition was stopped in order to be deleted. Only that leaves both ISR and
         eligible set empty."""
-        since = self._going_since(partition)
+        since = self._deletion_revision(partition)
         held = self.partition(partition)
         if since is None or held is None or held.revision < since:
             return False
@@ -265,15 +265,14 @@ class Context:
             return False
         return held.state.leader_epoch < topic.entry.first_leader_epoch
 
-    def take_to_outlive(self) -> list[str]:
-        """Topics with changes since the last call after which a stopped partition may not be
-        outlived."""
-        topics, self._to_outlive = self._to_outlive, {}
+    def drain_first_epochs_to_check(self) -> list[str]:
+        """Topics whose first leader epoch may have to rise, because of changes since the last call."""
+        topics, self._first_epochs_to_check = self._first_epochs_to_check, {}
         return list(topics)
 
-    def _may_have_to_outlive(self, topic: str) -> None:
+    def _check_first_epoch(self, topic: str) -> None:
         if topic in self.removals:
-            self._to_outlive[topic] = None
+            self._first_epochs_to_check[topic] = None
 
     def request_moves(self, wanted: Mapping[TopicPartition, RequestedMove]) -> None:
         """Replaces the requested moves."""
@@ -424,7 +423,7 @@ class Context:
         if new is not None:
             self.topics[topic] = new
         self.unplaced.topic_changed(topic, old, new, self.held_of(topic))
-        self._may_have_to_outlive(topic)
+        self._check_first_epoch(topic)
         self._moved_on()
         return TopicChanged(topic, old, new)
 
@@ -452,12 +451,12 @@ class Context:
         if layout_of(old) != layout_of(new):
             self._moved_on()
         if self.is_stopped(partition) and not self.can_delete_key(partition):
-            self._to_outlive[partition.topic] = None
+            self._first_epochs_to_check[partition.topic] = None
         return PartitionChanged(partition, old, new)
 
     def _absorb_deletion(self, topic: str, value: KeyValue | None) -> DeletionChanged:
         self.deletions.pop(topic, None)
-        self._may_have_to_outlive(topic)
+        self._check_first_epoch(topic)
         self._moved_on()
         if value is None:
             return DeletionChanged(topic, None)
@@ -483,7 +482,7 @@ class Context:
         self._moved_on()
         if new is not None:
             self.removals[topic] = new
-        self._may_have_to_outlive(topic)
+        self._check_first_epoch(topic)
         return PartitionsIntentChanged(topic, old, new)
 
     def _absorb_consent(self, partition: TopicPartition, value: KeyValue | None) -> ConsentChanged:

@@ -52,9 +52,9 @@ class Departures:
         """Notes that the process has ended, whatever ends its registration."""
         self._refused[broker_id] = broker_epoch
 
-    def left(self, old: Broker, new: Broker | None, wall_ms: int) -> Departure:
+    def record(self, old: Broker, new: Broker | None, wall_ms: int) -> Departure:
         """Records a departure. `new`: the next incarnation, if known at the same time."""
-        departure = self.judged(old, new, wall_ms)
+        departure = self.departure_of(old, new, wall_ms)
         self._refused.pop(old.broker_id, None)
         known = self._last.get(old.broker_id)
         if known is not None and known.broker_epoch == old.broker_epoch:
@@ -64,7 +64,7 @@ class Departures:
         self._keep(old.broker_id, departure)
         return departure
 
-    def judged(self, old: Broker, new: Broker | None, wall_ms: int) -> Departure:
+    def departure_of(self, old: Broker, new: Broker | None, wall_ms: int) -> Departure:
         """Returns the departure according to what is known now."""
         cause = self._cause(old, new)
         registration = old.registration

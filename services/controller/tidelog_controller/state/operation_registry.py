@@ -147,7 +147,7 @@ class Operations:
         numbers = range(held.entry.chunks) if held is not None else ()
         return [move for n in numbers if n in chunks for move in chunks[n].moves]
 
-    def is_whole(self, operation_id: str) -> bool:
+    def is_intact(self, operation_id: str) -> bool:
         """Whether the complete plan is known."""
         held, chunks = self.held.get(operation_id), self.chunks.get(operation_id, {})
         return held is not None and all(n in chunks for n in range(held.entry.chunks))
@@ -196,10 +196,10 @@ class Operations:
             return None
         changed, self._changed = self._changed, {}
         for operation_id in changed:
-            self._judge_whole(operation_id, state_of)
+            self._update_intact(operation_id, state_of)
         touched, self._touched = self._touched, {}
         for partition in touched:
-            self._judge(partition, state_of(partition))
+            self._update(partition, state_of(partition))
         self._begin_moves()
         return self._wanted()
 
@@ -211,7 +211,7 @@ class Operations:
         `writes`: whether a partition's key is being written.
         """
         for operation_id, held in self.held.items():
-            if not (held.entry.state.has_ended or self.is_whole(operation_id)):
+            if not (held.entry.state.has_ended or self.is_intact(operation_id)):
                 reason = "a part of its plan is no longer in the metadata store"
                 yield operation_id, replace(held.entry, state=OperationState.FAILED, reason=reason)
         for operation_id, work in self._work.items():
@@ -260,10 +260,10 @@ class Operations:
 
     # Evaluation of moves.
 
-    def _judge_whole(self, operation_id: str, state_of: StateOf) -> None:
+    def _update_intact(self, operation_id: str, state_of: StateOf) -> None:
         former = self._forget(operation_id)
         held = self.held.get(operation_id)
-        if held is None or held.entry.state.has_ended or not self.is_whole(operation_id):
+        if held is None or held.entry.state.has_ended or not self.is_intact(operation_id):
             return
         planned = tuple(self.moves_of(operation_id))
         moves = {move.name: move for move in planned}
@@ -273,7 +273,7 @@ class Operations:
             self._planned_by[move.name] = (operation_id, move.topic_id)
         for partition in list(moves):
             self._operation_of[partition] = operation_id
-            self._judge(partition, state_of(partition))
+            self._update(partition, state_of(partition))
 
     def _forget(self, operation_id: str) -> _Work | None:
         work = self._work.pop(operation_id, None)
@@ -287,7 +287,7 @@ class Operations:
             self._planned_by.pop(move.name, None)
         return work
 
-    def _judge(self, partition: TopicPartition, state: LeaderAndIsr | None) -> None:
+    def _update(self, partition: TopicPartition, state: LeaderAndIsr | None) -> None:
         operation_id = self._operation_of.get(partition)
         if operation_id is None:
             return

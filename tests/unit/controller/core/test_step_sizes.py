@@ -10,7 +10,7 @@ from tidelog.model import TopicPartition
 from tidelog_controller.core import dirty_partitions
 from tidelog_controller.core.dirty_partitions import (
     MAX_CREATED_OR_REMOVED_PER_BATCH,
-    MAX_JUDGED_PER_BATCH,
+    MAX_DECIDED_PER_BATCH,
     DirtyPartitions,
 )
 from tidelog_controller.core.lazy_touches import MAX_TAKEN_PER_STEP
@@ -77,8 +77,8 @@ def test_a_step_evaluates_a_bounded_number_of_partitions_that_need_no_change(
     # A new incarnation of the broker: each of its partitions is evaluated.
     driver.start_broker(1)
     driver.watch()
-    assert sum(judged) > MAX_JUDGED_PER_BATCH
-    assert max(judged) <= MAX_JUDGED_PER_BATCH
+    assert sum(judged) > MAX_DECIDED_PER_BATCH
+    assert max(judged) <= MAX_DECIDED_PER_BATCH
 
 
 def _maintenance(driver: Driver) -> None:

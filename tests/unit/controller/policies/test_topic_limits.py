@@ -5,11 +5,11 @@ import pytest
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.request_bounds import check_topic_name
 from tidelog_controller.policies.topic_limits import (
-    beginning_beyond,
     check_config,
     check_config_change,
     check_partitions,
     check_replication_factor,
+    with_first_epoch_above,
 )
 from tidelog_controller.requests.topic_config_admin import config_changes
 from tidelog_runtime.metadata.schema import TopicEntry
@@ -79,15 +79,15 @@ def test_min_isr_above_the_factor_is_rejected() -> None:
 
 
 def test_added_partitions_begin_beyond_the_newest_epoch_of_all_removed_ones() -> None:
-    once = beginning_beyond(TopicEntry("i", 2, 3), [4, 7, 5])
+    once = with_first_epoch_above(TopicEntry("i", 2, 3), [4, 7, 5])
     assert once.first_leader_epoch == 8
-    assert beginning_beyond(once, [9]).first_leader_epoch == 10
+    assert with_first_epoch_above(once, [9]).first_leader_epoch == 10
 
 
 def test_added_partitions_begin_at_the_recorded_epoch_or_later() -> None:
     entry = TopicEntry("i", 2, 3, first_leader_epoch=8)
-    assert beginning_beyond(entry, [7]) == entry
-    assert beginning_beyond(entry, []) == entry
+    assert with_first_epoch_above(entry, [7]) == entry
+    assert with_first_epoch_above(entry, []) == entry
 
 
 def test_an_out_of_range_number_stored_by_an_earlier_release_can_be_changed() -> None:

@@ -109,7 +109,7 @@ def test_changes_that_a_plan_does_not_depend_on_are_allowed() -> None:
 
 def test_a_plan_invalidated_repeatedly_is_rejected() -> None:
     driver = held_back(AddedBrokers((4,)))
-    for round_ in range(plan_queue.MAX_PLANNINGS):
+    for round_ in range(plan_queue.MAX_ATTEMPTS):
         kill = round_ % 2 == 0
         driver.kill_broker(3) if kill else driver.start_broker(3)
         driver.watch()
