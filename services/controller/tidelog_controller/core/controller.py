@@ -268,7 +268,7 @@ class Controller:
             case DiskReported(report):
                 self._disk_reported(report)
             case PlanMade() | PlacesFound() | SnapshotRead():
-                self._begin(self._router.found(event, self._now_ms, self._wall_ms))
+                self._begin(self._router.handle_result(event, self._now_ms, self._wall_ms))
             case Tick():
                 pass
             case request:
@@ -278,7 +278,7 @@ class Controller:
         if not self._loaded:
             self._early.append(request)
             return
-        self._begin(self._router.take(request, self._now_ms, self._wall_ms))
+        self._begin(self._router.handle(request, self._now_ms, self._wall_ms))
 
     # Changes in the store.
 

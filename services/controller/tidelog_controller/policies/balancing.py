@@ -190,9 +190,9 @@ class _Draft:
 
     def _spread_leaders(self, limits: Limits, *, keep: bool) -> None:
         originals = self._leaders
-        nobody = self._stand_ins.start
+        no_leader = self._stand_ins.start
         leaders = [
-            leader if leader in replicas else nobody
+            leader if leader in replicas else no_leader
             for leader, replicas in zip(originals, self._sets.sets, strict=True)
         ]
         loads = _counted(leaders, self._count)
@@ -202,7 +202,7 @@ class _Draft:
             leading,
             self._sets,
             loads,
-            limits._replace(emptied=[nobody], floors=floors),
+            limits._replace(emptied=[no_leader], floors=floors),
             self._loads,
             limits.floors,
         )

@@ -104,7 +104,7 @@ class AdminRequestRouter:
         self._describe_operation = DescribeOperationHandler(context, move_progress)
         self._context = context
 
-    def take(self, request: AdminRequest, now_ms: int, wall_ms: int) -> list[Command]:
+    def handle(self, request: AdminRequest, now_ms: int, wall_ms: int) -> list[Command]:
         """Rejects an invalid request, or begins it; `advance` does the rest."""
         try:
             timeout_ms = getattr(request, "timeout_ms", 0)
@@ -182,7 +182,7 @@ class AdminRequestRouter:
             return self.topics.create(request, now_ms, event.places)
         return self._partitions.resize(request, now_ms, event.places)
 
-    def found(
+    def handle_result(
         self, event: PlanMade | PlacesFound | SnapshotRead, now_ms: int, wall_ms: int
     ) -> list[Command]:
         """Takes a result that was computed outside the event loop."""

@@ -266,7 +266,7 @@ class Context:
         return held.state.leader_epoch < topic.entry.first_leader_epoch
 
     def drain_first_epochs_to_check(self) -> list[str]:
-        """Topics whose first leader epoch may have to rise, because of changes since the last call."""
+        """Topics changed since the last call whose first leader epoch may have to rise."""
         topics, self._first_epochs_to_check = self._first_epochs_to_check, {}
         return list(topics)
 

@@ -147,7 +147,7 @@ class Operations:
         numbers = range(held.entry.chunks) if held is not None else ()
         return [move for n in numbers if n in chunks for move in chunks[n].moves]
 
-    def is_intact(self, operation_id: str) -> bool:
+    def has_complete_plan(self, operation_id: str) -> bool:
         """Whether the complete plan is known."""
         held, chunks = self.held.get(operation_id), self.chunks.get(operation_id, {})
         return held is not None and all(n in chunks for n in range(held.entry.chunks))
@@ -155,7 +155,7 @@ class Operations:
     def busy_with(self, partition: TopicPartition, topic_id: str) -> str:
         """The operation that has not ended and plans this partition; empty: there is none.
 
-        A partition counts even after its move is done. Another controller judges moves by the
+        A partition counts even after its move is done. Another controller evaluates moves by the
         replicas alone, and would repeat this one if another change altered them meanwhile.
         """
         operation_id, planned_id = self._planned_by.get(partition, ("", ""))
@@ -196,12 +196,12 @@ class Operations:
             return None
         changed, self._changed = self._changed, {}
         for operation_id in changed:
-            self._update_intact(operation_id, state_of)
+            self._update_operation(operation_id, state_of)
         touched, self._touched = self._touched, {}
         for partition in touched:
-            self._update(partition, state_of(partition))
+            self._update_move(partition, state_of(partition))
         self._begin_moves()
-        return self._wanted()
+        return self._requested_moves()
 
     def over(
         self, writes: Callable[[TopicPartition], bool]
@@ -211,7 +211,7 @@ class Operations:
         `writes`: whether a partition's key is being written.
         """
         for operation_id, held in self.held.items():
-            if not (held.entry.state.has_ended or self.is_intact(operation_id)):
+            if not (held.entry.state.has_ended or self.has_complete_plan(operation_id)):
                 reason = "a part of its plan is no longer in the metadata store"
                 yield operation_id, replace(held.entry, state=OperationState.FAILED, reason=reason)
         for operation_id, work in self._work.items():
@@ -225,7 +225,7 @@ class Operations:
             dropped = work.dropped + len(work.moves)
             reason = entry.reason
             if work.dropped and not cancelled:
-                reason = f"{work.dropped} of its moves were of partitions that are gone"
+                reason = f"{work.dropped} of its moves were dropped: their partitions were deleted"
             ended = replace(
                 entry,
                 state=state,
@@ -260,10 +260,10 @@ class Operations:
 
     # Evaluation of moves.
 
-    def _update_intact(self, operation_id: str, state_of: StateOf) -> None:
+    def _update_operation(self, operation_id: str, state_of: StateOf) -> None:
         former = self._forget(operation_id)
         held = self.held.get(operation_id)
-        if held is None or held.entry.state.has_ended or not self.is_intact(operation_id):
+        if held is None or held.entry.state.has_ended or not self.has_complete_plan(operation_id):
             return
         planned = tuple(self.moves_of(operation_id))
         moves = {move.name: move for move in planned}
@@ -273,7 +273,7 @@ class Operations:
             self._planned_by[move.name] = (operation_id, move.topic_id)
         for partition in list(moves):
             self._operation_of[partition] = operation_id
-            self._update(partition, state_of(partition))
+            self._update_move(partition, state_of(partition))
 
     def _forget(self, operation_id: str) -> _Work | None:
         work = self._work.pop(operation_id, None)
@@ -287,16 +287,16 @@ class Operations:
             self._planned_by.pop(move.name, None)
         return work
 
-    def _update(self, partition: TopicPartition, state: LeaderAndIsr | None) -> None:
+    def _update_move(self, partition: TopicPartition, state: LeaderAndIsr | None) -> None:
         operation_id = self._operation_of.get(partition)
         if operation_id is None:
             return
         work = self._work[operation_id]
         move = work.moves[partition]
-        was_wanted = partition in work.active
+        was_requested = partition in work.active
         self._leave(work, partition)
         match move_state(move, operation_id, state):
-            case MoveState.WAITING if was_wanted and self._is_running(operation_id):
+            case MoveState.WAITING if was_requested and self._is_running(operation_id):
                 # It was requested before, and its first write may be on the way.
                 self._enter(work, partition)
             case MoveState.WAITING:
@@ -371,7 +371,7 @@ class Operations:
             return Hindrance.BUSY
         return None
 
-    def _wanted(self) -> dict[TopicPartition, RequestedMove]:
+    def _requested_moves(self) -> dict[TopicPartition, RequestedMove]:
         wanted: dict[TopicPartition, RequestedMove] = {}
         for operation_id, work in self._work.items():
             entry = self.held[operation_id].entry
