@@ -272,7 +272,7 @@ def _still_asks_from_there(self: Partition, asked: FetchPosition) -> bool:
     return self.leader_to_follow != NO_LEADER and self.fetch_position()[:3] == asked[:3]
 
 
-_OF_ALONE = reassignment._of_alone
+_SWITCHED = reassignment._switched
 
 
 def _missing_where_none_is_in_sync(
@@ -286,14 +286,14 @@ def _missing_where_none_is_in_sync(
 def _all_in_sync(
     state: LeaderAndIsr, live: Mapping[int, LiveBroker], replicas: tuple[int, ...], *more: int
 ) -> LeaderAndIsr:
-    ended = _OF_ALONE(state, live, replicas, *more)
+    ended = _SWITCHED(state, live, replicas, *more)
     return ended.with_isr(Member(b, live[b].broker_epoch) for b in replicas if b in live)
 
 
 def _within_the_epoch(
     state: LeaderAndIsr, live: Mapping[int, LiveBroker], replicas: tuple[int, ...], *more: int
 ) -> LeaderAndIsr:
-    ended = _OF_ALONE(state, live, replicas, *more)
+    ended = _SWITCHED(state, live, replicas, *more)
     same = ended.leader == state.leader
     return replace(ended, leader_epoch=state.leader_epoch) if same else ended
 
@@ -430,11 +430,11 @@ SWITCH_IN_SYNC = Rule(
 ENDS_WITH_ISR = Rule(
     "who was not in the ISR is not in it by the end of a move",
     reassignment,
-    "_of_alone",
+    "_switched",
     _all_in_sync,
 )
 END_EPOCH = Rule(
-    "the end of a move takes a new leader epoch", reassignment, "_of_alone", _within_the_epoch
+    "the end of a move takes a new leader epoch", reassignment, "_switched", _within_the_epoch
 )
 REPEATED_ANSWER = Rule(
     "an answer counts only for the log that it was asked for",

@@ -32,12 +32,11 @@ from tidelog.v1.inspect_pb2_grpc import add_InspectServiceServicer_to_server
 from tidelog_controller.controller_config import ControllerConfig
 from tidelog_controller.core.write_pace import Intervals
 from tidelog_controller.edge.admin import AdminServicer, ExternalAdminServicer
-from tidelog_controller.edge.admin_calls import Admin
 from tidelog_controller.edge.controller_servicer import ControllerServicer
 from tidelog_controller.edge.replica_control_client import GrpcReplicaControl
 from tidelog_controller.edge.standard_services import add_standard_services
 from tidelog_controller.metrics.controller_metrics import ControllerMetrics
-from tidelog_controller.metrics.decision_meter import MeteredAdmin
+from tidelog_controller.metrics.decision_meter import Admin, MeteredAdmin
 from tidelog_controller.policies.internal_topics import InternalTopic, state_changes_topic
 from tidelog_controller.policies.leader_balance import LeaderBalancing
 from tidelog_controller.shell.broker_channel import TcpDialer

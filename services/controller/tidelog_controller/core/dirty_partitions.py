@@ -8,7 +8,7 @@ from itertools import chain
 
 from tidelog.model import TopicPartition
 from tidelog_controller.control.log_descriptions import Descriptions
-from tidelog_controller.core.lazy_touches import MAX_TAKEN_PER_STEP, LazyTouches
+from tidelog_controller.core.deferred_touches import MAX_TAKEN_PER_STEP, DeferredTouches
 from tidelog_controller.core.reconcile import missing_logs, next_write
 from tidelog_controller.core.write_pace import WritePace
 from tidelog_controller.state.context import Context
@@ -61,7 +61,7 @@ class DirtyPartitions:
         # Partitions of a large change, taken from `_later`; none of them is in `_dirty`. They come
         # after those, so that no election waits for the deletion of a large topic.
         self._bulk: dict[TopicPartition, bool] = {}
-        self._later = LazyTouches(context)
+        self._later = DeferredTouches(context)
         # Partitions whose unclean election waits for the watch, with the revision that it waits
         # for; and the watch's position at the last check.
         self._awaiting_watch: dict[TopicPartition, int] = {}

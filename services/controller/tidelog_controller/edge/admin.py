@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tidelog.v1 import admin_pb2 as pb
-from tidelog_controller.edge.admin_calls import Admin
 from tidelog_controller.edge.admin_descriptions import DescriptionCalls
 from tidelog_controller.edge.admin_leaders import LeaderCalls
 from tidelog_controller.edge.admin_operations import OperationCalls
 from tidelog_controller.edge.admin_topics import TopicCalls
 from tidelog_controller.edge.caller_context import Context
+from tidelog_controller.metrics.decision_meter import Admin
 from tidelog_runtime.external_addresses import ExternalAddresses
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
 import grpc
 
@@ -11,6 +10,7 @@ from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import admin_pb2, errors_pb2
 from tidelog.v1.admin_pb2_grpc import AdminServiceServicer
 from tidelog_controller.edge.caller_context import Context
+from tidelog_controller.metrics.decision_meter import Admin
 from tidelog_controller.state.admin_requests import RecoveryChoice
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
@@ -20,10 +20,6 @@ MAX_WAITING_REQUESTS = 1_000
 
 # The event loop assigns the id.
 NO_ID = 0
-
-
-class Admin(Protocol):
-    async def submit(self, request: AdminRequest) -> AdminReply: ...
 
 
 class AdminCalls(AdminServiceServicer):

@@ -39,7 +39,7 @@ def problems_of(state: LeaderAndIsr) -> tuple[str, ...]:
 
 
 class ClusterMetrics:
-    """Counts partitions: `add` each one, then `tell`."""
+    """Counts partitions: `add` each one, then `write_to`."""
 
     def __init__(self) -> None:
         self.partitions = 0
@@ -61,7 +61,7 @@ class ClusterMetrics:
             severity = len(PROBLEMS) - PROBLEMS.index(found[0])
             self._unwell.append((severity, partition, found))
 
-    def tell(self, sheet: Sheet) -> None:
+    def write_to(self, sheet: Sheet) -> None:
         sheet.tell(catalogue.PARTITIONS, self.partitions)
         sheet.tell(catalogue.NOT_PREFERRED, self.not_preferred)
         sheet.tell(catalogue.MOVING, self.moving)

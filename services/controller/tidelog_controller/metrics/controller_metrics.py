@@ -79,7 +79,7 @@ class ControllerCollector:
                 if position % PARTITIONS_PER_TURN == 0:
                     await asyncio.sleep(0)
         if self._controller.term is term:
-            cluster_metrics.tell(sheet)
+            cluster_metrics.write_to(sheet)
 
 
 class ControllerMetrics:
@@ -101,7 +101,7 @@ class ControllerMetrics:
         state_changes.add_sink(self.decisions.take)
 
     async def collect(self, controller: Controller, sheet: Sheet) -> None:
-        self.decisions.tell(sheet)
+        self.decisions.write_to(sheet)
         self._changes.tell(sheet)
         self._store_meter.tell(sheet, self._store.health)
         await ControllerCollector(controller).collect(sheet)

@@ -82,7 +82,7 @@ class DecisionMeter:
     def end(self, began: float) -> None:
         self._events.of().observe(self.seconds() - began)
 
-    def tell(self, sheet: Sheet) -> None:
+    def write_to(self, sheet: Sheet) -> None:
         for counts in (
             self._elections,
             self._unclean,

@@ -17,10 +17,11 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
-from tidelog_controller.policies.levelling import Levelling, Limits
+from tidelog_controller.policies.load_levelling import Limits, LoadLeveller
 from tidelog_controller.policies.preferred_leaders import PreferredLeaders, spread_leaders
 from tidelog_controller.policies.racks import RackedBroker, rack_numbers
 from tidelog_controller.policies.replica_sets import ReplicaSets
@@ -41,8 +42,7 @@ class PlannedMove:
     target: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerShare:
+class BrokerShare(NamedTuple):
     """`leaders_before`, `leaders_after`: the number of partitions whose preferred leader it is."""
 
     broker_id: int
@@ -185,7 +185,7 @@ class _Draft:
         self._without_broker = sum(self._loads[b] for b in self._emptied)
         floors = list(self._loads) if keep else [0] * self._count
         limits = Limits(self._participants, self._emptied, floors, free_only)
-        Levelling(self._sets, len(self._partitions), self._loads, limits).run()
+        LoadLeveller(self._sets, len(self._partitions), self._loads, limits).run()
         self._spread_leaders(limits, keep=keep)
 
     def _spread_leaders(self, limits: Limits, *, keep: bool) -> None:
@@ -252,7 +252,7 @@ class _Draft:
 
     def _displace(self, thing: int, broker: int) -> None:
         stand_in = self._free_stand_in(thing)
-        self._sets.hand_over(thing, broker, stand_in)
+        self._sets.transfer(thing, broker, stand_in)
         self._loads[broker] -= 1
         self._loads[stand_in] += 1
 

@@ -67,10 +67,10 @@ def next_move_step(
     elif is_cancelled(moving, wanted):
         min_isr = min_isr_of(len(moving.original))
         if not missing_for_cancellation(state, live, min_isr):
-            return _of_alone(state, live, moving.original, controller_epoch, min_isr)
+            return _switched(state, live, moving.original, controller_epoch, min_isr)
     elif not missing_for_switch(state, live):
         min_isr = min_isr_of(len(moving.target))
-        return _of_alone(state, live, moving.target, controller_epoch, min_isr)
+        return _switched(state, live, moving.target, controller_epoch, min_isr)
     min_isr = min_isr_in_force(state, min_isr_of)
     # Without a leader this waits: the change would clear the eligible set.
     return None if min_isr == state.min_isr else state.with_min_isr(min_isr)
@@ -145,7 +145,7 @@ def _activated(state: LeaderAndIsr, moving: Moving, min_isr_of: MinIsrOf) -> Lea
     return begun.with_min_isr(min_isr_in_force(begun, min_isr_of))
 
 
-def _of_alone(
+def _switched(
     state: LeaderAndIsr,
     live: Mapping[int, LiveBroker],
     replicas: tuple[int, ...],
@@ -158,7 +158,7 @@ def _of_alone(
     """
     in_sync = [b for b in replicas if _is_in_sync(state, b, live)]
     under = state.with_min_isr(min_isr)
-    isr = _of(under.isr, replicas)
+    isr = _restricted(under.isr, replicas)
     rest = replace(
         under,
         replicas=replicas,
@@ -168,10 +168,10 @@ def _of_alone(
         controller_epoch=controller_epoch,
         isr=isr,
         # A leaving replica is not eligible: its log is deleted.
-        eligible=_of(under.eligible, replicas),
+        eligible=_restricted(under.eligible, replicas),
     )
     return rest.with_isr(isr)
 
 
-def _of(members: Iterable[Member], replicas: Collection[int]) -> tuple[Member, ...]:
+def _restricted(members: Iterable[Member], replicas: Collection[int]) -> tuple[Member, ...]:
     return tuple(member for member in members if member.broker_id in replicas)

@@ -9,7 +9,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause
 from tidelog_controller.policies.leader_balance import (
-    Leadership,
+    PartitionLeadership,
     hindrance,
     maintenance_successors,
     preferred_elections,
@@ -155,10 +155,10 @@ class LeaderView:
             first, context.running_brokers(), context.maintenance, context.rejecting_disks
         )
 
-    def led_by(self, broker_ids: Iterable[int] | None) -> dict[TopicPartition, Leadership]:
+    def led_by(self, broker_ids: Iterable[int] | None) -> dict[TopicPartition, PartitionLeadership]:
         """The partitions that these brokers lead; None: all partitions."""
         context = self._context
-        found: dict[TopicPartition, Leadership] = {}
+        found: dict[TopicPartition, PartitionLeadership] = {}
         leaders = None if broker_ids is None else frozenset(broker_ids)
         for topic in sorted(context.topics):
             for name in context.partitions_of(topic):
@@ -167,10 +167,10 @@ class LeaderView:
                     found[name] = self.leadership(name, state)
         return found
 
-    def leadership(self, name: TopicPartition, state: LeaderAndIsr) -> Leadership:
+    def leadership(self, name: TopicPartition, state: LeaderAndIsr) -> PartitionLeadership:
         topic = self._context.topics.get(name.topic)
         isr = in_sync(state, self._context.live, topic.rules) if topic is not None else ()
-        return Leadership(state.replicas, state.leader, isr)
+        return PartitionLeadership(state.replicas, state.leader, isr)
 
     def selected(self, selectors: Iterable[PartitionSelector]) -> list[TopicPartition]:
         names: dict[TopicPartition, None] = {}

@@ -16,6 +16,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog_controller.policies.assignment import check_assignment, sharing_a_rack
 from tidelog_controller.policies.balancing import (
+    BrokerShare,
     Plan,
     plan_rebalance,
     plan_removal,
@@ -35,7 +36,7 @@ from tidelog_controller.requests.rollback import (
     marks_to_roll_back,
     with_rollback,
 )
-from tidelog_controller.state.admin_answers import BrokerShare, PlanSummary
+from tidelog_controller.state.admin_answers import PlanSummary
 from tidelog_controller.state.admin_requests import (
     AddedBrokers,
     OtherFactor,
@@ -397,15 +398,13 @@ def _summarised(context: Context, plan: Plan) -> PlanSummary:
     for name, original, target in ((m.partition, m.original, m.target) for m in plan.moves):
         topic_id = context.topics[name.topic].entry.topic_id
         moves.append(OperationMove(name.topic, topic_id, name.partition, original, target))
-    shares = tuple(
-        BrokerShare(
-            s.broker_id, s.replicas_before, s.replicas_after, s.leaders_before, s.leaders_after
-        )
-        for s in plan.brokers
-    )
-    minimum = plan.minimum_replicas_added
     return PlanSummary(
-        tuple(moves), len(moves), plan.replicas_added, plan.leaders_changed, minimum, shares
+        tuple(moves),
+        len(moves),
+        plan.replicas_added,
+        plan.leaders_changed,
+        plan.minimum_replicas_added,
+        plan.brokers,
     )
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tidelog.errors import TidelogError
 from tidelog.model import TopicPartition
+from tidelog_controller.policies.balancing import BrokerShare
 from tidelog_controller.policies.restart_check import Effect, Finding
 from tidelog_controller.state.admin_requests import Assignment
 from tidelog_controller.state.metadata_records import Partition
@@ -42,16 +43,6 @@ class ConfigChange(NamedTuple):
 class ConfigAnswer(NamedTuple):
     changes: tuple[ConfigChange, ...] = ()
     revision: int = 0
-
-
-class BrokerShare(NamedTuple):
-    """`leaders_before`, `leaders_after`: the number of partitions whose preferred leader it is."""
-
-    broker_id: int
-    replicas_before: int
-    replicas_after: int
-    leaders_before: int
-    leaders_after: int
 
 
 class PlanSummary(NamedTuple):

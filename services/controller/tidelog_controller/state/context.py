@@ -34,15 +34,14 @@ from tidelog_controller.state.metadata_records import (
     PartitionChanged,
     PartitionsIntentChanged,
     Removal,
-    Throttle,
+    ThrottleState,
     Topic,
     TopicChanged,
     absorb_mark,
     layout_of,
     own,
 )
-from tidelog_controller.state.operation_registry import Held as HeldOperation
-from tidelog_controller.state.operation_registry import Operations, PlanChunk
+from tidelog_controller.state.operation_registry import HeldOperation, Operations, PlanChunk
 from tidelog_controller.state.unplaced import UnplacedPartitions
 from tidelog_runtime.metadata.keys import (
     BrokerAdditionKey,
@@ -387,7 +386,7 @@ class Context:
                 self.throttle = UNTHROTTLED
                 if value is not None:
                     bound = decode_throttle(value.value).bytes_per_second
-                    self.throttle = Throttle(bound, value.mod_revision)
+                    self.throttle = ThrottleState(bound, value.mod_revision)
                 return None
             case BrokerDirectoryKey() | RejectedStartKey() | BrokerPressureKey():
                 self.directories.apply(parsed, value)

@@ -74,7 +74,7 @@ class FailingDisks:
     def cause(self, partition: TopicPartition, state: LeaderAndIsr) -> Cause | None:
         """Why the leader of this state cannot use its log.
 
-        None: it can, or the partition rests after a transfer.
+        None: it can, or the partition is in the cooldown after a transfer.
         """
         report = self._reports.get(state.leader)
         if report is None or partition in self._cooldowns:

@@ -151,14 +151,14 @@ class Mark(NamedTuple):
     revision: int
 
 
-class Throttle(NamedTuple):
+class ThrottleState(NamedTuple):
     """`revision`: the modification revision; 0: the throttle was never set."""
 
     bytes_per_second: int | None
     revision: int
 
 
-UNTHROTTLED = Throttle(None, 0)
+UNTHROTTLED = ThrottleState(None, 0)
 
 
 class OperationChanged(NamedTuple):

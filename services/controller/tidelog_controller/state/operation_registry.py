@@ -49,7 +49,7 @@ class Hindrance(enum.Enum):
     BUSY = "busy"
 
 
-class Held(NamedTuple):
+class HeldOperation(NamedTuple):
     """An operation as stored.
 
     - `revision`: the modification revision of the operation's key.
@@ -99,7 +99,7 @@ class _Work:
 class Operations:
     def __init__(self, max_moves_per_broker: int = DEFAULT_MAX_MOVES_PER_BROKER) -> None:
         self.max_moves_per_broker = max_moves_per_broker
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, HeldOperation] = {}
         self.chunks: dict[str, dict[int, PlanChunk]] = {}
         self._work: dict[str, _Work] = {}
         self._operation_of: dict[TopicPartition, str] = {}
@@ -113,7 +113,7 @@ class Operations:
 
     # Changes in the store.
 
-    def absorb(self, operation_id: str, held: Held | None) -> None:
+    def absorb(self, operation_id: str, held: HeldOperation | None) -> None:
         if held is None:
             self.held.pop(operation_id, None)
         else:

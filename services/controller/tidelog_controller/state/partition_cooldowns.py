@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from tidelog.model import TopicPartition
 
-# After a replacement a partition rests. Each further replacement while the previous one is
-# remembered doubles the rest.
-FIRST_REST_MS = 5_000
-MAX_REST_MS = 40_000
+# The cooldown after a replacement. Each further replacement while the previous one is remembered
+# doubles it.
+FIRST_COOLDOWN_MS = 5_000
+MAX_COOLDOWN_MS = 40_000
 MEMORY_MS = 60_000
 
 
@@ -28,7 +28,7 @@ class _Cooldown(NamedTuple):
 class PartitionCooldowns:
     def __init__(self) -> None:
         self._now_ms = 0
-        # The last rest of each partition, oldest first, as long as it is remembered.
+        # The last cooldown of each partition, oldest first, as long as it is remembered.
         self._cooldowns: dict[TopicPartition, _Cooldown] = {}
         self._cooling: set[TopicPartition] = set()
 
@@ -37,11 +37,11 @@ class PartitionCooldowns:
         return partition in self._cooling
 
     def __len__(self) -> int:
-        """The number of remembered rests."""
+        """The number of remembered cooldowns."""
         return len(self._cooldowns)
 
     def advance(self, now_ms: int) -> list[TopicPartition]:
-        """Returns the partitions whose rest has ended."""
+        """Returns the partitions whose cooldown has ended."""
         self._now_ms = now_ms
         over = [p for p in self._cooling if self._cooldowns[p].end_ms <= now_ms]
         self._cooling.difference_update(over)
@@ -49,11 +49,11 @@ class PartitionCooldowns:
         return sorted(over)
 
     def begin(self, partition: TopicPartition) -> None:
-        """Begins a rest after the partition's leader was replaced."""
+        """Begins a cooldown after the partition's leader was replaced."""
         last = self._cooldowns.pop(partition, None)
-        length_ms = FIRST_REST_MS
+        length_ms = FIRST_COOLDOWN_MS
         if last is not None:
-            length_ms = min(MAX_REST_MS, 2 * last.length_ms)
+            length_ms = min(MAX_COOLDOWN_MS, 2 * last.length_ms)
         self._cooldowns[partition] = _Cooldown(self._now_ms, length_ms)
         self._cooling.add(partition)
 
@@ -61,7 +61,7 @@ class PartitionCooldowns:
         return min((self._cooldowns[p].end_ms for p in self._cooling), default=None)
 
     def _forget(self) -> None:
-        """Drops old rests; all have ended, because every rest is shorter than MEMORY_MS."""
+        """Drops old cooldowns; all have ended, because each is shorter than MEMORY_MS."""
         while self._cooldowns:
             oldest = next(iter(self._cooldowns))
             if self._now_ms - self._cooldowns[oldest].begin_ms < MEMORY_MS:

@@ -69,7 +69,7 @@ class UnreachableLeaders:
     def reporters(self, partition: TopicPartition, state: LeaderAndIsr) -> tuple[int, ...]:
         """The brokers that cannot reach the partition's leader.
 
-        Empty while the partition rests after a deposition.
+        Empty during the cooldown after a deposition.
         """
         if not self._reports or partition in self._cooldowns:
             return ()

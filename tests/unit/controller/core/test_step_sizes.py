@@ -8,12 +8,12 @@ import pytest
 
 from tidelog.model import TopicPartition
 from tidelog_controller.core import dirty_partitions
+from tidelog_controller.core.deferred_touches import MAX_TAKEN_PER_STEP
 from tidelog_controller.core.dirty_partitions import (
     MAX_CREATED_OR_REMOVED_PER_BATCH,
     MAX_DECIDED_PER_BATCH,
     DirtyPartitions,
 )
-from tidelog_controller.core.lazy_touches import MAX_TAKEN_PER_STEP
 from tidelog_controller.core.reconcile import next_write
 from tidelog_controller.policies.reassignment import min_isr_in_force
 from tidelog_controller.requests import topic_config_admin

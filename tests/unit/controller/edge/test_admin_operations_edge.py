@@ -13,9 +13,9 @@ from tidelog.v1 import admin_pb2 as pb
 from tidelog.v1 import errors_pb2
 from tidelog.v1.admin_pb2_grpc import AdminServiceStub, add_AdminServiceServicer_to_server
 from tidelog_controller.edge.admin import AdminServicer
+from tidelog_controller.policies.balancing import BrokerShare
 from tidelog_controller.state.admin_answers import (
     Answer,
-    BrokerShare,
     MoveView,
     OperationAnswer,
     OperationMovesAnswer,

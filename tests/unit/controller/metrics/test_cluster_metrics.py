@@ -55,10 +55,10 @@ def key(
 
 
 def collected(*keys: LeaderAndIsr) -> Sheet:
-    figures, sheet = ClusterMetrics(), Sheet(CONTROLLER_METRICS)
+    cluster_metrics, sheet = ClusterMetrics(), Sheet(CONTROLLER_METRICS)
     for number, state in enumerate(keys):
-        figures.add(TopicPartition("sea", number), Partition(state, 10))
-    figures.tell(sheet)
+        cluster_metrics.add(TopicPartition("sea", number), Partition(state, 10))
+    cluster_metrics.write_to(sheet)
     return sheet
 
 

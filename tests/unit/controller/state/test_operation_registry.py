@@ -7,7 +7,7 @@ from dataclasses import replace
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.state.operation_registry import (
     MAX_ENDED_KEPT,
-    Held,
+    HeldOperation,
     Hindrance,
     Operations,
     PlanChunk,
@@ -52,7 +52,7 @@ class Table:
 
     def put(self, operation_id: str, entry: OperationEntry) -> None:
         self.revision += 1
-        self.operations.absorb(operation_id, Held(entry, self.revision, self.revision))
+        self.operations.absorb(operation_id, HeldOperation(entry, self.revision, self.revision))
 
     def state(self, replicas: tuple[int, ...], moving: Moving | None = None) -> LeaderAndIsr:
         return LeaderAndIsr("id", replicas, 1, NO_LEADER, 1, (), (), 1, moving=moving)

@@ -30,7 +30,7 @@ class _Source(NamedTuple):
     leader: int | None = None
 
 
-class LazyTouches:
+class DeferredTouches:
     """Touched partitions that are not taken yet.
 
     A partition that is touched again before it is taken is taken once. The longest-waiting ones

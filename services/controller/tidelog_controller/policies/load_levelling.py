@@ -1,9 +1,9 @@
-"""Spreads things evenly over brokers with as few transfers as possible. No I/O.
+"""Spreads items evenly over brokers with as few transfers as possible. No I/O.
 
-The things are the replicas of partitions (`replica_sets.py`), and then the preferred leaders among
+The items are the replicas of partitions (`replica_sets.py`), and then the preferred leaders among
 them (`preferred_leaders.py`). Both are a flow problem. While one broker has two more than another
-and a path of transfers connects them, one thing is transferred along it. The path may lead over
-other brokers. When no such path is left, no other spread is more even. Brokers and things are
+and a path of transfers connects them, one item is transferred along it. The path may lead over
+other brokers. When no such path is left, no other spread is more even. Brokers and items are
 small numbers here.
 """
 
@@ -16,12 +16,12 @@ from fractions import Fraction
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
-# A path to a broker that has less: for each step the thing, its giver and its taker.
+# A path to a broker that has less: for each step the item, its giver and its taker.
 Path = list[tuple[int, int, int]]
 
 
-class Kind(enum.IntEnum):
-    """What the transfer of a thing means.
+class TransferKind(enum.IntEnum):
+    """What the transfer of a item means.
 
     The first two cost nothing and are tried first. FOLLOWED comes before LED if the takers hold
     equally many.
@@ -33,68 +33,68 @@ class Kind(enum.IntEnum):
     LED = 3
 
 
-WITHOUT_COPY = (Kind.RETURN, Kind.FREE)
-WITH_COPY = (Kind.FOLLOWED, Kind.LED)
+WITHOUT_COPY = (TransferKind.RETURN, TransferKind.FREE)
+WITH_COPY = (TransferKind.FOLLOWED, TransferKind.LED)
 
 
-class Spread(Protocol):
+class Distribution(Protocol):
     """Which broker holds what."""
 
-    def fits(self, thing: int, giver: int, taker: int) -> bool:
+    def fits(self, item: int, giver: int, taker: int) -> bool:
         """Whether the giver holds it and the taker may hold it instead."""
         ...
 
-    def returns(self, thing: int, giver: int, taker: int) -> bool:
+    def returns(self, item: int, giver: int, taker: int) -> bool:
         """Whether it fits and is a RETURN."""
         ...
 
-    def hand_over(self, thing: int, giver: int, taker: int) -> None: ...
+    def transfer(self, item: int, giver: int, taker: int) -> None: ...
 
-    def holders(self, thing: int) -> Sequence[int]: ...
+    def holders(self, item: int) -> Sequence[int]: ...
 
-    def kinds(self, thing: int, giver: int) -> Sequence[Kind]:
+    def kinds(self, item: int, giver: int) -> Sequence[TransferKind]:
         """The kinds that a transfer away from the giver may be."""
         ...
 
 
-class Offers:
-    """For each giver and taker the next thing that fits.
+class CandidateTransfers:
+    """For each giver and taker the next item that fits.
 
-    Each pair checks each thing once, and again only after it has changed hands. That keeps the time
+    Each pair checks each item once, and again only after it has changed hands. That keeps the time
     for 300,000 replicas on 30 brokers at a few seconds.
     """
 
     def __init__(self, fits: Callable[[int, int, int], bool], brokers: int) -> None:
         self._fits = fits
-        self._things: list[list[int]] = [[] for _ in range(brokers)]
+        self._items: list[list[int]] = [[] for _ in range(brokers)]
         self._next = [[0] * brokers for _ in range(brokers)]
 
-    def add(self, thing: int, giver: int) -> None:
-        """Offers the thing. After any of its holders has changed, add it again for all of them."""
-        self._things[giver].append(thing)
+    def add(self, item: int, giver: int) -> None:
+        """Offers the item. After any of its holders has changed, add it again for all of them."""
+        self._items[giver].append(item)
 
     def peek(self, giver: int, taker: int) -> int | None:
-        things, fits = self._things[giver], self._fits
+        items, fits = self._items[giver], self._fits
         position = self._next[giver][taker]
-        while position < len(things):
-            if fits(things[position], giver, taker):
+        while position < len(items):
+            if fits(items[position], giver, taker):
                 self._next[giver][taker] = position
-                return things[position]
+                return items[position]
             position += 1
         self._next[giver][taker] = position
         return None
 
     def begin_at(self, giver: int, part: Fraction) -> None:
-        """`part`: the fraction of the giver's things that comes last."""
-        things = self._things[giver]
-        first = int(len(things) * part)
-        self._things[giver] = things[first:] + things[:first]
+        """`part`: the fraction of the giver's items that comes last."""
+        items = self._items[giver]
+        first = int(len(items) * part)
+        self._items[giver] = items[first:] + items[:first]
 
 
 class Limits(NamedTuple):
     """Limits of a levelling.
 
-    - `participants`: brokers that may receive things.
+    - `participants`: brokers that may receive items.
     - `emptied`: brokers that have to end with nothing.
     - `floors`: by broker, the least number that it keeps; a broker at its floor gives nothing.
     - `free_only`: only transfers that cost nothing are made.
@@ -106,20 +106,22 @@ class Limits(NamedTuple):
     free_only: bool = False
 
 
-class Levelling:
-    """`loads`: the number of things of each broker; updated in place."""
+class LoadLeveller:
+    """`loads`: the number of items of each broker; updated in place."""
 
-    def __init__(self, spread: Spread, things: int, loads: list[int], limits: Limits) -> None:
+    def __init__(self, spread: Distribution, items: int, loads: list[int], limits: Limits) -> None:
         self.loads = loads
-        self._spread = spread
+        self._distribution = spread
         self._limits = limits
         self._offers = {
-            kind: Offers(spread.returns if kind is Kind.RETURN else spread.fits, len(loads))
-            for kind in Kind
+            kind: CandidateTransfers(
+                spread.returns if kind is TransferKind.RETURN else spread.fits, len(loads)
+            )
+            for kind in TransferKind
         }
-        for thing in range(things):
-            self._offer(thing)
-        # Each giver begins at another thing. Otherwise all would give the same takers replicas of
+        for item in range(items):
+            self._offer(item)
+        # Each giver begins at another item. Otherwise all would give the same takers replicas of
         # the same partitions, and if one of these failed, its load would fall on the others alone.
         for turn, giver in enumerate(limits.participants):
             for offers in self._offers.values():
@@ -128,14 +130,14 @@ class Levelling:
     def run(self) -> None:
         for broker in self._limits.emptied:
             while self.loads[broker] > 0:
-                if self._give(broker, tuple(Kind), all_of_it=True) is None:
+                if self._transfer_from(broker, tuple(TransferKind), all_of_it=True) is None:
                     raise ValueError(f"what broker {broker} holds fits nowhere else")
         # All brokers first make the free transfers: a copy might turn out to be unnecessary.
         self._level(WITHOUT_COPY)
         if not self._limits.free_only:
-            self._level(tuple(Kind))
+            self._level(tuple(TransferKind))
 
-    def _level(self, kinds: Sequence[Kind]) -> None:
+    def _level(self, kinds: Sequence[TransferKind]) -> None:
         """Levels the loads by transfers of these kinds.
 
         It ends, because each transfer brings two loads closer together. A broker that can give
@@ -148,19 +150,21 @@ class Levelling:
             load, broker = heapq.heappop(heap)
             if -load != self.loads[broker] or -load <= self._limits.floors[broker]:
                 continue
-            taker = self._give(broker, kinds)
+            taker = self._transfer_from(broker, kinds)
             if taker is not None:
                 heapq.heappush(heap, (-self.loads[broker], broker))
                 heapq.heappush(heap, (-self.loads[taker], taker))
 
-    def _offer(self, thing: int) -> None:
-        for broker in self._spread.holders(thing):
-            for kind in self._spread.kinds(thing, broker):
+    def _offer(self, item: int) -> None:
+        for broker in self._distribution.holders(item):
+            for kind in self._distribution.kinds(item, broker):
                 if kind in WITHOUT_COPY or not self._limits.free_only:
-                    self._offers[kind].add(thing, broker)
+                    self._offers[kind].add(item, broker)
 
-    def _give(self, giver: int, kinds: Sequence[Kind], *, all_of_it: bool = False) -> int | None:
-        """Transfers one thing and returns the broker whose load grew. None: nothing can be gained.
+    def _transfer_from(
+        self, giver: int, kinds: Sequence[TransferKind], *, all_of_it: bool = False
+    ) -> int | None:
+        """Transfers one item and returns the broker whose load grew. None: nothing can be gained.
 
         `all_of_it`: to any taker, whatever it holds.
         """
@@ -187,16 +191,18 @@ class Levelling:
         return None
 
     def _direct(
-        self, giver: int, participants: Sequence[int], kinds: Iterable[Kind]
+        self, giver: int, participants: Sequence[int], kinds: Iterable[TransferKind]
     ) -> Path | None:
         for kind in kinds:
             for taker in participants:
-                thing = self._offers[kind].peek(giver, taker)
-                if thing is not None:
-                    return [(thing, giver, taker)]
+                item = self._offers[kind].peek(giver, taker)
+                if item is not None:
+                    return [(item, giver, taker)]
         return None
 
-    def _cheapest_path(self, giver: int, ends: Sequence[int], kinds: Iterable[Kind]) -> Path | None:
+    def _cheapest_path(
+        self, giver: int, ends: Sequence[int], kinds: Iterable[TransferKind]
+    ) -> Path | None:
         """Returns the path with the least cost, then the fewest steps, then the emptiest end."""
         reached: set[int] = set()
         queue: list[tuple[int, int, int, int, Path]] = [(0, 0, 0, giver, [])]
@@ -211,10 +217,10 @@ class Levelling:
                 if taker in reached:
                     continue
                 for kind in kinds:
-                    thing = self._offers[kind].peek(broker, taker)
-                    if thing is not None:
+                    item = self._offers[kind].peek(broker, taker)
+                    if item is not None:
                         further = cost + (kind not in WITHOUT_COPY)
-                        way = [*path, (thing, broker, taker)]
+                        way = [*path, (item, broker, taker)]
                         heapq.heappush(queue, (further, length + 1, self.loads[taker], taker, way))
                         break
         return None
@@ -226,17 +232,17 @@ class Levelling:
         everything is undone, and False is returned.
         """
         done: Path = []
-        for thing, giver, taker in reversed(path):
-            if not self._spread.fits(thing, giver, taker):
+        for item, giver, taker in reversed(path):
+            if not self._distribution.fits(item, giver, taker):
                 for undone, former, latter in reversed(done):
-                    self._hand_over(undone, latter, former)
+                    self._transfer(undone, latter, former)
                 return False
-            self._hand_over(thing, giver, taker)
-            done.append((thing, giver, taker))
+            self._transfer(item, giver, taker)
+            done.append((item, giver, taker))
         return True
 
-    def _hand_over(self, thing: int, giver: int, taker: int) -> None:
-        self._spread.hand_over(thing, giver, taker)
+    def _transfer(self, item: int, giver: int, taker: int) -> None:
+        self._distribution.transfer(item, giver, taker)
         self.loads[giver] -= 1
         self.loads[taker] += 1
-        self._offer(thing)
+        self._offer(item)
