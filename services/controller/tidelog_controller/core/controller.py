@@ -15,7 +15,6 @@ from tidelog.errors import ErrorCode
 from tidelog.inspection.model import BrokerBacklog, ControllerState, StateRequest
 from tidelog.state_changes.event import (
     Cause,
-    Detail,
     Kind,
     Stage,
     broker_stopping,
@@ -23,9 +22,9 @@ from tidelog.state_changes.event import (
 from tidelog_controller.control.command_dispatcher import CommandDispatcher
 from tidelog_controller.core.broker_events import (
     broker_event,
-    fencing_event,
     unreachable_leader_event,
 )
+from tidelog_controller.core.broker_fencing import BrokerFencing
 from tidelog_controller.core.change_origins import ChangeOrigins
 from tidelog_controller.core.controller_description import ControllerTerm, describe
 from tidelog_controller.core.dirty_partitions import DirtyPartitions
@@ -34,11 +33,6 @@ from tidelog_controller.core.write_pace import INTERVALS, Intervals, WritePace
 from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.policies.leader_balance import LeaderBalancing
 from tidelog_controller.requests.request_router import AdminRequestRouter
-from tidelog_controller.state.broken_connections import (
-    FAST_REMOVAL_WINDOW_MS,
-    MAX_FAST_REMOVALS,
-    BrokenConnections,
-)
 from tidelog_controller.state.commands import (
     CloseChannel,
     Command,
@@ -53,12 +47,10 @@ from tidelog_controller.state.commands import (
 from tidelog_controller.state.context import Context, ControllerIdentity
 from tidelog_controller.state.departures import Departures
 from tidelog_controller.state.events import (
-    CRASHED,
     AdminRequest,
     CommandAnswered,
     CommandLost,
     ConnectionEnded,
-    DialOutcome,
     DiskReported,
     Event,
     KeysRead,
@@ -90,7 +82,6 @@ from tidelog_controller.state.mutations import (
     DepartureRecord,
     PartitionBatch,
     PartitionWrite,
-    RegistrationRemoval,
     TopicCreation,
     UnrecordedDepartures,
 )
@@ -163,7 +154,14 @@ class Controller:
             self._dispatcher.full_states_acknowledged,
             WritePace(intervals),
         )
-        self._broken = BrokenConnections()
+        self._fencing = BrokerFencing(
+            self.context,
+            self._transactions,
+            self._departures,
+            self._dispatcher,
+            self._transaction_events,
+            self._emit,
+        )
         self._deletion_seen_at_ms: dict[str, int] = {}  # by intent's key: first seen
         self._loaded = False
         self._early: list[AdminRequest] = []  # arrived before the state was loaded
@@ -262,7 +260,7 @@ class Controller:
             case CommandAnswered() | CommandLost() | ReplicasDescribed():
                 self._end_command(event)
             case ConnectionEnded():
-                self._connection_ended(event)
+                self._out += self._fencing.connection_ended(event, self._now_ms, self._wall_ms)
             case LeadersUnreachable(report):
                 self._leaders_unreachable(report)
             case DiskReported(report):
@@ -524,42 +522,6 @@ class Controller:
             failing.partition
             for failing in self._failing_disks.reported(report, self.context.brokers)
         )
-
-    # Crashes.
-
-    def _connection_ended(self, event: ConnectionEnded) -> None:
-        """Ends the registration if the dial's outcome shows that the process has ended.
-
-        The transaction compares the creation revision, so it never removes a later incarnation."""
-        broker_id, broker_epoch, dial, detection_ms = event
-        broker = self.context.brokers.get(broker_id)
-        if broker is None or broker.broker_epoch != broker_epoch:
-            return
-        is_news = self._broken.is_news(broker_id, broker_epoch, dial, self._now_ms)
-        if dial not in CRASHED:
-            if is_news:
-                details: dict[str, Detail] = {"dial": dial.value}
-                accepted = dial is DialOutcome.ACCEPTED
-                why = Cause.CONNECTION_LOST if accepted else Cause.NO_ANSWER
-                self._emit(broker_event(Kind.CONNECTION_LOST, broker, cause=why, details=details))
-            self._dispatcher.require_all(broker_id, self._now_ms, Cause.CONNECTION_LOST)
-            return
-        self._departures.connection_refused(broker_id, broker_epoch)
-        departure = self._departures.departure_of(broker, None, self._wall_ms)
-        removal = RegistrationRemoval(broker_id, broker_epoch, departure)
-        if self._transactions.is_in_flight(removal):
-            return
-        fencing = fencing_event(broker, dial.value, detection_ms, self._wall_ms)
-        if not self._broken.may_remove(broker_id, self._now_ms):
-            if is_news:
-                # Only the broker's lease decides.
-                bound = {"removals": MAX_FAST_REMOVALS, "within_ms": FAST_REMOVAL_WINDOW_MS}
-                details = {**fencing.details, **bound}
-                self._emit(fencing._replace(stage=Stage.IGNORED, details=details))
-            return
-        command = self._transactions.begin(removal)
-        self._transaction_events.fencing_requested(command.id, fencing)
-        self._out.append(command)
 
     # Output.
 

@@ -81,12 +81,7 @@ def next_write(
         )
         if moved is not None:
             return PartitionWrite(partition, held.state, moved, held.revision)
-        return (
-            disk_fails
-            and _transfer_from_failing_disk(
-                context, partition, held, topic, controller_epoch, disk_fails
-            )
-        ) or _leadership_transfer(context, partition, held, topic, controller_epoch)
+        return _leadership_transfer(context, partition, held, topic, controller_epoch, disk_fails)
     # A consent is valid for a single election, whatever its kind.
     elected = new.leader_epoch > held.state.leader_epoch and new.leader != NO_LEADER
     consumed = consent.revision if consent and elected else 0
@@ -134,8 +129,15 @@ def _leadership_transfer(
     held: Partition,
     topic: Topic,
     controller_epoch: int,
+    disk_fails: Cause | None,
 ) -> PartitionWrite | None:
-    """Transfers leadership to a requested leader, or away from a broker in maintenance."""
+    """Transfers leadership from a failing disk, to a requested leader, or for maintenance."""
+    if disk_fails:
+        write = _transfer_from_failing_disk(
+            context, partition, held, topic, controller_epoch, disk_fails
+        )
+        if write is not None:
+            return write
     state, live = held.state, context.live
     wanted = context.requested_leaders.get(partition)
     if wanted is None or wanted.leader in context.maintenance:

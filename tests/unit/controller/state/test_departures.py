@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tidelog.state_changes.event import Cause
+from tidelog_controller.core.broker_fencing import REPORT_AGAIN_MS, BrokenConnections
 from tidelog_controller.state import departures
-from tidelog_controller.state.broken_connections import REPORT_AGAIN_MS, BrokenConnections
 from tidelog_controller.state.departures import Departures
 from tidelog_controller.state.events import DialOutcome
 from tidelog_controller.state.metadata_records import Broker
