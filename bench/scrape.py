@@ -249,8 +249,8 @@ class Reign:
 
 
 class Active:
-    def __init__(self, reign: Reign) -> None:
-        self.reign = reign
+    def __init__(self, term: Reign) -> None:
+        self.term = term
 
     def described_gateways(self) -> tuple[()]:
         return ()

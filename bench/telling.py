@@ -22,11 +22,12 @@ from functools import partial
 from itertools import chain
 
 from tidelog.model import TopicPartition
-from tidelog_controller.control.command_telling import CommandTelling
-from tidelog_controller.core.transaction_telling import TransactionTelling
-from tidelog_controller.state.commands import SendLeaderAndIsr, Tell, TellEach
+from tidelog_controller.control.command_events import CommandEvents
+from tidelog_controller.core.change_origins import ChangeOrigins
+from tidelog_controller.core.transaction_events import TransactionEvents
+from tidelog_controller.state.commands import EmitEvent, EmitEvents, SendLeaderAndIsr
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.purposes import PartitionBatch, PartitionWrite
+from tidelog_controller.state.mutations import PartitionBatch, PartitionWrite
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
@@ -65,9 +66,12 @@ def _batches() -> list[PartitionBatch]:
     ]
 
 
-def _decide(telling: TransactionTelling, batches: Sequence[PartitionBatch]) -> None:
+def _decide(
+    origins: ChangeOrigins, telling: TransactionEvents, batches: Sequence[PartitionBatch]
+) -> None:
     for number, batch in enumerate(batches, start=1):
-        decided = telling.originated(batch, number, _WALL_MS)
+        decided = origins.attach(batch, number, _WALL_MS)
+        telling.batch_requested(number, decided)
         telling.ended(number, decided, TransactionResult(True, 60 + number), answered=True)
 
 
@@ -87,21 +91,21 @@ def _commands(
 
 
 def _command(
-    telling: CommandTelling, commands: Sequence[tuple[SendLeaderAndIsr, CommandResult]]
+    telling: CommandEvents, commands: Sequence[tuple[SendLeaderAndIsr, CommandResult]]
 ) -> None:
     for sent, answer in commands:
         for name, *_ in sent.command.partitions:
             telling.changed(name)
-        telling.sent(sent, _WALL_MS)
+        telling.sent(sent)
         telling.answered(sent.id, answer)
 
 
-async def _keep(events_to_emit: Sequence[TellEach]) -> tuple[float, float]:
+async def _keep(events_to_emit: Sequence[EmitEvents]) -> tuple[float, float]:
     """The seconds to buffer all events, and to write their lines."""
     log = StateChangeLog("controller-1", SystemClock())
 
     def keep() -> None:
-        for t in chain.from_iterable(each.told for each in events_to_emit):
+        for t in chain.from_iterable(each.events for each in events_to_emit):
             log.emit(
                 t.kind,
                 t.stage,
@@ -122,18 +126,20 @@ async def _keep(events_to_emit: Sequence[TellEach]) -> tuple[float, float]:
 
 
 def _round() -> dict[str, float]:
-    events_to_emit: list[TellEach] = []
+    events_to_emit: list[EmitEvents] = []
 
-    def tell(command: Tell | TellEach) -> None:
-        assert isinstance(command, TellEach)
+    def tell(command: EmitEvent | EmitEvents) -> None:
+        assert isinstance(command, EmitEvents)
         events_to_emit.append(command)
 
-    telling = TransactionTelling(Context(Keys("bench")), 1, {}, tell)
+    context = Context(Keys("bench"))
+    origins = ChangeOrigins(context, 1, {})
+    telling = TransactionEvents(context, 1, tell)
     batches = _batches()
-    decided = _seconds(lambda: _decide(telling, batches))
+    decided = _seconds(lambda: _decide(origins, telling, batches))
     commanded = 0.0
     for broker_id in (2, 3):
-        replicas = CommandTelling(broker_id, 10 * broker_id, 1, tell)
+        replicas = CommandEvents(broker_id, 10 * broker_id, 1, tell)
         commands = _commands(broker_id, batches)
         commanded += _seconds(partial(_command, replicas, commands))
     kept, written = asyncio.run(_keep(events_to_emit))

@@ -17,13 +17,13 @@ from tidelog_controller.core.controller import Controller
 from tidelog_controller.core.write_pace import Intervals
 from tidelog_controller.state.commands import (
     Command,
+    EmitEvents,
     ReadKeys,
     Reply,
     SendDescribeReplicas,
     SendLeaderAndIsr,
     SendStopReplica,
     StepDown,
-    TellEach,
     Transact,
 )
 from tidelog_controller.state.context import ControllerIdentity
@@ -135,9 +135,9 @@ class LoneController:
             case SendLeaderAndIsr() | SendStopReplica():
                 self._spend(commands=1)
                 self._pending.append(self._answer(command))
-            case TellEach(told, _):
+            case EmitEvents(events, _):
                 began = time.process_time()
-                deque(told, maxlen=0)
+                deque(events, maxlen=0)
                 self._spend(telling_s=time.process_time() - began)
             case Reply(_, reply):
                 if reply.error is not None:

@@ -15,7 +15,7 @@ from pydantic_core import PydanticUndefined
 
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_broker.broker_config import BrokerConfig
-from tidelog_controller.config import ControllerConfig
+from tidelog_controller.controller_config import ControllerConfig
 from tidelog_docs.markdown import cell, code, table
 from tidelog_pipeline.archive import archive_config as archive
 from tidelog_pipeline.check.check_config import CheckConfig

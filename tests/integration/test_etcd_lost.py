@@ -105,7 +105,7 @@ async def test_without_etcd_a_topic_creation_fails_with_the_reason(
         answer.error,
         errors_pb2.ERROR_CODE_REQUEST_TIMED_OUT,
         "the metadata store did not answer in time",
-        f"whether topic {topic} exists shows when it does",
+        f"whether topic {topic} exists is visible once it answers",
     )
 
 

@@ -256,7 +256,7 @@ async def test_a_topic_cannot_have_more_replicas_than_brokers_are_left(
     healed = await create_topic(cluster, new_name("sea"))
 
     assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
-    assert "2 brokers are running; ask for 1 to 2, or start more brokers" in str(refused.value)
+    assert "2 brokers are running; request 1 to 2, or start more brokers" in str(refused.value)
     assert healed.replication_factor == 3
 
 

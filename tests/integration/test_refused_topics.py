@@ -72,7 +72,7 @@ def bad_factor(replication_factor: int) -> BadTopic:
     return BadTopic(
         request(replication_factor=replication_factor),
         errors_pb2.ERROR_CODE_INVALID_REPLICATION_FACTOR,
-        (f"replication factor {replication_factor}", "3 brokers are running", "ask for 1 to 3"),
+        (f"replication factor {replication_factor}", "3 brokers are running", "request 1 to 3"),
     )
 
 
@@ -80,7 +80,7 @@ def bad_count(partitions: int) -> BadTopic:
     return BadTopic(
         request(partitions=partitions),
         errors_pb2.ERROR_CODE_INVALID_PARTITION_COUNT,
-        (f"{partitions} partitions are asked for", "a topic has 1 to 100000"),
+        (f"{partitions} partitions are requested", "a topic has 1 to 100000"),
     )
 
 

@@ -74,7 +74,9 @@ async def test_removed_partitions_are_gone_from_every_disk_and_the_others_keep_t
     request.confirm_topic = topic
     answer = await controller.admin.RemovePartitions(request)
 
-    assert_rejected(refused.error, errors_pb2.ERROR_CODE_NOT_CONFIRMED, topic, "once more")
+    assert_rejected(
+        refused.error, errors_pb2.ERROR_CODE_NOT_CONFIRMED, topic, "as the confirmation"
+    )
     assert (answer.error.message, answer.removed, list(answer.pending_brokers)) == ("", 2, [])
     assert await read_values(cluster, topic) == [value]
     await until_true(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tidelog.model import TopicPartition
 from tidelog_controller.state.context import ControllerIdentity
-from tidelog_controller.state.purposes import PartitionBatch, PartitionWrite
+from tidelog_controller.state.mutations import PartitionBatch, PartitionWrite
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.store import CreateRevision

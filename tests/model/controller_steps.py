@@ -8,7 +8,7 @@ from tidelog.model import NO_EPOCH
 from tidelog_controller.policies import reassignment
 from tidelog_controller.policies.electability import ElectionRules, LiveBroker
 from tidelog_controller.policies.leader_election import next_state
-from tidelog_controller.policies.reassignment import WantedMove
+from tidelog_controller.policies.reassignment import RequestedMove
 from tidelog_controller.policies.recovery import needs_descriptions
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 from tidelog_runtime.replica_control import ReplicaSummary
@@ -78,7 +78,7 @@ class Controller:
         return None if new is None else from_production(new)
 
     def _next_move_step(self, store: Store) -> LeaderAndIsr | None:
-        wanted = store.wanted and WantedMove(OPERATION, *store.wanted)
+        wanted = store.wanted and RequestedMove(OPERATION, *store.wanted)
         return reassignment.next_move_step(
             to_production(store.value), self._live(store), 0, wanted, TopicConfig().min_isr
         )

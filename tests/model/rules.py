@@ -28,7 +28,7 @@ from tidelog_broker.storage.data_directory import Identity
 from tidelog_controller.policies import electability, reassignment
 from tidelog_controller.policies.electability import LiveBroker
 from tidelog_controller.state.commands import Transact
-from tidelog_controller.state.purposes import Purpose
+from tidelog_controller.state.mutations import Mutation
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 from tidelog_runtime.replica_control import (
@@ -175,7 +175,7 @@ def _whole_if_synced(
     return _is_intact(member, live, rules._replace(synced=True))
 
 
-_is_intact = electability.is_whole
+_is_intact = electability.is_intact
 _take = Partition.take
 
 
@@ -253,8 +253,8 @@ _fence_command = command_fencing.fence_command
 _begin = Transactions.begin
 
 
-def _begin_in_any_reign(self: Transactions, purpose: Purpose) -> Transact:
-    begun = _begin(self, purpose)
+def _begin_in_any_reign(self: Transactions, mutation: Mutation) -> Transact:
+    begun = _begin(self, mutation)
     transaction = begun.transaction
     guards = [guard for guard in transaction.guards if guard.key != self._keys.controller]
     return begun._replace(transaction=replace(transaction, guards=guards))
@@ -272,7 +272,7 @@ def _still_asks_from_there(self: Partition, asked: FetchPosition) -> bool:
     return self.leader_to_follow != NO_LEADER and self.fetch_position()[:3] == asked[:3]
 
 
-_OF_ALONE = reassignment._of_alone
+_SWITCHED = reassignment._switched
 
 
 def _missing_where_none_is_in_sync(
@@ -286,14 +286,14 @@ def _missing_where_none_is_in_sync(
 def _all_in_sync(
     state: LeaderAndIsr, live: Mapping[int, LiveBroker], replicas: tuple[int, ...], *more: int
 ) -> LeaderAndIsr:
-    ended = _OF_ALONE(state, live, replicas, *more)
+    ended = _SWITCHED(state, live, replicas, *more)
     return ended.with_isr(Member(b, live[b].broker_epoch) for b in replicas if b in live)
 
 
 def _within_the_epoch(
     state: LeaderAndIsr, live: Mapping[int, LiveBroker], replicas: tuple[int, ...], *more: int
 ) -> LeaderAndIsr:
-    ended = _OF_ALONE(state, live, replicas, *more)
+    ended = _SWITCHED(state, live, replicas, *more)
     same = ended.leader == state.leader
     return replace(ended, leader_epoch=state.leader_epoch) if same else ended
 
@@ -327,7 +327,7 @@ ELIGIBLE = Rule(
     "with_isr",
     _with_isr_and_all_who_left,
 )
-WHOLE = Rule("who has lost data is not elected as clean", electability, "is_whole", _always_whole)
+WHOLE = Rule("who has lost data is not elected as clean", electability, "is_intact", _always_whole)
 LAST_REGISTRATION = Rule(
     "a directory that has missed a registration of its broker's id is not intact",
     data_directory,
@@ -373,7 +373,7 @@ COUNTED_END = Rule(
 WHOLE_BY_DURABILITY = Rule(
     "only a synced topic is whole after a reboot",
     electability,
-    "is_whole",
+    "is_intact",
     _whole_if_synced,
 )
 REVISION_ORDER = Rule(
@@ -430,11 +430,11 @@ SWITCH_IN_SYNC = Rule(
 ENDS_WITH_ISR = Rule(
     "who was not in the ISR is not in it by the end of a move",
     reassignment,
-    "_of_alone",
+    "_switched",
     _all_in_sync,
 )
 END_EPOCH = Rule(
-    "the end of a move takes a new leader epoch", reassignment, "_of_alone", _within_the_epoch
+    "the end of a move takes a new leader epoch", reassignment, "_switched", _within_the_epoch
 )
 REPEATED_ANSWER = Rule(
     "an answer counts only for the log that it was asked for",

@@ -65,7 +65,7 @@ class ControllerWatch:
     def _term_of(self, controller: ControllerProcess) -> EventLoop | None:
         """Returns the term of a controller that is active and can follow the store now."""
         service = controller.service
-        term = service.reign if service is not None else None
+        term = service.term if service is not None else None
         if term is None or not term.is_loaded:
             return None
         can_follow = store_is_reachable(self._world, controller)

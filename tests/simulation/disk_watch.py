@@ -20,7 +20,7 @@ from simulation.watch import watch
 from tidelog_broker.damage.disk_reports import REPORT_INTERVAL_MS, REPORTED_AFTER_MS
 from tidelog_broker.partition.partition import Partition
 from tidelog_controller.state.failing_disks import REPORT_EXPIRY_MS
-from tidelog_controller.state.partition_rests import MAX_REST_MS
+from tidelog_controller.state.partition_cooldowns import MAX_COOLDOWN_MS
 from tidelog_runtime.metadata.schema import RUNNING, LeaderAndIsr
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class DiskWatch:
             if written is None or written.state.leader == led.leader:
                 continue
             self._seen[LEFT] += 1
-            self._rests[led.partition] = now_ms + MAX_REST_MS
+            self._rests[led.partition] = now_ms + MAX_COOLDOWN_MS
 
     def _judged(self) -> Iterator[_Led]:
         controller = self._active_controller()
@@ -109,7 +109,7 @@ class DiskWatch:
     def _active_controller(self) -> ControllerProcess | None:
         for controller in self._world.controllers.values():
             service = controller.service
-            term = service.reign if service is not None else None
+            term = service.term if service is not None else None
             if term is not None and term.is_loaded and store_is_reachable(self._world, controller):
                 return controller
         return None

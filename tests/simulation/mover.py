@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from simulation.observation import patched
 from tidelog.model import TopicPartition
 from tidelog_controller.core.controller import Controller
-from tidelog_controller.policies.reassignment import WantedMove
+from tidelog_controller.policies.reassignment import RequestedMove
 from tidelog_runtime.metadata.keys import PartitionKey
 from tidelog_runtime.metadata.schema import LeaderAndIsr, decode_leader_and_isr, decode_topic
 from tidelog_runtime.metadata.store import Put, Transaction
@@ -27,7 +27,7 @@ class Mover:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.wanted: dict[TopicPartition, WantedMove] = {}
+        self.wanted: dict[TopicPartition, RequestedMove] = {}
         self.operations = 0
         # Partitions with a single replica as a target, and those that never get such a target.
         self._left_one: set[TopicPartition] = set()
@@ -41,7 +41,7 @@ class Mover:
 
     def _telling(self, handle: Callable[..., Any]) -> Callable[..., Any]:
         def telling_handle(controller: Controller, *args: Any) -> Any:
-            controller.context.want_moves(self.wanted)
+            controller.context.request_moves(self.wanted)
             return handle(controller, *args)
 
         return telling_handle
@@ -67,7 +67,7 @@ class Mover:
 
     def want(self, partition: TopicPartition, target: tuple[int, ...]) -> None:
         self.operations += 1
-        self._want(partition, WantedMove(f"op-{self.operations}", target))
+        self._want(partition, RequestedMove(f"op-{self.operations}", target))
 
     def replicas_of(self, partition: TopicPartition) -> tuple[int, ...]:
         """Returns the replicas, the original ones during a move; empty: no such partition."""
@@ -86,7 +86,7 @@ class Mover:
         if wanted is not None:
             self._want(partition, wanted._replace(cancelled=True))
 
-    def _want(self, partition: TopicPartition, wanted: WantedMove) -> None:
+    def _want(self, partition: TopicPartition, wanted: RequestedMove) -> None:
         self.wanted = {**self.wanted, partition: wanted}
         if len(wanted.target) == 1:
             self._left_one.add(partition)

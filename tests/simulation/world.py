@@ -193,10 +193,10 @@ class World:
         Raises a `Violation` named `run_never_ends` if that takes longer than MAX_RUN_S.
         """
         former, former_turn = structlog.get_config(), replica_manager.COST_PER_TURN
-        former_judged = dirty_partitions.MAX_JUDGED_PER_BATCH
+        former_judged = dirty_partitions.MAX_DECIDED_PER_BATCH
         # Topics are small here, and nothing that may happen between two partitions is to be missed.
         replica_manager.COST_PER_TURN = 1
-        dirty_partitions.MAX_JUDGED_PER_BATCH = 2
+        dirty_partitions.MAX_DECIDED_PER_BATCH = 2
         structlog.configure(
             processors=[], wrapper_class=_logger_class(self._said), cache_logger_on_first_use=False
         )
@@ -212,7 +212,7 @@ class World:
             library.removeHandler(handler)
             structlog.configure(**former)
             replica_manager.COST_PER_TURN = former_turn
-            dirty_partitions.MAX_JUDGED_PER_BATCH = former_judged
+            dirty_partitions.MAX_DECIDED_PER_BATCH = former_judged
 
     def _give_up(self) -> None:
         self.fail(Violation("run_never_ends", f"it goes on after {MAX_RUN_S} virtual s"))

@@ -24,7 +24,7 @@ LONG_FILES = {
     "services/broker/tidelog_broker/partition/partition.py": 536,
     "services/broker/tidelog_broker/replicas/replica_manager.py": 597,
     "services/broker/tidelog_broker/storage/log_directory.py": 570,
-    "services/controller/tidelog_controller/core/controller.py": 564,
+    "services/controller/tidelog_controller/core/controller.py": 540,
     "tests/simulation/replica_rules.py": 517,
     "tests/simulation/store_rules.py": 546,
     "tests/unit/broker/partition/test_producer_state.py": 537,

@@ -29,15 +29,15 @@ from tidelog.v1 import admin_pb2, controller_pb2, inspect_pb2
 from tidelog.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from tidelog.v1.controller_pb2_grpc import add_ControllerServiceServicer_to_server
 from tidelog.v1.inspect_pb2_grpc import add_InspectServiceServicer_to_server
-from tidelog_controller.config import ControllerConfig
+from tidelog_controller.controller_config import ControllerConfig
 from tidelog_controller.core.write_pace import Intervals
-from tidelog_controller.edge.admin import Admin, AdminServicer
-from tidelog_controller.edge.controller import ControllerServicer
+from tidelog_controller.edge.admin import AdminServicer
+from tidelog_controller.edge.controller_servicer import ControllerServicer
 from tidelog_controller.edge.external_admin import ExternalAdminServicer
 from tidelog_controller.edge.replica_control_client import GrpcReplicaControl
 from tidelog_controller.edge.standard_services import add_standard_services
 from tidelog_controller.metrics.controller_metrics import ControllerMetrics
-from tidelog_controller.metrics.decision_meter import MeteredAdmin
+from tidelog_controller.metrics.decision_meter import Admin, MeteredAdmin
 from tidelog_controller.policies.internal_topics import InternalTopic, state_changes_topic
 from tidelog_controller.policies.leader_balance import LeaderBalancing
 from tidelog_controller.shell.broker_channel import TcpDialer
@@ -151,10 +151,10 @@ class CannotListenError(Exception):
     def __init__(self, address: str, setting: str) -> None:
         self.address = address
         self.problem = (
-            f"{address} cannot be bound: another process uses it, or this machine has no such "
+            f"cannot bind to {address}: another process uses it, or this machine has no such "
             "address"
         )
-        self.remedy = f"stop the other process, or give another address by {setting}"
+        self.remedy = f"stop the other process, or set another address with {setting}"
         super().__init__(f"{self.problem}; {self.remedy}")
 
 

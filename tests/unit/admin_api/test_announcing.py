@@ -20,7 +20,7 @@ from tidelog.rpc.status import UnreachableError
 from tidelog.v1.controller_pb2_grpc import add_ControllerServiceServicer_to_server
 from tidelog_admin_api.announcing import Announcer, NotUnderstoodError, own_announcement
 from tidelog_admin_api.controller_client import GrpcControllers
-from tidelog_controller.edge.controller import ControllerServicer
+from tidelog_controller.edge.controller_servicer import ControllerServicer
 from tidelog_runtime.pressure.records import Pressure
 from unit.metadata.virtual_time import run, virtual_clock
 

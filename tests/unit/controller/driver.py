@@ -16,7 +16,7 @@ from tidelog_controller.core.controller import Controller
 from tidelog_controller.core.write_pace import Intervals
 from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.policies.leader_balance import LeaderBalancing
-from tidelog_controller.policies.reassignment import WantedMove
+from tidelog_controller.policies.reassignment import RequestedMove
 from tidelog_controller.state.admin_requests import (
     AddPartitions,
     AlterTopicConfig,
@@ -24,13 +24,15 @@ from tidelog_controller.state.admin_requests import (
     BeginOperation,
     Caller,
     CancelOperation,
-    OperationWanted,
     RemovePartitions,
+    RequestedOperation,
 )
 from tidelog_controller.state.commands import (
     AdminReply,
     CloseChannel,
     Command,
+    EmitEvent,
+    EmitEvents,
     FindPlaces,
     Log,
     MakePlan,
@@ -42,8 +44,6 @@ from tidelog_controller.state.commands import (
     SendLeaderAndIsr,
     SendStopReplica,
     StepDown,
-    Tell,
-    TellEach,
     Transact,
 )
 from tidelog_controller.state.context import ControllerIdentity
@@ -158,7 +158,7 @@ class Driver:
         self.unanswered: list[SendLeaderAndIsr | SendStopReplica] = []
         self.replies: dict[int, AdminReply] = {}
         self.logs: list[tuple[str, Mapping[str, Any]]] = []
-        self.published: list[Tell] = []
+        self.published: list[EmitEvent] = []
         self.stepped_down: str | None = None
         self.reads: list[ReadKeys] = []
         # How many of the next transactions get no answer from the store, and whether the store
@@ -173,9 +173,9 @@ class Driver:
         self.plans: list[MakePlan] = []
         self.searches: list[FindPlaces] = []
         self._last_request = 0
-        self.controller = self._reign()
+        self.controller = self._term()
 
-    def _reign(self, controller_id: int = 1) -> Controller:
+    def _term(self, controller_id: int = 1) -> Controller:
         held = self.store.items.get(KEYS.controller_epoch)
         epoch = int(held.value) + 1 if held else 1
         self.store.delete(KEYS.controller)
@@ -209,7 +209,7 @@ class Driver:
         self.held.clear()
         self.unanswered.clear()
         self.hold_transactions = False
-        self.controller = self._reign(controller_id=2)
+        self.controller = self._term(controller_id=2)
         self.load()
 
     # Brokers.
@@ -363,7 +363,7 @@ class Driver:
 
     def begin_operation(
         self,
-        wanted: OperationWanted,
+        wanted: RequestedOperation,
         operation_id: str = "",
         *,
         dry_run: bool = False,
@@ -407,7 +407,7 @@ class Driver:
         )
         return self._last_request
 
-    def want_move(
+    def request_move(
         self,
         *target: int,
         partition: int = 0,
@@ -417,12 +417,12 @@ class Driver:
     ) -> None:
         """Sets the target move of a partition; without a target, withdraws it."""
         context = self.controller.context
-        wanted = dict(context.wanted_moves)
+        wanted = dict(context.requested_moves)
         wanted.pop(TopicPartition(topic, partition), None)
         if target:
-            move = WantedMove(operation, target, cancelled, "f" * 32)
+            move = RequestedMove(operation, target, cancelled, "f" * 32)
             wanted[TopicPartition(topic, partition)] = move
-        context.want_moves(wanted)
+        context.request_moves(wanted)
         self.feed(Tick())
 
     # Reports.
@@ -471,7 +471,7 @@ class Driver:
 
     # Published events.
 
-    def published_events(self, *kinds: Kind, stage: Stage | None = None) -> list[Tell]:
+    def published_events(self, *kinds: Kind, stage: Stage | None = None) -> list[EmitEvent]:
         """The events of these kinds, or all."""
         return [
             event
@@ -487,7 +487,7 @@ class Driver:
         for _ in range(MAX_STEPS):
             if pending:
                 pending.extend(self._carry_out(pending.popleft()))
-            elif self.controller.judges_on:
+            elif self.controller.has_more_decisions:
                 pending.extend(self._handle(Tick()))
             elif self.store.unseen:
                 pending.extend(self._watch())
@@ -553,8 +553,8 @@ class Driver:
             case OpenChannel(broker_id, epoch) | CloseChannel(broker_id, epoch):
                 what = "open" if isinstance(command, OpenChannel) else "close"
                 self.transcript.append(f"{what} {broker_id}@{epoch}")
-            case Tell() | TellEach():
-                self.published += command.told if isinstance(command, TellEach) else [command]
+            case EmitEvent() | EmitEvents():
+                self.published += command.events if isinstance(command, EmitEvents) else [command]
             case Log(event, fields, _):
                 self.logs.append((event, fields))
             case StepDown(reason):
@@ -592,9 +592,9 @@ class Driver:
         result = self.store.transact(command.transaction)
         # Departure records are written along with the changes that follow from them.
         keys = [change.key for change in command.transaction.changes]
-        told = sum(not key.startswith(KEYS.departures) for key in keys) or "departures"
+        written = sum(not key.startswith(KEYS.departures) for key in keys) or "departures"
         verdict = "done" if result.succeeded else "refused"
-        self.transcript.append(f"transaction of {told} {verdict}")
+        self.transcript.append(f"transaction of {written} {verdict}")
         return Transacted(command.id, result)
 
     def _deliver(self, command: SendLeaderAndIsr | SendStopReplica) -> list[Command]:

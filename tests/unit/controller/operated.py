@@ -13,7 +13,7 @@ from tidelog_controller.state.admin_answers import (
 from tidelog_controller.state.admin_requests import (
     DescribeOperation,
     Reassignment,
-    WantedReplicas,
+    RequestedReplicas,
 )
 from tidelog_runtime.metadata.operations import OperationState, decode_operation
 from unit.controller.driver import KEYS, Driver, cluster
@@ -21,7 +21,7 @@ from unit.controller.driver import KEYS, Driver, cluster
 
 def by_hand(*moves: tuple[int, tuple[int, ...]]) -> Reassignment:
     return Reassignment(
-        tuple(WantedReplicas(TopicPartition("t", number), target) for number, target in moves)
+        tuple(RequestedReplicas(TopicPartition("t", number), target) for number, target in moves)
     )
 
 

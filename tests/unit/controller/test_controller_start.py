@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tidelog_controller.config import ControllerConfig
+from tidelog_controller.controller_config import ControllerConfig
 from tidelog_runtime.config import EXIT_INVALID_CONFIG, load
 
 START_TIMEOUT_SECONDS = 30

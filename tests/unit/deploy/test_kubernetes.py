@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tidelog_broker.broker_config import BrokerConfig
-from tidelog_controller.config import ControllerConfig
+from tidelog_controller.controller_config import ControllerConfig
 from tidelog_runtime.config import ENVIRONMENT_PREFIX, ServiceConfig
 
 MANIFESTS = Path(__file__).resolve().parents[3] / "deploy" / "kubernetes"

@@ -7,7 +7,7 @@ import pytest
 
 from tidelog.wording import PREFERRED_RETURN
 from tidelog_admin_api.bodies.brokers import MaintenanceRequest
-from tidelog_controller.config import ControllerConfig
+from tidelog_controller.controller_config import ControllerConfig
 
 REPOSITORY = Path(__file__).parents[3]
 PLACES = (

@@ -27,7 +27,7 @@ from tidelog_broker.partition.producer_state import (
     MAX_RECENT_UNNAMED_PRODUCERS,
     MAX_UNNAMED_PRODUCERS,
 )
-from tidelog_controller.config import ControllerConfig
+from tidelog_controller.controller_config import ControllerConfig
 from tidelog_docs.commands import commands
 from tidelog_docs.markdown import cell, table
 from tidelog_docs.references import GENERATORS

@@ -208,7 +208,7 @@ def test_a_wrong_rule_or_mark_is_found() -> None:
         "test_a.py::b: marks hw-falls, which rules.toml does not have",
     ]
     assert faults_of(RIGHT, RIGHT) == ["hw-never-falls: 2 rules have this id"]
-    for modules in (["partition/vote.py"], ["partition/isr.py", "config.py"], []):
+    for modules in (["partition/vote.py"], ["partition/isr.py", "__main__.py"], []):
         assert len(faults_of(replace(RIGHT, modules=modules))) == 1, modules
     for wrong in ("interleaving_7", "interleaving", "a-b-c-d-e-f-g", "G5-rule"):
         assert len(faults_of(replace(RIGHT, id=wrong), marked=wrong)) == 1, wrong

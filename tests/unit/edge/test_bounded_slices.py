@@ -22,7 +22,7 @@ from tidelog_broker.edge.replica_codec import request_from_wire
 from tidelog_broker.edge.replica_control_service import ReplicaControlService
 from tidelog_broker.partition.range_digest import DIGEST_VERSION
 from tidelog_controller.edge.admin import AdminServicer
-from tidelog_controller.edge.controller import ControllerServicer
+from tidelog_controller.edge.controller_servicer import ControllerServicer
 from tidelog_controller.state.commands import AdminReply
 from tidelog_runtime.replica_control import CommandResult, DescribeReplicasResult
 

@@ -16,7 +16,7 @@ from tidelog.state_changes.event import Cause, Change
 from tidelog.v1.controller_pb2_grpc import add_ControllerServiceServicer_to_server
 from tidelog_broker.edge.controller_client import GrpcControllers
 from tidelog_broker.replication.transport import ControllerUnreachableError
-from tidelog_controller.edge.controller import ControllerServicer
+from tidelog_controller.edge.controller_servicer import ControllerServicer
 from tidelog_runtime.broker_reports import (
     DiskReport,
     FailingLeadership,

@@ -197,7 +197,7 @@ def _named(name: str, *says: str, cli: str | None = None) -> BadInput:
 def _counted(partitions: int) -> BadInput:
     return BadInput(
         ErrorCode.INVALID_PARTITION_COUNT,
-        (f"{partitions} partitions are asked for", "a topic has 1 to 100000"),
+        (f"{partitions} partitions are requested", "a topic has 1 to 100000"),
         _create(partitions=partitions),
         _new(partitions=partitions),
         f"topics create lake -r 1 -p {partitions}",
@@ -207,7 +207,7 @@ def _counted(partitions: int) -> BadInput:
 def _factor(factor: int) -> BadInput:
     return BadInput(
         ErrorCode.INVALID_REPLICATION_FACTOR,
-        (f"replication factor {factor} is asked for and 3 brokers are running", "ask for 1 to 3"),
+        (f"replication factor {factor} is requested, but 3 brokers are running", "request 1 to 3"),
         _create(replication_factor=factor),
         _new(replication_factor=factor),
         f"topics create lake -r {factor}",
@@ -255,7 +255,7 @@ CREATION = {
     "name that is a path": _named("..", "would be a path"),
     "name of the cluster's own": BadInput(
         ErrorCode.INVALID_TOPIC_NAME,
-        ("are for the cluster's own topics", "choose another name"),
+        ("are for internal topics", "choose another name"),
         _create(topic="__lake"),
         _new(topic="__lake"),
         "topics create __lake -r 1",
@@ -283,7 +283,7 @@ CREATION = {
     ),
     "unequal factors by hand": _placed(
         ErrorCode.INVALID_ASSIGNMENT,
-        ("has 1 replicas and", "equally many"),
+        ("has 1 replicas and", "the same number"),
         *((1, 2), (1,)),
     ),
     "another count than by hand": _placed(
@@ -294,7 +294,7 @@ CREATION = {
     ),
     "another factor than by hand": _placed(
         ErrorCode.INVALID_ASSIGNMENT,
-        ("has 2 replicas and the topic has 3", "equally many"),
+        ("has 2 replicas and the topic has 3", "the same number"),
         *((1, 2),),
         replication_factor=3,
     ),
@@ -326,48 +326,48 @@ CHANGES = {
     ),
     "key set and unset": BadInput(
         ErrorCode.INVALID_REQUEST,
-        ("segment_ms is to be both set and unset", "choose one"),
+        ("segment_ms is both set and unset", "choose one"),
         *_alter(set={"segment_ms": "60000"}, unset=["segment_ms"]),
         "topics alter-config sea --set segment_ms=60000 --unset segment_ms --yes",
     ),
     "nothing set": BadInput(
         ErrorCode.INVALID_REQUEST,
-        ("nothing is to be set or unset",),
+        ("set or unset",),
         *_alter(),
         "topics alter-config sea --yes",
         ("cli",),
     ),
     "no partitions kept": BadInput(
         ErrorCode.INVALID_PARTITION_COUNT,
-        ("0 partitions are asked for", "1 to 100000"),
+        ("0 partitions are requested", "1 to 100000"),
         lambda admin: admin.remove_partitions("sea", 0, confirm_topic="sea"),
         _put("/v1/topics/sea/partition-count", partitions=0, confirm="sea"),
         "topics remove-partitions sea -p 0 --yes",
     ),
     "too many partitions in all": BadInput(
         ErrorCode.INVALID_PARTITION_COUNT,
-        ("100001 partitions are asked for", "1 to 100000"),
+        ("100001 partitions are requested", "1 to 100000"),
         lambda admin: admin.add_partitions("sea", 100_001),
         _put("/v1/topics/sea/partition-count", partitions=100_001),
         "topics add-partitions sea -p 100001 --yes",
     ),
     "addition of fewer than there are": BadInput(
         ErrorCode.INVALID_PARTITION_COUNT,
-        ("topic sea has 3 partitions and 2 in all are asked for", "remove partitions instead"),
+        ("topic sea has 3 partitions, and 2 in total are requested", "remove partitions instead"),
         lambda admin: admin.add_partitions("sea", 2),
         None,
         "topics add-partitions sea -p 2 --yes",
     ),
     "removal of more than there are": BadInput(
         ErrorCode.INVALID_PARTITION_COUNT,
-        ("topic sea has 3 partitions and 4 are to be left", "add partitions instead"),
+        ("topic sea has 3 partitions, and 4 are to remain", "add partitions instead"),
         lambda admin: admin.remove_partitions("sea", 4, confirm_topic="sea"),
         None,
         "topics remove-partitions sea -p 4 --yes",
     ),
     "removal without the name": BadInput(
         ErrorCode.NOT_CONFIRMED,
-        ("name the topic, sea, once more", "dry run first"),
+        ("repeat the topic's name, sea", "dry run first"),
         lambda admin: admin.remove_partitions("sea", 1),
         _put("/v1/topics/sea/partition-count", partitions=1),
     ),
@@ -400,7 +400,7 @@ CHANGES = {
     ),
     "factor below min ISR": BadInput(
         ErrorCode.INVALID_REPLICATION_FACTOR,
-        ("topic sea asks for min_insync_replicas=2", "lower that first"),
+        ("topic sea has min_insync_replicas=2", "lower min_insync_replicas first"),
         lambda admin: admin.set_replication_factor(["sea"], 1),
         _put("/v1/topics/sea/replication-factor", replication_factor=1),
         "topics set-replication-factor sea -r 1 --yes",
@@ -424,7 +424,7 @@ def _stale(grpc: Ask, rest: Asked, cli: str, *says: str) -> BadInput:
 STALE_REVISIONS = {
     "plan that would be another one": BadInput(
         ErrorCode.REVISION_CONFLICT,
-        ("the plan would be another one by now", "instead of 'd1'", "look at a dry run again"),
+        ("the plan is now another one", "instead of 'd1'", "check a new dry run"),
         lambda admin: admin.reassign([Move("sea", 1, (3, 2))], expected_plan="d1"),
         _post(
             "/v1/reassignments",
@@ -481,7 +481,7 @@ STALE_REVISIONS = {
     ),
     "stale replicas of a move": BadInput(
         ErrorCode.REVISION_CONFLICT,
-        ("has the replicas [2, 3] and no longer [1, 3]", "plan the move anew"),
+        ("has the replicas [2, 3] and no longer [1, 3]", "plan the move again"),
         lambda admin: admin.reassign([Move("sea", 1, (3, 2), (1, 3))]),
         _post(
             "/v1/reassignments",
@@ -492,7 +492,7 @@ STALE_REVISIONS = {
     ),
     "stale id of a moved topic": BadInput(
         ErrorCode.UNKNOWN_TOPIC_ID,
-        ("not former", "deleted and created again", "describe it again"),
+        ("not former", "deleted and created again", "describe it,"),
         lambda admin: admin.reassign([Move("sea", 1, (3, 2), (), "former")]),
         _post(
             "/v1/reassignments",
@@ -516,7 +516,7 @@ MOVES = {
     ),
     "move to fewer than min ISR": BadInput(
         ErrorCode.INVALID_REPLICATION_FACTOR,
-        ("min_insync_replicas=2", "lower that first, or keep more replicas"),
+        ("min_insync_replicas=2", "lower min_insync_replicas first, or keep more replicas"),
         *_reassign("sea", 1, 3),
     ),
     "move to nobody": BadInput(
@@ -555,21 +555,21 @@ MOVES = {
     ),
     "throttle below the least": BadInput(
         ErrorCode.INVALID_REQUEST,
-        ("a bound of 1023 bytes per second", "ask for at least 1024"),
+        ("a limit of 1023 bytes per second", "set at least 1024"),
         lambda admin: admin.set_throttle(1023),
         _put("/v1/throttle", bytes_per_second=1023),
         "throttle set 1023",
     ),
     "throttle of nothing": BadInput(
         ErrorCode.INVALID_REQUEST,
-        ("a bound of 0 bytes per second", "or for none"),
+        ("a limit of 0 bytes per second", "or none"),
         lambda admin: admin.set_throttle(0),
         _put("/v1/throttle", bytes_per_second=0),
         "throttle set 0",
     ),
     "throttle below nothing": BadInput(
         ErrorCode.INVALID_REQUEST,
-        ("a bound of -5 bytes per second", "or for none"),
+        ("a limit of -5 bytes per second", "or none"),
         lambda admin: admin.set_throttle(-5),
         _put("/v1/throttle", bytes_per_second=-5),
     ),
@@ -633,7 +633,7 @@ BROKERS = {
     ),
     "leader of what moves": BadInput(
         ErrorCode.PARTITION_BUSY,
-        ("operation busy", "wait for that, or cancel it first"),
+        ("operation busy", "wait for its end, or cancel it first"),
         *_lead("tide", 0, 1),
     ),
     "leaders of a partition twice": BadInput(
@@ -661,7 +661,7 @@ BROKERS = {
 def _id(operation_id: str) -> BadInput:
     return BadInput(
         ErrorCode.INVALID_REQUEST,
-        ("the operation id", "1 to 64 characters out of a-z, A-Z, 0-9, '_' and '-'"),
+        ("the operation id", "1 to 64 of the characters a-z, A-Z, 0-9, '_' and '-'"),
         lambda admin: admin.rebalance(operation_id=operation_id),
         _post("/v1/rebalance", operation_id=operation_id),
         f"rebalance --operation-id '{operation_id}' --yes",
@@ -674,7 +674,7 @@ OPERATIONS = {
     "operation id with a slash": _id("a/b"),
     "operation id of a creation": BadInput(
         ErrorCode.INVALID_REQUEST,
-        ("the operation id 'no good' cannot be",),
+        ("the operation id 'no good' is invalid",),
         _create(operation_id="no good"),
         _new(operation_id="no good"),
         "topics create lake -r 1 --operation-id 'no good'",
@@ -688,21 +688,21 @@ OPERATIONS = {
     ),
     "unknown operation described": BadInput(
         ErrorCode.UNKNOWN_OPERATION,
-        ("there is no operation 'nosuch'", "can be listed"),
+        ("there is no operation 'nosuch'", "list the operations"),
         lambda admin: admin.describe_operation("nosuch"),
         Asked("GET", "/v1/operations/nosuch"),
         "operations describe nosuch",
     ),
     "moves of an unknown operation": BadInput(
         ErrorCode.UNKNOWN_OPERATION,
-        ("there is no operation 'nosuch'", "can be listed"),
+        ("there is no operation 'nosuch'", "list the operations"),
         lambda admin: admin.operation_moves("nosuch"),
         Asked("GET", "/v1/operations/nosuch/moves"),
         "operations moves nosuch",
     ),
     "unknown operation cancelled": BadInput(
         ErrorCode.UNKNOWN_OPERATION,
-        ("there is no operation 'nosuch'", "can be listed"),
+        ("there is no operation 'nosuch'", "list the operations"),
         lambda admin: admin.cancel_operation("nosuch"),
         Asked("POST", "/v1/operations/nosuch/cancel"),
         "operations cancel nosuch --yes",
@@ -721,7 +721,7 @@ OPERATIONS = {
     ),
     "unknown operation reversed": BadInput(
         ErrorCode.UNKNOWN_OPERATION,
-        ("there is no operation 'nosuch'", "can be listed"),
+        ("there is no operation 'nosuch'", "list the operations"),
         lambda admin: admin.reverse_operation("nosuch"),
         Asked("POST", "/v1/operations/nosuch/reverse"),
         "operations reverse nosuch --yes",
@@ -795,7 +795,7 @@ RECOVERY = {
     ),
     "partitions without their topic": BadInput(
         ErrorCode.INVALID_REQUEST,
-        ("partitions [1] are named without their topic", "leave the partitions out"),
+        ("partitions [1] are named without their topic", "omit the partitions"),
         lambda admin: admin.describe_recovery("", [1]),
         Asked("GET", "/v1/recovery", query={"partition": 1}),
     ),
@@ -861,7 +861,7 @@ BOUNDS = {
     ),
     "page token that nobody gave": BadInput(
         ErrorCode.INVALID_REQUEST,
-        ("the page token 'x' was never given", "begin without one"),
+        ("page token 'x' is invalid", "start without one"),
         lambda admin: admin.operation_moves_page("ended", 10, "x"),
         Asked("GET", "/v1/operations/ended/moves", query={"page_token": "x"}),
     ),

@@ -16,6 +16,8 @@ from typing import NamedTuple
 from tidelog.errors import ErrorCode
 from tidelog.inspection.model import NOT_KNOWN, BrokerBacklog, PendingState, StateRequest
 from tidelog.model import TopicPartition
+from tidelog.state_changes.event import Cause, Change
+from tidelog_controller.policies.causes import change_id
 from tidelog_runtime.replica_control import CommandResult, PartitionResult
 
 MAX_PARTITIONS_PER_COMMAND = 2_000
@@ -59,8 +61,10 @@ class BrokerControl:
         self.broker_epoch = broker_epoch
         self._full_state_due = True
         self._full_state_size = 0
+        self._full_state_cause = Cause.NONE
+        self._full_state_change: Change | None = None  # until it is acknowledged
         self._known_since_ms: int | None = None
-        self._overdue_told = False
+        self._overdue_reported = False
         # In the order in which they became due: the first has waited longest.
         self._required: dict[TopicPartition, _Required] = {}
         self._first: TopicPartition | None = None  # None: unknown
@@ -150,13 +154,25 @@ class BrokerControl:
         if not self._by_topic[partition.topic]:
             del self._by_topic[partition.topic]
         if not self._required:
-            self._overdue_told = False
+            self._overdue_reported = False
             # Revisions of forgotten partitions are no longer required.
             self._newest_required = self._newest_acknowledged
 
-    def require_full_state(self) -> None:
-        """Makes the next command a full state. The caller has to require all replicas as well."""
+    def require_full_state(self, why: Cause) -> None:
+        """Makes the next command a full state. The caller has to require all replicas as well.
+
+        `why`: the cause, unless an earlier full state is not acknowledged.
+        """
         self._full_state_due = True
+        if self._full_state_change is None:
+            self._full_state_cause = why
+
+    def full_state_change(self, controller_epoch: int, command_id: int, wall_ms: int) -> Change:
+        """The change of the next full state; a repeated full state keeps the first one's change."""
+        if self._full_state_change is None:
+            name = change_id(controller_epoch, f"full-{self.broker_id}-{command_id}")
+            self._full_state_change = Change(name, self._full_state_cause, wall_ms)
+        return self._full_state_change
 
     def is_ready(self, now_ms: int) -> bool:
         return self._in_flight is None and now_ms >= self._retry_at_ms
@@ -220,6 +236,8 @@ class BrokerControl:
         if result.error is not None:
             self._fail(command, now_ms, result.error.message)
             return []
+        if command.full_state:
+            self._full_state_change = None
         self._failures = 0
         self._problem = ""
         done = []
@@ -233,7 +251,7 @@ class BrokerControl:
             elif self._acknowledge(partition, answer, command, now_ms):
                 done.append(partition)
         for partition in unanswered.values():
-            self._defer(partition, now_ms, "the broker's answer left it out")
+            self._defer(partition, now_ms, "the broker's answer omitted the partition")
         return done
 
     def lost(self, command_id: int, now_ms: int, reason: str) -> None:
@@ -254,7 +272,7 @@ class BrokerControl:
 
     def overdue_at_ms(self, timeout_ms: int) -> int | None:
         """When the longest wait becomes overdue; None: nothing waits, or it is reported already."""
-        if self._overdue_told or not self._required:
+        if self._overdue_reported or not self._required:
             return None
         return self._longest_since_ms() + timeout_ms
 
@@ -274,9 +292,9 @@ class BrokerControl:
             self._first = next(iter(self._required))
         return self._required[self._first].since_ms
 
-    def tell_overdue(self) -> None:
+    def emit_overdue(self) -> None:
         """Marks the wait as reported, until everything is acknowledged."""
-        self._overdue_told = True
+        self._overdue_reported = True
 
     def first_waiting(self, limit: int) -> list[TopicPartition]:
         return list(islice(self._required, limit))
@@ -296,11 +314,11 @@ class BrokerControl:
             if required.revision > self._acknowledged.get(partition, 0)
         }
         wanted = (p for p in news if _is_asked_for(p, asked)) if asked.topic else ()
-        refused = (p for p in self._deferred if p in news)
+        rejected = (p for p in self._deferred if p in news)
         oldest = next(iter(news.values()), None)
         waiting_ms = now_ms - oldest.since_ms if oldest is not None else 0
         names = dict.fromkeys(islice(wanted, MAX_PENDING_NAMED))
-        names |= dict.fromkeys(islice(refused, MAX_PENDING_NAMED))
+        names |= dict.fromkeys(islice(rejected, MAX_PENDING_NAMED))
         names |= dict.fromkeys(islice(news, MAX_PENDING_NAMED))
         pending = [
             PendingState(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tidelog.model import TopicPartition
+from tidelog.state_changes.event import NO_CHANGE, Change
 from tidelog_controller.control.broker_control import BrokerControl
-from tidelog_controller.control.descriptions import Descriptions
-from tidelog_controller.control.measures import Measures
+from tidelog_controller.control.log_descriptions import Descriptions
+from tidelog_controller.control.move_progress_probe import MoveProgressProbe
 from tidelog_controller.state.commands import (
     SendDescribeReplicas,
     SendLeaderAndIsr,
@@ -29,6 +30,7 @@ def full_state_command(
     identity: ControllerIdentity,
     control: BrokerControl,
     command_id: int,
+    wall_ms: int,
 ) -> SendLeaderAndIsr | None:
     """Builds the command that names every replica of the broker.
 
@@ -40,7 +42,8 @@ def full_state_command(
         for partition, _ in context.replicas_on(control.broker_id)
         if not context.is_stopped(partition)
     ]
-    return _leader_and_isr(context, identity, control, command_id, partitions, full_state=True)
+    change = control.full_state_change(identity.controller_epoch, command_id, wall_ms)
+    return _leader_and_isr(context, identity, control, command_id, partitions, change)
 
 
 def next_command(
@@ -55,7 +58,7 @@ def next_command(
         return None
     if stops:
         return _stop_replica(context, identity, control, command_id, partitions)
-    return _leader_and_isr(context, identity, control, command_id, partitions, full_state=False)
+    return _leader_and_isr(context, identity, control, command_id, partitions)
 
 
 def is_stop(context: Context, partition: TopicPartition, broker_id: int) -> bool:
@@ -76,25 +79,25 @@ def description_command(
     partitions = descriptions.due(control, now_ms)
     if not partitions:
         return None
-    descriptions.asked(control, command_id, partitions)
-    return _question(identity, control, command_id, partitions)
+    descriptions.mark_sent(control, command_id, partitions)
+    return _describe_replicas(identity, control, command_id, partitions)
 
 
 def measuring_command(
     identity: ControllerIdentity,
     control: BrokerControl,
-    measures: Measures,
+    move_progress: MoveProgressProbe,
     command_id: int,
 ) -> SendDescribeReplicas | None:
     """Requests the missing progress of moves of partitions that the broker leads."""
-    partitions = measures.due(control)
+    partitions = move_progress.due(control)
     if not partitions:
         return None
-    measures.asked(control, command_id, partitions)
-    return _question(identity, control, command_id, partitions)
+    move_progress.mark_sent(control, command_id, partitions)
+    return _describe_replicas(identity, control, command_id, partitions)
 
 
-def _question(
+def _describe_replicas(
     identity: ControllerIdentity,
     control: BrokerControl,
     command_id: int,
@@ -115,9 +118,10 @@ def _leader_and_isr(
     control: BrokerControl,
     command_id: int,
     partitions: Iterable[TopicPartition],
-    *,
-    full_state: bool,
+    full_state_change: Change | None = None,
 ) -> SendLeaderAndIsr | None:
+    """`full_state_change`: None: the command is not a full state."""
+    full_state = full_state_change is not None
     commands: list[PartitionCommand] = []
     leaders: dict[int, LeaderAddress] = {}
     for partition in partitions:
@@ -147,6 +151,7 @@ def _leader_and_isr(
         partitions=commands,
         leaders=leaders,
         store_revision=context.revision,
+        change=full_state_change or NO_CHANGE,
         unreadable_topics=tuple(sorted(unreadable)),
     )
     return SendLeaderAndIsr(control.broker_id, command_id, command)

@@ -7,14 +7,14 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import chain
 
 from tidelog.model import TopicPartition
-from tidelog_controller.control.descriptions import Descriptions
-from tidelog_controller.core.lazy_touches import MAX_TAKEN_PER_STEP, LazyTouches
-from tidelog_controller.core.reconcile import logs_needed, next_write
+from tidelog_controller.control.log_descriptions import Descriptions
+from tidelog_controller.core.deferred_touches import MAX_TAKEN_PER_STEP, DeferredTouches
+from tidelog_controller.core.reconcile import missing_logs, next_write
 from tidelog_controller.core.write_pace import WritePace
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.failing_disks import FailingDisks
-from tidelog_controller.state.known import Addition, Removal
-from tidelog_controller.state.purposes import (
+from tidelog_controller.state.metadata_records import Addition, Removal
+from tidelog_controller.state.mutations import (
     PartitionBatch,
     PartitionWrite,
     TopicGuard,
@@ -25,7 +25,7 @@ from tidelog_runtime.metadata.store import MAX_TRANSACTION_CHANGES
 
 # Partitions decided for one batch, including those that need no write or go into another batch, as
 # new partitions of many topics do. It takes a few milliseconds.
-MAX_JUDGED_PER_BATCH = 2 * MAX_TRANSACTION_CHANGES
+MAX_DECIDED_PER_BATCH = 2 * MAX_TRANSACTION_CHANGES
 # Created or removed partitions in one batch. They cost each watching service more than an election
 # and are less urgent: a batch of this size blocks no event loop for long.
 MAX_CREATED_OR_REMOVED_PER_BATCH = 48
@@ -43,7 +43,7 @@ class DirtyPartitions:
         failing_disks: FailingDisks,
         is_acknowledged: Callable[[TopicPartition], bool],
         controller_epoch: int,
-        full_states_taken: Callable[[], bool],
+        full_states_acknowledged: Callable[[], bool],
         pace: WritePace,
     ) -> None:
         self._context = context
@@ -53,7 +53,7 @@ class DirtyPartitions:
         self._failing_disks = failing_disks
         self._is_acknowledged = is_acknowledged
         self._controller_epoch = controller_epoch
-        self._full_states_taken = full_states_taken
+        self._full_states_acknowledged = full_states_acknowledged
         self._pace = pace
         # In insertion order, unlike a set: equal events give equal commands. The value says whether
         # the last write conflicted with another change.
@@ -61,10 +61,10 @@ class DirtyPartitions:
         # Partitions of a large change, taken from `_later`; none of them is in `_dirty`. They come
         # after those, so that no election waits for the deletion of a large topic.
         self._bulk: dict[TopicPartition, bool] = {}
-        self._later = LazyTouches(context)
+        self._later = DeferredTouches(context)
         # Partitions whose unclean election waits for the watch, with the revision that it waits
         # for; and the watch's position at the last check.
-        self._unwatched: dict[TopicPartition, int] = {}
+        self._awaiting_watch: dict[TopicPartition, int] = {}
         self._watched_to = 0
 
     def touch(self, partitions: Iterable[TopicPartition]) -> None:
@@ -102,13 +102,13 @@ class DirtyPartitions:
         """Touches the partitions that the broker leads, some in each step."""
         self._later.add_led_by(broker_id, self._context.names_on(broker_id))
 
-    def refused(self, writes: Iterable[PartitionWrite]) -> None:
+    def rejected(self, writes: Iterable[PartitionWrite]) -> None:
         """Touches all writes of a rejected batch again; those that conflicted go by themselves."""
         for write in writes:
             held = self._context.partition(write.partition)
             self._bulk.pop(write.partition, None)
             self._dirty[write.partition] = (held.revision if held else 0) != write.expected
-            self._pace.refused(write)
+            self._pace.rejected(write)
 
     def advance(self, now_ms: int) -> None:
         """Touches the partitions whose turn has come."""
@@ -125,27 +125,27 @@ class DirtyPartitions:
         the rest. New partitions in one batch share one topic.
         """
         self._take_later()
-        self.touch(self._watched())
+        self.touch(self._caught_up_by_watch())
         writes: list[PartitionWrite] = []
-        settled: list[TopicPartition] = []
+        decided: list[TopicPartition] = []
         kind: tuple[bool, str | None] | None = None
-        size = judged = 0
+        size = checked = 0
         is_last = not self._later
         for partition, contended in chain(self._dirty.items(), self._bulk.items()):
             if self._transactions.writes(partition):
                 continue
-            if size == MAX_TRANSACTION_CHANGES or judged == MAX_JUDGED_PER_BATCH:
+            if size == MAX_TRANSACTION_CHANGES or checked == MAX_DECIDED_PER_BATCH:
                 is_last = False
                 break
-            judged += 1
+            checked += 1
             write = self._next_write(partition)
             if write is None:
-                settled.append(partition)
-                self._pace.settled(partition)
-                self._ask_for_logs(partition)
+                decided.append(partition)
+                self._pace.release(partition)
+                self._request_logs(partition)
                 continue
             if not self._pace.may_write(write, now_ms):
-                settled.append(partition)
+                decided.append(partition)
                 continue
             this_kind = (contended, partition.topic if write.old is None else None)
             kind = kind or this_kind
@@ -154,12 +154,12 @@ class DirtyPartitions:
                 break
             if kind == this_kind:
                 size += write.changes
-                settled.append(partition)
-                self._pace.settled(partition)
+                decided.append(partition)
+                self._pace.release(partition)
                 writes.append(write)
             else:
                 is_last = False
-        for partition in settled:
+        for partition in decided:
             self._dirty.pop(partition, None)
             self._bulk.pop(partition, None)
         if kind is None:
@@ -176,7 +176,7 @@ class DirtyPartitions:
 
     def _next_write(self, partition: TopicPartition) -> PartitionWrite | None:
         held = self._context.partition(partition)
-        if held is None and self._may_meet_former(partition):
+        if held is None and self._may_conflict_with_removed(partition):
             return None
         revision = held.revision if held else 0
         write = next_write(
@@ -192,21 +192,21 @@ class DirtyPartitions:
             # A member that could lead without loss may have registered before the state was
             # written. The answer of that write has arrived, but the watch may not have delivered
             # the registration.
-            self._unwatched[partition] = revision
+            self._awaiting_watch[partition] = revision
             return None
         return write
 
-    def _watched(self) -> list[TopicPartition]:
+    def _caught_up_by_watch(self) -> list[TopicPartition]:
         """The partitions whose revision the watch has reached by now."""
-        if not self._unwatched or self._watched_to == self._context.revision:
+        if not self._awaiting_watch or self._watched_to == self._context.revision:
             return []
         self._watched_to = self._context.revision
-        found = [p for p, at in self._unwatched.items() if at <= self._watched_to]
+        found = [p for p, at in self._awaiting_watch.items() if at <= self._watched_to]
         for partition in found:
-            del self._unwatched[partition]
+            del self._awaiting_watch[partition]
         return found
 
-    def _may_meet_former(self, partition: TopicPartition) -> bool:
+    def _may_conflict_with_removed(self, partition: TopicPartition) -> bool:
         """Whether a broker may still hold a replica of a removed partition of this name.
 
         A broker sets such a replica aside when it receives a full state that does not name it. So
@@ -216,17 +216,17 @@ class DirtyPartitions:
         if topic is None or not topic.entry.shrunk:
             return False
         unreadable = partition.topic in self._context.unreadable_topics()
-        return unreadable or not self._full_states_taken()
+        return unreadable or not self._full_states_acknowledged()
 
-    def _ask_for_logs(self, partition: TopicPartition) -> None:
+    def _request_logs(self, partition: TopicPartition) -> None:
         """Requests descriptions of logs if the election depends on them."""
         held = self._context.partition(partition)
         topic_id, revision = (held.state.topic_id, held.revision) if held else ("", 0)
-        self._descriptions.want(
+        self._descriptions.request(
             partition,
             topic_id,
             revision,
-            logs_needed(self._context, partition),
+            missing_logs(self._context, partition),
             self._context.live,
         )
 

@@ -14,20 +14,20 @@ from dataclasses import replace
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause
 from tidelog_controller.policies.electability import is_running
-from tidelog_controller.policies.failing_disk import led_from_another_disk
-from tidelog_controller.policies.leader_election import leader_serves, next_state
-from tidelog_controller.policies.leader_moves import (
-    WantedLeader,
-    in_place_of,
-    led_by_another,
+from tidelog_controller.policies.failing_disk import transfer_from_failing_disk
+from tidelog_controller.policies.leader_election import is_leader_serving, next_state
+from tidelog_controller.policies.leader_transfer import (
+    RequestedLeader,
+    successor_of,
+    transfer_leadership,
 )
 from tidelog_controller.policies.placement import place, start_of
 from tidelog_controller.policies.reassignment import next_move_step
 from tidelog_controller.policies.recovery import Logs, needs_descriptions, records_given_up
 from tidelog_controller.state.admin_requests import Caller
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.known import Partition, Topic
-from tidelog_controller.state.purposes import PartitionWrite
+from tidelog_controller.state.metadata_records import Partition, Topic
+from tidelog_controller.state.mutations import PartitionWrite
 from tidelog_runtime.metadata.schema import unassigned
 
 
@@ -51,7 +51,7 @@ def next_write(
     if topic is None or context.keys.leader_and_isr(partition) in context.malformed:
         return None
     held = context.partition(partition)
-    if context.is_going(partition):
+    if context.is_being_deleted(partition):
         if held is None:
             return None
         return _deletion_step(context, partition, held, is_acknowledged, controller_epoch)
@@ -76,18 +76,16 @@ def next_write(
             held.state,
             context.live,
             controller_epoch,
-            context.wanted_moves.get(partition),
+            context.requested_moves.get(partition),
             topic.config.min_isr,
         )
         if moved is not None:
             return PartitionWrite(partition, held.state, moved, held.revision)
-        return (
-            disk_fails and _left_disk(context, partition, held, topic, controller_epoch, disk_fails)
-        ) or _handed_over(context, partition, held, topic, controller_epoch)
+        return _leadership_transfer(context, partition, held, topic, controller_epoch, disk_fails)
     # A consent is valid for a single election, whatever its kind.
     elected = new.leader_epoch > held.state.leader_epoch and new.leader != NO_LEADER
     consumed = consent.revision if consent and elected else 0
-    deposes = elected and leader_serves(held.state, context.live)
+    deposes = elected and is_leader_serving(held.state, context.live)
     unclean = elected and new.unclean_leader_epoch == new.leader_epoch
     if unclean:
         lost = records_given_up(held.state, new.leader, logs)
@@ -103,7 +101,7 @@ def next_write(
     )
 
 
-def _left_disk(
+def _transfer_from_failing_disk(
     context: Context,
     partition: TopicPartition,
     held: Partition,
@@ -112,7 +110,7 @@ def _left_disk(
     cause: Cause,
 ) -> PartitionWrite | None:
     """Transfers leadership, because the leader's disk rejects the log."""
-    new = led_from_another_disk(
+    new = transfer_from_failing_disk(
         held.state,
         context.live,
         topic.rules,
@@ -125,22 +123,29 @@ def _left_disk(
     return PartitionWrite(partition, held.state, new, held.revision, why=cause, leaves_disk=True)
 
 
-def _handed_over(
+def _leadership_transfer(
     context: Context,
     partition: TopicPartition,
     held: Partition,
     topic: Topic,
     controller_epoch: int,
+    disk_fails: Cause | None,
 ) -> PartitionWrite | None:
-    """Transfers leadership to a requested leader, or away from a broker in maintenance."""
+    """Transfers leadership from a failing disk, to a requested leader, or for maintenance."""
+    if disk_fails:
+        write = _transfer_from_failing_disk(
+            context, partition, held, topic, controller_epoch, disk_fails
+        )
+        if write is not None:
+            return write
     state, live = held.state, context.live
-    wanted = context.wanted_leaders.get(partition)
+    wanted = context.requested_leaders.get(partition)
     if wanted is None or wanted.leader in context.maintenance:
-        successor = in_place_of(state, live, topic.rules, context.maintenance)
+        successor = successor_of(state, live, topic.rules, context.maintenance)
         if successor is None:
             return None
-        wanted = WantedLeader(successor, False, Cause.MAINTENANCE)
-    new = led_by_another(state, live, topic.rules, controller_epoch, wanted)
+        wanted = RequestedLeader(successor, False, Cause.MAINTENANCE)
+    new = transfer_leadership(state, live, topic.rules, controller_epoch, wanted)
     if new is None:
         return None
     caller = Caller(wanted.requested_by, wanted.requested_from)
@@ -155,15 +160,15 @@ def _handed_over(
     )
 
 
-def logs_needed(context: Context, partition: TopicPartition) -> tuple[int, ...]:
+def missing_logs(context: Context, partition: TopicPartition) -> tuple[int, ...]:
     """The brokers whose logs have to be described before the partition can be decided."""
     topic = context.topics.get(partition.topic)
     held = context.partition(partition)
-    if topic is None or held is None or context.is_going(partition):
+    if topic is None or held is None or context.is_being_deleted(partition):
         return ()
     if held.state.topic_id != topic.entry.topic_id:
         return ()
-    if partition in context.looked_at and held.state.leader == NO_LEADER:
+    if partition in context.inspected and held.state.leader == NO_LEADER:
         return tuple(b for b in held.state.replicas if is_running(b, context.live))
     consent = context.consents.get(partition)
     entry = consent.entry if consent else None
@@ -243,6 +248,6 @@ def _deletion_step(
             moving=None,
         )
         return PartitionWrite(partition, held.state, stopped, held.revision)
-    if is_acknowledged(partition) and context.is_outlived(partition):
+    if is_acknowledged(partition) and context.can_delete_key(partition):
         return PartitionWrite(partition, held.state, None, held.revision)
     return None

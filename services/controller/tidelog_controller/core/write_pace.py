@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tidelog.model import TopicPartition
 from tidelog_controller.policies.reassignment import is_step
-from tidelog_controller.state.purposes import PartitionWrite
+from tidelog_controller.state.mutations import PartitionWrite
 
 
 class Intervals(NamedTuple):
@@ -30,7 +30,7 @@ INTERVALS = Intervals(move_step_ms=150, handover_ms=100)
 _MAX_LOOKED_AT = 64
 
 
-class Turns:
+class BrokerWriteLimiter:
     """Grants turns to partitions in the order of their first request.
 
     A later partition goes first only if it shares no broker with those before it.
@@ -42,30 +42,30 @@ class Turns:
         self._free_at_ms: dict[int, int] = {}
         # The brokers that each waiting partition concerns.
         self._waiting: dict[TopicPartition, Collection[int]] = {}
-        self._given: dict[TopicPartition, None] = {}
+        self._granted: dict[TopicPartition, None] = {}
 
-    def has_one(self, partition: TopicPartition, brokers: Collection[int], now_ms: int) -> bool:
-        """Whether the partition has its turn; it keeps it until `settled`.
+    def try_acquire(self, partition: TopicPartition, brokers: Collection[int], now_ms: int) -> bool:
+        """Whether the partition has its turn; it keeps it until `release`.
 
         `now_ms` never decreases.
         """
-        if partition not in self._given:
+        if partition not in self._granted:
             self._waiting[partition] = brokers
-            self._give(now_ms)
-        return partition in self._given
+            self._grant(now_ms)
+        return partition in self._granted
 
-    def give_back(self, partition: TopicPartition) -> None:
+    def keep_turn(self, partition: TopicPartition) -> None:
         """Lets the partition keep its turn after a write that failed."""
-        self._given[partition] = None
+        self._granted[partition] = None
 
-    def settled(self, partition: TopicPartition) -> None:
+    def release(self, partition: TopicPartition) -> None:
         self._waiting.pop(partition, None)
-        self._given.pop(partition, None)
+        self._granted.pop(partition, None)
 
     def due(self, now_ms: int) -> list[TopicPartition]:
         """The partitions that have their turn."""
-        self._give(now_ms)
-        return list(self._given)
+        self._grant(now_ms)
+        return list(self._granted)
 
     def wake_at_ms(self, now_ms: int) -> int | None:
         """The earliest time after now at which a turn may be granted; None: no partition waits."""
@@ -73,37 +73,37 @@ class Turns:
             return None
         return min((free for free in self._free_at_ms.values() if free > now_ms), default=None)
 
-    def _give(self, now_ms: int) -> None:
+    def _grant(self, now_ms: int) -> None:
         ahead: set[int] = set()
         for partition, brokers in list(islice(self._waiting.items(), _MAX_LOOKED_AT)):
             is_free = all(self._free_at_ms.get(broker, now_ms) <= now_ms for broker in brokers)
             if is_free and ahead.isdisjoint(brokers):
                 del self._waiting[partition]
-                self._given[partition] = None
+                self._granted[partition] = None
                 self._free_at_ms.update(dict.fromkeys(brokers, now_ms + self._interval_ms))
             ahead.update(brokers)
 
 
 class WritePace:
     def __init__(self, intervals: Intervals) -> None:
-        self._steps = Turns(intervals.move_step_ms)
-        self._handovers = Turns(intervals.handover_ms)
+        self._steps = BrokerWriteLimiter(intervals.move_step_ms)
+        self._handovers = BrokerWriteLimiter(intervals.handover_ms)
 
     def may_write(self, write: PartitionWrite, now_ms: int) -> bool:
         """Whether the write may be made now: it has its turn, or needs none."""
-        turns, brokers = self._turns_of(write)
-        return not brokers or turns.has_one(write.partition, brokers, now_ms)
+        limiter, brokers = self._limiter_of(write)
+        return not brokers or limiter.try_acquire(write.partition, brokers, now_ms)
 
-    def refused(self, write: PartitionWrite) -> None:
+    def rejected(self, write: PartitionWrite) -> None:
         """The store rejected the write; its partition keeps its turn."""
-        turns, brokers = self._turns_of(write)
+        limiter, brokers = self._limiter_of(write)
         if brokers:
-            turns.give_back(write.partition)
+            limiter.keep_turn(write.partition)
 
-    def settled(self, partition: TopicPartition) -> None:
+    def release(self, partition: TopicPartition) -> None:
         """The partition's write is on its way to the store, or is no longer needed."""
-        self._steps.settled(partition)
-        self._handovers.settled(partition)
+        self._steps.release(partition)
+        self._handovers.release(partition)
 
     def due(self, now_ms: int) -> list[TopicPartition]:
         """The partitions that have their turn."""
@@ -111,11 +111,11 @@ class WritePace:
 
     def wake_at_ms(self, now_ms: int) -> int | None:
         """The earliest time after now at which a turn may be granted; None: no partition waits."""
-        turns = (self._steps.wake_at_ms(now_ms), self._handovers.wake_at_ms(now_ms))
-        return min((at_ms for at_ms in turns if at_ms is not None), default=None)
+        times = (self._steps.wake_at_ms(now_ms), self._handovers.wake_at_ms(now_ms))
+        return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
-    def _turns_of(self, write: PartitionWrite) -> tuple[Turns, Collection[int]]:
-        """The brokers that the write concerns; empty: it needs no turn."""
+    def _limiter_of(self, write: PartitionWrite) -> tuple[BrokerWriteLimiter, Collection[int]]:
+        """The limiter of the write, and the brokers that it concerns; empty: it needs no turn."""
         if write.is_handover and write.old is not None and write.new is not None:
             return self._handovers, (write.old.leader, write.new.leader)
         return self._steps, _copied_among(write)

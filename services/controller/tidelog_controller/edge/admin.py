@@ -339,7 +339,7 @@ class AdminServicer(AdminServiceServicer):
         if self._waiting >= MAX_WAITING_REQUESTS:
             await context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
-                f"{self._waiting} requests are waiting already; try again when some are done",
+                f"{self._waiting} requests are waiting already; try again later",
             )
         self._waiting += 1
         try:

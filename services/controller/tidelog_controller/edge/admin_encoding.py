@@ -27,7 +27,7 @@ from tidelog_controller.state.admin_answers import (
     TopicView,
 )
 from tidelog_controller.state.commands import AdminReply
-from tidelog_controller.state.known import Partition
+from tidelog_controller.state.metadata_records import Partition
 from tidelog_runtime.cooperative import QUICK_ITEMS_PER_SLICE, extend_yielding, map_yielding
 from tidelog_runtime.metadata.operations import OperationMove
 from tidelog_runtime.metadata.schema import RUNNING

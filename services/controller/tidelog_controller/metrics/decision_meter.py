@@ -13,7 +13,11 @@ from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
 from tidelog_runtime.telemetry.metrics import controller_catalogue as catalogue
-from tidelog_runtime.telemetry.metrics.controller_catalogue import CLEAN, NO_LEADER_ELECTED, UNCLEAN
+from tidelog_runtime.telemetry.metrics.controller_catalogue import (
+    CLEAN,
+    NO_LEADER_ELECTED,
+    UNCLEAN,
+)
 from tidelog_runtime.telemetry.metrics.recording import Counts, HistogramFamily
 from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
@@ -46,10 +50,10 @@ class DecisionMeter:
         self._shrinks = Counts(catalogue.CONTROLLER_ISR_SHRINKS)
         self._departures = Counts(catalogue.DEPARTURES)
         self._overdue = Counts(catalogue.COMMANDS_OVERDUE)
-        self._reigns = Counts(catalogue.CONTROLLER_ELECTIONS)
+        self._terms = Counts(catalogue.CONTROLLER_ELECTIONS)
         self._controller_epoch = 0
         self.requests = HistogramFamily(catalogue.ADMIN_DURATION)
-        self.refused = Counts(catalogue.ADMIN_REJECTED)
+        self.rejected = Counts(catalogue.ADMIN_REJECTED)
 
     def take(self, change: StateChange) -> None:
         """Counts a decision once the store has committed it."""
@@ -69,7 +73,7 @@ class DecisionMeter:
             case Kind.COMMAND_OVERDUE:
                 self._overdue.add()
             case Kind.CONTROLLER_ELECTED:
-                self._reigns.add()
+                self._terms.add()
                 self._controller_epoch = change.controller_epoch
             case _:
                 pass
@@ -82,15 +86,15 @@ class DecisionMeter:
     def end(self, began: float) -> None:
         self._events.of().observe(self.seconds() - began)
 
-    def tell(self, snapshot: MetricsSnapshot) -> None:
+    def write_to(self, snapshot: MetricsSnapshot) -> None:
         for counts in (
             self._elections,
             self._unclean,
             self._shrinks,
             self._departures,
             self._overdue,
-            self._reigns,
-            self.refused,
+            self._terms,
+            self.rejected,
         ):
             snapshot.set_counters(counts)
         snapshot.set_histograms(self._events)
@@ -113,5 +117,5 @@ class MeteredAdmin:
         reply = await self._admin.submit(request)
         self._meter.requests.of(name, "").observe(self._meter.seconds() - began)
         if reply.error is not None:
-            self._meter.refused.add(name, reply.error.code.name)
+            self._meter.rejected.add(name, reply.error.code.name)
         return reply

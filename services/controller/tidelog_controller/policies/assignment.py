@@ -49,8 +49,8 @@ def check_assignment(
         elif len(replicas) != expected:
             others = "the topic has" if first < 0 else f"partition {first} has"
             raise _invalid(
-                f"{name} has {len(replicas)} replicas and {others} {expected}; all partitions of "
-                "a topic have equally many"
+                f"{name} has {len(replicas)} replicas and {others} {expected}; all partitions of a "
+                "topic must have the same number"
             )
 
 

@@ -8,7 +8,7 @@ no broker that could take a replica has two fewer than one that holds it. Leader
 the order of replicas alone; replicas are exchanged only where no order is enough. What is already
 balanced stays as it is.
 
-All replicas count alike, whatever their size. For weights, change the loads of `levelling.py`.
+All replicas count alike, whatever their size. For weights, change the loads of `load_levelling.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from tidelog.admin_messages import BrokerShare
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
-from tidelog_controller.policies.levelling import Levelling, Limits
+from tidelog_controller.policies.load_levelling import Limits, LoadLeveller
 from tidelog_controller.policies.preferred_leaders import PreferredLeaders, spread_leaders
 from tidelog_controller.policies.racks import RackedBroker, rack_numbers
 from tidelog_controller.policies.replica_sets import ReplicaSets
@@ -128,7 +128,7 @@ class _Draft:
         self._assignment = assignment
         self._partitions = sorted(assignment, key=_even_order)
         part = sorted(dict.fromkeys(brokers))
-        self._takers = range(len(part))
+        self._participants = range(len(part))
         self._ids = [broker.broker_id for broker in part]
         holding = {b: None for p in self._partitions for b in assignment[p]}
         self._ids += sorted(holding.keys() - set(self._ids))
@@ -174,15 +174,15 @@ class _Draft:
         self._free_only = free_only
         self._without_broker = sum(self._loads[b] for b in self._emptied)
         floors = list(self._loads) if keep else [0] * self._count
-        limits = Limits(self._takers, self._emptied, floors, free_only)
-        Levelling(self._sets, len(self._partitions), self._loads, limits).run()
+        limits = Limits(self._participants, self._emptied, floors, free_only)
+        LoadLeveller(self._sets, len(self._partitions), self._loads, limits).run()
         self._spread_leaders(limits, keep=keep)
 
     def _spread_leaders(self, limits: Limits, *, keep: bool) -> None:
         originals = self._leaders
-        nobody = self._stand_ins.start
+        no_leader = self._stand_ins.start
         leaders = [
-            leader if leader in replicas else nobody
+            leader if leader in replicas else no_leader
             for leader, replicas in zip(originals, self._sets.sets, strict=True)
         ]
         loads = _counted(leaders, self._count)
@@ -192,7 +192,7 @@ class _Draft:
             leading,
             self._sets,
             loads,
-            limits._replace(emptied=[nobody], floors=floors),
+            limits._replace(emptied=[no_leader], floors=floors),
             self._loads,
             limits.floors,
         )
@@ -219,15 +219,15 @@ class _Draft:
         before, after = self._before, self._replica_loads()
         if self._free_only:
             return self._without_broker
-        held = [after[b] for b in self._takers]
+        held = [after[b] for b in self._participants]
         if not held or max(held) - min(held) > 1:
             # Racks, or brokers that have to keep their replicas, allow no other balance.
-            lacking = sum(max(0, after[b] - before[b]) for b in self._takers)
+            lacking = sum(max(0, after[b] - before[b]) for b in self._participants)
             return max(self._without_broker, lacking)
         floor, rest = divmod(sum(held), len(held))
         ceiling = floor + (rest > 0)
-        lacking = sum(max(0, floor - before[b]) for b in self._takers)
-        beyond = sum(max(0, before[b] - ceiling) for b in self._takers)
+        lacking = sum(max(0, floor - before[b]) for b in self._participants)
+        beyond = sum(max(0, before[b] - ceiling) for b in self._participants)
         return max(self._without_broker, lacking, beyond)
 
     def _shares(self) -> tuple[BrokerShare, ...]:
@@ -242,7 +242,7 @@ class _Draft:
 
     def _displace(self, thing: int, broker: int) -> None:
         stand_in = self._free_stand_in(thing)
-        self._sets.hand_over(thing, broker, stand_in)
+        self._sets.transfer(thing, broker, stand_in)
         self._loads[broker] -= 1
         self._loads[stand_in] += 1
 
@@ -290,7 +290,7 @@ def _check_room(
     left = "1 broker" if len(ids) == 1 else f"{len(ids)} brokers"
     raise TidelogError(
         ErrorCode.NOT_ENOUGH_BROKERS,
-        f"{subject} cannot be emptied: {left} would be left, and {_topics(short)}; add brokers "
+        f"{subject} cannot be emptied: {left} would remain, and {_topics(short)}; add brokers "
         f"first, or lower {'its' if len(short) == 1 else 'their'} replication factor",
     )
 
@@ -314,8 +314,8 @@ def _check_factor(
             brokers_there = "1 broker" if len(ids) == 1 else f"{len(ids)} brokers"
             raise TidelogError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"replication factor {replication_factor} is asked for and there "
-                f"{'is' if len(ids) == 1 else 'are'} {brokers_there} for replicas; ask for 1 to "
+                f"replication factor {replication_factor} is requested, but "
+                f"only {brokers_there} can take replicas; request 1 to "
                 f"{len(ids)}, or add brokers first",
             )
 

@@ -19,6 +19,9 @@ from tidelog_runtime.metadata.schema import (
     Member,
 )
 
+# Causes of the changes that stop a partition and delete its key.
+DELETION_CAUSES = frozenset({Cause.TOPIC_DELETED, Cause.PARTITIONS_REMOVED})
+
 # Prefix of the ids of changes that a controller decided; all others are brokers'.
 _BY_CONTROLLER = "c"
 

@@ -42,7 +42,7 @@ def is_running(broker_id: int, live: Mapping[int, LiveBroker]) -> bool:
     return broker_id in live and live[broker_id].running
 
 
-def is_whole(member: Member, live: Mapping[int, LiveBroker], rules: ElectionRules) -> bool:
+def is_intact(member: Member, live: Mapping[int, LiveBroker], rules: ElectionRules) -> bool:
     """Whether the member's broker is registered and has lost nothing since the member was admitted.
 
     Rule `losses-remembered-across-incarnations`.
@@ -64,7 +64,7 @@ def candidates(
     return [
         Member(member.broker_id, live[member.broker_id].broker_epoch)
         for member in members
-        if is_running(member.broker_id, live) and is_whole(member, live, rules)
+        if is_running(member.broker_id, live) and is_intact(member, live, rules)
     ]
 
 

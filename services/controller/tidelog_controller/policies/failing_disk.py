@@ -9,12 +9,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from tidelog_controller.policies.electability import ElectionRules, LiveBroker
-from tidelog_controller.policies.leader_election import leader_serves
-from tidelog_controller.policies.leader_moves import in_sync
+from tidelog_controller.policies.leader_election import is_leader_serving
+from tidelog_controller.policies.leader_transfer import in_sync
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 
-def led_from_another_disk(
+def transfer_from_failing_disk(
     state: LeaderAndIsr,
     live: Mapping[int, LiveBroker],
     rules: ElectionRules,
@@ -27,7 +27,7 @@ def led_from_another_disk(
     The previous leader leaves the ISR if at least min ISR members remain: what it cannot write
     would hold the high watermark back. It returns once it has caught up. Otherwise it stays.
     """
-    if not leader_serves(state, live):
+    if not is_leader_serving(state, live):
         return None
     able = in_sync(state, live, rules)
     accepting = [b for b in state.replicas if b in able and b not in rejecting]

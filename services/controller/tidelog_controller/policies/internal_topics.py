@@ -42,8 +42,8 @@ def check_may_create(topic: str) -> None:
     if is_internal(topic):
         raise TidelogError(
             ErrorCode.INVALID_TOPIC_NAME,
-            f"names that begin with {INTERNAL_PREFIX} are for the cluster's own topics; choose "
-            f"another name than {topic}",
+            f"topic name {topic} is reserved: names that start with {INTERNAL_PREFIX} are for "
+            "internal topics; choose another name",
         )
 
 

@@ -23,7 +23,7 @@ class LeaderBalancing(NamedTuple):
     threshold_percent: int
 
 
-class Leadership(NamedTuple):
+class PartitionLeadership(NamedTuple):
     """The part of a partition's state that concerns its preferred leader.
 
     - `replicas`: the first is the preferred leader.
@@ -36,7 +36,7 @@ class Leadership(NamedTuple):
 
 
 def preferred_elections(
-    partitions: Mapping[TopicPartition, Leadership],
+    partitions: Mapping[TopicPartition, PartitionLeadership],
     running: Collection[int],
     maintenance: Collection[int],
     threshold_percent: int,
@@ -71,7 +71,7 @@ def preferred_elections(
 
 
 def hindrance(
-    state: Leadership,
+    state: PartitionLeadership,
     running: Collection[int],
     maintenance: Collection[int],
     rejecting_disks: Collection[int] = (),
@@ -94,7 +94,7 @@ def hindrance(
 
 
 def maintenance_successors(
-    partitions: Mapping[TopicPartition, Leadership],
+    partitions: Mapping[TopicPartition, PartitionLeadership],
     running: Collection[int],
     maintenance: Collection[int],
 ) -> dict[TopicPartition, int | None]:

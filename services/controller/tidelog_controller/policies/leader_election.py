@@ -12,7 +12,6 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from tidelog.model import NO_EPOCH, NO_LEADER
-from tidelog_controller.policies.cut_off_leader import may_depose, successors
 from tidelog_controller.policies.electability import (
     ElectionRules,
     LiveBroker,
@@ -20,6 +19,7 @@ from tidelog_controller.policies.electability import (
     is_running,
 )
 from tidelog_controller.policies.recovery import Logs, unclean_leader
+from tidelog_controller.policies.unreachable_leader import may_depose, successors
 from tidelog_runtime.metadata.schema import (
     LeaderAndIsr,
     Member,
@@ -48,7 +48,7 @@ def next_state(
     """
     if state.leader_epoch == NO_EPOCH:
         return _first_election(state, live, controller_epoch, in_maintenance)
-    if leader_stands(state, live):
+    if is_leader_registered(state, live):
         handed_over = None
         if not is_running(state.leader, live):
             # If no other replica can lead, a stopping leader leads until it is gone.
@@ -78,7 +78,7 @@ def next_state(
     return _led_uncleanly_by(state, Member(leader, live[leader].broker_epoch), controller_epoch)
 
 
-def leader_stands(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> bool:
+def is_leader_registered(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> bool:
     """Whether the leader's broker runs in the incarnation to which this leader epoch was given.
 
     A broker of another incarnation does not lead, and neither does one that has resigned.
@@ -87,9 +87,9 @@ def leader_stands(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> bool:
     return broker is not None and broker.broker_epoch == state.leader_broker_epoch
 
 
-def leader_serves(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> bool:
-    """Whether the leader is valid (`leader_stands`) and its broker is not stopping."""
-    return leader_stands(state, live) and is_running(state.leader, live)
+def is_leader_serving(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> bool:
+    """Whether the leader is valid (`is_leader_registered`) and its broker is not stopping."""
+    return is_leader_registered(state, live) and is_running(state.leader, live)
 
 
 def _without_departed(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> LeaderAndIsr | None:

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog_controller.policies.levelling import Kind, Levelling, Limits, Offers
+from tidelog_controller.policies.load_levelling import (
+    CandidateTransfers,
+    Limits,
+    LoadLeveller,
+    TransferKind,
+)
 from tidelog_controller.policies.replica_sets import ReplicaSets
 
 
 class PreferredLeaders:
-    """The preferred leader of each partition, as a `Spread` that `Levelling` levels.
+    """The preferred leader of each partition, as a `Distribution` that `LoadLeveller` levels.
 
     `leaders`: by partition. A partition whose leader lost its replica has the number of a stand-in
     that is no broker.
@@ -23,22 +28,22 @@ class PreferredLeaders:
         self._originals = originals
         self._sets = sets.sets
 
-    def fits(self, thing: int, giver: int, taker: int) -> bool:
-        return self.leaders[thing] == giver and taker in self._sets[thing]
+    def fits(self, item: int, giver: int, taker: int) -> bool:
+        return self.leaders[item] == giver and taker in self._sets[item]
 
-    def hand_over(self, thing: int, giver: int, taker: int) -> None:  # noqa: ARG002
-        self.leaders[thing] = taker
+    def transfer(self, item: int, giver: int, taker: int) -> None:  # noqa: ARG002
+        self.leaders[item] = taker
 
-    def returns(self, thing: int, giver: int, taker: int) -> bool:
-        return taker == self._originals[thing] and self.fits(thing, giver, taker)
+    def returns(self, item: int, giver: int, taker: int) -> bool:
+        return taker == self._originals[item] and self.fits(item, giver, taker)
 
-    def holders(self, thing: int) -> Sequence[int]:
-        return (self.leaders[thing],)
+    def holders(self, item: int) -> Sequence[int]:
+        return (self.leaders[item],)
 
-    def kinds(self, thing: int, giver: int) -> Sequence[Kind]:
-        if giver == self._originals[thing]:
-            return (Kind.LED,)
-        return (Kind.RETURN, Kind.FREE)
+    def kinds(self, item: int, giver: int) -> Sequence[TransferKind]:
+        if giver == self._originals[item]:
+            return (TransferKind.LED,)
+        return (TransferKind.RETURN, TransferKind.FREE)
 
 
 class LeaderSwaps:
@@ -63,15 +68,15 @@ class LeaderSwaps:
         self._sets = sets
         self._replica_loads = loads
         self._replica_floors = floors
-        self._led = Offers(self._led_fits, len(loads))
-        self._followed = Offers(self._followed_fits, len(loads))
-        for thing in range(len(sets.sets)):
-            self._offer(thing)
+        self._led = CandidateTransfers(self._led_fits, len(loads))
+        self._followed = CandidateTransfers(self._followed_fits, len(loads))
+        for item in range(len(sets.sets)):
+            self._offer(item)
 
     def run(self, loads: list[int], limits: Limits) -> bool:
         """Returns whether anything was gained. `loads`: leaders by broker; updated in place."""
         gained = False
-        givers = sorted(limits.takers, key=lambda b: (-loads[b], b))
+        givers = sorted(limits.participants, key=lambda b: (-loads[b], b))
         # Each turn brings two loads closer together.
         while any(self._swap_from(giver, loads, limits) for giver in givers):
             gained = True
@@ -81,7 +86,7 @@ class LeaderSwaps:
     def _swap_from(self, giver: int, loads: list[int], limits: Limits) -> bool:
         if loads[giver] <= limits.floors[giver]:
             return False
-        for taker in sorted(limits.takers, key=lambda b: (loads[b], b)):
+        for taker in sorted(limits.participants, key=lambda b: (loads[b], b)):
             if loads[taker] > loads[giver] - 2:
                 return False
             led, followed = self._led.peek(giver, taker), self._followed.peek(taker, giver)
@@ -91,9 +96,9 @@ class LeaderSwaps:
             if followed is not None and (
                 not may_keep or self._sets.copies(followed, taker, giver) < 0
             ):
-                self._hand_over(followed, taker, giver)
-            self._hand_over(led, giver, taker)
-            self._leading.hand_over(led, giver, taker)
+                self._transfer(followed, taker, giver)
+            self._transfer(led, giver, taker)
+            self._leading.transfer(led, giver, taker)
             self._offer(led)
             loads[giver] -= 1
             loads[taker] += 1
@@ -104,23 +109,23 @@ class LeaderSwaps:
         loads = self._replica_loads
         return loads[giver] > max(loads[taker], self._replica_floors[giver])
 
-    def _hand_over(self, thing: int, giver: int, taker: int) -> None:
-        self._sets.hand_over(thing, giver, taker)
+    def _transfer(self, item: int, giver: int, taker: int) -> None:
+        self._sets.transfer(item, giver, taker)
         self._replica_loads[giver] -= 1
         self._replica_loads[taker] += 1
-        self._offer(thing)
+        self._offer(item)
 
-    def _offer(self, thing: int) -> None:
-        for broker in self._sets.holders(thing):
-            (self._led if self._leading.leaders[thing] == broker else self._followed).add(
-                thing, broker
+    def _offer(self, item: int) -> None:
+        for broker in self._sets.holders(item):
+            (self._led if self._leading.leaders[item] == broker else self._followed).add(
+                item, broker
             )
 
-    def _led_fits(self, thing: int, giver: int, taker: int) -> bool:
-        return self._leading.leaders[thing] == giver and self._sets.fits(thing, giver, taker)
+    def _led_fits(self, item: int, giver: int, taker: int) -> bool:
+        return self._leading.leaders[item] == giver and self._sets.fits(item, giver, taker)
 
-    def _followed_fits(self, thing: int, giver: int, taker: int) -> bool:
-        return self._leading.leaders[thing] != giver and self._sets.fits(thing, giver, taker)
+    def _followed_fits(self, item: int, giver: int, taker: int) -> bool:
+        return self._leading.leaders[item] != giver and self._sets.fits(item, giver, taker)
 
 
 def spread_leaders(
@@ -136,7 +141,7 @@ def spread_leaders(
     `loads` are the leaders by broker. `loads` and `replica_loads` are updated in place.
     """
     while True:
-        Levelling(leading, len(leading.leaders), loads, limits).run()
+        LoadLeveller(leading, len(leading.leaders), loads, limits).run()
         if limits.free_only:
             return
         # An exchanged replica may become the leader on its new broker, and so on.

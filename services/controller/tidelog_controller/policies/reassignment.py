@@ -23,14 +23,14 @@ from typing import NamedTuple
 
 from tidelog.model import NO_LEADER
 from tidelog_controller.policies.electability import LiveBroker, is_running
-from tidelog_controller.policies.leader_election import leader_serves
+from tidelog_controller.policies.leader_election import is_leader_serving
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member, Moving
 
 # The min ISR of a topic for this number of replicas.
 MinIsrOf = Callable[[int], int]
 
 
-class WantedMove(NamedTuple):
+class RequestedMove(NamedTuple):
     """What an operation requests for one partition.
 
     - `operation`: the operation's id.
@@ -49,7 +49,7 @@ def next_move_step(
     state: LeaderAndIsr,
     live: Mapping[int, LiveBroker],
     controller_epoch: int,
-    wanted: WantedMove | None,
+    wanted: RequestedMove | None,
     min_isr_of: MinIsrOf,
 ) -> LeaderAndIsr | None:
     """Returns the state to write. None: there is nothing to do, or the move waits.
@@ -57,7 +57,7 @@ def next_move_step(
     Moves happen only while a leader serves, because elections come first. A move that has begun is
     finished even without `wanted`; only its cancellation needs it.
     """
-    if not leader_serves(state, live):
+    if not is_leader_serving(state, live):
         return None
     moving = state.moving
     if moving is None:
@@ -67,10 +67,10 @@ def next_move_step(
     elif is_cancelled(moving, wanted):
         min_isr = min_isr_of(len(moving.original))
         if not missing_for_cancellation(state, live, min_isr):
-            return _of_alone(state, live, moving.original, controller_epoch, min_isr)
+            return _switched(state, live, moving.original, controller_epoch, min_isr)
     elif not missing_for_switch(state, live):
         min_isr = min_isr_of(len(moving.target))
-        return _of_alone(state, live, moving.target, controller_epoch, min_isr)
+        return _switched(state, live, moving.target, controller_epoch, min_isr)
     min_isr = min_isr_in_force(state, min_isr_of)
     # Without a leader this waits: the change would clear the eligible set.
     return None if min_isr == state.min_isr else state.with_min_isr(min_isr)
@@ -82,7 +82,7 @@ def is_step(old: LeaderAndIsr, new: LeaderAndIsr) -> bool:
     return same_topic and old.moving != new.moving and new.leader != NO_LEADER
 
 
-def is_cancelled(moving: Moving, wanted: WantedMove | None) -> bool:
+def is_cancelled(moving: Moving, wanted: RequestedMove | None) -> bool:
     return wanted is not None and wanted.cancelled and wanted.operation == moving.operation
 
 
@@ -123,7 +123,7 @@ def missing_for_cancellation(
     return tuple(b for b in original if b not in staying)
 
 
-def _is_to_begin(state: LeaderAndIsr, wanted: WantedMove) -> bool:
+def _is_to_begin(state: LeaderAndIsr, wanted: RequestedMove) -> bool:
     """Whether the requested move can begin.
 
     The target is checked because its origin is not known here; it must not be empty, since a
@@ -145,7 +145,7 @@ def _activated(state: LeaderAndIsr, moving: Moving, min_isr_of: MinIsrOf) -> Lea
     return begun.with_min_isr(min_isr_in_force(begun, min_isr_of))
 
 
-def _of_alone(
+def _switched(
     state: LeaderAndIsr,
     live: Mapping[int, LiveBroker],
     replicas: tuple[int, ...],
@@ -158,7 +158,7 @@ def _of_alone(
     """
     in_sync = [b for b in replicas if _is_in_sync(state, b, live)]
     under = state.with_min_isr(min_isr)
-    isr = _of(under.isr, replicas)
+    isr = _restricted(under.isr, replicas)
     rest = replace(
         under,
         replicas=replicas,
@@ -168,10 +168,10 @@ def _of_alone(
         controller_epoch=controller_epoch,
         isr=isr,
         # A leaving replica is not eligible: its log is deleted.
-        eligible=_of(under.eligible, replicas),
+        eligible=_restricted(under.eligible, replicas),
     )
     return rest.with_isr(isr)
 
 
-def _of(members: Iterable[Member], replicas: Collection[int]) -> tuple[Member, ...]:
+def _restricted(members: Iterable[Member], replicas: Collection[int]) -> tuple[Member, ...]:
     return tuple(member for member in members if member.broker_id in replicas)

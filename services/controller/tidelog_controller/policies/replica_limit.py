@@ -36,6 +36,7 @@ def check_count(broker_id: int, before: int, after: int) -> None:
     if after > max(before, MAX_REPLICAS_PER_BROKER):
         raise TidelogError(
             ErrorCode.NOT_ENOUGH_BROKERS,
-            f"broker {broker_id} holds {before} replicas and would hold {after}; a broker holds at "
-            f"most {MAX_REPLICAS_PER_BROKER}: add brokers, or ask for fewer partitions or replicas",
+            f"broker {broker_id} holds {before} replicas and would hold {after}; a broker holds "
+            f"at most {MAX_REPLICAS_PER_BROKER}: add brokers, or request fewer partitions or "
+            "replicas",
         )

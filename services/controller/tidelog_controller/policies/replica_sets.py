@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog_controller.policies.levelling import Kind
+from tidelog_controller.policies.load_levelling import TransferKind
 from tidelog_controller.policies.racks import least_used, rack_sizes
 
 
 class ReplicaSets:
-    """The replicas of each partition, as a `Spread` that `Levelling` levels.
+    """The replicas of each partition, as a `Distribution` that `LoadLeveller` levels.
 
     - `originals`: by partition, the brokers that held it before the plan.
     - `sets`: by partition, the brokers that are to hold it; at first the same.
@@ -44,68 +44,68 @@ class ReplicaSets:
         # copied.
         self._shrunk = [False] * len(originals)
 
-    def fits(self, thing: int, giver: int, taker: int) -> bool:
+    def fits(self, item: int, giver: int, taker: int) -> bool:
         """Whether the taker's rack may hold the replica, given the partition's other replicas.
 
         The rack has to be free of them or to hold as few as any other (`placement.py`). The taker
         takes part. This is the most frequent check of a plan, and it mostly fails: hence the racks
         are kept at hand and compared first.
         """
-        places, rack = self._places[thing], self._racks[taker]
+        places, rack = self._places[item], self._racks[taker]
         if len(places) <= self._rack_count:
             if rack not in places:
-                return giver in self.sets[thing]
+                return giver in self.sets[item]
             # The taker's own replica would be a second one there.
             return (
                 self._racks[giver] == rack
                 and places.count(rack) == 1
-                and giver in self.sets[thing]
+                and giver in self.sets[item]
                 and giver != taker
             )
-        replicas = self.sets[thing]
+        replicas = self.sets[item]
         if giver not in replicas or taker in replicas:
             return False
         used, free = self._usage(replicas, giver)
         return used[rack] == least_used(used, free)
 
-    def returns(self, thing: int, giver: int, taker: int) -> bool:
-        return taker in self.originals[thing] and self.fits(thing, giver, taker)
+    def returns(self, item: int, giver: int, taker: int) -> bool:
+        return taker in self.originals[item] and self.fits(item, giver, taker)
 
-    def copies(self, thing: int, giver: int, taker: int) -> int:
+    def copies(self, item: int, giver: int, taker: int) -> int:
         """How many more replicas are copied after this transfer: -1, 0 or 1."""
-        original = self.originals[thing]
+        original = self.originals[item]
         return (taker not in original) - (giver not in original)
 
-    def hand_over(self, thing: int, giver: int, taker: int) -> None:
-        replicas = self.sets[thing]
+    def transfer(self, item: int, giver: int, taker: int) -> None:
+        replicas = self.sets[item]
         position = replicas.index(giver)
         replicas[position] = taker
-        self._places[thing][position] = self._racks[taker]
+        self._places[item][position] = self._racks[taker]
 
-    def holders(self, thing: int) -> Sequence[int]:
-        return self.sets[thing]
+    def holders(self, item: int) -> Sequence[int]:
+        return self.sets[item]
 
-    def kinds(self, thing: int, giver: int) -> Sequence[Kind]:
-        original = self.originals[thing]
-        if self._shrunk[thing]:
-            return (Kind.RETURN,) if giver != original[0] else ()
+    def kinds(self, item: int, giver: int) -> Sequence[TransferKind]:
+        original = self.originals[item]
+        if self._shrunk[item]:
+            return (TransferKind.RETURN,) if giver != original[0] else ()
         if self._leaving[giver] or giver not in original:
-            return (Kind.RETURN, Kind.FREE)
-        kind = Kind.LED if giver == original[0] else Kind.FOLLOWED
-        if any(broker not in self.sets[thing] for broker in original):
-            return (Kind.RETURN, kind)
+            return (TransferKind.RETURN, TransferKind.FREE)
+        kind = TransferKind.LED if giver == original[0] else TransferKind.FOLLOWED
+        if any(broker not in self.sets[item] for broker in original):
+            return (TransferKind.RETURN, kind)
         return (kind,)
 
-    def crowding(self, thing: int, loads: Sequence[int]) -> int | None:
+    def crowding(self, item: int, loads: Sequence[int]) -> int | None:
         """Returns the broker whose replica has to leave a crowded rack, or None if there is none.
 
         A rack is crowded if it holds two replicas more than another rack that has a broker without
         one. Of the brokers in the fullest rack, it is the one with the most replicas, and the
         preferred leader only if there is no other.
         """
-        if len(set(self._places[thing])) == len(self._places[thing]):
+        if len(set(self._places[item])) == len(self._places[item]):
             return None
-        replicas = self.sets[thing]
+        replicas = self.sets[item]
         used, free = self._usage(replicas)
         for _ in filter(self._leaving.__getitem__, replicas):
             # Its replica goes to the rack with the fewest.
@@ -128,21 +128,21 @@ class ReplicaSets:
             key=lambda b: (b != replicas[0], loads[b], b),
         )
 
-    def extend(self, thing: int, broker: int) -> None:
+    def extend(self, item: int, broker: int) -> None:
         """Adds one replica."""
-        self.sets[thing].append(broker)
-        self._places[thing].append(self._racks[broker])
+        self.sets[item].append(broker)
+        self._places[item].append(self._racks[broker])
 
-    def shrink(self, thing: int, size: int, loads: list[int]) -> None:
+    def shrink(self, item: int, size: int, loads: list[int]) -> None:
         """Removes replicas until `size` are left.
 
         Replicas on brokers that take no part go first. Then those in the racks with the most of
         them go, on the brokers that hold the most. The preferred leader stays, unless its broker
         takes no part. `loads`: updated in place.
         """
-        replicas = self.sets[thing]
+        replicas = self.sets[item]
         while len(replicas) > size:
-            self._shrunk[thing] = True
+            self._shrunk[item] = True
             used, _ = self._usage(replicas)
             elsewhere = [broker for broker in replicas if broker >= self._part]
             broker = (
@@ -151,16 +151,16 @@ class ReplicaSets:
                 else max(replicas[1:], key=lambda b: (used[self._racks[b]], loads[b], b))
             )
             position = replicas.index(broker)
-            del replicas[position], self._places[thing][position]
+            del replicas[position], self._places[item][position]
             loads[broker] -= 1
 
-    def result(self, thing: int) -> list[int]:
+    def result(self, item: int) -> list[int]:
         """Returns the replicas in order of preference.
 
         A staying broker keeps its place. A new broker takes the place of one that left, or comes
         last.
         """
-        original, replicas = self.originals[thing], self.sets[thing]
+        original, replicas = self.originals[item], self.sets[item]
         new = [broker for broker in replicas if broker not in original]
         dropped = len(original) > len(replicas)
         placed: list[int] = []

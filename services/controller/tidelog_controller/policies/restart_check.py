@@ -85,8 +85,8 @@ def _effect(
     if state.leader == NO_LEADER:
         return (
             Effect.UNAVAILABLE,
-            f"it has no leader, and broker {broker_id} holds all that is committed: without it "
-            "there may be none; wait until there is a leader",
+            f"it has no leader, and broker {broker_id} holds all committed records: without it no "
+            "leader may be elected; wait until the partition has a leader",
         )
     if not others and not spare:
         return Effect.UNAVAILABLE, _nobody_else(broker_id, state, running)
@@ -98,7 +98,7 @@ def _effect(
     if then == 1 < now:
         return (
             Effect.LAST_REPLICA,
-            f"broker {others[0]} alone would be in sync, and without it nobody; "
+            f"broker {others[0]} alone would be in sync, and if it fails no replica is; "
             + _remedy(broker_id, state, running),
         )
     if state.leader == broker_id:
@@ -120,8 +120,8 @@ def _under_min_isr(
 ) -> str:
     would_be = "1 replica" if then == 1 else f"{then} replicas"
     return (
-        f"{would_be} would be in sync where min_insync_replicas is {state.min_isr}, and acks=all "
-        f"be refused; {_remedy(broker_id, state, running)}"
+        f"{would_be} would be in sync where min_insync_replicas is {state.min_isr}, and writes "
+        f"with acks=all would be rejected; {_remedy(broker_id, state, running)}"
     )
 
 

@@ -18,15 +18,15 @@ from tidelog.state_changes.event import Cause
 from tidelog_controller.policies.leader_balance import (
     LeaderBalancing,
 )
-from tidelog_controller.policies.leader_moves import WantedLeader
+from tidelog_controller.policies.leader_transfer import RequestedLeader
 from tidelog_controller.requests.leader_view import LeaderPlan, LeaderView
-from tidelog_controller.requests.moved_leaders import MovedLeaders
-from tidelog_controller.requests.snapshot_reads import SnapshotReads
-from tidelog_controller.requests.topic_checks import (
+from tidelog_controller.requests.post_move_election import PostMoveLeaderElection
+from tidelog_controller.requests.request_checks import (
     known_topic,
     outcome_unknown,
     request_timeout_ms,
 )
+from tidelog_controller.requests.snapshot_reads import SnapshotReads
 from tidelog_controller.state.admin_answers import LeaderResult, LeadersAnswer
 from tidelog_controller.state.admin_requests import (
     ElectPreferredLeaders,
@@ -35,13 +35,14 @@ from tidelog_controller.state.admin_requests import (
 )
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.purposes import MaintenanceChange
+from tidelog_controller.state.mutations import MaintenanceChange
 from tidelog_controller.state.transactions import Transactions
 
 MAX_LEADERS_MOVED = 1_000
-_IN_TURN = "brokers hand over one by one, and it gets it in its turn while it is in sync"
-_HANDED_OVER_IN_TURN = "brokers hand over one by one, and it gets it as soon as that one is in sync"
-_MAINTENANCE_ENDED = "somebody has taken the broker out of maintenance again, so that it stays"
+_QUEUED = "leadership transfers are serialized; this one is queued"
+_IN_TURN = f"{_QUEUED} and happens while the broker is in sync"
+_IN_TURN_ONCE_IN_SYNC = f"{_QUEUED} and happens once the broker is in sync"
+_MAINTENANCE_ENDED = "another request took the broker out of maintenance, so it stays the leader"
 # Elections that automatic balance begins at once.
 MAX_BALANCED_AT_ONCE = 500
 
@@ -55,7 +56,7 @@ _BALANCE = -1
 
 
 @dataclass(slots=True)
-class _Moving:
+class _PendingTransfers:
     """One waiting request.
 
     - `wanted`: the requested leaders; those that were checked last are at the end.
@@ -64,7 +65,7 @@ class _Moving:
     """
 
     request_id: int
-    wanted: dict[TopicPartition, WantedLeader]
+    wanted: dict[TopicPartition, RequestedLeader]
     before: dict[TopicPartition, int]
     results: list[LeaderResult]
     deadline_ms: int
@@ -76,7 +77,7 @@ _Leaders = dict[TopicPartition, tuple[int, int]]
 
 
 @dataclass(slots=True)
-class _Maintaining:
+class _PendingMaintenance:
     """One waiting request for maintenance.
 
     - `leaders`: the successors for what the brokers led at the time of the request.
@@ -110,20 +111,20 @@ class LeaderAdmin:
         self._reads = reads
         self._transactions = transactions
         self._balancing = balancing
-        self._moving: dict[int, _Moving] = {}
-        self._maintaining: dict[int, _Maintaining] = {}
+        self._moving: dict[int, _PendingTransfers] = {}
+        self._maintenances: dict[int, _PendingMaintenance] = {}
         self._balance_at_ms: int | None = None
         # Leaders requested by automatic balance, or by requests that timed out.
-        self._unattended: dict[TopicPartition, WantedLeader] = {}
-        self._unattended_unchecked = 0
+        self._background_transfers: dict[TopicPartition, RequestedLeader] = {}
+        self._background_unchecked = 0
         self._changes = 0  # that of the context, as last seen
         self._has_more = False
         # Partitions whose requested leader may differ from that of the context.
-        self._rewished: dict[TopicPartition, None] = {}
+        self._retargeted: dict[TopicPartition, None] = {}
         # The last requested leader of partitions that a request may wait for.
-        self._last_asked: dict[TopicPartition, int] = {}
-        self._moved_wanted: dict[TopicPartition, WantedLeader] = {}
-        self._moved = MovedLeaders(context, self._view.hindrance)
+        self._last_requested: dict[TopicPartition, int] = {}
+        self._post_move_targets: dict[TopicPartition, RequestedLeader] = {}
+        self._post_move_election = PostMoveLeaderElection(context, self._view.hindrance)
 
     # Requests.
 
@@ -142,7 +143,7 @@ class LeaderAdmin:
         )
 
     def move(self, request: MoveLeaders, now_ms: int) -> list[Command]:
-        wanted: dict[TopicPartition, WantedLeader] = {}
+        wanted: dict[TopicPartition, RequestedLeader] = {}
         try:
             if not 1 <= len(request.moves) <= MAX_LEADERS_MOVED:
                 raise _invalid(
@@ -156,7 +157,7 @@ class LeaderAdmin:
                 busy = self._context.operations.busy_with(name, topic.entry.topic_id)
                 if busy:
                     raise _busy(name, busy)
-                wanted[name] = WantedLeader(
+                wanted[name] = RequestedLeader(
                     leader, True, Cause.LEADER_MOVED, request.trace_id, *request.caller
                 )
         except TidelogError as error:
@@ -172,9 +173,9 @@ class LeaderAdmin:
             found: tuple[_Leaders, int],
         ) -> list[Command]:
             leaders, kept = found
-            waiting = _Maintaining(request, leaders, kept, deadline_ms, deque(leaders))
+            waiting = _PendingMaintenance(request, leaders, kept, deadline_ms, deque(leaders))
             waiting.is_over = request.dry_run
-            self._maintaining[request.request_id] = waiting
+            self._maintenances[request.request_id] = waiting
             return []
 
         return self._reads.submit(
@@ -183,9 +184,9 @@ class LeaderAdmin:
 
     # Waiting requests.
 
-    def is_settled(self, operation_id: str) -> bool:
+    def elections_done(self, operation_id: str) -> bool:
         """Whether an operation whose moves are done may end."""
-        return self._moved.is_settled(operation_id)
+        return self._post_move_election.elections_done(operation_id)
 
     def advance(self, now_ms: int) -> list[Command]:
         commands: list[Command] = []
@@ -196,15 +197,15 @@ class LeaderAdmin:
             if has_changed:
                 moving.unchecked = len(moving.wanted)
             commands += self._advance_moving(moving, room, now_ms)
-        for maintaining in list(self._maintaining.values()):
-            commands += self._advance_maintaining(maintaining, now_ms)
+        for maintenance in list(self._maintenances.values()):
+            commands += self._advance_maintaining(maintenance, now_ms)
         self._balance(now_ms)
         if has_changed:
-            self._unattended_unchecked = len(self._unattended)
-        self._drop_unattended()
-        self._want()
-        if not (self._moving or self._unattended):
-            self._last_asked.clear()
+            self._background_unchecked = len(self._background_transfers)
+        self._drop_background_transfers()
+        self._update_requested_leaders()
+        if not (self._moving or self._background_transfers):
+            self._last_requested.clear()
         return commands
 
     @property
@@ -212,45 +213,45 @@ class LeaderAdmin:
         """Whether a step is due at once: more has changed than one step checks."""
         return self._has_more
 
-    def _drop_unattended(self) -> None:
+    def _drop_background_transfers(self) -> None:
         """Drops leaders that no request waits for, once they were reached or cannot lead.
 
         A later change of a reached leader does not matter. An election that becomes possible only
         hours later would be unexpected.
         """
-        some = list(islice(self._unattended.items(), MAX_CHECKED_PER_STEP))
-        for name, wish in some:
-            del self._unattended[name]
-            if not self._is_superseded(name, wish) and self._is_to_come(name, wish):
-                self._unattended[name] = wish
+        some = list(islice(self._background_transfers.items(), MAX_CHECKED_PER_STEP))
+        for name, target in some:
+            del self._background_transfers[name]
+            if not self._is_superseded(name, target) and self._is_expected(name, target):
+                self._background_transfers[name] = target
             else:
-                self._rewished[name] = None
-        self._unattended_unchecked = max(self._unattended_unchecked - len(some), 0)
-        self._has_more |= self._unattended_unchecked > 0
+                self._retargeted[name] = None
+        self._background_unchecked = max(self._background_unchecked - len(some), 0)
+        self._has_more |= self._background_unchecked > 0
 
-    def _want(self) -> None:
+    def _update_requested_leaders(self) -> None:
         """Updates the requested leaders of the context, for a bounded number of partitions."""
-        before, moved = self._moved_wanted, self._moved.advance()
+        before, moved = self._post_move_targets, self._post_move_election.advance()
         if moved != before:
             changed = (n for n in {**before, **moved} if before.get(n) != moved.get(n))
-            self._rewished |= dict.fromkeys(changed)
-            self._moved_wanted = dict(moved)
-        for name in list(islice(self._rewished, self._room(self._moving))):
-            del self._rewished[name]
-            self._context.want_leader(name, self._wish(name))
-        self._has_more |= bool(self._rewished)
+            self._retargeted |= dict.fromkeys(changed)
+            self._post_move_targets = dict(moved)
+        for name in list(islice(self._retargeted, self._room(self._moving))):
+            del self._retargeted[name]
+            self._context.request_leader(name, self._target_leader(name))
+        self._has_more |= bool(self._retargeted)
 
-    def _wish(self, name: TopicPartition) -> WantedLeader | None:
+    def _target_leader(self, name: TopicPartition) -> RequestedLeader | None:
         """The requested leader: by the latest request, else one that no request waits for."""
-        wishes = [moving.wanted.get(name) for moving in reversed(self._moving.values())]
-        for wish in (*wishes, self._unattended.get(name)):
-            if wish is not None and not self._is_superseded(name, wish):
-                return wish
-        return self._moved_wanted.get(name)
+        targets = [moving.wanted.get(name) for moving in reversed(self._moving.values())]
+        for target in (*targets, self._background_transfers.get(name)):
+            if target is not None and not self._is_superseded(name, target):
+                return target
+        return self._post_move_targets.get(name)
 
     def wake_at_ms(self) -> int | None:
         times = [moving.deadline_ms for moving in self._moving.values()]
-        times += [maintaining.deadline_ms for maintaining in self._maintaining.values()]
+        times += [maintenance.deadline_ms for maintenance in self._maintenances.values()]
         if self._balance_at_ms is not None:
             times.append(self._balance_at_ms)
         return min(times, default=None)
@@ -258,13 +259,13 @@ class LeaderAdmin:
     def _begin(
         self, request_id: int, plan: LeaderPlan, deadline_ms: int, *, dry_run: bool
     ) -> list[Command]:
-        moving = _Moving(request_id, plan.wanted, plan.before, plan.results, deadline_ms)
+        moving = _PendingTransfers(request_id, plan.wanted, plan.before, plan.results, deadline_ms)
         if dry_run:
-            return [_moved(moving)]
+            return [_leaders_reply(moving)]
         self._supersede(plan.leaders)
         moving.unchecked = len(moving.wanted)
         self._moving[request_id] = moving
-        self._rewished |= dict.fromkeys(moving.wanted)
+        self._retargeted |= dict.fromkeys(moving.wanted)
         return []
 
     def _supersede(self, leaders: Mapping[TopicPartition, int]) -> None:
@@ -273,19 +274,19 @@ class LeaderAdmin:
         Earlier ones that are not reached would undo it. Requests that wait for them notice it at
         their next check.
         """
-        wanted = self._context.wanted_leaders
+        wanted = self._context.requested_leaders
         for name in [n for n, b in leaders.items() if n in wanted and wanted[n].leader != b]:
-            self._context.want_leader(name, None)
-            self._rewished[name] = None
-        self._last_asked |= leaders
-        self._unattended_unchecked = len(self._unattended)
+            self._context.request_leader(name, None)
+            self._retargeted[name] = None
+        self._last_requested |= leaders
+        self._background_unchecked = len(self._background_transfers)
         for other in self._moving.values():
             other.unchecked = len(other.wanted)
 
-    def _is_superseded(self, name: TopicPartition, wish: WantedLeader) -> bool:
-        return self._last_asked.get(name, wish.leader) != wish.leader
+    def _is_superseded(self, name: TopicPartition, target: RequestedLeader) -> bool:
+        return self._last_requested.get(name, target.leader) != target.leader
 
-    def _advance_moving(self, moving: _Moving, room: int, now_ms: int) -> list[Command]:
+    def _advance_moving(self, moving: _PendingTransfers, room: int, now_ms: int) -> list[Command]:
         if now_ms >= moving.deadline_ms and not moving.is_late:
             moving.is_late, moving.unchecked = True, len(moving.wanted)
         some = list(islice(moving.wanted.items(), min(room, moving.unchecked)))
@@ -296,25 +297,25 @@ class LeaderAdmin:
                 moving.wanted[name] = leader
             else:
                 moving.results.append(result)
-                self._rewished[name] = None
+                self._retargeted[name] = None
         moving.unchecked -= len(some)
         if moving.wanted:
             self._has_more |= moving.unchecked > 0
             return []
         del self._moving[moving.request_id]
         moving.results.sort(key=lambda result: result.partition)
-        return [_moved(moving)]
+        return [_leaders_reply(moving)]
 
     def _result(
-        self, moving: _Moving, name: TopicPartition, wanted: WantedLeader, now_ms: int
+        self, moving: _PendingTransfers, name: TopicPartition, wanted: RequestedLeader, now_ms: int
     ) -> LeaderResult | None:
         """None: not yet."""
         state, before = self._context.state_to_stay(name), moving.before[name]
         if self._is_superseded(name, wanted):
-            return _superseded(name, before, wanted, self._last_asked[name])
+            return _superseded(name, before, wanted, self._last_requested[name])
         if state is None:
             gone = TidelogError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} was deleted meanwhile"
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} was deleted while the request waited"
             )
             return LeaderResult(name, before, wanted.leader, gone)
         if state.leader == wanted.leader and (
@@ -328,17 +329,17 @@ class LeaderAdmin:
             return None
         why = self._view.hindrance(name, wanted)
         if why is None:
-            self._unattended[name] = wanted
+            self._background_transfers[name] = wanted
         late = TidelogError(
             ErrorCode.REQUEST_TIMED_OUT,
             f"broker {wanted.leader} does not lead {name} yet: "
-            f"{f'{why}; ask again' if why else _IN_TURN}",
+            f"{f'{why}; try again' if why else _IN_TURN}",
         )
         return LeaderResult(name, before, wanted.leader, late)
 
     # Maintenance.
 
-    def _advance_maintaining(self, waiting: _Maintaining, now_ms: int) -> list[Command]:
+    def _advance_maintaining(self, waiting: _PendingMaintenance, now_ms: int) -> list[Command]:
         if waiting.is_over:
             return self._answer_maintaining(waiting)
         change = self._maintenance_change(waiting.request)
@@ -354,24 +355,24 @@ class LeaderAdmin:
         if change is None and not timed_out and self._waits(waiting):
             return []
         waiting.is_over = True
-        waiting.why = _MAINTENANCE_ENDED if change is not None else _HANDED_OVER_IN_TURN
+        waiting.why = _MAINTENANCE_ENDED if change is not None else _IN_TURN_ONCE_IN_SYNC
         return self._answer_maintaining(waiting)
 
-    def _waits(self, waiting: _Maintaining) -> bool:
+    def _waits(self, waiting: _PendingMaintenance) -> bool:
         """Checks partitions until they have another leader, a bounded number in each step."""
         unchecked = waiting.unchecked
-        for _ in range(min(self._room(self._maintaining), len(unchecked))):
+        for _ in range(min(self._room(self._maintenances), len(unchecked))):
             if self._leads(waiting.leaders[unchecked[0]][0], unchecked[0]):
                 return True
             unchecked.popleft()
         self._has_more |= bool(unchecked)
         return bool(unchecked)
 
-    def _answer_maintaining(self, waiting: _Maintaining) -> list[Command]:
+    def _answer_maintaining(self, waiting: _PendingMaintenance) -> list[Command]:
         """Adds results in each step, as of that time. A dry run names no leader that stayed."""
         done = len(waiting.results)
         for name, (before, successor) in islice(
-            waiting.leaders.items(), done, done + self._room(self._maintaining)
+            waiting.leaders.items(), done, done + self._room(self._maintenances)
         ):
             stays = bool(waiting.why) and self._leads(before, name)
             error = _still_led(name, waiting.why) if stays else None
@@ -398,17 +399,17 @@ class LeaderAdmin:
             change = MaintenanceChange((), unmarked, request.caller, request.trace_id)
         return change if change.marked or change.unmarked else None
 
-    def _end_maintaining(self, waiting: _Maintaining, reply: AdminReply) -> list[Command]:
-        del self._maintaining[waiting.request.request_id]
+    def _end_maintaining(self, waiting: _PendingMaintenance, reply: AdminReply) -> list[Command]:
+        del self._maintenances[waiting.request.request_id]
         return [Reply(waiting.request.request_id, reply)]
 
-    def _is_to_come(self, name: TopicPartition, wish: WantedLeader) -> bool:
+    def _is_expected(self, name: TopicPartition, target: RequestedLeader) -> bool:
         """Whether the broker does not lead yet, and can."""
         state = self._context.state_to_stay(name)
-        if state is None or self._view.hindrance(name, wish) is not None:
+        if state is None or self._view.hindrance(name, target) is not None:
             return False
-        is_first = state.replicas[0] == wish.leader
-        return not is_first if wish.first else is_first and state.leader != wish.leader
+        is_first = state.replicas[0] == target.leader
+        return not is_first if target.first else is_first and state.leader != target.leader
 
     def _leads(self, broker_id: int, name: TopicPartition) -> bool:
         state = self._context.state_to_stay(name)
@@ -428,13 +429,13 @@ class LeaderAdmin:
             return
         balancing = self._balancing
 
-        def begin(balanced: dict[TopicPartition, WantedLeader]) -> list[Command]:
-            self._unattended = balanced | self._unattended
-            self._rewished |= dict.fromkeys(balanced)
+        def begin(balanced: dict[TopicPartition, RequestedLeader]) -> list[Command]:
+            self._background_transfers = balanced | self._background_transfers
+            self._retargeted |= dict.fromkeys(balanced)
             # A leader that no request waits for any more does not count as the last requested.
-            for name in [n for n, wish in balanced.items() if self._is_superseded(n, wish)]:
+            for name in [n for n, target in balanced.items() if self._is_superseded(n, target)]:
                 if not any(name in moving.wanted for moving in self._moving.values()):
-                    del self._last_asked[name]
+                    del self._last_requested[name]
             return []
 
         self._reads.submit(
@@ -446,7 +447,7 @@ class LeaderAdmin:
         )
 
 
-def _moved(moving: _Moving) -> Reply:
+def _leaders_reply(moving: _PendingTransfers) -> Reply:
     return Reply(
         moving.request_id, AdminReply(None, answer=LeadersAnswer(tuple(moving.results), 0))
     )
@@ -454,16 +455,16 @@ def _moved(moving: _Moving) -> Reply:
 
 def _still_led(name: TopicPartition, why: str) -> TidelogError:
     return TidelogError(
-        ErrorCode.REQUEST_TIMED_OUT, f"{name} has not got its other leader yet; {why}"
+        ErrorCode.REQUEST_TIMED_OUT, f"{name} does not have its new leader yet; {why}"
     )
 
 
 def _superseded(
-    name: TopicPartition, before: int, wanted: WantedLeader, instead: int
+    name: TopicPartition, before: int, wanted: RequestedLeader, instead: int
 ) -> LeaderResult:
     other = TidelogError(
         ErrorCode.NOT_ELIGIBLE_LEADER,
-        f"broker {wanted.leader} does not lead {name}: broker {instead} was asked for since",
+        f"broker {wanted.leader} does not lead {name}: a later request chose broker {instead}",
     )
     return LeaderResult(name, before, wanted.leader, other)
 
@@ -471,8 +472,8 @@ def _superseded(
 def _busy(name: TopicPartition, operation_id: str) -> TidelogError:
     return TidelogError(
         ErrorCode.PARTITION_BUSY,
-        f"the replicas of {name}, and their order, are those of operation {operation_id} until it "
-        "has ended; wait for that, or cancel it first",
+        f"operation {operation_id} determines the replicas of {name} and their order until it "
+        "ends; wait for its end, or cancel it first",
     )
 
 

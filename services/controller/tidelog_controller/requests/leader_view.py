@@ -9,13 +9,13 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause
 from tidelog_controller.policies.leader_balance import (
-    Leadership,
+    PartitionLeadership,
     hindrance,
     maintenance_successors,
     preferred_elections,
 )
-from tidelog_controller.policies.leader_moves import WantedLeader, in_sync
-from tidelog_controller.requests.topic_checks import known_topic, no_such_partition
+from tidelog_controller.policies.leader_transfer import RequestedLeader, in_sync
+from tidelog_controller.requests.request_checks import known_topic, no_such_partition
 from tidelog_controller.state.admin_answers import LeaderResult
 from tidelog_controller.state.admin_requests import (
     ElectPreferredLeaders,
@@ -39,7 +39,7 @@ class LeaderPlan(NamedTuple):
     """
 
     leaders: Mapping[TopicPartition, int]
-    wanted: dict[TopicPartition, WantedLeader]
+    wanted: dict[TopicPartition, RequestedLeader]
     before: dict[TopicPartition, int]
     results: list[LeaderResult]
 
@@ -56,7 +56,7 @@ class LeaderView:
             name: self._context.state_to_stay(name) for name in self.selected(request.selectors)
         }
         wanted = {
-            name: WantedLeader(
+            name: RequestedLeader(
                 state.replicas[0], False, Cause.PREFERRED_LEADER, request.trace_id, *request.caller
             )
             for name, state in states.items()
@@ -65,7 +65,9 @@ class LeaderView:
         plan = self.plan(wanted, dry_run=request.dry_run)
         return plan._replace(leaders={n: s.replicas[0] for n, s in states.items() if s})
 
-    def plan(self, wanted: Mapping[TopicPartition, WantedLeader], *, dry_run: bool) -> LeaderPlan:
+    def plan(
+        self, wanted: Mapping[TopicPartition, RequestedLeader], *, dry_run: bool
+    ) -> LeaderPlan:
         states = {name: self._context.state_to_stay(name) for name in wanted}
         before = {name: s.leader for name, s in states.items() if s is not None}
         plan = LeaderPlan({}, {}, before, [])
@@ -108,7 +110,9 @@ class LeaderView:
         }
         return leaders, len(successors) - len(leaders)
 
-    def balanced(self, threshold_percent: int, at_most: int) -> dict[TopicPartition, WantedLeader]:
+    def balanced(
+        self, threshold_percent: int, at_most: int
+    ) -> dict[TopicPartition, RequestedLeader]:
         """The partitions of all topics that should return to their preferred leaders."""
         context = self._context
         partitions = self.led_by(None)
@@ -121,7 +125,7 @@ class LeaderView:
             context.rejecting_disks,
         )
         return {
-            name: WantedLeader(partitions[name].replicas[0], False, Cause.PREFERRED_LEADER)
+            name: RequestedLeader(partitions[name].replicas[0], False, Cause.PREFERRED_LEADER)
             for name in chosen
         }
 
@@ -132,7 +136,7 @@ class LeaderView:
             return unknown
         return TidelogError(ErrorCode.NOT_ELIGIBLE_LEADER, why)
 
-    def hindrance(self, name: TopicPartition, wanted: WantedLeader) -> str | None:
+    def hindrance(self, name: TopicPartition, wanted: RequestedLeader) -> str | None:
         state = self._context.state_to_stay(name)
         if state is None:
             return f"{name} has no replicas yet; wait until it has"
@@ -151,10 +155,10 @@ class LeaderView:
             first, context.running_brokers(), context.maintenance, context.rejecting_disks
         )
 
-    def led_by(self, broker_ids: Iterable[int] | None) -> dict[TopicPartition, Leadership]:
+    def led_by(self, broker_ids: Iterable[int] | None) -> dict[TopicPartition, PartitionLeadership]:
         """The partitions that these brokers lead; None: all partitions."""
         context = self._context
-        found: dict[TopicPartition, Leadership] = {}
+        found: dict[TopicPartition, PartitionLeadership] = {}
         leaders = None if broker_ids is None else frozenset(broker_ids)
         for topic in sorted(context.topics):
             for name in context.partitions_of(topic):
@@ -163,10 +167,10 @@ class LeaderView:
                     found[name] = self.leadership(name, state)
         return found
 
-    def leadership(self, name: TopicPartition, state: LeaderAndIsr) -> Leadership:
+    def leadership(self, name: TopicPartition, state: LeaderAndIsr) -> PartitionLeadership:
         topic = self._context.topics.get(name.topic)
         isr = in_sync(state, self._context.live, topic.rules) if topic is not None else ()
-        return Leadership(state.replicas, state.leader, isr)
+        return PartitionLeadership(state.replicas, state.leader, isr)
 
     def selected(self, selectors: Iterable[PartitionSelector]) -> list[TopicPartition]:
         names: dict[TopicPartition, None] = {}

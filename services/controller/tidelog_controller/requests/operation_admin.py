@@ -7,8 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog_controller.policies.operation_ids import check_operation_id
-from tidelog_controller.requests.asked_operations import asked_of, kind_of, text_of
+from tidelog_controller.requests.operation_fingerprint import (
+    canonical_text,
+    fingerprint_of,
+    kind_of,
+)
 from tidelog_controller.requests.operation_plans import (
     assignment_of,
     check_expected,
@@ -19,6 +22,13 @@ from tidelog_controller.requests.operation_plans import (
     unknown_operation,
 )
 from tidelog_controller.requests.operation_views import Now, view_of
+from tidelog_controller.requests.plan_queue import (
+    OnRemoved,
+    PlanQueue,
+    is_current,
+    is_guarded,
+    on_removed,
+)
 from tidelog_controller.requests.plan_writing import (
     MAX_CHUNKS_IN_FLIGHT,
     PlanWriting,
@@ -27,19 +37,17 @@ from tidelog_controller.requests.plan_writing import (
     superfluous_keys,
     unreadable_key,
 )
-from tidelog_controller.requests.planning import (
-    OnRemoved,
-    Planning,
-    is_guarded,
-    on_removed,
-    stands,
+from tidelog_controller.requests.request_checks import (
+    DEFAULT_TIMEOUT_MS,
+    check_operation_id,
+    created_by,
+    outcome_unknown,
 )
-from tidelog_controller.requests.taking_back import (
-    factors_taken_back,
-    marks_taken_back,
-    with_taken_back,
+from tidelog_controller.requests.rollback import (
+    factors_to_roll_back,
+    marks_to_roll_back,
+    with_rollback,
 )
-from tidelog_controller.requests.topic_checks import DEFAULT_TIMEOUT_MS, created_by, outcome_unknown
 from tidelog_controller.state.admin_answers import OperationAnswer, PlanSummary
 from tidelog_controller.state.admin_requests import (
     BeginOperation,
@@ -48,8 +56,7 @@ from tidelog_controller.state.admin_requests import (
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import PlanMade
-from tidelog_controller.state.plans import Planned
-from tidelog_controller.state.purposes import OperationCommit, OperationUpdate
+from tidelog_controller.state.mutations import OperationCommit, OperationPlan, OperationUpdate
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.identifiers import new_id
 from tidelog_runtime.metadata.operations import (
@@ -74,7 +81,7 @@ class _Beginning:
 
     request: BeginOperation
     operation_id: str
-    planned: Planned
+    planned: OperationPlan
     layout: int  # that of the context when the plan was last found valid
     deadline_ms: int
     plan: PlanWriting
@@ -89,20 +96,20 @@ class _Cancelling:
 
 
 class OperationAdmin:
-    """`is_settled`: whether an operation whose moves are done may end."""
+    """`elections_done`: whether an operation whose moves are done may end."""
 
     def __init__(
         self,
         context: Context,
         transactions: Transactions,
         rng: random.Random,
-        is_settled: Callable[[str], bool],
+        elections_done: Callable[[str], bool],
     ) -> None:
         self._context = context
         self._transactions = transactions
         self._rng = rng
-        self._is_settled = is_settled
-        self._planning = Planning(context)
+        self._elections_done = elections_done
+        self._plan_queue = PlanQueue(context)
         self._drafts: dict[int, _Draft] = {}
         self._beginnings: dict[int, _Beginning] = {}
         self._cancellings: dict[int, _Cancelling] = {}
@@ -117,7 +124,7 @@ class OperationAdmin:
                 if known is not None and not request.dry_run:
                     return self._reply_known(request, now)
             wanted = request.wanted
-            self._planning.want(
+            self._plan_queue.enqueue(
                 request.request_id,
                 lambda context: plan_operation(context, wanted),
                 confirmed=not request.dry_run,
@@ -135,9 +142,9 @@ class OperationAdmin:
             check_operation_revision(self._context, operation_id, request.expected_revision)
             self._check_cancellable(operation_id)
             if request.dry_run:
-                self._planning.want(
+                self._plan_queue.enqueue(
                     request.request_id,
-                    lambda context: Planned(_going_back(context, operation_id)),
+                    lambda context: OperationPlan(_cancellation_plan(context, operation_id)),
                     confirmed=False,
                 )
         except TidelogError as error:
@@ -150,7 +157,7 @@ class OperationAdmin:
         return []
 
     def planned(self, event: PlanMade, now: Now) -> list[Command]:
-        finished = self._planning.made(event)
+        finished = self._plan_queue.made(event)
         if finished is None:
             return []
         draft = self._drafts.pop(finished.request_id)
@@ -176,17 +183,19 @@ class OperationAdmin:
         """Returns the commands that waiting requests and stored operations need now."""
         commands: list[Command] = []
         for draft in [d for d in self._drafts.values() if now.monotonic_ms >= d.deadline_ms]:
-            self._planning.forget(draft.request.request_id)
+            self._plan_queue.forget(draft.request.request_id)
             del self._drafts[draft.request.request_id]
             commands.append(Reply(draft.request.request_id, AdminReply(_not_planned())))
-        plan = self._planning.due()
+        plan = self._plan_queue.due()
         commands += [plan] if plan is not None else []
         for beginning in list(self._beginnings.values()):
             commands += self._advance_beginning(beginning, now)
         for cancelling in list(self._cancellings.values()):
             commands += self._advance_cancelling(cancelling, now)
         commands += self._end_operations(now.wall_ms)
-        removals = superfluous_keys(self._context, self._asked_for(), self._transactions.purposes())
+        removals = superfluous_keys(
+            self._context, self._requested_ids(), self._transactions.mutations()
+        )
         waiting = [r for r in removals if not self._transactions.is_in_flight(r)]
         return [*commands, *(self._transactions.begin(removal) for removal in waiting)]
 
@@ -202,12 +211,14 @@ class OperationAdmin:
         deadline_ms = now.monotonic_ms + DEFAULT_TIMEOUT_MS
         self._drafts[request.request_id] = _Draft(request, deadline_ms, now.wall_ms)
 
-    def _beginning(self, draft: _Draft, request: BeginOperation, planned: Planned) -> _Beginning:
+    def _beginning(
+        self, draft: _Draft, request: BeginOperation, planned: OperationPlan
+    ) -> _Beginning:
         operation_id, moves = request.operation_id, planned.summary.moves
         plan = plan_writing(self._context.operations, operation_id, moves)
         entry = OperationEntry(
             kind=kind_of(request.wanted),
-            request=text_of(request.wanted),
+            request=canonical_text(request.wanted),
             requested_by=request.caller.name,
             requested_from=request.caller.address,
             requested_at_ms=draft.wall_ms,
@@ -242,12 +253,12 @@ class OperationAdmin:
             isinstance(other, BeginOperation)
             and not other.dry_run
             and other.operation_id == operation_id
-            and asked_of(other.wanted) != asked_of(request.wanted)
+            and fingerprint_of(other.wanted) != fingerprint_of(request.wanted)
             for other in drafts
         ):
             raise _in_use(operation_id)
         for entry in entries:
-            if (entry.kind, entry.request) != asked_of(request.wanted):
+            if (entry.kind, entry.request) != fingerprint_of(request.wanted):
                 raise TidelogError(
                     ErrorCode.OPERATION_ID_IN_USE,
                     f"operation {request.operation_id} is another one: {entry.kind.value} "
@@ -274,7 +285,7 @@ class OperationAdmin:
         self._beginnings[request.request_id] = replace(beginning, request=request)
         return []
 
-    def _check_not_being_written(self, planned: Planned) -> None:
+    def _check_not_being_written(self, planned: OperationPlan) -> None:
         """Raises PARTITION_BUSY if an operation being written moves one of the partitions."""
         names = {move.name for move in planned.summary.moves}
         for other in self._beginnings.values():
@@ -282,8 +293,8 @@ class OperationAdmin:
             if shared:
                 raise TidelogError(
                     ErrorCode.PARTITION_BUSY,
-                    f"{min(shared)} is being moved by operation {other.operation_id}, which has "
-                    "just been asked for; wait for its end, or cancel it first",
+                    f"{min(shared)} is being moved by operation {other.operation_id}, which was "
+                    "just requested; wait for its end, or cancel it first",
                 )
 
     def _advance_beginning(self, beginning: _Beginning, now: Now) -> list[Command]:
@@ -300,7 +311,7 @@ class OperationAdmin:
                 answer = answer._replace(plan=plan)
             return self._reply(beginning, AdminReply(None, answer=answer))
         if now.monotonic_ms >= beginning.deadline_ms:
-            return self._refuse(beginning, outcome_unknown(f"operation {operation_id} has begun"))
+            return self._refuse(beginning, outcome_unknown(f"operation {operation_id} was started"))
         return self._write(beginning)
 
     def _write(self, beginning: _Beginning) -> list[Command]:
@@ -319,7 +330,7 @@ class OperationAdmin:
         if self._transactions.is_in_flight(commit):
             return []
         if not self._may_commit(beginning):
-            return self._refuse(beginning, _changed_meanwhile())
+            return self._refuse(beginning, _changed_while_written())
         beginning.commit_begun = True
         return [self._transactions.begin(commit)]
 
@@ -334,7 +345,7 @@ class OperationAdmin:
         beginning.layout = layout
         if beginning.commit_begun:
             return is_guarded(self._context, beginning.planned)
-        return stands(self._context, beginning.planned)
+        return is_current(self._context, beginning.planned)
 
     def _refuse(self, beginning: _Beginning, error: TidelogError) -> list[Command]:
         return self._reply(beginning, AdminReply(error))
@@ -364,7 +375,7 @@ class OperationAdmin:
             answer = OperationAnswer(view_of(self._context, request.operation_id, now))
             return self._end_cancelling(request, AdminReply(None, answer=answer))
         if now.monotonic_ms >= cancelling.deadline_ms:
-            unknown = outcome_unknown(f"operation {request.operation_id} is cancelled")
+            unknown = outcome_unknown(f"operation {request.operation_id} was cancelled")
             return self._end_cancelling(request, AdminReply(unknown))
         who = request.caller.name or request.caller.address or "somebody"
         entry = replace(held.entry, state=OperationState.CANCELLING, reason=f"cancelled by {who}")
@@ -375,8 +386,8 @@ class OperationAdmin:
             held.revision,
             entry,
             request.caller,
-            tuple(marks_taken_back(self._context, request.operation_id, entry)),
-            tuple(factors_taken_back(self._context, entry)),
+            tuple(marks_to_roll_back(self._context, request.operation_id, entry)),
+            tuple(factors_to_roll_back(self._context, entry)),
         )
         return [self._transactions.begin(update)]
 
@@ -394,9 +405,9 @@ class OperationAdmin:
                 continue
             on_brokers = on_removed(self._context, operation_id, entry)
             is_done = entry.state is OperationState.DONE
-            if is_done and (on_brokers.leaving or not self._is_settled(operation_id)):
+            if is_done and (on_brokers.leaving or not self._elections_done(operation_id)):
                 continue  # Other operations still move them off; if those are cancelled, they stay.
-            judged = _judged(entry, on_brokers) if is_done else entry
+            judged = _failed_if_not_empty(entry, on_brokers) if is_done else entry
             revision = operations.held[operation_id].revision
             over = replace(judged, ended_at_ms=wall_ms)
             update = OperationUpdate(operation_id, revision, over)
@@ -405,17 +416,17 @@ class OperationAdmin:
 
     def _updates(self, operation_id: str) -> bool:
         return any(
-            isinstance(purpose, OperationUpdate) and purpose.operation_id == operation_id
-            for purpose in self._transactions.purposes()
+            isinstance(mutation, OperationUpdate) and mutation.operation_id == operation_id
+            for mutation in self._transactions.mutations()
         )
 
-    def _asked_for(self) -> set[str]:
+    def _requested_ids(self) -> set[str]:
         """Operations that have not begun yet."""
         drafts = (draft.request.operation_id for draft in self._drafts.values())
         return {*drafts, *(beginning.operation_id for beginning in self._beginnings.values())}
 
 
-def _judged(entry: OperationEntry, on_brokers: OnRemoved) -> OperationEntry:
+def _failed_if_not_empty(entry: OperationEntry, on_brokers: OnRemoved) -> OperationEntry:
     """Marks a removal as failed if its brokers still hold replicas.
 
     The replicas came there as it began, or another operation has kept them. An administrator who
@@ -425,8 +436,9 @@ def _judged(entry: OperationEntry, on_brokers: OnRemoved) -> OperationEntry:
     if not left:
         return entry
     reason = (
-        f"{len(left)} partitions have stayed on its brokers, or came there as it began, as "
-        f"{left[0]}; remove these brokers again, and do not stop them before"
+        f"{len(left)} partitions, such as {left[0]}, are still on its brokers: they were kept by "
+        "other operations, or placed there as it started; remove these brokers again, and do not "
+        "stop them before"
     )
     return replace(entry, state=OperationState.FAILED, reason=reason)
 
@@ -434,36 +446,36 @@ def _judged(entry: OperationEntry, on_brokers: OnRemoved) -> OperationEntry:
 def _in_use(operation_id: str) -> TidelogError:
     return TidelogError(
         ErrorCode.OPERATION_ID_IN_USE,
-        f"operation {operation_id} is another one that was asked for at the same time; choose "
-        "another id",
+        f"operation id {operation_id} belongs to another operation that was requested at the same "
+        "time; choose another id",
     )
 
 
 def _unreadable(operation_id: str, key: str) -> TidelogError:
     return TidelogError(
         ErrorCode.OPERATION_ID_IN_USE,
-        f"something is there under operation id {operation_id} that cannot be read; mend the key "
-        f"{key}, or choose another id",
+        f"the stored data of operation id {operation_id} cannot be read; repair the key {key}, or "
+        "choose another id",
     )
 
 
-def _changed_meanwhile() -> TidelogError:
+def _changed_while_written() -> TidelogError:
     return TidelogError(
         ErrorCode.REVISION_CONFLICT,
-        "a partition that it moves, a topic or the mark of a broker was changed while the "
-        "operation was being written, and nothing was begun; ask again",
+        "a partition that the operation moves, a topic, or the mark of a broker changed while the "
+        "operation was being written; nothing was started; try again",
     )
 
 
 def _not_planned() -> TidelogError:
     return TidelogError(
         ErrorCode.REQUEST_TIMED_OUT,
-        f"its plan was not made within {DEFAULT_TIMEOUT_MS // 1_000} s, because others were being "
-        "made, and nothing was begun; ask again",
+        f"the plan was not made within {DEFAULT_TIMEOUT_MS // 1_000} s, because others were being "
+        "made; nothing was started; try again",
     )
 
 
-def _going_back(context: Context, operation_id: str) -> PlanSummary:
+def _cancellation_plan(context: Context, operation_id: str) -> PlanSummary:
     """The reverse of the active moves, and what else a cancellation rolls back."""
     back: list[OperationMove] = []
     for move in context.operations.moves_of(operation_id):
@@ -472,6 +484,6 @@ def _going_back(context: Context, operation_id: str) -> PlanSummary:
             moving = state.moving
             back.append(move._replace(original=moving.target, target=moving.original))
     entry = context.operations.held[operation_id].entry
-    marks = marks_taken_back(context, operation_id, entry)
-    topics = factors_taken_back(context, entry)
-    return with_taken_back(summary_of(sorted(back), assignment_of(context)), marks, topics)
+    marks = marks_to_roll_back(context, operation_id, entry)
+    topics = factors_to_roll_back(context, entry)
+    return with_rollback(summary_of(sorted(back), assignment_of(context)), marks, topics)

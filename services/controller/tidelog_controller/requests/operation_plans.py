@@ -23,34 +23,33 @@ from tidelog_controller.policies.balancing import (
     plan_replication_factor,
 )
 from tidelog_controller.policies.replica_limit import check_count
-from tidelog_controller.requests.taking_back import (
-    factors_taken_back,
-    marked_as,
-    marking,
-    marks_taken_back,
-    with_taken_back,
-)
-from tidelog_controller.requests.topic_checks import (
+from tidelog_controller.requests.request_checks import (
     check_factor,
     check_revision,
     known_topic,
     no_such_partition,
 )
+from tidelog_controller.requests.rollback import (
+    factors_to_roll_back,
+    marked_as,
+    marking,
+    marks_to_roll_back,
+    with_rollback,
+)
 from tidelog_controller.state.admin_answers import PlanSummary
 from tidelog_controller.state.admin_requests import (
     AddedBrokers,
-    OperationWanted,
     OtherFactor,
     Reassignment,
     Rebalancing,
     RemovedBrokers,
+    RequestedOperation,
+    RequestedReplicas,
     Reversal,
-    WantedReplicas,
 )
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.known import Topic
-from tidelog_controller.state.plans import Planned
-from tidelog_controller.state.purposes import TopicRewrite
+from tidelog_controller.state.metadata_records import Topic
+from tidelog_controller.state.mutations import OperationPlan, TopicRewrite
 from tidelog_runtime.metadata.operations import (
     MAX_MOVES,
     MarkedAs,
@@ -69,12 +68,12 @@ DIGEST_LENGTH = 32
 Assignment = Mapping[TopicPartition, tuple[int, ...]]
 
 
-def plan_operation(context: Context, wanted: OperationWanted) -> Planned:
+def plan_operation(context: Context, wanted: RequestedOperation) -> OperationPlan:
     match wanted:
         case Reassignment(moves):
-            planned = Planned(_warned(context, _by_hand(context, moves)))
+            planned = OperationPlan(_warned(context, _by_hand(context, moves)))
         case Rebalancing():
-            planned = Planned(_rebalanced(context, ()))
+            planned = OperationPlan(_rebalanced(context, ()))
         case AddedBrokers(broker_ids):
             planned = _added(context, broker_ids)
         case RemovedBrokers(broker_ids):
@@ -88,7 +87,7 @@ def plan_operation(context: Context, wanted: OperationWanted) -> Planned:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
             f"the plan has {len(made)} moves and an operation at most {MAX_MOVES}; move some of "
-            "them by hand first",
+            "the partitions with a reassignment first",
         )
     _check_not_busy(context, made)
     for share in planned.summary.brokers:
@@ -106,10 +105,9 @@ def check_expected(plan: PlanSummary, expected_plan: str) -> None:
     if expected_plan and expected_plan != plan.digest:
         raise TidelogError(
             ErrorCode.REVISION_CONFLICT,
-            f"the plan would be another one by now, of {plan.move_count} moves and digest "
-            f"{plan.digest} instead of {expected_plan[:DIGEST_LENGTH]!r}: the cluster has changed, "
-            "or another plan was meant; look at a dry run again, and ask anew if it is still "
-            "wanted",
+            f"the plan is now another one, with {plan.move_count} moves and digest {plan.digest} "
+            f"instead of {expected_plan[:DIGEST_LENGTH]!r}: the cluster has changed, or another "
+            "plan was meant; check a new dry run, and request the operation again",
         )
 
 
@@ -171,7 +169,7 @@ def _loads(assignment: Assignment) -> _Loads:
 # Requested moves.
 
 
-def _by_hand(context: Context, moves: Sequence[WantedReplicas]) -> PlanSummary:
+def _by_hand(context: Context, moves: Sequence[RequestedReplicas]) -> PlanSummary:
     if not moves:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST, "no moves are named; name at least one partition"
@@ -185,7 +183,7 @@ def _by_hand(context: Context, moves: Sequence[WantedReplicas]) -> PlanSummary:
     return summary_of([move for move in made if move is not None], assignment_of(context))
 
 
-def _move_by_hand(context: Context, wanted: WantedReplicas) -> OperationMove | None:
+def _move_by_hand(context: Context, wanted: RequestedReplicas) -> OperationMove | None:
     """None: the partition has these replicas already."""
     name = wanted.partition
     topic = known_topic(context, name.topic, wanted.topic_id)
@@ -196,7 +194,7 @@ def _move_by_hand(context: Context, wanted: WantedReplicas) -> OperationMove | N
         raise TidelogError(
             ErrorCode.REVISION_CONFLICT,
             f"{name} has the replicas {list(state.replicas)} and no longer "
-            f"{list(wanted.original)}; plan the move anew if it is still wanted",
+            f"{list(wanted.original)}; plan the move again",
         )
     may_hold = {*context.placement_brokers(), *state.replicas}
     check_assignment(name.topic, {name.partition: wanted.target}, may_hold)
@@ -211,12 +209,12 @@ def _check_min_isr(name: str, topic: Topic, factor: int) -> None:
     if min_isr > factor:
         raise TidelogError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"topic {name} asks for min_insync_replicas={min_isr}, which {factor} replicas could "
-            "never meet; lower that first, or keep more replicas",
+            f"topic {name} has min_insync_replicas={min_isr}, which {factor} replicas can never "
+            "meet; lower min_insync_replicas first, or keep more replicas",
         )
 
 
-def _reversal(context: Context, operation_id: str) -> Planned:
+def _reversal(context: Context, operation_id: str) -> OperationPlan:
     held = context.operations.held.get(operation_id)
     if held is None:
         raise unknown_operation(operation_id)
@@ -229,17 +227,17 @@ def _reversal(context: Context, operation_id: str) -> Planned:
     # A reversal does not decide which brokers to empty again.
     marks = [
         mark
-        for mark in marks_taken_back(context, operation_id, held.entry)
+        for mark in marks_to_roll_back(context, operation_id, held.entry)
         if mark.marked is not MarkedAs.REMOVED
     ]
     back = _moves_back(context, operation_id, [mark.broker_id for mark in marks])
     topics = [
         rewrite
-        for rewrite in factors_taken_back(context, held.entry)
+        for rewrite in factors_to_roll_back(context, held.entry)
         if _has_throughout(context, back, rewrite)
     ]
-    return Planned(
-        with_taken_back(_warned(context, summary_of(back, assignment_of(context))), marks, topics),
+    return OperationPlan(
+        with_rollback(_warned(context, summary_of(back, assignment_of(context))), marks, topics),
         tuple(marks),
         tuple(topics),
         tuple((m.broker_id, marked_as(context, m.broker_id).value) for m in marks),
@@ -300,26 +298,26 @@ def _warned(context: Context, plan: PlanSummary) -> PlanSummary:
 
 def _rebalanced(context: Context, added: Iterable[int]) -> PlanSummary:
     assignment = assignment_of(context)
-    brokers = context.racked(sorted({*taking_part(context), *added}))
+    brokers = context.racked(sorted({*participating_brokers(context), *added}))
     return _summarised(context, plan_rebalance(assignment, brokers))
 
 
-def taking_part(context: Context) -> list[int]:
+def participating_brokers(context: Context) -> list[int]:
     """The brokers to which replicas may be moved; all brokers as long as there are no replicas."""
     able = context.placement_brokers()
-    return [b for b in able if context.takes_part(b)] if context.partition_count else able
+    return [b for b in able if context.accepts_replicas(b)] if context.partition_count else able
 
 
 def _hinted(context: Context, error: TidelogError) -> TidelogError:
     """Adds a hint if too few brokers take part and others only have to be added."""
-    waiting = [b for b in context.placement_brokers() if not context.takes_part(b)]
+    waiting = [b for b in context.placement_brokers() if not context.accepts_replicas(b)]
     if not waiting:
         return error
-    hint = f"brokers {waiting} are running and have not been added: add them first to use them"
+    hint = f"brokers {waiting} are running and have not been added: add them first"
     return TidelogError(error.code, f"{error.message}; {hint}")
 
 
-def _added(context: Context, broker_ids: Sequence[int]) -> Planned:
+def _added(context: Context, broker_ids: Sequence[int]) -> OperationPlan:
     _check_named(broker_ids)
     running = context.running_brokers()
     away = [broker_id for broker_id in broker_ids if broker_id not in running]
@@ -333,16 +331,16 @@ def _added(context: Context, broker_ids: Sequence[int]) -> Planned:
 
 def _marked(
     context: Context, plan: PlanSummary, broker_ids: Sequence[int], marked: MarkedAs
-) -> Planned:
+) -> OperationPlan:
     named = sorted(set(broker_ids))
-    return Planned(
+    return OperationPlan(
         plan,
         tuple(marking(context, broker_id, marked) for broker_id in named),
         marks_before=tuple((b, marked_as(context, b).value) for b in named),
     )
 
 
-def _removed(context: Context, broker_ids: Sequence[int]) -> Planned:
+def _removed(context: Context, broker_ids: Sequence[int]) -> OperationPlan:
     _check_named(broker_ids)
     for broker_id in broker_ids:
         if broker_id in context.removed_brokers:
@@ -354,7 +352,7 @@ def _removed(context: Context, broker_ids: Sequence[int]) -> Planned:
                 f"registered: {sorted(context.brokers)}",
             )
     assignment = assignment_of(context)
-    brokers = context.racked(taking_part(context))
+    brokers = context.racked(participating_brokers(context))
     try:
         plan = plan_removal(assignment, brokers, broker_ids)
     except TidelogError as error:
@@ -362,7 +360,7 @@ def _removed(context: Context, broker_ids: Sequence[int]) -> Planned:
     return _marked(context, _summarised(context, plan), broker_ids, MarkedAs.REMOVED)
 
 
-def _other_factor(context: Context, topics: Sequence[str], factor: int) -> Planned:
+def _other_factor(context: Context, topics: Sequence[str], factor: int) -> OperationPlan:
     if not 1 <= len(topics) <= MAX_TOPICS_NAMED:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
@@ -381,12 +379,14 @@ def _other_factor(context: Context, topics: Sequence[str], factor: int) -> Plann
             entries.append(TopicRewrite(name, topic.revision, entry))
             before.append((name, entry.topic_id, topic.entry.replication_factor))
     assignment = assignment_of(context)
-    brokers = context.racked(taking_part(context))
+    brokers = context.racked(participating_brokers(context))
     try:
         plan = plan_replication_factor(assignment, brokers, topics, factor)
     except TidelogError as error:
         raise _hinted(context, error) from error
-    return Planned(_summarised(context, plan), topics=tuple(entries), factors_before=tuple(before))
+    return OperationPlan(
+        _summarised(context, plan), topics=tuple(entries), factors_before=tuple(before)
+    )
 
 
 def _summarised(context: Context, plan: Plan) -> PlanSummary:
@@ -398,15 +398,13 @@ def _summarised(context: Context, plan: Plan) -> PlanSummary:
     for name, original, target in ((m.partition, m.original, m.target) for m in plan.moves):
         topic_id = context.topics[name.topic].entry.topic_id
         moves.append(OperationMove(name.topic, topic_id, name.partition, original, target))
-    shares = tuple(
-        BrokerShare(
-            s.broker_id, s.replicas_before, s.replicas_after, s.leaders_before, s.leaders_after
-        )
-        for s in plan.brokers
-    )
-    minimum = plan.minimum_replicas_added
     return PlanSummary(
-        tuple(moves), len(moves), plan.replicas_added, plan.leaders_changed, minimum, shares
+        tuple(moves),
+        len(moves),
+        plan.replicas_added,
+        plan.leaders_changed,
+        plan.minimum_replicas_added,
+        plan.brokers,
     )
 
 
@@ -448,14 +446,13 @@ def check_operation_revision(context: Context, operation_id: str, expected_revis
 def unknown_operation(operation_id: str) -> TidelogError:
     return TidelogError(
         ErrorCode.UNKNOWN_OPERATION,
-        f"there is no operation {operation_id!r}; those that run, and the last that have ended, "
-        "can be listed",
+        f"there is no operation {operation_id!r}; list the operations to see those that run and "
+        "the last that ended",
     )
 
 
 def ended(operation_id: str, state: OperationState) -> TidelogError:
     return TidelogError(
         ErrorCode.OPERATION_ENDED,
-        f"operation {operation_id} is {state.value} already; to take back what it has moved, "
-        "reverse it",
+        f"operation {operation_id} is {state.value} already; to undo its moves, reverse it",
     )

@@ -14,7 +14,7 @@ from tidelog_controller.policies.reassignment import (
     missing_for_switch,
 )
 from tidelog_controller.requests.operation_plans import unknown_operation
-from tidelog_controller.requests.operation_waits import reason_of
+from tidelog_controller.requests.wait_reasons import wait_reason
 from tidelog_controller.state.admin_answers import (
     MoveView,
     OperationMovesAnswer,
@@ -23,7 +23,7 @@ from tidelog_controller.state.admin_answers import (
 )
 from tidelog_controller.state.admin_requests import DescribeOperation, ListOperations
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.operations import MoveState, move_state
+from tidelog_controller.state.operation_registry import MoveState, move_state
 from tidelog_runtime.metadata.operations import OperationMove, OperationState
 
 
@@ -41,7 +41,7 @@ def position_of(page_token: str) -> int:
     if not page_token.isdecimal() or not page_token.isascii():
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            f"the page token {page_token[:40]!r} was never given; begin without one",
+            f"page token {page_token[:40]!r} is invalid; start without one",
         )
     return int(page_token)
 
@@ -82,8 +82,8 @@ def view_of(context: Context, operation_id: str, now: Now) -> OperationView:
         left_ms = _left_ms(progress, elapsed_ms)
         if left_ms is not None:
             progress = replace(progress, estimated_end_ms=now.wall_ms + left_ms)
-    told = replace(entry, reason=reason_of(context, operation_id))
-    return OperationView(operation_id, told, held.revision, progress)
+    view = replace(entry, reason=wait_reason(context, operation_id))
+    return OperationView(operation_id, view, held.revision, progress)
 
 
 def _left_ms(progress: Progress, elapsed_ms: int) -> int | None:
@@ -147,7 +147,7 @@ def _move_view(context: Context, operation_id: str, move: OperationMove) -> Move
     elif stands is MoveState.ACTIVE and state is not None:
         waits_for = missing_for_switch(state, context.live)
         moving = state.moving
-        wanted = context.wanted_moves.get(move.name)
+        wanted = context.requested_moves.get(move.name)
         if moving is not None and is_cancelled(moving, wanted):
             min_isr = context.topics[move.topic].config.min_isr(len(moving.original))
             waits_for = missing_for_cancellation(state, context.live, min_isr)

@@ -19,8 +19,8 @@ from tidelog_controller.policies.assignment import check_assignment
 from tidelog_controller.policies.internal_topics import check_may_resize
 from tidelog_controller.policies.placement import place_each, start_of
 from tidelog_controller.policies.replica_limit import check_added, may_exceed
-from tidelog_controller.policies.topics import beginning_beyond, check_partitions
-from tidelog_controller.requests.topic_checks import (
+from tidelog_controller.policies.topic_limits import check_partitions, with_first_epoch_above
+from tidelog_controller.requests.request_checks import (
     check_factor,
     check_revision,
     is_growing,
@@ -35,8 +35,8 @@ from tidelog_controller.state.admin_answers import PartitionsAnswer
 from tidelog_controller.state.admin_requests import AddPartitions, Assignment, RemovePartitions
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.known import Topic
-from tidelog_controller.state.purposes import FirstEpochRise, IntentRemoval, TopicChange
+from tidelog_controller.state.metadata_records import Topic
+from tidelog_controller.state.mutations import FirstEpochRise, IntentRemoval, TopicChange
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 from tidelog_runtime.metadata.topic_intents import PartitionsAddition, PartitionsRemoval
@@ -133,7 +133,7 @@ class PartitionAdmin:
                 raise _too_many(request, count)
             # Stopping each takes one more epoch.
             going = self._states_from(request.topic, request.partitions)
-            entry = beginning_beyond(entry, (state.leader_epoch + 1 for state in going))
+            entry = with_first_epoch_above(entry, (state.leader_epoch + 1 for state in going))
             entry = replace(entry, shrunk=True)
             intent = PartitionsRemoval(entry.topic_id, request.partitions, request.trace_id)
         self._check_idle(request.topic)
@@ -166,8 +166,8 @@ class PartitionAdmin:
         if malformed:
             raise TidelogError(
                 ErrorCode.PARTITION_BUSY,
-                f"what is wanted of the partitions of topic {topic} cannot be read; mend the key "
-                f"{min(malformed)} first",
+                f"the stored change of the partitions of topic {topic} cannot be read; repair the "
+                f"key {min(malformed)} first",
             )
         if removal is not None or addition is not None:
             raise TidelogError(
@@ -221,7 +221,7 @@ class PartitionAdmin:
             return self._reply(waiting, AdminReply(outcome_unknown(what)))
         answer = PartitionsAnswer(waiting.done, topic.revision)
         pending = self._pending(request.topic)
-        goes_on = bool(pending) or self._goes_on(request)
+        goes_on = bool(pending) or self._continue(request)
         if goes_on and now_ms < waiting.deadline_ms:
             return []
         error = self._not_yet(request, topic) if goes_on and not pending else None
@@ -230,7 +230,7 @@ class PartitionAdmin:
         reply = AdminReply(error, topic.entry.topic_id, pending, answer=answer)
         return self._reply(waiting, reply)
 
-    def _goes_on(self, request: AddPartitions | RemovePartitions) -> bool:
+    def _continue(self, request: AddPartitions | RemovePartitions) -> bool:
         if isinstance(request, AddPartitions):
             return is_growing(self._context, request.topic)
         return request.topic in self._context.removals
@@ -247,8 +247,8 @@ class PartitionAdmin:
             return unplaced_partitions(request.topic, unplaced, topic.entry.partitions, factor)
         return TidelogError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"the partitions of topic {request.topic} from {request.partitions} on are not gone "
-            "yet; their removal goes on by itself, and asking again waits for its end",
+            f"the partitions of topic {request.topic} from {request.partitions} on are not "
+            "removed yet; their removal continues, and the same request waits for its end",
         )
 
     def _reply(self, waiting: _Resizing, reply: AdminReply) -> list[Command]:
@@ -268,7 +268,7 @@ class PartitionAdmin:
 
         Needed when a partition was elected again, or resigned, after its removal was written.
         """
-        self._to_rise.update(dict.fromkeys(self._context.take_to_outlive()))
+        self._to_rise.update(dict.fromkeys(self._context.drain_first_epochs_to_check()))
         for topic in list(self._to_rise):
             if self._is_rising(topic):
                 continue
@@ -297,12 +297,12 @@ class PartitionAdmin:
             and number >= removal.entry.first
             and context.is_stopped(TopicPartition(topic, number))
         ]
-        entry = beginning_beyond(known.entry, epochs)
+        entry = with_first_epoch_above(known.entry, epochs)
         return FirstEpochRise(topic, known.revision, entry) if entry != known.entry else None
 
     def _is_rising(self, topic: str) -> bool:
-        purposes = self._transactions.purposes()
-        return any(isinstance(p, FirstEpochRise) and p.topic == topic for p in purposes)
+        mutations = self._transactions.mutations()
+        return any(isinstance(p, FirstEpochRise) and p.topic == topic for p in mutations)
 
     def _finish_intents(self) -> Iterable[Command]:
         """Removes the intents that are complete; those of a topic in deletion end with it."""
@@ -363,9 +363,8 @@ def check_by_hand(
     """
     if len(assignment) > MAX_ASSIGNED_PARTITIONS:
         problem = (
-            f"replicas of {len(assignment)} partitions are chosen by hand; at most "
-            f"{MAX_ASSIGNED_PARTITIONS} can be at once: leave the assignment out, and move "
-            "partitions afterwards"
+            f"the assignment has {len(assignment)} partitions and may have at most "
+            f"{MAX_ASSIGNED_PARTITIONS}; omit the assignment, and move partitions afterwards"
         )
         raise TidelogError(ErrorCode.INVALID_ASSIGNMENT, problem)
     if len(assignment) != len(partitions):
@@ -404,25 +403,25 @@ def check_room(
 
 def _check_confirmed(request: RemovePartitions) -> None:
     if request.confirm_topic != request.topic:
-        said = f"it says {request.confirm_topic!r}" if request.confirm_topic else "it is empty"
+        said = f"it is {request.confirm_topic!r}" if request.confirm_topic else "it is empty"
         raise TidelogError(
             ErrorCode.NOT_CONFIRMED,
-            f"removing partitions deletes their data: name the topic, {request.topic}, once more "
-            f"as a confirmation ({said}), or ask for a dry run first",
+            f"removing partitions deletes their data: repeat the topic's name, {request.topic}, "
+            f"as the confirmation ({said}), or request a dry run first",
         )
 
 
 def _too_few(request: AddPartitions, count: int) -> TidelogError:
     return TidelogError(
         ErrorCode.INVALID_PARTITION_COUNT,
-        f"topic {request.topic} has {count} partitions and {request.partitions} in all are asked "
-        "for; ask for more than it has, or remove partitions instead",
+        f"topic {request.topic} has {count} partitions, and {request.partitions} in total are "
+        "requested; request more than it has, or remove partitions instead",
     )
 
 
 def _too_many(request: RemovePartitions, count: int) -> TidelogError:
     return TidelogError(
         ErrorCode.INVALID_PARTITION_COUNT,
-        f"topic {request.topic} has {count} partitions and {request.partitions} are to be left; "
-        "leave fewer than it has, or add partitions instead",
+        f"topic {request.topic} has {count} partitions, and {request.partitions} are to remain; "
+        "keep fewer than it has, or add partitions instead",
     )

@@ -14,13 +14,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.operations import Operations, PlanChunk
-from tidelog_controller.state.purposes import (
+from tidelog_controller.state.mutations import (
     KeysRemoval,
+    Mutation,
     OperationCommit,
     PlanChunkWrite,
-    Purpose,
 )
+from tidelog_controller.state.operation_registry import Operations, PlanChunk
 from tidelog_runtime.metadata.keys import OperationKey, OperationPlanKey
 from tidelog_runtime.metadata.operations import MOVES_PER_CHUNK, OperationMove
 
@@ -86,7 +86,7 @@ def unreadable_key(context: Context, operation_id: str) -> str | None:
 
 
 def superfluous_keys(
-    context: Context, begun: Collection[str], in_flight: Iterable[Purpose]
+    context: Context, begun: Collection[str], in_flight: Iterable[Mutation]
 ) -> list[KeysRemoval]:
     """Returns removals of the oldest ended operations, and of plans that never began.
 

@@ -14,10 +14,10 @@ from tidelog.admin_messages import RecoveryChoice
 from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.policies.electability import is_running, last_known
-from tidelog_controller.policies.leader_election import leader_stands
-from tidelog_controller.requests.recovery_checks import check_choices
-from tidelog_controller.requests.topic_checks import (
+from tidelog_controller.policies.leader_election import is_leader_registered
+from tidelog_controller.requests.request_checks import (
     being_deleted,
+    check_choices,
     check_revision,
     request_timeout_ms,
 )
@@ -25,12 +25,12 @@ from tidelog_controller.state.admin_requests import Caller
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import RecoverPartitions
-from tidelog_controller.state.known import (
+from tidelog_controller.state.metadata_records import (
     Consent,
     Partition,
     Topic,
 )
-from tidelog_controller.state.purposes import ConsentRemoval, RecoveryIntent
+from tidelog_controller.state.mutations import ConsentRemoval, RecoveryIntent
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.metadata.schema import RecoveryConsent
 
@@ -179,8 +179,8 @@ class RecoveryAdmin:
         if standing is not None and number in recovery.consented:
             return TidelogError(
                 ErrorCode.REVISION_CONFLICT,
-                f"somebody has asked for another recovery of {name} since; see what became of it, "
-                "and ask again if it is not what you want",
+                f"a later request started another recovery of {name}; check its result, and "
+                "request the recovery again if needed",
             )
         if choice is None:
             return None
@@ -192,7 +192,7 @@ class RecoveryAdmin:
 
     def _is_led(self, topic: str, number: int) -> bool:
         held = self._context.partition(TopicPartition(topic, number))
-        return held is not None and leader_stands(held.state, self._context.live)
+        return held is not None and is_leader_registered(held.state, self._context.live)
 
     def _is_malformed(self, partition: TopicPartition) -> bool:
         keys = self._context.keys
@@ -237,23 +237,23 @@ class RecoveryAdmin:
     ) -> str:
         live = self._context.live
         if held is None:
-            return "enough running brokers to have replicas at all"
+            return "enough running brokers for its replicas"
         if self._is_malformed(partition):
-            return f"its metadata to be mended: {self._context.keys.recovery(partition)}"
+            return f"the repair of its metadata key: {self._context.keys.recovery(partition)}"
         choice = recovery.choices.get(partition.partition)
         if choice is not None:
             chosen = choice.broker_id
-            return f"the chosen broker {chosen} to run and to tell how far its log reaches"
+            return f"the chosen broker {chosen} to run and to report its log end offset"
         running = [b for b in held.state.replicas if is_running(b, live)]
         if not running:
-            return f"any of its replicas {list(held.state.replicas)} to come back"
+            return f"any of its replicas {list(held.state.replicas)} to return"
         away = [b for b in last_known(held.state) if b not in running]
         if away and not recovery.consent.from_live_replicas:
             return (
-                f"the replicas {away}, last known to be in sync; where they are lost for good, "
+                f"the replicas {away}, last known to be in sync; if they are lost permanently, "
                 "consent to a recovery from live replicas"
             )
-        return f"its replicas {running} to tell how far their logs reach"
+        return f"its replicas {running} to report their log end offsets"
 
 
 def _consent(recovery: _Recovery, number: int) -> RecoveryConsent:

@@ -88,5 +88,5 @@ class SnapshotReads:
 def _busy(waiting: int) -> TidelogError:
     return TidelogError(
         ErrorCode.REQUEST_TIMED_OUT,
-        f"{waiting} requests to describe the cluster wait already; try again later",
+        f"{waiting} requests to describe the cluster are waiting already; try again later",
     )

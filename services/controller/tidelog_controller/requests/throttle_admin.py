@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog_controller.requests.topic_checks import (
+from tidelog_controller.requests.request_checks import (
     DEFAULT_TIMEOUT_MS,
     check_revision,
     outcome_unknown,
@@ -14,7 +14,7 @@ from tidelog_controller.state.admin_answers import ThrottleAnswer
 from tidelog_controller.state.admin_requests import DescribeThrottle, SetThrottle
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.purposes import ThrottleChange
+from tidelog_controller.state.mutations import ThrottleChange
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.metadata.schema import MIN_BYTES_PER_SECOND
 
@@ -40,8 +40,8 @@ class ThrottleAdmin:
             if bound is not None and bound < MIN_BYTES_PER_SECOND:
                 raise TidelogError(
                     ErrorCode.INVALID_REQUEST,
-                    f"a bound of {bound} bytes per second would carry no batch in reasonable "
-                    f"time; ask for at least {MIN_BYTES_PER_SECOND}, or for none",
+                    f"a limit of {bound} bytes per second is too low to copy a batch in "
+                    f"reasonable time; set at least {MIN_BYTES_PER_SECOND}, or none",
                 )
             self._check_unchanged(request)
         except TidelogError as error:

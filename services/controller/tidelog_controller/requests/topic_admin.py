@@ -22,15 +22,15 @@ from tidelog_controller.policies.internal_topics import (
     check_may_delete,
     is_due,
 )
-from tidelog_controller.policies.operation_ids import check_operation_id
-from tidelog_controller.policies.topics import (
+from tidelog_controller.policies.topic_limits import (
     check_config,
     check_partitions,
 )
 from tidelog_controller.requests.partition_admin import check_by_hand, check_room, placed
-from tidelog_controller.requests.topic_checks import (
+from tidelog_controller.requests.request_checks import (
     being_deleted,
     check_factor,
+    check_operation_id,
     check_revision,
     created_by,
     is_growing,
@@ -46,8 +46,8 @@ from tidelog_controller.state.admin_requests import Assignment, Caller
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import CreateTopic, DeleteTopic
-from tidelog_controller.state.known import Topic
-from tidelog_controller.state.purposes import (
+from tidelog_controller.state.metadata_records import Topic
+from tidelog_controller.state.mutations import (
     DeletionIntent,
     TopicCreation,
     TopicRemoval,
@@ -60,7 +60,7 @@ from tidelog_runtime.metadata.schema import TopicEntry
 @dataclass(slots=True)
 class _Creation:
     request_id: int
-    purpose: TopicCreation
+    mutation: TopicCreation
     deadline_ms: int
     seen: bool = False  # the topic has existed
 
@@ -202,7 +202,7 @@ class TopicAdmin:
         topic = self._context.topics.get(request.topic)
         if topic is not None and topic.entry.operation_id == request.operation_id:
             return TopicCreation(request.topic, topic.entry)
-        creations = [creation.purpose for creation in self._creations.values()]
+        creations = [creation.mutation for creation in self._creations.values()]
         same = (request.topic, request.operation_id)
         return next((c for c in creations if (c.topic, c.entry.operation_id) == same), None)
 
@@ -219,7 +219,7 @@ class TopicAdmin:
             )
 
     def _is_claimed(self, topic: str) -> bool:
-        return any(creation.purpose.topic == topic for creation in self._creations.values())
+        return any(creation.mutation.topic == topic for creation in self._creations.values())
 
     def _half_way(self, name: str) -> TopicCreation | None:
         """An incomplete creation that no request waits for and that lacks replicas.
@@ -247,8 +247,8 @@ class TopicAdmin:
             ErrorCode.TOPIC_ALREADY_EXISTS,
             f"topic {request.topic} is being created with {entry.partitions} partitions of "
             f"{entry.replication_factor} replicas and the configuration {dict(entry.config)}, and "
-            f"{unplaced} of its partitions have no replicas yet; ask for exactly that again"
-            f"{by_id}, delete it, or choose another name",
+            f"{unplaced} of its partitions have no replicas yet; repeat that request "
+            f"exactly{by_id}, delete the topic, or choose another name",
         )
 
     def _creation(self, request: CreateTopic) -> TopicCreation:
@@ -258,7 +258,7 @@ class TopicAdmin:
             request.config,
             request.trace_id,
             request.operation_id,
-            asked=_asked(request) if request.operation_id else "",
+            asked=_request_fingerprint(request) if request.operation_id else "",
         )
         return TopicCreation(request.topic, entry, request.assignment, request.caller)
 
@@ -301,14 +301,14 @@ class TopicAdmin:
         if reply is not None:
             del self._creations[creation.request_id]
             return [Reply(creation.request_id, reply)]
-        name = creation.purpose.topic
+        name = creation.mutation.topic
         absent = name not in self._context.topics
-        if absent and not self._transactions.is_in_flight(creation.purpose):
-            return [self._transactions.begin(creation.purpose)]
+        if absent and not self._transactions.is_in_flight(creation.mutation):
+            return [self._transactions.begin(creation.mutation)]
         return []
 
     def _creation_reply(self, creation: _Creation, now_ms: int) -> AdminReply | None:
-        name, entry = creation.purpose.topic, creation.purpose.entry
+        name, entry = creation.mutation.topic, creation.mutation.entry
         timed_out = now_ms >= creation.deadline_ms
         if name in self._context.deletions or self._is_malformed_intent(name):
             return AdminReply(being_deleted(name))
@@ -341,7 +341,7 @@ class TopicAdmin:
         if gone or now_ms >= deletion.deadline_ms:
             del self._deletions[deletion.request_id]
             pending = () if gone else self._pending(deletion.topic)
-            error = None if gone or pending else _deletion_goes_on(deletion.topic)
+            error = None if gone or pending else _deletion_continues(deletion.topic)
             return [Reply(deletion.request_id, AdminReply(error, deletion.topic_id, pending))]
         if topic is None or deletion.topic in self._context.deletions:
             return []
@@ -415,7 +415,7 @@ def _check_same(request: CreateTopic, entry: TopicEntry) -> None:
     The request is the same if it equals the first one, even if the topic has changed since. It is
     also the same if it describes the topic as it is now.
     """
-    if entry.asked == _asked(request):
+    if entry.asked == _request_fingerprint(request):
         return
     there = (entry.partitions, entry.replication_factor, dict(entry.config))
     if (*_shape(request), dict(request.config)) != there:
@@ -423,12 +423,12 @@ def _check_same(request: CreateTopic, entry: TopicEntry) -> None:
             ErrorCode.OPERATION_ID_IN_USE,
             f"operation {request.operation_id} has created topic {request.topic}, which has "
             f"{entry.partitions} partitions of {entry.replication_factor} replicas and the "
-            f"configuration {dict(entry.config)}, and not what is asked for now; describe the "
-            "topic, or choose another operation id for another one",
+            f"configuration {dict(entry.config)}, which differs from this request; describe the "
+            "topic, or choose another operation id for another topic",
         )
 
 
-def _asked(request: CreateTopic) -> str:
+def _request_fingerprint(request: CreateTopic) -> str:
     """A fingerprint by which a repeated request is recognized."""
     wanted = [*_shape(request), sorted(request.config.items()), request.assignment]
     return hashlib.sha256(json.dumps(wanted).encode()).hexdigest()
@@ -440,9 +440,9 @@ def _exists(topic: str) -> TidelogError:
     )
 
 
-def _deletion_goes_on(topic: str) -> TidelogError:
+def _deletion_continues(topic: str) -> TidelogError:
     return TidelogError(
         ErrorCode.REQUEST_TIMED_OUT,
-        f"topic {topic} is not gone yet; if its deletion has begun it goes on by itself, and "
-        "asking again waits for its end",
+        f"topic {topic} is not deleted yet; a deletion that has started continues, and the same "
+        "request waits for its end",
     )

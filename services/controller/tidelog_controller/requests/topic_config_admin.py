@@ -18,21 +18,21 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.control.broker_control import BrokerControl
 from tidelog_controller.policies.reassignment import min_isr_in_force
-from tidelog_controller.policies.topics import check_config, check_config_change
-from tidelog_controller.requests.snapshot_reads import SnapshotReads
-from tidelog_controller.requests.topic_checks import (
+from tidelog_controller.policies.topic_limits import check_config, check_config_change
+from tidelog_controller.requests.request_checks import (
     check_revision,
     known_topic,
     outcome_unknown,
     pending_brokers,
     request_timeout_ms,
 )
+from tidelog_controller.requests.snapshot_reads import SnapshotReads
 from tidelog_controller.state.admin_answers import ConfigAnswer
 from tidelog_controller.state.admin_requests import AlterTopicConfig
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.known import Topic
-from tidelog_controller.state.purposes import TopicChange
+from tidelog_controller.state.metadata_records import Topic
+from tidelog_controller.state.mutations import TopicChange
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.topic_config import TopicConfig
 
@@ -207,9 +207,9 @@ def check_min_isr(context: Context, name: str, min_isr: int) -> None:
         number, fewest = short
         raise TidelogError(
             ErrorCode.INVALID_CONFIG,
-            f"min_insync_replicas is to be {min_isr} and {TopicPartition(name, number)} has, or "
-            f"is to have, {fewest} replicas: no acks=all write to it would ever succeed; give "
-            "it more replicas first",
+            f"min_insync_replicas {min_isr} is requested, but {TopicPartition(name, number)} has, "
+            f"or will have, {fewest} replicas: no acks=all write to it would succeed; add "
+            "replicas first",
         )
 
 
@@ -233,12 +233,12 @@ def _wanted(request: AlterTopicConfig, topic: Topic) -> Mapping[str, str]:
     """The topic's new configuration. Raises the `TidelogError` of the reply."""
     if not request.changed and not request.unset:
         raise TidelogError(
-            ErrorCode.INVALID_REQUEST, "nothing is to be set or unset; name at least one key"
+            ErrorCode.INVALID_REQUEST, "no key is set or unset; name at least one key"
         )
     both = sorted(set(request.changed) & set(request.unset))
     if both:
         raise TidelogError(
-            ErrorCode.INVALID_REQUEST, f"{both[0]} is to be both set and unset; choose one"
+            ErrorCode.INVALID_REQUEST, f"{both[0]} is both set and unset; choose one"
         )
     TopicConfig.check_keys(request.unset)
     config = {k: v for k, v in topic.entry.config.items() if k not in request.unset}

@@ -49,7 +49,7 @@ class ControllerElection:
         # The active controller as last seen; None: there is none, or it is unknown.
         self.active: ControllerEntry | None = None
 
-    async def stand(self) -> Leadership:
+    async def campaign(self) -> Leadership:
         """Returns once the election is won. Raises `StoreUnavailableError`."""
         while True:
             # The prefix includes the registrations of all controllers.

@@ -91,14 +91,14 @@ class ControllerRegistration:
                 continue
             try:
                 await self._contested.end()
-                await self._stay_known(lease)
+                await self._keep_process_key(lease)
             except asyncio.CancelledError:
                 await self._note_end()
                 raise
             finally:
                 await self._end(lease)
 
-    async def _stay_known(self, lease: Lease) -> None:
+    async def _keep_process_key(self, lease: Lease) -> None:
         """Records the controller as seen at intervals until the lease is lost."""
         while True:
             try:

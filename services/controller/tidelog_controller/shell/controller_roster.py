@@ -108,13 +108,15 @@ class ControllerRoster:
         self._known[controller_id] = _Known(process, item.mod_revision)
         is_new = known is None or known.process != process
         if is_new and self._loaded:
-            self._tell(Kind.CONTROLLER_JOINED, Cause.REGISTERED, controller_id, item.mod_revision)
+            self._emit_stage(
+                Kind.CONTROLLER_JOINED, Cause.REGISTERED, controller_id, item.mod_revision
+            )
 
     def _gone(self, controller_id: int, revision: int) -> None:
-        self._tell(Kind.CONTROLLER_LEFT, Cause.REGISTRATION_ENDED, controller_id, revision)
+        self._emit_stage(Kind.CONTROLLER_LEFT, Cause.REGISTRATION_ENDED, controller_id, revision)
         del self._known[controller_id]
 
-    def _tell(self, kind: Kind, cause: Cause, controller_id: int, revision: int) -> None:
+    def _emit_stage(self, kind: Kind, cause: Cause, controller_id: int, revision: int) -> None:
         address = self._known[controller_id].process.address
         self._state_changes.emit(
             kind,

@@ -24,7 +24,7 @@ from tidelog.inspection.model import (
 from tidelog.memory_shortage import is_memory_shortage
 from tidelog.state_changes.event import NO_PARTITION, StateChange
 from tidelog_controller.core.controller import Controller
-from tidelog_controller.core.description import not_found, partitions_in_slices
+from tidelog_controller.core.controller_description import not_found, partitions_in_slices
 from tidelog_controller.core.write_pace import INTERVALS, Intervals
 from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.policies.leader_balance import LeaderBalancing
@@ -35,6 +35,8 @@ from tidelog_controller.state.commands import (
     AdminReply,
     CloseChannel,
     Command,
+    EmitEvent,
+    EmitEvents,
     FindPlaces,
     Log,
     MakePlan,
@@ -46,8 +48,6 @@ from tidelog_controller.state.commands import (
     SendLeaderAndIsr,
     SendStopReplica,
     StepDown,
-    Tell,
-    TellEach,
     Transact,
 )
 from tidelog_controller.state.context import Context
@@ -66,7 +66,7 @@ from tidelog_controller.state.events import (
     Tick,
     Transacted,
 )
-from tidelog_controller.state.operations import DEFAULT_MAX_MOVES_PER_BROKER
+from tidelog_controller.state.operation_registry import DEFAULT_MAX_MOVES_PER_BROKER
 from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.cooperative import yield_times
@@ -139,12 +139,12 @@ class Environment:
     run_blocking: RunBlocking = run_in_place
 
 
-class _ReignOverError(Exception):
+class _TermOverError(Exception):
     """Ends the task group; the message gives the reason."""
 
 
 async def _resign(resigning: Callable[[], Awaitable[str]]) -> None:
-    raise _ReignOverError(await resigning())
+    raise _TermOverError(await resigning())
 
 
 class EventLoop:
@@ -186,10 +186,10 @@ class EventLoop:
                 tasks.create_task(self._watch_store())
                 tasks.create_task(_resign(resigning))
                 await self._own(tasks)
-        except* _ReignOverError as over:
+        except* _TermOverError as over:
             reasons += [str(error) for error in over.exceptions]
         finally:
-            await self._let_go()
+            await self._close_channels()
         return "; ".join(reasons)
 
     async def submit(self, request: AdminRequest) -> AdminReply:
@@ -315,41 +315,41 @@ class EventLoop:
                 waiting = self._requests.get(request_id)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(reply)
-            case Tell():
+            case EmitEvent():
                 self._environment.state_changes.add(self._state_change(command, self._wall_ms()))
-            case TellEach(told, size):
+            case EmitEvents(events, size):
                 wall_ms = self._wall_ms()
                 self._environment.state_changes.add_each(
-                    (self._state_change(each, wall_ms) for each in told), size
+                    (self._state_change(each, wall_ms) for each in events), size
                 )
             case Log(event, fields, level):
                 getattr(self._log, level.value)(event, **fields)
             case StepDown(reason):
-                raise _ReignOverError(reason)
+                raise _TermOverError(reason)
 
     def _wall_ms(self) -> int:
         return self._environment.clock.wall_ms()
 
-    def _state_change(self, told: Tell, wall_ms: int) -> StateChange:
-        change, name = told.change, told.name
+    def _state_change(self, event: EmitEvent, wall_ms: int) -> StateChange:
+        change, name = event.change, event.name
         return StateChange(
             time_ms=wall_ms,
             service=self._environment.state_changes.service,
-            kind=told.kind,
-            stage=told.stage,
-            cause=change.cause if told.cause is None else told.cause,
+            kind=event.kind,
+            stage=event.stage,
+            cause=change.cause if event.cause is None else event.cause,
             change_id=change.id,
-            topic=name.topic if name else told.topic,
-            topic_id=told.topic_id,
+            topic=name.topic if name else event.topic,
+            topic_id=event.topic_id,
             partition=name.partition if name else NO_PARTITION,
-            broker=told.broker,
-            broker_epoch=told.broker_epoch,
+            broker=event.broker,
+            broker_epoch=event.broker_epoch,
             controller_epoch=self._identity.controller_epoch,
-            leader_epoch=told.leader_epoch,
-            revision=told.revision,
+            leader_epoch=event.leader_epoch,
+            revision=event.revision,
             duration_ms=change.duration_ms(wall_ms),
             trace_id=change.trace_id,
-            details=told.details,
+            details=event.details,
         )
 
     def _open_channel(self, command: OpenChannel, tasks: asyncio.TaskGroup) -> None:
@@ -437,9 +437,9 @@ class EventLoop:
 
     async def _watch_lease(self) -> None:
         await self._lease.wait_lost()
-        raise _ReignOverError("the lease was lost")
+        raise _TermOverError("the lease was lost")
 
-    async def _let_go(self) -> None:
+    async def _close_channels(self) -> None:
         self._over = True
         for reply in self._requests.values():
             if not reply.done():
@@ -452,21 +452,23 @@ class EventLoop:
 def _deposed() -> TidelogError:
     return TidelogError(
         ErrorCode.NOT_CONTROLLER,
-        "this controller stopped being the active one before the request was done; what was "
-        "begun is finished by the next: ask the active one how far it is",
+        "this controller stopped being the active one before the request was done; the next "
+        "active controller completes what was started; check its progress there",
     )
 
 
 def _unplannable(error: Exception) -> TidelogError:
     return TidelogError(
         ErrorCode.INTERNAL,
-        f"the plan could not be made, by a fault of the controller ({type(error).__name__}: "
-        f"{error}), and nothing was begun; its log has the rest; moves by hand may be possible",
+        "the plan could not be made because of a fault of the controller "
+        f"({type(error).__name__}: {error}); nothing was started; see the controller's log; a "
+        "manual reassignment may be possible",
     )
 
 
 def _busy() -> TidelogError:
     return TidelogError(
         ErrorCode.REQUEST_TIMED_OUT,
-        f"{MAX_QUEUED_EVENTS} events wait for the controller; nothing was begun, try again later",
+        f"the controller's queue of {MAX_QUEUED_EVENTS} events is full; nothing was started; try "
+        "again later",
     )

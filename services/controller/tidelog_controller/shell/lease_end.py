@@ -20,4 +20,4 @@ async def end_lease(
         async with asyncio.timeout(timeout_seconds):
             await lease.revoke()
     except (StoreError, TimeoutError):
-        log.warning(left, remedy="it ends by itself")
+        log.warning(left, remedy="the lease expires by itself")

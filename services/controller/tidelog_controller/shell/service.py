@@ -24,8 +24,8 @@ from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_controller.shell.event_loop import Environment, EventLoop
 from tidelog_controller.shell.file_exhaustion import FileExhaustion
 from tidelog_controller.shell.gateway_roster import GatewayRoster
-from tidelog_controller.shell.known_services import ServicesOfReign
 from tidelog_controller.shell.lease_end import end_lease
+from tidelog_controller.shell.service_directory import ServiceDirectory
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
 from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport
@@ -84,7 +84,7 @@ class ControllerService:
         self.on_memory_shortage: Callable[[], None] = lambda: None
         # Set once the store is known to hold a cluster that this version may write to.
         self._may_write = asyncio.Event()
-        self._reign: EventLoop | None = None
+        self._term: EventLoop | None = None
 
     @property
     def may_write(self) -> bool:
@@ -96,12 +96,12 @@ class ControllerService:
 
     @property
     def is_active(self) -> bool:
-        return self._reign is not None
+        return self._term is not None
 
     @property
-    def reign(self) -> EventLoop | None:
+    def term(self) -> EventLoop | None:
         """None: this controller is a standby."""
-        return self._reign
+        return self._term
 
     async def run(self) -> None:
         """Runs until cancelled, then revokes the lease: another controller takes over at once.
@@ -113,7 +113,7 @@ class ControllerService:
         probing = asyncio.create_task(self._environment.store.probe())
         registering = asyncio.create_task(self._keep_registered())
         try:
-            await self._stand_and_rule()
+            await self._campaign_and_lead()
         except Exception as error:
             if is_memory_shortage(error):
                 self.on_memory_shortage()
@@ -140,7 +140,7 @@ class ControllerService:
         # The election does not depend on the registration.
         self._registration.has_id.set()
 
-    async def _stand_and_rule(self) -> None:
+    async def _campaign_and_lead(self) -> None:
         environment = self._environment
         while True:
             try:
@@ -148,7 +148,7 @@ class ControllerService:
                 self._may_write.set()
                 # Not while another process holds its id.
                 await self._registration.has_id.wait()
-                await self._rule(await self._election.stand())
+                await self._lead(await self._election.campaign())
             except StoreUnavailableError:
                 await asyncio.sleep(STORE_RETRY_SECONDS)
             except (StoreRolledBackError, UnknownFormatError):
@@ -156,22 +156,24 @@ class ControllerService:
             except Exception as error:
                 if is_memory_shortage(error):
                     raise
-                self._log.exception("controller_fault", remedy="standing for election again")
+                self._log.exception(
+                    "controller_fault", remedy="the controller takes part in the election again"
+                )
                 await asyncio.sleep(FAULT_PAUSE_SECONDS)
 
     async def submit(self, request: AdminRequest) -> AdminReply:
         """Returns the reply, or NOT_CONTROLLER with the address of the active controller."""
-        if self._reign is None:
+        if self._term is None:
             return AdminReply(self._not_controller())
-        return await self._reign.submit(request)
+        return await self._term.submit(request)
 
     def report(self, report: UnreachableLeadersReport) -> TidelogError | None:
         """Returns why the report was rejected; None: it was accepted."""
-        return self._not_controller() if self._reign is None else self._reign.report(report)
+        return self._not_controller() if self._term is None else self._term.report(report)
 
     def report_disk(self, report: DiskReport) -> TidelogError | None:
         """Returns why the report was rejected; None: it was accepted."""
-        return self._not_controller() if self._reign is None else self._reign.report_disk(report)
+        return self._not_controller() if self._term is None else self._term.report_disk(report)
 
     def announce_gateway(self, announcement: GatewayAnnouncement) -> TidelogError | None:
         """Returns why the announcement was rejected; None: it was accepted, also by a standby."""
@@ -185,8 +187,8 @@ class ControllerService:
 
     async def describe(self, request: StateRequest) -> ServiceState:
         clock, state_changes = self._environment.clock, self._state_changes
-        error = self._reign.not_found(request) if self._reign is not None else None
-        controller = await self._describe_reign(request)
+        error = self._term.not_found(request) if self._term is not None else None
+        controller = await self._describe_term(request)
         return ServiceState(
             role="controller",
             id=self._entry.controller_id,
@@ -202,13 +204,13 @@ class ControllerService:
         )
 
     @property
-    def known_services(self) -> ServicesOfReign:
-        return ServicesOfReign(self._entry, self._roster, lambda: self._reign)
+    def known_services(self) -> ServiceDirectory:
+        return ServiceDirectory(self._entry, self._roster, lambda: self._term)
 
-    async def _describe_reign(self, request: StateRequest) -> ControllerState:
+    async def _describe_term(self, request: StateRequest) -> ControllerState:
         state = ControllerState(active=False, controller_epoch=NO_EPOCH)
-        if self._reign is not None:
-            state = await self._reign.describe(request)
+        if self._term is not None:
+            state = await self._term.describe(request)
         active = self._election.active
         return dataclasses.replace(
             state,
@@ -223,7 +225,7 @@ class ControllerService:
             waiting_controllers=self.described_waiting(),
         )
 
-    async def _rule(self, leadership: Leadership) -> None:
+    async def _lead(self, leadership: Leadership) -> None:
         identity = leadership.identity
         self._state_changes.emit(
             Kind.CONTROLLER_ELECTED,
@@ -233,7 +235,7 @@ class ControllerService:
             revision=identity.key_revision,
             details={"address": self._entry.address},
         )
-        self._reign = EventLoop(self._environment, leadership, self._roster)
+        self._term = EventLoop(self._environment, leadership, self._roster)
         reason, cause = "a fault of its own", Cause.NONE
         exhaustion = FileExhaustion(
             identity.controller_id,
@@ -242,11 +244,11 @@ class ControllerService:
             self._environment.clock,
         )
         try:
-            reason = await self._reign.run(exhaustion.until_due)
+            reason = await self._term.run(exhaustion.until_due)
             if exhaustion.is_due:
                 cause = Cause.NO_OPEN_FILES
         except asyncio.CancelledError:
-            reason, cause = "it was asked to stop", Cause.REQUESTED
+            reason, cause = "the process was stopped", Cause.REQUESTED
             raise
         except ExceptionGroup as group:
             failure = _cause(group)
@@ -254,7 +256,7 @@ class ControllerService:
                 reason, cause = str(failure), Cause.STORE_UNREACHABLE
             elif is_memory_shortage(failure):
                 self.on_memory_shortage()
-                reason = "its process may not use more memory"
+                reason = "the process may not use more memory"
             raise failure from group
         finally:
             self._state_changes.emit(
@@ -264,7 +266,7 @@ class ControllerService:
                 controller_epoch=identity.controller_epoch,
                 details={"reason": reason},
             )
-            self._reign = None
+            self._term = None
             self._election.active = None
             await end_lease(
                 leadership.lease, REVOKE_TIMEOUT_SECONDS, self._log, "controller_lease_left"
@@ -277,7 +279,7 @@ class ControllerService:
         where = (
             f"the active one is controller {active.controller_id} at {active.address}"
             if active
-            else "none is known to be active now; try again in a moment"
+            else "no controller is known to be active; try again in a moment"
         )
         return TidelogError(ErrorCode.NOT_CONTROLLER, f"this controller is not active; {where}")
 

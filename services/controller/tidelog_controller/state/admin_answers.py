@@ -13,8 +13,8 @@ from tidelog.errors import TidelogError
 from tidelog.model import TopicPartition
 from tidelog_controller.policies.restart_check import Effect, Finding
 from tidelog_controller.state.admin_requests import Assignment
-from tidelog_controller.state.known import Partition
-from tidelog_controller.state.operations import MoveState
+from tidelog_controller.state.metadata_records import Partition
+from tidelog_controller.state.operation_registry import MoveState
 from tidelog_runtime.metadata.operations import OperationEntry, OperationMove
 from tidelog_runtime.metadata.schema import BrokerRegistration, Departure, TopicEntry
 from tidelog_runtime.replica_control import ReplicaSummary

@@ -69,7 +69,7 @@ class RemovePartitions(NamedTuple):
     caller: Caller = UNKNOWN_CALLER
 
 
-class WantedReplicas(NamedTuple):
+class RequestedReplicas(NamedTuple):
     """One requested move. `topic_id`, `original`: if set, required current values."""
 
     partition: TopicPartition
@@ -79,7 +79,7 @@ class WantedReplicas(NamedTuple):
 
 
 class Reassignment(NamedTuple):
-    moves: tuple[WantedReplicas, ...]
+    moves: tuple[RequestedReplicas, ...]
 
 
 class Rebalancing(NamedTuple):
@@ -103,7 +103,7 @@ class Reversal(NamedTuple):
     operation_id: str
 
 
-OperationWanted = (
+RequestedOperation = (
     Reassignment | Rebalancing | AddedBrokers | RemovedBrokers | OtherFactor | Reversal
 )
 
@@ -115,7 +115,7 @@ class BeginOperation(NamedTuple):
     """
 
     request_id: int
-    wanted: OperationWanted
+    wanted: RequestedOperation
     operation_id: str
     dry_run: bool
     trace_id: str = ""

@@ -23,7 +23,7 @@ from tidelog.state_changes.event import (
 )
 from tidelog_controller.state.admin_answers import Answer
 from tidelog_controller.state.admin_requests import Assignment
-from tidelog_controller.state.plans import Planned
+from tidelog_controller.state.mutations import OperationPlan
 from tidelog_runtime.metadata.store import Transaction
 from tidelog_runtime.replica_control import (
     DescribeReplicasCommand,
@@ -91,7 +91,7 @@ class MakePlan(NamedTuple):
     """
 
     id: int
-    make: Callable[[], Planned]
+    make: Callable[[], OperationPlan]
 
 
 class FindPlaces(NamedTuple):
@@ -147,7 +147,7 @@ class Log(NamedTuple):
     level: Level = Level.INFO
 
 
-class Tell(NamedTuple):
+class EmitEvent(NamedTuple):
     """One stage of a state change, to report.
 
     `StateChange` documents the fields; the shell fills in the others. `cause` None: that of
@@ -167,9 +167,11 @@ class Tell(NamedTuple):
     details: Mapping[str, Detail] = {}
     cause: Cause | None = None
 
-    def at(self, stage: Stage, revision: int | None = None, cause: Cause | None = None) -> Tell:
+    def at(
+        self, stage: Stage, revision: int | None = None, cause: Cause | None = None
+    ) -> EmitEvent:
         """The same event at a later stage."""
-        return Tell(
+        return EmitEvent(
             self.kind,
             stage,
             self.change,
@@ -185,14 +187,14 @@ class Tell(NamedTuple):
         )
 
 
-class TellEach(NamedTuple):
+class EmitEvents(NamedTuple):
     """Many stages of state changes, in order.
 
-    They are created when they are consumed, which is when there is time: ten thousand elections do
-    not wait for their events. `size`: their number.
+    They are created lazily, when they are consumed: ten thousand elections do not wait for their
+    events. `size`: their number.
     """
 
-    told: Iterable[Tell]
+    events: Iterable[EmitEvent]
     size: int
 
 
@@ -215,7 +217,7 @@ Command = (
     | ReadSnapshot
     | Reply
     | Log
-    | Tell
-    | TellEach
+    | EmitEvent
+    | EmitEvents
     | StepDown
 )

@@ -12,10 +12,10 @@ from itertools import takewhile
 
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.policies.electability import LiveBroker
-from tidelog_controller.policies.leader_moves import WantedLeader
+from tidelog_controller.policies.leader_transfer import RequestedLeader
 from tidelog_controller.policies.racks import RackedBroker
-from tidelog_controller.policies.reassignment import WantedMove
-from tidelog_controller.state.known import (
+from tidelog_controller.policies.reassignment import RequestedMove
+from tidelog_controller.state.metadata_records import (
     UNTHROTTLED,
     Absorbed,
     Addition,
@@ -34,15 +34,14 @@ from tidelog_controller.state.known import (
     PartitionChanged,
     PartitionsIntentChanged,
     Removal,
-    Throttle,
+    ThrottleState,
     Topic,
     TopicChanged,
     absorb_mark,
     layout_of,
     own,
 )
-from tidelog_controller.state.operations import Held as HeldOperation
-from tidelog_controller.state.operations import Operations, PlanChunk
+from tidelog_controller.state.operation_registry import HeldOperation, Operations, PlanChunk
 from tidelog_controller.state.unplaced import UnplacedPartitions
 from tidelog_runtime.metadata.keys import (
     BrokerAdditionKey,
@@ -116,17 +115,17 @@ class Context:
         self.added_brokers: dict[int, Mark] = {}
         self.maintenance: dict[int, Mark] = {}
         # Valid for this controller term only.
-        self.wanted_leaders: dict[TopicPartition, WantedLeader] = {}
-        self.looked_at: dict[TopicPartition, int] = {}  # by the number of requests
+        self.requested_leaders: dict[TopicPartition, RequestedLeader] = {}
+        self.inspected: dict[TopicPartition, int] = {}  # by the number of requests
         self.rejecting_disks: Collection[int] = ()  # broker ids, as reported
         self.throttle = UNTHROTTLED
         self.malformed: set[str] = set()  # keys
         # The moves that operations request now; a begun move continues without its operation.
-        self.wanted_moves: Mapping[TopicPartition, WantedMove] = {}
-        self._wanted_anew: dict[TopicPartition, None] = {}
-        # Topics with a removal in which, since the last call of `take_to_outlive`, a stopped
-        # partition may have become the last holder of its leader epoch.
-        self._to_outlive: dict[str, None] = {}
+        self.requested_moves: Mapping[TopicPartition, RequestedMove] = {}
+        self._retargeted: dict[TopicPartition, None] = {}
+        # Topics with a removal whose first leader epoch may have to rise, since the last call of
+        # `drain_first_epochs_to_check`: a partition was stopped at a newer epoch.
+        self._first_epochs_to_check: dict[str, None] = {}
         # Everything up to this revision is known, because the watch has delivered it.
         self.revision = 0
         self._partitions: dict[str, dict[int, Partition]] = {}
@@ -189,7 +188,7 @@ class Context:
         """The brokers that may hold replicas of new partitions."""
         return [b for b in self.running_brokers() if b not in self.removed_brokers]
 
-    def takes_part(self, broker_id: int) -> bool:
+    def accepts_replicas(self, broker_id: int) -> bool:
         """Whether a plan may move existing replicas to it: it was added, or holds some already. A
         broker that has only registered gets replicas of new partitions."""
         if broker_id in self.removed_brokers:
@@ -205,7 +204,7 @@ class Context:
         copy.deletions, copy.removals = dict(self.deletions), dict(self.removals)
         copy.added_brokers = dict(self.added_brokers)
         copy.removed_brokers = dict(self.removed_brokers)
-        copy.maintenance, copy.wanted_moves = dict(self.maintenance), self.wanted_moves
+        copy.maintenance, copy.requested_moves = dict(self.maintenance), self.requested_moves
         copy.rejecting_disks = frozenset(self.rejecting_disks)
         copy.operations = self.operations.snapshot()
         copy._partitions, copy.unplaced = dict(self._partitions), self.unplaced.snapshot()
@@ -219,22 +218,22 @@ class Context:
         None: all."""
         wanted = self.operations.advance(self.state_to_stay, receivers)
         if wanted is not None:
-            self.want_moves(wanted)
+            self.request_moves(wanted)
 
     def state_to_stay(self, partition: TopicPartition) -> LeaderAndIsr | None:
         """None: the partition does not exist, or is being deleted."""
         held = self.partition(partition)
-        return held.state if held is not None and not self.is_going(partition) else None
+        return held.state if held is not None and not self.is_being_deleted(partition) else None
 
     def racked(self, broker_ids: Iterable[int]) -> list[RackedBroker]:
         """Registered brokers, each with its rack."""
         return [RackedBroker(b, self.brokers[b].registration.rack) for b in broker_ids]
 
-    def is_going(self, partition: TopicPartition) -> bool:
+    def is_being_deleted(self, partition: TopicPartition) -> bool:
         """Whether the partition is being deleted, with its topic or by itself."""
-        return self._going_since(partition) is not None
+        return self._deletion_revision(partition) is not None
 
-    def _going_since(self, partition: TopicPartition) -> int | None:
+    def _deletion_revision(self, partition: TopicPartition) -> int | None:
         """The revision of the intent to delete it; None: there is none."""
         deletion = self.deletions.get(partition.topic)
         if deletion is not None:
@@ -247,14 +246,14 @@ class Context:
     def is_stopped(self, partition: TopicPartition) -> bool:
         """Whether the partition was stopped in order to be deleted. Only that leaves both ISR and
         eligible set empty."""
-        since = self._going_since(partition)
+        since = self._deletion_revision(partition)
         held = self.partition(partition)
         if since is None or held is None or held.revision < since:
             return False
         state = held.state
         return state.leader == NO_LEADER and not state.isr and not state.eligible
 
-    def is_outlived(self, partition: TopicPartition) -> bool:
+    def can_delete_key(self, partition: TopicPartition) -> bool:
         """Whether the key may be deleted: the topic records the leader epoch beyond which the next
         partition of this number has to begin. A deleted topic needs no such record: its id is never
         reused."""
@@ -265,43 +264,42 @@ class Context:
             return False
         return held.state.leader_epoch < topic.entry.first_leader_epoch
 
-    def take_to_outlive(self) -> list[str]:
-        """Topics with changes since the last call after which a stopped partition may not be
-        outlived."""
-        topics, self._to_outlive = self._to_outlive, {}
+    def drain_first_epochs_to_check(self) -> list[str]:
+        """Topics changed since the last call whose first leader epoch may have to rise."""
+        topics, self._first_epochs_to_check = self._first_epochs_to_check, {}
         return list(topics)
 
-    def _may_have_to_outlive(self, topic: str) -> None:
+    def _check_first_epoch(self, topic: str) -> None:
         if topic in self.removals:
-            self._to_outlive[topic] = None
+            self._first_epochs_to_check[topic] = None
 
-    def want_moves(self, wanted: Mapping[TopicPartition, WantedMove]) -> None:
+    def request_moves(self, wanted: Mapping[TopicPartition, RequestedMove]) -> None:
         """Replaces the requested moves."""
-        before, self.wanted_moves = self.wanted_moves, dict(wanted)
+        before, self.requested_moves = self.requested_moves, dict(wanted)
         changed = [p for p in ({**before, **wanted}) if before.get(p) != wanted.get(p)]
-        self._wanted_anew.update(dict.fromkeys(changed))
+        self._retargeted.update(dict.fromkeys(changed))
 
-    def take_wanted_anew(self) -> list[TopicPartition]:
+    def drain_retargeted(self) -> list[TopicPartition]:
         """The partitions whose requested state has changed since the last call."""
-        changed, self._wanted_anew = self._wanted_anew, {}
+        changed, self._retargeted = self._retargeted, {}
         return list(changed)
 
-    def look_at(self, partitions: Iterable[TopicPartition], by: int) -> None:
+    def count_inspection(self, partitions: Iterable[TopicPartition], by: int) -> None:
         """`by` is 1 if one more request needs the logs of these partitions, which have no leader,
         and -1 if one less does."""
         for partition in partitions:
-            count = self.looked_at.pop(partition, 0) + by
+            count = self.inspected.pop(partition, 0) + by
             if count:
-                self.looked_at[partition] = count
+                self.inspected[partition] = count
             if count == max(by, 0):
-                self._wanted_anew[partition] = None
+                self._retargeted[partition] = None
 
-    def want_leader(self, partition: TopicPartition, leader: WantedLeader | None) -> None:
+    def request_leader(self, partition: TopicPartition, leader: RequestedLeader | None) -> None:
         """Sets the requested leader of a partition; None: there is none."""
         if leader is None:
-            self.wanted_leaders.pop(partition, None)
-        elif self.wanted_leaders.get(partition) != leader:
-            self.wanted_leaders[partition], self._wanted_anew[partition] = leader, None
+            self.requested_leaders.pop(partition, None)
+        elif self.requested_leaders.get(partition) != leader:
+            self.requested_leaders[partition], self._retargeted[partition] = leader, None
 
     def watched_to(self, revision: int) -> None:
         """The watch will deliver nothing more up to this revision."""
@@ -388,7 +386,7 @@ class Context:
                 self.throttle = UNTHROTTLED
                 if value is not None:
                     bound = decode_throttle(value.value).bytes_per_second
-                    self.throttle = Throttle(bound, value.mod_revision)
+                    self.throttle = ThrottleState(bound, value.mod_revision)
                 return None
             case BrokerDirectoryKey() | RejectedStartKey() | BrokerPressureKey():
                 self.directories.apply(parsed, value)
@@ -424,7 +422,7 @@ class Context:
         if new is not None:
             self.topics[topic] = new
         self.unplaced.topic_changed(topic, old, new, self.held_of(topic))
-        self._may_have_to_outlive(topic)
+        self._check_first_epoch(topic)
         self._moved_on()
         return TopicChanged(topic, old, new)
 
@@ -451,13 +449,13 @@ class Context:
         self.unplaced.partition_changed(partition, new, self.topics.get(partition.topic))
         if layout_of(old) != layout_of(new):
             self._moved_on()
-        if self.is_stopped(partition) and not self.is_outlived(partition):
-            self._to_outlive[partition.topic] = None
+        if self.is_stopped(partition) and not self.can_delete_key(partition):
+            self._first_epochs_to_check[partition.topic] = None
         return PartitionChanged(partition, old, new)
 
     def _absorb_deletion(self, topic: str, value: KeyValue | None) -> DeletionChanged:
         self.deletions.pop(topic, None)
-        self._may_have_to_outlive(topic)
+        self._check_first_epoch(topic)
         self._moved_on()
         if value is None:
             return DeletionChanged(topic, None)
@@ -483,7 +481,7 @@ class Context:
         self._moved_on()
         if new is not None:
             self.removals[topic] = new
-        self._may_have_to_outlive(topic)
+        self._check_first_epoch(topic)
         return PartitionsIntentChanged(topic, old, new)
 
     def _absorb_consent(self, partition: TopicPartition, value: KeyValue | None) -> ConsentChanged:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog.state_changes.event import Cause
-from tidelog_controller.state.known import Broker
+from tidelog_controller.state.metadata_records import Broker
 from tidelog_runtime.metadata.schema import STOPPING, Departure
 
 # The maximum number of brokers; administrators choose ids, so there may be many.
@@ -48,13 +48,13 @@ class Departures:
         self._unrecorded.pop(broker_id, None)
         self._keep(broker_id, departure)
 
-    def refused(self, broker_id: int, broker_epoch: int) -> None:
+    def connection_refused(self, broker_id: int, broker_epoch: int) -> None:
         """Notes that the process has ended, whatever ends its registration."""
         self._refused[broker_id] = broker_epoch
 
-    def left(self, old: Broker, new: Broker | None, wall_ms: int) -> Departure:
+    def record(self, old: Broker, new: Broker | None, wall_ms: int) -> Departure:
         """Records a departure. `new`: the next incarnation, if known at the same time."""
-        departure = self.judged(old, new, wall_ms)
+        departure = self.departure_of(old, new, wall_ms)
         self._refused.pop(old.broker_id, None)
         known = self._last.get(old.broker_id)
         if known is not None and known.broker_epoch == old.broker_epoch:
@@ -64,7 +64,7 @@ class Departures:
         self._keep(old.broker_id, departure)
         return departure
 
-    def judged(self, old: Broker, new: Broker | None, wall_ms: int) -> Departure:
+    def departure_of(self, old: Broker, new: Broker | None, wall_ms: int) -> Departure:
         """Returns the departure according to what is known now."""
         cause = self._cause(old, new)
         registration = old.registration

@@ -29,7 +29,7 @@ from tidelog_controller.state.admin_requests import (
     SetMaintenance,
     SetThrottle,
 )
-from tidelog_controller.state.plans import Planned
+from tidelog_controller.state.mutations import OperationPlan
 from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot, TransactionResult
 from tidelog_runtime.replica_control import CommandResult, DescribeReplicasResult
@@ -170,7 +170,7 @@ class PlanMade(NamedTuple):
     """Answer to `MakePlan`: a plan, or why there is none."""
 
     id: int
-    planned: Planned | None
+    planned: OperationPlan | None
     error: TidelogError | None
 
 

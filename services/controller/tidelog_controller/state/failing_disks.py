@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause
-from tidelog_controller.state.known import Broker
-from tidelog_controller.state.partition_rests import PartitionRests
+from tidelog_controller.state.metadata_records import Broker
+from tidelog_controller.state.partition_cooldowns import PartitionCooldowns
 from tidelog_runtime.broker_reports import DiskReport, FailingLeadership
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 
@@ -29,20 +29,20 @@ class FailingDisks:
     """The reports of failing disks.
 
     If every disk is full, a leadership would move in circles. So after each transfer the partition
-    rests (`PartitionRests`), and a broker whose disk rejects anything gets no leadership.
+    rests (`PartitionCooldowns`), and a broker whose disk rejects anything gets no leadership.
     """
 
     def __init__(self) -> None:
         self._now_ms = 0
         self._reports: dict[int, _Report] = {}
-        self._rests = PartitionRests()
+        self._cooldowns = PartitionCooldowns()
 
     def advance(self, now_ms: int) -> list[TopicPartition]:
         """Drops expired reports; returns the partitions that may be transferred again."""
         self._now_ms = now_ms
         for broker_id in [b for b, r in self._reports.items() if r.until_ms <= now_ms]:
             del self._reports[broker_id]
-        return self._rests.advance(now_ms)
+        return self._cooldowns.advance(now_ms)
 
     def reported(
         self, report: DiskReport, brokers: Mapping[int, Broker]
@@ -74,10 +74,10 @@ class FailingDisks:
     def cause(self, partition: TopicPartition, state: LeaderAndIsr) -> Cause | None:
         """Why the leader of this state cannot use its log.
 
-        None: it can, or the partition rests after a transfer.
+        None: it can, or the partition is in the cooldown after a transfer.
         """
         report = self._reports.get(state.leader)
-        if report is None or partition in self._rests:
+        if report is None or partition in self._cooldowns:
             return None
         failing = report.led.get(partition)
         if (
@@ -89,8 +89,8 @@ class FailingDisks:
         return Cause.DISK_FULL if failing.cause is Cause.DISK_FULL else Cause.DISK_ERROR
 
     def transferred(self, partition: TopicPartition) -> None:
-        self._rests.begin(partition)
+        self._cooldowns.begin(partition)
 
     def wake_at_ms(self) -> int | None:
         """A report that expires changes no decision."""
-        return self._rests.wake_at_ms()
+        return self._cooldowns.wake_at_ms()

@@ -1,4 +1,4 @@
-"""The controller's transactions: the purpose of each, its guards, and which are in flight.
+"""The controller's transactions: the mutation of each, its guards, and which are in flight.
 
 Every transaction compares the creation revision of the `controller` key, so that a deposed
 controller writes nothing. It also compares the modification revision of every key that it changes.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tidelog.model import TopicPartition
 from tidelog_controller.state.commands import ReadKeys, Transact
 from tidelog_controller.state.context import ControllerIdentity
-from tidelog_controller.state.purposes import (
+from tidelog_controller.state.mutations import (
     BrokerMarking,
     ConsentRemoval,
     DeletionIntent,
@@ -23,12 +23,12 @@ from tidelog_controller.state.purposes import (
     IntentRemoval,
     KeysRemoval,
     MaintenanceChange,
+    Mutation,
     OperationCommit,
     OperationUpdate,
     PartitionBatch,
     PartitionWrite,
     PlanChunkWrite,
-    Purpose,
     RecoveryIntent,
     RegistrationRemoval,
     ThrottleChange,
@@ -82,7 +82,7 @@ MAX_READ_DELAY_MS = 2_000
 
 @dataclass(slots=True)
 class _InFlight:
-    purpose: Purpose
+    mutation: Mutation
     transaction: Transaction
     reads: int = 0
 
@@ -112,7 +112,8 @@ class Transactions:
     @property
     def records_departures(self) -> bool:
         return any(
-            isinstance(entry.purpose, PartitionBatch | DepartureRecord) and entry.purpose.departures
+            isinstance(entry.mutation, PartitionBatch | DepartureRecord)
+            and entry.mutation.departures
             for entry in self._in_flight.values()
         )
 
@@ -122,34 +123,34 @@ class Transactions:
     def writes_topic(self, topic: str) -> bool:
         return any(partition.topic == topic for partition in self._partitions)
 
-    def purpose_of(self, transaction_id: int) -> Purpose:
-        return self._in_flight[transaction_id].purpose
+    def mutation_of(self, transaction_id: int) -> Mutation:
+        return self._in_flight[transaction_id].mutation
 
-    def purposes(self) -> Iterator[Purpose]:
-        """The purposes of all transactions but batches."""
-        return (entry.purpose for entry in self._others())
+    def mutations(self) -> Iterator[Mutation]:
+        """The mutations of all transactions but batches."""
+        return (entry.mutation for entry in self._others())
 
-    def is_in_flight(self, purpose: Purpose) -> bool:
-        return any(entry.purpose == purpose for entry in self._others())
+    def is_in_flight(self, mutation: Mutation) -> bool:
+        return any(entry.mutation == mutation for entry in self._others())
 
     def _others(self) -> Iterator[_InFlight]:
         """All transactions but batches, which take long to compare."""
-        return (e for e in self._in_flight.values() if not isinstance(e.purpose, PartitionBatch))
+        return (e for e in self._in_flight.values() if not isinstance(e.mutation, PartitionBatch))
 
     @property
     def next_id(self) -> int:
         """The id of the next transaction."""
         return self._last_id + 1
 
-    def begin(self, purpose: Purpose) -> Transact:
-        guards, changes = self._parts(purpose)
+    def begin(self, mutation: Mutation) -> Transact:
+        guards, changes = self._parts(mutation)
         guards.append(CreateRevision(self._keys.controller, self._identity.key_revision))
         transaction = Transaction(guards, changes)
         self._last_id += 1
-        self._in_flight[self._last_id] = _InFlight(purpose, transaction)
-        if isinstance(purpose, PartitionBatch):
+        self._in_flight[self._last_id] = _InFlight(mutation, transaction)
+        if isinstance(mutation, PartitionBatch):
             self._batches += 1
-            self._partitions.update(write.partition for write in purpose.writes)
+            self._partitions.update(write.partition for write in mutation.writes)
         return Transact(self._last_id, transaction)
 
     def outcome_unknown(self, transaction_id: int) -> ReadKeys:
@@ -163,23 +164,23 @@ class Transactions:
         keys = tuple(guard.key for guard in entry.transaction.guards)
         return ReadKeys(transaction_id, keys, delay_ms)
 
-    def end(self, transaction_id: int) -> tuple[Purpose, Transaction]:
+    def end(self, transaction_id: int) -> tuple[Mutation, Transaction]:
         entry = self._in_flight.pop(transaction_id)
-        if isinstance(entry.purpose, PartitionBatch):
+        if isinstance(entry.mutation, PartitionBatch):
             self._batches -= 1
-            self._partitions.difference_update(w.partition for w in entry.purpose.writes)
-        return entry.purpose, entry.transaction
+            self._partitions.difference_update(w.partition for w in entry.mutation.writes)
+        return entry.mutation, entry.transaction
 
-    def _parts(self, purpose: Purpose) -> tuple[list[Guard], list[Change]]:
+    def _parts(self, mutation: Mutation) -> tuple[list[Guard], list[Change]]:
         keys = self._keys
-        match purpose:
+        match mutation:
             case PartitionBatch(writes, topic_guard, departures):
                 guards, changes = self._batch_parts(writes, topic_guard)
                 return guards, [*changes, *self._departure_parts(departures)]
             case TopicCreation():
-                return self._creation_parts(purpose)
+                return self._creation_parts(mutation)
             case TopicChange() | FirstEpochRise():
-                return self._change_parts(purpose)
+                return self._change_parts(mutation)
             case IntentRemoval(key, revision):
                 return [ModRevision(key, revision)], [Delete(key)]
             case DeletionIntent(topic, topic_id, topic_revision, trace_id):
@@ -199,7 +200,7 @@ class Transactions:
                 gone += [Delete(key) for key, _ in intents]
                 return guards, [*gone, Delete(intent)]
             case RecoveryIntent():
-                return self._intent_parts(purpose)
+                return self._intent_parts(mutation)
             case ConsentRemoval(consents):
                 revisions = {keys.recovery(partition): revision for partition, revision in consents}
                 return (
@@ -221,7 +222,7 @@ class Transactions:
                 | ThrottleChange()
                 | MaintenanceChange()
             ):
-                return self._operation_parts(purpose)
+                return self._operation_parts(mutation)
 
     def _creation_parts(self, creation: TopicCreation) -> tuple[list[Guard], list[Change]]:
         keys, topic, entry = self._keys, creation.topic, creation.entry
@@ -287,7 +288,7 @@ class Transactions:
 
     def _operation_parts(
         self,
-        purpose: (
+        mutation: (
             PlanChunkWrite
             | OperationCommit
             | OperationUpdate
@@ -297,7 +298,7 @@ class Transactions:
         ),
     ) -> tuple[list[Guard], list[Change]]:
         keys = self._keys
-        match purpose:
+        match mutation:
             case PlanChunkWrite(operation_id, chunk, moves, revision):
                 key = keys.operation_plan(operation_id, chunk)
                 return (
@@ -305,7 +306,7 @@ class Transactions:
                     [Put(key, encode_moves(moves))],
                 )
             case OperationCommit():
-                return self._commit_parts(purpose)
+                return self._commit_parts(mutation)
             case OperationUpdate(operation_id, revision, updated, caller, marks, topics):
                 key = keys.operation(operation_id)
                 also = self._marking_parts(marks, BrokerMark(caller.name), topics)

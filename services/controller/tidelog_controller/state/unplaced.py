@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog.model import TopicPartition
-from tidelog_controller.state.known import Partition, Topic
+from tidelog_controller.state.metadata_records import Partition, Topic
 
 
 class UnplacedPartitions:

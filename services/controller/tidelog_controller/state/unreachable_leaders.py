@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog.model import TopicPartition
-from tidelog_controller.state.known import Broker
-from tidelog_controller.state.partition_rests import PartitionRests
+from tidelog_controller.state.metadata_records import Broker
+from tidelog_controller.state.partition_cooldowns import PartitionCooldowns
 from tidelog_runtime.broker_reports import UnreachableLeader, UnreachableLeadersReport
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 
@@ -23,7 +23,7 @@ class UnreachableLeaders:
     def __init__(self) -> None:
         self._now_ms = 0
         # If no broker reaches another, each new leader is reported like the one before.
-        self._rests = PartitionRests()
+        self._cooldowns = PartitionCooldowns()
         # By leader: each reporter, and the time until which its report is valid.
         self._reports: dict[Member, dict[int, int]] = {}
 
@@ -33,7 +33,7 @@ class UnreachableLeaders:
         for leader in list(self._reports):
             reports = self._reports[leader]
             self._keep(leader, {b: until for b, until in reports.items() if until > now_ms})
-        return self._rests.advance(now_ms)
+        return self._cooldowns.advance(now_ms)
 
     def reported(
         self, report: UnreachableLeadersReport, brokers: Mapping[int, Broker]
@@ -69,24 +69,24 @@ class UnreachableLeaders:
     def reporters(self, partition: TopicPartition, state: LeaderAndIsr) -> tuple[int, ...]:
         """The brokers that cannot reach the partition's leader.
 
-        Empty while the partition rests after a deposition.
+        Empty during the cooldown after a deposition.
         """
-        if not self._reports or partition in self._rests:
+        if not self._reports or partition in self._cooldowns:
             return ()
         leader = Member(state.leader, state.leader_broker_epoch)
         return tuple(sorted(self._reports.get(leader, ())))
 
     def deposed(self, partition: TopicPartition) -> None:
-        self._rests.begin(partition)
+        self._cooldowns.begin(partition)
 
     @property
     def depositions(self) -> int:
         """The number of remembered depositions."""
-        return len(self._rests)
+        return len(self._cooldowns)
 
     def wake_at_ms(self) -> int | None:
         """A report that expires changes no decision."""
-        return self._rests.wake_at_ms()
+        return self._cooldowns.wake_at_ms()
 
     def _withdraw(self, reporter: int, leader: Member) -> None:
         reports = self._reports[leader]

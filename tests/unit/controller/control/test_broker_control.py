@@ -4,6 +4,7 @@ import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
+from tidelog.state_changes.event import Cause
 from tidelog_controller.control.broker_control import (
     FIRST_RETRY_MS,
     MAX_PARTITIONS_PER_COMMAND,
@@ -195,7 +196,7 @@ def test_a_rejected_stop_is_not_delayed_by_newer_requirements() -> None:
 def test_a_full_state_ends_the_pause_of_a_rejected_partition_that_it_names() -> None:
     made = control((0, 5))
     made.hold(at(0), 1_000)
-    made.require_full_state()
+    made.require_full_state(Cause.CONNECTION_LOST)
     made.sent(1, {(ID, 0): at(0)}, stops=False, full_state=True)
     made.answered(1, CommandResult(None, [rejected(0)]), 0)
     assert made.wake_at_ms() == FIRST_RETRY_MS
@@ -273,7 +274,7 @@ def test_the_longest_wait_is_reported_once() -> None:
     made = control((0, 5))
     made.require(at(1), 6, 700)
     assert made.overdue_at_ms(10_000) == 10_000
-    made.tell_overdue()
+    made.emit_overdue()
     assert made.overdue_at_ms(10_000) is None
 
 
@@ -292,7 +293,7 @@ def test_the_longest_wait_counts_only_partitions_that_still_wait() -> None:
 
 def test_a_new_wait_after_all_are_acknowledged_is_reported_again() -> None:
     made = control((0, 5))
-    made.tell_overdue()
+    made.emit_overdue()
     send(made)
     made.answered(1, CommandResult(None, [ok(0, 5)]), 0)
     made.require(at(0), 6, 500)

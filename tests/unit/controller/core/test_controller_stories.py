@@ -7,7 +7,7 @@ import pytest
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Kind, Stage
-from tidelog_controller.control.dispatch import LEADER_FIRST_MS, MANY_ELECTIONS
+from tidelog_controller.control.command_dispatcher import LEADER_FIRST_MS, MANY_ELECTIONS
 from tidelog_controller.state.commands import ReadKeys
 from tidelog_controller.state.events import (
     CommandAnswered,
@@ -291,7 +291,7 @@ def test_a_deposed_controller_steps_down_at_its_first_rejected_transaction() -> 
     driver = with_topic()
 
     def another_is_elected(_: Transaction) -> None:
-        driver._reign(controller_id=2)
+        driver._term(controller_id=2)
 
     driver.before_transaction = another_is_elected
     driver.kill_broker(1)

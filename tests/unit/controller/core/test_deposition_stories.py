@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
-from tidelog_controller.state.partition_rests import FIRST_REST_MS
+from tidelog_controller.state.partition_cooldowns import FIRST_COOLDOWN_MS
 from tidelog_controller.state.unreachable_leaders import REPORT_EXPIRY_MS
 from unit.controller.driver import Driver, cluster
 
@@ -127,7 +127,7 @@ def test_a_partition_whose_next_leader_is_reported_too_waits_before_another_depo
     driver.report(3, 1)
     second = report_the_next_leader(driver, number)
     assert driver.state(number).leader == second
-    driver.pass_time(FIRST_REST_MS - 1_000)
+    driver.pass_time(FIRST_COOLDOWN_MS - 1_000)
     report_the_next_leader(driver, number)
     assert driver.state(number).leader == second
     driver.pass_time(1_000)

@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_controller.state.failing_disks import REPORT_EXPIRY_MS
-from tidelog_controller.state.partition_rests import FIRST_REST_MS
+from tidelog_controller.state.partition_cooldowns import FIRST_COOLDOWN_MS
 from unit.controller.core.test_deposition_stories import number_led_by
 from unit.controller.driver import Driver, cluster
 
@@ -47,7 +47,7 @@ def test_a_report_of_an_earlier_epoch_has_no_effect() -> None:
     driver, number = written_cluster()
     driver.report_disk(1, number)
     second = driver.state(number)
-    driver.pass_time(2 * FIRST_REST_MS)
+    driver.pass_time(2 * FIRST_COOLDOWN_MS)
     assert driver.state(number) == second
 
 
@@ -93,7 +93,7 @@ def test_a_partition_waits_before_its_leadership_is_transferred_again() -> None:
     second = driver.state(number).leader
     driver.report_disk(second, number)
     assert driver.state(number).leader == second
-    driver.pass_time(FIRST_REST_MS)
+    driver.pass_time(FIRST_COOLDOWN_MS)
     driver.report_disk(1)
     driver.report_disk(second, number)
     assert driver.state(number).leader == ({2, 3} - {second}).pop()

@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause, Kind, Stage
-from tidelog_controller.control.dispatch import LEADER_FIRST_MS
+from tidelog_controller.control.command_dispatcher import LEADER_FIRST_MS
 from tidelog_controller.state.events import ConnectionEnded, DialOutcome
 from tidelog_runtime.metadata.schema import Moving
 from tidelog_runtime.replica_control import LeaderAndIsrCommand, StopPartition, StopReplicaCommand
@@ -55,7 +55,7 @@ def revision(driver: Driver) -> int:
 def moved(driver: Driver, *target: int) -> tuple[int, ...]:
     """Begins a move; returns the original replicas."""
     original = driver.state().replicas
-    driver.want_move(*target)
+    driver.request_move(*target)
     return original
 
 
@@ -64,7 +64,7 @@ def test_a_move_is_activated_then_switched_and_sent_to_the_replicas_concerned() 
     driver = with_topic()
     first, second, third = driver.state().replicas
     leader = driver.state().leader
-    driver.want_move(first, second, 4)
+    driver.request_move(first, second, 4)
     assert driver.state().moving == Moving("op", (first, second, third), (first, second, 4))
     assert driver.transcript[0] == "transaction of 1 done"
     assert sorted(driver.transcript[1:]) == [f"broker {b} lead t/0:{leader}" for b in (1, 2, 3, 4)]
@@ -183,7 +183,7 @@ def test_a_replica_assigned_again_before_its_stop_is_informed_and_not_stopped() 
     driver.brokers[2].mute = True
     in_sync(driver, 1, 2, 3, 4, 5)
     left_in = driver.state().leader_epoch - 1
-    driver.want_move(1, 2, 4)
+    driver.request_move(1, 2, 4)
     driver.brokers[2].mute = False
     late = driver.unanswered[-1]
     driver.answer(late)
@@ -260,7 +260,7 @@ def test_a_move_without_a_leader_waits_for_one() -> None:
     driver = with_topic(brokers=(1, 2), factor=1)
     (only,) = driver.state().replicas
     other = 3 - only
-    driver.want_move(other)
+    driver.request_move(other)
     driver.kill_broker(only)
     driver.watch()
     assert (driver.state().leader, driver.state().moving is None) == (NO_LEADER, False)
@@ -276,7 +276,7 @@ def test_a_cancelled_move_is_reversed_and_stops_the_added_replicas() -> None:
     original = moved(driver, 1, 4, 5)
     in_sync(driver, 1, 2, 3, 4)
     forget(driver)
-    driver.want_move(1, 4, 5, cancelled=True)
+    driver.request_move(1, 4, 5, cancelled=True)
     state = driver.state()
     assert (state.replicas, set(state.isr_ids), state.moving) == (original, {1, 2, 3}, None)
     assert [len(stops_to(driver, b)) for b in (1, 2, 3, 4, 5)] == [0, 0, 0, 1, 1]
@@ -291,7 +291,7 @@ def test_a_waiting_cancellation_is_carried_out_when_it_becomes_possible() -> Non
     for broker_id in others:
         driver.kill_broker(broker_id)
     driver.watch()
-    driver.want_move(4, 5, cancelled=True)
+    driver.request_move(4, 5, cancelled=True)
     assert driver.state().moving is not None
     driver.start_broker(others[0])
     driver.watch()
@@ -327,7 +327,7 @@ def test_a_leader_removed_by_a_switch_is_no_longer_fetched_from() -> None:
     driver = with_topic()
     leader = driver.state().leader
     rest = [b for b in driver.state().replicas if b != leader]
-    driver.want_move(*rest, 4)
+    driver.request_move(*rest, 4)
     in_sync(driver, 1, 2, 3, 4)
     state = driver.state()
     assert (state.leader, state.replicas) == (rest[0], (*rest, 4))
@@ -359,8 +359,8 @@ def test_each_step_is_published_with_its_kind() -> None:
     both = [(Stage.REQUESTED, Cause.REASSIGNED), (Stage.COMPLETED, Cause.REASSIGNED)]
     assert stages(driver, Kind.MOVE_ACTIVATED) == both
     assert stages(driver, Kind.MOVE_SWITCHED) == both
-    driver.want_move(1, 2, 3)
-    driver.want_move(1, 2, 3, cancelled=True)
+    driver.request_move(1, 2, 3)
+    driver.request_move(1, 2, 3, cancelled=True)
     assert stages(driver, Kind.MOVE_CANCELLED) == [
         (Stage.REQUESTED, Cause.CANCELLED),
         (Stage.COMPLETED, Cause.CANCELLED),

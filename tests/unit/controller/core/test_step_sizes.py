@@ -8,12 +8,12 @@ import pytest
 
 from tidelog.model import TopicPartition
 from tidelog_controller.core import dirty_partitions
+from tidelog_controller.core.deferred_touches import MAX_TAKEN_PER_STEP
 from tidelog_controller.core.dirty_partitions import (
     MAX_CREATED_OR_REMOVED_PER_BATCH,
-    MAX_JUDGED_PER_BATCH,
+    MAX_DECIDED_PER_BATCH,
     DirtyPartitions,
 )
-from tidelog_controller.core.lazy_touches import MAX_TAKEN_PER_STEP
 from tidelog_controller.core.reconcile import next_write
 from tidelog_controller.policies.reassignment import min_isr_in_force
 from tidelog_controller.requests import topic_config_admin
@@ -48,11 +48,11 @@ def test_a_step_begins_one_batch_and_the_next_are_due_at_once() -> None:
     for _ in range(BATCHES):
         out = handle(event, driver.now_ms, wall_ms)
         sizes.append([len(c.transaction.changes) for c in out if isinstance(c, Transact)])
-        if driver.controller.judges_on:
+        if driver.controller.has_more_decisions:
             assert driver.controller.wake_at_ms() == driver.now_ms
         event = Tick()
     assert sizes == [[MAX_CREATED_OR_REMOVED_PER_BATCH]] * BATCHES
-    assert not driver.controller.judges_on
+    assert not driver.controller.has_more_decisions
 
 
 def test_a_step_evaluates_a_bounded_number_of_partitions_that_need_no_change(
@@ -77,8 +77,8 @@ def test_a_step_evaluates_a_bounded_number_of_partitions_that_need_no_change(
     # A new incarnation of the broker: each of its partitions is evaluated.
     driver.start_broker(1)
     driver.watch()
-    assert sum(judged) > MAX_JUDGED_PER_BATCH
-    assert max(judged) <= MAX_JUDGED_PER_BATCH
+    assert sum(judged) > MAX_DECIDED_PER_BATCH
+    assert max(judged) <= MAX_DECIDED_PER_BATCH
 
 
 def _maintenance(driver: Driver) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.model import TopicPartition
-from tidelog_controller.core.write_pace import INTERVALS, Turns
+from tidelog_controller.core.write_pace import INTERVALS, BrokerWriteLimiter
 from tidelog_controller.state.admin_requests import SetMaintenance
 from unit.controller.driver import Driver
 
@@ -15,47 +15,47 @@ FIRST, SECOND, THIRD = (TopicPartition("t", number) for number in range(3))
 
 
 def test_a_step_waits_for_earlier_steps_of_the_same_brokers() -> None:
-    turns = Turns(25)
-    assert turns.has_one(FIRST, (1, 2), 100)
-    assert not turns.has_one(SECOND, (2, 3), 100)
-    assert not turns.has_one(THIRD, (3, 4), 110)
-    assert [turns.has_one(SECOND, (2, 3), now_ms) for now_ms in (124, 125)] == [False, True]
-    assert [turns.has_one(THIRD, (3, 4), now_ms) for now_ms in (149, 150)] == [False, True]
+    turns = BrokerWriteLimiter(25)
+    assert turns.try_acquire(FIRST, (1, 2), 100)
+    assert not turns.try_acquire(SECOND, (2, 3), 100)
+    assert not turns.try_acquire(THIRD, (3, 4), 110)
+    assert [turns.try_acquire(SECOND, (2, 3), now_ms) for now_ms in (124, 125)] == [False, True]
+    assert [turns.try_acquire(THIRD, (3, 4), now_ms) for now_ms in (149, 150)] == [False, True]
 
 
 def test_a_step_of_other_brokers_waits_for_no_other() -> None:
-    turns = Turns(25)
-    assert turns.has_one(FIRST, (1, 2), 100)
-    assert turns.has_one(SECOND, (3, 4), 100)
+    turns = BrokerWriteLimiter(25)
+    assert turns.try_acquire(FIRST, (1, 2), 100)
+    assert turns.try_acquire(SECOND, (3, 4), 100)
 
 
 def test_a_turn_comes_once_and_lasts_until_its_step_has_ended() -> None:
-    turns = Turns(25)
-    turns.has_one(FIRST, (1, 2), 100)
-    turns.settled(FIRST)
-    turns.has_one(SECOND, (1, 2), 100)
+    turns = BrokerWriteLimiter(25)
+    turns.try_acquire(FIRST, (1, 2), 100)
+    turns.release(FIRST)
+    turns.try_acquire(SECOND, (1, 2), 100)
     assert (turns.due(124), turns.wake_at_ms(100)) == ([], 125)
     assert (turns.due(125), turns.wake_at_ms(125)) == ([SECOND], None)
-    turns.settled(SECOND)
+    turns.release(SECOND)
     assert turns.due(1_000) == []
-    assert turns.has_one(SECOND, (1, 2), 1_000)
+    assert turns.try_acquire(SECOND, (1, 2), 1_000)
 
 
 def test_abandoned_turns_delay_no_other() -> None:
-    turns = Turns(25)
-    assert turns.has_one(FIRST, (1, 2), 100)
-    assert not turns.has_one(SECOND, (1, 2), 100)
-    assert not turns.has_one(THIRD, (1, 2), 100)
-    turns.settled(SECOND)
+    turns = BrokerWriteLimiter(25)
+    assert turns.try_acquire(FIRST, (1, 2), 100)
+    assert not turns.try_acquire(SECOND, (1, 2), 100)
+    assert not turns.try_acquire(THIRD, (1, 2), 100)
+    turns.release(SECOND)
     assert turns.due(125) == [FIRST, THIRD]
 
 
 def test_a_write_that_the_store_rejected_keeps_its_turn() -> None:
-    turns = Turns(25)
-    assert turns.has_one(FIRST, (1, 2), 100)
-    turns.settled(FIRST)
-    turns.give_back(FIRST)
-    assert turns.has_one(FIRST, (1, 2), 101)
+    turns = BrokerWriteLimiter(25)
+    assert turns.try_acquire(FIRST, (1, 2), 100)
+    turns.release(FIRST)
+    turns.keep_turn(FIRST)
+    assert turns.try_acquire(FIRST, (1, 2), 101)
 
 
 def _paced(partitions: int) -> Driver:
@@ -77,7 +77,7 @@ def _moving(driver: Driver) -> list[int]:
 
 def _all_want_moves(driver: Driver, *target: int) -> None:
     for number in range(len(driver.states())):
-        driver.want_move(*target, partition=number)
+        driver.request_move(*target, partition=number)
 
 
 @pytest.mark.rule("moves-leave-time-for-writes")
@@ -150,6 +150,6 @@ def test_a_move_withdrawn_before_its_turn_is_not_begun() -> None:
     _all_want_moves(driver, 1, 2, 4)
     (begun,) = _moving(driver)
     for number in {0, 1, 2} - {begun}:
-        driver.want_move(partition=number)
+        driver.request_move(partition=number)
     driver.pass_time(10 * INTERVALS.move_step_ms)
     assert _moving(driver) == [begun]

@@ -129,7 +129,7 @@ def test_pending_writes_of_a_deposed_controller_change_nothing(
 ) -> None:
     driver, held = on_the_way()
     assert held
-    driver._reign(controller_id=2)
+    driver._term(controller_id=2)
     before = dict(driver.store.items)
     sent = len(driver.sent)
     for command in list(held):

@@ -43,7 +43,7 @@ from tidelog_controller.state.admin_requests import (
 )
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest, RecoverPartitions
-from tidelog_controller.state.known import Partition
+from tidelog_controller.state.metadata_records import Partition
 from tidelog_runtime.metadata.schema import (
     BrokerRegistration,
     Departure,

@@ -32,18 +32,18 @@ from tidelog_controller.state.admin_requests import (
     DescribeOperation,
     DescribeThrottle,
     ListOperations,
-    OperationWanted,
     OtherFactor,
     Reassignment,
     Rebalancing,
     RemovedBrokers,
+    RequestedOperation,
+    RequestedReplicas,
     Reversal,
     SetThrottle,
-    WantedReplicas,
 )
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
-from tidelog_controller.state.operations import MoveState
+from tidelog_controller.state.operation_registry import MoveState
 from tidelog_runtime.metadata.operations import (
     OperationEntry,
     OperationKind,
@@ -103,7 +103,7 @@ async def admin() -> AsyncIterator[tuple[FakeAdmin, Any]]:
                 operation_id="op",
                 dry_run=True,
             ),
-            Reassignment((WantedReplicas(TopicPartition("t", 4), (3, 2), (1, 2), "id"),)),
+            Reassignment((RequestedReplicas(TopicPartition("t", 4), (3, 2), (1, 2), "id"),)),
         ),
         ("Rebalance", pb.RebalanceRequest(operation_id="op", dry_run=True), Rebalancing()),
         (
@@ -133,7 +133,7 @@ async def admin() -> AsyncIterator[tuple[FakeAdmin, Any]]:
     ],
 )
 async def test_a_request_for_an_operation_reaches_the_controller_and_its_plan_the_client(
-    admin: tuple[FakeAdmin, Any], call: str, request_: Any, wanted: OperationWanted
+    admin: tuple[FakeAdmin, Any], call: str, request_: Any, wanted: RequestedOperation
 ) -> None:
     fake, stub = admin
     fake.answer = OperationAnswer(None, PLAN)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tidelog.inspection.gateways import AnnouncedGateway
 from tidelog.inspection.model import BrokerBacklog
 from tidelog.model import TopicPartition
-from tidelog_controller.metrics.collector import PARTITIONS_PER_TURN, ControllerCollector
+from tidelog_controller.metrics.controller_metrics import PARTITIONS_PER_TURN, ControllerCollector
 from tidelog_controller.state.context import Context
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
@@ -21,7 +21,7 @@ from tidelog_runtime.telemetry.metrics.controller_catalogue import (
     CONTROLLER_METRICS,
 )
 from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
-from unit.controller.metrics.test_cluster_figures import key
+from unit.controller.metrics.test_cluster_metrics import key
 
 KEYS = Keys("test")
 CLUSTER_NAMES = {metric.name for metric in CLUSTER_METRICS}
@@ -49,17 +49,17 @@ class Reign:
 
 
 class Controller:
-    def __init__(self, reign: Reign | None) -> None:
-        self.reign = reign
+    def __init__(self, term: Reign | None) -> None:
+        self.term = term
 
     def described_gateways(self) -> Sequence[AnnouncedGateway]:
         ages_ms = (100, 200, 20_000)
         return [AnnouncedGateway("gate:7600", str(ms), 1, "", 0, ms) for ms in ages_ms]
 
 
-async def collected(reign: Reign | None) -> MetricsSnapshot:
+async def collected(term: Reign | None) -> MetricsSnapshot:
     snapshot = MetricsSnapshot(CONTROLLER_METRICS)
-    await ControllerCollector(Controller(reign)).collect(snapshot)
+    await ControllerCollector(Controller(term)).collect(snapshot)
     return snapshot
 
 

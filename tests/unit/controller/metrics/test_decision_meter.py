@@ -32,7 +32,7 @@ def measured(*changes: StateChange) -> MetricsSnapshot:
     meter, snapshot = DecisionMeter(Ticking()), MetricsSnapshot(CONTROLLER_METRICS)
     for change in changes:
         meter.take(change)
-    meter.tell(snapshot)
+    meter.write_to(snapshot)
     return snapshot
 
 
@@ -100,7 +100,7 @@ def test_an_event_is_timed_from_begin_to_end() -> None:
     meter, snapshot = DecisionMeter(Ticking()), MetricsSnapshot(CONTROLLER_METRICS)
 
     meter.end(meter.begin())
-    meter.tell(snapshot)
+    meter.write_to(snapshot)
 
     events = snapshot.distributions["tidelog_controller_event_duration_seconds"][()]
     assert events.total == pytest.approx(0.1)
@@ -114,7 +114,7 @@ async def test_an_admin_request_is_timed_and_its_rejection_counted_by_code() -> 
     meter, snapshot = DecisionMeter(Ticking()), MetricsSnapshot(CONTROLLER_METRICS)
 
     await MeteredAdmin(Admin(), meter).submit(DeleteTopic(0, "sea", "", 1000))
-    meter.tell(snapshot)
+    meter.write_to(snapshot)
 
     rejected = counted(snapshot, "tidelog_requests_refused_total")
     assert rejected == {("delete_topic", "UNKNOWN_TOPIC_OR_PARTITION"): 1}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.model import NO_EPOCH, NO_LEADER
-from tidelog_controller.policies.electability import ElectionRules, LiveBroker, is_whole
+from tidelog_controller.policies.electability import ElectionRules, LiveBroker, is_intact
 from tidelog_controller.policies.leader_election import next_state
 from tidelog_controller.policies.recovery import Logs
 from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, Member, Moving, RecoveryConsent
@@ -126,7 +126,7 @@ def test_without_an_unclean_mark_only_a_running_intact_member_is_elected(
         return
     assert live[new.leader].running
     known = {m.broker_id: m for m in (*state.isr, *state.eligible)}
-    clean = [b for b, m in known.items() if live.get(b) and is_whole(m, live, rules)]
+    clean = [b for b, m in known.items() if live.get(b) and is_intact(m, live, rules)]
     if new.unclean_leader_epoch == new.leader_epoch:
         assert not any(live[b].running for b in clean)
         assert (len(new.isr), new.eligible) == (1, ())

@@ -6,9 +6,9 @@ from collections.abc import Collection
 
 import pytest
 
-from tidelog_controller.policies.failing_disk import led_from_another_disk
+from tidelog_controller.policies.failing_disk import transfer_from_failing_disk
 from tidelog_runtime.metadata.schema import LeaderAndIsr
-from unit.controller.policies.test_cut_off_leader import RULES, live, members, partition
+from unit.controller.policies.test_unreachable_leader import RULES, live, members, partition
 
 CONTROLLER_EPOCH = 4
 
@@ -20,7 +20,7 @@ def transferred(
     in_maintenance: Collection[int] = (),
     running: Collection[int] = (1, 2, 3),
 ) -> LeaderAndIsr | None:
-    return led_from_another_disk(
+    return transfer_from_failing_disk(
         state, live(*running), RULES, CONTROLLER_EPOCH, rejecting, in_maintenance
     )
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.policies.leader_balance import (
-    Leadership,
+    PartitionLeadership,
     hindrance,
     maintenance_successors,
     preferred_elections,
@@ -20,7 +20,7 @@ def p(number: int, topic: str = "t") -> TopicPartition:
 
 
 def elections(
-    partitions: dict[TopicPartition, Leadership],
+    partitions: dict[TopicPartition, PartitionLeadership],
     running: tuple[int, ...] = ALL,
     maintenance: tuple[int, ...] = (),
     threshold_percent: int = 0,
@@ -29,11 +29,15 @@ def elections(
     return preferred_elections(partitions, running, maintenance, threshold_percent, at_most)
 
 
-def ten(away: int, preferred: int = 1, topic: str = "t") -> dict[TopicPartition, Leadership]:
+def ten(
+    away: int, preferred: int = 1, topic: str = "t"
+) -> dict[TopicPartition, PartitionLeadership]:
     """Ten partitions; this number of them is not led by the preferred replica."""
     others = tuple(b for b in ALL if b != preferred)
     return {
-        p(n, topic): Leadership((preferred, *others), others[0] if n < away else preferred, ALL)
+        p(n, topic): PartitionLeadership(
+            (preferred, *others), others[0] if n < away else preferred, ALL
+        )
         for n in range(10)
     }
 
@@ -68,25 +72,25 @@ def test_without_partitions_nothing_is_elected() -> None:
 @pytest.mark.parametrize(
     ("state", "running", "maintenance", "reason"),
     [
-        (Leadership(ALL, 2, ALL), (2, 3), (), "broker 1 is not running; start it"),
-        (Leadership(ALL, 2, ALL), ALL, (1,), "broker 1 is in maintenance"),
-        (Leadership(ALL, 2, (2, 3)), ALL, (), "on broker 1 is not in sync"),
-        (Leadership(ALL, NO_LEADER, (1,)), ALL, (), "has no leader"),
+        (PartitionLeadership(ALL, 2, ALL), (2, 3), (), "broker 1 is not running; start it"),
+        (PartitionLeadership(ALL, 2, ALL), ALL, (1,), "broker 1 is in maintenance"),
+        (PartitionLeadership(ALL, 2, (2, 3)), ALL, (), "on broker 1 is not in sync"),
+        (PartitionLeadership(ALL, NO_LEADER, (1,)), ALL, (), "has no leader"),
     ],
 )
 def test_an_ineligible_preferred_replica_is_not_elected_and_the_reason_is_given(
-    state: Leadership, running: tuple[int, ...], maintenance: tuple[int, ...], reason: str
+    state: PartitionLeadership, running: tuple[int, ...], maintenance: tuple[int, ...], reason: str
 ) -> None:
     assert elections({p(0): state}, running, maintenance) == []
     assert reason in str(hindrance(state, running, maintenance))
 
 
 def test_nothing_prevents_an_in_sync_preferred_replica_from_leading() -> None:
-    assert hindrance(Leadership(ALL, 2, ALL), ALL, ()) is None
+    assert hindrance(PartitionLeadership(ALL, 2, ALL), ALL, ()) is None
 
 
 def test_nothing_prevents_the_current_leader_from_leading() -> None:
-    assert hindrance(Leadership(ALL, 1, (1,)), (2,), (1,)) is None
+    assert hindrance(PartitionLeadership(ALL, 1, (1,)), (2,), (1,)) is None
 
 
 def test_an_ineligible_preferred_replica_still_counts_as_lacking() -> None:
@@ -102,7 +106,7 @@ def test_an_ineligible_preferred_replica_still_counts_as_lacking() -> None:
     st.dictionaries(
         st.builds(p, st.integers(0, 20), st.sampled_from("ab")),
         st.builds(
-            lambda order, leader, isr: Leadership(tuple(order), order[leader], isr),
+            lambda order, leader, isr: PartitionLeadership(tuple(order), order[leader], isr),
             st.permutations((1, 2, 3, 4)),
             st.integers(0, 3),
             st.sets(st.integers(1, 4)),
@@ -114,7 +118,7 @@ def test_an_ineligible_preferred_replica_still_counts_as_lacking() -> None:
     st.integers(0, 10),
 )
 def test_elections_are_safe_bounded_and_independent_of_order(
-    partitions: dict[TopicPartition, Leadership],
+    partitions: dict[TopicPartition, PartitionLeadership],
     running: set[int],
     maintenance: set[int],
     threshold_percent: int,
@@ -136,16 +140,16 @@ def test_elections_are_safe_bounded_and_independent_of_order(
 @pytest.mark.parametrize(
     ("state", "running", "maintenance", "successor"),
     [
-        (Leadership(ALL, 1, ALL), ALL, (1,), 2),
-        (Leadership(ALL, 1, (1, 3)), ALL, (1,), 3),
-        (Leadership(ALL, 1, ALL), (1, 3), (1,), 3),
-        (Leadership(ALL, 1, ALL), ALL, (1, 2), 3),
-        (Leadership(ALL, 1, (1,)), ALL, (1,), None),
-        (Leadership(ALL, 1, ALL), ALL, ALL, None),
+        (PartitionLeadership(ALL, 1, ALL), ALL, (1,), 2),
+        (PartitionLeadership(ALL, 1, (1, 3)), ALL, (1,), 3),
+        (PartitionLeadership(ALL, 1, ALL), (1, 3), (1,), 3),
+        (PartitionLeadership(ALL, 1, ALL), ALL, (1, 2), 3),
+        (PartitionLeadership(ALL, 1, (1,)), ALL, (1,), None),
+        (PartitionLeadership(ALL, 1, ALL), ALL, ALL, None),
     ],
 )
 def test_a_broker_in_maintenance_leads_only_where_no_other_can(
-    state: Leadership,
+    state: PartitionLeadership,
     running: tuple[int, ...],
     maintenance: tuple[int, ...],
     successor: int | None,
@@ -154,4 +158,4 @@ def test_a_broker_in_maintenance_leads_only_where_no_other_can(
 
 
 def test_maintenance_does_not_affect_partitions_led_by_others() -> None:
-    assert maintenance_successors({p(0): Leadership(ALL, 2, ALL)}, ALL, (1,)) == {}
+    assert maintenance_successors({p(0): PartitionLeadership(ALL, 2, ALL)}, ALL, (1,)) == {}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tidelog.model import NO_LEADER
 from tidelog_controller.policies.electability import LiveBroker
 from tidelog_controller.policies.reassignment import (
-    WantedMove,
+    RequestedMove,
     is_cancelled,
     min_isr_in_force,
     missing_for_cancellation,
@@ -62,14 +62,14 @@ def partition(
 def step(
     state: LeaderAndIsr,
     brokers: dict[int, LiveBroker] = ALL,
-    wanted: WantedMove | None = None,
+    wanted: RequestedMove | None = None,
     config: TopicConfig | None = None,
 ) -> LeaderAndIsr | None:
     return next_move_step(state, brokers, 4, wanted, (config or TopicConfig()).min_isr)
 
 
-def want(*target: int, cancelled: bool = False, operation: str = "op") -> WantedMove:
-    return WantedMove(operation, target, cancelled)
+def want(*target: int, cancelled: bool = False, operation: str = "op") -> RequestedMove:
+    return RequestedMove(operation, target, cancelled)
 
 
 CANCEL = want(4, 5, 6, cancelled=True)
@@ -312,10 +312,10 @@ def states(draw: st.DrawFn) -> LeaderAndIsr:
 
 
 @st.composite
-def target_moves(draw: st.DrawFn) -> WantedMove | None:
+def target_moves(draw: st.DrawFn) -> RequestedMove | None:
     if draw(st.booleans()):
         return None
-    return WantedMove(draw(st.sampled_from(["op", "other"])), some(draw), draw(st.booleans()))
+    return RequestedMove(draw(st.sampled_from(["op", "other"])), some(draw), draw(st.booleans()))
 
 
 CONFIGS = st.builds(TopicConfig, min_insync_replicas=st.none() | st.integers(1, 4))
@@ -325,7 +325,7 @@ CONFIGS = st.builds(TopicConfig, min_insync_replicas=st.none() | st.integers(1, 
 def test_every_step_keeps_the_invariants(
     state: LeaderAndIsr,
     live: dict[int, LiveBroker],
-    wanted: WantedMove | None,
+    wanted: RequestedMove | None,
     config: TopicConfig,
 ) -> None:
     new = next_move_step(state, live, 4, wanted, config.min_isr)
@@ -346,7 +346,7 @@ def test_every_step_keeps_the_invariants(
 def test_no_step_adds_a_member_to_isr_or_eligible_set(
     state: LeaderAndIsr,
     live: dict[int, LiveBroker],
-    wanted: WantedMove | None,
+    wanted: RequestedMove | None,
     config: TopicConfig,
 ) -> None:
     """Therefore each broker that may lead afterwards has all that was committed before."""
@@ -361,7 +361,7 @@ def test_no_step_adds_a_member_to_isr_or_eligible_set(
 def test_the_replicas_are_both_sides_of_the_move_or_one_of_them(
     state: LeaderAndIsr,
     live: dict[int, LiveBroker],
-    wanted: WantedMove | None,
+    wanted: RequestedMove | None,
     config: TopicConfig,
 ) -> None:
     new = next_move_step(state, live, 4, wanted, config.min_isr)
@@ -385,7 +385,7 @@ def test_the_replicas_are_both_sides_of_the_move_or_one_of_them(
 def test_the_end_of_a_move_leaves_enough_copies_and_a_leader_that_serves(
     state: LeaderAndIsr,
     live: dict[int, LiveBroker],
-    wanted: WantedMove | None,
+    wanted: RequestedMove | None,
     config: TopicConfig,
 ) -> None:
     new = next_move_step(state, live, 4, wanted, config.min_isr)
@@ -409,7 +409,7 @@ def test_the_end_of_a_move_leaves_enough_copies_and_a_leader_that_serves(
 def test_the_leader_epoch_grows_with_the_end_of_a_move_and_never_otherwise(
     state: LeaderAndIsr,
     live: dict[int, LiveBroker],
-    wanted: WantedMove | None,
+    wanted: RequestedMove | None,
     config: TopicConfig,
 ) -> None:
     new = next_move_step(state, live, 4, wanted, config.min_isr)
@@ -421,7 +421,7 @@ def test_the_leader_epoch_grows_with_the_end_of_a_move_and_never_otherwise(
 
 @given(states(), target_moves(), CONFIGS)
 def test_with_all_replicas_in_sync_a_move_completes_and_its_result_is_stable(
-    state: LeaderAndIsr, wanted: WantedMove | None, config: TopicConfig
+    state: LeaderAndIsr, wanted: RequestedMove | None, config: TopicConfig
 ) -> None:
     """At most two moves: the one that was begun, and the target."""
     assume(state.leader != NO_LEADER)

@@ -161,9 +161,9 @@ def test_a_remaining_leader_of_a_drained_partition_keeps_leading() -> None:
 @pytest.mark.parametrize(
     ("removed", "problem"),
     [
-        ([10], r"broker 10 cannot be emptied: 3 brokers would be left, and topic b \(4\)"),
-        ([10, 11], r"brokers 10, 11 .* 2 brokers would be left, and topics a \(3\), b \(4\)"),
-        ([10, 11, 12], "1 broker would be left"),
+        ([10], r"broker 10 cannot be emptied: 3 brokers would remain, and topic b \(4\)"),
+        ([10, 11], r"brokers 10, 11 .* 2 brokers would remain, and topics a \(3\), b \(4\)"),
+        ([10, 11, 12], "1 broker would remain"),
     ],
 )
 def test_a_removal_that_leaves_too_few_brokers_is_rejected_and_names_the_topics(
@@ -248,6 +248,6 @@ def test_the_same_factor_changes_nothing() -> None:
 @pytest.mark.parametrize("factor", [0, 5])
 def test_a_factor_above_the_number_of_brokers_is_rejected(factor: int) -> None:
     assignment = placed(without_racks(4), 4, 2)
-    with pytest.raises(TidelogError, match=r"there are 4 brokers.*ask for 1 to 4") as rejection:
+    with pytest.raises(TidelogError, match=r"only 4 brokers.*request 1 to 4") as rejection:
         plan_replication_factor(assignment, without_racks(4), ["a"], factor)
     assert rejection.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

@@ -68,7 +68,7 @@ def test_a_different_creation_of_a_half_way_topic_is_rejected_with_what_it_lacks
     assert error is not None
     assert error.code is ErrorCode.TOPIC_ALREADY_EXISTS
     assert "2 of its partitions have no replicas yet" in error.message
-    assert "by operation id first, delete it" in error.message
+    assert "by operation id first, delete the topic" in error.message
 
 
 def test_a_growing_topic_is_no_half_way_creation() -> None:

@@ -16,8 +16,8 @@ from tidelog_controller.state.admin_requests import (
     PartitionSelector,
     Reassignment,
     RemovedBrokers,
+    RequestedReplicas,
     SetMaintenance,
-    WantedReplicas,
 )
 from tidelog_controller.state.commands import AdminReply
 from unit.controller.driver import CALLER, KEYS, Driver, cluster
@@ -303,7 +303,7 @@ def test_the_replica_order_of_an_operation_is_not_changed_before_its_end() -> No
     driver.start_broker(4)
     driver.watch()
     targets: list[tuple[int, tuple[int, ...]]] = [(0, (second, third, leader)), (1, (4, 1, 2))]
-    wanted = tuple(WantedReplicas(TopicPartition("t", n), target) for n, target in targets)
+    wanted = tuple(RequestedReplicas(TopicPartition("t", n), target) for n, target in targets)
     driver.begin_operation(Reassignment(wanted), "op")
     assert driver.state(0).replicas == (second, third, leader)
     error = move(driver, (0, leader)).error
@@ -429,7 +429,7 @@ def test_maintenance_that_ends_while_a_request_waits_for_it_stays_ended() -> Non
     assert KEYS.maintenance(broker) not in driver.store.items
     (result,) = answer_of(driver.replies[77]).results
     assert result.error is not None
-    assert "taken the broker out of maintenance again" in result.error.message
+    assert "took the broker out of maintenance" in result.error.message
 
 
 @pytest.mark.rule("leadership-returns-above-threshold")

@@ -82,10 +82,10 @@ def test_a_step_sets_a_bounded_number_of_target_leaders(
     driver, _ = without_preferred(9)
     monkeypatch.setattr(leader_admin, "MAX_CHECKED_PER_STEP", 2)
     monkeypatch.setattr(leader_admin, "MIN_CHECKED_PER_STEP", 1)
-    wishes = _count_per_step(driver, monkeypatch, Context, "want_leader")
+    wishes = _count_per_step(driver, monkeypatch, Context, "request_leader")
     driver.feed(ElectPreferredLeaders(90, (), False, 5_000))
     assert len(answer_of(driver.replies[90]).results) == 3
-    assert not driver.controller.context.wanted_leaders
+    assert not driver.controller.context.requested_leaders
     # Each becomes a target, and then is withdrawn.
     assert sum(wishes) >= 6
     assert max(wishes) <= 2

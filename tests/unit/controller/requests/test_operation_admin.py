@@ -13,8 +13,8 @@ from tidelog_controller.state.admin_requests import (
     Reassignment,
     Rebalancing,
     RemovedBrokers,
+    RequestedReplicas,
     Reversal,
-    WantedReplicas,
 )
 from tidelog_runtime.metadata.operations import OperationState
 from tidelog_runtime.metadata.schema import decode_topic
@@ -233,15 +233,15 @@ def test_a_partition_in_a_requested_operation_is_busy_too() -> None:
         (by_hand((0, (9, 1))), ErrorCode.UNKNOWN_BROKER),
         (by_hand((7, (4, 1))), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (
-            Reassignment((WantedReplicas(TopicPartition("u", 0), (1,)),)),
+            Reassignment((RequestedReplicas(TopicPartition("u", 0), (1,)),)),
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ),
         (
-            Reassignment((WantedReplicas(TopicPartition("t", 0), (1, 4), (4, 1)),)),
+            Reassignment((RequestedReplicas(TopicPartition("t", 0), (1, 4), (4, 1)),)),
             ErrorCode.REVISION_CONFLICT,
         ),
         (
-            Reassignment((WantedReplicas(TopicPartition("t", 0), (1, 4), (), "other"),)),
+            Reassignment((RequestedReplicas(TopicPartition("t", 0), (1, 4), (), "other"),)),
             ErrorCode.UNKNOWN_TOPIC_ID,
         ),
         (AddedBrokers((9,)), ErrorCode.UNKNOWN_BROKER),

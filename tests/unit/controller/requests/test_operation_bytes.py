@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog_controller.requests.operation_looks import MAX_MEASURING_MS
+from tidelog_controller.requests.describe_operation import MAX_MEASURING_MS
 from tidelog_controller.state.admin_answers import OperationMovesAnswer
 from tidelog_controller.state.admin_requests import DescribeOperation, ListOperations
 from tidelog_runtime.metadata.operations import decode_operation

@@ -22,7 +22,7 @@ from tidelog_controller.state.admin_requests import (
     Reversal,
     SetThrottle,
 )
-from tidelog_controller.state.operations import MoveState
+from tidelog_controller.state.operation_registry import MoveState
 from tidelog_runtime.metadata.operations import OperationState, decode_operation
 from tidelog_runtime.metadata.schema import encode_leader_and_isr
 from tidelog_runtime.metadata.store import Transaction
@@ -275,7 +275,7 @@ def test_a_running_operation_names_the_brokers_and_partitions_it_waits_for() -> 
     assert described(driver).operation.entry.reason == ""
     driver.kill_broker(4)
     driver.watch()
-    waits = "waits for broker 4 to run and to take what the controller tells"
+    waits = "waits for broker 4 to run and to accept commands of the controller"
     assert described(driver).operation.entry.reason == waits
     driver.kill_broker(2)
     driver.kill_broker(3)
@@ -331,7 +331,7 @@ def test_a_removal_whose_broker_got_a_replica_at_its_beginning_fails_and_names_i
     catch_up(driver)
     entry = decode_operation(driver.store.items[KEYS.operation("op")].value)
     assert entry.state is OperationState.FAILED
-    assert f"as t/{elsewhere}; remove these brokers again" in entry.reason
+    assert f"such as t/{elsewhere}," in entry.reason
     driver.begin_operation(RemovedBrokers((1,)), "again")
     catch_up(driver)
     assert state_of(driver, "again") is OperationState.DONE

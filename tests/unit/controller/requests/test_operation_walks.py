@@ -22,7 +22,7 @@ from tidelog.model import TopicPartition
 from tidelog_controller.requests import plan_writing
 from tidelog_controller.requests.operation_plans import digest_of
 from tidelog_controller.state.admin_answers import OperationAnswer
-from tidelog_controller.state.admin_requests import AddedBrokers, OperationWanted
+from tidelog_controller.state.admin_requests import AddedBrokers, RequestedOperation
 from tidelog_controller.state.commands import Command, MakePlan, Transact
 from tidelog_controller.state.events import Event, OutcomeUnknown, PlanMade
 from tidelog_runtime.metadata.operations import (
@@ -47,7 +47,7 @@ from unit.controller.operated import (
 REQUEST_MS = 31_000  # until a request that the store does not answer is given up
 
 # Plans of one chunk, of several, and one that depends on the topics of the cluster.
-WANTED: tuple[OperationWanted, ...] = (
+WANTED: tuple[RequestedOperation, ...] = (
     AddedBrokers((4,)),
     by_hand((0, (4, 1))),
     by_hand((0, (4, 1)), (1, (4, 2)), (2, (3, 4))),
@@ -147,7 +147,7 @@ class Walk:
 
     # Possible events.
 
-    def ask(self, wanted: OperationWanted = WANTED[0]) -> int:
+    def ask(self, wanted: RequestedOperation = WANTED[0]) -> int:
         request = self.driver.begin_operation(wanted, "op")
         self.asked.append(request)
         self.waiting.append(request)
@@ -306,7 +306,9 @@ def _a_chunk_is_a_move() -> Iterator[None]:
 @settings(max_examples=100, derandomize=True)
 @given(wanted=st.sampled_from(WANTED), fates=FATES, steps=st.lists(STEPS, min_size=3, max_size=12))
 def test_one_complete_plan_is_carried_out_and_it_is_the_one_answered(
-    wanted: OperationWanted, fates: Fates, steps: Sequence[tuple[Callable[[Walk], object], Fates]]
+    wanted: RequestedOperation,
+    fates: Fates,
+    steps: Sequence[tuple[Callable[[Walk], object], Fates]],
 ) -> None:
     walk = Walk()
     walk.driver.expect(fates)

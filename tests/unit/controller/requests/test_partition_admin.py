@@ -456,11 +456,11 @@ def test_a_waiting_removal_does_not_make_other_events_read_all_partitions(
     driver.pass_time(1)
     looks: list[str] = []
 
-    def looked_at(_: Context, topic: str) -> list[TopicPartition]:
+    def inspected(_: Context, topic: str) -> list[TopicPartition]:
         looks.append(topic)
         return []
 
-    monkeypatch.setattr(Context, "partitions_of", looked_at)
+    monkeypatch.setattr(Context, "partitions_of", inspected)
     driver.pass_time(10)
     assert REMOVAL in driver.store.items
     assert looks == []

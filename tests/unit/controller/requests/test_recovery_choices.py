@@ -110,7 +110,7 @@ def test_a_replica_that_does_not_describe_its_log_in_time_is_named() -> None:
     assert isinstance(answer, RecoveryAnswer)
     problems = {s.broker_id: s.problem for s in only(answer).survivors}
     assert problems[1] == ""
-    assert "has not told" in problems[2]
+    assert "has not reported" in problems[2]
 
 
 def test_brokers_are_queried_only_while_a_description_is_requested() -> None:

@@ -9,10 +9,10 @@ from tidelog.request_bounds import MAX_REPLICAS_PER_BROKER, MAX_REPLICAS_PER_REQ
 from tidelog_controller.policies import replica_limit
 from tidelog_controller.policies.replica_limit import check_added, check_count
 from tidelog_controller.state.admin_requests import (
-    OperationWanted,
     OtherFactor,
     Rebalancing,
     RemovedBrokers,
+    RequestedOperation,
 )
 from unit.controller.driver import Driver
 from unit.controller.operated import by_hand, with_topic
@@ -75,7 +75,7 @@ def test_partitions_are_added_where_they_fit(driver: Driver) -> None:
 
 def test_an_operation_that_would_not_fit_is_rejected(driver: Driver) -> None:
     driver.create_topic("more", 2, 1, assignment=((4,), (4,)))
-    wanted: OperationWanted
+    wanted: RequestedOperation
     for wanted in (by_hand((0, (4, 1)), (1, (4, 2))), OtherFactor(("t", "more"), 4)):
         message = rejection(driver, driver.begin_operation(wanted, dry_run=True))
         assert "broker 4 holds 2 replicas and would hold" in message or "would hold 5" in message

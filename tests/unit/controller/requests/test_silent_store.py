@@ -8,7 +8,7 @@ import pytest
 
 from tidelog.errors import ErrorCode
 from tidelog.model import TopicPartition
-from tidelog_controller.requests.topic_checks import DEFAULT_TIMEOUT_MS
+from tidelog_controller.requests.request_checks import DEFAULT_TIMEOUT_MS
 from tidelog_controller.state.admin_answers import LeadersAnswer
 from tidelog_controller.state.admin_requests import (
     AddPartitions,

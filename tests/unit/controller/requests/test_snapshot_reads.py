@@ -6,8 +6,8 @@ import pytest
 
 from tidelog.errors import ErrorCode
 from tidelog.model import TopicPartition
-from tidelog_controller.requests import recovery_looks, snapshot_reads
-from tidelog_controller.requests.recovery_looks import RecoveryLooks
+from tidelog_controller.requests import describe_recovery, snapshot_reads
+from tidelog_controller.requests.describe_recovery import DescribeRecoveryHandler
 from tidelog_controller.state.admin_answers import RecoveryAnswer, RestartAnswer
 from tidelog_controller.state.admin_requests import (
     AlterTopicConfig,
@@ -114,19 +114,19 @@ def test_a_step_describes_a_bounded_number_of_recoverable_partitions(
     at_once = driver.ask(asked)
     assert isinstance(at_once.answer, RecoveryAnswer)
     assert len(at_once.answer.partitions) == 5
-    monkeypatch.setattr(recovery_looks, "MAX_VIEWED_PER_STEP", 2)
+    monkeypatch.setattr(describe_recovery, "MAX_VIEWED_PER_STEP", 2)
     viewed: list[int] = []
-    view = recovery_looks.RecoveryLooks._view
+    view = describe_recovery.DescribeRecoveryHandler._view
 
-    def counted(looks: recovery_looks.RecoveryLooks, name: object) -> object:
+    def counted(handler: describe_recovery.DescribeRecoveryHandler, name: object) -> object:
         viewed[-1] += 1
-        return view(looks, name)  # type: ignore[arg-type]
+        return view(handler, name)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(recovery_looks.RecoveryLooks, "_view", counted)
+    monkeypatch.setattr(describe_recovery.DescribeRecoveryHandler, "_view", counted)
     # The second of two requests follows the first.
     events: list[Event] = [asked._replace(request_id=89), asked._replace(request_id=90)]
     replies: dict[int, AdminReply] = {}
-    while events or driver.controller.judges_on:
+    while events or driver.controller.has_more_decisions:
         viewed.append(0)
         out = handled(driver, events.pop(0) if events else Tick())
         replies |= {c.request_id: c.reply for c in out if isinstance(c, Reply)}
@@ -138,22 +138,22 @@ def test_a_step_describes_a_bounded_number_of_recoverable_partitions(
 def test_a_step_checks_a_bounded_number_of_partitions_that_a_description_waits_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(recovery_looks, "MAX_VIEWED_PER_STEP", 4)
+    monkeypatch.setattr(describe_recovery, "MAX_VIEWED_PER_STEP", 4)
     driver = down(partitions=20)
     driver.start_broker(1)
     driver.watch()
     checked: list[int] = []
-    undescribed, handle = RecoveryLooks._undescribed, driver.controller.handle
+    undescribed, handle = DescribeRecoveryHandler._undescribed, driver.controller.handle
 
-    def counted(looks: RecoveryLooks, name: TopicPartition) -> bool:
+    def counted(handler: DescribeRecoveryHandler, name: TopicPartition) -> bool:
         checked[-1] += 1
-        return undescribed(looks, name)
+        return undescribed(handler, name)
 
     def handled_too(*parts: object) -> object:
         checked.append(0)
         return handle(*parts)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(RecoveryLooks, "_undescribed", counted)
+    monkeypatch.setattr(DescribeRecoveryHandler, "_undescribed", counted)
     monkeypatch.setattr(driver.controller, "handle", handled_too)
     driver.feed(DescribeRecovery(90, "t", (), 5_000, 0, ""))
     answer = driver.replies[90].answer
@@ -161,7 +161,7 @@ def test_a_step_checks_a_bounded_number_of_partitions_that_a_description_waits_f
     assert len(answer.partitions) == 20
     assert sum(checked) >= 20
     assert max(checked) <= 4
-    assert not driver.controller.context.looked_at
+    assert not driver.controller.context.inspected
 
 
 def test_a_partition_is_described_until_the_last_request_for_it_ends() -> None:
@@ -170,9 +170,9 @@ def test_a_partition_is_described_until_the_last_request_for_it_ends() -> None:
     driver.watch()
     for request_id, numbers, timeout_ms in ((90, (0, 1), 1_000), (91, (1, 2), 2_000)):
         driver.feed(DescribeRecovery(request_id, "t", numbers, timeout_ms, 0, ""))
-    looked_at = driver.controller.context.looked_at
-    assert sorted(name.partition for name in looked_at) == [0, 1, 2]
+    inspected = driver.controller.context.inspected
+    assert sorted(name.partition for name in inspected) == [0, 1, 2]
     driver.pass_time(1_000)
-    assert sorted(name.partition for name in looked_at) == [1, 2]
+    assert sorted(name.partition for name in inspected) == [1, 2]
     driver.pass_time(1_000)
-    assert not looked_at
+    assert not inspected

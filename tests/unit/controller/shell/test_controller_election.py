@@ -30,7 +30,7 @@ def candidates(count: int) -> list[asyncio.Task[Leadership]]:
                 ControllerEntry(n, f"host:{n}"),
                 3,
                 ControllerRoster(KEYS, StateChangeLog(f"controller-{n}", SystemClock())),
-            ).stand()
+            ).campaign()
         )
         for n in range(count)
     ]

@@ -12,7 +12,7 @@ from tidelog.errors import ErrorCode
 from tidelog.inspection.model import StateRequest
 from tidelog.inspection.pressures import ControllerPressure
 from tidelog.state_changes.event import Cause, Kind, Stage
-from tidelog_controller.core import description
+from tidelog_controller.core import controller_description
 from tidelog_controller.requests import operation_admin
 from tidelog_controller.shell import service as service_module
 from tidelog_controller.shell.event_loop import TURNS_BETWEEN_EVENTS
@@ -194,7 +194,7 @@ async def test_every_controller_lists_all_controllers(world: World) -> None:
 async def test_other_tasks_run_while_partitions_are_described_at_one_revision(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(description, "DESCRIBED_PER_SLICE", 1)
+    monkeypatch.setattr(controller_description, "DESCRIBED_PER_SLICE", 1)
     controller = await with_topic(world)
     service = controller.service
     describing = asyncio.create_task(service.describe(StateRequest(topic="t")))

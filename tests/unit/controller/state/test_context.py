@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tidelog.model import TopicPartition
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.known import BrokerChanged, Malformed
+from tidelog_controller.state.metadata_records import BrokerChanged, Malformed
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     BrokerRegistration,

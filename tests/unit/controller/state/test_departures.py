@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tidelog.state_changes.event import Cause
+from tidelog_controller.core.broker_fencing import REPORT_AGAIN_MS, BrokenConnections
 from tidelog_controller.state import departures
-from tidelog_controller.state.broken_connections import TELL_AGAIN_MS, BrokenConnections
 from tidelog_controller.state.departures import Departures
 from tidelog_controller.state.events import DialOutcome
-from tidelog_controller.state.known import Broker
+from tidelog_controller.state.metadata_records import Broker
 from tidelog_runtime.metadata.schema import (
     RUNNING,
     STOPPING,
@@ -27,25 +27,25 @@ def broker(broker_id: int, broker_epoch: int, state: str = RUNNING) -> Broker:
 
 
 def test_a_registration_that_ends_by_itself_is_an_ended_lease() -> None:
-    left = Departures().left(broker(1, 10), None, 5)
+    left = Departures().record(broker(1, 10), None, 5)
     assert left == Departure(10, Cause.BROKER_LEASE_ENDED, 5, "b:1")
 
 
 def test_a_refused_connection_makes_only_that_incarnations_end_a_crash() -> None:
     known = Departures()
-    known.refused(1, 10)
-    assert known.left(broker(1, 10), None, 5).cause is Cause.BROKER_CRASHED
-    assert known.left(broker(1, 11), None, 9).cause is Cause.BROKER_LEASE_ENDED
+    known.connection_refused(1, 10)
+    assert known.record(broker(1, 10), None, 5).cause is Cause.BROKER_CRASHED
+    assert known.record(broker(1, 11), None, 9).cause is Cause.BROKER_LEASE_ENDED
 
 
 def test_a_stopping_broker_that_leaves_has_stopped() -> None:
     known = Departures()
-    known.refused(1, 10)
-    assert known.left(broker(1, 10, STOPPING), None, 5).cause is Cause.BROKER_STOPPED
+    known.connection_refused(1, 10)
+    assert known.record(broker(1, 10, STOPPING), None, 5).cause is Cause.BROKER_STOPPED
 
 
 def test_a_broker_whose_next_incarnation_is_seen_at_once_has_restarted() -> None:
-    assert Departures().left(broker(1, 10), broker(1, 12), 5).cause is Cause.BROKER_RESTARTED
+    assert Departures().record(broker(1, 10), broker(1, 12), 5).cause is Cause.BROKER_RESTARTED
 
 
 def test_the_oldest_departure_beyond_the_limit_is_forgotten(
@@ -54,15 +54,15 @@ def test_the_oldest_departure_beyond_the_limit_is_forgotten(
     monkeypatch.setattr(departures, "MAX_DEPARTURES", 2)
     known = Departures()
     for at, broker_id in enumerate((1, 2, 1, 3)):
-        known.left(broker(broker_id, 10 + at), None, at)
+        known.record(broker(broker_id, 10 + at), None, at)
     assert list(known.last) == [1, 3]
     assert dict(known.unrecorded(9)).get(2, "kept") is None
 
 
 def test_a_stored_departure_is_not_recorded_again() -> None:
     known = Departures()
-    left = known.left(broker(1, 10), None, 5)
-    known.left(broker(2, 11), None, 5)
+    left = known.record(broker(1, 10), None, 5)
+    known.record(broker(2, 11), None, 5)
     assert known.unrecorded(1) == ((1, left),)
     known.recorded(1, left)
     assert [broker_id for broker_id, _ in known.unrecorded(9)] == [2]
@@ -70,16 +70,16 @@ def test_a_stored_departure_is_not_recorded_again() -> None:
 
 def test_a_departure_stored_with_the_end_of_a_registration_applies() -> None:
     known = Departures()
-    known.refused(1, 10)
-    kept = known.judged(broker(1, 10), None, 5)
+    known.connection_refused(1, 10)
+    kept = known.departure_of(broker(1, 10), None, 5)
     known.recorded(1, kept)
-    assert known.left(broker(1, 10), None, 7) == kept
+    assert known.record(broker(1, 10), None, 7) == kept
     assert known.unrecorded(9) == ()
 
 
 def test_a_late_record_of_an_older_incarnation_does_not_hide_a_newer_one() -> None:
     known = Departures()
-    newer = known.left(broker(1, 20), None, 9)
+    newer = known.record(broker(1, 20), None, 9)
     known.recorded(1, newer._replace(broker_epoch=10))
     assert known.last == {1: newer}
     assert known.unrecorded(9) == ((1, newer),)
@@ -87,7 +87,7 @@ def test_a_late_record_of_an_older_incarnation_does_not_hide_a_newer_one() -> No
 
 def test_a_departure_deleted_from_the_store_is_forgotten() -> None:
     known = Departures()
-    known.recorded(1, known.judged(broker(1, 10), None, 5))
+    known.recorded(1, known.departure_of(broker(1, 10), None, 5))
     known.recorded(1, None)
     assert known.last == {}
 
@@ -100,7 +100,7 @@ def test_a_broken_connection_is_published_when_its_outcome_changes_or_after_a_wh
         known.is_news(1, 10, no_answer, 2_000),
         known.is_news(1, 10, accepted, 4_000),
         known.is_news(1, 11, accepted, 5_000),
-        known.is_news(1, 11, accepted, 5_000 + TELL_AGAIN_MS),
+        known.is_news(1, 11, accepted, 5_000 + REPORT_AGAIN_MS),
     ]
     assert published == [True, False, True, True, True]
 
@@ -108,5 +108,5 @@ def test_a_broken_connection_is_published_when_its_outcome_changes_or_after_a_wh
 def test_a_broker_with_an_advertised_address_leaves_that_address_too() -> None:
     registered = broker(1, 10).registration
     outside = replace(registered, external_address="127.0.0.1:7501")
-    left = Departures().left(Broker(1, outside, 10), None, 5)
+    left = Departures().record(Broker(1, outside, 10), None, 5)
     assert (left.address, left.external_address) == ("b:1", "127.0.0.1:7501")

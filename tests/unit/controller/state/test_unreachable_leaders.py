@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidelog.model import TopicPartition
-from tidelog_controller.state.known import Broker
-from tidelog_controller.state.partition_rests import FIRST_REST_MS, MAX_REST_MS, MEMORY_MS
+from tidelog_controller.state.metadata_records import Broker
+from tidelog_controller.state.partition_cooldowns import (
+    FIRST_COOLDOWN_MS,
+    MAX_COOLDOWN_MS,
+    MEMORY_MS,
+)
 from tidelog_controller.state.unreachable_leaders import (
     REPORT_EXPIRY_MS,
     UnreachableLeaders,
@@ -143,9 +147,9 @@ def test_a_partition_waits_after_a_deposition() -> None:
     reports.take(report(2, 1))
     reports.unreachable.deposed(PARTITION)
     assert reports.against(1) == ()
-    assert reports.unreachable.wake_at_ms() == 1_000 + FIRST_REST_MS
-    assert reports.unreachable.advance(1_000 + FIRST_REST_MS - 1) == []
-    assert reports.unreachable.advance(1_000 + FIRST_REST_MS) == [PARTITION]
+    assert reports.unreachable.wake_at_ms() == 1_000 + FIRST_COOLDOWN_MS
+    assert reports.unreachable.advance(1_000 + FIRST_COOLDOWN_MS - 1) == []
+    assert reports.unreachable.advance(1_000 + FIRST_COOLDOWN_MS) == [PARTITION]
     assert reports.unreachable.wake_at_ms() is None
 
 
@@ -163,12 +167,12 @@ def rests_of(reports: Reports, begins_ms: Iterable[int]) -> list[int]:
 
 def test_the_wait_doubles_after_each_deposition_that_follows_soon() -> None:
     lengths = rests_of(Reports(), range(0, 200_000, 40_000))
-    assert lengths == [FIRST_REST_MS, 10_000, 20_000, MAX_REST_MS, MAX_REST_MS]
+    assert lengths == [FIRST_COOLDOWN_MS, 10_000, 20_000, MAX_COOLDOWN_MS, MAX_COOLDOWN_MS]
 
 
 def test_an_old_deposition_does_not_lengthen_the_wait() -> None:
     lengths = rests_of(Reports(), [0, MEMORY_MS])
-    assert lengths == [FIRST_REST_MS, FIRST_REST_MS]
+    assert lengths == [FIRST_COOLDOWN_MS, FIRST_COOLDOWN_MS]
 
 
 def test_a_deposition_is_forgotten_when_it_no_longer_counts() -> None:
