@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, cast
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.core.stopped_replicas import StoppedReplicas
 from tidelog_broker.log.errors import OutOfServiceError
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
-from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.keys import Keys

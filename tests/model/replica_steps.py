@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from tidelog.errors import TidelogError
 from tidelog.model import NO_EPOCH, NO_OFFSET, Acks, EpochEnd, TopicPartition
-from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
-from tidelog_broker.partition.isr import FollowerProgress
-from tidelog_broker.partition.leading import Leading as LeadingNow
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_broker.core.partition.isr import FollowerProgress
+from tidelog_broker.core.partition.leader_state import Leading as LeadingNow
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.storage import data_directory
 from tidelog_broker.storage.data_directory import Identity
 from tidelog_runtime.metadata.broker_directories import BrokerDirectory

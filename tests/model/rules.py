@@ -14,14 +14,15 @@ from typing import Any, NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER
-from tidelog_broker.partition import epochs, high_watermark, isr
-from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
-from tidelog_broker.partition.isr import FollowerProgress
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replicas import command_fencing, replica_manager
+from tidelog_broker.core import command_fencing
+from tidelog_broker.core.partition import epochs, high_watermark, isr
+from tidelog_broker.core.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_broker.core.partition.isr import FollowerProgress
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.core.stopped_replicas import StoppedReplicas
+from tidelog_broker.replicas import replica_manager
 from tidelog_broker.replicas.replica_manager import ReplicaManager
-from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
 from tidelog_broker.replication import isr_updates
 from tidelog_broker.storage import data_directory
 from tidelog_broker.storage.data_directory import Identity

@@ -10,8 +10,8 @@ from functools import cache
 from typing import NamedTuple
 
 from tidelog.model import NO_EPOCH, NO_LEADER
+from tidelog_broker.core.live_brokers import LiveBroker
 from tidelog_broker.damage.resignations import resignation
-from tidelog_broker.membership.metadata_cache import LiveBroker
 from tidelog_broker.replication import isr_updates
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import RUNNING, BrokerRegistration

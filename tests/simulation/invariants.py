@@ -26,13 +26,13 @@ from simulation.violation import Violation
 from tidelog.model import Batch, TopicPartition
 from tidelog_broker.broker import Broker
 from tidelog_broker.clock_check import MAX_OFF_MS
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.producer_state import ProducerStates
+from tidelog_broker.core.partition.range_digest import RangeDigest
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.producer_history import ProducerHistory
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.producer_state import ProducerStates
-from tidelog_broker.partition.range_digest import RangeDigest
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_runtime.metadata.keys import BrokerKey, Keys
 from tidelog_runtime.metadata.memory_data import MemoryData

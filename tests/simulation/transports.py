@@ -20,13 +20,11 @@ from tidelog.client.admin_api import AdminApi
 from tidelog.client.connections import BrokerApi
 from tidelog.errors import TidelogError
 from tidelog.rpc.status import UnreachableError
+from tidelog_broker.core.fetch_messages import FetchName, ReplicaFetchRequest, ReplicaFetchResponse
 from tidelog_broker.replication.transport import (
     ANSWER_TIMEOUT_MS,
     ControllerUnreachableError,
-    FetchName,
     PeerUnreachableError,
-    ReplicaFetchRequest,
-    ReplicaFetchResponse,
 )
 from tidelog_controller.state.events import DialOutcome
 from tidelog_runtime.disk_reports import DiskReport

@@ -22,7 +22,7 @@ from simulation.trace import Tracer
 from simulation.twins import twin_host
 from simulation.violation import Violation
 from tidelog.model import TopicPartition
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.replicas import replica_manager
 from tidelog_controller.core import dirty_partitions
 from tidelog_runtime.metadata.keys import Keys

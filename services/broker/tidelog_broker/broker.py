@@ -21,6 +21,10 @@ from tidelog.state_changes.event import NO_CHANGE, Cause, Kind, Stage
 from tidelog_broker.background import Faults, RunBlocking, retry_pause
 from tidelog_broker.clock_check import ClockCheck, Doubt, Reading, hearing, own_clocks
 from tidelog_broker.config import BrokerConfig
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.range_digest import RangeDigest
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.core.start_progress import StartProgress
 from tidelog_broker.damage.batch_restores import BatchRestores
 from tidelog_broker.damage.digest_check import DigestCheck
 from tidelog_broker.damage.disk_reports import DiskReports, disk_probe
@@ -52,9 +56,6 @@ from tidelog_broker.metrics.vitals import (
     WaitedFor,
     broker_vitals,
 )
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.range_digest import RangeDigest
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.replicas.stray_events import StrayEvents
@@ -73,7 +74,6 @@ from tidelog_broker.requests.producer_ids import ProducerIds
 from tidelog_broker.requests.producer_names import ProducerNames
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.requests.replica_fetch import ReplicaFetch
-from tidelog_broker.start_progress import StartProgress
 from tidelog_broker.storage.clock_file import read_clock, write_clock
 from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError

@@ -12,16 +12,16 @@ import structlog
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.clock_check import ClockCheck
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.producer_state import NOBODY, CrowdedOut
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.core.stalls import stalled_ms
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.log.log import Log
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.replicas.stray_events import StrayEvents
 from tidelog_broker.replication.isr_updates import IsrUpdates
-from tidelog_broker.stalls import stalled_ms
 from tidelog_broker.storage.checkpoints import CheckpointWrite
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.replica_names import Stray

@@ -23,14 +23,14 @@ from tidelog.errors import TidelogError
 from tidelog.model import Acks, TopicPartition
 from tidelog.state_changes.event import Kind, StateChange
 from tidelog_broker.background import RunBlocking
+from tidelog_broker.core.partition.exchange import Appended, FetchPosition
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.range_digest import LogDigests
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.membership.change_ids import ChangeIds
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.partition.exchange import Appended, FetchPosition
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.range_digest import LogDigests
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.storage.cold_reads import ColdReads

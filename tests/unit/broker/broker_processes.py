@@ -6,13 +6,10 @@ from pathlib import Path
 from tidelog.model import Acks
 from tidelog_broker.broker import Broker
 from tidelog_broker.config import BrokerConfig
+from tidelog_broker.core.fetch_messages import ReplicaFetchRequest, ReplicaFetchResponse
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.log.disk import Disk, OsDisk
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.replication.transport import (
-    PeerUnreachableError,
-    ReplicaFetchRequest,
-    ReplicaFetchResponse,
-)
+from tidelog_broker.replication.transport import PeerUnreachableError
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
 from tidelog_broker.storage.data_directory import DataDirectory
 from tidelog_runtime.metadata.memory import MemoryStore

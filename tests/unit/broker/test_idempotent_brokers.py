@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, NO_EPOCH, Acks, Batch
 from tidelog.state_changes.event import Kind
-from tidelog_broker.partition.producer_state import LONGEST_DELIVERY_MS, CommittedProducer
+from tidelog_broker.core.partition.producer_state import LONGEST_DELIVERY_MS, CommittedProducer
 from tidelog_broker.requests.describe_producers import DescribeEntry, Fence
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
 from tidelog_broker.requests.producer_ids import GivenProducer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tidelog_broker.partition.exchange import FetchAnswer
+from tidelog_broker.core.partition.exchange import FetchAnswer
 from unit.broker.broker_parts import append, at_work, commit
 from unit.broker.fake_log import state
 from unit.broker.requests.test_replica_fetch import Leader, ask_for, request

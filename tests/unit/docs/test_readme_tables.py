@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from documented import SPARK_JOBS, read
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_broker.config import BrokerConfig
-from tidelog_broker.partition.producer_state import (
+from tidelog_broker.core.partition.producer_state import (
     MAX_RECENT_UNNAMED_PRODUCERS,
     MAX_UNNAMED_PRODUCERS,
 )

@@ -18,6 +18,7 @@ from tidelog.rpc.wire import batch_to_wire, error_to_wire
 from tidelog.v1 import broker_pb2 as pb
 from tidelog.v1 import broker_pb2_grpc
 from tidelog_broker.broker import Broker
+from tidelog_broker.core.partition.producer_state import CommittedProducer
 from tidelog_broker.edge.topic_metadata import TopicMetadata
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.metrics.request_meter import (
@@ -26,7 +27,6 @@ from tidelog_broker.metrics.request_meter import (
     ProduceCall,
     ProducerIdCall,
 )
-from tidelog_broker.partition.producer_state import CommittedProducer
 from tidelog_broker.requests.consumer_fetch import FetchEntry, FetchOutcome, FetchWait
 from tidelog_broker.requests.describe_producers import (
     DescribeEntry,

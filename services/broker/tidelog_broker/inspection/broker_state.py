@@ -29,6 +29,9 @@ from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.version import installed_version
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.clock_check import ClockCheck
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.core.rejected_requests import RejectionCounts
+from tidelog_broker.core.start_progress import StartProgress
 from tidelog_broker.damage.recent_damage import RecentDamage
 from tidelog_broker.inspection.replica_knowledge import ReplicaKnowledge
 from tidelog_broker.inspection.replica_state import (
@@ -38,12 +41,9 @@ from tidelog_broker.inspection.replica_state import (
     unopened_replica,
 )
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.key_placements import KeyPlacements
 from tidelog_broker.requests.produce import Produce
-from tidelog_broker.requests.rejected_requests import RejectionCounts
-from tidelog_broker.start_progress import StartProgress
 from tidelog_broker.storage.disk_use import UNKNOWN_DISK, DiskUse, LookAtDisk
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock

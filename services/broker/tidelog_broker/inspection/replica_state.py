@@ -19,13 +19,13 @@ from tidelog.inspection.model import (
     WaitingConsumer,
 )
 from tidelog.model import NO_EPOCH, NO_LEADER, NO_OFFSET
-from tidelog_broker.partition import isr
-from tidelog_broker.partition.lag import lag_of, least_lag_of, untold_end
-from tidelog_broker.partition.leading import Leading
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.partition.write_rate import write_rate
-from tidelog_broker.replicas.disk_refusals import Unopened
+from tidelog_broker.core.disk_rejections import Unopened
+from tidelog_broker.core.partition import isr
+from tidelog_broker.core.partition.lag import lag_of, least_lag_of, untold_end
+from tidelog_broker.core.partition.leader_state import Leading
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.core.partition.write_rate import write_rate
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from tidelog.model import Batch
+from tidelog_broker.core.partition.range_digest import LogDigests
 from tidelog_broker.log.clean_shutdown import CleanLog
 from tidelog_broker.log.damage_seal import Evidence
 from tidelog_broker.log.disk import Disk
@@ -20,7 +21,6 @@ from tidelog_broker.log.restoration import is_what_was_there
 from tidelog_broker.log.scrub_stretch import ScrubTarget
 from tidelog_broker.log.segment import Segment
 from tidelog_broker.log.segments import Segments
-from tidelog_broker.partition.range_digest import LogDigests
 
 
 class RepairableLog(ABC):

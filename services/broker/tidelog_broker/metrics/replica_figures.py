@@ -18,10 +18,10 @@ from typing import Generic, NamedTuple, TypeVar
 
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import NO_LEADER, NO_OFFSET
-from tidelog_broker.partition.isr import FollowerProgress
-from tidelog_broker.partition.lag import Lag, lag_of, untold_end
-from tidelog_broker.partition.leading import Leading
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.isr import FollowerProgress
+from tidelog_broker.core.partition.lag import Lag, lag_of, untold_end
+from tidelog_broker.core.partition.leader_state import Leading
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 from tidelog_runtime.telemetry.metrics import broker_catalogue as catalogue
 from tidelog_runtime.telemetry.metrics.broker_catalogue import (

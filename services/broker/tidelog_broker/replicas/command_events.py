@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause, Change, Detail, Kind, Stage
-from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_runtime.replica_control import (
     LeaderAndIsrCommand,
     PartitionCommand,

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.state_changes.event import NO_REVISION, Cause, Change, Detail, Kind, Stage
+from tidelog_broker.core.disk_rejections import DiskRefusals, Refusal, Unopened
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.errors import LogCorruptError, LogError, OutOfServiceError
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replicas.disk_refusals import DiskRefusals, Refusal, Unopened
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.partition import Partition
 
 
 class Followers(Protocol):

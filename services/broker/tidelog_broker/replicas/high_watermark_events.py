@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidelog.state_changes.event import NO_CHANGE, Change, Detail, Kind, Stage
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.replicas.high_watermark_watch import HighWatermarkWatch, holders_of
+from tidelog_broker.core.high_watermark_watch import HighWatermarkWatch, holders_of
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from tidelog.model import TopicPartition
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.core.stopped_replicas import StoppedReplicas
 from tidelog_broker.replicas.topic_configs import TopicConfigs
 from tidelog_runtime.replica_control import PartitionCommand
 

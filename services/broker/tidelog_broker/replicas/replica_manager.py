@@ -14,13 +14,21 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause, Kind, Stage, set_aside
 from tidelog_broker.background import RunBlocking
+from tidelog_broker.core.command_fencing import (
+    fence_command,
+    for_former_life,
+    of_older_controller,
+    stops_nothing_yet,
+)
+from tidelog_broker.core.not_led_here import not_led_here
+from tidelog_broker.core.partition.listener import PartitionListener
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.producer_state import fenced
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.core.stopped_replicas import StoppedReplicas
 from tidelog_broker.log.errors import LogError, LogStorageError
 from tidelog_broker.log.log import Log
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.partition.listener import PartitionListener
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.producer_state import fenced
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.batch_limits import BatchLimits
 from tidelog_broker.replicas.command_events import (
     CommandEvents,
@@ -30,19 +38,11 @@ from tidelog_broker.replicas.command_events import (
     role_part,
     stop_part,
 )
-from tidelog_broker.replicas.command_fencing import fence_command
-from tidelog_broker.replicas.command_refusals import (
-    for_former_life,
-    of_older_controller,
-    stops_nothing_yet,
-)
 from tidelog_broker.replicas.disk_events import DiskEvents, cause_of
 from tidelog_broker.replicas.followers import Followers
 from tidelog_broker.replicas.log_opener import NO_FAILURES, OPENED_AT_ONCE, LogOpener
 from tidelog_broker.replicas.new_replicas import new_replicas
-from tidelog_broker.replicas.not_led_here import not_led_here
 from tidelog_broker.replicas.replica_summary import key_of, summary_of
-from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
 from tidelog_broker.replicas.topic_configs import TopicConfigs
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock

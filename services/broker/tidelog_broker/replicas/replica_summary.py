@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_runtime.replica_control import PartitionCommand, ReplicaSummary
 
 

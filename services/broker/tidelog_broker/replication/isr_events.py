@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tidelog.model import NO_OFFSET, TopicPartition
 from tidelog.state_changes.event import Cause, Detail, Kind, Stage
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 

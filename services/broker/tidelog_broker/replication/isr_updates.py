@@ -16,9 +16,10 @@ import structlog
 
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import NO_CHANGE, Cause, Stage
+from tidelog_broker.core.live_brokers import LiveBroker
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.membership.change_ids import ChangeIds
-from tidelog_broker.membership.metadata_cache import LiveBroker, MetadataCache
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.replication.isr_events import IsrChangeEvent, isr_events, tell
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.keys import Keys

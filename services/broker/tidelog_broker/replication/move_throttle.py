@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tidelog.model import TopicPartition
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.token_bucket import TokenBucket
 from tidelog_broker.membership.metadata_cache import VersionedState
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.replication.token_bucket import TokenBucket
 from tidelog_runtime.clock import Clock
 
 

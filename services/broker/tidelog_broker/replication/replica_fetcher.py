@@ -15,24 +15,22 @@ import structlog
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import NOT_KNOWN, FollowerState
 from tidelog.state_changes.event import Cause
-from tidelog_broker.log.errors import AppendOrderError, LogError
-from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replication.digest_reports import DigestReports
-from tidelog_broker.replication.follower_context import FollowerContext
-from tidelog_broker.replication.follower_events import FollowerEvents
-from tidelog_broker.replication.follower_session import FollowerSession, Lives, Positions
-from tidelog_broker.replication.held_back import MAX_RETRY_DELAY_S, HeldBack, retry_delay_s
-from tidelog_broker.replication.move_throttle import Receiving
-from tidelog_broker.replication.transport import (
-    ANSWER_TIMEOUT_MS,
-    Peers,
-    PeerUnreachableError,
+from tidelog_broker.core.fetch_messages import (
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResult,
 )
+from tidelog_broker.core.follower_session import FollowerSession, Lives, Positions
+from tidelog_broker.core.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.log.errors import AppendOrderError, LogError
+from tidelog_broker.replication.digest_reports import DigestReports
+from tidelog_broker.replication.follower_context import FollowerContext
+from tidelog_broker.replication.follower_events import FollowerEvents
+from tidelog_broker.replication.held_back import MAX_RETRY_DELAY_S, HeldBack, retry_delay_s
+from tidelog_broker.replication.move_throttle import Receiving
+from tidelog_broker.replication.transport import ANSWER_TIMEOUT_MS, Peers, PeerUnreachableError
 from tidelog_runtime.turns import in_turns
 
 # Partitions that are not fetched because of the throttle are checked again after this time at the

@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
 from tidelog.model import TopicPartition
+from tidelog_broker.core.outrun_consumers import OutrunConsumers
+from tidelog_broker.core.partition.exchange import FetchAnswer
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.waiting_consumers import WaitingConsumers
 from tidelog_broker.log.errors import LogError
-from tidelog_broker.partition.exchange import FetchAnswer
-from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.fetch_wait import (
     MAX_RESPONSE_BYTES,
@@ -21,9 +23,7 @@ from tidelog_broker.requests.fetch_wait import (
     in_turn,
     size_of,
 )
-from tidelog_broker.requests.outrun_consumers import OutrunConsumers
 from tidelog_broker.requests.purgatory import Purgatory
-from tidelog_broker.requests.waiting_consumers import WaitingConsumers
 from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.damaged_batches import OffsetRange
 from tidelog_runtime.clock import Clock

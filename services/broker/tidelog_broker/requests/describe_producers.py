@@ -10,9 +10,9 @@ from typing import NamedTuple
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, Acks, TopicPartition
 from tidelog.request_bounds import MAX_DESCRIBED_PRODUCERS
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.producer_state import CommittedProducer
 from tidelog_broker.log.errors import LogError
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.producer_state import CommittedProducer
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.commit_wait import CommitWait, require_timeout, settled
 from tidelog_broker.requests.produce import append_refused

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import Protocol
 
-from tidelog_broker.partition.exchange import FetchAnswer
-from tidelog_broker.partition.replica_log import ReplicaLog
+from tidelog_broker.core.partition.exchange import FetchAnswer
+from tidelog_broker.core.partition.replica_log import ReplicaLog
 from tidelog_broker.storage.cold_reads import ColdReads
 
 MAX_WAIT_MS = 60_000

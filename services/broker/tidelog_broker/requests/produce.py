@@ -15,15 +15,15 @@ import structlog
 from tidelog.batch import retimed
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, Acks, Batch, TopicPartition
+from tidelog_broker.core.partition.exchange import Appended
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.rejected_requests import RejectionCounts
 from tidelog_broker.log.errors import LogError, LogFailedError
-from tidelog_broker.partition.exchange import Appended
-from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.commit_wait import CommitWait, require_timeout, settled
 from tidelog_broker.requests.key_placements import KeyPlacements
 from tidelog_broker.requests.purgatory import Purgatory
-from tidelog_broker.requests.rejected_requests import RejectionCounts
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import UNLIMITED
 

@@ -15,8 +15,8 @@ from typing import TypeAlias
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, TopicPartition
-from tidelog_broker.partition.listener import ReplicaWatch
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.listener import ReplicaWatch
+from tidelog_broker.core.partition.partition import Partition
 
 # None: committed, or synced. An error: it is not known whether it will be.
 Committed: TypeAlias = "asyncio.Future[TidelogError | None]"

@@ -10,13 +10,7 @@ from typing import TypeAlias
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET
-from tidelog_broker.log.errors import LogError
-from tidelog_broker.partition.exchange import FetchAnswer
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replicas.replica_manager import ReplicaManager
-from tidelog_broker.replication.fetch_sessions import FetchSession, FetchSessions
-from tidelog_broker.replication.move_throttle import MoveThrottle
-from tidelog_broker.replication.transport import (
+from tidelog_broker.core.fetch_messages import (
     NO_SESSION,
     DivergedRange,
     FetchName,
@@ -26,6 +20,12 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchResult,
     ReportedDigest,
 )
+from tidelog_broker.core.fetch_sessions import FetchSession, FetchSessions
+from tidelog_broker.core.partition.exchange import FetchAnswer
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.log.errors import LogError
+from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.requests.fetch_wait import (
     MAX_RESPONSE_BYTES,
     ColdFetch,

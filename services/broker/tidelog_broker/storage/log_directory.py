@@ -11,6 +11,8 @@ from pathlib import PurePath
 import structlog
 
 from tidelog.model import TopicPartition
+from tidelog_broker.core.partition.range_digest import RANGE_OFFSETS
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.clean_shutdown import CleanLog, read_all, write_all
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import Disk
@@ -26,20 +28,13 @@ from tidelog_broker.log.log_start import BeforeLoss
 from tidelog_broker.log.reopening import Reopening, rewrite_segments
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.log.unsynced import Unsynced
-from tidelog_broker.partition.range_digest import RANGE_OFFSETS
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.checkpoints import Checkpoints, CheckpointWrite
 from tidelog_broker.storage.damaged_batches import DamagedBatches
 from tidelog_broker.storage.damaged_replica import DamagedReplica
 from tidelog_broker.storage.data_directory import REPLICAS
 from tidelog_broker.storage.known_logs import OpenLog, OutOfService, Undecided
 from tidelog_broker.storage.log_opening import LogOpening, open_checked
-from tidelog_broker.storage.replica_names import (
-    REPLICA_NAME,
-    STRAY_NAME,
-    Stray,
-    directory_name,
-)
+from tidelog_broker.storage.replica_names import REPLICA_NAME, STRAY_NAME, Stray, directory_name
 from tidelog_broker.storage.replica_notes import ReplicaNotes
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import TopicConfig

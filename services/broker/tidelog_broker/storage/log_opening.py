@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidelog.model import TopicPartition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.errors import LogUnreadableError
 from tidelog_broker.log.log import Log
-from tidelog_broker.partition.replica_key import ReplicaKey
 
 
 class LogOpening:

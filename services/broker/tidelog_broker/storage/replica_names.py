@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from tidelog.model import TopicPartition
-from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 
 REPLICA_NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\.(?P<topic_id>[A-Za-z0-9_-]{22})")
 STRAY_NAME = re.compile(REPLICA_NAME.pattern + r"@(?P<since_ms>\d+)(\.\d+)?")

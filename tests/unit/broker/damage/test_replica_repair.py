@@ -11,12 +11,12 @@ import pytest
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, TopicPartition
 from tidelog.state_changes.event import Kind, Stage
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.damage.other_replicas import OtherReplicas
 from tidelog_broker.damage.replica_repair import MAX_RETRY_DELAY_S, ReplicaRepair, repair_delay_s
 from tidelog_broker.damage.resignations import Resignations
 from tidelog_broker.log.errors import LogStorageError
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_runtime.metadata.schema import (
     NOT_WHOLE,
     LeaderAndIsr,

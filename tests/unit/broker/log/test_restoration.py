@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tidelog.model import Batch
+from tidelog_broker.core.partition.producer_state import ProducerStates
 from tidelog_broker.log.damage_seal import discard_evidence
 from tidelog_broker.log.errors import LogCorruptError
 from tidelog_broker.log.leader_epochs import EpochEntry, LeaderEpochs
 from tidelog_broker.log.log import Log
-from tidelog_broker.partition.producer_state import ProducerStates
 from unit.broker.log.builders import Producer, batch_at, batches_from, log_of, open_log, read_all
 from unit.broker.log.memory_disk import MemoryDisk
 from unit.broker.log.test_live_seal import CONFIG, FRAME, flip, seal, unreadable

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from tidelog.model import NO_LEADER
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replicas import stopped_replicas
-from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
+from tidelog_broker.core import stopped_replicas
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.core.stopped_replicas import StoppedReplicas
 from tidelog_runtime.replica_control import LeaderAndIsrCommand, StopReplicaCommand
 from unit.broker.broker_parts import KEY, Replicas, command, revision_of, stop_command
 from unit.broker.fake_log import TOPIC_ID, state

@@ -11,8 +11,8 @@ import pytest
 from tidelog.errors import ErrorCode
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Kind
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.segment import segment_path
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas import replica_manager
 from tidelog_broker.storage.replica_names import directory_name
 from tidelog_runtime.replica_control import CommandResult

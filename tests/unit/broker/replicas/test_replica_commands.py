@@ -11,8 +11,8 @@ import pytest
 from tidelog.errors import ErrorCode
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Cause
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.disk import OsDisk
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import COST_PER_TURN, CREATION_COST
 from tidelog_runtime.replica_control import (
     CommandResult,

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from tidelog.model import Acks
+from tidelog_broker.core.partition.isr import SessionTime
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.partition.isr import SessionTime
-from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replication.isr_updates import MAX_JUDGED_PER_TURN, IsrUpdates
 from tidelog_runtime.metadata.schema import (
     STOPPING,

@@ -10,7 +10,7 @@ from tidelog.batch import is_intact, new_batch
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Batch, Codec, TopicPartition
 from tidelog.record_batch import without_deltas
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.commit_wait import MAX_TIMEOUT_MS
 from tidelog_broker.requests.produce import (

@@ -11,13 +11,13 @@ import pytest
 from tidelog import record_batch
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Batch, OffsetPosition
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.replication.move_throttle import MoveThrottle
-from tidelog_broker.replication.transport import (
+from tidelog_broker.core.fetch_messages import (
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.requests.consumer_fetch import (
     ConsumerFetch,
     FetchEntry,

@@ -10,7 +10,7 @@ import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, Acks, TopicPartition
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.requests import describe_producers
 from tidelog_broker.requests.describe_producers import (
     DescribeEntry,

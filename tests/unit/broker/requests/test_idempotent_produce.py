@@ -7,7 +7,7 @@ import pytest
 from tidelog.errors import ErrorCode
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, Acks, Batch
 from tidelog.record_batch import without_deltas
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.produce import Produce, ProduceEntry, ProduceOutcome
 from unit.broker.broker_parts import Replicas, fetch_by, holder_change, in_place, on, until_idle

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from tidelog_broker.replication import fetch_sessions
-from tidelog_broker.replication.transport import NO_SESSION
+from tidelog_broker.core import fetch_sessions
+from tidelog_broker.core.fetch_messages import NO_SESSION
 from tidelog_runtime.turns import ITEMS_PER_TURN
 from unit.broker.requests.test_session_fetch import Follower, named
 from unit.loop_turns import Turns

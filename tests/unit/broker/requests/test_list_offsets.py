@@ -5,7 +5,7 @@ import pytest
 from tidelog import record_batch
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Batch, OffsetPosition
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.requests.list_offsets import (
     LARGE_BATCH_BYTES,
     PAUSE_S_PER_BYTE,

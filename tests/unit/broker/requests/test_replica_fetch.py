@@ -7,17 +7,17 @@ import pytest
 
 from tidelog.errors import ErrorCode
 from tidelog.model import EpochEnd
-from tidelog_broker.partition.exchange import FetchPosition
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.producer_state import ProducerStates
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replication.move_throttle import MoveThrottle
-from tidelog_broker.replication.transport import (
+from tidelog_broker.core.fetch_messages import (
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
     ReplicaFetchResult,
 )
+from tidelog_broker.core.partition.exchange import FetchPosition
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.producer_state import ProducerStates
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.requests.fetch_wait import PRODUCER_BYTES
 from tidelog_broker.requests.replica_fetch import ReplicaFetch
 from unit.broker.broker_parts import Replicas, append, position, until_idle

@@ -10,11 +10,7 @@ import pytest
 
 from tidelog.errors import ErrorCode
 from tidelog.model import NO_OFFSET
-from tidelog_broker.partition.isr import FollowerProgress, is_lagging
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replication.move_throttle import MoveThrottle
-from tidelog_broker.replication.transport import (
+from tidelog_broker.core.fetch_messages import (
     NO_SESSION,
     DivergedRange,
     ReplicaFetchEntry,
@@ -22,6 +18,10 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchResponse,
     ReportedDigest,
 )
+from tidelog_broker.core.partition.isr import FollowerProgress, is_lagging
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.requests.replica_fetch import ReplicaFetch
 from unit.broker.broker_parts import Replicas, append, position, until_idle
 from unit.broker.fake_log import epoch_of, state

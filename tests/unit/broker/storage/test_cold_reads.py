@@ -9,14 +9,9 @@ from pathlib import PurePath
 
 import pytest
 
+from tidelog_broker.core.partition.replica_log import ColdRange
 from tidelog_broker.log.errors import LogStorageError
-from tidelog_broker.partition.replica_log import ColdRange
-from tidelog_broker.storage.cold_reads import (
-    MAX_AHEAD_BYTES,
-    PIECE_BYTES,
-    READS_AT_ONCE,
-    ColdReads,
-)
+from tidelog_broker.storage.cold_reads import MAX_AHEAD_BYTES, PIECE_BYTES, READS_AT_ONCE, ColdReads
 from unit.broker.broker_parts import until_idle
 from unit.broker.cold_disk import Threads, reading
 from unit.broker.fake_log import FakeLog

@@ -1,0 +1,126 @@
+"""The follower's side of a fetch session. Pure.
+
+It knows what the leader was sent, and so what the next request may leave out. See "Replica fetch"
+in docs/internals/protocol.md, rule `fetch-session-bound-to-incarnations`, and KIP-227.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from tidelog_broker.core.fetch_messages import NO_SESSION, ReplicaFetchResult
+from tidelog_broker.core.partition.exchange import FetchPosition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+
+Positions = Mapping[ReplicaKey, FetchPosition | None]
+
+
+class Lives(NamedTuple):
+    """Broker epochs of both ends, to which a session is bound."""
+
+    follower: int
+    leader: int
+
+
+class SessionRequest(NamedTuple):
+    session_id: int
+    session_sequence: int
+    named: Mapping[ReplicaKey, FetchPosition]
+    forgotten: Sequence[ReplicaKey]
+
+
+class FollowerSession:
+    """The positions that one fetcher has sent to its leader.
+
+    One request at a time: `next`, then `answered`; or `reset` if no answer came, because it is not
+    known then what the leader has received.
+
+    - `numbers`: counts the sessions of this incarnation, over all leaders.
+    - `synced`: a position reports how far the disk is, and a change of that alone is sent, too.
+    """
+
+    def __init__(self, numbers: Iterator[int], *, synced: bool) -> None:
+        self.synced = synced
+        self._numbers = numbers
+        self.lives = Lives(0, 0)
+        self._id = NO_SESSION
+        self._sequence = 0
+        # None: the leader knows the partition, and the next request must name it.
+        self._told: dict[ReplicaKey, FetchPosition | None] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a session is open. If not, the next request needs every position."""
+        return self._id != NO_SESSION
+
+    def bind(self, lives: Lives) -> None:
+        """Ends the session if it belongs to other incarnations."""
+        if lives != self.lives:
+            self.reset()
+            self.lives = lives
+
+    def reset(self) -> None:
+        self._id = NO_SESSION
+        self._sequence = 0
+        self._told = {}
+
+    def tell_again(self, replica: ReplicaKey) -> None:
+        """Has the next request name the partition: it is followed from scratch."""
+        if replica in self._told:
+            self._told[replica] = None
+
+    def has_partitions(self, positions: Positions) -> bool:
+        """Whether the session has any partition after a request with these positions."""
+        leaving = sum(1 for at, p in positions.items() if p is None and at in self._told)
+        return len(self._told) > leaving or any(p is not None for p in positions.values())
+
+    def next(self, positions: Positions) -> SessionRequest:
+        """Returns the next request.
+
+        `positions`: those of all partitions that may have changed since the last request, and of
+        every partition if no session is open; None: not to be fetched.
+        """
+        if self._id == NO_SESSION:
+            named = {replica: p for replica, p in positions.items() if p is not None}
+            self._told = dict(named)
+            return SessionRequest(NO_SESSION, next(self._numbers), named, ())
+        self._sequence += 1
+        named = {}
+        forgotten = []
+        for replica, position in positions.items():
+            if position is None:
+                if replica in self._told:
+                    del self._told[replica]
+                    forgotten.append(replica)
+            elif self._differs(position, self._told.get(replica)):
+                self._told[replica] = named[replica] = position
+        return SessionRequest(self._id, self._sequence, named, forgotten)
+
+    def _differs(self, position: FetchPosition, told: FetchPosition | None) -> bool:
+        if told is None:
+            return True
+        # A leader does not act on the start of the log.
+        same = told._replace(log_start_offset=position.log_start_offset)
+        if not self.synced:
+            same = same._replace(flushed_offset=position.flushed_offset)
+        return position != same
+
+    def told(self, replica: ReplicaKey) -> FetchPosition | None:
+        """Returns the position that the last request named, or that it left out as known."""
+        return self._told.get(replica)
+
+    def answered(self, session_id: int, results: Sequence[ReplicaFetchResult]) -> bool:
+        """Notes the results of an answer.
+
+        Returns whether the session continues. Both ends do the same: a partition that was answered
+        with an error or a divergence has to be named again.
+        """
+        if session_id == NO_SESSION or self._id not in (NO_SESSION, session_id):
+            self.reset()
+            return False
+        self._id = session_id
+        for result in results:
+            if result.answer is None or result.answer.diverging is not None:
+                self._told.pop(result.replica, None)
+        return True
