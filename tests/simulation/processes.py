@@ -358,7 +358,7 @@ class BrokerProcess(Service):
             return None
         if kind == "watch":
             return await self._watch(broker, request)
-        command = getattr(broker.manager, kind, None)
+        command = getattr(broker.commands, kind, None)
         if command is not None:
             return await command(request)
         return await getattr(service, _camel(kind))(request, CONTEXT)

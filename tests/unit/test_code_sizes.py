@@ -22,7 +22,6 @@ LONG_FILES = {
     "services/broker/tidelog_broker/broker.py": 715,
     "services/broker/tidelog_broker/log/log.py": 560,
     "services/broker/tidelog_broker/core/partition/partition.py": 536,
-    "services/broker/tidelog_broker/replicas/replica_manager.py": 597,
     "services/broker/tidelog_broker/replication/replica_fetcher.py": 552,
     "services/broker/tidelog_broker/storage/log_directory.py": 570,
     "services/controller/tidelog_controller/core/controller.py": 564,

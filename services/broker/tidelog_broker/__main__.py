@@ -232,7 +232,7 @@ def add_services(
         ReplicaService(replica_fetch, broker.replica_fetch.hurry, broker.stopped), server
     )
     replica_control_pb2_grpc.add_ReplicaControlServiceServicer_to_server(
-        ReplicaControlService(broker.manager, broker.stopped, broker.cache.state_at), server
+        ReplicaControlService(broker.commands, broker.stopped, broker.cache.state_at), server
     )
     scrub_pb2_grpc.add_ScrubServiceServicer_to_server(
         ScrubService(broker.scrubber, lambda: broker.divergences.count), server

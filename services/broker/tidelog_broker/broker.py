@@ -57,6 +57,7 @@ from tidelog_broker.metrics.vitals import (
     broker_vitals,
 )
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
+from tidelog_broker.replicas.replica_commands import ReplicaCommands
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.replicas.stray_events import StrayEvents
 from tidelog_broker.replication.fetchers import Fetchers
@@ -186,7 +187,21 @@ class Broker:
             self._listener,
             self._new_fetchers,
             state_changes,
+            replica_lag_max_bytes=config.replica_lag_max_bytes,
+            on_failure=lambda key, error: self._repair.failed(key, error),
+            on_clock=hearing(clock, self.clock_check),
+        )
+        self.commands = ReplicaCommands(
+            self.manager,
+            self._logs,
+            clock,
+            state_changes,
             run_blocking,
+            on_following=lambda key: self._repair.copy_missing(key),
+            # A store below a revision that a command rests on was rolled back (rule
+            # `other-or-older-store-rejected`).
+            on_store_revision=self.store.heard_of,
+            on_full_state=self.start.count,
         )
         self.divergences = Divergences(
             disk,
@@ -226,7 +241,6 @@ class Broker:
         self._high_watermarks = HighWatermarkEvents(
             config.replica_lag_time_max_ms // 2, config.broker_id, state_changes
         )
-        self.manager.on_clock = hearing(clock, self.clock_check)
         self._maintenance = self._new_maintenance(clock)
         self.scrubber = Scrubber(
             disk,
@@ -248,13 +262,6 @@ class Broker:
         self.inspection.previous_end = data_directory.previous_end
         self.inspection.boot_id = data_directory.identity.boot_id
         self.figures = self._new_figures(clock)
-        self.manager.replica_lag_max_bytes = config.replica_lag_max_bytes
-        self.manager.on_failure = self._repair.failed
-        self.manager.on_following = self._repair.copy_missing
-        # A store below a revision that a command rests on was rolled back (rule
-        # `other-or-older-store-rejected`).
-        self.manager.on_store_revision = self.store.heard_of
-        self.manager.on_full_state = self.start.count
         self._damage = StartDamage(
             config.broker_id, self._logs, self._repair, self._others, self.cache, run_blocking
         )
@@ -660,7 +667,7 @@ class Broker:
     async def stop(self) -> None:
         """Ends the background tasks and closes the logs, after the edge has stopped."""
         await self.leave()
-        await self.manager.close()
+        await self.commands.close()
         await self._fetchers.close()
         for task in self._tasks:
             task.cancel()

@@ -162,7 +162,7 @@ class Cluster:
         leaders = {
             p.broker_id: LeaderAddress(address, p.epoch) for address, p in self.listening.items()
         }
-        result = await process.broker.manager.leader_and_isr(
+        result = await process.broker.commands.leader_and_isr(
             LeaderAndIsrCommand(
                 controller_id=1,
                 controller_epoch=1,

@@ -101,5 +101,5 @@ async def test_a_removed_replica_is_forgotten() -> None:
     replicas = Replicas()
     partition = await replicas.lead()
     replicas.manager.replica_failed(partition, FULL)
-    replicas.manager._remove(partition, delete=True)
+    replicas.manager.remove(partition, delete=True)
     assert not replicas.manager.disk

@@ -232,7 +232,7 @@ async def test_a_partition_removed_during_the_read_is_answered_as_such() -> None
         leader, partition = Leader(replicas), await cold_partition(replicas)
         consumed, followed = leader.consumed(partition), leader.followed(partition)
         assert not await is_answered(consumed)
-        await replicas.manager.stop_replica(stop_command(20))
+        await replicas.commands.stop_replica(stop_command(20))
         (outcome,) = await consumed
         assert outcome.error is not None
         await replicas.threads.end()

@@ -36,9 +36,10 @@ class Partition(Replica):
         *,
         high_watermark: int,
         listener: PartitionListener,
+        lag_max_bytes: int | None = None,
     ) -> None:
         super().__init__(name, topic_id, broker_id, log, high_watermark=high_watermark)
-        self.lag_max_bytes: int | None = None
+        self.lag_max_bytes = lag_max_bytes
         self._listener = listener
 
     # -- roles ---------------------------------------------------------------------
