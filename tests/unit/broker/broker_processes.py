@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 from tidelog.model import Acks
+from tidelog_broker.boundaries import Boundaries
 from tidelog_broker.broker import Broker
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.core.fetch_messages import ReplicaFetchRequest, ReplicaFetchResponse
@@ -62,18 +63,20 @@ class Process:
                 producer_id_expiration_ms=cluster.producer_id_expiration_ms,
                 producer_name_expiration_ms=cluster.producer_name_expiration_ms,
             ),
-            store=self.store,
-            disk=self.disk,
-            data_directory=self.data_directory,
-            peers=self,
-            controllers=NoController(),
-            clock=virtual_clock(),
-            rng=rng,
-            run_blocking=in_place,
-            check_batch=lambda _: None,
-            timestamps_of=lambda _: [],
-            without_deltas=lambda batch: batch,
-            state_changes=StateChangeLog(f"broker-{broker_id}", virtual_clock()),
+            Boundaries(
+                store=self.store,
+                disk=self.disk,
+                data_directory=self.data_directory,
+                peers=self,
+                controllers=NoController(),
+                clock=virtual_clock(),
+                rng=rng,
+                run_blocking=in_place,
+                check_batch=lambda _: None,
+                timestamps_of=lambda _: [],
+                without_deltas=lambda batch: batch,
+                state_changes=StateChangeLog(f"broker-{broker_id}", virtual_clock()),
+            ),
         )
 
     # The interface of its peers.
