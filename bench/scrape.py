@@ -144,7 +144,7 @@ class _Listener:
     def _ignore(self, _: Partition) -> None: ...
 
     log_grew = sync_needed = high_watermark_moved = log_start_moved = _ignore
-    leadership_ended = followers_forgotten = isr_needs_judging = _ignore
+    leadership_ended = followers_forgotten = isr_needs_evaluation = _ignore
 
 
 class Replicas:

@@ -216,7 +216,7 @@ class Steps:
         if r.revision != PRESENT:
             return Swap(None, self.observe(replica, store), "the key has moved")
         if not guard_holds(held.registered, joiners_of(r.value, r.leading.proposed)):
-            refused = self._number(replica_steps.isr_refused(r))
+            refused = self._number(replica_steps.isr_rejected(r))
             return Swap(None, refused, "a joiner's registration has changed")
         broken = writes.broken_by_joiners(held.registered, joiners_of(r.value, r.leading.proposed))
         return Swap(r.leading.proposed, replica, "", broken)

@@ -351,13 +351,13 @@ class BrokerProcess(Service):
     async def _answer(
         self, broker: Broker, service: BrokerService, kind: str, request: Any
     ) -> object:
-        refusal = broker.start.refusal(self.broker_id)
+        refusal = broker.start.rejection(self.broker_id)
         if refusal:
             return CallFailedError(f"UNAVAILABLE: {refusal}")
         if kind == "replica_fetch":
-            return await broker.replica_fetch(request)
+            return await broker.replica_fetch.handle(request)
         if kind == "hurry":
-            broker.replica_fetch.hurry(request)
+            broker.replica_fetch.complete_early(request)
             return None
         if kind == "watch":
             return await self._watch(broker, request)

@@ -227,12 +227,12 @@ def add_services(
     """Adds the services for clients, brokers and controllers."""
     broker, metrics, *_ = parts
     add_start_gate(server, broker, broker_id)
-    replica_fetch: ReplicaFetchCall = broker.replica_fetch
+    replica_fetch: ReplicaFetchCall = broker.replica_fetch.handle
     if metrics is not None:
         replica_fetch = metered_replica_fetch(replica_fetch, metrics.requests)
     broker_pb2_grpc.add_BrokerServiceServicer_to_server(client_service_of(parts), server)
     replica_pb2_grpc.add_ReplicaServiceServicer_to_server(
-        ReplicaService(replica_fetch, broker.replica_fetch.hurry, broker.stopped), server
+        ReplicaService(replica_fetch, broker.replica_fetch.complete_early, broker.stopped), server
     )
     replica_control_pb2_grpc.add_ReplicaControlServiceServicer_to_server(
         ReplicaControlService(broker.commands, broker.stopped, broker.cache.state_at), server
@@ -276,7 +276,7 @@ def client_service_of(parts: Parts) -> BrokerService:
 
 
 def add_start_gate(server: grpc.aio.Server, broker: Broker, broker_id: int) -> None:
-    gate = StartGate(lambda: broker.start.refusal(broker_id))
+    gate = StartGate(lambda: broker.start.rejection(broker_id))
     server.add_generic_rpc_handlers((gate,))
 
 

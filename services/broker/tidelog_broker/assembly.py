@@ -464,7 +464,7 @@ class BrokerParts:
 
     def sync_put_off(self, partition: Partition, error: LogError) -> None:
         """Called by the log syncer."""
-        self.manager.disk.refused(partition.key, error, "synced")
+        self.manager.disk.rejected(partition.key, error, "synced")
 
     def sync_failed(self, partition: Partition, error: LogError) -> None:
         """Called by the log syncer."""

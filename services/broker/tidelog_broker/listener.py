@@ -17,6 +17,6 @@ class BrokerListener:
         self.log_grew = purgatory.log_grew
         self.high_watermark_moved = purgatory.high_watermark_moved
         self.log_start_moved = purgatory.log_start_moved
-        self.isr_needs_judging = isr_updates.judge_soon
+        self.isr_needs_evaluation = isr_updates.judge_soon
         self.leadership_ended = purgatory.leadership_ended
         self.followers_forgotten = purgatory.followers_forgotten

@@ -85,7 +85,7 @@ class Maintenance:
             stood_still_ms = stalled_ms(now_ms - began_ms, interval_ms)
             if stood_still_ms:
                 self._tell_stalled(stood_still_ms)
-                self._high_watermarks.begin_anew(now_ms)
+                self._high_watermarks.restart_timers(now_ms)
                 for partition in self._manager.led():
                     partition.grant_followers(now_ms)
             restless = self._isr_updates.judge_all(self._manager)

@@ -193,7 +193,7 @@ class Listener:
         self.to_evaluate: list[Partition] = []
         self.to_sync: list[Partition] = []
 
-    def isr_needs_judging(self, partition: Partition) -> None:
+    def isr_needs_evaluation(self, partition: Partition) -> None:
         self.to_evaluate.append(partition)
 
     def sync_needed(self, partition: Partition) -> None:

@@ -90,12 +90,12 @@ class Process:
         process = self.cluster.listening.get(address)
         if process is None:
             raise PeerUnreachableError(f"{address}: connection refused")
-        return await process.broker.replica_fetch(request)
+        return await process.broker.replica_fetch.handle(request)
 
     def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
         process = self.cluster.listening.get(address)
         if process is not None:
-            process.broker.replica_fetch.hurry(request.name)
+            process.broker.replica_fetch.complete_early(request.name)
 
     async def close(self) -> None:
         pass
@@ -136,7 +136,7 @@ class Process:
 
     async def produce(self, timeout_ms: int = 1000) -> ProduceOutcome:
         entry = ProduceEntry(NAME, "", [sent()])
-        (outcome,) = await self.broker.produce([entry], Acks.ALL, timeout_ms)
+        (outcome,) = await self.broker.produce.handle([entry], Acks.ALL, timeout_ms)
         return outcome
 
 

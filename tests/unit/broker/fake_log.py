@@ -200,7 +200,7 @@ class Notes:
     def followers_forgotten(self, partition: Partition) -> None:  # noqa: ARG002
         self.said.append("followers forgotten")
 
-    def isr_needs_judging(self, partition: Partition) -> None:  # noqa: ARG002
+    def isr_needs_evaluation(self, partition: Partition) -> None:  # noqa: ARG002
         self.said.append("judge")
 
 

@@ -72,7 +72,7 @@ async def test_a_broker_that_waits_for_the_store_listens_and_reports_it(cluster:
     assert (await described_by(process)).start_phase == WAITS_FOR_STORE
     process.store.reconnect()
     await until(lambda: process.broker.start.phase == TAKES_STATES)
-    assert not process.broker.start.refusal(1)
+    assert not process.broker.start.rejection(1)
     stop.set()
     assert await living == 0
     assert edge.serving is None
@@ -190,10 +190,10 @@ async def test_a_broker_without_its_metadata_rejects_requests(cluster: Cluster) 
     process.store.disconnect()
     joining = asyncio.create_task(process.broker.join(address_of(1)))
     await until_idle()
-    assert "it reads the cluster's metadata" in process.broker.start.refusal(1)
+    assert "it reads the cluster's metadata" in process.broker.start.rejection(1)
     process.store.reconnect()
     await joining
-    assert not process.broker.start.refusal(1)
+    assert not process.broker.start.rejection(1)
     await process.stop()
 
 

@@ -37,7 +37,7 @@ def of_older_controller(broker_id: int, controller_epoch: int, known_epoch: int)
     )
 
 
-def for_former_life(broker_id: int, broker_epoch: int, known_epoch: int) -> TidelogError:
+def for_previous_incarnation(broker_id: int, broker_epoch: int, known_epoch: int) -> TidelogError:
     """`known_epoch` 0: the broker does not know its broker epoch yet."""
     lives = f"lives in broker epoch {known_epoch}" if known_epoch else "starts"
     return TidelogError(
@@ -46,7 +46,7 @@ def for_former_life(broker_id: int, broker_epoch: int, known_epoch: int) -> Tide
     )
 
 
-def stops_nothing_yet(broker_id: int, name: TopicPartition) -> TidelogError:
+def cannot_stop_yet(broker_id: int, name: TopicPartition) -> TidelogError:
     """The error before the full state.
 
     A late command cannot be distinguished from a new one then: the replica on the disk may have

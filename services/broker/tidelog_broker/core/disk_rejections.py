@@ -22,7 +22,7 @@ READ = "read"
 
 
 @dataclass(slots=True)
-class Refusal:
+class DiskRejection:
     """A disk that rejects operations of one replica.
 
     - `what`: the operation that failed: "written", "synced" or "read".
@@ -49,48 +49,49 @@ class Unopened(NamedTuple):
     since_ms: int
 
 
-class DiskRefusals:
+class DiskRejections:
     """Rejections by replica."""
 
     def __init__(self) -> None:
-        self._refusals: dict[ReplicaKey, Refusal] = {}
+        self._rejections: dict[ReplicaKey, DiskRejection] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._refusals)
+        return bool(self._rejections)
 
-    def refused(self, key: ReplicaKey, cause: Cause, what: str, message: str, now_ms: int) -> bool:
+    def rejected(self, key: ReplicaKey, cause: Cause, what: str, message: str, now_ms: int) -> bool:
         """Notes a rejection. Returns whether it is the first one."""
-        known = self._refusals.get(key)
+        known = self._rejections.get(key)
         if known is not None:
             known.last_ms, known.message, known.taken_since = now_ms, message, False
             return False
-        self._refusals[key] = Refusal(cause, what, message, now_ms, now_ms)
+        self._rejections[key] = DiskRejection(cause, what, message, now_ms, now_ms)
         return True
 
     def took(self, key: ReplicaKey, what: str) -> None:
         """Notes that the operation has succeeded now."""
-        known = self._refusals.get(key)
+        known = self._rejections.get(key)
         if known is not None and known.what == what:
             known.taken_since = True
 
     def forget(self, key: ReplicaKey) -> None:
-        self._refusals.pop(key, None)
+        self._rejections.pop(key, None)
 
-    def of(self, key: ReplicaKey) -> Refusal | None:
-        return self._refusals.get(key)
+    def of(self, key: ReplicaKey) -> DiskRejection | None:
+        return self._rejections.get(key)
 
-    def standing(self) -> Iterator[tuple[ReplicaKey, Refusal]]:
+    def standing(self) -> Iterator[tuple[ReplicaKey, DiskRejection]]:
         """Yields the rejections in the order in which they began."""
-        return iter(self._refusals.items())
+        return iter(self._rejections.items())
 
-    def over(self, now_ms: int) -> list[tuple[ReplicaKey, Refusal]]:
+    def over(self, now_ms: int) -> list[tuple[ReplicaKey, DiskRejection]]:
         """Removes and returns the rejections that have ended, in the order in which they began."""
-        over = [
-            (key, refusal)
-            for key, refusal in self._refusals.items()
-            if now_ms - refusal.last_ms >= (STEADY_MS if refusal.taken_since else READ_EXPIRY_MS)
-            and (refusal.taken_since or refusal.what == READ)
-        ]
+        over = [(key, each) for key, each in self._rejections.items() if _is_over(each, now_ms)]
         for key, _ in over:
-            del self._refusals[key]
+            del self._rejections[key]
         return over
+
+
+def _is_over(rejection: DiskRejection, now_ms: int) -> bool:
+    steady_ms = STEADY_MS if rejection.taken_since else READ_EXPIRY_MS
+    may_end = rejection.taken_since or rejection.what == READ
+    return may_end and now_ms - rejection.last_ms >= steady_ms

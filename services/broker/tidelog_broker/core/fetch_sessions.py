@@ -47,7 +47,7 @@ class Watches(Protocol):
     def unwatch(self, partition: Partition, watch: ReplicaWatch) -> None: ...
 
 
-class Told:
+class SessionPartition:
     """A partition of a session.
 
     - `entry`: the last one that the follower sent.
@@ -62,7 +62,7 @@ class Told:
         self.high_watermark = NO_OFFSET
 
 
-class FollowerLane(NamedTuple):
+class FetchStream(NamedTuple):
     """One of the two fetch streams of a follower. A leader has a session for each."""
 
     broker_id: int
@@ -90,10 +90,10 @@ class FetchSession:
         self.number = opened_by.session_sequence
         self.sequence = 0
         self.serving = True
-        self.hurried = False  # the request that is served is to be answered at once
+        self.completes_early = False  # the request that is served is to be answered at once
         self.ended = False
         self.time = SessionTime(now_ms)
-        self.partitions: dict[ReplicaKey, Told] = {}
+        self.partitions: dict[ReplicaKey, SessionPartition] = {}
         self.news: dict[ReplicaKey, None] = {}
         self.recount: dict[ReplicaKey, None] = {}
         # Partitions whose log start has moved since the present answer was begun.
@@ -118,9 +118,9 @@ class FetchSession:
 
     def log_start_moved(self, partition: Partition) -> None:
         """Goes with the next answer, which must name the partition for it."""
-        told = self.partitions.get(partition.key)
-        if told is not None:
-            told.high_watermark = NO_OFFSET
+        known = self.partitions.get(partition.key)
+        if known is not None:
+            known.high_watermark = NO_OFFSET
             self._moved_starts.add(partition.key)
             self._note(partition)
 
@@ -137,9 +137,9 @@ class FetchSession:
 
         It stays in the session if `record` follows.
         """
-        told = self.partitions.get(key)
-        if told is not None:
-            told.partition.session_left(self.follower, self.time)
+        known = self.partitions.get(key)
+        if known is not None:
+            known.partition.detach_session(self.follower, self.time)
 
     def to_recount(self, named: Collection[ReplicaKey], now_ms: int) -> list[ReplicaFetchEntry]:
         """Returns the entries that this request leaves out and that count as if it named them."""
@@ -153,16 +153,16 @@ class FetchSession:
     def record(self, entry: ReplicaFetchEntry, partition: Partition) -> None:
         """Records a position that has been counted."""
         key = entry.replica
-        told = self.partitions.get(key)
-        if told is None or told.partition is not partition:
+        known = self.partitions.get(key)
+        if known is None or known.partition is not partition:
             self.drop(key)
             self._watches.watch(partition, self)
-            self.partitions[key] = Told(entry, partition)
+            self.partitions[key] = SessionPartition(entry, partition)
             self.news[key] = None
-        elif told.entry is not entry:
+        elif known.entry is not entry:
             # The follower may not have adopted the high watermark that it was sent: its epoch was
             # another one by then, or its disk was behind.
-            told.entry, told.high_watermark = entry, NO_OFFSET
+            known.entry, known.high_watermark = entry, NO_OFFSET
             self.news[key] = None
         if partition.is_in_sync(self.follower):
             self.recount.pop(key, None)
@@ -171,16 +171,16 @@ class FetchSession:
 
     def agreed_offset(self, key: ReplicaKey) -> int:
         """Returns the offset up to which the two logs were found to agree; NO_OFFSET: none."""
-        told = self.partitions.get(key)
-        return NO_OFFSET if told is None else told.entry.position.fetch_offset
+        known = self.partitions.get(key)
+        return NO_OFFSET if known is None else known.entry.position.fetch_offset
 
     def drop(self, key: ReplicaKey) -> None:
         self.news.pop(key, None)
         self.recount.pop(key, None)
-        told = self.partitions.pop(key, None)
-        if told is not None:
-            told.partition.session_left(self.follower, self.time)
-            self._watches.unwatch(told.partition, self)
+        known = self.partitions.pop(key, None)
+        if known is not None:
+            known.partition.detach_session(self.follower, self.time)
+            self._watches.unwatch(known.partition, self)
 
     def begin_answer(self) -> None:
         """Everything that `answered` gets from now on is read after this call."""
@@ -195,12 +195,12 @@ class FetchSession:
         key = result.replica
         if result.answer is None or result.answer.diverging is not None:
             self.drop(key)
-        elif key not in self._moved_starts and (told := self.partitions.get(key)) is not None:
-            told.high_watermark = result.answer.high_watermark
+        elif key not in self._moved_starts and (known := self.partitions.get(key)) is not None:
+            known.high_watermark = result.answer.high_watermark
 
-    def hurry(self) -> None:
+    def complete_early(self) -> None:
         """Answers the request that is served at once."""
-        self.hurried = True
+        self.completes_early = True
         self.wake()
 
     def end(self) -> None:
@@ -225,7 +225,7 @@ class FetchSessions:
         self._watches = watches
         # In the order of their last requests. Ended sessions stay: what is older than they are is
         # late.
-        self._sessions: dict[FollowerLane, FetchSession] = {}
+        self._sessions: dict[FetchStream, FetchSession] = {}
         # Ended sessions that still hold partitions.
         self._ending: list[FetchSession] = []
         self._last_id = NO_SESSION
@@ -242,23 +242,23 @@ class FetchSessions:
             return self._open(request, now_ms)
         return self._resume(request)
 
-    def hurry(self, fetch: FetchName) -> None:
+    def complete_early(self, fetch: FetchName) -> None:
         """Answers this very request at once, if it is being served."""
-        session = self._sessions.get(FollowerLane(fetch.broker_id, fetch.synced))
+        session = self._sessions.get(FetchStream(fetch.broker_id, fetch.synced))
         if session is None or not session.serving or session.broker_epoch != fetch.broker_epoch:
             return
         serves = (session.id, session.sequence)
         if fetch.session_id == NO_SESSION and session.sequence == 0:
             serves = (NO_SESSION, session.number)
         if serves == (fetch.session_id, fetch.session_sequence):
-            session.hurry()
+            session.complete_early()
 
-    def id_of(self, lane: FollowerLane, time: SessionTime | None) -> int:
+    def id_of(self, stream: FetchStream, time: SessionTime | None) -> int:
         """Returns the id of the stream's session if it has this `time`, else NO_SESSION.
 
         Also returns NO_SESSION if the session has ended.
         """
-        session = self._sessions.get(lane)
+        session = self._sessions.get(stream)
         if session is None or session.ended or session.time is not time:
             return NO_SESSION
         return session.id
@@ -266,36 +266,36 @@ class FetchSessions:
     def last_requests(self) -> dict[int, int]:
         """Returns when each follower sent its last request, in monotonic milliseconds."""
         found: dict[int, int] = {}
-        for lane, session in self._sessions.items():
+        for stream, session in self._sessions.items():
             at_ms = session.time.last_request_ms
-            found[lane.broker_id] = max(at_ms, found.get(lane.broker_id, at_ms))
+            found[stream.broker_id] = max(at_ms, found.get(stream.broker_id, at_ms))
         return found
 
     def _open(self, request: ReplicaFetchRequest, now_ms: int) -> FetchSession | None:
-        lane = FollowerLane(request.broker_id, request.synced)
-        present = self._sessions.get(lane)
+        stream = FetchStream(request.broker_id, request.synced)
+        present = self._sessions.get(stream)
         if present is not None:
             if request.broker_epoch < present.broker_epoch:
                 # It is from a previous incarnation: each partition rejects it, and nothing is kept.
                 return FetchSession(NO_SESSION, request, self._watches, now_ms)
-            same_life = request.broker_epoch == present.broker_epoch
-            if same_life and request.session_sequence <= present.number:
+            same_incarnation = request.broker_epoch == present.broker_epoch
+            if same_incarnation and request.session_sequence <= present.number:
                 return None
-            self._remove(lane)
+            self._remove(stream)
         while len(self._sessions) >= MAX_SESSIONS:
             self._remove(next(iter(self._sessions)))
         self._last_id += 1
         session = FetchSession(self._last_id, request, self._watches, now_ms)
-        self._sessions[lane] = session
+        self._sessions[stream] = session
         return session
 
     def _resume(self, request: ReplicaFetchRequest) -> FetchSession | None:
-        lane = FollowerLane(request.broker_id, request.synced)
-        session = self._sessions.get(lane)
+        stream = FetchStream(request.broker_id, request.synced)
+        session = self._sessions.get(stream)
         if session is None or session.ended or session.id != request.session_id:
             return None
-        lives = request.broker_epoch, request.leader_broker_epoch
-        if lives != (session.broker_epoch, session.leader_broker_epoch):
+        epochs = request.broker_epoch, request.leader_broker_epoch
+        if epochs != (session.broker_epoch, session.leader_broker_epoch):
             return None
         if request.session_sequence <= session.sequence:
             return None  # sent twice, or delayed: it does not describe the present
@@ -304,8 +304,8 @@ class FetchSessions:
             return None
         session.sequence = request.session_sequence
         session.serving = True
-        session.hurried = False
-        self._sessions[lane] = self._sessions.pop(lane)
+        session.completes_early = False
+        self._sessions[stream] = self._sessions.pop(stream)
         return session
 
     def end(self, session: FetchSession) -> None:
@@ -321,8 +321,8 @@ class FetchSessions:
                 self._ending.pop()
             yield
 
-    def _remove(self, lane: FollowerLane) -> None:
-        self.end(self._sessions.pop(lane))
+    def _remove(self, stream: FetchStream) -> None:
+        self.end(self._sessions.pop(stream))
 
 
 def _nobody_waits() -> None:

@@ -16,7 +16,7 @@ from tidelog_broker.core.partition.replica_key import ReplicaKey
 Positions = Mapping[ReplicaKey, FetchPosition | None]
 
 
-class Lives(NamedTuple):
+class EpochPair(NamedTuple):
     """Broker epochs of both ends, to which a session is bound."""
 
     follower: int
@@ -43,7 +43,7 @@ class FollowerSession:
     def __init__(self, numbers: Iterator[int], *, synced: bool) -> None:
         self.synced = synced
         self._numbers = numbers
-        self.lives = Lives(0, 0)
+        self.lives = EpochPair(0, 0)
         self._id = NO_SESSION
         self._sequence = 0
         # None: the leader knows the partition, and the next request must name it.
@@ -54,7 +54,7 @@ class FollowerSession:
         """Whether a session is open. If not, the next request needs every position."""
         return self._id != NO_SESSION
 
-    def bind(self, lives: Lives) -> None:
+    def bind(self, lives: EpochPair) -> None:
         """Ends the session if it belongs to other incarnations."""
         if lives != self.lives:
             self.reset()

@@ -24,7 +24,7 @@ class Holders(NamedTuple):
     end_offsets: tuple[int, ...]
 
 
-def who_holds(
+def high_watermark_holders(
     high_watermark: int,
     end_offsets: Mapping[int, int],
     *,
@@ -54,7 +54,7 @@ def holders_of(partition: Partition, broker_id: int) -> Holders:
     assert leading is not None
     assert state is not None
     ends = {broker: progress.log_end_offset for broker, progress in leading.followers.items()}
-    return who_holds(
+    return high_watermark_holders(
         partition.high_watermark,
         {**ends, broker_id: partition.counted_end},
         leader=broker_id,
@@ -92,7 +92,7 @@ class HighWatermarkWatch:
         self._stalled_after_ms = stalled_after_ms
         self._waiting: dict[Partition, _Waiting] = {}
 
-    def look(self, partition: Partition, now_ms: int) -> Verdict | None:
+    def check(self, partition: Partition, now_ms: int) -> Verdict | None:
         """Checks a partition. Returns None if nothing has changed since the last check."""
         known = self._waiting.get(partition)
         waits = partition.high_watermark < partition.log.log_end_offset
@@ -106,7 +106,7 @@ class HighWatermarkWatch:
         if known.leader_epoch != partition.leader_epoch or moved:
             del self._waiting[partition]
             if waits:
-                self.look(partition, now_ms)
+                self.check(partition, now_ms)
             # The end of an epoch also ends its stall. The next epoch starts its own.
             return Verdict(False, now_ms - known.since_ms) if known.stalled else None
         if known.stalled or now_ms - known.since_ms < self._stalled_after_ms:
@@ -114,7 +114,7 @@ class HighWatermarkWatch:
         known.stalled = True
         return Verdict(True, now_ms - known.since_ms)
 
-    def begin_anew(self, now_ms: int) -> None:
+    def restart_timers(self, now_ms: int) -> None:
         """Restarts the time of partitions without a stall.
 
         This broker itself was stalled (rule `quiet-partition-reports-its-end`).

@@ -42,7 +42,7 @@ class StartProgress:
         """Whether the list of logs is not complete yet."""
         return self.phase in (WAITS_FOR_STORE, OPENS_LOGS)
 
-    def refusal(self, broker_id: int) -> str:
+    def rejection(self, broker_id: int) -> str:
         """Returns why requests are rejected; empty: they are accepted.
 
         A broker that has not read the metadata would deny topics that exist, and does not know

@@ -237,7 +237,9 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
             fence = Fence(wire.producer_id, wire.producer_epoch, wire.timeout_ms)
         page = Page(min(request.page_size, MAX_DESCRIBED_PRODUCERS), request.from_producer_id)
         try:
-            outcomes = await self._describe_producers(entries, request.producer_ids, fence, page)
+            outcomes = await self._describe_producers.handle(
+                entries, request.producer_ids, fence, page
+            )
         except TidelogError as error:
             await abort(context, error)
         return await _described_all(entries, outcomes)
@@ -245,10 +247,10 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
 
 def client_service(broker: Broker) -> BrokerService:
     return BrokerService(
-        broker.produce,
-        broker.consumer_fetch,
-        broker.list_offsets,
-        broker.producer_ids,
+        broker.produce.handle,
+        broker.consumer_fetch.handle,
+        broker.list_offsets.handle,
+        broker.producer_ids.handle,
         broker.describe_producers,
         broker.cache,
     )

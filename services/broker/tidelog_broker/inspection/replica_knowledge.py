@@ -15,7 +15,7 @@ from tidelog.inspection.model import (
     WaitingConsumer,
 )
 from tidelog.model import NO_LEADER
-from tidelog_broker.core.fetch_sessions import FollowerLane
+from tidelog_broker.core.fetch_sessions import FetchStream
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.damage.divergences import Divergences
@@ -67,7 +67,7 @@ class ReplicaKnowledge:
         progress = leading.followers.get(follower) if leading is not None else None
         if progress is None or progress.session is None:
             return 0
-        return self._sessions.id_of(FollowerLane(follower, partition.synced), progress.session)
+        return self._sessions.id_of(FetchStream(follower, partition.synced), progress.session)
 
     def hw_stalled_ms(self, partition: Partition) -> int:
         waiting_ms = self._high_watermarks.waiting_ms(partition, self._clock.monotonic_ms())

@@ -22,10 +22,10 @@ from tidelog_broker.core.command_decisions import (
     newer_address,
 )
 from tidelog_broker.core.command_fencing import (
+    cannot_stop_yet,
     fence_command,
-    for_former_life,
+    for_previous_incarnation,
     of_older_controller,
-    stops_nothing_yet,
 )
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.core.partition.replica_key import ReplicaKey
@@ -33,7 +33,7 @@ from tidelog_broker.core.replica_registry import key_of
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.replicas.command_events import (
     CommandEvents,
-    CommandRefusal,
+    CommandRejection,
     Epochs,
     Part,
     role_part,
@@ -107,9 +107,9 @@ class ReplicaCommands:
 
     async def leader_and_isr(self, command: LeaderAndIsrCommand) -> CommandResult:
         async with self._running:
-            refusal = self._refusal("leader_and_isr", command)
-            if refusal is not None:
-                return CommandResult(error=refusal)
+            rejection = self._rejection("leader_and_isr", command)
+            if rejection is not None:
+                return CommandResult(error=rejection)
             if command.full_state:
                 self._events.full_state(Stage.RECEIVED, command)
             addresses = self._manager.leader_addresses
@@ -152,9 +152,9 @@ class ReplicaCommands:
 
     async def stop_replica(self, command: StopReplicaCommand) -> CommandResult:
         async with self._running:
-            refusal = self._refusal("stop_replica", command)
-            if refusal is not None:
-                return CommandResult(error=refusal)
+            rejection = self._rejection("stop_replica", command)
+            if rejection is not None:
+                return CommandResult(error=rejection)
             results = []
             for wanted in command.partitions:
                 results.append(self._stop(wanted, command))
@@ -164,9 +164,9 @@ class ReplicaCommands:
     async def describe_replicas(self, command: DescribeReplicasCommand) -> DescribeReplicasResult:
         """Returns how far logs reach. Waits for the running command, which may change them."""
         async with self._running:
-            refusal = self._refusal("describe_replicas", command)
-            if refusal is not None:
-                return DescribeReplicasResult(error=refusal)
+            rejection = self._rejection("describe_replicas", command)
+            if rejection is not None:
+                return DescribeReplicasResult(error=rejection)
             found = await in_turns(self._manager.summary, command.partitions)
             return DescribeReplicasResult(replicas=[r for r in found if r is not None])
 
@@ -184,18 +184,20 @@ class ReplicaCommands:
             return None
         stale_controller = code is ErrorCode.STALE_CONTROLLER_EPOCH
         cause = Cause.STALE_CONTROLLER_EPOCH if stale_controller else Cause.STALE_BROKER_EPOCH
-        refusal = CommandRefusal(name, command.controller_id, controller_epoch, broker_epoch, cause)
-        self._events.refused(refusal, partitions, shared_trace_id(command))
+        rejection = CommandRejection(
+            name, command.controller_id, controller_epoch, broker_epoch, cause
+        )
+        self._events.rejected(rejection, partitions, shared_trace_id(command))
         if stale_controller:
             return of_older_controller(
                 self.broker_id, controller_epoch, self._manager.controller_epoch
             )
-        return for_former_life(self.broker_id, broker_epoch, self._manager.broker_epoch)
+        return for_previous_incarnation(self.broker_id, broker_epoch, self._manager.broker_epoch)
 
-    def _refusal(self, name: str, command: Command) -> TidelogError | None:
-        refusal = self.fenced(name, command, len(command.partitions))
-        if refusal is not None:
-            return refusal
+    def _rejection(self, name: str, command: Command) -> TidelogError | None:
+        rejection = self.fenced(name, command, len(command.partitions))
+        if rejection is not None:
+            return rejection
         self._manager.controller_epoch = command.controller_epoch
         self._manager.broker_epoch = command.broker_epoch
         self._on_store_revision(newest_revision(command))
@@ -309,7 +311,7 @@ class ReplicaCommands:
             has_log=self._logs.name_of(key) is not None,
         )
         if decision is StopDecision.NOT_YET:
-            error = stops_nothing_yet(self.broker_id, wanted.partition)
+            error = cannot_stop_yet(self.broker_id, wanted.partition)
             self._events.failed(part, Cause.NONE, error.message)
             return PartitionResult(*key, 0, error)
         if decision is StopDecision.OUTDATED:

@@ -70,7 +70,7 @@ class ReplicaLookup(ReplicaRegistry):
     def batch_limits(self, partition: Partition) -> BatchLimits:
         return BatchLimits.of(self._configs.of(partition.name))
 
-    def fence_former_holder(self, producer_id: int, producer_epoch: int) -> None:
+    def fence_previous_holder(self, producer_id: int, producer_epoch: int) -> None:
         """Raises FENCED_PRODUCER_EPOCH if the store has given a newer epoch to another holder of
         the producer's name, which may not have written here yet."""
         newest_epoch = self._cache.producer_epochs.get(producer_id, producer_epoch)

@@ -132,7 +132,7 @@ class ReplicaManager(ReplicaLookup):
         """Handles a log that could not be `what`. Returns the error for the client."""
         key = partition.key
         if error.is_passing or self._on_failure(key, error):
-            self.disk.refused(key, error, what)
+            self.disk.rejected(key, error, what)
             return TidelogError(
                 ErrorCode.STORAGE_ERROR, f"{partition.name} cannot be {what}: {error}"
             )
@@ -146,16 +146,16 @@ class ReplicaManager(ReplicaLookup):
     def log_failed(self, key: ReplicaKey, error: LogError) -> None:
         """Handles a log that could not be synced, and that may have no partition yet."""
         if error.is_passing or self._on_failure(key, error):
-            self.disk.refused(key, error, "synced")
+            self.disk.rejected(key, error, "synced")
 
     def log_unreadable(self, key: ReplicaKey, error: LogError) -> None:
         """Handles a log that could not be read, and that may have no partition yet."""
         if error.is_passing or self._on_failure(key, error):
-            self.disk.refused(key, error, "read")
+            self.disk.rejected(key, error, "read")
 
     def rejected(self, key: ReplicaKey, error: LogError) -> None:
         """Notes that the disk rejected the write of a repair; nothing is lost."""
-        self.disk.refused(key, error, "written")
+        self.disk.rejected(key, error, "written")
 
     def _suspend_failed(self, key: ReplicaKey, _: LogError) -> bool:
         self.suspend(key)

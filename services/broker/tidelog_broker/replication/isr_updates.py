@@ -104,7 +104,7 @@ class IsrUpdates:
         restless = [
             partition
             for partition in source.led()
-            if not partition.is_settled(now_ms=now_ms, lag_time_max_ms=lag_time_max_ms)
+            if not partition.is_quiescent(now_ms=now_ms, lag_time_max_ms=lag_time_max_ms)
         ]
         self._dirty.update((partition.name, partition) for partition in restless)
         if self._dirty:
@@ -250,7 +250,7 @@ class IsrUpdates:
             same_topic = state.topic_id == partition.topic_id
             partition.observed(state if same_topic else None, found.mod_revision, now_ms)
         else:
-            partition.isr_refused(proposal.state)
+            partition.isr_rejected(proposal.state)
             if not all(_holds(guard, current) for guard in proposal.guards):
                 # A joiner's registration differs from the cache. Its next fetch, or the timer,
                 # causes another evaluation when the watch has caught up.

@@ -20,7 +20,7 @@ from tidelog_broker.core.fetch_messages import (
     ReplicaFetchRequest,
     ReplicaFetchResult,
 )
-from tidelog_broker.core.follower_session import FollowerSession, Lives, Positions
+from tidelog_broker.core.follower_session import EpochPair, FollowerSession, Positions
 from tidelog_broker.core.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.core.partition.replica_key import ReplicaKey
@@ -221,7 +221,7 @@ class ReplicaFetcher:
             now = asyncio.get_running_loop().time()
             target = self._context.address_of(self._leader)
             if target is not None:
-                self._bind(Lives(self._context.broker_epoch, target[1]))
+                self._bind(EpochPair(self._context.broker_epoch, target[1]))
             positions = self._positions(now)
             release = self._next_release(now)
             if target is None or not self._session.has_partitions(positions):
@@ -264,7 +264,7 @@ class ReplicaFetcher:
         target = self._context.address_of(self._leader)
         if target is None or self.is_idle:
             return True
-        self._bind(Lives(self._context.broker_epoch, target[1]))
+        self._bind(EpochPair(self._context.broker_epoch, target[1]))
         self._asks(target[1])
         try:
             await self._peers.reach(target[0])
@@ -295,7 +295,7 @@ class ReplicaFetcher:
         else:
             self._ask_anew()
 
-    def _bind(self, lives: Lives) -> None:
+    def _bind(self, lives: EpochPair) -> None:
         was_open = self._session.is_open
         self._session.bind(lives)
         if was_open and not self._session.is_open:

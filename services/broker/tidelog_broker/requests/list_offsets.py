@@ -62,7 +62,7 @@ class ListOffsets:
         self._room = asyncio.Semaphore(OPENED_AT_ONCE)
         self._search = asyncio.Lock()
 
-    async def __call__(self, entry: ListOffsetsEntry) -> FoundOffset:
+    async def handle(self, entry: ListOffsetsEntry) -> FoundOffset:
         """Returns the offset that the entry requests. Raises `TidelogError`."""
         partition = self._manager.partition(entry.name, entry.topic_id)
         epoch = partition.leader_epoch

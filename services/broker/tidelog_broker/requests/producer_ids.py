@@ -73,7 +73,7 @@ class ProducerIds:
         self._is_low = asyncio.Event()
         self._is_low.set()
 
-    async def __call__(
+    async def handle(
         self,
         name: str,
         epoch: int | None = None,

@@ -30,8 +30,8 @@ from tidelog_broker.requests.fetch_wait import (
     MAX_RESPONSE_BYTES,
     ColdFetch,
     Deadline,
-    enough,
-    in_turn,
+    bytes_to_wait_for,
+    rotated,
     size_of,
 )
 from tidelog_broker.requests.purgatory import Purgatory
@@ -69,7 +69,7 @@ class ReplicaFetch:
         # partitions too.
         self._turns: Counter[int] = Counter()
 
-    async def __call__(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+    async def handle(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
         """Answers with news for the follower.
 
         Neither requests nor answers grow with the number of idle partitions.
@@ -116,9 +116,9 @@ class ReplicaFetch:
         for _ in self.sessions.drop_ended():
             await asyncio.sleep(0)
 
-    def hurry(self, fetch: FetchName) -> None:
+    def complete_early(self, fetch: FetchName) -> None:
         """Answers the fetch at once, if it waits."""
-        self.sessions.hurry(fetch)
+        self.sessions.complete_early(fetch)
 
     async def _serve(
         self,
@@ -126,14 +126,14 @@ class ReplicaFetch:
         request: ReplicaFetchRequest,
         urgent: list[ReplicaFetchResult],
     ) -> list[ReplicaFetchResult]:
-        wanted = enough(request.min_bytes, request.max_bytes)
+        wanted = bytes_to_wait_for(request.min_bytes, request.max_bytes)
         woken = asyncio.Event()
         session.wake = woken.set
         deadline = Deadline(request.max_wait_ms, woken)
         try:
             while True:
                 woken.clear()
-                over = deadline.over or session.hurried or session.ended
+                over = deadline.over or session.completes_early or session.ended
                 session.begin_answer()
                 found, size, is_held = await self._collect(session, request.max_bytes, woken)
                 failed = any(result.error for result in found)
@@ -201,7 +201,7 @@ class ReplicaFetch:
         size = 0
         is_held = False
         results = []
-        for number, turn in enumerate(in_turn(len(replicas), self._turns[session.follower]), 1):
+        for number, turn in enumerate(rotated(len(replicas), self._turns[session.follower]), 1):
             if number % ITEMS_PER_TURN == 0:
                 await asyncio.sleep(0)
             replica = replicas[turn]
@@ -235,8 +235,8 @@ class ReplicaFetch:
             except TidelogError as error:
                 results.append(ReplicaFetchResult(replica, None, error, log_start))
             except LogError as error:
-                refused = self._manager.replica_failed(partition, error, "read")
-                results.append(ReplicaFetchResult(replica, None, refused, log_start))
+                rejection = self._manager.replica_failed(partition, error, "read")
+                results.append(ReplicaFetchResult(replica, None, rejection, log_start))
             else:
                 self._throttle.sent(partition, session.follower, size_of(answer))
                 size += size_of(answer)

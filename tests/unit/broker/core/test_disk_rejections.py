@@ -5,7 +5,7 @@ import errno
 from pathlib import PurePath
 
 from tidelog.state_changes.event import Cause, Kind
-from tidelog_broker.core.disk_rejections import READ_EXPIRY_MS, STEADY_MS, DiskRefusals
+from tidelog_broker.core.disk_rejections import READ_EXPIRY_MS, STEADY_MS, DiskRejections
 from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.errors import LogStorageError
 from unit.broker.broker_parts import KEY, Replicas
@@ -15,25 +15,25 @@ OTHER = ReplicaKey("other", 0)
 FULL = LogStorageError(PurePath("log"), errno.ENOSPC, "append to")
 
 
-def rejecting(at_ms: int = 0, what: str = "written") -> DiskRefusals:
-    rejections = DiskRefusals()
-    assert rejections.refused(KEY, Cause.DISK_FULL, what, "no room", at_ms)
+def rejecting(at_ms: int = 0, what: str = "written") -> DiskRejections:
+    rejections = DiskRejections()
+    assert rejections.rejected(KEY, Cause.DISK_FULL, what, "no room", at_ms)
     return rejections
 
 
-def over(rejections: DiskRefusals, now_ms: int) -> list[ReplicaKey]:
+def over(rejections: DiskRejections, now_ms: int) -> list[ReplicaKey]:
     return [key for key, _ in rejections.over(now_ms)]
 
 
 def test_only_the_first_rejection_is_new() -> None:
     rejections = rejecting()
-    assert not rejections.refused(KEY, Cause.DISK_FULL, "written", "no room", 5)
-    assert rejections.refused(OTHER, Cause.DISK_FULL, "written", "no room", 5)
+    assert not rejections.rejected(KEY, Cause.DISK_FULL, "written", "no room", 5)
+    assert rejections.rejected(OTHER, Cause.DISK_FULL, "written", "no room", 5)
 
 
 def test_a_rejection_lasts_since_the_first_of_them() -> None:
     rejections = rejecting(at_ms=3)
-    rejections.refused(KEY, Cause.DISK_FULL, "written", "still no room", 50)
+    rejections.rejected(KEY, Cause.DISK_FULL, "written", "still no room", 50)
     rejection = rejections.of(KEY)
     assert rejection is not None
     assert (rejection.since_ms, rejection.message) == (3, "still no room")
@@ -50,7 +50,7 @@ def test_a_rejection_is_over_a_while_after_a_successful_write() -> None:
 def test_small_writes_between_rejected_large_ones_do_not_end_a_rejection() -> None:
     rejections = rejecting()
     rejections.took(KEY, "written")
-    rejections.refused(KEY, Cause.DISK_FULL, "written", "no room", STEADY_MS)
+    rejections.rejected(KEY, Cause.DISK_FULL, "written", "no room", STEADY_MS)
     assert over(rejections, 10 * STEADY_MS) == []
 
 

@@ -5,7 +5,7 @@ from itertools import count
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import EpochEnd
 from tidelog_broker.core.fetch_messages import NO_SESSION, ReplicaFetchResult
-from tidelog_broker.core.follower_session import FollowerSession, Lives
+from tidelog_broker.core.follower_session import EpochPair, FollowerSession
 from tidelog_broker.core.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.core.partition.replica_key import ReplicaKey
 
@@ -17,7 +17,7 @@ AT_5 = AT_4._replace(fetch_offset=5)
 def opened(*, synced: bool = False) -> FollowerSession:
     """Session 7, in which both partitions were named at offset 4."""
     session = FollowerSession(count(1), synced=synced)
-    session.bind(Lives(102, 101))
+    session.bind(EpochPair(102, 101))
     session.next({FIRST: AT_4, SECOND: AT_4})
     assert session.answered(7, [])
     return session
@@ -124,7 +124,7 @@ def test_the_answer_of_another_session_ends_it() -> None:
 
 
 def test_another_incarnation_of_either_end_ends_it() -> None:
-    for lives in (Lives(103, 101), Lives(102, 103)):
+    for lives in (EpochPair(103, 101), EpochPair(102, 103)):
         session = opened()
         session.bind(lives)
         assert not session.is_open
@@ -132,7 +132,7 @@ def test_another_incarnation_of_either_end_ends_it() -> None:
 
 def test_the_same_incarnations_keep_it() -> None:
     session = opened()
-    session.bind(Lives(102, 101))
+    session.bind(EpochPair(102, 101))
     assert session.is_open
 
 

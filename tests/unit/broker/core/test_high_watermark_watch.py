@@ -4,7 +4,11 @@ import asyncio
 
 from tidelog.model import NO_OFFSET
 from tidelog.state_changes.event import Cause, Kind
-from tidelog_broker.core.high_watermark_watch import HighWatermarkWatch, Verdict, who_holds
+from tidelog_broker.core.high_watermark_watch import (
+    HighWatermarkWatch,
+    Verdict,
+    high_watermark_holders,
+)
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from unit.broker.broker_parts import Replicas, append, commit, fetch_by
@@ -14,7 +18,7 @@ AFTER_MS = 500
 
 
 def seen(watch: HighWatermarkWatch, partition: Partition, *times_ms: int) -> list[Verdict | None]:
-    return [watch.look(partition, at_ms) for at_ms in times_ms]
+    return [watch.check(partition, at_ms) for at_ms in times_ms]
 
 
 def waiting() -> Partition:
@@ -42,30 +46,30 @@ def test_an_advancing_high_watermark_is_not_stalled_however_much_waits() -> None
         append(partition)
         for follower in (2, 3):
             fetch_by(partition, follower, partition.log.log_end_offset - 1)
-        assert watch.look(partition, at_ms) is None
+        assert watch.check(partition, at_ms) is None
 
 
 def test_the_high_watermark_resumes_when_something_is_committed() -> None:
     watch, partition = HighWatermarkWatch(AFTER_MS), waiting()
     seen(watch, partition, 0, 500)
     commit(partition)
-    assert watch.look(partition, 700) == Verdict(False, 700)
-    assert watch.look(partition, 800) is None
+    assert watch.check(partition, 700) == Verdict(False, 700)
+    assert watch.check(partition, 800) is None
 
 
 def test_after_a_stall_of_the_broker_itself_all_have_their_full_time_again() -> None:
     watch, partition = HighWatermarkWatch(AFTER_MS), waiting()
-    watch.look(partition, 0)
-    watch.begin_anew(9_000)
+    watch.check(partition, 0)
+    watch.restart_timers(9_000)
     assert seen(watch, partition, 9_000, 9_499, 9_500) == [None, None, Verdict(True, 500)]
 
 
 def test_a_stall_from_before_continues() -> None:
     watch, partition = HighWatermarkWatch(AFTER_MS), waiting()
     seen(watch, partition, 0, 500)
-    watch.begin_anew(9_000)
+    watch.restart_timers(9_000)
     commit(partition)
-    assert watch.look(partition, 9_100) == Verdict(False, 9_100)
+    assert watch.check(partition, 9_100) == Verdict(False, 9_100)
 
 
 def test_a_new_epoch_starts_from_scratch() -> None:
@@ -77,7 +81,7 @@ def test_a_new_epoch_starts_from_scratch() -> None:
 
 def test_nothing_is_kept_of_partitions_that_are_not_led_any_more() -> None:
     watch, partition = HighWatermarkWatch(AFTER_MS), waiting()
-    watch.look(partition, 0)
+    watch.check(partition, 0)
     partition.stop_leading()
     watch.forget_led_no_more()
     assert not watch._waiting
@@ -86,7 +90,7 @@ def test_nothing_is_kept_of_partitions_that_are_not_led_any_more() -> None:
 def test_the_wait_of_records_is_known_between_checks() -> None:
     watch, partition = HighWatermarkWatch(AFTER_MS), waiting()
     assert watch.waiting_ms(partition, 0) == 0
-    watch.look(partition, 100)
+    watch.check(partition, 100)
     assert watch.waiting_ms(partition, 350) == 250
     commit(partition)
     assert watch.waiting_ms(partition, 400) is None
@@ -98,7 +102,7 @@ def test_the_wait_of_records_is_known_between_checks() -> None:
 def holders(
     ends: dict[int, int], *, isr: tuple[int, ...] = (1, 2, 3), committed: int = 3
 ) -> tuple[Cause, list[int]]:
-    found = who_holds(
+    found = high_watermark_holders(
         5,
         ends,
         leader=1,
@@ -115,7 +119,7 @@ def test_followers_that_are_not_further_hold_the_high_watermark() -> None:
 
 
 def test_a_follower_without_a_report_in_this_epoch_holds_the_high_watermark() -> None:
-    found = who_holds(
+    found = high_watermark_holders(
         5, {1: 9, 2: 9}, leader=1, maximal_isr=(1, 2, 3), committed_isr=(1, 2, 3), min_isr=2
     )
     assert (found.brokers, found.end_offsets) == ((3,), (NO_OFFSET,))

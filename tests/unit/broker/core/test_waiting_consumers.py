@@ -65,7 +65,7 @@ def test_the_number_of_partitions_is_bounded() -> None:
 async def fetched(fetch: ConsumerFetch, *at: tuple[int, int]) -> None:
     """Fetch at these partitions and offsets without waiting."""
     entries = [FetchEntry(on(number), "", -1, offset, 1 << 20) for number, offset in at]
-    await fetch(entries, FetchWait(0, 1, 1 << 20))
+    await fetch.handle(entries, FetchWait(0, 1, 1 << 20))
 
 
 async def test_a_fetch_between_high_watermark_and_log_end_is_noted() -> None:
@@ -100,7 +100,7 @@ async def test_a_long_poll_counts_once() -> None:
     append(await replicas.lead())
     fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads)
     entry = FetchEntry(NAME, "", -1, 0, 1 << 20)
-    asking = asyncio.create_task(fetch([entry], FetchWait(500, 1, 1 << 20)))
+    asking = asyncio.create_task(fetch.handle([entry], FetchWait(500, 1, 1 << 20)))
     await asyncio.sleep(0.1)
     replicas.purgatory.high_watermark_moved(replicas.manager.partition(NAME))
     await asking

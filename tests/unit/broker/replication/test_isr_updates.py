@@ -199,7 +199,7 @@ def test_a_quiescent_partition_would_propose_no_change(
         at = position(partition, 0 if is_behind else 1)
         partition.replica_fetch(follower, epoch_of(follower), at, asked, session)
         session.last_request_ms = max(asked, renewed)
-    if partition.is_settled(now_ms=now_ms, lag_time_max_ms=500):
+    if partition.is_quiescent(now_ms=now_ms, lag_time_max_ms=500):
         running_brokers = {b: epoch_of(b) for b in (1, 2, 3)}
         assert partition.propose_isr(running_brokers, now_ms=now_ms, lag_time_max_ms=500) is None
 

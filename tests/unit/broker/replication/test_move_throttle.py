@@ -65,7 +65,7 @@ class Leader:
     async def ask(
         self, *positions: tuple[Partition, int], follower: int = ME, wait_ms: int = 500
     ) -> ReplicaFetchResponse:
-        return await self.fetch(
+        return await self.fetch.handle(
             ReplicaFetchRequest(
                 broker_id=follower,
                 broker_epoch=epoch_of(follower),

@@ -64,7 +64,7 @@ class Front:
         replicas = self.replicas
         checks = BatchChecks(self.check, without_deltas, in_place)
         produce = Produce(replicas.manager, replicas.purgatory, replicas.clock, checks, self.latest)
-        return await produce(entries or self.entries, acks, timeout_ms)
+        return await produce.handle(entries or self.entries, acks, timeout_ms)
 
     def sending(self, *entries: ProduceEntry) -> asyncio.Task[list[ProduceOutcome]]:
         return asyncio.create_task(self.send(*entries))

@@ -65,18 +65,18 @@ class Leader:
             entries=entries,
             session_sequence=next(self._sessions),
         )
-        return asyncio.create_task(self._replica_fetch(request))
+        return asyncio.create_task(self._replica_fetch.handle(request))
 
     def consumed(
         self, *partitions: Partition, max_wait_ms: int = 500, min_bytes: int = 1
     ) -> asyncio.Task[list[FetchOutcome]]:
         entries = [FetchEntry(p.name, "", -1, 0, 1 << 20) for p in partitions]
         wait = FetchWait(max_wait_ms, min_bytes, 1 << 20)
-        return asyncio.create_task(self._consumer_fetch(entries, wait))
+        return asyncio.create_task(self._consumer_fetch.handle(entries, wait))
 
     def searched(self, timestamp_ms: int) -> asyncio.Task[FoundOffset]:
         entry = ListOffsetsEntry(NAME, "", -1, OffsetPosition.TIMESTAMP, timestamp_ms)
-        return asyncio.create_task(self._list_offsets(entry))
+        return asyncio.create_task(self._list_offsets.handle(entry))
 
 
 def timestamps_of(batch: Batch) -> list[int]:

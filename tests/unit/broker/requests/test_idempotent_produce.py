@@ -29,7 +29,7 @@ class Front:
         replicas = self.replicas
         checks = BatchChecks(lambda _: None, without_deltas, in_place)
         produce = Produce(replicas.manager, replicas.purgatory, replicas.clock, checks)
-        (outcome,) = await produce([ProduceEntry(on(number), "", batches)], acks, timeout_ms)
+        (outcome,) = await produce.handle([ProduceEntry(on(number), "", batches)], acks, timeout_ms)
         return outcome
 
     def sending(self, *batches: Batch) -> asyncio.Task[ProduceOutcome]:

@@ -40,7 +40,7 @@ async def test_a_session_that_ends_while_it_is_recorded_takes_no_more() -> None:
     follower = Follower()
     partitions = await follower.replicas.take(numbers=range(2 * ITEMS_PER_TURN))
     positions = [(partition, 0) for partition in partitions]
-    first = asyncio.create_task(follower.fetch(follower.next_request(positions)))
+    first = asyncio.create_task(follower.fetch.handle(follower.next_request(positions)))
     await asyncio.sleep(0)
     assert len(follower.replicas.purgatory._watches) == ITEMS_PER_TURN
     second = await follower.ask()

@@ -43,7 +43,7 @@ def divergence(
     return None
 
 
-def starts_anew(diverging: EpochEnd) -> bool:
+def restarts_from_scratch(diverging: EpochEnd) -> bool:
     """Returns whether the follower's log ends before the leader's begins, at
     `diverging.end_offset`.
 

@@ -77,7 +77,7 @@ def fetched(
     return FollowerProgress(broker_epoch, fetch_offset, caught_up, now_ms, leader_end, session)
 
 
-def told_again(progress: FollowerProgress, leader_end: int) -> FollowerProgress:
+def apply_session_heartbeat(progress: FollowerProgress, leader_end: int) -> FollowerProgress:
     """Returns the progress after the session's later requests, which left the partition out.
 
     Each counts like a fetch at the last reported position. It has to be applied before the leader's
@@ -94,11 +94,13 @@ def told_again(progress: FollowerProgress, leader_end: int) -> FollowerProgress:
     )
 
 
-def left(progress: FollowerProgress, session: SessionTime, leader_end: int) -> FollowerProgress:
+def detach_session(
+    progress: FollowerProgress, session: SessionTime, leader_end: int
+) -> FollowerProgress:
     """Returns the progress detached from this session, whose later requests do not count for it."""
     if progress.session is not session:
         return progress
-    return told_again(progress, leader_end)._replace(session=None)
+    return apply_session_heartbeat(progress, leader_end)._replace(session=None)
 
 
 def is_lagging(progress: FollowerProgress, *, now_ms: int, lag_time_max_ms: int) -> bool:
@@ -140,7 +142,7 @@ class IsrChange(NamedTuple):
         return Cause.LAG_BYTES if self.by_bytes else Cause.LAG_TIME
 
 
-def judge(
+def evaluate_isr(
     state: LeaderAndIsr,
     followers: Mapping[int, FollowerProgress],
     running: Mapping[int, int],

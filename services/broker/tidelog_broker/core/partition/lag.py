@@ -34,7 +34,7 @@ def lag_of(log: ReplicaLog, follower_end: int, wall_ms: int) -> Lag:
     return Lag(log.log_end_offset - follower_end, log.bytes_from(follower_end), age_ms)
 
 
-def untold_end(epoch_start: int, high_watermark: int, *, in_isr: bool) -> int:
+def unreported_end(epoch_start: int, high_watermark: int, *, in_isr: bool) -> int:
     """Returns the offset from which a follower without a fetch in this epoch is assumed to lack
     records.
 
@@ -46,6 +46,6 @@ def untold_end(epoch_start: int, high_watermark: int, *, in_isr: bool) -> int:
 def least_lag_of(log: ReplicaLog, untold: int, wall_ms: int) -> Lag:
     """Returns the minimal lag of a follower without a fetch in this epoch.
 
-    It lacks at least the log from `untold` (`untold_end`) on. If that is empty, the result is
+    It lacks at least the log from `untold` (`unreported_end`) on. If that is empty, the result is
     UNKNOWN_LAG, because it may lack older records."""
     return UNKNOWN_LAG if untold >= log.log_end_offset else lag_of(log, untold, wall_ms)

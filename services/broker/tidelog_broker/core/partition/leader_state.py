@@ -10,22 +10,22 @@ from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 
 @dataclass(slots=True)
-class Leading:
+class LeaderState:
     """A leader's view of its epoch.
 
     - `proposed`: the ISR change in flight, from its sending until the key's modification revision
       is known to have changed.
-    - `settled`: the sessions of all followers, if all are in sync and have reported that they hold
-      the entire log, which is committed; None: unknown, as after each change.
+    - `quiescent_sessions`: the sessions of all followers, if all are in sync and have reported that
+      they hold the entire log, which is committed; None: unknown, as after each change.
     """
 
     epoch_start: int
     followers: dict[int, FollowerProgress] = field(default_factory=dict)
     proposed: LeaderAndIsr | None = None
-    settled: tuple[SessionTime, ...] | None = None
+    quiescent_sessions: tuple[SessionTime, ...] | None = None
     # Rejected appends with acks=all because the ISR was too small, and the time of the last.
-    refused_below_min_isr: int = 0
-    last_refused_ms: int = 0
+    rejected_below_min_isr: int = 0
+    last_rejected_ms: int = 0
 
     def knows_end(self, high_watermark: int) -> bool:
         """Returns whether the committed end is known.
@@ -36,27 +36,27 @@ class Leading:
 
     def note(self, follower: int, progress: FollowerProgress) -> None:
         """Stores the progress of a follower."""
-        self.settled = None
+        self.quiescent_sessions = None
         self.followers[follower] = progress
 
-    def settle(self, log_end: int) -> None:
-        """Applies the requests that left the partition out, up to now.
+    def fold_session_progress(self, log_end: int) -> None:
+        """Applies the sessions' requests that left the partition out, up to now.
 
         It is called before the log's end changes, and before the followers are evaluated."""
-        self.settled = None
+        self.quiescent_sessions = None
         for broker_id, progress in self.followers.items():
             if progress.session is not None:
-                self.followers[broker_id] = isr.told_again(progress, log_end)
+                self.followers[broker_id] = isr.apply_session_heartbeat(progress, log_end)
 
-    def sessions_if_settled(self, isr_size: int, log_end: int) -> tuple[SessionTime, ...] | None:
-        """Computes `settled` for a log that is committed to its end."""
+    def sessions_if_quiescent(self, isr_size: int, log_end: int) -> tuple[SessionTime, ...] | None:
+        """Computes `quiescent_sessions` for a log that is committed to its end."""
         if self.proposed is not None or isr_size <= len(self.followers):
             return None
         told = self.followers.values()
         sessions = tuple(p.session for p in told if p.session and p.log_end_offset >= log_end)
         return sessions if len(sessions) == len(self.followers) else None
 
-    def session_left(self, follower: int, session: SessionTime, log_end: int) -> None:
+    def detach_session(self, follower: int, session: SessionTime, log_end: int) -> None:
         progress = self.followers.get(follower)
         if progress is not None:
-            self.note(follower, isr.left(progress, session, log_end))
+            self.note(follower, isr.detach_session(progress, session, log_end))

@@ -16,7 +16,7 @@ from tidelog_broker.core.partition import high_watermark as hw
 from tidelog_broker.core.partition.appending import LogEnd, prepare, prepare_fence
 from tidelog_broker.core.partition.exchange import Appended, FetchAnswer, FetchPosition
 from tidelog_broker.core.partition.isr import SessionTime
-from tidelog_broker.core.partition.leader_state import Leading
+from tidelog_broker.core.partition.leader_state import LeaderState
 from tidelog_broker.core.partition.listener import PartitionListener
 from tidelog_broker.core.partition.producer_state import CommittedProducer
 from tidelog_broker.core.partition.replica import Replica
@@ -63,12 +63,12 @@ class Partition(Replica):
         self.state = state
         self.revision = revision
         if leads and same_epoch and self.leading:
-            self._epoch_goes_on(now_ms)
+            self._continue_epoch(now_ms)
         elif leads and not same_epoch:
             # They share one value, which is immutable.
             unknown = isr.granted(now_ms)
             followers = {b: unknown for b in state.replicas if b != self._broker_id}
-            self.leading = Leading(self.log.log_end_offset, followers)
+            self.leading = LeaderState(self.log.log_end_offset, followers)
             self._advance_high_watermark()
         return True
 
@@ -79,7 +79,7 @@ class Partition(Replica):
         if changed:
             self.synced = synced
             if self.leading is not None:
-                self.leading.settle(self.log.log_end_offset)
+                self.leading.fold_session_progress(self.log.log_end_offset)
                 followers = self.leading.followers
                 self.leading.followers = {b: isr.forgotten(p) for b, p in followers.items()}
                 self._listener.followers_forgotten(self)
@@ -123,7 +123,7 @@ class Partition(Replica):
         self.in_service = True
         self._sync_if_behind()
 
-    def require_leading(self) -> Leading:
+    def require_leading(self) -> LeaderState:
         """Raises NOT_LEADER or LEADER_NOT_AVAILABLE; a caller that knows addresses adds the
         hint."""
         if self.leading is None:
@@ -185,12 +185,12 @@ class Partition(Replica):
         assert self.state is not None
         if len(self.state.isr) < self.state.min_isr:
             leading = self.require_leading()
-            leading.refused_below_min_isr += 1
-            leading.last_refused_ms = now_ms
+            leading.rejected_below_min_isr += 1
+            leading.last_rejected_ms = now_ms
             raise rejections.not_enough_replicas(self.name, self.state)
 
     def _append(self, stamped: Sequence[Batch]) -> None:
-        self.require_leading().settle(self.log.log_end_offset)
+        self.require_leading().fold_session_progress(self.log.log_end_offset)
         self.log.append(stamped)
         self._log_grew()
         self._advance_high_watermark()
@@ -204,7 +204,7 @@ class Partition(Replica):
         session: SessionTime | None = None,
     ) -> EpochEnd | None:
         """Applies a follower's fetch; returns where its log diverges from this one. With a
-        `session` the fetch counts until `session_left`.
+        `session` the fetch counts until `detach_session`.
 
         Only a fetch in the leader's epoch, of the follower's latest incarnation, that agrees with
         the leader's log updates the follower's end offset (rule
@@ -215,7 +215,7 @@ class Partition(Replica):
         if progress is None:
             raise rejections.no_replica(self.name, follower)
         if follower_broker_epoch < progress.broker_epoch:
-            raise rejections.former_life(
+            raise rejections.previous_incarnation(
                 self.name, follower, follower_broker_epoch, progress.broker_epoch
             )
         diverging = epochs.divergence(
@@ -248,14 +248,14 @@ class Partition(Replica):
         assert self.state is not None
         may_change = follower not in self.state.isr_ids or follower in self._too_far_behind()
         if may_change and leading.proposed is None:
-            self._listener.isr_needs_judging(self)
+            self._listener.isr_needs_evaluation(self)
         self._advance_high_watermark()
         return None
 
-    def session_left(self, follower: int, session: SessionTime) -> None:
+    def detach_session(self, follower: int, session: SessionTime) -> None:
         """Ends the session for this partition: its requests no longer count for the follower."""
         if self.leading is not None:
-            self.leading.session_left(follower, session, self.log.log_end_offset)
+            self.leading.detach_session(follower, session, self.log.log_end_offset)
 
     def is_in_sync(self, broker_id: int) -> bool:
         return self.state is not None and broker_id in self.state.isr_ids
@@ -283,14 +283,14 @@ class Partition(Replica):
         """Informs the listener that retention has advanced the log start."""
         self._listener.log_start_moved(self)
 
-    def has_news(self, position: FetchPosition, told_high_watermark: int) -> bool:
+    def has_news(self, position: FetchPosition, sent_high_watermark: int) -> bool:
         """Returns whether an answer to a follower at this position would have content: batches, a
         high watermark that it does not know, or an error."""
         return (
             self.leading is None
             or position.leader_epoch != self.leader_epoch
             or position.fetch_offset != self.log.log_end_offset
-            or told_high_watermark != self.high_watermark
+            or sent_high_watermark != self.high_watermark
             or position.needs_producers
         )
 
@@ -409,21 +409,21 @@ class Partition(Replica):
             progress = self.leading.followers[broker_id]
             self.leading.note(broker_id, progress._replace(last_caught_up_ms=now_ms))
 
-    def is_settled(self, *, now_ms: int, lag_time_max_ms: int) -> bool:
+    def is_quiescent(self, *, now_ms: int, lag_time_max_ms: int) -> bool:
         """Returns whether the replica is quiescent: all is committed, and all followers are in
         sync, in sessions with recent requests. It is a fast check for thousands of partitions."""
         leading = self.leading
         if leading is None or self.state is None:
             return False
-        sessions = leading.settled
+        sessions = leading.quiescent_sessions
         if sessions is None:
             end = self.log.log_end_offset
             if self.high_watermark < end:
                 return False
-            sessions = leading.sessions_if_settled(len(self.state.isr), end)
+            sessions = leading.sessions_if_quiescent(len(self.state.isr), end)
             if sessions is None:
                 return False
-            leading.settled = sessions
+            leading.quiescent_sessions = sessions
         heard_since_ms = now_ms - lag_time_max_ms
         return all(session.last_request_ms >= heard_since_ms for session in sessions)
 
@@ -441,8 +441,8 @@ class Partition(Replica):
         `origin` names the change for state-change events."""
         if self.leading is None or self.state is None or self.leading.proposed is not None:
             return None
-        self.leading.settle(self.log.log_end_offset)
-        change = isr.judge(
+        self.leading.fold_session_progress(self.log.log_end_offset)
+        change = isr.evaluate_isr(
             self.state,
             self.leading.followers,
             running,
@@ -455,7 +455,7 @@ class Partition(Replica):
         if change is None:
             return None
         self.leading.proposed = isr.changed(self.state, change, origin(change.cause))
-        self.leading.settled = None
+        self.leading.quiescent_sessions = None
         return self.leading.proposed
 
     def _too_far_behind(self) -> list[int]:
@@ -472,12 +472,12 @@ class Partition(Replica):
             self.revision = revision
             self._isr_taken()
 
-    def isr_refused(self, proposed: LeaderAndIsr) -> None:
+    def isr_rejected(self, proposed: LeaderAndIsr) -> None:
         """The store has certainly not accepted the proposal, and the key is unchanged (a joiner's
         registration has changed)."""
         if self.leading and self.leading.proposed is proposed:
             self.leading.proposed = None
-            self.leading.settled = None
+            self.leading.quiescent_sessions = None
             self._advance_high_watermark()
 
     def observed(self, state: LeaderAndIsr | None, revision: int, now_ms: int) -> None:
@@ -497,9 +497,9 @@ class Partition(Replica):
             return
         self.state = state
         self.revision = revision
-        self._epoch_goes_on(now_ms)
+        self._continue_epoch(now_ms)
 
-    def _epoch_goes_on(self, now_ms: int) -> None:
+    def _continue_epoch(self, now_ms: int) -> None:
         """Continues the epoch with a newer state of the key. A move may have added followers; a
         follower is removed only with a new epoch."""
         assert self.leading is not None
@@ -514,5 +514,5 @@ class Partition(Replica):
         `state` or can no longer be applied."""
         assert self.leading is not None
         self.leading.proposed = None
-        self.leading.settled = None
+        self.leading.quiescent_sessions = None
         self._advance_high_watermark()

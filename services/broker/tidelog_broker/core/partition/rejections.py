@@ -38,7 +38,9 @@ def no_replica(name: TopicPartition, follower: int) -> TidelogError:
     )
 
 
-def former_life(name: TopicPartition, follower: int, asked: int, seen: int) -> TidelogError:
+def previous_incarnation(
+    name: TopicPartition, follower: int, asked: int, seen: int
+) -> TidelogError:
     return TidelogError(
         ErrorCode.STALE_BROKER_EPOCH,
         f"broker {follower} fetched {name} in life {seen} already; this request comes from its "

@@ -11,7 +11,7 @@ from tidelog.model import NO_LEADER, Batch, TopicPartition
 from tidelog_broker.core.partition import epochs
 from tidelog_broker.core.partition import high_watermark as hw
 from tidelog_broker.core.partition.exchange import FetchAnswer, FetchPosition
-from tidelog_broker.core.partition.leader_state import Leading
+from tidelog_broker.core.partition.leader_state import LeaderState
 from tidelog_broker.core.partition.missing_batches import NOTHING_MISSING, MissingBatches
 from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.core.partition.replica_log import ReplicaLog
@@ -43,7 +43,7 @@ class Replica(ABC):
         self.state: LeaderAndIsr | None = None
         self.revision = 0
         self.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
-        self.leading: Leading | None = None
+        self.leading: LeaderState | None = None
         self.synced = False
         self.in_service = True
         # The log start that a leader has sent. A follower need not keep what is below, either.
@@ -132,7 +132,7 @@ class Replica(ABC):
         if not self._still_asks(asked):
             return False
         if answer.diverging is not None:
-            if epochs.starts_anew(answer.diverging):
+            if epochs.restarts_from_scratch(answer.diverging):
                 return self.restart_at(asked, answer.diverging.end_offset)
             cut = epochs.truncation_point(
                 answer.diverging,

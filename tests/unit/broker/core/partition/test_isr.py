@@ -22,7 +22,7 @@ def evaluate(
     running: dict[int, int] | None = None,
     now_ms: int = 1000,
 ) -> IsrChange | None:
-    return isr.judge(
+    return isr.evaluate_isr(
         state(isr=of),
         followers,
         RUNNING if running is None else running,
@@ -158,7 +158,7 @@ def test_granted_progress_has_no_offset() -> None:
 
 
 def evaluate_far_behind(followers: dict[int, FollowerProgress], *far: int) -> IsrChange | None:
-    return isr.judge(
+    return isr.evaluate_isr(
         state(isr=(1, 2)),
         followers,
         RUNNING,
@@ -195,27 +195,27 @@ def in_session(end: int, asked_last_ms: int) -> FollowerProgress:
 
 
 def test_a_follower_at_the_leaders_end_is_caught_up_while_its_session_fetches() -> None:
-    after = isr.told_again(in_session(10, 700), leader_end=10)
+    after = isr.apply_session_heartbeat(in_session(10, 700), leader_end=10)
     assert (after.last_caught_up_ms, after.last_fetch_ms) == (700, 700)
 
 
 @pytest.mark.rule("fetch-session-bound-to-incarnations")
 def test_a_follower_behind_the_leaders_end_is_not_caught_up_by_its_session() -> None:
-    assert isr.told_again(in_session(9, 700), leader_end=10).last_caught_up_ms == 100
+    assert isr.apply_session_heartbeat(in_session(9, 700), leader_end=10).last_caught_up_ms == 100
 
 
 def test_a_grant_outlives_the_end_of_a_session() -> None:
     granted = in_session(10, 150)._replace(last_caught_up_ms=900)
-    assert isr.told_again(granted, leader_end=10).last_caught_up_ms == 900
+    assert isr.apply_session_heartbeat(granted, leader_end=10).last_caught_up_ms == 900
 
 
 def test_a_partition_that_leaves_its_session_was_caught_up_until_then() -> None:
     progress = in_session(10, 700)
     assert progress.session is not None
-    after = isr.left(progress, progress.session, leader_end=10)
+    after = isr.detach_session(progress, progress.session, leader_end=10)
     assert (after.last_caught_up_ms, after.session) == (700, None)
 
 
 def test_a_previous_session_does_not_remove_progress_of_a_newer_one() -> None:
     progress = in_session(10, 700)
-    assert isr.left(progress, SessionTime(500), leader_end=10) is progress
+    assert isr.detach_session(progress, SessionTime(500), leader_end=10) is progress

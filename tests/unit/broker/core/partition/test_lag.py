@@ -1,5 +1,5 @@
 from tidelog.batch import stamp
-from tidelog_broker.core.partition.lag import UNKNOWN_LAG, Lag, lag_of, least_lag_of, untold_end
+from tidelog_broker.core.partition.lag import UNKNOWN_LAG, Lag, lag_of, least_lag_of, unreported_end
 from unit.broker.fake_log import FakeLog, sent
 
 
@@ -28,12 +28,12 @@ def test_without_writes_in_this_epoch_its_lag_is_not_known() -> None:
 
 
 def test_an_isr_member_holds_everything_committed_whatever_it_reported() -> None:
-    assert untold_end(5, 8, in_isr=True) == 8
-    assert untold_end(5, 3, in_isr=True) == 5
+    assert unreported_end(5, 8, in_isr=True) == 8
+    assert unreported_end(5, 3, in_isr=True) == 5
 
 
 def test_a_follower_outside_the_isr_is_counted_from_the_start_of_the_epoch() -> None:
-    assert untold_end(5, 8, in_isr=False) == 5
+    assert unreported_end(5, 8, in_isr=False) == 5
 
 
 def test_below_the_log_start_the_oldest_remaining_record_counts() -> None:

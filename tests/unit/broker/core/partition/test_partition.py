@@ -251,7 +251,7 @@ def test_a_rejected_change_is_forgotten_and_releases_the_high_watermark() -> Non
     assert proposed is not None
     partition.append([sent()], Acks.ALL, 1)
     fetch(partition, 2, 1)
-    partition.isr_refused(proposed)
+    partition.isr_rejected(proposed)
     assert partition.high_watermark == 1
 
 
