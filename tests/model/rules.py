@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER
-from tidelog_broker.core import command_fencing
+from tidelog_broker.core import command_fencing, isr_proposals
 from tidelog_broker.core.partition import epochs, high_watermark, isr
 from tidelog_broker.core.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.core.partition.isr import FollowerProgress
@@ -24,7 +24,6 @@ from tidelog_broker.core.replica_registry import StoppedReplicas
 from tidelog_broker.replicas import replica_commands
 from tidelog_broker.replicas.replica_commands import ReplicaCommands
 from tidelog_broker.replicas.replica_manager import ReplicaManager
-from tidelog_broker.replication import isr_updates
 from tidelog_broker.storage import data_directory
 from tidelog_broker.storage.data_directory import Identity
 from tidelog_controller.policies import electability, reassignment
@@ -389,7 +388,7 @@ LEADER_LIFE = Rule(
 )
 JOINER_GUARD = Rule(
     "an ISR change compares the registration of whoever joins",
-    isr_updates,
+    isr_proposals,
     "joiner_guards",
     _no_guards,
 )

@@ -10,9 +10,9 @@ from functools import cache
 from typing import NamedTuple
 
 from tidelog.model import NO_EPOCH, NO_LEADER
+from tidelog_broker.core import isr_proposals
 from tidelog_broker.core.live_brokers import LiveBroker
 from tidelog_broker.damage.resignations import resignation
-from tidelog_broker.replication import isr_updates
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import RUNNING, BrokerRegistration
 from tidelog_runtime.metadata.store import CreateRevision
@@ -472,7 +472,7 @@ def joiners_of(old: Value, new: Value) -> tuple[MemberKey, ...]:
 def guard_holds(registered: Registrations, joiners: tuple[MemberKey, ...]) -> bool:
     """Whether the guard on joiners holds: each registration is the one read while it ran."""
     read = {b: LiveBroker(RUNS, _created(life), _created(life)) for b, life in joiners}
-    for guard in isr_updates.joiner_guards(KEYS, read, read):
+    for guard in isr_proposals.joiner_guards(KEYS, read, read):
         found = next(
             r for b, r in zip(BROKERS, registered, strict=True) if KEYS.broker(b) == guard.key
         )
