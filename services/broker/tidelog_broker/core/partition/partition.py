@@ -1,5 +1,4 @@
-"""One replica as leader: it takes states of the controller, leads, appends and is fetched from. How
-it follows is in `replica`.
+"""One replica as leader: it takes states of the controller, leads, appends and is fetched from.
 
 All code is synchronous. So nothing changes between a check and the act that depends on it. A
 `PartitionListener` is informed of growth of the log, a new high watermark and lost leadership."""
@@ -8,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from tidelog.errors import TidelogError
 from tidelog.model import NO_EPOCH, NO_OFFSET, Acks, Batch, EpochEnd, TopicPartition
 from tidelog.state_changes.event import NO_CHANGE, Cause, Change
 from tidelog_broker.core.partition import epochs, isr, rejections
@@ -25,7 +23,12 @@ from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr
 
 
 class Partition(Replica):
-    """A replica that may lead. `lag_max_bytes` limits the lag of ISR members; None: no limit."""
+    """A replica that may lead: what changes its role, and all that only a leader does.
+
+    `Replica` is the other half of the same object: state, log, and how it follows. They are two
+    classes because each is read alone, against its half of the protocol.
+    `lag_max_bytes` limits the lag of ISR members; None: no limit.
+    """
 
     def __init__(
         self,
@@ -41,8 +44,6 @@ class Partition(Replica):
         super().__init__(name, topic_id, broker_id, log, high_watermark=high_watermark)
         self.lag_max_bytes = lag_max_bytes
         self._listener = listener
-
-    # -- roles ---------------------------------------------------------------------
 
     def take(self, state: LeaderAndIsr, revision: int, *, broker_epoch: int, now_ms: int) -> bool:
         """Applies the state that the controller decided at `revision`; returns whether it is newer.
@@ -122,22 +123,6 @@ class Partition(Replica):
         )
         self.in_service = True
         self._sync_if_behind()
-
-    def require_leading(self) -> LeaderState:
-        """Raises NOT_LEADER or LEADER_NOT_AVAILABLE; a caller that knows addresses adds the
-        hint."""
-        if self.leading is None:
-            raise rejections.not_leading(self.name, self.state, self._broker_id)
-        return self.leading
-
-    def _fence(self, known_epoch: int) -> None:
-        code = epochs.fence(known_epoch, self.leader_epoch)
-        if code is not None:
-            raise TidelogError(
-                code,
-                f"{self.name} is in leader epoch {self.leader_epoch} on broker "
-                f"{self._broker_id}, the request knows {known_epoch}",
-            )
 
     # -- leading -------------------------------------------------------------------
 
@@ -256,9 +241,6 @@ class Partition(Replica):
         """Ends the session for this partition: its requests no longer count for the follower."""
         if self.leading is not None:
             self.leading.detach_session(follower, session, self.log.log_end_offset)
-
-    def is_in_sync(self, broker_id: int) -> bool:
-        return self.state is not None and broker_id in self.state.isr_ids
 
     def is_added_out_of_sync(self, broker_id: int) -> bool:
         """Returns whether a move adds the broker and nothing waits for it: no committed or proposed

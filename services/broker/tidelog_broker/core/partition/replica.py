@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tidelog.batch import is_damaged, is_intact, new_damaged_batch
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, Batch, TopicPartition
-from tidelog_broker.core.partition import epochs
+from tidelog_broker.core.partition import epochs, rejections
 from tidelog_broker.core.partition import high_watermark as hw
 from tidelog_broker.core.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.core.partition.leader_state import LeaderState
@@ -79,6 +79,25 @@ class Replica(ABC):
             flushed_offset=self.log.flushed_offset,
             synced=self.synced,
         )
+
+    def is_in_sync(self, broker_id: int) -> bool:
+        return self.state is not None and broker_id in self.state.isr_ids
+
+    def require_leading(self) -> LeaderState:
+        """Raises NOT_LEADER or LEADER_NOT_AVAILABLE; a caller that knows addresses adds the
+        hint."""
+        if self.leading is None:
+            raise rejections.not_leading(self.name, self.state, self._broker_id)
+        return self.leading
+
+    def _fence(self, known_epoch: int) -> None:
+        code = epochs.fence(known_epoch, self.leader_epoch)
+        if code is not None:
+            raise TidelogError(
+                code,
+                f"{self.name} is in leader epoch {self.leader_epoch} on broker "
+                f"{self._broker_id}, the request knows {known_epoch}",
+            )
 
     @abstractmethod
     def _log_grew(self) -> None:
