@@ -20,7 +20,7 @@ from tidelog.history import Anomaly, Report
 from tidelog.model import Batch, TopicPartition
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.core.partition.producer_state import is_named
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 
 READ_BYTES = 1 << 20
 

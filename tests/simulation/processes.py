@@ -38,9 +38,9 @@ from tidelog.model import Batch
 from tidelog.rpc.status import from_status
 from tidelog_broker.boundaries import Boundaries
 from tidelog_broker.broker import Broker
-from tidelog_broker.config import BrokerConfig
+from tidelog_broker.broker_config import BrokerConfig
 from tidelog_broker.edge.broker_service import BrokerService, client_service
-from tidelog_broker.life import live
+from tidelog_broker.incarnation import run_incarnation
 from tidelog_broker.membership.directory_binding import BrokerIdInUseError
 from tidelog_broker.membership.rejected_start import report_rejected_start
 from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError, stored_identity
@@ -227,7 +227,7 @@ class _Edge:
 
 
 class _BrokerEdge(_Edge):
-    """Implements `tidelog_broker.life.Edge`."""
+    """Implements `tidelog_broker.incarnation.Edge`."""
 
     def __init__(
         self,
@@ -291,7 +291,7 @@ class BrokerProcess(Service):
             world, process, self.address, partial(self._answer, broker, client_service(broker))
         )
         try:
-            return await live(broker, edge, self.stop_requested)
+            return await run_incarnation(broker, edge, self.stop_requested)
         except (DataDirectoryError, OSError) as error:
             return await self._cannot_start(process, error)
 
@@ -351,9 +351,9 @@ class BrokerProcess(Service):
     async def _answer(
         self, broker: Broker, service: BrokerService, kind: str, request: Any
     ) -> object:
-        refusal = broker.start.rejection(self.broker_id)
-        if refusal:
-            return CallFailedError(f"UNAVAILABLE: {refusal}")
+        rejection_reason = broker.start.rejection_reason(self.broker_id)
+        if rejection_reason:
+            return CallFailedError(f"UNAVAILABLE: {rejection_reason}")
         if kind == "replica_fetch":
             return await broker.replica_fetch.handle(request)
         if kind == "hurry":

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from simulation.shadow_logs import Entry, ShadowLog
 from tidelog_broker.core.partition.replica_log import ReplicaLog
-from tidelog_broker.log.errors import LogError, OffsetOutOfRangeError
+from tidelog_broker.log.log_errors import LogError, OffsetOutOfRangeError
 
 
 def sole_sound_copy(

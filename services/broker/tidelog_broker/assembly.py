@@ -8,8 +8,10 @@ from pathlib import PurePath
 from tidelog.state_changes.event import NO_CHANGE, Cause, Kind, Stage
 from tidelog_broker.background import Faults
 from tidelog_broker.boundaries import Boundaries
-from tidelog_broker.clock_check import ClockCheck, Doubt, Reading, hearing, own_clocks
-from tidelog_broker.config import BrokerConfig
+from tidelog_broker.broker_config import BrokerConfig
+from tidelog_broker.broker_listener import BrokerListener
+from tidelog_broker.clock_check import ClockCheck, Doubt, Reading, own_clocks, peer_clock_callback
+from tidelog_broker.controlled_shutdown import ControlledShutdown
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.core.partition.range_digest import RangeDigest
 from tidelog_broker.core.partition.replica_key import ReplicaKey
@@ -25,9 +27,7 @@ from tidelog_broker.damage.start_damage import StartDamage
 from tidelog_broker.damage.stray_check import StrayCheck
 from tidelog_broker.inspection.broker_state import BrokerInspection
 from tidelog_broker.inspection.replica_knowledge import ReplicaKnowledge
-from tidelog_broker.leaving import Leaving
-from tidelog_broker.listener import BrokerListener
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.maintenance import Maintenance
 from tidelog_broker.membership.change_ids import ChangeIds
 from tidelog_broker.membership.directory_binding import DirectoryBinding
@@ -35,22 +35,22 @@ from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.membership.registration import Registration
 from tidelog_broker.membership.rejected_start import RejectedStartReport
 from tidelog_broker.metrics.collector import BrokerCollector
-from tidelog_broker.metrics.replica_figures import Judges
+from tidelog_broker.metrics.replica_metrics import HighWatermarkChecks
 from tidelog_broker.metrics.vitals import (
+    ConsumerWaiting,
     DigestCounts,
-    Directory,
-    StalledFor,
-    WaitedFor,
+    DirectoryState,
+    HighWatermarkStalled,
     broker_vitals,
 )
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_commands import ReplicaCommands
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.replicas.stray_events import StrayEvents
+from tidelog_broker.replication.fetch_state import FetchLimits
 from tidelog_broker.replication.fetchers import Fetchers
 from tidelog_broker.replication.isr_updates import IsrUpdates
 from tidelog_broker.replication.move_throttle import MoveThrottle
-from tidelog_broker.replication.replica_fetcher import FetchLimits
 from tidelog_broker.replication.unreachable_leaders import LeaderReports, reported_after_ms
 from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.consumer_fetch import ConsumerFetch
@@ -90,8 +90,8 @@ class ClockDoubtEvents:
     def emit(self, doubt: Doubt, end: str) -> None:
         """`end`: why the doubt ended; empty: it has begun."""
         if not end:
-            self._change = self._state_changes.standing("clock", Cause.NONE)
-        self._state_changes.tell(
+            self._change = self._state_changes.condition_change("clock", Cause.NONE)
+        self._state_changes.emit(
             Kind.CLOCK_IN_DOUBT,
             Stage.COMPLETED if end else Stage.REQUESTED,
             change=self._change,
@@ -197,7 +197,7 @@ class BrokerParts:
             self.state_changes,
             replica_lag_max_bytes=config.replica_lag_max_bytes,
             on_failure=lambda key, error: self._repair.failed(key, error),
-            on_clock=hearing(clock, self.clock_check),
+            on_clock=peer_clock_callback(clock, self.clock_check),
         )
         self.commands = ReplicaCommands(
             self.manager,
@@ -208,7 +208,7 @@ class BrokerParts:
             on_following=lambda key: self._repair.copy_missing(key),
             # A store below a revision that a command rests on was rolled back (rule
             # `other-or-older-store-rejected`).
-            on_store_revision=self.store.heard_of,
+            on_store_revision=self.store.observe_revision,
             on_full_state=self.start.count,
         )
 
@@ -255,7 +255,7 @@ class BrokerParts:
             self._purgatory,
             self._clock,
             self._cold_reads,
-            self._restores.is_coming,
+            self._restores.may_be_restored,
         )
         self.replica_fetch = ReplicaFetch(
             self.manager,
@@ -309,7 +309,7 @@ class BrokerParts:
             self.cache,
             self._run_blocking,
         )
-        self._leaving = Leaving(
+        self._controlled_shutdown = ControlledShutdown(
             config.broker_id,
             self.manager,
             self.cache,
@@ -381,7 +381,7 @@ class BrokerParts:
             self._run_blocking,
         )
         self.inspection = self._new_inspection()
-        self.figures = self._new_figures()
+        self.collector = self._new_collector()
 
     def _new_inspection(self) -> BrokerInspection:
         return BrokerInspection(
@@ -402,7 +402,7 @@ class BrokerParts:
             self._clock,
             self.state_changes,
             lambda: self.store.health,
-            self._boundaries.look_at_disk,
+            self._boundaries.read_disk_use,
             self._run_blocking,
             self.start,
             silent_leaders=self._leader_reports.silent_ms,
@@ -413,18 +413,18 @@ class BrokerParts:
             clock_check=self.clock_check,
         )
 
-    def _new_figures(self) -> BrokerCollector:
+    def _new_collector(self) -> BrokerCollector:
         vitals = broker_vitals(
             self.manager,
             self.cache,
             self._purgatory,
             self._isr_updates,
             self._log_syncer,
-            Judges(
-                StalledFor(
+            HighWatermarkChecks(
+                HighWatermarkStalled(
                     self._high_watermarks, self._clock, self._config.replica_lag_time_max_ms // 2
                 ),
-                WaitedFor(self.consumer_fetch.waiting, self._clock),
+                ConsumerWaiting(self.consumer_fetch.waiting, self._clock),
             ),
             self.inspection.disk_use,
             lambda: self._maintenance.crowded_out,
@@ -438,11 +438,11 @@ class BrokerParts:
         )
         return BrokerCollector(self.manager, vitals, self._latest_clock)
 
-    def _directory_state(self) -> Directory:
+    def _directory_state(self) -> DirectoryState:
         registration = self.registration
         if registration is None:
-            return Directory()
-        return Directory(not registration.not_intact_reason, registration.is_waiting)
+            return DirectoryState()
+        return DirectoryState(not registration.not_intact_reason, registration.is_waiting)
 
     @property
     def seen_revision(self) -> int:
@@ -462,7 +462,7 @@ class BrokerParts:
         self._purgatory.log_synced(partition)
         self._fetchers.log_synced(partition)
 
-    def sync_put_off(self, partition: Partition, error: LogError) -> None:
+    def sync_postponed(self, partition: Partition, error: LogError) -> None:
         """Called by the log syncer."""
         self.manager.disk.rejected(partition.key, error, "synced")
 

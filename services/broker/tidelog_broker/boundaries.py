@@ -12,7 +12,7 @@ from tidelog_broker.replication.transport import Controllers, Peers
 from tidelog_broker.requests.batch_checks import CheckBatch, WithoutDeltas
 from tidelog_broker.requests.list_offsets import TimestampsOf
 from tidelog_broker.storage.data_directory import DataDirectory
-from tidelog_broker.storage.disk_use import UNKNOWN_DISK, LookAtDisk
+from tidelog_broker.storage.disk_use import UNKNOWN_DISK, ReadDiskUse
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.store import MetadataStore
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
@@ -22,7 +22,7 @@ from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 class Boundaries:
     """The environment of a broker. `__main__` passes the real ones, the simulator its own.
 
-    - `look_at_disk`: returns the use of the data's file system.
+    - `read_disk_use`: returns the use of the data's file system.
     - `host`: the machine's name.
     - `cpu_seconds`: returns the CPU time of the calling thread.
     """
@@ -39,6 +39,6 @@ class Boundaries:
     timestamps_of: TimestampsOf
     without_deltas: WithoutDeltas
     state_changes: StateChangeLog
-    look_at_disk: LookAtDisk = lambda: UNKNOWN_DISK
+    read_disk_use: ReadDiskUse = lambda: UNKNOWN_DISK
     host: str = ""
     cpu_seconds: Callable[[], float] = lambda: 0.0

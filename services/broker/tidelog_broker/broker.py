@@ -17,7 +17,7 @@ from tidelog.inspection.model import OPENS_LOGS, READS_METADATA, REGISTERS, TAKE
 from tidelog_broker.assembly import BrokerParts
 from tidelog_broker.background import retry_pause
 from tidelog_broker.boundaries import Boundaries
-from tidelog_broker.config import BrokerConfig
+from tidelog_broker.broker_config import BrokerConfig
 from tidelog_broker.membership.cluster_watch import ClusterWatch
 from tidelog_broker.membership.registration import Registration
 from tidelog_broker.membership.rejected_start import NOT_REGISTERED
@@ -57,8 +57,8 @@ class Broker(BrokerParts):
         await self._end_previous_incarnation()
         await self._data_directory.sync_copy(self._run_blocking)
         identity = self._data_directory.identity
-        whole = identity.whole_since > 0 and not identity.copied
-        await self._damage.open_logs(self.start, whole=whole)
+        intact = identity.whole_since > 0 and not identity.copied
+        await self._damage.open_logs(self.start, intact=intact)
         await self._run_blocking(self.divergences.load)
         self._opened = True
         self.start.enter(READS_METADATA)
@@ -70,7 +70,7 @@ class Broker(BrokerParts):
         self._data_directory.require_revision(self.store.seen_revision)
         try:
             held = await self._binding.read()
-            self._binding.settle(held)
+            self._binding.require_ownership(held)
             await self._binding.end_previous(held)
             if self._binding.supersedes(held.rejected, self.inspection.address):
                 await self._report(RejectionCause.UNFINISHED, NOT_REGISTERED)
@@ -105,7 +105,7 @@ class Broker(BrokerParts):
         self._start("store-probe", self.store.probe())
         self._start("isr-updates", self._isr_updates.run())
         self._start(
-            "isr-timer", maintenance.judge_isrs(max(100, config.replica_lag_time_max_ms // 4))
+            "isr-timer", maintenance.evaluate_isrs(max(100, config.replica_lag_time_max_ms // 4))
         )
         await watch.ready.wait()
         # This incarnation's registration will have a higher creation revision. Commands for lower
@@ -168,7 +168,7 @@ class Broker(BrokerParts):
         self._start("producer-ids", self.producer_ids.keep_stocked(self._rng))
         self._start("repairs", self._repair.repair_resigned())
         self._start("scrub", self.scrubber.run())
-        self._start("batch-sealer", self._repair.seal_only_copies())
+        self._start("batch-sealer", self._repair.quarantine_only_copies())
         self._start("digest-reads", self._digests.run())
         self._start("divergences", self.divergences.run())
 
@@ -218,7 +218,7 @@ class Broker(BrokerParts):
             return
         self.inspection.is_stopping = True
         self._fetchers.follow_only_in_sync()
-        await self._leaving.hand_over(self.registration, self._watch)
+        await self._controlled_shutdown.hand_over(self.registration, self._watch)
 
     async def leave(self) -> None:
         """Ends leadership and registration, before the edge stops. Waiting clients get an error

@@ -28,7 +28,7 @@ from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.core.partition.range_digest import LogDigests
 from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.membership.change_ids import ChangeIds
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.replicas.replica_commands import ReplicaCommands
@@ -38,9 +38,8 @@ from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.data_directory import DataDirectory, Identity
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.replica_digests import ReadDone
+from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport
 from tidelog_runtime.clock import Clock
-from tidelog_runtime.disk_reports import DiskReport
-from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     RUNNING,

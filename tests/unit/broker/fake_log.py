@@ -28,7 +28,7 @@ class FakeProducers:
     def take_crowded_out(self) -> CrowdedOut:
         return NOBODY
 
-    def learn(self, states: ProducerStates) -> None:
+    def adopt_below_start(self, states: ProducerStates) -> None:
         self.states = ProducerStates(states.entries)
         self.below = states
         self.lacking = False

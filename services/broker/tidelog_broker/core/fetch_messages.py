@@ -50,7 +50,7 @@ class DivergedRange(NamedTuple):
 NO_SESSION = 0
 
 
-class FetchName(NamedTuple):
+class FetchId(NamedTuple):
     """Identifies a fetch among all others at the same leader while it is in flight."""
 
     broker_id: int
@@ -86,8 +86,8 @@ class ReplicaFetchRequest(NamedTuple):
     digests: Sequence[ReportedDigest] = ()
 
     @property
-    def name(self) -> FetchName:
-        return FetchName(
+    def name(self) -> FetchId:
+        return FetchId(
             self.broker_id,
             self.broker_epoch,
             self.synced,

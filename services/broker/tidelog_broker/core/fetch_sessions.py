@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 from tidelog.model import NO_OFFSET
 from tidelog_broker.core.fetch_messages import (
     NO_SESSION,
-    FetchName,
+    FetchId,
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResult,
@@ -62,7 +62,7 @@ class SessionPartition:
         self.high_watermark = NO_OFFSET
 
 
-class FetchStream(NamedTuple):
+class FollowerStream(NamedTuple):
     """One of the two fetch streams of a follower. A leader has a session for each."""
 
     broker_id: int
@@ -99,7 +99,7 @@ class FetchSession:
         # Partitions whose log start has moved since the present answer was begun.
         self._moved_starts: set[ReplicaKey] = set()
         self._recounted_ms = now_ms - RECOUNT_INTERVAL_MS
-        self.wake: Callable[[], None] = _nobody_waits
+        self.wake: Callable[[], None] = _no_listener
         self._watches = watches
 
     # -- events of partitions --------------------------------------------------------
@@ -225,7 +225,7 @@ class FetchSessions:
         self._watches = watches
         # In the order of their last requests. Ended sessions stay: what is older than they are is
         # late.
-        self._sessions: dict[FetchStream, FetchSession] = {}
+        self._sessions: dict[FollowerStream, FetchSession] = {}
         # Ended sessions that still hold partitions.
         self._ending: list[FetchSession] = []
         self._last_id = NO_SESSION
@@ -242,9 +242,9 @@ class FetchSessions:
             return self._open(request, now_ms)
         return self._resume(request)
 
-    def complete_early(self, fetch: FetchName) -> None:
+    def complete_early(self, fetch: FetchId) -> None:
         """Answers this very request at once, if it is being served."""
-        session = self._sessions.get(FetchStream(fetch.broker_id, fetch.synced))
+        session = self._sessions.get(FollowerStream(fetch.broker_id, fetch.synced))
         if session is None or not session.serving or session.broker_epoch != fetch.broker_epoch:
             return
         serves = (session.id, session.sequence)
@@ -253,7 +253,7 @@ class FetchSessions:
         if serves == (fetch.session_id, fetch.session_sequence):
             session.complete_early()
 
-    def id_of(self, stream: FetchStream, time: SessionTime | None) -> int:
+    def id_of(self, stream: FollowerStream, time: SessionTime | None) -> int:
         """Returns the id of the stream's session if it has this `time`, else NO_SESSION.
 
         Also returns NO_SESSION if the session has ended.
@@ -272,7 +272,7 @@ class FetchSessions:
         return found
 
     def _open(self, request: ReplicaFetchRequest, now_ms: int) -> FetchSession | None:
-        stream = FetchStream(request.broker_id, request.synced)
+        stream = FollowerStream(request.broker_id, request.synced)
         present = self._sessions.get(stream)
         if present is not None:
             if request.broker_epoch < present.broker_epoch:
@@ -290,7 +290,7 @@ class FetchSessions:
         return session
 
     def _resume(self, request: ReplicaFetchRequest) -> FetchSession | None:
-        stream = FetchStream(request.broker_id, request.synced)
+        stream = FollowerStream(request.broker_id, request.synced)
         session = self._sessions.get(stream)
         if session is None or session.ended or session.id != request.session_id:
             return None
@@ -321,9 +321,9 @@ class FetchSessions:
                 self._ending.pop()
             yield
 
-    def _remove(self, stream: FetchStream) -> None:
+    def _remove(self, stream: FollowerStream) -> None:
         self.end(self._sessions.pop(stream))
 
 
-def _nobody_waits() -> None:
+def _no_listener() -> None:
     pass

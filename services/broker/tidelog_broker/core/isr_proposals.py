@@ -129,16 +129,16 @@ class IsrProposals:
     def queue(self, partition: Partition) -> None:
         self._queued[partition.name] = partition
 
-    def queue_restless(self, led: Iterable[Partition], now_ms: int) -> list[Partition]:
+    def queue_active(self, led: Iterable[Partition], now_ms: int) -> list[Partition]:
         """Queues and returns all partitions except the quiescent ones, which are most."""
         lag_time_max_ms = self._lag_time_max_ms
-        restless = [
+        active = [
             partition
             for partition in led
             if not partition.is_quiescent(now_ms=now_ms, lag_time_max_ms=lag_time_max_ms)
         ]
-        self._queued.update((partition.name, partition) for partition in restless)
-        return restless
+        self._queued.update((partition.name, partition) for partition in active)
+        return active
 
     def propose(
         self, brokers: Mapping[int, LiveBroker], running: Mapping[int, int], now_ms: int

@@ -10,7 +10,7 @@ from tidelog.state_changes.event import NO_REVISION, Cause, Change, Detail, Kind
 from tidelog_broker.core.disk_rejections import DiskRejection, DiskRejections, Unopened
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.core.partition.replica_key import ReplicaKey
-from tidelog_broker.log.errors import LogCorruptError, LogError, OutOfServiceError
+from tidelog_broker.log.log_errors import LogCorruptError, LogError, OutOfServiceError
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
@@ -63,7 +63,7 @@ class DiskEvents:
         if not is_news:
             return
         subject = f"disk-{key.topic_id}-{key.partition}"
-        rejection.change = self._state_changes.standing(subject, rejection.cause)
+        rejection.change = self._state_changes.condition_change(subject, rejection.cause)
         self._tell(Kind.DISK_REFUSED, key, rejection.change, what=what, why=str(error))
 
     def not_opened(self, key: ReplicaKey, name: TopicPartition, error: LogError) -> None:
@@ -92,7 +92,7 @@ class DiskEvents:
         for key, rejection in self._rejections.over(now_ms):
             for_ms = now_ms - rejection.since_ms
             self._tell(
-                Kind.DISK_TAKES_AGAIN, key, rejection.change, what=rejection.what, refused_ms=for_ms
+                Kind.DISK_RECOVERED, key, rejection.change, what=rejection.what, refused_ms=for_ms
             )
 
     def forget(self, key: ReplicaKey) -> None:
@@ -109,7 +109,7 @@ class DiskEvents:
     def _tell(self, kind: Kind, key: ReplicaKey, change: Change, **details: Detail) -> None:
         partition = self._replicas.find(key)
         state = partition.state if partition is not None else None
-        self._state_changes.tell(
+        self._state_changes.emit(
             kind,
             Stage.COMPLETED,
             change=change,

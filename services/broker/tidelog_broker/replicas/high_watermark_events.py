@@ -29,11 +29,11 @@ class HighWatermarkEvents:
             return
         if not verdict.stalled:
             change = self._stalls.pop(partition, NO_CHANGE)
-            self._tell(Kind.HW_MOVES_AGAIN, partition, change, stalled_ms=verdict.for_ms)
+            self._tell(Kind.HIGH_WATERMARK_RESUMED, partition, change, stalled_ms=verdict.for_ms)
             return
         holders = holders_of(partition, self._broker_id)
         subject = f"hw-{partition.topic_id}-{partition.name.partition}"
-        change = self._log.standing(subject, holders.cause, verdict.for_ms)
+        change = self._log.condition_change(subject, holders.cause, verdict.for_ms)
         self._stalls[partition] = change
         self._tell(
             Kind.HW_STALLED,
@@ -66,7 +66,7 @@ class HighWatermarkEvents:
     def _tell(self, kind: Kind, partition: Partition, change: Change, **details: Detail) -> None:
         state = partition.state
         assert state is not None, "what is led has a state"
-        self._log.tell(
+        self._log.emit(
             kind,
             Stage.COMPLETED,
             change=change,

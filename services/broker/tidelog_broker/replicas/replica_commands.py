@@ -30,7 +30,7 @@ from tidelog_broker.core.command_fencing import (
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.core.replica_registry import key_of
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.replicas.command_events import (
     CommandEvents,
     CommandRejection,
@@ -45,6 +45,7 @@ from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.command_traces import shared_trace_id
+from tidelog_runtime.cooperative import map_yielding
 from tidelog_runtime.replica_control import (
     Command,
     CommandResult,
@@ -58,7 +59,6 @@ from tidelog_runtime.replica_control import (
     newest_revision,
 )
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
-from tidelog_runtime.turns import in_turns
 
 # Cost after which the event loop runs; a new replica costs four times as much as another.
 COST_PER_TURN = 32
@@ -167,7 +167,7 @@ class ReplicaCommands:
             rejection = self._rejection("describe_replicas", command)
             if rejection is not None:
                 return DescribeReplicasResult(error=rejection)
-            found = await in_turns(self._manager.summary, command.partitions)
+            found = await map_yielding(self._manager.summary, command.partitions)
             return DescribeReplicasResult(replicas=[r for r in found if r is not None])
 
     def fenced(self, name: str, command: Command, partitions: int) -> TidelogError | None:
@@ -345,13 +345,13 @@ class ReplicaCommands:
         name, and that no newer command has named. All replicas of a topic that the controller
         cannot read stay as they are."""
         named: set[ReplicaKey] = set()
-        await in_turns(lambda each: named.add(key_of(each)), command.partitions)
+        await map_yielding(lambda each: named.add(key_of(each)), command.partitions)
         self._events.forget_unnamed(named)
         self._manager.disk.keep_unopened(named)
         by = Epochs(command.controller_epoch, command.broker_epoch)
         revision = command.store_revision
         change = set_aside(self.broker_id, self._logs.wall_ms())
-        present = await in_turns(lambda k: (k, k in named), list(self._logs.keys()))
+        present = await map_yielding(lambda k: (k, k in named), list(self._logs.keys()))
         for key in [k for k, is_named in present if not is_named]:
             await asyncio.sleep(0)
             partition = self._manager.find(key)

@@ -11,8 +11,8 @@ from tidelog.model import TopicPartition
 from tidelog_broker.core.partition.listener import PartitionListener
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.core.partition.replica_key import ReplicaKey
-from tidelog_broker.log.errors import LogError, LogStorageError
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_errors import LogError, LogStorageError
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.replicas.disk_events import DiskEvents
 from tidelog_broker.replicas.replica_lookup import ReplicaLookup
@@ -63,7 +63,7 @@ class ReplicaManager(ReplicaLookup):
         self.controller_epoch = 0
         self.has_full_state = asyncio.Event()
         self.followers = followers(self)
-        self.heard_clock = on_clock
+        self.note_peer_clock = on_clock
         self._logs = logs
         self._clock = clock
         self._listener = listener
@@ -131,7 +131,7 @@ class ReplicaManager(ReplicaLookup):
     ) -> TidelogError:
         """Handles a log that could not be `what`. Returns the error for the client."""
         key = partition.key
-        if error.is_passing or self._on_failure(key, error):
+        if error.is_transient or self._on_failure(key, error):
             self.disk.rejected(key, error, what)
             return TidelogError(
                 ErrorCode.STORAGE_ERROR, f"{partition.name} cannot be {what}: {error}"
@@ -145,12 +145,12 @@ class ReplicaManager(ReplicaLookup):
 
     def log_failed(self, key: ReplicaKey, error: LogError) -> None:
         """Handles a log that could not be synced, and that may have no partition yet."""
-        if error.is_passing or self._on_failure(key, error):
+        if error.is_transient or self._on_failure(key, error):
             self.disk.rejected(key, error, "synced")
 
     def log_unreadable(self, key: ReplicaKey, error: LogError) -> None:
         """Handles a log that could not be read, and that may have no partition yet."""
-        if error.is_passing or self._on_failure(key, error):
+        if error.is_transient or self._on_failure(key, error):
             self.disk.rejected(key, error, "read")
 
     def rejected(self, key: ReplicaKey, error: LogError) -> None:

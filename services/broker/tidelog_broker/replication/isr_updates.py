@@ -42,7 +42,7 @@ class PartitionSource(Protocol):
 
 
 class IsrUpdates:
-    """Changes of ISRs: `judge_soon` and `judge_all` queue partitions, `run` writes."""
+    """Changes of ISRs: `evaluate_soon` and `evaluate_all` queue partitions, `run` writes."""
 
     def __init__(
         self,
@@ -66,18 +66,18 @@ class IsrUpdates:
         """The number of partitions that wait to be evaluated or written."""
         return len(self.proposals) + len(self._unanswered)
 
-    def judge_soon(self, partition: Partition) -> None:
+    def evaluate_soon(self, partition: Partition) -> None:
         self.proposals.queue(partition)
         self._wake.set()
 
-    def judge_all(self, source: PartitionSource) -> list[Partition]:
+    def evaluate_all(self, source: PartitionSource) -> list[Partition]:
         """Queues all led partitions except the quiescent ones, which are most.
 
         Returns those queued.
         """
-        restless = self.proposals.queue_restless(source.led(), self._clock.monotonic_ms())
+        active = self.proposals.queue_active(source.led(), self._clock.monotonic_ms())
         self._wake_if_queued()
-        return restless
+        return active
 
     def _wake_if_queued(self) -> None:
         if self.proposals:
@@ -165,7 +165,7 @@ class IsrUpdates:
         that on which the proposal rests.
         """
         for event in proposal.events:
-            self._state_changes.tell(
+            self._state_changes.emit(
                 event.kind,
                 stage,
                 change=event.state.change,

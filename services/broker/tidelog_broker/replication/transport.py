@@ -9,8 +9,7 @@ from typing import Protocol
 
 from tidelog.errors import TidelogError
 from tidelog_broker.core.fetch_messages import ReplicaFetchRequest, ReplicaFetchResponse
-from tidelog_runtime.disk_reports import DiskReport
-from tidelog_runtime.leader_reports import UnreachableLeadersReport
+from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport
 
 # How long an answer to a fetch may take beyond the long poll itself.
 ANSWER_TIMEOUT_MS = 5_000
@@ -35,7 +34,7 @@ class Peers(Protocol):
         self, address: str, request: ReplicaFetchRequest
     ) -> ReplicaFetchResponse: ...
 
-    def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
+    def complete_early(self, address: str, request: ReplicaFetchRequest) -> None:
         """Requests an answer to this fetch at once, if it is in flight.
 
         May have no effect: then the fetch is answered at its usual time.
@@ -48,7 +47,7 @@ class ControllerUnreachableError(Exception):
     """The controller did not answer; it may have received the report."""
 
 
-class TakesLeaderReports(Protocol):
+class LeaderReportReceiver(Protocol):
     """The active controller, by address. Raises `ControllerUnreachableError`."""
 
     async def report_unreachable_leaders(
@@ -57,12 +56,12 @@ class TakesLeaderReports(Protocol):
         """Returns why the report was rejected; None: it was accepted."""
 
 
-class TakesDiskReports(Protocol):
+class DiskReportReceiver(Protocol):
     """The active controller, by address. Raises `ControllerUnreachableError`."""
 
     async def report_disk(self, address: str, report: DiskReport) -> TidelogError | None:
         """Returns why the report was rejected; None: it was accepted."""
 
 
-class Controllers(TakesLeaderReports, TakesDiskReports, Protocol):
+class Controllers(LeaderReportReceiver, DiskReportReceiver, Protocol):
     async def close(self) -> None: ...

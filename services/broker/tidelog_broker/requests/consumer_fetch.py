@@ -13,7 +13,7 @@ from tidelog_broker.core.outrun_consumers import OutrunConsumers
 from tidelog_broker.core.partition.exchange import FetchAnswer
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.core.waiting_consumers import WaitingConsumers
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.fetch_wait import (
     MAX_RESPONSE_BYTES,
@@ -66,13 +66,13 @@ class ConsumerFetch:
         purgatory: Purgatory,
         clock: Clock,
         cold_reads: ColdReads,
-        is_coming: Callable[[Partition, OffsetRange], bool] = lambda *_: False,
+        may_be_restored: Callable[[Partition, OffsetRange], bool] = lambda *_: False,
     ) -> None:
-        """`is_coming`: whether a follower may still send a batch that is unreadable here.
+        """`may_be_restored`: whether a follower may still send a batch that is unreadable here.
 
         Readers wait for it.
         """
-        self._is_coming = is_coming
+        self._is_coming = may_be_restored
         self._manager = manager
         self._purgatory = purgatory
         self._clock = clock

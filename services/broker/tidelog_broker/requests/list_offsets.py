@@ -13,7 +13,7 @@ from tidelog.model import NO_OFFSET, Batch, OffsetPosition, TopicPartition
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.core.partition.replica_log import ColdDataError
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.storage.cold_reads import ColdReads
 

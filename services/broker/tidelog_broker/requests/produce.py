@@ -18,7 +18,7 @@ from tidelog.model import NO_OFFSET, Acks, Batch, TopicPartition
 from tidelog_broker.core.partition.exchange import Appended
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.core.rejected_requests import RejectionCounts
-from tidelog_broker.log.errors import LogError, LogFailedError
+from tidelog_broker.log.log_errors import LogError, LogFailedError
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.commit_wait import CommitWait, require_timeout, wait_for_commits
@@ -247,8 +247,8 @@ def append_rejected(manager: ReplicaManager, partition: Partition, error: LogErr
     if isinstance(error, LogFailedError):
         return TidelogError(
             ErrorCode.LEADER_CHANGED,
-            f"{partition.name}: the leader's disk failed in the middle of the append; whether it "
-            "was kept is not known",
+            f"{partition.name}: the leader's disk failed during the append, whose outcome is "
+            "unknown",
         )
     return rejection
 
@@ -258,8 +258,8 @@ def _told(entry: ProduceEntry, outcome: ProduceOutcome) -> ProduceOutcome:
         return outcome
     error = TidelogError(
         ErrorCode.DUPLICATE_SEQUENCE,
-        f"all batches for {entry.name} are in the log, some since an earlier attempt; their "
-        "offsets are not remembered, or not in one stretch",
+        f"all batches for {entry.name} are in the log, some from an earlier attempt; their "
+        "offsets are unknown or not contiguous",
     )
     return ProduceOutcome(None, error, -1)
 

@@ -24,9 +24,9 @@ from tidelog_broker.core.partition.range_digest import (
 )
 from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.disk import Disk, DiskFile
-from tidelog_broker.log.errors import LogError
 from tidelog_broker.log.log import Log
-from tidelog_broker.log.scrub_stretch import ScrubTarget
+from tidelog_broker.log.log_errors import LogError
+from tidelog_broker.log.segment_scrub import ScrubTarget
 from tidelog_broker.storage.log_directory import LogDirectory
 
 # Requests beyond this limit are rejected. The scrub compares these ranges in its next pass.
@@ -78,7 +78,7 @@ class ReplicaDigests:
     def of(self, key: ReplicaKey) -> LogDigests | None:
         """Returns None if this broker has no such replica, or if it is out of service."""
         log = self._logs.log_of(key)
-        return None if log is None or self._logs.is_out(key) else log.digests
+        return None if log is None or self._logs.is_out_of_service(key) else log.digests
 
     def read(
         self,
@@ -132,7 +132,7 @@ class ReplicaDigests:
     async def _read(self, request: _Request) -> ReadBatches | None:
         key, start, end, with_contents = request
         log = self._logs.log_of(key)
-        if log is None or self._logs.is_out(key) or not log.log_start_offset <= start:
+        if log is None or self._logs.is_out_of_service(key) or not log.log_start_offset <= start:
             return None
         generation = log.digests.generation
         headers: list[BatchHeader] = []

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from tidelog.state_changes.event import Cause, Kind
 from tidelog_broker.core.disk_rejections import READ_EXPIRY_MS, STEADY_MS, DiskRejections
 from tidelog_broker.core.partition.replica_key import ReplicaKey
-from tidelog_broker.log.errors import LogStorageError
+from tidelog_broker.log.log_errors import LogStorageError
 from unit.broker.broker_parts import KEY, Replicas
 from unit.broker.fake_log import NAME, epoch_of, state
 
@@ -82,7 +82,7 @@ async def test_a_full_disk_and_its_recovery_emit_one_event_each() -> None:
     replicas.manager.disk.took(KEY, "written")
     await asyncio.sleep(STEADY_MS / 1000)
     replicas.manager.disk.judge()
-    (again,) = replicas.events(Kind.DISK_TAKES_AGAIN)
+    (again,) = replicas.events(Kind.DISK_RECOVERED)
     assert again.details == {"what": "written", "refused_ms": STEADY_MS}
     assert again.change_id == rejected.change_id != ""
     assert again.duration_ms == STEADY_MS

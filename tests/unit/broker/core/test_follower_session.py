@@ -81,7 +81,7 @@ def test_an_unfollowed_partition_is_forgotten_once() -> None:
 
 def test_a_partition_that_comes_back_is_named_though_its_position_is_unchanged() -> None:
     session = opened()
-    session.tell_again(FIRST)
+    session.renew(FIRST)
     assert session.next({FIRST: AT_4}).named == {FIRST: AT_4}
 
 
@@ -124,9 +124,9 @@ def test_the_answer_of_another_session_ends_it() -> None:
 
 
 def test_another_incarnation_of_either_end_ends_it() -> None:
-    for lives in (EpochPair(103, 101), EpochPair(102, 103)):
+    for epochs in (EpochPair(103, 101), EpochPair(102, 103)):
         session = opened()
-        session.bind(lives)
+        session.bind(epochs)
         assert not session.is_open
 
 

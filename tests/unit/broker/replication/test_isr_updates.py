@@ -108,7 +108,7 @@ class Leader:
 
     async def evaluate(self, *partitions: Partition) -> None:
         for partition in partitions:
-            self.updates.judge_soon(partition)
+            self.updates.evaluate_soon(partition)
         await until_idle()
 
 
@@ -142,7 +142,7 @@ async def test_a_lagging_member_leaves_when_the_timer_evaluates_the_isr() -> Non
     leader.lead(wanted=state(isr=(1, 2, 3)))
     async with running(leader):
         await asyncio.sleep(0.6)
-        leader.updates.judge_all(leader)
+        leader.updates.evaluate_all(leader)
         await until_idle()
     assert leader.isr_of() == {1}
     assert {member.broker_id for member in leader.stored().eligible} == {2, 3}
@@ -162,7 +162,7 @@ async def test_the_timer_evaluates_partitions_whose_follower_stopped_fetching() 
     async with running(leader):
         await asyncio.sleep(0.9)
         sessions[0].last_request_ms = leader.clock.monotonic_ms()
-        leader.updates.judge_all(leader)
+        leader.updates.evaluate_all(leader)
         assert list(leader.updates.proposals._queued) == [partition.name]
         await until_idle()
     assert leader.isr_of() == {1, 2}
@@ -172,11 +172,11 @@ async def test_the_timer_skips_quiescent_partitions() -> None:
     leader = Leader()
     partition = leader.lead(wanted=state(isr=(1, 2, 3)))
     in_a_session(partition, 2, 1)
-    leader.updates.judge_all(leader)
+    leader.updates.evaluate_all(leader)
     assert list(leader.updates.proposals._queued) == [partition.name]
     leader.updates.proposals._queued.clear()
     in_a_session(partition, 3, 1)
-    leader.updates.judge_all(leader)
+    leader.updates.evaluate_all(leader)
     assert leader.updates.proposals._queued == {}
 
 
@@ -209,7 +209,7 @@ async def test_without_a_needed_change_nothing_is_written() -> None:
     leader = Leader()
     leader.lead(wanted=state(isr=(1, 2, 3)))
     async with running(leader):
-        leader.updates.judge_all(leader)
+        leader.updates.evaluate_all(leader)
         await until_idle()
     assert leader.store.sent == []
 
@@ -268,7 +268,7 @@ async def test_a_long_round_yields_to_the_event_loop() -> None:
         leader.lead(number, state(isr=(1, 2, 3)))
     async with running(leader):
         await until_idle()
-        leader.updates.judge_all(leader)
+        leader.updates.evaluate_all(leader)
         await asyncio.sleep(0)
         still_to_judge = len(leader.updates.proposals._queued)
         await until_idle()

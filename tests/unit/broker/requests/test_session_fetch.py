@@ -255,7 +255,7 @@ async def test_a_partition_that_was_left_out_is_answered_when_its_epoch_is_over(
     assert follower.now_ms == 500
 
 
-async def test_a_request_of_a_session_is_hurried_and_the_next_waits_again() -> None:
+async def test_a_request_of_a_session_is_completed_early_and_the_next_waits_again() -> None:
     follower = Follower()
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
