@@ -25,7 +25,7 @@ from bench.report import Measured, at_least, at_most, run_alone
 from bench.suite.matrix import BATCH_BYTES
 from tidelog.batch import new_batch, stamp
 from tidelog.model import Codec
-from tidelog_broker.partition.range_digest import RANGE_OFFSETS, LogDigests
+from tidelog_broker.core.partition.range_digest import RANGE_OFFSETS, LogDigests
 
 MIN_THROUGHPUT_RATIO = 0.99
 MAX_CPU_RATIO = 1.01

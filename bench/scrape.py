@@ -24,15 +24,15 @@ from doubles.memory_store import MemoryStore
 from tidelog.batch import new_batch
 from tidelog.inspection.model import BrokerBacklog
 from tidelog.model import Acks, Codec, TopicPartition
+from tidelog_broker.core.partition.exchange import FetchPosition
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.producer_state import CrowdedOut
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.metrics.broker_metrics import BrokerMetrics
 from tidelog_broker.metrics.collector import BrokerCollector
 from tidelog_broker.metrics.replica_metrics import HighWatermarkChecks
 from tidelog_broker.metrics.vitals import BrokerVitals
-from tidelog_broker.partition.exchange import FetchPosition
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.producer_state import CrowdedOut
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.disk_use import DiskUse
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.scrub_state import ScrubState

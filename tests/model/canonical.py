@@ -15,7 +15,7 @@ from .values import (
     FetchRequest,
     Ghost,
     IsrWrite,
-    Leading,
+    LeaderState,
     MemberKey,
     Message,
     Progress,
@@ -127,7 +127,7 @@ def rename_replica(replica: Replica, to: Renaming) -> Replica:
     whole = table[replica.whole]
     leading = replica.leading
     if leading is not None:
-        leading = Leading(
+        leading = LeaderState(
             leading.epoch_start,
             tuple(
                 Progress(to[index][progress.life], progress.log_end)

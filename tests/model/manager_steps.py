@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, cast
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.log_errors import OutOfServiceError
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replicas.replica_commands import ReplicaCommands
 from tidelog_broker.replicas.replica_manager import ReplicaManager
-from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.keys import Keys
@@ -137,7 +137,7 @@ async def _in_place(work: Callable[[], None]) -> None:
     work()
 
 
-def _manager(replica: Replica) -> tuple[ReplicaManager, ModelLogs]:
+def _commands(replica: Replica) -> tuple[ReplicaManager, ReplicaCommands, ModelLogs]:
     logs = ModelLogs(replica)
     manager = ReplicaManager(
         replica.broker,
@@ -147,33 +147,34 @@ def _manager(replica: Replica) -> tuple[ReplicaManager, ModelLogs]:
         SILENT,
         lambda _: _NoFetchers(),
         _UNTOLD,
-        _in_place,
+    )
+    commands = ReplicaCommands(
+        manager, cast(LogDirectory, logs), cast(Clock, _Clock()), _UNTOLD, _in_place
     )
     manager.broker_epoch = replica.life
     manager.controller_epoch = replica.reign
     if replica.full:
         manager.has_full_state.set()
-    stopped: StoppedReplicas = manager._stopped
     for topic, revision in replica.stopped:
-        stopped.stopped(key_of(topic), revision)
+        manager.stopped.stopped(key_of(topic), revision)
     if replica.value is not None:
         key = key_of(replica.topic)
         partition = rebuild(replica, logs.logs[key])
-        manager._by_name[NAME] = manager._by_key[key] = partition
+        manager.register(partition)
         config = CONFIGS[replica.flushed != NOT_SYNCED]
         manager._configs.take(NAME, partition.topic_id, config, 0)
-    return manager, logs
+    return manager, commands, logs
 
 
 def _read_back(replica: Replica, manager: ReplicaManager, logs: ModelLogs) -> Replica:
-    revisions = manager._stopped._revisions
+    revisions = manager.stopped._revisions
     after = replica._replace(
         life=manager.broker_epoch,
         reign=manager.controller_epoch,
         full=manager.has_full_state.is_set(),
         stopped=tuple((t, revisions[key_of(t)]) for t in TOPICS if key_of(t) in revisions),
     )
-    partition = manager._by_name.get(NAME)
+    partition = manager.find_named(NAME)
     if partition is None:
         return unclaimed(after, {t: logs.logs[key_of(t)].entries for t in _topics(logs)})
     topic = TOPICS[[topic_id(t) for t in TOPICS].index(partition.topic_id)]
@@ -189,11 +190,11 @@ def take(replica: Replica, command: Command) -> Taken:
     """Returns the replica after a command, unchanged if it is down or rejects the whole command."""
     if not replica.up:
         return Taken(replica, False)
-    manager, logs = _manager(replica)
+    manager, commands, logs = _commands(replica)
     if command.form is Form.STOP:
-        result = _run(manager.stop_replica(_stop(command)))
+        result = _run(commands.stop_replica(_stop(command)))
     else:
-        result = _run(manager.leader_and_isr(_leader_and_isr(command, replica.flushed)))
+        result = _run(commands.leader_and_isr(_leader_and_isr(command, replica.flushed)))
     if result.error is not None:
         return Taken(replica, False)
     done = all(partition.error is None for partition in result.partitions)
@@ -245,7 +246,7 @@ def serve(
 
     An answer of None is a rejection, after which a follower fetches again.
     """
-    manager, _ = _manager(replica)
+    manager, _, _ = _commands(replica)
     try:
         partition = manager.replica(key_of(position.topic))
     except TidelogError:

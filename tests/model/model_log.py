@@ -7,9 +7,9 @@ from functools import cache
 
 from tidelog.batch import new_batch, stamp
 from tidelog.model import Batch, Codec, EpochEnd
+from tidelog_broker.core.partition.producer_state import NOBODY, CrowdedOut, ProducerStates
+from tidelog_broker.core.partition.replica_log import CachedBatches
 from tidelog_broker.log.leader_epochs import LeaderEpochs
-from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut, ProducerStates
-from tidelog_broker.partition.replica_log import CachedBatches
 
 from .values import NOT_SYNCED, RECORDS_PER_EPOCH, Entries, entry, epoch_of
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from tidelog.errors import TidelogError
 from tidelog.model import NO_EPOCH, NO_OFFSET, Acks, EpochEnd, TopicPartition
-from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
-from tidelog_broker.partition.isr import FollowerProgress
-from tidelog_broker.partition.leading import Leading as LeadingNow
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_broker.core.partition.isr import FollowerProgress
+from tidelog_broker.core.partition.leader_state import LeaderState as LeadingNow
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.storage import data_directory
 from tidelog_broker.storage.data_directory import Identity
 from tidelog_runtime.metadata.broker_directories import BrokerDirectory
@@ -31,7 +31,7 @@ from .values import (
     REPLACED,
     SOUND,
     Answer,
-    Leading,
+    LeaderState,
     Position,
     Progress,
     Replica,
@@ -113,7 +113,7 @@ def read_back(replica: Replica, partition: Partition) -> Replica:
             for b in BROKERS
         )
         proposed = partition.leading.proposed
-        leading = Leading(
+        leading = LeaderState(
             partition.leading.epoch_start,
             followers,
             None if proposed is None else from_production(proposed),
@@ -171,11 +171,11 @@ def isr_written(replica: Replica, revision: int) -> Replica:
     return read_back(replica, partition)
 
 
-def isr_refused(replica: Replica) -> Replica:
+def isr_rejected(replica: Replica) -> Replica:
     partition = rebuild(replica)
     assert partition.leading is not None
     assert partition.leading.proposed is not None
-    partition.isr_refused(partition.leading.proposed)
+    partition.isr_rejected(partition.leading.proposed)
     return read_back(replica, partition)
 
 

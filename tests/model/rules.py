@@ -14,15 +14,16 @@ from typing import Any, NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER
-from tidelog_broker.partition import epochs, high_watermark, isr
-from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
-from tidelog_broker.partition.isr import FollowerProgress
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replicas import command_fencing, replica_manager
+from tidelog_broker.core import command_fencing, isr_proposals
+from tidelog_broker.core.partition import epochs, high_watermark, isr
+from tidelog_broker.core.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_broker.core.partition.isr import FollowerProgress
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.core.replica_registry import StoppedReplicas
+from tidelog_broker.replicas import replica_commands
+from tidelog_broker.replicas.replica_commands import ReplicaCommands
 from tidelog_broker.replicas.replica_manager import ReplicaManager
-from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
-from tidelog_broker.replication import isr_updates
 from tidelog_broker.storage import data_directory
 from tidelog_broker.storage.data_directory import Identity
 from tidelog_controller.policies import electability, reassignment
@@ -197,33 +198,33 @@ def _no_guards(*_: object) -> tuple[()]:
     return ()
 
 
-_stop = ReplicaManager._stop
+_stop = ReplicaCommands._stop
 
 
 def _stop_any(
-    self: ReplicaManager, wanted: StopPartition, command: StopReplicaCommand
+    self: ReplicaCommands, wanted: StopPartition, command: StopReplicaCommand
 ) -> PartitionResult:
     return _stop(self, wanted._replace(revision=LATEST), command)
 
 
 def _stop_by_name(
-    self: ReplicaManager, wanted: StopPartition, command: StopReplicaCommand
+    self: ReplicaCommands, wanted: StopPartition, command: StopReplicaCommand
 ) -> PartitionResult:
-    present = self._by_name.get(wanted.partition)
+    present = self._manager.find_named(wanted.partition)
     topic_id = wanted.topic_id if present is None else present.topic_id
     return _stop(self, wanted._replace(topic_id=topic_id, revision=LATEST), command)
 
 
-_set_strays_aside = ReplicaManager._set_strays_aside
+_set_strays_aside = ReplicaCommands._set_strays_aside
 
 
-async def _set_all_strays_aside(self: ReplicaManager, command: LeaderAndIsrCommand) -> None:
+async def _set_all_strays_aside(self: ReplicaCommands, command: LeaderAndIsrCommand) -> None:
     await _set_strays_aside(self, replace(command, store_revision=LATEST))
 
 
 def _replica_by_name(self: ReplicaManager, key: ReplicaKey) -> Partition:
     del key
-    for partition in self._by_name.values():
+    for partition in self.all():
         return partition
     raise TidelogError(ErrorCode.UNKNOWN_TOPIC_ID, "nothing here has that name")
 
@@ -342,13 +343,13 @@ COPIED_FILES = Rule(
 )
 FORMER_LIFE = Rule(
     "a process takes no command for its predecessor's life",
-    replica_manager,
+    replica_commands,
     "fence_command",
     _commands_of_former_lives,
 )
 CONTROLLER_EPOCH = Rule(
     "a broker obeys no controller that is older than one that it has obeyed",
-    replica_manager,
+    replica_commands,
     "fence_command",
     _commands_of_deposed_controllers,
 )
@@ -387,19 +388,19 @@ LEADER_LIFE = Rule(
 )
 JOINER_GUARD = Rule(
     "an ISR change compares the registration of whoever joins",
-    isr_updates,
+    isr_proposals,
     "joiner_guards",
     _no_guards,
 )
 STOP_ORDER = Rule(
     "a StopReplica that is older than what the replica has taken has no effect",
-    ReplicaManager,
+    ReplicaCommands,
     "_stop",
     _stop_any,
 )
 STOP_TOPIC = Rule(
     "a StopReplica is one of its topic's id, and ordered by revision",
-    ReplicaManager,
+    ReplicaCommands,
     "_stop",
     _stop_by_name,
 )
@@ -411,7 +412,7 @@ STOPPED_REMEMBERED = Rule(
 )
 STRAYS_ORDER = Rule(
     "an older full state sets nothing aside that a newer command told of",
-    ReplicaManager,
+    ReplicaCommands,
     "_set_strays_aside",
     _set_all_strays_aside,
 )

@@ -10,9 +10,9 @@ from functools import cache
 from typing import NamedTuple
 
 from tidelog.model import NO_EPOCH, NO_LEADER
+from tidelog_broker.core import isr_proposals
+from tidelog_broker.core.live_brokers import LiveBroker
 from tidelog_broker.damage.resignations import resignation
-from tidelog_broker.membership.metadata_cache import LiveBroker
-from tidelog_broker.replication import isr_updates
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import RUNNING, BrokerRegistration
 from tidelog_runtime.metadata.store import CreateRevision
@@ -216,7 +216,7 @@ class Steps:
         if r.revision != PRESENT:
             return Swap(None, self.observe(replica, store), "the key has moved")
         if not guard_holds(held.registered, joiners_of(r.value, r.leading.proposed)):
-            refused = self._number(replica_steps.isr_refused(r))
+            refused = self._number(replica_steps.isr_rejected(r))
             return Swap(None, refused, "a joiner's registration has changed")
         broken = writes.broken_by_joiners(held.registered, joiners_of(r.value, r.leading.proposed))
         return Swap(r.leading.proposed, replica, "", broken)
@@ -472,7 +472,7 @@ def joiners_of(old: Value, new: Value) -> tuple[MemberKey, ...]:
 def guard_holds(registered: Registrations, joiners: tuple[MemberKey, ...]) -> bool:
     """Whether the guard on joiners holds: each registration is the one read while it ran."""
     read = {b: LiveBroker(RUNS, _created(life), _created(life)) for b, life in joiners}
-    for guard in isr_updates.joiner_guards(KEYS, read, read):
+    for guard in isr_proposals.joiner_guards(KEYS, read, read):
         found = next(
             r for b, r in zip(BROKERS, registered, strict=True) if KEYS.broker(b) == guard.key
         )

@@ -52,7 +52,7 @@ def test_a_story_tells_what_each_step_changed_and_what_is_broken() -> None:
 
 def test_a_state_that_cannot_heal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """No replica ever joins an ISR."""
-    monkeypatch.setattr("tidelog_broker.partition.isr.may_join", lambda *_, **__: False)
+    monkeypatch.setattr("tidelog_broker.core.partition.isr.may_join", lambda *_, **__: False)
     violation = explore(Scenario("", 1, 0, 1, kinds=of("lag"))).violation
     assert violation is not None
     assert violation.invariant == "the cluster can heal to a writable one"

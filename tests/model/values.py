@@ -121,7 +121,7 @@ class Progress(NamedTuple):
     log_end: int
 
 
-class Leading(NamedTuple):
+class LeaderState(NamedTuple):
     """The state of a leader.
 
     - `followers`: by broker id; the leader's own place is unused
@@ -180,7 +180,7 @@ class Replica(NamedTuple):
     log: Entries
     value: Value | None
     revision: int
-    leading: Leading | None
+    leading: LeaderState | None
     flushed: int = NOT_SYNCED
     topic: int = FIRST_TOPIC
     shelf: tuple[tuple[int, Entries], ...] = ()

@@ -23,7 +23,7 @@ from simulation.told_losses import TOLD_TO_CLIENTS
 from tidelog.errors import ErrorCode
 from tidelog.state_changes.json_form import EVENT
 from tidelog.v1 import admin_pb2, broker_pb2
-from tidelog_broker.replication.transport import NO_SESSION, ReplicaFetchResponse
+from tidelog_broker.core.fetch_messages import NO_SESSION, ReplicaFetchResponse
 from tidelog_runtime.metadata.store import TransactionResult
 from tidelog_runtime.replica_control import CommandResult, DescribeReplicasResult
 

@@ -21,9 +21,9 @@ from simulation.recovery_operator import TIMEOUT_MS as CONSENT_TIMEOUT_MS
 from tidelog.batch import is_damaged
 from tidelog.log_format import walk_frames
 from tidelog.model import NO_LEADER, TopicPartition
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import LogError
-from tidelog_broker.partition.partition import Partition
 from tidelog_runtime.metadata.schema import decode_leader_and_isr
 from tidelog_runtime.metadata.store import Put
 

@@ -11,7 +11,7 @@ from simulation.metadata_faults import End
 from simulation.network import Call, Concerns, Conditions
 from simulation.processes import BrokerProcess
 from tidelog.model import NO_LEADER, TopicPartition
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_runtime.metadata.keys import PartitionKey
 from tidelog_runtime.metadata.schema import (
     RUNNING,

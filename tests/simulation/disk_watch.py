@@ -17,8 +17,8 @@ from simulation.network import FAIR
 from simulation.partition_id import PartitionId
 from simulation.violation import Violation
 from simulation.watch import watch
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.damage.disk_reports import REPORT_INTERVAL_MS, REPORTED_AFTER_MS
-from tidelog_broker.partition.partition import Partition
 from tidelog_controller.state.failing_disks import REPORT_EXPIRY_MS
 from tidelog_controller.state.partition_cooldowns import MAX_COOLDOWN_MS
 from tidelog_runtime.metadata.schema import RUNNING, LeaderAndIsr

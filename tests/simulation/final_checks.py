@@ -18,9 +18,9 @@ from simulation.world import World
 from tidelog.batch import is_damaged as is_damaged_batch
 from tidelog.history import Anomaly, Report
 from tidelog.model import Batch, TopicPartition
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.producer_state import is_named
 from tidelog_broker.log.log_errors import LogError
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.producer_state import is_named
 
 READ_BYTES = 1 << 20
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 from simulation.observation import patched
 from tidelog.model import NO_OFFSET
-from tidelog_broker.partition import isr
-from tidelog_broker.partition.isr import FollowerProgress
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition import isr
+from tidelog_broker.core.partition.isr import FollowerProgress
+from tidelog_broker.core.partition.partition import Partition
 
 BELOW_HIGH_WATERMARK = "joiner held back below the high watermark"
 BELOW_EPOCH_START = "joiner held back below the epoch's start"

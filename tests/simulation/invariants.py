@@ -27,14 +27,14 @@ from simulation.violation import Violation
 from tidelog.model import Batch, TopicPartition
 from tidelog_broker.broker import Broker
 from tidelog_broker.clock_check import MAX_OFF_MS
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.producer_state import ProducerStates
+from tidelog_broker.core.partition.range_digest import RangeDigest
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.producer_history import ProducerHistory
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.producer_state import ProducerStates
-from tidelog_broker.partition.range_digest import RangeDigest
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.replicas.replica_commands import ReplicaCommands
 from tidelog_runtime.metadata.keys import BrokerKey, Keys
 from tidelog_runtime.metadata.schema import NOT_WHOLE
 from tidelog_runtime.metadata.store import KeyValue, Transaction
@@ -136,7 +136,7 @@ class Invariants:
         self._revision = 0
         self._waits: dict[Partition, list[tuple[object, asyncio.Future[Any]]]] = {}
         # The newest controller epoch and broker epoch that each process has obeyed.
-        self._obeyed: dict[ReplicaManager, tuple[int, int]] = {}
+        self._obeyed: dict[ReplicaCommands, tuple[int, int]] = {}
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -420,9 +420,9 @@ class Invariants:
 
     # -- commands ------------------------------------------------------------------------
 
-    def command_obeyed(self, manager: ReplicaManager, command: ControlCommand) -> None:
-        controller_epoch, broker_epoch = self._obeyed.get(manager, (0, 0))
-        self._obeyed[manager] = (
+    def command_obeyed(self, commands: ReplicaCommands, command: ControlCommand) -> None:
+        controller_epoch, broker_epoch = self._obeyed.get(commands, (0, 0))
+        self._obeyed[commands] = (
             max(controller_epoch, command.controller_epoch),
             max(broker_epoch, command.broker_epoch),
         )
@@ -431,14 +431,14 @@ class Invariants:
                 "obeyed_deposed_controller",
                 f"a command of controller epoch {command.controller_epoch} was carried out after "
                 f"one of {controller_epoch}",
-                broker=manager.broker_id,
+                broker=commands.broker_id,
             )
         if command.broker_epoch < broker_epoch:
             self.found(
                 "obeyed_for_former_life",
                 f"a command for broker epoch {command.broker_epoch} was carried out after one for "
                 f"{broker_epoch}",
-                broker=manager.broker_id,
+                broker=commands.broker_id,
             )
 
     def key_deleted(self, data: MemoryData, transaction: Transaction, former: KeyValue) -> None:

@@ -17,7 +17,7 @@ from simulation.network import FAIR
 from simulation.partition_id import PartitionId
 from simulation.violation import Violation
 from simulation.watch import watch
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_runtime.metadata.schema import RUNNING, Member
 
 if TYPE_CHECKING:

@@ -16,16 +16,16 @@ from typing import Any, Protocol, TypeAlias
 from doubles.memory_data import MemoryData
 from simulation.shadow_logs import Entry
 from tidelog.model import Batch
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.producer_state import ProducerStates
+from tidelog_broker.core.partition.range_digest import RangeDigest
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.damage.divergences import Divergences
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.log.producer_history import ProducerHistory
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.producer_state import ProducerStates
-from tidelog_broker.partition.range_digest import RangeDigest
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.replicas.replica_commands import ReplicaCommands
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.metadata.store import Delete, KeyValue, Transaction, TransactionResult
@@ -39,7 +39,7 @@ from tidelog_runtime.replica_control import (
 
 ControlCommand: TypeAlias = LeaderAndIsrCommand | StopReplicaCommand | DescribeReplicasCommand
 _CarryOut: TypeAlias = (
-    "Callable[[ReplicaManager, Any], Awaitable[CommandResult | DescribeReplicasResult]]"
+    "Callable[[ReplicaCommands, Any], Awaitable[CommandResult | DescribeReplicasResult]]"
 )
 _Transact: TypeAlias = Callable[[MemoryData, Transaction], TransactionResult]
 
@@ -83,7 +83,7 @@ class Observer(Protocol):
     def end_told(self, partition: Partition, end: int) -> None:
         """A leader has reported the committed end."""
 
-    def command_obeyed(self, manager: ReplicaManager, command: ControlCommand) -> None:
+    def command_obeyed(self, commands: ReplicaCommands, command: ControlCommand) -> None:
         """A broker has carried out a command; reported in the order in which that broker did."""
 
     def divergence_found(
@@ -117,9 +117,9 @@ def observed(observer: Observer, changed: dict[Partition, None]) -> Iterator[Non
             patched(Log, "finish_flush", lambda finish: _syncing(finish, observer)),
             patched(Log, "begin_quarantine", lambda seal: _sealing(seal, observer)),
             patched(LogDirectory, "_move_away", lambda move: _moving(move, observer)),
-            patched(ReplicaManager, "leader_and_isr", lambda take: _obeying(take, observer)),
-            patched(ReplicaManager, "stop_replica", lambda stop: _obeying(stop, observer)),
-            patched(ReplicaManager, "describe_replicas", lambda tell: _obeying(tell, observer)),
+            patched(ReplicaCommands, "leader_and_isr", lambda take: _obeying(take, observer)),
+            patched(ReplicaCommands, "stop_replica", lambda stop: _obeying(stop, observer)),
+            patched(ReplicaCommands, "describe_replicas", lambda tell: _obeying(tell, observer)),
             patched(Divergences, "found", lambda found: _diverging(found, observer)),
             patched(ProducerHistory, "adopt_below_start", lambda learn: _learning(learn, observer)),
             patched(Partition, "committed_end", lambda tell: _telling(tell, observer)),
@@ -283,11 +283,11 @@ def _waiting(
 
 def _obeying(original: _CarryOut, observer: Observer) -> _CarryOut:
     async def carry_out(
-        manager: ReplicaManager, command: ControlCommand
+        commands: ReplicaCommands, command: ControlCommand
     ) -> CommandResult | DescribeReplicasResult:
-        result = await original(manager, command)
+        result = await original(commands, command)
         if result.error is None:
-            observer.command_obeyed(manager, command)
+            observer.command_obeyed(commands, command)
         return result
 
     return carry_out

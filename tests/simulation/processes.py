@@ -36,6 +36,7 @@ from tidelog.client import Admin, Consumer, Producer
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Batch
 from tidelog.rpc.status import from_status
+from tidelog_broker.boundaries import Boundaries
 from tidelog_broker.broker import Broker
 from tidelog_broker.broker_config import BrokerConfig
 from tidelog_broker.edge.broker_service import BrokerService, client_service
@@ -322,27 +323,29 @@ class BrokerProcess(Service):
         config = self.config.model_copy(update={"replace_directory": self._given_up_directory()})
         return Broker(
             config,
-            store=SimStore(world.etcd, world.network, process),
-            disk=disk,
-            data_directory=DataDirectory.open(
-                disk,
-                DATA_DIR,
-                broker_id=self.broker_id,
-                boot_id=self.machine.boot_id,
+            Boundaries(
+                store=SimStore(world.etcd, world.network, process),
+                disk=disk,
+                data_directory=DataDirectory.open(
+                    disk,
+                    DATA_DIR,
+                    broker_id=self.broker_id,
+                    boot_id=self.machine.boot_id,
+                    rng=rng,
+                ),
+                peers=SimPeers(world),
+                controllers=SimControllers(world),
+                clock=self.machine.clock,
                 rng=rng,
+                run_blocking=Blocking(world.rng(f"{process.name}/disk")),
+                check_batch=partial(
+                    record_batch.check, max_decompressed_bytes=MAX_DECOMPRESSED_BATCH_BYTES
+                ),
+                timestamps_of=timestamps_of,
+                without_deltas=record_batch.without_deltas,
+                state_changes=StateChangeLog(self.host, self.machine.clock),
+                host=self.host,
             ),
-            peers=SimPeers(world),
-            controllers=SimControllers(world),
-            clock=self.machine.clock,
-            rng=rng,
-            run_blocking=Blocking(world.rng(f"{process.name}/disk")),
-            check_batch=partial(
-                record_batch.check, max_decompressed_bytes=MAX_DECOMPRESSED_BATCH_BYTES
-            ),
-            timestamps_of=timestamps_of,
-            without_deltas=record_batch.without_deltas,
-            state_changes=StateChangeLog(self.host, self.machine.clock),
-            host=self.host,
         )
 
     async def _answer(
@@ -352,13 +355,13 @@ class BrokerProcess(Service):
         if rejection_reason:
             return CallFailedError(f"UNAVAILABLE: {rejection_reason}")
         if kind == "replica_fetch":
-            return await broker.replica_fetch(request)
+            return await broker.replica_fetch.handle(request)
         if kind == "hurry":
             broker.replica_fetch.complete_early(request)
             return None
         if kind == "watch":
             return await self._watch(broker, request)
-        command = getattr(broker.manager, kind, None)
+        command = getattr(broker.commands, kind, None)
         if command is not None:
             return await command(request)
         return await getattr(service, _camel(kind))(request, CONTEXT)

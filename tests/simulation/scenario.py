@@ -40,7 +40,7 @@ from simulation.workload import TOPICS, Workload, drain, draw_topics
 from simulation.world import Settings, World
 from tidelog.model import NO_EPOCH, Acks, TopicPartition
 from tidelog_broker import clock_check
-from tidelog_broker.partition import producer_state
+from tidelog_broker.core.partition import producer_state
 
 # A seed lasts at least this long before it heals: a little longer than its faults.
 MIN_WORK_MS = LAST_END_MS + 2_000

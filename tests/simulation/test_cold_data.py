@@ -12,7 +12,7 @@ import pytest
 
 from simulation.disk import SimFile
 from simulation.scenario import run_seed
-from tidelog_broker.partition.replica_log import ColdRange, ReplicaLog
+from tidelog_broker.core.partition.replica_log import ColdRange, ReplicaLog
 from tidelog_broker.storage.cold_reads import ColdReads
 
 COLD_PROBABILITY = 0.1

@@ -20,12 +20,12 @@ from tidelog.batch import stamp
 from tidelog.client import Consumer
 from tidelog.model import Batch, Record
 from tidelog_broker.clock_check import AppendClock, ClockCheck, LatestClock
+from tidelog_broker.core.partition import high_watermark as hw
+from tidelog_broker.core.partition import isr
+from tidelog_broker.core.partition.exchange import FetchAnswer
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.log import reopening
 from tidelog_broker.log.log import Log
-from tidelog_broker.partition import high_watermark as hw
-from tidelog_broker.partition import isr
-from tidelog_broker.partition.exchange import FetchAnswer
-from tidelog_broker.partition.partition import Partition
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_controller.core import reconcile
 from tidelog_controller.policies import leader_election, recovery

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from simulation.observation import patched
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.replication.move_throttle import MoveThrottle
 
 MEMBER_UNBOUND = "ISR member unbound beside a throttled move"

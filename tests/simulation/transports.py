@@ -21,13 +21,11 @@ from tidelog.client.admin_api import AdminApi, method_of
 from tidelog.client.connections import BrokerApi
 from tidelog.errors import TidelogError
 from tidelog.rpc.status import UnreachableError
+from tidelog_broker.core.fetch_messages import FetchId, ReplicaFetchRequest, ReplicaFetchResponse
 from tidelog_broker.replication.transport import (
     ANSWER_TIMEOUT_MS,
     ControllerUnreachableError,
-    FetchId,
     PeerUnreachableError,
-    ReplicaFetchRequest,
-    ReplicaFetchResponse,
 )
 from tidelog_controller.state.events import DialOutcome
 from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport

@@ -9,8 +9,8 @@ from simulation.partition_id import PartitionId
 from simulation.violation import Violation
 from simulation.world import World
 from tidelog.batch import is_damaged
+from tidelog_broker.core.partition.replica_log import ReplicaLog
 from tidelog_broker.log.log_errors import LogError
-from tidelog_broker.partition.replica_log import ReplicaLog
 from tidelog_runtime.metadata.schema import decode_leader_and_isr
 
 SKIPPED = "unreadable records reported to a reader"

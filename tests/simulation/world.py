@@ -23,8 +23,8 @@ from simulation.trace import Tracer
 from simulation.twins import twin_host
 from simulation.violation import Violation
 from tidelog.model import TopicPartition
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.replicas import replica_manager
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.replicas import replica_commands
 from tidelog_controller.core import dirty_partitions
 from tidelog_runtime.metadata.keys import Keys
 
@@ -192,10 +192,10 @@ class World:
 
         Raises a `Violation` named `run_never_ends` if that takes longer than MAX_RUN_S.
         """
-        former, former_turn = structlog.get_config(), replica_manager.COST_PER_TURN
+        former, former_turn = structlog.get_config(), replica_commands.COST_PER_TURN
         former_judged = dirty_partitions.MAX_DECIDED_PER_BATCH
         # Topics are small here, and nothing that may happen between two partitions is to be missed.
-        replica_manager.COST_PER_TURN = 1
+        replica_commands.COST_PER_TURN = 1
         dirty_partitions.MAX_DECIDED_PER_BATCH = 2
         structlog.configure(
             processors=[], wrapper_class=_logger_class(self._said), cache_logger_on_first_use=False
@@ -211,7 +211,7 @@ class World:
             self.trace("end", steps=self.loop.steps, now_us=self.loop.now_us)
             library.removeHandler(handler)
             structlog.configure(**former)
-            replica_manager.COST_PER_TURN = former_turn
+            replica_commands.COST_PER_TURN = former_turn
             dirty_partitions.MAX_DECIDED_PER_BATCH = former_judged
 
     def _give_up(self) -> None:

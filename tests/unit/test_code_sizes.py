@@ -19,15 +19,12 @@ GENERATED = ROOT / "libs" / "tidelog" / "v1"
 LONG_FILES = {
     "libs/tidelog/client/accumulator.py": 529,
     "libs/tidelog_runtime/metadata/schema.py": 563,
-    "services/broker/tidelog_broker/broker.py": 715,
     "services/broker/tidelog_broker/log/log.py": 560,
-    "services/broker/tidelog_broker/partition/partition.py": 536,
-    "services/broker/tidelog_broker/replicas/replica_manager.py": 597,
     "services/broker/tidelog_broker/storage/log_directory.py": 570,
     "services/controller/tidelog_controller/core/controller.py": 540,
     "tests/simulation/replica_rules.py": 517,
     "tests/simulation/store_rules.py": 546,
-    "tests/unit/broker/partition/test_producer_state.py": 537,
+    "tests/unit/broker/core/partition/test_producer_state.py": 537,
     "tests/unit/broker/replication/test_replica_fetcher.py": 626,
     "tests/unit/client/fake_broker.py": 566,
     "tests/unit/controller/driver.py": 673,
@@ -41,7 +38,6 @@ LONG_FUNCTIONS = {
     "deploy/grafana/tidelog_dashboards/overview.py:_health": 103,
     "deploy/grafana/tidelog_dashboards/replication_lag.py:_followers": 97,
     "deploy/grafana/tidelog_dashboards/topic.py:_health": 88,
-    "services/broker/tidelog_broker/broker.py:__init__": 177,
     "tests/unit/controller/edge/test_admin_leaders_edge.py:test_topic_descriptions_are_sent_with_all_fields": 87,  # noqa: E501
 }
 

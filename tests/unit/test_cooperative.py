@@ -4,15 +4,15 @@ import pytest
 
 from tidelog.model import TopicPartition
 from tidelog.v1.replica_control_pb2 import LeaderAndIsrRequest
-from tidelog_broker.edge import replica_codec
-from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replication.transport import (
+from tidelog_broker.core.fetch_messages import (
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
     ReplicaFetchResult,
 )
+from tidelog_broker.core.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.edge import replica_codec
 from tidelog_runtime import replica_control_codec
 from tidelog_runtime.cooperative import ITEMS_PER_SLICE, QUICK_ITEMS_PER_SLICE, map_yielding
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member

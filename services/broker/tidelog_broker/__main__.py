@@ -46,6 +46,7 @@ from tidelog.v1 import (
     scrub_pb2,
     scrub_pb2_grpc,
 )
+from tidelog_broker.boundaries import Boundaries
 from tidelog_broker.broker import Broker
 from tidelog_broker.broker_config import BrokerConfig
 from tidelog_broker.edge.broker_service import BrokerService, client_service
@@ -185,29 +186,31 @@ def new_broker(config: BrokerConfig) -> Parts:
     peers = GrpcPeers()
     broker = Broker(
         config,
-        store=EtcdStore(config.etcd_endpoints, clock=clock, rng=rng),
-        disk=disk,
-        data_directory=DataDirectory.open(
-            disk,
-            PurePath(config.data_dir),
-            broker_id=config.broker_id,
-            boot_id=boot_id(config.boot_id_file),
+        Boundaries(
+            store=EtcdStore(config.etcd_endpoints, clock=clock, rng=rng),
+            disk=disk,
+            data_directory=DataDirectory.open(
+                disk,
+                PurePath(config.data_dir),
+                broker_id=config.broker_id,
+                boot_id=boot_id(config.boot_id_file),
+                rng=rng,
+            ),
+            peers=MeteredPeers(peers, metrics.requests) if metrics else peers,
+            controllers=GrpcControllers(),
+            clock=clock,
             rng=rng,
+            run_blocking=run_in_thread,
+            check_batch=partial(
+                record_batch.check, max_decompressed_bytes=MAX_DECOMPRESSED_BATCH_BYTES
+            ),
+            timestamps_of=timestamps_of,
+            without_deltas=record_batch.without_deltas,
+            state_changes=state_changes,
+            read_disk_use=partial(disk_use, config.data_dir),
+            host=socket.gethostname(),
+            cpu_seconds=time.thread_time,
         ),
-        peers=MeteredPeers(peers, metrics.requests) if metrics else peers,
-        controllers=GrpcControllers(),
-        clock=clock,
-        rng=rng,
-        run_blocking=run_in_thread,
-        check_batch=partial(
-            record_batch.check, max_decompressed_bytes=MAX_DECOMPRESSED_BATCH_BYTES
-        ),
-        timestamps_of=timestamps_of,
-        without_deltas=record_batch.without_deltas,
-        state_changes=state_changes,
-        read_disk_use=partial(disk_use, config.data_dir),
-        host=socket.gethostname(),
-        cpu_seconds=time.thread_time,
     )
     broker.faults.prepare_end(config.shutdown_timeout_ms / 1_000 + END_AFTER_FAULT_S)
     if metrics is not None:
@@ -221,7 +224,7 @@ def add_services(
     """Adds the services for clients, brokers and controllers."""
     broker, metrics, *_ = parts
     add_start_gate(server, broker, broker_id)
-    replica_fetch: ReplicaFetchCall = broker.replica_fetch
+    replica_fetch: ReplicaFetchCall = broker.replica_fetch.handle
     if metrics is not None:
         replica_fetch = metered_replica_fetch(replica_fetch, metrics.requests)
     broker_pb2_grpc.add_BrokerServiceServicer_to_server(client_service_of(parts), server)
@@ -229,7 +232,7 @@ def add_services(
         ReplicaService(replica_fetch, broker.replica_fetch.complete_early, broker.stopped), server
     )
     replica_control_pb2_grpc.add_ReplicaControlServiceServicer_to_server(
-        ReplicaControlService(broker.manager, broker.stopped, broker.cache.state_at), server
+        ReplicaControlService(broker.commands, broker.stopped, broker.cache.state_at), server
     )
     scrub_pb2_grpc.add_ScrubServiceServicer_to_server(
         ScrubService(broker.scrubber, lambda: broker.divergences.count), server

@@ -6,12 +6,12 @@ import asyncio
 
 from tidelog.state_changes.event import Cause, Change, Detail, Kind, Stage
 from tidelog_broker.background import first_of
+from tidelog_broker.core.live_brokers import is_awaited
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.membership.change_ids import ChangeIds
 from tidelog_broker.membership.cluster_watch import ClusterWatch
-from tidelog_broker.membership.hand_over import is_awaited
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.membership.registration import Registration
-from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_runtime.metadata.store import StoreError
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog

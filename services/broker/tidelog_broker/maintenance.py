@@ -12,16 +12,16 @@ import structlog
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.clock_check import ClockCheck
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.producer_state import NOBODY, CrowdedOut
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.core.stalls import stalled_ms
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import LogError
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.replicas.stray_events import StrayEvents
 from tidelog_broker.replication.isr_updates import IsrUpdates
-from tidelog_broker.stalls import stalled_ms
 from tidelog_broker.storage.checkpoints import CheckpointWrite
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.replica_directories import Stray
@@ -85,7 +85,7 @@ class Maintenance:
             stood_still_ms = stalled_ms(now_ms - began_ms, interval_ms)
             if stood_still_ms:
                 self._emit_stall(stood_still_ms)
-                self._high_watermarks.begin_anew(now_ms)
+                self._high_watermarks.restart_timers(now_ms)
                 for partition in self._manager.led():
                     partition.grant_followers(now_ms)
             active = self._isr_updates.evaluate_all(self._manager)

@@ -23,14 +23,15 @@ from tidelog.errors import TidelogError
 from tidelog.model import Acks, TopicPartition
 from tidelog.state_changes.event import Kind, StateChange
 from tidelog_broker.background import RunBlocking
+from tidelog_broker.core.partition.exchange import Appended, FetchPosition
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.range_digest import LogDigests
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.membership.change_ids import ChangeIds
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.partition.exchange import Appended, FetchPosition
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.range_digest import LogDigests
-from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replicas.replica_commands import ReplicaCommands
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.storage.cold_reads import ColdReads
@@ -223,10 +224,19 @@ class Replicas:
             self.listener,
             lambda _: self.followers,
             self.state_changes,
+            on_failure=lambda key, error: self.on_failure(key, error),
+        )
+        self.commands = ReplicaCommands(
+            self.manager,
+            self.logs,
+            self.clock,
+            self.state_changes,
             run_blocking,
+            on_following=lambda key: self.on_following(key),
         )
         self.manager.broker_epoch = epoch_of(1)
-        self.manager.on_failure = self._failed
+        self.on_failure: Callable[[ReplicaKey, LogError], bool] = self._failed
+        self.on_following: Callable[[ReplicaKey], None] = lambda _: None
         self.failures: list[tuple[ReplicaKey, LogError]] = []
 
     def _failed(self, key: ReplicaKey, error: LogError) -> bool:
@@ -253,7 +263,7 @@ class Replicas:
         config: Mapping[str, str] | None = None,
     ) -> list[Partition]:
         """Take a command of the controller about these partitions."""
-        result = await self.manager.leader_and_isr(
+        result = await self.commands.leader_and_isr(
             command(wanted or state(), revision, numbers=numbers, config=config)
         )
         assert result.error is None

@@ -6,15 +6,13 @@ from pathlib import Path
 from doubles.memory_data import MemoryData
 from doubles.memory_store import MemoryStore
 from tidelog.model import Acks
+from tidelog_broker.boundaries import Boundaries
 from tidelog_broker.broker import Broker
 from tidelog_broker.broker_config import BrokerConfig
+from tidelog_broker.core.fetch_messages import ReplicaFetchRequest, ReplicaFetchResponse
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.log.disk import Disk, OsDisk
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.replication.transport import (
-    PeerUnreachableError,
-    ReplicaFetchRequest,
-    ReplicaFetchResponse,
-)
+from tidelog_broker.replication.transport import PeerUnreachableError
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
 from tidelog_broker.storage.data_directory import DataDirectory
 from tidelog_runtime.metadata.schema import (
@@ -65,18 +63,20 @@ class Process:
                 producer_id_expiration_ms=cluster.producer_id_expiration_ms,
                 producer_name_expiration_ms=cluster.producer_name_expiration_ms,
             ),
-            store=self.store,
-            disk=self.disk,
-            data_directory=self.data_directory,
-            peers=self,
-            controllers=NoController(),
-            clock=virtual_clock(),
-            rng=rng,
-            run_blocking=in_place,
-            check_batch=lambda _: None,
-            timestamps_of=lambda _: [],
-            without_deltas=lambda batch: batch,
-            state_changes=StateChangeLog(f"broker-{broker_id}", virtual_clock()),
+            Boundaries(
+                store=self.store,
+                disk=self.disk,
+                data_directory=self.data_directory,
+                peers=self,
+                controllers=NoController(),
+                clock=virtual_clock(),
+                rng=rng,
+                run_blocking=in_place,
+                check_batch=lambda _: None,
+                timestamps_of=lambda _: [],
+                without_deltas=lambda batch: batch,
+                state_changes=StateChangeLog(f"broker-{broker_id}", virtual_clock()),
+            ),
         )
 
     # The interface of its peers.
@@ -90,7 +90,7 @@ class Process:
         process = self.cluster.listening.get(address)
         if process is None:
             raise PeerUnreachableError(f"{address}: connection refused")
-        return await process.broker.replica_fetch(request)
+        return await process.broker.replica_fetch.handle(request)
 
     def complete_early(self, address: str, request: ReplicaFetchRequest) -> None:
         process = self.cluster.listening.get(address)
@@ -136,7 +136,7 @@ class Process:
 
     async def produce(self, timeout_ms: int = 1000) -> ProduceOutcome:
         entry = ProduceEntry(NAME, "", [sent()])
-        (outcome,) = await self.broker.produce([entry], Acks.ALL, timeout_ms)
+        (outcome,) = await self.broker.produce.handle([entry], Acks.ALL, timeout_ms)
         return outcome
 
 
@@ -165,7 +165,7 @@ class Cluster:
         leaders = {
             p.broker_id: LeaderAddress(address, p.epoch) for address, p in self.listening.items()
         }
-        result = await process.broker.manager.leader_and_isr(
+        result = await process.broker.commands.leader_and_isr(
             LeaderAndIsrCommand(
                 controller_id=1,
                 controller_epoch=1,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from tidelog.batch import new_batch, stamp
 from tidelog.model import NO_EPOCH, Batch, Codec, EpochEnd, TopicPartition
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut, ProducerStates
-from tidelog_broker.partition.replica_log import CachedBatches
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.producer_state import NOBODY, CrowdedOut, ProducerStates
+from tidelog_broker.core.partition.replica_log import CachedBatches
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 
 NAME = TopicPartition("orders", 0)

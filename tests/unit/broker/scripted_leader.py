@@ -7,23 +7,23 @@ from itertools import count, pairwise
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import EpochEnd, TopicPartition
-from tidelog_broker.log.log_errors import LogError
-from tidelog_broker.membership.metadata_cache import VersionedState
-from tidelog_broker.partition.exchange import FetchAnswer
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.replication.digest_reports import DigestReports
-from tidelog_broker.replication.fetch_state import FetchLimits
-from tidelog_broker.replication.follower_session import FollowerSession
-from tidelog_broker.replication.move_throttle import MoveThrottle
-from tidelog_broker.replication.replica_fetcher import ReplicaFetcher
-from tidelog_broker.replication.transport import (
+from tidelog_broker.core.fetch_messages import (
     NO_SESSION,
-    PeerUnreachableError,
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
     ReplicaFetchResult,
 )
+from tidelog_broker.core.follower_session import FollowerSession
+from tidelog_broker.core.partition.exchange import FetchAnswer
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.log.log_errors import LogError
+from tidelog_broker.membership.metadata_cache import VersionedState
+from tidelog_broker.replication.digest_reports import DigestReports
+from tidelog_broker.replication.fetch_state import FetchLimits
+from tidelog_broker.replication.move_throttle import MoveThrottle
+from tidelog_broker.replication.replica_fetcher import ReplicaFetcher
+from tidelog_broker.replication.transport import PeerUnreachableError
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from unit.broker.broker_parts import (

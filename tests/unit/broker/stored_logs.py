@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tidelog.model import TopicPartition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.disk import OsDisk
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.topic_config import TopicConfig
 from unit.broker.broker_parts import KEY

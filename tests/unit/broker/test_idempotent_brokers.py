@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, NO_EPOCH, Acks, Batch
 from tidelog.state_changes.event import Kind
-from tidelog_broker.partition.producer_state import LONGEST_DELIVERY_MS, CommittedProducer
+from tidelog_broker.core.partition.producer_state import LONGEST_DELIVERY_MS, CommittedProducer
 from tidelog_broker.requests.describe_producers import DescribeEntry, Fence
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
 from tidelog_broker.requests.producer_ids import GivenProducer
@@ -31,7 +31,7 @@ NAMED = FIRST_NAMED_PRODUCER_ID + 1
 
 async def put(process: Process, *batches: Batch) -> ProduceOutcome:
     entry = ProduceEntry(NAME, "", batches)
-    (outcome,) = await process.broker.produce([entry], Acks.ALL, 1000)
+    (outcome,) = await process.broker.produce.handle([entry], Acks.ALL, 1000)
     return outcome
 
 
@@ -159,7 +159,7 @@ async def test_a_fence_holds_at_the_next_leader(cluster: Cluster) -> None:
     leader, follower = await Process(cluster, 1).start(), await Process(cluster, 2).start()
     await elected(cluster, leader, follower, epoch=5)
     assert (await put(leader, sent_by(NAMED, 0, count=3))).appended is not None
-    (description,) = await leader.broker.describe_producers(
+    (description,) = await leader.broker.describe_producers.handle(
         [DescribeEntry(NAME, "")], [], Fence(NAMED, 4, 1000)
     )
     assert not isinstance(description, TidelogError)
@@ -174,10 +174,10 @@ async def test_taking_a_name_at_one_broker_fences_the_previous_holder_at_all_bro
 ) -> None:
     leader, other = await Process(cluster, 1).start(), await Process(cluster, 2).start()
     await elected(cluster, leader, other, epoch=5)
-    previous = (await leader.broker.producer_ids("ship")).producer_id
+    previous = (await leader.broker.producer_ids.handle("ship")).producer_id
     assert (await put(leader, sent_by(previous, 0))).appended is not None
     leader.store.disconnect()
-    assert (await other.broker.producer_ids("ship")) == GivenProducer(previous, 1)
+    assert (await other.broker.producer_ids.handle("ship")) == GivenProducer(previous, 1)
     # The leader has not learned of the next holder, which has sent it nothing.
     assert (await put(leader, sent_by(previous, 1))).appended is not None
     leader.store.reconnect()
@@ -190,7 +190,7 @@ async def test_a_silent_unnamed_producer_expires_and_a_named_one_does_not(cluste
     cluster.producer_id_expiration_ms = 29_000
     leader = await Process(cluster, 1).start()
     await elected(cluster, leader, epoch=5)
-    named = (await leader.broker.producer_ids("ship")).producer_id
+    named = (await leader.broker.producer_ids.handle("ship")).producer_id
     for producer in (7, named):
         assert (await put(leader, sent_by(producer, 0))).appended is not None
     await asyncio.sleep(29 + LONGEST_DELIVERY_MS / 1000)
@@ -209,7 +209,7 @@ async def test_a_used_name_is_kept_and_an_unused_one_expires(
     leader, other = await Process(cluster, 1).start(), await Process(cluster, 2).start()
     await elected(cluster, leader, other, epoch=5)
     writing, silent, taken = [
-        (await leader.broker.producer_ids(name)).producer_id
+        (await leader.broker.producer_ids.handle(name)).producer_id
         for name in ("writing", "silent", "taken")
     ]
     for producer in (writing, silent, taken):
@@ -217,12 +217,16 @@ async def test_a_used_name_is_kept_and_an_unused_one_expires(
     for number in range(1, 19):
         await asyncio.sleep(100)
         assert (await put(leader, sent_by(writing, number))).appended is not None
-        assert (await other.broker.producer_ids("taken")) == GivenProducer(taken, number)
+        assert (await other.broker.producer_ids.handle("taken")) == GivenProducer(taken, number)
     for process in (leader, other):
         assert set(process.broker.cache.producer_names) == {"writing", "taken"}
     assert [p.producer_id for p in described(leader)] == sorted((writing, taken))
     # The next client that takes the name is a new holder.
-    assert (await other.broker.producer_ids("silent")).producer_id not in (writing, silent, taken)
+    assert (await other.broker.producer_ids.handle("silent")).producer_id not in (
+        writing,
+        silent,
+        taken,
+    )
 
 
 def described(process: Process) -> list[CommittedProducer]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tidelog_broker.partition.exchange import FetchAnswer
+from tidelog_broker.core.partition.exchange import FetchAnswer
 from unit.broker.broker_parts import append, at_work, commit
 from unit.broker.fake_log import state
 from unit.broker.requests.test_replica_fetch import Leader, ask_for, request
@@ -35,10 +35,10 @@ async def test_followers_are_sent_a_log_start_that_has_moved() -> None:
     partition = await leader.replicas.lead()
     append(partition)
     end = partition.log.log_end_offset
-    first = await leader.replica_fetch(request(ask_for(partition, end)))
+    first = await leader.replica_fetch.handle(request(ask_for(partition, end)))
     assert first.session_id
     partition.log.reset_to(end)
     partition.log_start_moved()
     again = request()._replace(session_id=first.session_id, session_sequence=1)
-    (result,) = (await leader.replica_fetch(again)).results
+    (result,) = (await leader.replica_fetch.handle(again)).results
     assert result.log_start_offset == end

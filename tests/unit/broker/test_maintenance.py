@@ -10,15 +10,15 @@ from tidelog.model import Acks
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.clock_check import ClockCheck, Reading
+from tidelog_broker.core.partition import producer_state
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.producer_state import LONGEST_DELIVERY_MS, CrowdedOut
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.disk_reserve import with_reserve
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.retention import MAX_DELETED_AT_ONCE
 from tidelog_broker.maintenance import ConfirmStrays, Maintenance
-from tidelog_broker.partition import producer_state
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.producer_state import LONGEST_DELIVERY_MS, CrowdedOut
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.stray_events import StrayEvents
 from tidelog_broker.replication.isr_updates import IsrUpdates
@@ -416,7 +416,8 @@ async def test_the_isr_is_evaluated_periodically_too() -> None:
     await broker.replicas.lead(wanted=state(isr=(1, 2, 3)))
     async with at_work(broker.maintenance.evaluate_isrs(100)):
         await asyncio.sleep(0.11)
-    assert list(broker.isr_updates._dirty) == [NAME]
+    assert len(broker.isr_updates) == 1
+    assert NAME in broker.isr_updates.proposals
 
 
 class StallingClock:

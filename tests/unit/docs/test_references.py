@@ -23,7 +23,7 @@ from tidelog.v1 import (
 )
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_broker.broker_config import BrokerConfig
-from tidelog_broker.partition.producer_state import (
+from tidelog_broker.core.partition.producer_state import (
     MAX_RECENT_UNNAMED_PRODUCERS,
     MAX_UNNAMED_PRODUCERS,
 )

@@ -27,7 +27,7 @@ INTERLEAVINGS = PAGES["docs/internals/interleavings.md"]
 KNOWN = rules.catalogue()
 # One rule, or several with commas and "and" between them.
 CITED = re.compile(r"\b[Rr]ule:? (`[\w.-]+`)|\b[Rr]ules:? ((?:`[\w.-]+`(?:, | and )?)+)")
-RIGHT = Rule(id="hw-never-falls", title="it never falls", modules=["partition/isr.py"])
+RIGHT = Rule(id="hw-never-falls", title="it never falls", modules=["core/partition/isr.py"])
 
 
 def numbers(pattern: str, text: str) -> list[int]:
@@ -208,7 +208,7 @@ def test_a_wrong_rule_or_mark_is_found() -> None:
         "test_a.py::b: marks hw-falls, which rules.toml does not have",
     ]
     assert faults_of(RIGHT, RIGHT) == ["hw-never-falls: 2 rules have this id"]
-    for modules in (["partition/vote.py"], ["partition/isr.py", "__main__.py"], []):
+    for modules in (["core/partition/vote.py"], ["core/partition/isr.py", "__main__.py"], []):
         assert len(faults_of(replace(RIGHT, modules=modules))) == 1, modules
     for wrong in ("interleaving_7", "interleaving", "a-b-c-d-e-f-g", "G5-rule"):
         assert len(faults_of(replace(RIGHT, id=wrong), marked=wrong)) == 1, wrong

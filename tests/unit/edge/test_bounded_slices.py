@@ -18,9 +18,9 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.request_bounds import MAX_RANGE_BATCHES
 from tidelog.rpc.message_bounds import check_in_slices, is_internal
 from tidelog.v1 import admin_pb2, broker_pb2, controller_pb2, replica_control_pb2, replica_pb2
+from tidelog_broker.core.partition.range_digest import DIGEST_VERSION
 from tidelog_broker.edge.replica_codec import request_from_wire
 from tidelog_broker.edge.replica_control_service import ReplicaControlService
-from tidelog_broker.partition.range_digest import DIGEST_VERSION
 from tidelog_controller.edge.admin import AdminServicer
 from tidelog_controller.edge.controller_servicer import ControllerServicer
 from tidelog_controller.state.commands import AdminReply

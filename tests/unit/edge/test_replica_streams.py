@@ -10,15 +10,11 @@ import pytest
 from tidelog.rpc.channels import new_server
 from tidelog.v1 import replica_pb2 as pb
 from tidelog.v1 import replica_pb2_grpc
+from tidelog_broker.core.fetch_messages import FetchId, ReplicaFetchRequest, ReplicaFetchResponse
 from tidelog_broker.edge import replica_codec
 from tidelog_broker.edge.replica_client import GrpcPeers
 from tidelog_broker.edge.replica_service import ReplicaService
-from tidelog_broker.replication.transport import (
-    FetchId,
-    PeerUnreachableError,
-    ReplicaFetchRequest,
-    ReplicaFetchResponse,
-)
+from tidelog_broker.replication.transport import PeerUnreachableError
 from tidelog_runtime.cooperative import ITEMS_PER_SLICE
 
 PATIENCE_SECONDS = 20.0

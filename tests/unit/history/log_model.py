@@ -113,7 +113,7 @@ class LogModel:
         self.history.asks_high_watermark(reader)
         if how % 2:
             self.send(0, client, 0)
-        self.history.told_high_watermark(high_watermark, reader, epoch)
+        self.history.sent_high_watermark(high_watermark, reader, epoch)
 
     def acknowledge_late(self, partition: int, client: int, how: int) -> None:
         if (partition + client + how) % 2:

@@ -104,14 +104,14 @@ class Recording:
     def asks_high_watermark(self, client: str = "c1") -> None:
         self.operations.append(HighWatermarkInvoked(self.now_ms, client, TOPIC, 0))
 
-    def told_high_watermark(self, high_watermark: int, client: str = "c1", epoch: int = 1) -> None:
+    def sent_high_watermark(self, high_watermark: int, client: str = "c1", epoch: int = 1) -> None:
         self.operations.append(
             HighWatermarkEnded(self.now_ms, client, TOPIC, 0, Outcome.OK, high_watermark, epoch)
         )
 
     def saw_high_watermark(self, high_watermark: int, client: str = "c1", epoch: int = 1) -> None:
         self.asks_high_watermark(client)
-        self.told_high_watermark(high_watermark, client, epoch)
+        self.sent_high_watermark(high_watermark, client, epoch)
 
     def lost(
         self,

@@ -41,6 +41,6 @@ def test_a_send_with_a_foreign_completion_is_rejected(history: Recording) -> Non
 
 
 def test_a_reading_that_was_not_invoked_is_rejected(history: Recording) -> None:
-    history.told_high_watermark(3)
+    history.sent_high_watermark(3)
     with pytest.raises(HistoryError, match="line 1: a reading of the high watermark of sea/0"):
         history.report()

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
 from tidelog_broker.background import RunBlocking
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.log_errors import (
     LogCorruptError,
     LogError,
     LogStorageError,
     LogUnreadableError,
 )
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.damaged_batches import OffsetRange
 from tidelog_broker.storage.log_directory import LogDirectory
 

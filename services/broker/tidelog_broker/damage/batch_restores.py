@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from tidelog.model import NO_LEADER, Batch
 from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog_broker.core.fetch_messages import DivergedRange, ReportedDigest
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.log_errors import LogError
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
-from tidelog_broker.replication.transport import DivergedRange, ReportedDigest
 from tidelog_broker.storage.damaged_batches import OffsetRange
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock

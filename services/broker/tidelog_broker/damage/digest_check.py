@@ -9,16 +9,12 @@ from dataclasses import replace
 from functools import partial
 
 from tidelog.model import NO_OFFSET
+from tidelog_broker.core.fetch_messages import MAX_REPORTED_DIGESTS, DivergedRange, ReportedDigest
+from tidelog_broker.core.partition.range_digest import BatchSummary, RangeDigest, first_difference
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.damage.batch_restores import BatchRestores
 from tidelog_broker.damage.divergences import DivergenceKey, Divergences
-from tidelog_broker.partition.range_digest import BatchSummary, RangeDigest, first_difference
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
-from tidelog_broker.replication.transport import (
-    MAX_REPORTED_DIGESTS,
-    DivergedRange,
-    ReportedDigest,
-)
 from tidelog_broker.storage.replica_digests import ReadBatches, ReplicaDigests
 
 # Ranges per follower for which its batches have not been requested yet.

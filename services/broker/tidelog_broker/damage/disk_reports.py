@@ -12,10 +12,10 @@ import structlog
 
 from tidelog.model import NO_LEADER
 from tidelog_broker.background import RunBlocking
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.disk_events import DiskEvents
 from tidelog_broker.replication.transport import ControllerUnreachableError, DiskReportReceiver
 from tidelog_runtime.broker_reports import DiskReport, FailingLeadership

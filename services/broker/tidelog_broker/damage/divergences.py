@@ -22,10 +22,10 @@ from tidelog.inspection.model import DivergedOffsets
 from tidelog.model import NO_LEADER, NO_OFFSET, TopicPartition
 from tidelog.state_changes.event import NO_CHANGE, Cause, Change, Detail, Kind, Stage
 from tidelog_broker.background import RunBlocking
+from tidelog_broker.core.partition.range_digest import RangeDigest
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.checked_file import DamagedFileError, read_checked, write_checked
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.partition.range_digest import RangeDigest
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.storage.damaged_batches import EVIDENCE_RETENTION_MS
 from tidelog_broker.storage.log_directory import LogDirectory

@@ -22,6 +22,14 @@ import structlog
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.state_changes.event import NO_REVISION, Cause, Detail, Kind, Stage
 from tidelog_broker.background import RunBlocking
+from tidelog_broker.core.partition.missing_batches import (
+    NOTHING_MISSING,
+    Answer,
+    MissingBatches,
+    Range,
+)
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.damage.batch_quarantine import BatchQuarantine
 from tidelog_broker.damage.other_replicas import OtherReplicas
 from tidelog_broker.damage.resignations import Resignations
@@ -33,14 +41,6 @@ from tidelog_broker.log.log_errors import (
     LogStorageError,
     LogUnreadableError,
 )
-from tidelog_broker.partition.missing_batches import (
-    NOTHING_MISSING,
-    Answer,
-    MissingBatches,
-    Range,
-)
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.damaged_batches import OffsetRange
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.replica_directories import DamagedReplica

@@ -17,9 +17,9 @@ import structlog
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_broker.background import retry_pause
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.membership.change_ids import ChangeIds
 from tidelog_broker.membership.metadata_cache import MetadataCache, VersionedState
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     NOT_WHOLE,

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from tidelog.model import TopicPartition
 from tidelog_broker.background import RunBlocking
+from tidelog_broker.core.start_progress import StartProgress
 from tidelog_broker.damage.other_replicas import OtherReplicas
 from tidelog_broker.damage.replica_repair import ReplicaRepair
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.start_progress import StartProgress
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.replica_directories import DamagedReplica
 from tidelog_runtime.metadata.schema import NOT_WHOLE

@@ -18,6 +18,7 @@ from tidelog.rpc.wire import batch_to_wire, error_to_wire
 from tidelog.v1 import broker_pb2 as pb
 from tidelog.v1 import broker_pb2_grpc
 from tidelog_broker.broker import Broker
+from tidelog_broker.core.partition.producer_state import CommittedProducer
 from tidelog_broker.edge.topic_metadata import TopicMetadata
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.metrics.request_meter import (
@@ -26,7 +27,6 @@ from tidelog_broker.metrics.request_meter import (
     ProduceCall,
     ProducerIdCall,
 )
-from tidelog_broker.partition.producer_state import CommittedProducer
 from tidelog_broker.requests.consumer_fetch import FetchEntry, FetchOutcome, FetchWait
 from tidelog_broker.requests.describe_producers import (
     DescribeEntry,
@@ -242,7 +242,9 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
             fence = Fence(wire.producer_id, wire.producer_epoch, wire.timeout_ms)
         page = Page(min(request.page_size, MAX_DESCRIBED_PRODUCERS), request.from_producer_id)
         try:
-            outcomes = await self._describe_producers(entries, request.producer_ids, fence, page)
+            outcomes = await self._describe_producers.handle(
+                entries, request.producer_ids, fence, page
+            )
         except TidelogError as error:
             await abort(context, error)
         return await _described_all(entries, outcomes)
@@ -250,10 +252,10 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
 
 def client_service(broker: Broker) -> BrokerService:
     return BrokerService(
-        broker.produce,
-        broker.consumer_fetch,
-        broker.list_offsets,
-        broker.producer_ids,
+        broker.produce.handle,
+        broker.consumer_fetch.handle,
+        broker.list_offsets.handle,
+        broker.producer_ids.handle,
         broker.describe_producers,
         broker.cache,
     )

@@ -27,10 +27,10 @@ class MeteredBrokerService(BrokerService):
 
     def __init__(self, broker: Broker, meter: RequestMeter) -> None:
         super().__init__(
-            metered_produce(broker.produce, meter),
-            metered_fetch(broker.consumer_fetch, meter),
-            metered_list_offsets(broker.list_offsets, meter),
-            metered_producer_ids(broker.producer_ids, meter),
+            metered_produce(broker.produce.handle, meter),
+            metered_fetch(broker.consumer_fetch.handle, meter),
+            metered_list_offsets(broker.list_offsets.handle, meter),
+            metered_producer_ids(broker.producer_ids.handle, meter),
             broker.describe_producers,
             broker.cache,
         )

@@ -11,14 +11,9 @@ import grpc.aio
 from tidelog.rpc.channels import open_channel
 from tidelog.v1 import replica_pb2 as pb
 from tidelog.v1 import replica_pb2_grpc
+from tidelog_broker.core.fetch_messages import FetchId, ReplicaFetchRequest, ReplicaFetchResponse
 from tidelog_broker.edge import replica_codec
-from tidelog_broker.replication.transport import (
-    ANSWER_TIMEOUT_MS,
-    FetchId,
-    PeerUnreachableError,
-    ReplicaFetchRequest,
-    ReplicaFetchResponse,
-)
+from tidelog_broker.replication.transport import ANSWER_TIMEOUT_MS, PeerUnreachableError
 from tidelog_runtime.cooperative import is_being_cancelled
 
 # Short, so that a leader that has restarted at another address is soon tried there.

@@ -15,15 +15,7 @@ from tidelog.rpc.wire import (
     header_to_wire,
 )
 from tidelog.v1 import replica_pb2 as pb
-from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
-from tidelog_broker.partition.producer_state import (
-    ProducerEntry,
-    ProducerStates,
-    RememberedBatch,
-)
-from tidelog_broker.partition.range_digest import DIGEST_VERSION, BatchSummary, RangeDigest
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replication.transport import (
+from tidelog_broker.core.fetch_messages import (
     MAX_REPORTED_DIGESTS,
     DivergedRange,
     FetchId,
@@ -33,6 +25,14 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchResult,
     ReportedDigest,
 )
+from tidelog_broker.core.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_broker.core.partition.producer_state import (
+    ProducerEntry,
+    ProducerStates,
+    RememberedBatch,
+)
+from tidelog_broker.core.partition.range_digest import DIGEST_VERSION, BatchSummary, RangeDigest
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_runtime.cooperative import QUICK_ITEMS_PER_SLICE, extend_yielding, map_yielding
 
 

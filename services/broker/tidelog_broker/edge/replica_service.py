@@ -11,9 +11,9 @@ import grpc.aio
 
 from tidelog.v1 import replica_pb2 as pb
 from tidelog.v1 import replica_pb2_grpc
+from tidelog_broker.core.fetch_messages import FetchId
 from tidelog_broker.edge import replica_codec
 from tidelog_broker.metrics.request_meter import ReplicaFetchCall
-from tidelog_broker.replication.transport import FetchId
 
 # Makes a waiting fetch complete at once.
 CompleteEarly: TypeAlias = Callable[[FetchId], None]

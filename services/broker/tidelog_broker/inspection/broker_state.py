@@ -29,6 +29,9 @@ from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.version import installed_version
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.clock_check import ClockCheck
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.core.rejected_requests import RejectionCounts
+from tidelog_broker.core.start_progress import StartProgress
 from tidelog_broker.damage.recent_damage import RecentDamage
 from tidelog_broker.inspection.replica_knowledge import ReplicaKnowledge
 from tidelog_broker.inspection.replica_state import (
@@ -38,12 +41,8 @@ from tidelog_broker.inspection.replica_state import (
     unopened_replica,
 )
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.key_placements import KeyPlacements
-from tidelog_broker.requests.produce import Produce
-from tidelog_broker.requests.rejected_requests import RejectionCounts
-from tidelog_broker.start_progress import StartProgress
 from tidelog_broker.storage.disk_use import UNKNOWN_DISK, DiskUse, ReadDiskUse
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
@@ -76,6 +75,13 @@ class BrokerInspection:
         read_disk_use: ReadDiskUse,
         run_blocking: RunBlocking,
         start: StartProgress,
+        *,
+        silent_leaders: Callable[[], Mapping[int, int]],
+        rejections: RejectionCounts,
+        key_placements: KeyPlacements,
+        previous_end: str,
+        boot_id: str,
+        clock_check: ClockCheck,
     ) -> None:
         self._start = start
         self._manager = manager
@@ -97,16 +103,12 @@ class BrokerInspection:
         self.own_pressures: Callable[[], Sequence[Pressure]] = tuple
         self.standstills: Callable[[], Sequence[ProcessPause]] = tuple
         # Leaders that leave fetches without an answer, and for how long, in milliseconds.
-        self.silent_leaders: Callable[[], Mapping[int, int]] = dict
-        self.rejections = RejectionCounts()
-        self.key_placements = KeyPlacements()
-        self.previous_end = ""
-        self.boot_id = ""
-        self.clock_check: ClockCheck | None = None
-
-    def describe_requests(self, produce: Produce) -> None:
-        """Describes the rejections and key samples of `produce` from now on."""
-        self.rejections, self.key_placements = produce.rejections, produce.key_placements
+        self._silent_leaders = silent_leaders
+        self._rejections = rejections
+        self._key_placements = key_placements
+        self._previous_end = previous_end
+        self._boot_id = boot_id
+        self._clock_check = clock_check
 
     async def describe(self, request: StateRequest) -> ServiceState:
         error = self._not_found(request)
@@ -155,7 +157,7 @@ class BrokerInspection:
                 missing_controllers=cache.past_controllers.missing(
                     cache.controllers, self._clock.wall_ms()
                 ),
-                heard=self._knowledge.last_contacts(self.silent_leaders()),
+                heard=self._knowledge.last_contacts(self._silent_leaders()),
                 elections=self._recent_elections(),
                 start_phase=self._start.phase if starts else STARTED,
                 start_done=self._start.done if starts else 0,
@@ -164,12 +166,12 @@ class BrokerInspection:
                 pressures=self._pressures(),
                 controller_pressures=cache.controller_pressures.described(),
                 rejected_requests=(
-                    *self.rejections.recent(self._clock.monotonic_ms()),
+                    *self._rejections.recent(self._clock.monotonic_ms()),
                     *self._knowledge.outrun_consumers(),
                 ),
-                sampled_keys=tuple(self.key_placements.recent(self._clock.monotonic_ms())),
-                previous_end=self.previous_end,
-                boot_id=self.boot_id,
+                sampled_keys=tuple(self._key_placements.recent(self._clock.monotonic_ms())),
+                previous_end=self._previous_end,
+                boot_id=self._boot_id,
                 disk_free_inodes=disk.free_inodes,
                 disk_inodes=disk.inodes,
                 clocks=self._clocks(),
@@ -180,13 +182,11 @@ class BrokerInspection:
         )
 
     def _clocks(self) -> list[HeardClock]:
-        if self.clock_check is None:
-            return []
-        skews = self.clock_check.skews_ms(self._clock.wall_ms(), self._clock.monotonic_ms())
+        skews = self._clock_check.skews_ms(self._clock.wall_ms(), self._clock.monotonic_ms())
         return [HeardClock(broker_id, skew_ms) for broker_id, skew_ms in skews.items()]
 
     def _clock_doubt(self) -> ClockDoubt | None:
-        doubt = self.clock_check.doubt if self.clock_check is not None else None
+        doubt = self._clock_check.doubt
         if doubt is None:
             return None
         for_ms = self._clock.monotonic_ms() - doubt.since_ms

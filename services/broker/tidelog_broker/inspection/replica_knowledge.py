@@ -15,14 +15,14 @@ from tidelog.inspection.model import (
     WaitingConsumer,
 )
 from tidelog.model import NO_LEADER
+from tidelog_broker.core.fetch_sessions import FollowerStream
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.damage.divergences import Divergences
 from tidelog_broker.damage.replica_repair import ReplicaRepair
 from tidelog_broker.inspection.replica_state import Clocks, Failure
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
-from tidelog_broker.replication.fetch_sessions import FollowerStream
 from tidelog_broker.replication.fetchers import Fetchers
 from tidelog_broker.requests.consumer_fetch import ConsumerFetch
 from tidelog_broker.requests.replica_fetch import ReplicaFetch

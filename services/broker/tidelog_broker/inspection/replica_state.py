@@ -19,13 +19,13 @@ from tidelog.inspection.model import (
     WaitingConsumer,
 )
 from tidelog.model import NO_EPOCH, NO_LEADER, NO_OFFSET
-from tidelog_broker.partition import isr
-from tidelog_broker.partition.lag import lag_of, least_lag_of, untold_end
-from tidelog_broker.partition.leading import Leading
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.partition.write_rate import write_rate
-from tidelog_broker.replicas.disk_refusals import Unopened
+from tidelog_broker.core.disk_rejections import Unopened
+from tidelog_broker.core.partition import isr
+from tidelog_broker.core.partition.lag import lag_of, least_lag_of, unreported_end
+from tidelog_broker.core.partition.leader_state import LeaderState as CoreLeaderState
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.core.partition.write_rate import write_rate
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 
@@ -138,7 +138,7 @@ def _moving(partition: Partition) -> str:
 
 
 def leader_state(
-    partition: Partition, leading: Leading, context: ReplicaContext, now: Clocks
+    partition: Partition, leading: CoreLeaderState, context: ReplicaContext, now: Clocks
 ) -> LeaderState:
     assert partition.state is not None
     written = write_rate(partition.log, now.wall_ms) if partition.state.adding else None
@@ -149,10 +149,10 @@ def leader_state(
             follower_progress(partition, leading.epoch_start, follower, progress, context, now)
             for follower, progress in sorted(leading.followers.items())
         ],
-        refused_below_min_isr=leading.refused_below_min_isr,
+        refused_below_min_isr=leading.rejected_below_min_isr,
         last_refused_ms=(
-            max(0, now.wall_ms - leading.last_refused_ms)
-            if leading.refused_below_min_isr
+            max(0, now.wall_ms - leading.last_rejected_ms)
+            if leading.rejected_below_min_isr
             else NOT_KNOWN
         ),
         waiting_consumers=context.waiting_consumers(partition),
@@ -169,14 +169,14 @@ def follower_progress(
     context: ReplicaContext,
     now: Clocks,
 ) -> FollowerProgress:
-    progress = isr.told_again(known, partition.log.log_end_offset)
+    progress = isr.apply_session_heartbeat(known, partition.log.log_end_offset)
     in_isr = partition.is_in_sync(follower)
     # Each follower is granted a lag time at the start of an epoch; that is not a fetch.
     fetched = progress.log_end_offset != NO_OFFSET
     if fetched:
         lag = lag_of(partition.log, progress.log_end_offset, now.wall_ms)
     else:
-        untold = untold_end(epoch_start, partition.high_watermark, in_isr=in_isr)
+        untold = unreported_end(epoch_start, partition.high_watermark, in_isr=in_isr)
         lag = least_lag_of(partition.log, untold, now.wall_ms)
     return FollowerProgress(
         broker_id=follower,

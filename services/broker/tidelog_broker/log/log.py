@@ -7,6 +7,8 @@ from pathlib import PurePath
 
 from tidelog.log_format import FrameError, frame_bytes
 from tidelog.model import Batch, BatchHeader, EpochEnd
+from tidelog_broker.core.partition.range_digest import LogDigests
+from tidelog_broker.core.partition.replica_log import CachedBatches, ColdDataError
 from tidelog_broker.log.checked_file import write_checked
 from tidelog_broker.log.clean_shutdown import CleanLog, KnownSegment
 from tidelog_broker.log.disk import Disk
@@ -23,11 +25,7 @@ from tidelog_broker.log.log_errors import (
     OffsetOutOfRangeError,
     read_failure,
 )
-from tidelog_broker.log.log_recovery import (
-    LogContent,
-    RecoveryReport,
-    load_content,
-)
+from tidelog_broker.log.log_recovery import LogContent, RecoveryReport, load_content
 from tidelog_broker.log.log_start import LOG_START_KIND, LOG_START_NAME, BeforeLoss
 from tidelog_broker.log.producer_history import ProducerHistory
 from tidelog_broker.log.quarantine import Evidence, discard_evidence
@@ -42,8 +40,6 @@ from tidelog_broker.log.segment import Segment
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.log.segments import Segments, require_order
 from tidelog_broker.log.unsynced_writes import UnsyncedWrites
-from tidelog_broker.partition.range_digest import LogDigests
-from tidelog_broker.partition.replica_log import CachedBatches, ColdDataError
 
 BeforeCut = Callable[[int], None]
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from tidelog.log_format import FRAME_HEADER_BYTES
 from tidelog.model import Batch, BatchHeader
+from tidelog_broker.core.partition.replica_log import CachedBatches, ColdDataError
 from tidelog_broker.log.segment import Segment
-from tidelog_broker.partition.replica_log import CachedBatches, ColdDataError
 
 MAX_POSITIONS = 256
 

@@ -26,10 +26,10 @@ import structlog
 
 from tidelog.log_format import OFFSET_DIGITS
 from tidelog.model import Batch, BatchHeader
+from tidelog_broker.core.partition.producer_state import NOBODY, CrowdedOut, ProducerStates
 from tidelog_broker.log.checked_file import DamagedFileError, read_checked, write_checked
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log_errors import LogStorageError
-from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut, ProducerStates
 
 SNAPSHOT_SUFFIX = ".producers"
 COPY_SUFFIX = ".producers-copy"

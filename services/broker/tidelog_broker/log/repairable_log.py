@@ -10,6 +10,7 @@ from pathlib import PurePath
 from tidelog.batch import is_damaged, is_intact
 from tidelog.log_format import frame_bytes
 from tidelog.model import Batch
+from tidelog_broker.core.partition.range_digest import LogDigests
 from tidelog_broker.log.clean_shutdown import CleanLog
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.flush import FlushProgress
@@ -21,7 +22,6 @@ from tidelog_broker.log.quarantine import Evidence
 from tidelog_broker.log.segment import Segment
 from tidelog_broker.log.segment_scrub import ScrubTarget
 from tidelog_broker.log.segments import Segments
-from tidelog_broker.partition.range_digest import LogDigests
 
 
 class RepairableLog(ABC):

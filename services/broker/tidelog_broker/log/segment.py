@@ -19,6 +19,7 @@ from tidelog.log_format import (
     walk_frames,
 )
 from tidelog.model import Batch, BatchHeader
+from tidelog_broker.core.partition.replica_log import ColdDataError, ColdRange
 from tidelog_broker.log.bad_sectors import is_unreadable
 from tidelog_broker.log.clean_shutdown import LastBatch
 from tidelog_broker.log.disk import Disk, DiskFile
@@ -31,7 +32,6 @@ from tidelog_broker.log.indexes import (
 )
 from tidelog_broker.log.log_errors import LogCorruptError
 from tidelog_broker.log.segment_files import OpenSegment, SegmentFiles
-from tidelog_broker.partition.replica_log import ColdDataError, ColdRange
 
 if TYPE_CHECKING:
     from tidelog_broker.log.live_quarantine import LiveQuarantine

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from tidelog.log_format import MAX_FRAME_BYTES, walk_frames
 from tidelog.model import BatchHeader
+from tidelog_broker.core.partition.range_digest import RangeSum, RangeSums
 from tidelog_broker.log.bad_sectors import BadSectorReader
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.partition.range_digest import RangeSum, RangeSums
 
 
 class FramePosition(NamedTuple):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import structlog
 
 from tidelog.model import NO_LEADER, LeaderHint, TopicPartition
+from tidelog_broker.core.live_brokers import LiveBroker
 from tidelog_runtime.metadata import schema
 from tidelog_runtime.metadata.controller_records import KnownControllers
 from tidelog_runtime.metadata.keys import (
@@ -32,7 +33,6 @@ from tidelog_runtime.metadata.keys import (
     TopicKey,
 )
 from tidelog_runtime.metadata.schema import (
-    BrokerRegistration,
     ControllerEntry,
     ControllerProcess,
     Departure,
@@ -45,12 +45,6 @@ from tidelog_runtime.pressure.records import ControllerPressures
 from tidelog_runtime.registered_brokers import KnownDirectories
 
 _log = structlog.get_logger()
-
-
-class LiveBroker(NamedTuple):
-    registration: BrokerRegistration
-    broker_epoch: int
-    mod_revision: int
 
 
 class LiveTopic(NamedTuple):

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Iterable
 from typing import Protocol
 
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.metrics.replica_metrics import ReplicaMetrics
 from tidelog_broker.metrics.vitals import BrokerVitals
-from tidelog_broker.partition.partition import Partition
 from tidelog_broker.storage.disk_use import UNKNOWN_DISK
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.telemetry.metrics import broker_catalogue as catalogue

@@ -18,10 +18,10 @@ from typing import Generic, NamedTuple, TypeVar
 
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import NO_LEADER, NO_OFFSET
-from tidelog_broker.partition.isr import FollowerProgress
-from tidelog_broker.partition.lag import Lag, lag_of, untold_end
-from tidelog_broker.partition.leading import Leading
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.isr import FollowerProgress
+from tidelog_broker.core.partition.lag import Lag, lag_of, unreported_end
+from tidelog_broker.core.partition.leader_state import LeaderState
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 from tidelog_runtime.telemetry.metrics import broker_catalogue as catalogue
 from tidelog_runtime.telemetry.metrics.broker_catalogue import (
@@ -177,7 +177,7 @@ class ReplicaMetrics:
             self._add_led(partition, state, leading, end)
 
     def _add_led(
-        self, partition: Partition, state: LeaderAndIsr, leading: Leading, end: int
+        self, partition: Partition, state: LeaderAndIsr, leading: LeaderState, end: int
     ) -> None:
         self.leaders += 1
         isr = [member.broker_id for member in state.isr]
@@ -210,7 +210,7 @@ class ReplicaMetrics:
         return metrics
 
     def _add_followers(
-        self, partition: Partition, leading: Leading, isr: list[int], end: int
+        self, partition: Partition, leading: LeaderState, isr: list[int], end: int
     ) -> None:
         for follower, progress in leading.followers.items():
             metrics = self._follower_metrics(follower)
@@ -225,7 +225,7 @@ class ReplicaMetrics:
                 # Its log is not known, except that it lacks what was written since the epoch began.
                 # So the previous leader lags too if it died.
                 metrics.add_grant(progress)
-                start = untold_end(leading.epoch_start, partition.high_watermark, in_isr=in_isr)
+                start = unreported_end(leading.epoch_start, partition.high_watermark, in_isr=in_isr)
             if start < end:
                 metrics.lag_records += end - start
                 metrics.lag_bytes += partition.log.bytes_from(start)

@@ -11,12 +11,12 @@ from heapq import nlargest
 
 from tidelog.errors import TidelogError
 from tidelog.model import Acks, Batch
-from tidelog_broker.replication.transport import (
-    Peers,
+from tidelog_broker.core.fetch_messages import (
     ReplicaFetchRequest,
     ReplicaFetchResponse,
     ReplicaFetchResult,
 )
+from tidelog_broker.replication.transport import Peers
 from tidelog_broker.requests.consumer_fetch import FetchEntry, FetchOutcome, FetchWait
 from tidelog_broker.requests.list_offsets import FoundOffset, ListOffsetsEntry
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome

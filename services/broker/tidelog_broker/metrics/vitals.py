@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sized
 from typing import NamedTuple
 
 from tidelog_broker.clock_check import ClockCheck
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.producer_state import CrowdedOut
+from tidelog_broker.core.waiting_consumers import WaitingConsumers
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.metrics.replica_metrics import HighWatermarkChecks
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.producer_state import CrowdedOut
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.purgatory import Purgatory
-from tidelog_broker.requests.waiting_consumers import WaitingConsumers
 from tidelog_broker.storage.disk_use import DiskUse
 from tidelog_broker.storage.scrub_state import ScrubState
 from tidelog_runtime.clock import Clock

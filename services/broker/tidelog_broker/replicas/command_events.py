@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause, Change, Detail, Kind, Stage
-from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_runtime.replica_control import (
     LeaderAndIsrCommand,
     PartitionCommand,
@@ -40,7 +40,7 @@ class Epochs(NamedTuple):
     broker: int
 
 
-class CommandRefusal(NamedTuple):
+class CommandRejection(NamedTuple):
     """The rejection of a whole command."""
 
     command: str
@@ -98,22 +98,22 @@ class CommandEvents:
         # The last failure of each replica, until it has succeeded or is no longer assigned here.
         # Bounded by the replicas that the controller assigns to this broker.
         self._failed: dict[ReplicaKey, tuple[Kind, int, str]] = {}
-        self._refused: CommandRefusal | None = None
+        self._last_rejection: CommandRejection | None = None
 
-    def refused(self, refusal: CommandRefusal, partitions: int, trace_id: str) -> None:
-        if refusal == self._refused:
+    def rejected(self, rejection: CommandRejection, partitions: int, trace_id: str) -> None:
+        if rejection == self._last_rejection:
             return
-        self._refused = refusal
+        self._last_rejection = rejection
         self._log.emit(
             Kind.COMMAND,
             Stage.IGNORED,
-            change=Change(cause=refusal.cause, trace_id=trace_id),
+            change=Change(cause=rejection.cause, trace_id=trace_id),
             broker=self._broker_id,
-            broker_epoch=refusal.broker_epoch,
-            controller_epoch=refusal.controller_epoch,
+            broker_epoch=rejection.broker_epoch,
+            controller_epoch=rejection.controller_epoch,
             details={
-                "command": refusal.command,
-                "controller": refusal.controller_id,
+                "command": rejection.command,
+                "controller": rejection.controller_id,
                 "partitions": partitions,
             },
         )

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.state_changes.event import NO_REVISION, Cause, Change, Detail, Kind, Stage
+from tidelog_broker.core.disk_rejections import DiskRejection, DiskRejections, Unopened
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.log_errors import LogCorruptError, LogError, OutOfServiceError
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replicas.disk_refusals import DiskRefusals, Refusal, Unopened
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
@@ -40,7 +40,7 @@ class DiskEvents:
     def __init__(
         self, logs: LogDirectory, clock: Clock, replicas: Replicas, state_changes: StateChangeLog
     ) -> None:
-        self._refusals = DiskRefusals()
+        self._rejections = DiskRejections()
         # Replicas that could not be opened, as long as a controller assigns them to this broker.
         self._unopened: dict[ReplicaKey, Unopened] = {}
         self._logs = logs
@@ -49,22 +49,22 @@ class DiskEvents:
         self._state_changes = state_changes
 
     def __bool__(self) -> bool:
-        return bool(self._refusals)
+        return bool(self._rejections)
 
-    def refused(self, key: ReplicaKey, error: LogError, what: str) -> None:
+    def rejected(self, key: ReplicaKey, error: LogError, what: str) -> None:
         """Notes that `what` failed: "written", "synced" or "read". Emits the first failure only."""
         now_ms = self._clock.monotonic_ms()
-        is_news = self._refusals.refused(key, cause_of(error), what, str(error), now_ms)
-        refusal = self._refusals.of(key)
-        assert refusal is not None
+        is_news = self._rejections.rejected(key, cause_of(error), what, str(error), now_ms)
+        rejection = self._rejections.of(key)
+        assert rejection is not None
         partition = self._replicas.find(key)
         if partition is not None and partition.leading is not None:
-            refusal.led_epoch = partition.leader_epoch
+            rejection.led_epoch = partition.leader_epoch
         if not is_news:
             return
         subject = f"disk-{key.topic_id}-{key.partition}"
-        refusal.change = self._state_changes.condition_change(subject, refusal.cause)
-        self._tell(Kind.DISK_REFUSED, key, refusal.change, what=what, why=str(error))
+        rejection.change = self._state_changes.condition_change(subject, rejection.cause)
+        self._tell(Kind.DISK_REFUSED, key, rejection.change, what=what, why=str(error))
 
     def not_opened(self, key: ReplicaKey, name: TopicPartition, error: LogError) -> None:
         known = self._unopened.get(key)
@@ -84,27 +84,27 @@ class DiskEvents:
         return self._unopened
 
     def took(self, key: ReplicaKey, what: str) -> None:
-        self._refusals.took(key, what)
+        self._rejections.took(key, what)
 
     def judge(self) -> None:
         """Emits which disks have recovered. Called periodically."""
         now_ms = self._clock.monotonic_ms()
-        for key, refusal in self._refusals.over(now_ms):
-            for_ms = now_ms - refusal.since_ms
+        for key, rejection in self._rejections.over(now_ms):
+            for_ms = now_ms - rejection.since_ms
             self._tell(
-                Kind.DISK_RECOVERED, key, refusal.change, what=refusal.what, refused_ms=for_ms
+                Kind.DISK_RECOVERED, key, rejection.change, what=rejection.what, refused_ms=for_ms
             )
 
     def forget(self, key: ReplicaKey) -> None:
-        self._refusals.forget(key)
+        self._rejections.forget(key)
         self._unopened.pop(key, None)
 
-    def of(self, key: ReplicaKey) -> Refusal | None:
-        return self._refusals.of(key)
+    def of(self, key: ReplicaKey) -> DiskRejection | None:
+        return self._rejections.of(key)
 
-    def standing(self) -> Iterator[tuple[ReplicaKey, Refusal]]:
+    def standing(self) -> Iterator[tuple[ReplicaKey, DiskRejection]]:
         """Yields the replicas whose disk rejects operations now."""
-        return self._refusals.standing()
+        return self._rejections.standing()
 
     def _tell(self, kind: Kind, key: ReplicaKey, change: Change, **details: Detail) -> None:
         partition = self._replicas.find(key)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidelog.state_changes.event import NO_CHANGE, Change, Detail, Kind, Stage
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.replicas.high_watermark_watch import HighWatermarkWatch, holders_of
+from tidelog_broker.core.high_watermark_watch import HighWatermarkWatch, holders_of
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
@@ -24,7 +24,7 @@ class HighWatermarkEvents:
         self._stalls: dict[Partition, Change] = {}
 
     def judge(self, partition: Partition, now_ms: int) -> None:
-        verdict = self._watch.look(partition, now_ms)
+        verdict = self._watch.check(partition, now_ms)
         if verdict is None:
             return
         if not verdict.stalled:
@@ -44,9 +44,9 @@ class HighWatermarkEvents:
             stalled_ms=verdict.for_ms,
         )
 
-    def begin_anew(self, now_ms: int) -> None:
-        """See `HighWatermarkWatch.begin_anew`."""
-        self._watch.begin_anew(now_ms)
+    def restart_timers(self, now_ms: int) -> None:
+        """See `HighWatermarkWatch.restart_timers`."""
+        self._watch.restart_timers(now_ms)
 
     @property
     def waiting(self) -> Iterable[Partition]:

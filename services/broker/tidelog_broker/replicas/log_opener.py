@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog_broker.background import RunBlocking
-from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.replica_directories import LogOpening
 

@@ -7,7 +7,7 @@ topic's key.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import structlog
 
@@ -28,6 +28,29 @@ class _Held(NamedTuple):
 class _Parsed(NamedTuple):
     given: Mapping[str, str]
     config: TopicConfig
+
+
+class BatchLimits(NamedTuple):
+    """The limits that a topic's configuration sets for single batches.
+
+    - `max_bytes`, `max_records`: of one batch, as it is sent.
+    - `max_ahead_ms`: how far a timestamp may be ahead of the clock; UNLIMITED: any distance.
+    - `append_time`: records get the time of their append.
+    """
+
+    max_bytes: int
+    max_records: int
+    max_ahead_ms: int
+    append_time: bool
+
+    @classmethod
+    def of(cls, config: TopicConfig) -> Self:
+        return cls(
+            config.max_batch_bytes,
+            config.max_batch_records,
+            config.timestamp_max_ahead_ms,
+            config.timestamp_type == "append",
+        )
 
 
 class TopicConfigs:

@@ -11,14 +11,10 @@ from functools import partial
 from itertools import islice
 from typing import Protocol
 
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.range_digest import LogDigests, RangeDigest
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replication.transport import (
-    MAX_REPORTED_DIGESTS,
-    DivergedRange,
-    ReportedDigest,
-)
+from tidelog_broker.core.fetch_messages import MAX_REPORTED_DIGESTS, DivergedRange, ReportedDigest
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.range_digest import LogDigests, RangeDigest
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.replica_digests import ReadBatches, ReadDone
 
 # Fetches in between report nothing, so that a busy follower spends little time on it.

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tidelog_broker.replication.transport import ReplicaFetchRequest
+from tidelog_broker.core.fetch_messages import ReplicaFetchRequest
 
 FIRST_RETRY_DELAY_S = 0.02
 MAX_RETRY_DELAY_S = 0.5

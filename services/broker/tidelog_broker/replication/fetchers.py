@@ -17,11 +17,11 @@ from typing import NamedTuple
 from tidelog.inspection.model import NOT_KNOWN, FollowerState
 from tidelog.model import NO_LEADER
 from tidelog_broker.background import Faults
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.follower_session import FollowerSession
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.replication.digest_reports import DigestReports, DigestSource
 from tidelog_broker.replication.fetch_state import FetchLimits, UnansweredFetch
 from tidelog_broker.replication.follower_context import FollowerContext
-from tidelog_broker.replication.follower_session import FollowerSession
 from tidelog_broker.replication.move_throttle import ReceiveThrottle
 from tidelog_broker.replication.replica_fetcher import ReplicaFetcher
 from tidelog_broker.replication.transport import Peers

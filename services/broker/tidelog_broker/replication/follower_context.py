@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.log_errors import LogError
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 

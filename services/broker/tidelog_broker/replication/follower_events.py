@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from tidelog.model import TopicPartition
+from tidelog_broker.core.fetch_messages import ReplicaFetchEntry
+from tidelog_broker.core.partition.exchange import FetchPosition
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.core.token_bucket import TokenBucket
 from tidelog_broker.membership.metadata_cache import VersionedState
-from tidelog_broker.partition.exchange import FetchPosition
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replication.token_bucket import TokenBucket
-from tidelog_broker.replication.transport import ReplicaFetchEntry
 from tidelog_runtime.clock import Clock
 
 # Partitions that are not fetched because of the throttle are checked again after this time at the

@@ -13,10 +13,15 @@ import structlog
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import NOT_KNOWN, FollowerState
 from tidelog.state_changes.event import Cause
+from tidelog_broker.core.fetch_messages import (
+    ReplicaFetchRequest,
+    ReplicaFetchResult,
+)
+from tidelog_broker.core.follower_session import EpochPair, FollowerSession, Positions
+from tidelog_broker.core.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.log_errors import AppendOrderError, LogError
-from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replication.digest_reports import DigestReports
 from tidelog_broker.replication.fetch_state import (
     MAX_RETRY_DELAY_S,
@@ -29,15 +34,8 @@ from tidelog_broker.replication.fetch_state import (
 )
 from tidelog_broker.replication.follower_context import FollowerContext
 from tidelog_broker.replication.follower_events import FollowerEvents
-from tidelog_broker.replication.follower_session import EpochPair, FollowerSession, Positions
 from tidelog_broker.replication.move_throttle import AddedReplicas, ReceiveThrottle
-from tidelog_broker.replication.transport import (
-    ANSWER_TIMEOUT_MS,
-    Peers,
-    PeerUnreachableError,
-    ReplicaFetchRequest,
-    ReplicaFetchResult,
-)
+from tidelog_broker.replication.transport import ANSWER_TIMEOUT_MS, Peers, PeerUnreachableError
 from tidelog_runtime.cooperative import map_yielding
 
 # Partitions whose position one request names. More of them need several requests, of which only the

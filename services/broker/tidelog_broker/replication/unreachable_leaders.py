@@ -13,6 +13,7 @@ from typing import Protocol
 import structlog
 
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
+from tidelog_broker.core.stalls import stalled_ms
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.replication.fetch_state import UnansweredFetch
 from tidelog_broker.replication.follower_events import EventSource
@@ -22,7 +23,6 @@ from tidelog_broker.replication.transport import (
     ControllerUnreachableError,
     LeaderReportReceiver,
 )
-from tidelog_broker.stalls import stalled_ms
 from tidelog_runtime.broker_reports import UnreachableLeader, UnreachableLeadersReport
 
 # Interval of checks, and of reports as long as a leader is silent. A report counts at the

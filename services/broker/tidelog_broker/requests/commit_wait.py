@@ -18,7 +18,7 @@ class CommitWait(NamedTuple):
     future: Committed
 
 
-async def settled(
+async def wait_for_commits(
     purgatory: Purgatory, waits: Mapping[int, CommitWait], acks: Acks, timeout_ms: int
 ) -> dict[int, TidelogError]:
     """Waits for the end of all waits. Returns their errors, by position."""

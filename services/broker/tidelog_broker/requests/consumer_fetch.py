@@ -9,21 +9,21 @@ from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
 from tidelog.model import TopicPartition
+from tidelog_broker.core.outrun_consumers import OutrunConsumers
+from tidelog_broker.core.partition.exchange import FetchAnswer
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.waiting_consumers import WaitingConsumers
 from tidelog_broker.log.log_errors import LogError
-from tidelog_broker.partition.exchange import FetchAnswer
-from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.fetch_wait import (
     MAX_RESPONSE_BYTES,
     ColdFetch,
     Deadline,
-    enough,
-    in_turn,
+    bytes_to_wait_for,
+    rotated,
     size_of,
 )
-from tidelog_broker.requests.outrun_consumers import OutrunConsumers
 from tidelog_broker.requests.purgatory import Purgatory
-from tidelog_broker.requests.waiting_consumers import WaitingConsumers
 from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.damaged_batches import OffsetRange
 from tidelog_runtime.clock import Clock
@@ -81,13 +81,13 @@ class ConsumerFetch:
         self.outrun = OutrunConsumers()
         self._turn = 0
 
-    async def __call__(self, entries: Sequence[FetchEntry], wait: FetchWait) -> list[FetchOutcome]:
+    async def handle(self, entries: Sequence[FetchEntry], wait: FetchWait) -> list[FetchOutcome]:
         """Returns one outcome for each entry, in order.
 
         Answers as soon as `min_bytes` are there or anything failed. A read from the disk is waited
         for even if `min_bytes` is 0: an empty answer would only cause the same request again.
         """
-        wanted = enough(wait.min_bytes, wait.max_bytes)
+        wanted = bytes_to_wait_for(wait.min_bytes, wait.max_bytes)
         with self._purgatory.commits(entry.name for entry in entries) as moved:
             deadline = Deadline(wait.max_wait_ms, moved)
             try:
@@ -115,7 +115,7 @@ class ConsumerFetch:
         budget = min(max_bytes, MAX_RESPONSE_BYTES)
         cold = ColdFetch(self._cold_reads, woken, budget)
         size = work = 0
-        for position in in_turn(len(entries), self._turn):
+        for position in rotated(len(entries), self._turn):
             if work >= WORK_PER_TURN:
                 work = 0
                 await asyncio.sleep(0)
@@ -139,10 +139,10 @@ class ConsumerFetch:
                 if bounds is not None:
                     self._note_outrun(entry, bounds, error)
             except LogError as error:
-                refused = self._manager.replica_failed(partition, error, "read")
+                rejection = self._manager.replica_failed(partition, error, "read")
                 if partition.leading is None:
                     bounds = None
-                outcomes[position] = FetchOutcome(bounds, refused)
+                outcomes[position] = FetchOutcome(bounds, rejection)
             else:
                 size += size_of(answer)
                 outcomes[position] = FetchOutcome(answer, None)

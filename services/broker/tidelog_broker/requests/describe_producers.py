@@ -10,12 +10,12 @@ from typing import NamedTuple
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, Acks, TopicPartition
 from tidelog.request_bounds import MAX_DESCRIBED_PRODUCERS
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.producer_state import CommittedProducer
 from tidelog_broker.log.log_errors import LogError
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.producer_state import CommittedProducer
 from tidelog_broker.replicas.replica_manager import ReplicaManager
-from tidelog_broker.requests.commit_wait import CommitWait, require_timeout, settled
-from tidelog_broker.requests.produce import append_refused
+from tidelog_broker.requests.commit_wait import CommitWait, require_timeout, wait_for_commits
+from tidelog_broker.requests.produce import append_rejected
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_runtime.clock import Clock
 
@@ -65,7 +65,7 @@ class DescribeProducers:
         self._purgatory = purgatory
         self._clock = clock
 
-    async def __call__(
+    async def handle(
         self,
         entries: Sequence[DescribeEntry],
         producer_ids: Collection[int],
@@ -121,7 +121,7 @@ class DescribeProducers:
                 continue
             epochs[position] = partition.leader_epoch
             waits[position] = CommitWait(entry.name, self._purgatory.committed(partition, holds_at))
-        return errors | await settled(self._purgatory, waits, Acks.ALL, fence.timeout_ms)
+        return errors | await wait_for_commits(self._purgatory, waits, Acks.ALL, fence.timeout_ms)
 
     def _require_bounded(
         self, entries: Sequence[DescribeEntry], producer_ids: Collection[int], page: Page
@@ -156,13 +156,13 @@ class DescribeProducers:
         return len(partition.log.producers.states)
 
     def _fence(self, partition: Partition, fence: Fence) -> int:
-        self._manager.fence_former_holder(fence.producer_id, fence.producer_epoch)
+        self._manager.fence_previous_holder(fence.producer_id, fence.producer_epoch)
         try:
             return partition.fence_producer(
                 fence.producer_id, fence.producer_epoch, self._clock.wall_ms()
             )
         except LogError as error:
-            raise append_refused(self._manager, partition, error) from error
+            raise append_rejected(self._manager, partition, error) from error
 
     async def _describe(
         self,

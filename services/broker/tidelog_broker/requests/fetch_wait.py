@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import Protocol
 
-from tidelog_broker.partition.exchange import FetchAnswer
-from tidelog_broker.partition.replica_log import ReplicaLog
+from tidelog_broker.core.partition.exchange import FetchAnswer
+from tidelog_broker.core.partition.replica_log import ReplicaLog
 from tidelog_broker.storage.cold_reads import ColdReads
 
 MAX_WAIT_MS = 60_000
@@ -23,7 +23,7 @@ def size_of(answer: FetchAnswer) -> int:
     return size if answer.producers is None else size + PRODUCER_BYTES * len(answer.producers) + 1
 
 
-def in_turn(count: int, turn: int) -> Iterator[int]:
+def rotated(count: int, turn: int) -> Iterator[int]:
     """Returns the positions 0 to `count` - 1.
 
     Each turn begins with another one, so that a busy partition cannot starve those behind it.
@@ -31,7 +31,7 @@ def in_turn(count: int, turn: int) -> Iterator[int]:
     return ((turn + position) % count for position in range(count))
 
 
-def enough(min_bytes: int, max_bytes: int) -> int:
+def bytes_to_wait_for(min_bytes: int, max_bytes: int) -> int:
     """Returns the bytes that end a wait. More than an answer may carry is not waited for."""
     return min(min_bytes, max_bytes, MAX_RESPONSE_BYTES)
 

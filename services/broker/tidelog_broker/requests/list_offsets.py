@@ -11,9 +11,9 @@ from tidelog.batch import is_damaged
 from tidelog.batch_slices import is_costly_to_open
 from tidelog.model import NO_OFFSET, Batch, OffsetPosition, TopicPartition
 from tidelog_broker.background import RunBlocking
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_log import ColdDataError
 from tidelog_broker.log.log_errors import LogError
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_log import ColdDataError
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.storage.cold_reads import ColdReads
 
@@ -62,7 +62,7 @@ class ListOffsets:
         self._room = asyncio.Semaphore(OPENED_AT_ONCE)
         self._search = asyncio.Lock()
 
-    async def __call__(self, entry: ListOffsetsEntry) -> FoundOffset:
+    async def handle(self, entry: ListOffsetsEntry) -> FoundOffset:
         """Returns the offset that the entry requests. Raises `TidelogError`."""
         partition = self._manager.partition(entry.name, entry.topic_id)
         epoch = partition.leader_epoch

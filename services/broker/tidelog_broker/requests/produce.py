@@ -15,15 +15,15 @@ import structlog
 from tidelog.batch import retimed
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, Acks, Batch, TopicPartition
+from tidelog_broker.core.partition.exchange import Appended
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.rejected_requests import RejectionCounts
 from tidelog_broker.log.log_errors import LogError, LogFailedError
-from tidelog_broker.partition.exchange import Appended
-from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.batch_checks import BatchChecks
-from tidelog_broker.requests.commit_wait import CommitWait, require_timeout, settled
+from tidelog_broker.requests.commit_wait import CommitWait, require_timeout, wait_for_commits
 from tidelog_broker.requests.key_placements import KeyPlacements
 from tidelog_broker.requests.purgatory import Purgatory
-from tidelog_broker.requests.rejected_requests import RejectionCounts
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import UNLIMITED
 
@@ -72,7 +72,7 @@ class Produce:
         self.rejections = RejectionCounts()
         self.key_placements = KeyPlacements()
 
-    async def __call__(
+    async def handle(
         self, entries: Sequence[ProduceEntry], acks: Acks, timeout_ms: int
     ) -> list[ProduceOutcome]:
         """Returns one outcome for each entry, in order.
@@ -94,7 +94,7 @@ class Produce:
             ]
             await self._append_all(timed, acks, errors, outcomes, waits)
         if waits:
-            late = await settled(self._purgatory, waits, acks, timeout_ms)
+            late = await wait_for_commits(self._purgatory, waits, acks, timeout_ms)
             for position, error in late.items():
                 outcomes[position] = ProduceOutcome(None, error, -1)
         for entry, outcome in zip(entries, outcomes, strict=True):
@@ -203,7 +203,7 @@ class Produce:
             for batch in entry.batches:
                 if not limits.append_time:
                     _check_timestamp(entry.name, batch, limits.max_ahead_ms, now_ms)
-                self._manager.fence_former_holder(
+                self._manager.fence_previous_holder(
                     batch.header.producer_id, batch.header.producer_epoch
                 )
             batches = entry.batches
@@ -223,8 +223,8 @@ class Produce:
             return ProduceOutcome(None, error, -1), None
         except LogError as error:
             assert partition is not None
-            refused = append_refused(self._manager, partition, error)
-            return ProduceOutcome(None, refused, -1), None
+            rejection = append_rejected(self._manager, partition, error)
+            return ProduceOutcome(None, rejection, -1), None
         return ProduceOutcome(appended, None, partition.log.log_start_offset), partition
 
 
@@ -241,16 +241,16 @@ def _check_timestamp(name: TopicPartition, batch: Batch, max_ahead_ms: int, now_
         )
 
 
-def append_refused(manager: ReplicaManager, partition: Partition, error: LogError) -> TidelogError:
+def append_rejected(manager: ReplicaManager, partition: Partition, error: LogError) -> TidelogError:
     """Returns the client's error for an append that the log rejected."""
-    refused = manager.replica_failed(partition, error, "written")
+    rejection = manager.replica_failed(partition, error, "written")
     if isinstance(error, LogFailedError):
         return TidelogError(
             ErrorCode.LEADER_CHANGED,
             f"{partition.name}: the leader's disk failed during the append, whose outcome is "
             "unknown",
         )
-    return refused
+    return rejection
 
 
 def _told(entry: ProduceEntry, outcome: ProduceOutcome) -> ProduceOutcome:

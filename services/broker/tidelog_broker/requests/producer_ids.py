@@ -19,7 +19,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID
 from tidelog.request_bounds import MAX_TOPIC_NAME_LENGTH
 from tidelog_broker.background import retry_pause
-from tidelog_broker.partition.producer_state import fenced
+from tidelog_broker.core.partition.producer_state import fenced
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     NamedProducer,
@@ -73,7 +73,7 @@ class ProducerIds:
         self._is_low = asyncio.Event()
         self._is_low.set()
 
-    async def __call__(
+    async def handle(
         self,
         name: str,
         epoch: int | None = None,

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import structlog
 
 from tidelog_broker.background import retry_pause
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.producer_state import is_named
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.producer_state import is_named
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.cooperative import map_yielding
 from tidelog_runtime.metadata.keys import Keys

@@ -10,13 +10,7 @@ from typing import TypeAlias
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET
-from tidelog_broker.log.log_errors import LogError
-from tidelog_broker.partition.exchange import FetchAnswer
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replicas.replica_manager import ReplicaManager
-from tidelog_broker.replication.fetch_sessions import FetchSession, FetchSessions
-from tidelog_broker.replication.move_throttle import MoveThrottle
-from tidelog_broker.replication.transport import (
+from tidelog_broker.core.fetch_messages import (
     NO_SESSION,
     DivergedRange,
     FetchId,
@@ -26,12 +20,18 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchResult,
     ReportedDigest,
 )
+from tidelog_broker.core.fetch_sessions import FetchSession, FetchSessions
+from tidelog_broker.core.partition.exchange import FetchAnswer
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.log.log_errors import LogError
+from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.requests.fetch_wait import (
     MAX_RESPONSE_BYTES,
     ColdFetch,
     Deadline,
-    enough,
-    in_turn,
+    bytes_to_wait_for,
+    rotated,
     size_of,
 )
 from tidelog_broker.requests.purgatory import Purgatory
@@ -69,7 +69,7 @@ class ReplicaFetch:
         # partitions too.
         self._turns: Counter[int] = Counter()
 
-    async def __call__(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+    async def handle(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
         """Answers with news for the follower.
 
         Neither requests nor answers grow with the number of idle partitions.
@@ -126,14 +126,14 @@ class ReplicaFetch:
         request: ReplicaFetchRequest,
         urgent: list[ReplicaFetchResult],
     ) -> list[ReplicaFetchResult]:
-        wanted = enough(request.min_bytes, request.max_bytes)
+        wanted = bytes_to_wait_for(request.min_bytes, request.max_bytes)
         woken = asyncio.Event()
         session.wake = woken.set
         deadline = Deadline(request.max_wait_ms, woken)
         try:
             while True:
                 woken.clear()
-                over = deadline.over or session.completed_early or session.ended
+                over = deadline.over or session.completes_early or session.ended
                 session.begin_answer()
                 found, size, is_held = await self._collect(session, request.max_bytes, woken)
                 failed = any(result.error for result in found)
@@ -201,7 +201,7 @@ class ReplicaFetch:
         size = 0
         is_held = False
         results = []
-        for number, turn in enumerate(in_turn(len(replicas), self._turns[session.follower]), 1):
+        for number, turn in enumerate(rotated(len(replicas), self._turns[session.follower]), 1):
             if number % ITEMS_PER_SLICE == 0:
                 await asyncio.sleep(0)
             replica = replicas[turn]
@@ -235,8 +235,8 @@ class ReplicaFetch:
             except TidelogError as error:
                 results.append(ReplicaFetchResult(replica, None, error, log_start))
             except LogError as error:
-                refused = self._manager.replica_failed(partition, error, "read")
-                results.append(ReplicaFetchResult(replica, None, refused, log_start))
+                rejection = self._manager.replica_failed(partition, error, "read")
+                results.append(ReplicaFetchResult(replica, None, rejection, log_start))
             else:
                 self._throttle.sent(partition, session.follower, size_of(answer))
                 size += size_of(answer)

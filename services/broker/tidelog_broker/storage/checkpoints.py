@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import structlog
 
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.replica_notes import ReplicaNotes
 
 _log = structlog.get_logger()

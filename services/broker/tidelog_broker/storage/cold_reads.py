@@ -13,9 +13,9 @@ from pathlib import PurePath
 from weakref import WeakKeyDictionary
 
 from tidelog_broker.background import RunBlocking
+from tidelog_broker.core.partition.replica_log import ColdRange, ReplicaLog
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log_errors import read_failure
-from tidelog_broker.partition.replica_log import ColdRange, ReplicaLog
 
 # Concurrent reads. Each needs memory for one piece.
 MAX_CONCURRENT_READS = 4

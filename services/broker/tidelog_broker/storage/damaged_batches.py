@@ -25,11 +25,11 @@ import structlog
 
 from tidelog.batch import is_damaged
 from tidelog.model import TopicPartition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import LogCorruptError
 from tidelog_broker.log.quarantine import DamagedRange, Evidence
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_runtime.clock import Clock
 
 MAX_EVIDENCE_BYTES = 256 << 20

@@ -11,6 +11,8 @@ from pathlib import PurePath
 import structlog
 
 from tidelog.model import TopicPartition
+from tidelog_broker.core.partition.range_digest import RANGE_OFFSETS
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.clean_shutdown import CleanLog, read_clean_logs, write_clean_logs
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log import Log
@@ -26,8 +28,6 @@ from tidelog_broker.log.log_start import BeforeLoss
 from tidelog_broker.log.reopening import Reopening, rewrite_segments
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.log.unsynced_writes import UnsyncedWrites
-from tidelog_broker.partition.range_digest import RANGE_OFFSETS
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.checkpoints import Checkpoints, CheckpointWrite
 from tidelog_broker.storage.damaged_batches import DamagedBatches
 from tidelog_broker.storage.data_directory import REPLICAS

@@ -13,10 +13,10 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 from tidelog_broker.background import RunBlocking
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.log.flush import FlushTicket
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import LogError, LogFailedError
-from tidelog_broker.partition.partition import Partition
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 

@@ -16,17 +16,17 @@ from tidelog.log_format import FRAME_HEADER_BYTES, walk_frames
 from tidelog.model import Batch, BatchHeader
 from tidelog.request_bounds import MAX_RANGE_BATCHES, MAX_RANGE_CONTENT_BYTES
 from tidelog_broker.background import RunBlocking
-from tidelog_broker.log.disk import Disk, DiskFile
-from tidelog_broker.log.log import Log
-from tidelog_broker.log.log_errors import LogError
-from tidelog_broker.log.segment_scrub import ScrubTarget
-from tidelog_broker.partition.range_digest import (
+from tidelog_broker.core.partition.range_digest import (
     BatchSummary,
     LogDigests,
     RangeDigest,
     batch_digest,
 )
-from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.log.disk import Disk, DiskFile
+from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_errors import LogError
+from tidelog_broker.log.segment_scrub import ScrubTarget
 from tidelog_broker.storage.log_directory import LogDirectory
 
 # Requests beyond this limit are rejected. The scrub compares these ranges in its next pass.

@@ -8,10 +8,10 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from tidelog.model import TopicPartition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import LogUnreadableError
 from tidelog_broker.log.unsynced_writes import UnsyncedWrites
-from tidelog_broker.partition.replica_key import ReplicaKey
 
 REPLICA_NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\.(?P<topic_id>[A-Za-z0-9_-]{22})")
 STRAY_NAME = re.compile(REPLICA_NAME.pattern + r"@(?P<since_ms>\d+)(\.\d+)?")

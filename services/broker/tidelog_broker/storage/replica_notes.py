@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Generic, TypeVar
 
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.checked_file import DamagedFileError, read_checked, write_checked
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.partition.replica_key import ReplicaKey
 
 _NAME = re.compile(r"(?P<topic_id>[A-Za-z0-9_-]{22})\.(?P<partition>\d+)")
 T = TypeVar("T")

@@ -7,9 +7,9 @@ from pathlib import PurePath
 
 import structlog
 
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.checked_file import DamagedFileError, read_checked, write_checked
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.partition.replica_key import ReplicaKey
 
 _KIND = "scrub-state"
 

@@ -16,12 +16,12 @@ from typing import NamedTuple
 import structlog
 
 from tidelog_broker.background import RunBlocking
+from tidelog_broker.core.partition.range_digest import RangeDigest, RangeSum, RangeSums
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import LogError, LogStorageError, read_failure
 from tidelog_broker.log.segment_scrub import ScrubResult, ScrubTarget, scrub_stretch
-from tidelog_broker.partition.range_digest import RangeDigest, RangeSum, RangeSums
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.scrub_state import ScrubState, ScrubStateFile
 from tidelog_runtime.clock import Clock

@@ -12,9 +12,9 @@ import pytest
 
 from tidelog.errors import RecordsDamagedError
 from tidelog.state_changes.event import Kind
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.damage.batch_quarantine import UNREADABLE_PAUSE_S
 from tidelog_broker.log.log_errors import LogError
-from tidelog_broker.partition.partition import Partition
 from tidelog_runtime.metadata.schema import NOT_WHOLE
 from unit.broker.broker_parts import KEY, append, commit
 from unit.broker.damage.test_only_copies import ALONE, consume, led_by_another

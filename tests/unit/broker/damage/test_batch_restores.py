@@ -10,15 +10,11 @@ from tidelog.errors import RecordsDamagedError
 from tidelog.model import NO_EPOCH, NO_OFFSET, Batch
 from tidelog.rpc.message_bounds import Rejected, bounded_deserializer, parsed
 from tidelog.state_changes.event import Kind
+from tidelog_broker.core.fetch_messages import DivergedRange, ReplicaFetchRequest, ReportedDigest
+from tidelog_broker.core.partition.range_digest import BatchSummary, RangeDigest
 from tidelog_broker.damage import batch_restores
 from tidelog_broker.damage.batch_restores import BatchRestores
 from tidelog_broker.edge.replica_codec import request_from_wire, request_to_wire
-from tidelog_broker.partition.range_digest import BatchSummary, RangeDigest
-from tidelog_broker.replication.transport import (
-    DivergedRange,
-    ReplicaFetchRequest,
-    ReportedDigest,
-)
 from tidelog_broker.storage.damaged_batches import OffsetRange
 from unit.broker.broker_parts import DATA, KEY, Replicas, append, fetch_by
 from unit.broker.fake_log import state

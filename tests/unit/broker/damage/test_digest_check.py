@@ -11,18 +11,18 @@ from tidelog.batch import new_damaged_batch
 from tidelog.log_format import FRAME_HEADER_BYTES
 from tidelog.model import NO_LEADER, NO_OFFSET, Batch
 from tidelog.state_changes.event import Kind
-from tidelog_broker.damage.batch_restores import BatchRestores
-from tidelog_broker.damage.digest_check import DigestCheck
-from tidelog_broker.damage.divergences import SWEEP_INTERVAL_S, Divergences
-from tidelog_broker.log.log import Log
-from tidelog_broker.partition.range_digest import (
+from tidelog_broker.core.fetch_messages import DivergedRange, ReportedDigest
+from tidelog_broker.core.partition.range_digest import (
     BatchSummary,
     LogDigests,
     RangeDigest,
     batch_digest,
 )
+from tidelog_broker.damage.batch_restores import BatchRestores
+from tidelog_broker.damage.digest_check import DigestCheck
+from tidelog_broker.damage.divergences import SWEEP_INTERVAL_S, Divergences
+from tidelog_broker.log.log import Log
 from tidelog_broker.replication.digest_reports import DigestReports
-from tidelog_broker.replication.transport import DivergedRange, ReportedDigest
 from tidelog_broker.storage.damaged_batches import EVIDENCE_RETENTION_MS
 from tidelog_broker.storage.replica_digests import MAX_REQUESTERS, ReplicaDigests
 from unit.broker.broker_parts import (

@@ -10,8 +10,8 @@ import pytest
 from tidelog.errors import ErrorCode, RecordsDamagedError
 from tidelog.model import NO_EPOCH
 from tidelog.state_changes.event import Cause, Kind, Stage
-from tidelog_broker.partition.exchange import FetchAnswer
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.exchange import FetchAnswer
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.storage.damaged_batches import (
     EVIDENCE_RETENTION_MS,
     MAX_EVIDENCE_BYTES,

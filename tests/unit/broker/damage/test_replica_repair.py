@@ -11,12 +11,12 @@ import pytest
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, TopicPartition
 from tidelog.state_changes.event import Kind, Stage
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.damage.other_replicas import OtherReplicas
 from tidelog_broker.damage.replica_repair import MAX_RETRY_DELAY_S, ReplicaRepair, repair_delay_s
 from tidelog_broker.damage.resignations import Resignations
 from tidelog_broker.log.log_errors import LogStorageError
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_runtime.metadata.schema import (
     NOT_WHOLE,
     LeaderAndIsr,
@@ -70,8 +70,8 @@ class Broker:
             self.replicas.state_changes,
             OtherReplicas(self.replicas.cache, 1),
         )
-        self.replicas.manager.on_failure = self.repair.failed
-        self.replicas.manager.on_following = self.repair.copy_missing
+        self.replicas.on_failure = self.repair.failed
+        self.replicas.on_following = self.repair.copy_missing
         self.tasks = [
             asyncio.create_task(self.repair.quarantine_only_copies()),
             asyncio.create_task(self.repair.resign_failed()),
@@ -220,7 +220,7 @@ async def test_a_late_election_of_a_replica_without_earlier_commands_is_ignored(
     error = LogStorageError(SEGMENT, 5, "append to")
     broker.replicas.manager.log_failed(KEY, error)
     await asyncio.sleep(1)
-    result = await broker.replicas.manager.leader_and_isr(command(elected, revision))
+    result = await broker.replicas.commands.leader_and_isr(command(elected, revision))
     assert (result.partitions[0].error, list(broker.replicas.manager.all())) == (None, [])
     await broker.stop()
 
@@ -256,7 +256,7 @@ async def test_a_replica_out_of_service_takes_no_command_and_reports_why() -> No
     flip(broker)
     broker.store.disconnect()
     broker.read(partition)
-    result = await broker.replicas.manager.leader_and_isr(command(state(epoch=7), 90))
+    result = await broker.replicas.commands.leader_and_isr(command(state(epoch=7), 90))
     (rejected,) = result.partitions
     assert rejected.error is not None
     assert rejected.error.code is ErrorCode.STORAGE_ERROR
@@ -452,7 +452,7 @@ async def test_a_log_that_cannot_be_opened_at_the_start_is_repaired_when_possibl
     broker.disk.fail_truncate = True
     again = await broker.restart()
     assert await resigned_at_start(again) == [KEY]
-    result = await again.replicas.manager.leader_and_isr(command(state(epoch=7), 90))
+    result = await again.replicas.commands.leader_and_isr(command(state(epoch=7), 90))
     assert result.partitions[0].error is not None
     again.disk.fail_truncate = False
     await asyncio.sleep(MAX_RETRY_DELAY_S)

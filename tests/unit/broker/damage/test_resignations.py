@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from tidelog.model import NO_LEADER, TopicPartition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.damage.resignations import Resignations, resignation
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_runtime.metadata.schema import (
     NOT_WHOLE,
     LeaderAndIsr,

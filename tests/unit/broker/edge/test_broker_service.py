@@ -76,10 +76,10 @@ class Edge:
         self.store = MemoryStore(replicas.clock)
         checks = BatchChecks(check, without_deltas, in_place)
         self.service = BrokerService(
-            Produce(manager, purgatory, replicas.clock, checks),
-            ConsumerFetch(manager, purgatory, replicas.clock, replicas.cold_reads),
-            ListOffsets(manager, timestamps_of, replicas.cold_reads, in_place),
-            ProducerIds(self.store, KEYS),
+            Produce(manager, purgatory, replicas.clock, checks).handle,
+            ConsumerFetch(manager, purgatory, replicas.clock, replicas.cold_reads).handle,
+            ListOffsets(manager, timestamps_of, replicas.cold_reads, in_place).handle,
+            ProducerIds(self.store, KEYS).handle,
             DescribeProducers(manager, purgatory, replicas.clock),
             replicas.cache,
         )
@@ -219,7 +219,7 @@ async def test_an_offset_requested_more_than_once_is_searched_once() -> None:
         return timestamps_of(batch)
 
     manager, cold_reads = edge.replicas.manager, edge.replicas.cold_reads
-    edge.service._list_offsets = ListOffsets(manager, timestamps, cold_reads, in_place)
+    edge.service._list_offsets = ListOffsets(manager, timestamps, cold_reads, in_place).handle
     asked = [
         pb.ListOffsetsPartition(
             topic=NAME.topic,

@@ -5,17 +5,7 @@ from tidelog.batch import new_fence, stamp
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, NO_LEADER, EpochEnd, LeaderHint
 from tidelog.v1 import replica_pb2 as pb
-from tidelog_broker.edge.replica_codec import (
-    request_from_wire,
-    request_to_wire,
-    response_from_wire,
-    response_to_wire,
-)
-from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
-from tidelog_broker.partition.producer_state import ProducerStates
-from tidelog_broker.partition.range_digest import BatchSummary, RangeDigest
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replication.transport import (
+from tidelog_broker.core.fetch_messages import (
     MAX_REPORTED_DIGESTS,
     DivergedRange,
     ReplicaFetchEntry,
@@ -23,6 +13,16 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchResponse,
     ReplicaFetchResult,
     ReportedDigest,
+)
+from tidelog_broker.core.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_broker.core.partition.producer_state import ProducerStates
+from tidelog_broker.core.partition.range_digest import BatchSummary, RangeDigest
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.edge.replica_codec import (
+    request_from_wire,
+    request_to_wire,
+    response_from_wire,
+    response_to_wire,
 )
 from tidelog_runtime.cooperative import ITEMS_PER_SLICE
 from unit.broker.fake_log import TOPIC_ID, sent_by, stamped

@@ -29,7 +29,7 @@ CONTEXT: Any = _Context()
 
 
 def serving(replicas: Replicas) -> ReplicaControlService:
-    return ReplicaControlService(replicas.manager, asyncio.Event())
+    return ReplicaControlService(replicas.commands, asyncio.Event())
 
 
 def traces(replicas: Replicas, *kinds: Kind) -> set[str]:
@@ -52,14 +52,14 @@ async def test_the_trace_in_a_command_takes_precedence_over_that_of_the_call() -
 
 async def test_events_of_a_stop_without_a_trace_have_that_of_the_call() -> None:
     replicas = Replicas()
-    await replicas.manager.leader_and_isr(command(state(), full_state=True))
+    await replicas.commands.leader_and_isr(command(state(), full_state=True))
     await serving(replicas).StopReplica(await stop_replica_to_wire(stop_command(20)), CONTEXT)
     assert traces(replicas, Kind.DELETE, Kind.STOP) == {CALLS}
 
 
 async def test_the_event_of_a_rejected_command_has_its_trace() -> None:
     replicas = Replicas()
-    await replicas.manager.leader_and_isr(command(state(), full_state=True))
+    await replicas.commands.leader_and_isr(command(state(), full_state=True))
     replicas.state_changes._ring.clear()
     wire = await leader_and_isr_to_wire(command(state(), 20, controller_epoch=0))
     await serving(replicas).LeaderAndIsr(wire, CONTEXT)
@@ -68,14 +68,14 @@ async def test_the_event_of_a_rejected_command_has_its_trace() -> None:
 
 async def test_a_fenced_command_is_rejected_before_its_partitions_are_read() -> None:
     replicas = Replicas()
-    await replicas.manager.leader_and_isr(command(state(), full_state=True))
+    await replicas.commands.leader_and_isr(command(state(), full_state=True))
     replicas.state_changes._ring.clear()
     read: list[Any] = []
 
     def known(*asked: Any) -> None:
         read.append(asked)
 
-    service = ReplicaControlService(replicas.manager, asyncio.Event(), known)
+    service = ReplicaControlService(replicas.commands, asyncio.Event(), known)
     wire = await leader_and_isr_to_wire(command(state(), 20, controller_epoch=0))
     response = await service.LeaderAndIsr(wire, CONTEXT)
     assert ErrorCode(response.error.code) is ErrorCode.STALE_CONTROLLER_EPOCH

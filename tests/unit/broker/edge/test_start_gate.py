@@ -6,8 +6,8 @@ import grpc
 import pytest
 
 from tidelog.inspection.model import OPENS_LOGS, READS_METADATA, REGISTERS
+from tidelog_broker.core.start_progress import StartProgress
 from tidelog_broker.edge.start_gate import StartGate
-from tidelog_broker.start_progress import StartProgress
 
 PRODUCE = "/tidelog.v1.BrokerService/Produce"
 WATCH = "/tidelog.v1.ReplicaControlService/Watch"

@@ -16,9 +16,9 @@ from tidelog.inspection.model import (
     WaitingConsumer,
 )
 from tidelog.model import NO_LEADER, Acks
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.inspection.replica_state import Clocks, Failure, is_healthy, replica_state
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_runtime.metadata.schema import Moving
 from unit.broker.broker_parts import append, fetch_by
 from unit.broker.fake_log import FakeLog, epoch_of, leader, new_partition, sent, state

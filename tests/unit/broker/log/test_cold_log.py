@@ -7,11 +7,11 @@ import pytest
 from simulation.disk import PAGE_BYTES
 from tidelog.log_format import FRAME_HEADER_BYTES
 from tidelog.model import Batch
+from tidelog_broker.core.partition.replica_log import ColdDataError, ColdRange
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_config import LogConfig
 from tidelog_broker.log.log_errors import LogCorruptError
 from tidelog_broker.log.segment import INDEX_SUFFIX
-from tidelog_broker.partition.replica_log import ColdDataError, ColdRange
 from unit.broker.log.builders import START_MS, batch_at, ended, open_log
 from unit.broker.log.memory_disk import MemoryDisk
 

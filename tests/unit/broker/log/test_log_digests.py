@@ -13,9 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tidelog.batch import new_damaged_batch
 from tidelog.model import Batch, BatchHeader
-from tidelog_broker.log.log import Log
-from tidelog_broker.log.log_config import LogConfig
-from tidelog_broker.partition.range_digest import (
+from tidelog_broker.core.partition.range_digest import (
     BatchSummary,
     LogDigests,
     RangeDigest,
@@ -23,6 +21,8 @@ from tidelog_broker.partition.range_digest import (
     batch_digest,
     first_difference,
 )
+from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_config import LogConfig
 from unit.broker.log.builders import START_MS, batch_at, open_log, read_clean_logs
 from unit.broker.log.memory_disk import MemoryDisk
 

@@ -12,6 +12,8 @@ from structlog.testing import capture_logs
 
 from tidelog.batch import is_fence
 from tidelog.model import Batch
+from tidelog_broker.core.partition import producer_state
+from tidelog_broker.core.partition.producer_state import NOBODY, CrowdedOut
 from tidelog_broker.log import producer_history
 from tidelog_broker.log.clean_shutdown import CleanLog
 from tidelog_broker.log.log_config import LogConfig
@@ -19,8 +21,6 @@ from tidelog_broker.log.log_errors import LogCorruptError, LogStorageError
 from tidelog_broker.log.log_start import LOG_START_NAME
 from tidelog_broker.log.producer_history import COPY_SUFFIX, SNAPSHOT_SUFFIX, snapshot_name
 from tidelog_broker.log.unsynced_writes import UnsyncedWrites
-from tidelog_broker.partition import producer_state
-from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut
 from unit.broker.log.builders import (
     DIRECTORY,
     START_MS,

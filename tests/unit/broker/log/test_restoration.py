@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tidelog.model import Batch
+from tidelog_broker.core.partition.producer_state import ProducerStates
 from tidelog_broker.log.leader_epochs import EpochEntry, LeaderEpochs
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import LogCorruptError
 from tidelog_broker.log.quarantine import discard_evidence
-from tidelog_broker.partition.producer_state import ProducerStates
 from unit.broker.log.builders import (
     Producer,
     batch_at,

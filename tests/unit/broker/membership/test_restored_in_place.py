@@ -4,9 +4,9 @@ change: the checkpoints are not the files that the directory names (docs/adr/000
 
 from __future__ import annotations
 
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.checked_file import write_checked
 from tidelog_broker.log.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.checkpoints import Checkpoints
 from unit.broker.broker_parts import DATA
 from unit.broker.fake_log import TOPIC_ID

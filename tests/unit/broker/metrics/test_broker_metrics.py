@@ -9,12 +9,12 @@ import asyncio
 import pytest
 
 from doubles.memory_store import MemoryStore
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.producer_state import CrowdedOut
 from tidelog_broker.metrics.broker_metrics import BrokerMetrics
 from tidelog_broker.metrics.collector import PARTITIONS_PER_TURN, BrokerCollector
 from tidelog_broker.metrics.replica_metrics import HighWatermarkChecks
 from tidelog_broker.metrics.vitals import BrokerVitals, DirectoryState
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.producer_state import CrowdedOut
 from tidelog_broker.storage.disk_use import DiskUse
 from tidelog_broker.storage.scrub_state import ScrubState
 from tidelog_runtime.metadata.measured_store import MeasuredStore

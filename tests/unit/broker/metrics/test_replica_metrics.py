@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tidelog.model import NO_LEADER, Acks, TopicPartition
+from tidelog_broker.core.partition.exchange import FetchPosition
+from tidelog_broker.core.partition.isr import SessionTime
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.metrics.replica_metrics import HighWatermarkChecks, ReplicaMetrics
-from tidelog_broker.partition.exchange import FetchPosition
-from tidelog_broker.partition.isr import SessionTime
-from tidelog_broker.partition.partition import Partition
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member, Moving
 from tidelog_runtime.telemetry.metrics.broker_catalogue import (
     BROKER_METRICS,

@@ -8,6 +8,13 @@ import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, TopicPartition
+from tidelog_broker.core.fetch_messages import (
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    ReplicaFetchResult,
+)
+from tidelog_broker.core.partition.exchange import Appended, FetchAnswer
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.metrics.request_meter import (
     MeteredPeers,
     RequestMeter,
@@ -16,13 +23,6 @@ from tidelog_broker.metrics.request_meter import (
     metered_produce,
     metered_producer_ids,
     metered_replica_fetch,
-)
-from tidelog_broker.partition.exchange import Appended, FetchAnswer
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replication.transport import (
-    ReplicaFetchRequest,
-    ReplicaFetchResponse,
-    ReplicaFetchResult,
 )
 from tidelog_broker.requests.consumer_fetch import FetchEntry, FetchOutcome, FetchWait
 from tidelog_broker.requests.list_offsets import FoundOffset, ListOffsetsEntry

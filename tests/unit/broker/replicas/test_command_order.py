@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from tidelog.model import NO_LEADER
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replicas import stopped_replicas
-from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
+from tidelog_broker.core import replica_registry
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.core.replica_registry import StoppedReplicas
 from tidelog_runtime.replica_control import LeaderAndIsrCommand, StopReplicaCommand
 from unit.broker.broker_parts import KEY, Replicas, command, revision_of, stop_command
 from unit.broker.fake_log import TOPIC_ID, state
@@ -40,9 +40,9 @@ async def carry_out(replicas: Replicas, commands: Sequence[Command]) -> None:
     newest = 0
     for each in commands:
         if isinstance(each, StopReplicaCommand):
-            revision = revision_of(await replicas.manager.stop_replica(each))
+            revision = revision_of(await replicas.commands.stop_replica(each))
         else:
-            revision = revision_of(await replicas.manager.leader_and_isr(each))
+            revision = revision_of(await replicas.commands.leader_and_isr(each))
         assert revision >= each.partitions[0].revision
         for partition in replicas.manager.all():
             assert partition.revision >= newest
@@ -53,7 +53,7 @@ async def started() -> Replicas:
     """A broker that has received an empty full state."""
     replicas = Replicas()
     empty = command(state(), 1, numbers=(), full_state=True)
-    await replicas.manager.leader_and_isr(empty)
+    await replicas.commands.leader_and_isr(empty)
     return replicas
 
 
@@ -109,7 +109,7 @@ async def test_a_stray_does_not_come_back_by_a_command_from_before_the_full_stat
     replicas = await started()
     await carry_out(replicas, [LEAD])
     nothing = command(state(), numbers=(), full_state=True, store_revision=20)
-    await replicas.manager.leader_and_isr(nothing)
+    await replicas.commands.leader_and_isr(nothing)
     await carry_out(replicas, [LEAD_AGAIN])
     assert list(replicas.manager.all()) == []
 
@@ -117,7 +117,7 @@ async def test_a_stray_does_not_come_back_by_a_command_from_before_the_full_stat
 def test_the_record_of_stopped_replicas_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stopped_replicas, "MAX_REMEMBERED", 2)
+    monkeypatch.setattr(replica_registry, "MAX_REMEMBERED", 2)
     stopped = StoppedReplicas()
     for number in range(3):
         stopped.stopped(ReplicaKey(TOPIC_ID, number), 10)

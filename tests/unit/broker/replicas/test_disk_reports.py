@@ -10,6 +10,7 @@ import pytest
 
 from tidelog.errors import TidelogError
 from tidelog.state_changes.event import Cause
+from tidelog_broker.core.disk_rejections import STEADY_MS
 from tidelog_broker.damage.disk_reports import (
     PROBE_AFTER_MS,
     REPORT_INTERVAL_MS,
@@ -19,7 +20,6 @@ from tidelog_broker.damage.disk_reports import (
 )
 from tidelog_broker.log.log_errors import LogStorageError
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.replicas.disk_refusals import STEADY_MS
 from tidelog_broker.replication.transport import ControllerUnreachableError
 from tidelog_runtime.broker_reports import DiskReport
 from tidelog_runtime.metadata.keys import Keys

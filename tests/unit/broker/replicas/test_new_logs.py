@@ -11,9 +11,9 @@ import pytest
 from tidelog.errors import ErrorCode
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Kind
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.segment import segment_path
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replicas import replica_manager
+from tidelog_broker.replicas import replica_commands
 from tidelog_broker.storage.replica_directories import directory_name
 from tidelog_runtime.replica_control import CommandResult
 from unit.broker.broker_parts import (
@@ -40,10 +40,11 @@ class SlowDisk:
         self.threads = Threads()
         self.replicas = Replicas(run_blocking=self.threads)
         self.manager = self.replicas.manager
+        self.commands = self.replicas.commands
 
     def create(self, revision: int = 10, *, count: int = 1) -> asyncio.Task[CommandResult]:
         wanted = command(state(leader=1), revision, numbers=range(count))
-        return asyncio.create_task(self.manager.leader_and_isr(wanted))
+        return asyncio.create_task(self.commands.leader_and_isr(wanted))
 
     def has_log(self, name: TopicPartition = NAME) -> bool:
         directory = DATA / "replicas" / directory_name(name, TOPIC_ID)
@@ -52,7 +53,7 @@ class SlowDisk:
 
 async def full_state(slow: SlowDisk) -> None:
     empty = command(state(), 1, numbers=(), full_state=True)
-    await slow.manager.leader_and_isr(empty)
+    await slow.commands.leader_and_isr(empty)
 
 
 async def test_other_replicas_are_written_and_read_while_a_log_is_created() -> None:
@@ -103,7 +104,7 @@ async def test_a_stop_during_the_creation_of_a_log_deletes_it() -> None:
     await full_state(slow)
     creating = slow.create(10)
     await until_idle()
-    stopping = asyncio.create_task(slow.manager.stop_replica(stop_command(11)))
+    stopping = asyncio.create_task(slow.commands.stop_replica(stop_command(11)))
     await slow.threads.end()
     await creating
     assert revision_of(await stopping) == 11
@@ -113,7 +114,7 @@ async def test_a_stop_during_the_creation_of_a_log_deletes_it() -> None:
 async def test_a_command_from_before_a_stop_creates_no_log() -> None:
     slow = SlowDisk()
     await full_state(slow)
-    await slow.manager.stop_replica(stop_command(11))
+    await slow.commands.stop_replica(stop_command(11))
     await slow.create(10)
     assert (slow.threads.running, slow.has_log()) == ([], False)
 
@@ -121,7 +122,7 @@ async def test_a_command_from_before_a_stop_creates_no_log() -> None:
 async def test_a_command_whose_configuration_is_rejected_creates_no_log() -> None:
     slow = SlowDisk()
     wanted = command(state(leader=1), config={"durability": "perhaps"})
-    (result,) = (await slow.manager.leader_and_isr(wanted)).partitions
+    (result,) = (await slow.commands.leader_and_isr(wanted)).partitions
     assert result.error is not None
     assert (result.error.code, slow.has_log()) == (ErrorCode.INVALID_CONFIG, False)
 
@@ -161,7 +162,7 @@ async def test_a_log_created_for_a_cancelled_call_can_be_stopped() -> None:
     await until_idle()
     creating.cancel()
     await slow.threads.end()
-    await slow.manager.stop_replica(stop_command(11))
+    await slow.commands.stop_replica(stop_command(11))
     assert (list(slow.replicas.logs.keys()), slow.has_log()) == ([], False)
 
 
@@ -173,7 +174,7 @@ async def test_a_disk_that_rejects_one_log_keeps_no_other_from_being_created() -
             super().make_directory(directory)  # type: ignore[arg-type]
 
     replicas = Replicas(OneRejected())
-    result = await replicas.manager.leader_and_isr(command(state(leader=1), numbers=range(3)))
+    result = await replicas.commands.leader_and_isr(command(state(leader=1), numbers=range(3)))
     codes = [r.error.code if r.error else None for r in result.partitions]
     assert codes == [None, ErrorCode.STORAGE_ERROR, None]
     assert [r.revision for r in result.partitions] == [10, 0, 10]
@@ -195,7 +196,7 @@ async def test_a_full_disk_is_reported_and_a_repeat_succeeds_once_there_is_space
 
 
 async def test_no_thread_opens_more_logs_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica_manager, "OPENED_AT_ONCE", 2)
+    monkeypatch.setattr(replica_commands, "OPENED_AT_ONCE", 2)
     slow = SlowDisk()
     creating = slow.create(count=5)
     created = []
@@ -210,7 +211,7 @@ async def test_a_broker_that_stops_waits_for_a_log_that_is_being_created() -> No
     slow = SlowDisk()
     creating = slow.create()
     await until_idle()
-    closing = asyncio.create_task(slow.manager.close())
+    closing = asyncio.create_task(slow.commands.close())
     await until_idle()
     assert not closing.done()
     await slow.threads.end()
@@ -224,7 +225,7 @@ async def test_a_stopping_broker_creates_no_replica_and_takes_existing_ones() ->
     creating = slow.create()
     await slow.threads.end()
     await creating
-    await slow.manager.close()
+    await slow.commands.close()
     first, second = (await slow.create(11, count=2)).partitions
     assert (first.error, slow.has_log(on(1))) == (None, False)
     assert second.error is not None

@@ -11,9 +11,9 @@ import pytest
 from tidelog.errors import ErrorCode
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Cause
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.disk import OsDisk
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replicas.replica_manager import COST_PER_TURN, CREATION_COST
+from tidelog_broker.replicas.replica_commands import COST_PER_TURN, CREATION_COST
 from tidelog_runtime.replica_control import (
     CommandResult,
     DescribeReplicasCommand,
@@ -60,13 +60,13 @@ def names_in(path: PurePath, directory: str) -> list[str]:
 @pytest.mark.rule("commands-fenced-by-epochs")
 async def test_an_older_controller_epoch_is_rejected() -> None:
     replicas = Replicas()
-    await replicas.manager.leader_and_isr(command(state(), controller_epoch=3))
+    await replicas.commands.leader_and_isr(command(state(), controller_epoch=3))
     older = command(state(leader=2, epoch=6), 20, controller_epoch=2)
-    assert rejection(await replicas.manager.leader_and_isr(older)) is (
+    assert rejection(await replicas.commands.leader_and_isr(older)) is (
         ErrorCode.STALE_CONTROLLER_EPOCH
     )
     stop = stop_command(20, controller_epoch=2)
-    assert rejection(await replicas.manager.stop_replica(stop)) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert rejection(await replicas.commands.stop_replica(stop)) is ErrorCode.STALE_CONTROLLER_EPOCH
     assert replicas.manager.partition(NAME).leading
 
 
@@ -76,10 +76,10 @@ async def test_an_older_broker_epoch_is_rejected() -> None:
     replicas = Replicas()
     previous = command(state(), broker_epoch=epoch_of(1) - 1)
     assert (
-        rejection(await replicas.manager.leader_and_isr(previous)) is ErrorCode.STALE_BROKER_EPOCH
+        rejection(await replicas.commands.leader_and_isr(previous)) is ErrorCode.STALE_BROKER_EPOCH
     )
     stop = stop_command(20, broker_epoch=epoch_of(1) - 1)
-    assert rejection(await replicas.manager.stop_replica(stop)) is ErrorCode.STALE_BROKER_EPOCH
+    assert rejection(await replicas.commands.stop_replica(stop)) is ErrorCode.STALE_BROKER_EPOCH
     assert list(replicas.manager.all()) == []
 
 
@@ -88,7 +88,7 @@ async def test_a_newer_broker_epoch_is_accepted() -> None:
     """The controller may know of a registration before the broker does (KAFKA-9839)."""
     replicas = Replicas()
     replicas.manager.broker_epoch = epoch_of(1) - 1
-    assert revision_of(await replicas.manager.leader_and_isr(command(state()))) == 10
+    assert revision_of(await replicas.commands.leader_and_isr(command(state()))) == 10
     assert replicas.manager.broker_epoch == epoch_of(1)
     assert replicas.manager.partition(NAME).leading
 
@@ -98,7 +98,7 @@ async def test_before_it_knows_its_predecessors_a_broker_takes_no_command() -> N
     """A command for its predecessor would make it lead that incarnation's epoch a second time."""
     replicas = Replicas()
     replicas.manager.broker_epoch = 0
-    assert rejection(await replicas.manager.leader_and_isr(command(state()))) is (
+    assert rejection(await replicas.commands.leader_and_isr(command(state()))) is (
         ErrorCode.STALE_BROKER_EPOCH
     )
     assert list(replicas.manager.all()) == []
@@ -107,23 +107,23 @@ async def test_before_it_knows_its_predecessors_a_broker_takes_no_command() -> N
 async def test_a_decision_about_a_previous_incarnation_makes_no_replica_lead() -> None:
     replicas = Replicas()
     newer_life = command(state(), broker_epoch=epoch_of(1) + 50)
-    assert revision_of(await replicas.manager.leader_and_isr(newer_life)) == 10
+    assert revision_of(await replicas.commands.leader_and_isr(newer_life)) == 10
     assert [p.leading for p in replicas.manager.all()] == [None]
 
 
 async def test_accepted_commands_advance_the_known_store_revision() -> None:
     replicas = Replicas()
     revisions: list[int] = []
-    replicas.manager.on_store_revision = revisions.append
+    replicas.commands._on_store_revision = revisions.append
     epoch = epoch_of(1)
-    await replicas.manager.leader_and_isr(command(state(), epoch + 1, store_revision=epoch))
+    await replicas.commands.leader_and_isr(command(state(), epoch + 1, store_revision=epoch))
     nothing = command(state(), numbers=(), full_state=True, store_revision=epoch + 2)
-    await replicas.manager.leader_and_isr(nothing)
-    await replicas.manager.stop_replica(stop_command(epoch + 3))
-    await replicas.manager.describe_replicas(DescribeReplicasCommand(1, 1, epoch + 4, []))
+    await replicas.commands.leader_and_isr(nothing)
+    await replicas.commands.stop_replica(stop_command(epoch + 3))
+    await replicas.commands.describe_replicas(DescribeReplicasCommand(1, 1, epoch + 4, []))
     previous = command(state(), epoch + 5, broker_epoch=epoch)
     assert (
-        rejection(await replicas.manager.leader_and_isr(previous)) is ErrorCode.STALE_BROKER_EPOCH
+        rejection(await replicas.commands.leader_and_isr(previous)) is ErrorCode.STALE_BROKER_EPOCH
     )
     assert revisions == [epoch + 1, epoch + 2, epoch + 3, epoch + 4]
 
@@ -135,7 +135,7 @@ async def test_a_command_that_is_not_newer_is_acknowledged_and_has_no_effect() -
     replicas = Replicas()
     await replicas.lead()
     late = command(state(leader=2, epoch=4), 9)
-    assert revision_of(await replicas.manager.leader_and_isr(late)) == 10
+    assert revision_of(await replicas.commands.leader_and_isr(late)) == 10
     assert replicas.manager.partition(NAME).leading
     assert len(replicas.followers.updated) == 1
 
@@ -143,7 +143,7 @@ async def test_a_command_that_is_not_newer_is_acknowledged_and_has_no_effect() -
 async def test_a_repeated_command_is_acknowledged_with_the_taken_state() -> None:
     replicas = Replicas()
     await replicas.lead()
-    assert revision_of(await replicas.manager.leader_and_isr(command(state()))) == 10
+    assert revision_of(await replicas.commands.leader_and_isr(command(state()))) == 10
 
 
 @pytest.mark.rule("decision-recorded-after-transition", "incomplete-transfer-is-repeated")
@@ -151,11 +151,11 @@ async def test_a_failed_transition_is_not_recorded_so_that_its_repeat_counts() -
     """KAFKA-9307."""
     replicas = Replicas()
     replicas.memory.space = 0
-    assert failure(await replicas.manager.leader_and_isr(command(state()))) is (
+    assert failure(await replicas.commands.leader_and_isr(command(state()))) is (
         ErrorCode.STORAGE_ERROR
     )
     replicas.memory.space = None
-    assert revision_of(await replicas.manager.leader_and_isr(command(state()))) == 10
+    assert revision_of(await replicas.commands.leader_and_isr(command(state()))) == 10
     assert replicas.manager.partition(NAME).leading
 
 
@@ -163,23 +163,23 @@ async def test_a_replica_that_cannot_be_created_is_known_until_it_exists_or_is_u
     replicas = Replicas()
     disk = replicas.manager.disk
     replicas.memory.space = 0
-    await replicas.manager.leader_and_isr(command(state()))
+    await replicas.commands.leader_and_isr(command(state()))
     [(key, unopened)] = disk.unopened().items()
     assert (key, unopened.name, unopened.cause) == (KEY, NAME, Cause.DISK_FULL)
     assert os.strerror(errno.ENOSPC) in unopened.message
     replicas.memory.space = None
-    await replicas.manager.leader_and_isr(command(state()))
+    await replicas.commands.leader_and_isr(command(state()))
     assert disk.unopened() == {}
     for gone in (stop_command(30), command(state(), 30, numbers=(), full_state=True)):
         replicas = Replicas()
         replicas.manager.has_full_state.set()
         replicas.memory.space = 0
-        await replicas.manager.leader_and_isr(command(state()))
+        await replicas.commands.leader_and_isr(command(state()))
         assert replicas.manager.disk.unopened()
         if isinstance(gone, StopReplicaCommand):
-            await replicas.manager.stop_replica(gone)
+            await replicas.commands.stop_replica(gone)
         else:
-            await replicas.manager.leader_and_isr(gone)
+            await replicas.commands.leader_and_isr(gone)
         assert replicas.manager.disk.unopened() == {}
 
 
@@ -189,7 +189,7 @@ async def test_one_partition_that_fails_does_not_hold_up_the_others() -> None:
     good = command(state(), numbers=[1])
     bad = command(state(), config={"no_such_key": "1"})
     both = replace(good, partitions=[*bad.partitions, *good.partitions])
-    result = await replicas.manager.leader_and_isr(both)
+    result = await replicas.commands.leader_and_isr(both)
     assert [r.error and r.error.code for r in result.partitions] == [ErrorCode.INVALID_CONFIG, None]
     assert replicas.manager.partition(on(1)).leading
 
@@ -199,7 +199,7 @@ async def test_the_taken_part_of_a_command_cancelled_half_way_is_followed() -> N
     replicas = Replicas()
     many = 2 * COST_PER_TURN
     wanted = command(state(leader=2), numbers=range(many))
-    taking = asyncio.create_task(replicas.manager.leader_and_isr(wanted))
+    taking = asyncio.create_task(replicas.commands.leader_and_isr(wanted))
     while not replicas.manager.all():  # noqa: ASYNC110 - it counts turns
         await asyncio.sleep(0)
     taking.cancel()
@@ -207,22 +207,22 @@ async def test_the_taken_part_of_a_command_cancelled_half_way_is_followed() -> N
     taken = list(replicas.manager.all())
     assert 0 < len(taken) < many
     assert replicas.followers.updated == taken
-    await replicas.manager.leader_and_isr(wanted)
+    await replicas.commands.leader_and_isr(wanted)
     assert len(replicas.followers.updated) == many
 
 
 async def test_creating_replicas_yields_by_cost() -> None:
     replicas = Replicas()
     async with Turns() as turns:
-        await replicas.manager.leader_and_isr(command(state(), numbers=range(COST_PER_TURN)))
+        await replicas.commands.leader_and_isr(command(state(), numbers=range(COST_PER_TURN)))
         assert turns.taken() >= CREATION_COST
 
 
 async def test_commands_are_taken_one_at_a_time() -> None:
     replicas = Replicas()
     many = 2 * COST_PER_TURN
-    first = replicas.manager.leader_and_isr(command(state(), 10, numbers=range(many)))
-    second = replicas.manager.leader_and_isr(
+    first = replicas.commands.leader_and_isr(command(state(), 10, numbers=range(many)))
+    second = replicas.commands.leader_and_isr(
         command(state(leader=2, epoch=6), 11, numbers=range(many))
     )
     await asyncio.gather(first, second)
@@ -250,7 +250,7 @@ async def test_another_topic_under_the_same_name_sets_the_old_replica_aside(
 async def test_the_previous_topic_does_not_come_back_by_a_late_command() -> None:
     replicas = Replicas()
     await replicas.take(replace(state(), topic_id=OTHER_ID), revision=20)
-    assert revision_of(await replicas.manager.leader_and_isr(command(state(), 10))) == 10
+    assert revision_of(await replicas.commands.leader_and_isr(command(state(), 10))) == 10
     assert [p.topic_id for p in replicas.manager.all()] == [OTHER_ID]
 
 
@@ -261,7 +261,7 @@ async def test_the_previous_topic_does_not_come_back_by_a_late_command() -> None
 async def test_a_stop_deletes_the_replica() -> None:
     replicas = Replicas()
     partition = await replicas.lead()
-    assert revision_of(await replicas.manager.stop_replica(stop_command(11))) == 11
+    assert revision_of(await replicas.commands.stop_replica(stop_command(11))) == 11
     assert list(replicas.manager.all()) == []
     assert list(replicas.logs.keys()) == []
     assert replicas.followers.forgotten == [partition]
@@ -273,7 +273,7 @@ async def test_a_stop_of_an_older_decision_is_acknowledged_and_has_no_effect() -
     """Rule `decisions-ordered-by-revision`: moved away and back within one epoch."""
     replicas = Replicas()
     await replicas.lead()
-    assert revision_of(await replicas.manager.stop_replica(stop_command(10))) == 10
+    assert revision_of(await replicas.commands.stop_replica(stop_command(10))) == 10
     assert replicas.manager.partition(NAME).leading
 
 
@@ -283,7 +283,7 @@ async def test_a_stop_of_another_topic_under_the_same_name_has_no_effect() -> No
     replicas = Replicas()
     await replicas.lead()
     replicas.manager.has_full_state.set()
-    result = await replicas.manager.stop_replica(stop_command(20, topic_id=OTHER_ID))
+    result = await replicas.commands.stop_replica(stop_command(20, topic_id=OTHER_ID))
     assert revision_of(result) == 20
     assert replicas.manager.partition(NAME).leading
 
@@ -291,14 +291,14 @@ async def test_a_stop_of_another_topic_under_the_same_name_has_no_effect() -> No
 async def test_a_stop_of_a_missing_replica_succeeds() -> None:
     replicas = Replicas()
     replicas.manager.has_full_state.set()
-    assert revision_of(await replicas.manager.stop_replica(stop_command(20))) == 20
+    assert revision_of(await replicas.commands.stop_replica(stop_command(20))) == 20
 
 
 async def test_nothing_is_stopped_before_the_full_state_is_known() -> None:
     """A late stop would delete a replica that was assigned again since."""
     replicas = Replicas()
     replicas.logs.open_replica(NAME, KEY, TopicConfig())
-    assert failure(await replicas.manager.stop_replica(stop_command(20))) is (
+    assert failure(await replicas.commands.stop_replica(stop_command(20))) is (
         ErrorCode.INVALID_REQUEST
     )
     assert list(replicas.logs.keys()) == [KEY]
@@ -308,7 +308,7 @@ async def test_a_stop_without_delete_sets_the_replica_aside(tmp_path: PurePath) 
     replicas = Replicas(OsDisk(), tmp_path)
     await replicas.lead()
     await asyncio.sleep(7)
-    await replicas.manager.stop_replica(stop_command(11, delete=False))
+    await replicas.commands.stop_replica(stop_command(11, delete=False))
     assert names_in(tmp_path, "strays") == [f"orders-0.{TOPIC_ID}@7000"]
 
 
@@ -320,7 +320,7 @@ async def test_a_full_state_sets_strays_aside_and_keeps_named_replicas(tmp_path:
     replicas = Replicas(OsDisk(), tmp_path)
     await replicas.take(numbers=(0, 1))
     await asyncio.sleep(7)
-    result = await replicas.manager.leader_and_isr(
+    result = await replicas.commands.leader_and_isr(
         command(state(), 20, numbers=[1], full_state=True)
     )
     assert revision_of(result) == 20
@@ -337,7 +337,7 @@ async def test_logs_on_disk_that_no_command_names_are_strays(tmp_path: PurePath)
     previous.logs.close()
     replicas = Replicas(OsDisk(), tmp_path)
     assert set(replicas.logs.keys()) == {ReplicaKey(TOPIC_ID, 0), ReplicaKey(TOPIC_ID, 1)}
-    await replicas.manager.leader_and_isr(command(state(), numbers=[0], full_state=True))
+    await replicas.commands.leader_and_isr(command(state(), numbers=[0], full_state=True))
     assert names_in(tmp_path, "replicas") == [f"orders-0.{TOPIC_ID}"]
 
 
@@ -348,17 +348,17 @@ async def test_replicas_of_a_topic_that_the_controller_cannot_read_stay(tmp_path
     replicas = Replicas(OsDisk(), tmp_path)
     await replicas.lead(1)
     unreadable = command(state(), 20, numbers=[], full_state=True, unreadable_topics=["orders"])
-    await replicas.manager.leader_and_isr(unreadable)
+    await replicas.commands.leader_and_isr(unreadable)
     assert replicas.manager.partition(on(1)).leading
     assert names_in(tmp_path, "replicas") == [f"orders-{p}.{TOPIC_ID}" for p in (0, 1)]
-    await replicas.manager.leader_and_isr(command(state(), 30, numbers=[1], full_state=True))
+    await replicas.commands.leader_and_isr(command(state(), 30, numbers=[1], full_state=True))
     assert names_in(tmp_path, "replicas") == [f"orders-1.{TOPIC_ID}"]
 
 
 async def test_a_full_state_that_is_older_than_a_replica_does_not_make_it_a_stray() -> None:
     replicas = Replicas()
     await replicas.take(revision=30)
-    await replicas.manager.leader_and_isr(
+    await replicas.commands.leader_and_isr(
         command(state(), numbers=[], full_state=True, store_revision=29)
     )
     assert replicas.manager.partition(NAME).leading
@@ -372,7 +372,7 @@ async def test_a_stray_that_cannot_be_moved_does_not_keep_the_others_from_servin
         raise PermissionError(13, "Permission denied")
 
     replicas.memory.rename = reject  # type: ignore[method-assign,assignment]
-    result = await replicas.manager.leader_and_isr(
+    result = await replicas.commands.leader_and_isr(
         command(state(), 20, numbers=[1], full_state=True)
     )
     assert revision_of(result) == 20
@@ -437,7 +437,7 @@ async def test_a_log_is_described_by_its_epochs_and_its_ends() -> None:
     await replicas.take(state(leader=1, epoch=7), revision=12)
     append(partition, b"c")
     await replicas.take(state(leader=NO_LEADER, epoch=8), revision=14)
-    result = await replicas.manager.describe_replicas(describe(KEY))
+    result = await replicas.commands.describe_replicas(describe(KEY))
     (summary,) = result.replicas
     assert summary[:3] == (TOPIC_ID, 0, 14)
     assert summary[3:7] == (0, 3, ((5, 0), (7, 2)), None)
@@ -447,7 +447,7 @@ async def test_a_description_has_the_committed_end_and_the_size() -> None:
     replicas = Replicas()
     partition = await replicas.lead()
     append(partition, b"a", b"b")
-    (summary,) = (await replicas.manager.describe_replicas(describe(KEY))).replicas
+    (summary,) = (await replicas.commands.describe_replicas(describe(KEY))).replicas
     assert summary.high_watermark == partition.high_watermark
     assert summary.size_bytes == partition.log.bytes_from(0) > 0
 
@@ -456,13 +456,13 @@ async def test_a_missing_replica_is_left_out_of_a_description() -> None:
     replicas = Replicas()
     await replicas.lead()
     asked = describe((OTHER_ID, 0), (TOPIC_ID, 1))
-    assert await replicas.manager.describe_replicas(asked) == DescribeReplicasResult(replicas=[])
+    assert await replicas.commands.describe_replicas(asked) == DescribeReplicasResult(replicas=[])
 
 
 async def test_a_deposed_controller_gets_no_description() -> None:
     replicas = Replicas()
-    await replicas.manager.leader_and_isr(command(state(), controller_epoch=3))
-    result = await replicas.manager.describe_replicas(describe(KEY, controller_epoch=2))
+    await replicas.commands.leader_and_isr(command(state(), controller_epoch=3))
+    result = await replicas.commands.describe_replicas(describe(KEY, controller_epoch=2))
     assert result.error is not None
     assert (result.error.code, result.replicas) == (ErrorCode.STALE_CONTROLLER_EPOCH, ())
 
@@ -470,7 +470,7 @@ async def test_a_deposed_controller_gets_no_description() -> None:
 async def test_an_older_command_does_not_restore_the_topics_previous_config() -> None:
     replicas = Replicas()
     (partition,) = await replicas.take(revision=10, config={"durability": "synced"})
-    await replicas.manager.leader_and_isr(command(state(), 9, config={"durability": "replicated"}))
+    await replicas.commands.leader_and_isr(command(state(), 9, config={"durability": "replicated"}))
     assert partition.synced
 
 

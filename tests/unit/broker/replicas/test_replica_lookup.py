@@ -7,7 +7,7 @@ import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER
-from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_runtime.metadata.store import Changed
 from unit.broker.broker_parts import KEYS, Replicas, broker_change, topic_change
 from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, state

@@ -13,7 +13,7 @@ from tidelog.state_changes.event import (
     StateChange,
     set_aside,
 )
-from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.stray_events import MAX_TOLD_SINGLY, StrayEvents
 from tidelog_broker.storage.replica_directories import Stray
 from unit.broker.broker_parts import Replicas, on

@@ -37,7 +37,7 @@ def log_of(replicas: Replicas) -> Log:
 
 async def test_a_configuration_from_the_watch_takes_effect_without_a_command() -> None:
     replicas = Replicas()
-    await replicas.manager.leader_and_isr(command_at(10, 7, segment_ms="5000"))
+    await replicas.commands.leader_and_isr(command_at(10, 7, segment_ms="5000"))
     watch(replicas, 12, segment_ms="6000", max_batch_bytes="2048")
     assert log_of(replicas).config.segment_ms == 6_000
     partition = replicas.manager.partition(NAME)
@@ -46,57 +46,57 @@ async def test_a_configuration_from_the_watch_takes_effect_without_a_command() -
 
 async def test_a_command_with_an_older_configuration_than_the_watch_has_no_effect() -> None:
     replicas = Replicas()
-    await replicas.manager.leader_and_isr(command_at(10, 7, segment_ms="5000"))
+    await replicas.commands.leader_and_isr(command_at(10, 7, segment_ms="5000"))
     watch(replicas, 12, segment_ms="6000")
-    await replicas.manager.leader_and_isr(command_at(14, 7, segment_ms="5000"))
+    await replicas.commands.leader_and_isr(command_at(14, 7, segment_ms="5000"))
     assert log_of(replicas).config.segment_ms == 6_000
 
 
 async def test_a_replica_starts_with_the_configuration_that_the_watch_delivered_before() -> None:
     replicas = Replicas()
     watch(replicas, 12, segment_ms="6000")
-    await replicas.manager.leader_and_isr(command_at(10, 7, segment_ms="5000"))
+    await replicas.commands.leader_and_isr(command_at(10, 7, segment_ms="5000"))
     assert log_of(replicas).config.segment_ms == 6_000
 
 
 async def test_a_command_may_be_ahead_of_the_watch() -> None:
     replicas = Replicas()
     watch(replicas, 7, segment_ms="5000")
-    await replicas.manager.leader_and_isr(command_at(14, 12, segment_ms="6000"))
+    await replicas.commands.leader_and_isr(command_at(14, 12, segment_ms="6000"))
     watch(replicas, 9, segment_ms="5500")
     assert log_of(replicas).config.segment_ms == 6_000
 
 
 async def test_the_configuration_of_another_topic_of_the_name_is_ignored() -> None:
     replicas = Replicas()
-    await replicas.manager.leader_and_isr(command_at(10, 7, segment_ms="5000"))
+    await replicas.commands.leader_and_isr(command_at(10, 7, segment_ms="5000"))
     watch(replicas, 12, "other-id-other-id-othe", segment_ms="6000")
     assert log_of(replicas).config.segment_ms == 5_000
 
 
 async def test_an_invalid_configuration_keeps_the_previous_one() -> None:
     replicas = Replicas()
-    await replicas.manager.leader_and_isr(command_at(10, 7, segment_ms="5000"))
+    await replicas.commands.leader_and_isr(command_at(10, 7, segment_ms="5000"))
     watch(replicas, 12, segment_ms="soon")
     assert log_of(replicas).config.segment_ms == 5_000
 
 
 async def test_a_replica_out_of_service_takes_it_with_its_next_command() -> None:
     replicas = Replicas()
-    await replicas.manager.leader_and_isr(command_at(10, 7, segment_ms="5000"))
+    await replicas.commands.leader_and_isr(command_at(10, 7, segment_ms="5000"))
     replicas.manager.suspend(KEY)
     watch(replicas, 12, segment_ms="6000")
     assert log_of(replicas).config.segment_ms == 5_000
     partition = replicas.manager.find(KEY)
     assert partition is not None
     partition.resume(log_of(replicas))
-    await replicas.manager.leader_and_isr(command_at(14, 7, segment_ms="5000"))
+    await replicas.commands.leader_and_isr(command_at(14, 7, segment_ms="5000"))
     assert log_of(replicas).config.segment_ms == 6_000
 
 
 async def test_a_topic_that_stops_being_synced_does_so_at_its_leader() -> None:
     replicas = Replicas()
-    await replicas.manager.leader_and_isr(command_at(10, 7, durability="synced"))
+    await replicas.commands.leader_and_isr(command_at(10, 7, durability="synced"))
     partition = replicas.manager.partition(TopicPartition(*NAME))
     assert partition.synced
     watch(replicas, 12)

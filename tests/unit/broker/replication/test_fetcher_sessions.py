@@ -8,9 +8,9 @@ import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Batch
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.fetch_messages import NO_SESSION, ReplicaFetchResult
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.replication import replica_fetcher
-from tidelog_broker.replication.transport import NO_SESSION, ReplicaFetchResult
 from unit.broker.broker_parts import address_of, until_idle
 from unit.broker.fake_log import epoch_of, state
 from unit.broker.scripted_leader import LEADER, ME, Asked, Follower, following, log_of

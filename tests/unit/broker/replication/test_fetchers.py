@@ -10,15 +10,15 @@ from structlog.testing import capture_logs
 
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_broker.background import Faults
+from tidelog_broker.core.fetch_messages import ReplicaFetchRequest, ReplicaFetchResponse
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.range_digest import LogDigests
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.range_digest import LogDigests
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replication.fetch_state import FetchLimits
 from tidelog_broker.replication.fetchers import Fetchers
 from tidelog_broker.replication.move_throttle import MoveThrottle
-from tidelog_broker.replication.transport import ReplicaFetchRequest, ReplicaFetchResponse
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Moving
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog

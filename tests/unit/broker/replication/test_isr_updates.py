@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from tidelog.model import Acks
+from tidelog_broker.core.isr_proposals import MAX_EVALUATED_PER_TURN
+from tidelog_broker.core.partition.isr import SessionTime
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.partition.isr import SessionTime
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.replication.isr_updates import MAX_EVALUATED_PER_TURN, IsrUpdates
+from tidelog_broker.replication.isr_updates import IsrUpdates
 from tidelog_runtime.metadata.schema import (
     STOPPING,
     LeaderAndIsr,
@@ -162,7 +163,7 @@ async def test_the_timer_evaluates_partitions_whose_follower_stopped_fetching() 
         await asyncio.sleep(0.9)
         sessions[0].last_request_ms = leader.clock.monotonic_ms()
         leader.updates.evaluate_all(leader)
-        assert list(leader.updates._dirty) == [partition.name]
+        assert list(leader.updates.proposals._queued) == [partition.name]
         await until_idle()
     assert leader.isr_of() == {1, 2}
 
@@ -172,11 +173,11 @@ async def test_the_timer_skips_quiescent_partitions() -> None:
     partition = leader.lead(wanted=state(isr=(1, 2, 3)))
     in_a_session(partition, 2, 1)
     leader.updates.evaluate_all(leader)
-    assert list(leader.updates._dirty) == [partition.name]
-    leader.updates._dirty.clear()
+    assert list(leader.updates.proposals._queued) == [partition.name]
+    leader.updates.proposals._queued.clear()
     in_a_session(partition, 3, 1)
     leader.updates.evaluate_all(leader)
-    assert leader.updates._dirty == {}
+    assert leader.updates.proposals._queued == {}
 
 
 @given(
@@ -199,7 +200,7 @@ def test_a_quiescent_partition_would_propose_no_change(
         at = position(partition, 0 if is_behind else 1)
         partition.replica_fetch(follower, epoch_of(follower), at, asked, session)
         session.last_request_ms = max(asked, renewed)
-    if partition.is_settled(now_ms=now_ms, lag_time_max_ms=500):
+    if partition.is_quiescent(now_ms=now_ms, lag_time_max_ms=500):
         running_brokers = {b: epoch_of(b) for b in (1, 2, 3)}
         assert partition.propose_isr(running_brokers, now_ms=now_ms, lag_time_max_ms=500) is None
 
@@ -269,10 +270,10 @@ async def test_a_long_round_yields_to_the_event_loop() -> None:
         await until_idle()
         leader.updates.evaluate_all(leader)
         await asyncio.sleep(0)
-        still_to_judge = len(leader.updates._dirty)
+        still_to_judge = len(leader.updates.proposals._queued)
         await until_idle()
     assert still_to_judge == 2 * MAX_EVALUATED_PER_TURN
-    assert leader.updates._dirty == {}
+    assert leader.updates.proposals._queued == {}
 
 
 # -- rejected ----------------------------------------------------------------------------

@@ -8,15 +8,15 @@ from itertools import count
 
 import pytest
 
-from tidelog_broker.membership.metadata_cache import VersionedState
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.replication.move_throttle import MAX_THROTTLE_PAUSE_MS, MoveThrottle
-from tidelog_broker.replication.token_bucket import BURST_MS, CHUNK_MS
-from tidelog_broker.replication.transport import (
+from tidelog_broker.core.fetch_messages import (
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.token_bucket import BURST_MS, CHUNK_MS
+from tidelog_broker.membership.metadata_cache import VersionedState
+from tidelog_broker.replication.move_throttle import MAX_THROTTLE_PAUSE_MS, MoveThrottle
 from tidelog_broker.requests.replica_fetch import ReplicaFetch
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Moving
 from unit.broker.broker_parts import Replicas, append, position, until_idle
@@ -64,7 +64,7 @@ class Leader:
     async def ask(
         self, *positions: tuple[Partition, int], follower: int = ME, wait_ms: int = 500
     ) -> ReplicaFetchResponse:
-        return await self.fetch(
+        return await self.fetch.handle(
             ReplicaFetchRequest(
                 broker_id=follower,
                 broker_epoch=epoch_of(follower),

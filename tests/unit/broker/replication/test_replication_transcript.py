@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tidelog.model import NO_OFFSET, Acks
-from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_broker.core.partition.partition import Partition
 from unit.broker.fake_log import FakeLog, epoch_of, new_partition, sent, state
 
 _GOLDEN = Path(__file__).parent / "golden" / "replication.txt"

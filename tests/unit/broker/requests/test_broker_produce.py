@@ -10,7 +10,7 @@ from tidelog.batch import is_intact, new_batch
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Batch, Codec, TopicPartition
 from tidelog.record_batch import without_deltas
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.commit_wait import MAX_TIMEOUT_MS
 from tidelog_broker.requests.produce import (
@@ -64,7 +64,7 @@ class Front:
         replicas = self.replicas
         checks = BatchChecks(self.check, without_deltas, in_place)
         produce = Produce(replicas.manager, replicas.purgatory, replicas.clock, checks, self.latest)
-        return await produce(entries or self.entries, acks, timeout_ms)
+        return await produce.handle(entries or self.entries, acks, timeout_ms)
 
     def sending(self, *entries: ProduceEntry) -> asyncio.Task[list[ProduceOutcome]]:
         return asyncio.create_task(self.send(*entries))

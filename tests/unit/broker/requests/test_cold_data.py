@@ -11,13 +11,13 @@ import pytest
 from tidelog import record_batch
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Batch, OffsetPosition
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.replication.move_throttle import MoveThrottle
-from tidelog_broker.replication.transport import (
+from tidelog_broker.core.fetch_messages import (
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.requests.consumer_fetch import (
     ConsumerFetch,
     FetchEntry,
@@ -65,18 +65,18 @@ class Leader:
             entries=entries,
             session_sequence=next(self._sessions),
         )
-        return asyncio.create_task(self._replica_fetch(request))
+        return asyncio.create_task(self._replica_fetch.handle(request))
 
     def consumed(
         self, *partitions: Partition, max_wait_ms: int = 500, min_bytes: int = 1
     ) -> asyncio.Task[list[FetchOutcome]]:
         entries = [FetchEntry(p.name, "", -1, 0, 1 << 20) for p in partitions]
         wait = FetchWait(max_wait_ms, min_bytes, 1 << 20)
-        return asyncio.create_task(self._consumer_fetch(entries, wait))
+        return asyncio.create_task(self._consumer_fetch.handle(entries, wait))
 
     def searched(self, timestamp_ms: int) -> asyncio.Task[FoundOffset]:
         entry = ListOffsetsEntry(NAME, "", -1, OffsetPosition.TIMESTAMP, timestamp_ms)
-        return asyncio.create_task(self._list_offsets(entry))
+        return asyncio.create_task(self._list_offsets.handle(entry))
 
 
 def timestamps_of(batch: Batch) -> list[int]:
@@ -232,7 +232,7 @@ async def test_a_partition_removed_during_the_read_is_answered_as_such() -> None
         leader, partition = Leader(replicas), await cold_partition(replicas)
         consumed, followed = leader.consumed(partition), leader.followed(partition)
         assert not await is_answered(consumed)
-        await replicas.manager.stop_replica(stop_command(20))
+        await replicas.commands.stop_replica(stop_command(20))
         (outcome,) = await consumed
         assert outcome.error is not None
         await replicas.threads.end()

@@ -47,7 +47,7 @@ def fetching(
         replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads
     )
     wait = FetchWait(max_wait_ms, min_bytes, max_bytes)
-    return asyncio.create_task(consumer_fetch(entries or (entry(),), wait))
+    return asyncio.create_task(consumer_fetch.handle(entries or (entry(),), wait))
 
 
 def offsets(outcome: FetchOutcome) -> list[int]:
@@ -198,7 +198,7 @@ async def test_only_fetches_below_the_log_start_count_as_outrun(
     monkeypatch.setattr(type(partition.log), "log_start_offset", property(lambda _: 1))
     fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads)
     for offset in (0, 7):
-        (outcome,) = await fetch((entry(offset),), FetchWait(500, 1, 1 << 20))
+        (outcome,) = await fetch.handle((entry(offset),), FetchWait(500, 1, 1 << 20))
         assert code_of(outcome) is ErrorCode.OFFSET_OUT_OF_RANGE
     [outrun] = fetch.outrun.recent(replicas.clock.monotonic_ms())
     assert (outrun.topic, outrun.count) == (NAME.topic, 1)
@@ -244,7 +244,7 @@ async def test_results_are_in_the_order_of_the_request_whichever_was_read_first(
         replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads
     )
     for _ in range(3):
-        outcomes = await consumer_fetch(
+        outcomes = await consumer_fetch.handle(
             [entry(number=n) for n in (2, 0, 1)], FetchWait(0, 1, 1 << 20)
         )
         assert sizes(outcomes) == [3, 1, 2]
@@ -258,7 +258,7 @@ async def test_a_busy_partition_does_not_starve_those_behind_it() -> None:
         replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads
     )
     served = [
-        sizes(await consumer_fetch([entry(number=0), entry(number=1)], FetchWait(0, 1, 100)))
+        sizes(await consumer_fetch.handle([entry(number=0), entry(number=1)], FetchWait(0, 1, 100)))
         for _ in range(2)
     ]
     assert sorted(served) == [[0, 1], [1, 0]]
@@ -299,7 +299,7 @@ async def test_readers_wait_for_a_batch_that_a_follower_may_have(*, is_coming: b
         replicas.cold_reads,
         lambda _, found: is_coming and found == (0, 2),
     )
-    (outcome,) = await fetch([entry()], FetchWait(500, 1, 1 << 20))
+    (outcome,) = await fetch.handle([entry()], FetchWait(500, 1, 1 << 20))
     if is_coming:
         assert (offsets(outcome), outcome.error) == ([], None)
     else:

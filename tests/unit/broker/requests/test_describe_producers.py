@@ -10,7 +10,7 @@ import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, Acks, TopicPartition
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.requests import describe_producers
 from tidelog_broker.requests.describe_producers import (
     DescribeEntry,
@@ -35,7 +35,7 @@ class Front:
     async def ask(
         self, *ids: int, fence: Fence | None = None, name: TopicPartition = NAME, topic_id: str = ""
     ) -> DescribeOutcome:
-        (outcome,) = await self.describe([DescribeEntry(name, topic_id)], ids, fence)
+        (outcome,) = await self.describe.handle([DescribeEntry(name, topic_id)], ids, fence)
         return outcome
 
     def asking(self, fence: Fence) -> asyncio.Task[DescribeOutcome]:
@@ -96,7 +96,7 @@ async def test_a_missing_partition_does_not_fail_the_others() -> None:
     nowhere = DescribeEntry(TopicPartition("nowhere", 0), "")
     here = DescribeEntry(NAME, TOPIC_ID)
     for fence in (None, NEXT):
-        first, second = await front.describe([nowhere, here], [], fence)
+        first, second = await front.describe.handle([nowhere, here], [], fence)
         assert code_of(first) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert not isinstance(second, TidelogError)
 
@@ -116,7 +116,7 @@ async def pages(front: Front, size: int, *ids: int) -> list[list[tuple[int, int]
         asked = [DescribeEntry(TopicPartition(NAME.topic, n), "") for n in numbers]
         page = []
         for number, outcome in zip(
-            numbers, await front.describe(asked, ids, None, Page(size, from_id)), strict=True
+            numbers, await front.describe.handle(asked, ids, None, Page(size, from_id)), strict=True
         ):
             assert not isinstance(outcome, TidelogError), outcome
             page += [(number, p.producer_id) for p in outcome.producers]
@@ -153,23 +153,23 @@ async def test_without_pages_too_many_are_rejected(monkeypatch: pytest.MonkeyPat
     asked = [DescribeEntry(TopicPartition(NAME.topic, number), "") for number in (0, 1)]
     for most, ids in ((6, ()), (6, (7, 8, 20))):
         monkeypatch.setattr(describe_producers, "MAX_DESCRIBED_PRODUCERS", most)
-        await front.describe(asked, ids)
+        await front.describe.handle(asked, ids)
         monkeypatch.setattr(describe_producers, "MAX_DESCRIBED_PRODUCERS", most - 1)
         with pytest.raises(TidelogError, match="without a page_size; at most 5 are") as caught:
-            await front.describe(asked, ids)
+            await front.describe.handle(asked, ids)
         assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("page", [Page(-1), Page(1, -1)])
 async def test_a_negative_page_size_is_rejected(page: Page) -> None:
     with pytest.raises(TidelogError, match="must be 0 or more"):
-        await Front().describe([], [], None, page)
+        await Front().describe.handle([], [], None, page)
 
 
 async def test_a_partition_listed_twice_rejects_the_request() -> None:
     front = await two_partitions()
     with pytest.raises(TidelogError, match="appears twice") as caught:
-        await front.describe([DescribeEntry(NAME, ""), DescribeEntry(NAME, TOPIC_ID)], [])
+        await front.describe.handle([DescribeEntry(NAME, ""), DescribeEntry(NAME, TOPIC_ID)], [])
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 

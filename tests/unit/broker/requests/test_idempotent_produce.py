@@ -7,7 +7,7 @@ import pytest
 from tidelog.errors import ErrorCode
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, Acks, Batch
 from tidelog.record_batch import without_deltas
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.produce import Produce, ProduceEntry, ProduceOutcome
 from unit.broker.broker_parts import Replicas, fetch_by, holder_change, in_place, on, until_idle
@@ -29,7 +29,7 @@ class Front:
         replicas = self.replicas
         checks = BatchChecks(lambda _: None, without_deltas, in_place)
         produce = Produce(replicas.manager, replicas.purgatory, replicas.clock, checks)
-        (outcome,) = await produce([ProduceEntry(on(number), "", batches)], acks, timeout_ms)
+        (outcome,) = await produce.handle([ProduceEntry(on(number), "", batches)], acks, timeout_ms)
         return outcome
 
     def sending(self, *batches: Batch) -> asyncio.Task[ProduceOutcome]:

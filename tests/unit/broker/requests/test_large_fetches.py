@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from tidelog_broker.replication import fetch_sessions
-from tidelog_broker.replication.transport import NO_SESSION
+from tidelog_broker.core import fetch_sessions
+from tidelog_broker.core.fetch_messages import NO_SESSION
 from tidelog_runtime.cooperative import ITEMS_PER_SLICE
 from unit.broker.requests.test_session_fetch import Follower, named
 from unit.loop_turns import Turns
@@ -40,7 +40,7 @@ async def test_a_session_that_ends_while_it_is_recorded_takes_no_more() -> None:
     follower = Follower()
     partitions = await follower.replicas.take(numbers=range(2 * ITEMS_PER_SLICE))
     positions = [(partition, 0) for partition in partitions]
-    first = asyncio.create_task(follower.fetch(follower.next_request(positions)))
+    first = asyncio.create_task(follower.fetch.handle(follower.next_request(positions)))
     await asyncio.sleep(0)
     assert len(follower.replicas.purgatory._watches) == ITEMS_PER_SLICE
     second = await follower.ask()

@@ -5,7 +5,7 @@ import pytest
 from tidelog import record_batch
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Batch, OffsetPosition
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.requests.list_offsets import (
     LARGE_BATCH_BYTES,
     PAUSE_S_PER_BYTE,
@@ -29,7 +29,8 @@ async def find(
     known_epoch: int = -1,
 ) -> FoundOffset:
     entry = ListOffsetsEntry(NAME, "", known_epoch, where, timestamp_ms)
-    return await ListOffsets(replicas.manager, timestamps_of, replicas.cold_reads, in_place)(entry)
+    requests = ListOffsets(replicas.manager, timestamps_of, replicas.cold_reads, in_place)
+    return await requests.handle(entry)
 
 
 def append_at(partition: Partition, *timestamps_ms: int) -> None:
@@ -117,6 +118,6 @@ async def test_searches_of_large_batches_run_one_at_a_time_with_pauses() -> None
     search = ListOffsets(replicas.manager, timestamps_of, replicas.cold_reads, in_place)
     entry = ListOffsetsEntry(NAME, "", -1, OffsetPosition.TIMESTAMP, 0)
     began_s = asyncio.get_running_loop().time()
-    found = await asyncio.gather(*(search(entry) for _ in range(4)))
+    found = await asyncio.gather(*(search.handle(entry) for _ in range(4)))
     assert [each.offset for each in found] == [0] * 4
     assert asyncio.get_running_loop().time() - began_s >= 4 * size * PAUSE_S_PER_BYTE

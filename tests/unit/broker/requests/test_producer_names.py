@@ -73,11 +73,11 @@ def test_only_needed_marks_are_kept(steps: list[int], expiration_ms: int) -> Non
 
 async def test_an_unused_name_expires_after_its_time(store: FlakyStore) -> None:
     ids, broker = ProducerIds(store, KEYS), Broker(store)
-    await ids("old")
+    await ids.handle("old")
     # The first check finds no recorded time, the next begins to record, and eight more add up.
     for _ in range(1 + 8):
         assert await broker.check() == {"old"}
-    await ids("new")
+    await ids.handle("new")
     assert await broker.check() == {"new"}
 
 
@@ -85,7 +85,7 @@ async def test_a_name_that_is_taken_again_has_its_full_time_again(store: FlakySt
     ids, broker = ProducerIds(store, KEYS), Broker(store)
     for _ in range(30):
         assert await broker.check() <= {"sink"}
-        first = await ids("sink")
+        first = await ids.handle("sink")
     assert first.producer_epoch == 29
 
 
@@ -93,7 +93,7 @@ async def test_partition_counts_expire_with_their_name(
     store: FlakyStore,
 ) -> None:
     ids, broker = ProducerIds(store, KEYS), Broker(store)
-    await ids("old", 7, {"sea": 2})
+    await ids.handle("old", 7, {"sea": 2})
     while await broker.check():
         pass
     assert await store.get(KEYS.partition_counts_of("old")) is None
@@ -104,27 +104,27 @@ async def test_a_name_taken_again_with_the_same_epoch_has_its_full_time_again(
     store: FlakyStore,
 ) -> None:
     ids, broker = ProducerIds(store, KEYS), Broker(store)
-    first = await ids("sink", 7)
+    first = await ids.handle("sink", 7)
     for _ in range(30):
         assert await broker.check() == {"sink"}
-        assert await ids("sink", 7) == first
+        assert await ids.handle("sink", 7) == first
 
 
 @pytest.mark.rule("unused-producer-name-expires")
 async def test_a_name_taken_while_it_expires_stays(store: FlakyStore) -> None:
     ids, broker = ProducerIds(store, KEYS), Broker(store)
-    first = await ids("sink")
-    await ids("other")
+    first = await ids.handle("sink")
+    await ids.handle("other")
     for _ in range(9):
         await broker.check()
-    await ids("sink")
+    await ids.handle("sink")
     assert await broker.check(behind=True) == {"sink"}
-    assert (await ids("sink")).producer_id == first.producer_id
+    assert (await ids.handle("sink")).producer_id == first.producer_id
 
 
 async def test_the_times_of_several_brokers_do_not_add_up(store: FlakyStore) -> None:
     ids, brokers = ProducerIds(store, KEYS), [Broker(store) for _ in range(3)]
-    await ids("old")
+    await ids.handle("old")
     looks = 0
     while True:
         looks += 1
@@ -136,7 +136,7 @@ async def test_the_times_of_several_brokers_do_not_add_up(store: FlakyStore) -> 
 
 async def test_another_broker_continues_the_count_of_a_stopped_one(store: FlakyStore) -> None:
     ids = ProducerIds(store, KEYS)
-    await ids("old")
+    await ids.handle("old")
     for _ in range(5):
         broker = Broker(store)
         for _ in range(4):
@@ -148,7 +148,7 @@ async def test_another_broker_continues_the_count_of_a_stopped_one(store: FlakyS
 
 async def test_without_the_store_no_name_expires(store: FlakyStore) -> None:
     ids, broker = ProducerIds(store, KEYS), Broker(store)
-    await ids("old")
+    await ids.handle("old")
     await broker.check()
     store.disconnect()
     with pytest.raises(StoreUnavailableError):

@@ -7,17 +7,17 @@ import pytest
 
 from tidelog.errors import ErrorCode
 from tidelog.model import EpochEnd
-from tidelog_broker.partition.exchange import FetchPosition
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.producer_state import ProducerStates
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replication.move_throttle import MoveThrottle
-from tidelog_broker.replication.transport import (
+from tidelog_broker.core.fetch_messages import (
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
     ReplicaFetchResult,
 )
+from tidelog_broker.core.partition.exchange import FetchPosition
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.producer_state import ProducerStates
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.requests.fetch_wait import PRODUCER_BYTES
 from tidelog_broker.requests.replica_fetch import ReplicaFetch
 from unit.broker.broker_parts import Replicas, append, position, until_idle
@@ -66,10 +66,10 @@ class Leader:
         )
 
     def asked(self, wanted: ReplicaFetchRequest) -> asyncio.Task[ReplicaFetchResponse]:
-        return asyncio.create_task(self.replica_fetch(wanted))
+        return asyncio.create_task(self.replica_fetch.handle(wanted))
 
     async def one(self, wanted: ReplicaFetchRequest) -> ReplicaFetchResult:
-        response = await self.replica_fetch(wanted)
+        response = await self.replica_fetch.handle(wanted)
         assert response.error is None
         (result,) = response.results
         return result
@@ -159,7 +159,7 @@ async def test_data_of_other_partitions_is_answered_with_a_divergence() -> None:
     parting, agreeing = await leader.replicas.take(numbers=(0, 1))
     append(agreeing)
     result, other = (
-        await leader.replica_fetch(
+        await leader.replica_fetch.handle(
             request(
                 ReplicaFetchEntry(ReplicaKey(TOPIC_ID, 0), FetchPosition(1, 5, 9, 4, 0, 0), 1000),
                 ask_for(agreeing, 0),
@@ -175,7 +175,7 @@ async def test_data_of_other_partitions_is_answered_with_a_divergence() -> None:
 async def test_a_fetch_for_a_previous_incarnation_of_the_leader_is_rejected() -> None:
     leader = Leader()
     partition = await leader.replicas.lead()
-    response = await leader.replica_fetch(
+    response = await leader.replica_fetch.handle(
         request(ask_for(partition, 0), leader_epoch=epoch_of(1) - 1)
     )
     assert response.error is not None
@@ -275,7 +275,7 @@ async def test_a_busy_partition_does_not_starve_those_behind_it() -> None:
     for _ in range(2):
         # Two followers that fetch by turns.
         for follower in (2, 3):
-            response = await leader.replica_fetch(
+            response = await leader.replica_fetch.handle(
                 request(*entries, follower=follower, max_bytes=100)
             )
             served |= {(follower, r.replica.partition) for r in response.results if offsets(r)}
@@ -324,7 +324,9 @@ async def test_an_answer_carries_no_more_producers_than_fit() -> None:
     entries = await reset_partitions(leader, 5)
     counts = []
     while entries:
-        response = await leader.replica_fetch(request(*entries, max_bytes=2 * PRODUCER_BYTES))
+        response = await leader.replica_fetch.handle(
+            request(*entries, max_bytes=2 * PRODUCER_BYTES)
+        )
         answered = {result.replica for result in response.results}
         entries = [entry for entry in entries if entry.replica not in answered]
         counts.append(len(answered))

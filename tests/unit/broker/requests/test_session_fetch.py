@@ -10,11 +10,7 @@ import pytest
 
 from tidelog.errors import ErrorCode
 from tidelog.model import NO_OFFSET
-from tidelog_broker.partition.isr import FollowerProgress, is_lagging
-from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replication.move_throttle import MoveThrottle
-from tidelog_broker.replication.transport import (
+from tidelog_broker.core.fetch_messages import (
     NO_SESSION,
     DivergedRange,
     ReplicaFetchEntry,
@@ -22,6 +18,10 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchResponse,
     ReportedDigest,
 )
+from tidelog_broker.core.partition.isr import FollowerProgress, is_lagging
+from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.requests.replica_fetch import ReplicaFetch
 from unit.broker.broker_parts import Replicas, append, position, until_idle
 from unit.broker.fake_log import epoch_of, state
@@ -78,7 +78,7 @@ class Follower:
         wait_ms: int = 0,
     ) -> ReplicaFetchResponse:
         """A request that names partitions and the follower's offsets there."""
-        response = await self.fetch(self.next_request(positions, epoch, forgotten, wait_ms))
+        response = await self.fetch.handle(self.next_request(positions, epoch, forgotten, wait_ms))
         assert response.error is None
         self.session_id = response.session_id
         return response
@@ -154,7 +154,7 @@ async def test_digests_of_a_diverged_log_are_not_compared() -> None:
     beyond = position(partition, 9)._replace(last_fetched_epoch=4)
     request = follower.next_request([(partition, 2)])
     entry = request.entries[0]._replace(position=beyond)
-    await follower.fetch(request._replace(entries=[entry]))
+    await follower.fetch.handle(request._replace(entries=[entry]))
     assert follower.agreed == {0: NO_OFFSET}
 
 
@@ -260,7 +260,7 @@ async def test_a_request_of_a_session_is_completed_early_and_the_next_waits_agai
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
     wanted = follower.next_request((), wait_ms=500)
-    asked = asyncio.create_task(follower.fetch(wanted))
+    asked = asyncio.create_task(follower.fetch.handle(wanted))
     await until_idle()
     follower.fetch.complete_early(wanted.name)
     assert ((await asked).session_id, follower.now_ms) == (follower.session_id, 0)
@@ -432,8 +432,8 @@ async def test_a_repeated_request_counts_once_and_has_no_other_effect() -> None:
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
     again = follower.next_request(())
-    first = await follower.fetch(again)
-    assert (await follower.fetch(again)).session_id == NO_SESSION
+    first = await follower.fetch.handle(again)
+    assert (await follower.fetch.handle(again)).session_id == NO_SESSION
     assert first.session_id == follower.session_id
     append(partition)
     assert named(await follower.ask()) == [0]
@@ -445,7 +445,7 @@ async def test_a_late_request_of_a_previous_session_does_not_change_progress() -
     append(partition)
     late_opening = follower.next_request([(partition, 0)])
     await follower.ask((partition, 1))
-    response = await follower.fetch(late_opening)
+    response = await follower.fetch.handle(late_opening)
     assert (response.session_id, response.results) == (NO_SESSION, ())
     assert follower.progress(partition).log_end_offset == 1
     assert (await follower.ask()).session_id == follower.session_id
@@ -463,7 +463,7 @@ async def test_a_cancelled_request_ends_its_session() -> None:
     follower = Follower()
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
-    asked = asyncio.create_task(follower.fetch(follower.next_request((), wait_ms=500)))
+    asked = asyncio.create_task(follower.fetch.handle(follower.next_request((), wait_ms=500)))
     await until_idle()
     asked.cancel()
     await asyncio.wait([asked])
@@ -475,7 +475,7 @@ async def test_a_newer_session_ends_the_wait_of_the_previous_one() -> None:
     follower = Follower()
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
-    waiting = asyncio.create_task(follower.fetch(follower.next_request((), wait_ms=500)))
+    waiting = asyncio.create_task(follower.fetch.handle(follower.next_request((), wait_ms=500)))
     await until_idle()
     follower.session_id = NO_SESSION
     await follower.ask((partition, 0))

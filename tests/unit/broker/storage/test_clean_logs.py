@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from tidelog.model import Batch, TopicPartition
+from tidelog_broker.core.partition.producer_state import ProducerStates
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log import producer_history
 from tidelog_broker.log.checked_file import write_checked
 from tidelog_broker.log.clean_shutdown import CleanLog, read_clean_logs
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.log import Log
-from tidelog_broker.partition.producer_state import ProducerStates
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage import log_directory
 from tidelog_runtime.topic_config import TopicConfig
 from unit.broker.broker_parts import KEY

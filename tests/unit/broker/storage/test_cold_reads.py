@@ -9,8 +9,8 @@ from pathlib import PurePath
 
 import pytest
 
+from tidelog_broker.core.partition.replica_log import ColdRange
 from tidelog_broker.log.log_errors import LogStorageError
-from tidelog_broker.partition.replica_log import ColdRange
 from tidelog_broker.storage.cold_reads import (
     MAX_AHEAD_BYTES,
     MAX_CONCURRENT_READS,

@@ -7,11 +7,11 @@ from typing import NoReturn
 import pytest
 
 from tidelog.batch import is_damaged
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log import producer_history
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import LogCorruptError, LogStorageError, OutOfServiceError
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.log_directory import LogDirectory
 from unit.broker.broker_parts import KEY
 from unit.broker.fake_log import NAME, TOPIC_ID

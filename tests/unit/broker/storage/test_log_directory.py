@@ -5,9 +5,9 @@ from structlog.testing import capture_logs
 
 from tidelog.model import TopicPartition
 from tidelog.request_bounds import MAX_TOPIC_NAME_LENGTH
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.clean_shutdown import read_clean_logs
 from tidelog_broker.log.log_errors import LogStorageError
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.log_directory import LogDirectory
 from unit.broker.broker_parts import DATA, KEY
 from unit.broker.fake_log import NAME, TOPIC_ID

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import PurePath
 
 from simulation.disk import refusal
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.log.log_errors import LogError
-from tidelog_broker.partition.partition import Partition
 from tidelog_broker.storage.log_syncer import MAX_CONCURRENT_SYNCS, LogSyncer
 from unit.broker.broker_parts import KEY, Replicas, append, until_idle
 from unit.broker.fake_log import state

@@ -8,9 +8,9 @@ from pathlib import PurePath
 import pytest
 
 from tidelog.model import Batch
+from tidelog_broker.core.partition.range_digest import RangeDigest
+from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.log_errors import LogCorruptError, LogError, LogUnreadableError
-from tidelog_broker.partition.range_digest import RangeDigest
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.scrub_state import ScrubState, ScrubStateFile
 from tidelog_broker.storage.scrubber import (
     CHUNK_BYTES,
